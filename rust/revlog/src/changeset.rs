@@ -1,0 +1,127 @@
+//! A changeset's text: manifest, user, date and extras, files, description.
+//!
+//! `mercurial/changelog.py` tells the format. Lines are taken in order, so that an empty user does
+//! not end the head early. Nothing is decoded: extras stay escaped, texts stay bytes.
+
+use crate::node::Node;
+
+/// What is wrong with a changeset's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// No manifest node at the beginning.
+    #[error("its text does not begin with a manifest node")]
+    Manifest,
+    /// The date line is missing or no date.
+    #[error("it has no readable date")]
+    Date,
+    /// The head does not end.
+    #[error("it has no description")]
+    Description,
+}
+
+/// A parsed changeset, borrowed from its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changeset<'a> {
+    /// The manifest, or the null node if the tree is empty.
+    pub manifest: Node,
+    /// The user line.
+    pub user: &'a [u8],
+    /// Seconds since 1970, UTC.
+    pub seconds: i64,
+    /// Seconds west of UTC.
+    pub offset_seconds: i32,
+    /// What follows the date, escaped; `None` if nothing does.
+    pub extra: Option<&'a [u8]>,
+    /// The files' lines, LF between; empty if there are none.
+    pub files: &'a [u8],
+    /// The description, verbatim.
+    pub description: &'a [u8],
+}
+
+impl<'a> Changeset<'a> {
+    /// Parses a raw text.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] names the part that is missing.
+    pub fn parse(text: &'a [u8]) -> Result<Self, Malformed> {
+        let (manifest, rest) = split_line(text).ok_or(Malformed::Manifest)?;
+        let manifest = Node::from_hex(manifest).ok_or(Malformed::Manifest)?;
+        let (user, rest) = split_line(rest).ok_or(Malformed::Date)?;
+        let (date, rest) = split_line(rest).ok_or(Malformed::Date)?;
+        let mut parts = date.splitn(3, |&byte| byte == b' ');
+        let seconds = parts.next().and_then(number).ok_or(Malformed::Date)?;
+        let offset_seconds = parts.next().and_then(number).ok_or(Malformed::Date)?;
+        let extra = parts.next();
+        let (files, description) = match rest.strip_prefix(b"\n") {
+            Some(description) => (&rest[..0], description),
+            None => {
+                let end = memchr::memmem::find(rest, b"\n\n").ok_or(Malformed::Description)?;
+                (&rest[..end], &rest[end + 2..])
+            }
+        };
+        Ok(Self { manifest, user, seconds, offset_seconds, extra, files, description })
+    }
+
+    /// The extras: key and value as stored, escaped. An item without `:` has an empty value.
+    pub fn extras(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let items = self.extra.unwrap_or_default().split(|&byte| byte == 0);
+        items.filter(|item| !item.is_empty()).map(|item| {
+            let colon = memchr::memchr(b':', item).unwrap_or(item.len());
+            (&item[..colon], item.get(colon + 1..).unwrap_or_default())
+        })
+    }
+}
+
+fn split_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr(b'\n', text)?;
+    Some((&text[..end], &text[end + 1..]))
+}
+
+fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &str = "7cf5203a514b008b1e2996986ea9627b44d287c1";
+
+    #[test]
+    fn every_part_is_found() {
+        let text = format!("{HEX}\nme\n12 -3600 branch:x\0close:1\na\nb\n\nline\n\nlast");
+        let changeset = Changeset::parse(text.as_bytes()).expect("well-formed");
+        assert_eq!(changeset.user, b"me");
+        assert_eq!((changeset.seconds, changeset.offset_seconds), (12, -3600));
+        assert_eq!(changeset.files, b"a\nb");
+        assert_eq!(changeset.description, b"line\n\nlast");
+        let extras: Vec<_> = changeset.extras().collect();
+        assert_eq!(extras, [(&b"branch"[..], &b"x"[..]), (b"close", b"1")]);
+    }
+
+    #[test]
+    fn without_files_the_description_follows_the_date() {
+        let text = format!("{HEX}\nme\n0 0\n\n\nx");
+        let changeset = Changeset::parse(text.as_bytes()).expect("well-formed");
+        assert_eq!((changeset.files, changeset.description), (&b""[..], &b"\nx"[..]));
+        assert_eq!(changeset.extra, None);
+    }
+
+    #[test]
+    fn an_empty_user_does_not_end_the_head() {
+        let text = format!("{HEX}\n\n-1 0 \nfile\n\nx");
+        let changeset = Changeset::parse(text.as_bytes()).expect("well-formed");
+        assert_eq!((changeset.user, changeset.seconds), (&b""[..], -1));
+        assert_eq!(changeset.extra, Some(&b""[..]));
+    }
+
+    #[test]
+    fn damage_is_named() {
+        assert_eq!(Changeset::parse(b"").err(), Some(Malformed::Manifest));
+        let cut = format!("{HEX}\nme\n12\n\nx");
+        assert_eq!(Changeset::parse(cut.as_bytes()).err(), Some(Malformed::Date));
+        let cut = format!("{HEX}\nme\n12 0\nfile\n");
+        assert_eq!(Changeset::parse(cut.as_bytes()).err(), Some(Malformed::Description));
+    }
+}

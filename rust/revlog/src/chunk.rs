@@ -1,0 +1,188 @@
+//! Chunks: the stored form of one text or delta, told apart by its first byte.
+//!
+//! `hg help internals.revlogs`, "Revision Data": `x` is zlib, `(` zstd, `u` and NUL are not
+//! compressed.
+
+use zstd_safe::DCtx;
+
+/// Longest text or delta that is unpacked, in bytes; Mercurial's own fields end at 2 GiB.
+const MAX_LEN: usize = i32::MAX as usize;
+
+/// Decompressors that are kept from chunk to chunk.
+pub(crate) struct Unpacker {
+    zlib: libdeflater::Decompressor,
+    zstd: DCtx<'static>,
+}
+
+impl std::fmt::Debug for Unpacker {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Unpacker")
+    }
+}
+
+impl Default for Unpacker {
+    fn default() -> Self {
+        Self { zlib: libdeflater::Decompressor::new(), zstd: DCtx::create() }
+    }
+}
+
+/// Why a chunk cannot be unpacked.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Undecodable {
+    #[error("unknown compression {0:#04x}")]
+    Compression(u8),
+    #[error("zlib data is damaged")]
+    Zlib,
+    #[error("zstd data is damaged ({0})")]
+    Zstd(&'static str),
+    #[error("unpacks to more than 2 GiB")]
+    TooLong,
+}
+
+impl Unpacker {
+    /// Replaces `out` by what `chunk` unpacks to, which is about `len_hint` bytes long.
+    pub(crate) fn unpack(
+        &mut self,
+        chunk: &[u8],
+        len_hint: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undecodable> {
+        out.clear();
+        match chunk {
+            [] => {}
+            [0, ..] => out.extend_from_slice(chunk),
+            [b'u', rest @ ..] => out.extend_from_slice(rest),
+            [b'x', ..] => self.inflate(chunk, len_hint, out)?,
+            [b'(', ..] => self.unpack_zstd(chunk, len_hint, out)?,
+            [other, ..] => return Err(Undecodable::Compression(*other)),
+        }
+        Ok(())
+    }
+
+    fn inflate(
+        &mut self,
+        chunk: &[u8],
+        len_hint: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undecodable> {
+        // deflate cannot grow anything by more than 1032 times, whatever the hint says
+        let most = chunk.len().saturating_mul(1032).min(MAX_LEN);
+        let mut room = len_hint.max(chunk.len() * 4).clamp(64, most.max(64));
+        loop {
+            out.resize(room, 0);
+            match self.zlib.zlib_decompress(chunk, out) {
+                Ok(len) => {
+                    out.truncate(len);
+                    return Ok(());
+                }
+                Err(libdeflater::DecompressionError::BadData) => return Err(Undecodable::Zlib),
+                Err(libdeflater::DecompressionError::InsufficientSpace) => {
+                    if room >= most {
+                        return Err(Undecodable::TooLong);
+                    }
+                    room = room.saturating_mul(4).min(most);
+                }
+            }
+        }
+    }
+
+    fn unpack_zstd(
+        &mut self,
+        chunk: &[u8],
+        len_hint: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undecodable> {
+        let declared = zstd_safe::get_frame_content_size(chunk);
+        let declared = declared.map_err(|_| Undecodable::Zstd("its header is cut"))?;
+        let declared = declared.and_then(|len| usize::try_from(len).ok());
+        if declared.is_some_and(|len| len > MAX_LEN) {
+            return Err(Undecodable::TooLong);
+        }
+        let mut room = declared.unwrap_or(len_hint.max(chunk.len() * 4)).max(1);
+        // room is only made as the frame fills it: a hostile header costs nothing
+        room = room.min(chunk.len().saturating_mul(64).max(1 << 16));
+        let damaged = |code| Undecodable::Zstd(zstd_safe::get_error_name(code));
+        self.zstd.init().map_err(damaged)?;
+        let mut input = zstd_safe::InBuffer::around(chunk);
+        let mut filled = 0;
+        loop {
+            out.resize(room, 0);
+            let mut output = zstd_safe::OutBuffer::around_pos(out.as_mut_slice(), filled);
+            let left = self.zstd.decompress_stream(&mut output, &mut input).map_err(damaged)?;
+            filled = output.pos();
+            if left == 0 {
+                break;
+            }
+            if filled < room {
+                // room is left, so it is input that is missing
+                return Err(Undecodable::Zstd("it is cut"));
+            }
+            if room >= MAX_LEN {
+                return Err(Undecodable::TooLong);
+            }
+            let known = declared.filter(|&len| len > room);
+            room = known.unwrap_or(room * 2).min(room.saturating_mul(16)).min(MAX_LEN);
+        }
+        if input.pos() != chunk.len() {
+            return Err(Undecodable::Zstd("bytes follow its end"));
+        }
+        out.truncate(filled);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unpack(chunk: &[u8]) -> Result<Vec<u8>, Undecodable> {
+        let mut out = Vec::new();
+        Unpacker::default().unpack(chunk, 0, &mut out).map(|()| out)
+    }
+
+    fn zlib(text: &[u8]) -> Vec<u8> {
+        let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
+        let mut out = vec![0; compressor.zlib_compress_bound(text.len())];
+        let len = compressor.zlib_compress(text, &mut out).expect("room");
+        out.truncate(len);
+        out
+    }
+
+    fn zstd(text: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; zstd_safe::compress_bound(text.len())];
+        let len = zstd_safe::compress(out.as_mut_slice(), text, 3).expect("room");
+        out.truncate(len);
+        out
+    }
+
+    #[test]
+    fn each_kind_gives_its_text() {
+        let text = b"a line\n".repeat(100_000);
+        assert_eq!(unpack(b""), Ok(Vec::new()));
+        assert_eq!(unpack(b"uabc"), Ok(b"abc".to_vec()));
+        assert_eq!(unpack(b"\0abc"), Ok(b"\0abc".to_vec()));
+        assert_eq!(unpack(&zlib(&text)), Ok(text.clone()));
+        assert_eq!(unpack(&zstd(&text)), Ok(text));
+        assert_eq!(unpack(&zlib(b"")), Ok(Vec::new()));
+        assert_eq!(unpack(&zstd(b"")), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        assert_eq!(unpack(b"q"), Err(Undecodable::Compression(b'q')));
+        let text = b"something that is compressed".repeat(10);
+        for whole in [zlib(&text), zstd(&text)] {
+            for cut in 1..whole.len() {
+                assert!(unpack(&whole[..cut]).is_err(), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_zstd_header_that_lies_costs_no_memory() {
+        // magic, descriptor "8 byte content size, single segment", 2^40 bytes, nothing
+        let mut chunk = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0];
+        chunk.extend_from_slice(&(1u64 << 30).to_le_bytes());
+        assert!(unpack(&chunk).is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! What can go wrong while a store is read.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Shorthand for results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Each says which revlog, which revision where one is to blame, and what was found.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error("{source}")]
+    Io {
+        /// File concerned.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The bytes on disk are not what the format or their node says.
+    #[error("{revlog}: {what}")]
+    Corrupt {
+        /// The revlog as Mercurial names it to users: `filelog src/main.c`.
+        revlog: String,
+        /// Index or data file concerned.
+        path: PathBuf,
+        /// What was found, and in which revision.
+        what: String,
+    },
+    /// The format is valid, but this reader does not know it.
+    #[error("{revlog}: {what}")]
+    Unsupported {
+        /// The revlog as Mercurial names it to users.
+        revlog: String,
+        /// What is not known.
+        what: String,
+    },
+}

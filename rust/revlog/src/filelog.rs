@@ -1,0 +1,38 @@
+//! What precedes the content in a file revision's text: copy metadata.
+//!
+//! `hg help internals.revlogs` does not tell; `mercurial/storageutil.py` (`parsemeta`) does: a text
+//! that begins with `\x01\n` has metadata up to the next `\x01\n`, content after it.
+
+const MARK: &[u8] = b"\x01\n";
+
+/// A file revision's text, split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split<'a> {
+    /// Between the marks; `None` if the text has none.
+    pub metadata: Option<&'a [u8]>,
+    /// What a working copy holds.
+    pub content: &'a [u8],
+}
+
+/// Splits copy metadata from content. A text with a first mark only is all content.
+#[must_use]
+pub fn split_metadata(text: &[u8]) -> Split<'_> {
+    let whole = Split { metadata: None, content: text };
+    let Some(rest) = text.strip_prefix(MARK) else { return whole };
+    let Some(end) = memchr::memmem::find(rest, MARK) else { return whole };
+    Split { metadata: Some(&rest[..end]), content: &rest[end + MARK.len()..] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_what_lies_between_the_marks() {
+        let split = split_metadata(b"\x01\ncopy: a\n\x01\ntext\x01\n");
+        assert_eq!(split, Split { metadata: Some(b"copy: a\n"), content: b"text\x01\n" });
+        assert_eq!(split_metadata(b"text").metadata, None);
+        assert_eq!(split_metadata(b"\x01\n\x01\n"), Split { metadata: Some(b""), content: b"" });
+        assert_eq!(split_metadata(b"\x01\nopen").content, b"\x01\nopen");
+    }
+}

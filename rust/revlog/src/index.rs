@@ -1,0 +1,321 @@
+//! Entries of a revlog v1 index (`*.i`).
+//!
+//! Fields: `hg help internals.revlogs`, integers big-endian. Bounds are checked once, in
+//! [`Index::parse`]; a [`Rev`] that an index handed out cannot miss in it. Which file the bytes
+//! came from is not known here.
+
+use crate::node::Node;
+
+/// Bytes of one entry.
+pub(crate) const ENTRY_LEN: usize = 64;
+
+const VERSION_MASK: u32 = 0xffff;
+const VERSION_1: u32 = 1;
+const FLAG_INLINE: u32 = 1 << 16;
+const FLAG_GENERALDELTA: u32 = 1 << 17;
+/// File revisions with copy metadata are flagged; the text is as ever.
+const FLAG_FILELOG_META: u32 = 1 << 18;
+/// Snapshots and delta quality are flagged; the text is as ever.
+const FLAG_DELTA_INFO: u32 = 1 << 19;
+const KNOWN_FLAGS: u32 = FLAG_INLINE | FLAG_GENERALDELTA | FLAG_FILELOG_META | FLAG_DELTA_INFO;
+
+/// Revision flags that leave the text as stored and its node true: copy tracing hints, "has
+/// metadata", and what is known of the delta's quality (`REVIDX_NEUTRAL_FLAGS`).
+const NEUTRAL_FLAGS: u16 = 0b0001_1111_1100_0000;
+
+/// A revision known to exist in the [`Index`] that answered it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rev(pub(crate) u32);
+
+impl Rev {
+    /// Position in the revlog, from 0.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) const fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The parents of a revision, as stored; `None` is the null revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parents(pub Option<Rev>, pub Option<Rev>);
+
+/// What the bytes of an index file are not.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Malformed {
+    #[error("index has {1} stray bytes after {0} entries")]
+    Truncated(usize, usize),
+    #[error("index has {0} entries, more than a revlog can number")]
+    TooLong(usize),
+    #[error("unknown revlog version {0}")]
+    Version(u32),
+    #[error("unknown revlog flags {0:#06x}")]
+    Flags(u32),
+    #[error("index entry {rev}: {field} {value} is out of range")]
+    Field { rev: usize, field: &'static str, value: i64 },
+    #[error("index entry {0}: its inline data ends after the file")]
+    InlineData(usize),
+}
+
+/// Checked entries.
+#[derive(Debug)]
+pub struct Index {
+    bytes: Vec<u8>,
+    /// Where each entry begins if data lies between them, empty else.
+    inline_starts: Vec<u32>,
+    general_delta: bool,
+    len: u32,
+}
+
+impl Index {
+    /// Checks `bytes`, the whole content of an index file, in time proportional to its length.
+    pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, Malformed> {
+        let Some(header) = bytes.first_chunk::<4>() else {
+            if !bytes.is_empty() {
+                return Err(Malformed::Truncated(0, bytes.len()));
+            }
+            return Ok(Self { bytes, inline_starts: Vec::new(), general_delta: true, len: 0 });
+        };
+        let header = u32::from_be_bytes(*header);
+        if header & VERSION_MASK != VERSION_1 {
+            return Err(Malformed::Version(header & VERSION_MASK));
+        }
+        if header & !VERSION_MASK & !KNOWN_FLAGS != 0 {
+            return Err(Malformed::Flags((header & !VERSION_MASK & !KNOWN_FLAGS) >> 16));
+        }
+        let inline_starts =
+            if header & FLAG_INLINE == 0 { Vec::new() } else { inline_starts(&bytes)? };
+        let count = if header & FLAG_INLINE == 0 {
+            if !bytes.len().is_multiple_of(ENTRY_LEN) {
+                return Err(Malformed::Truncated(bytes.len() / ENTRY_LEN, bytes.len() % ENTRY_LEN));
+            }
+            bytes.len() / ENTRY_LEN
+        } else {
+            inline_starts.len()
+        };
+        let len = i32::try_from(count).map_err(|_| Malformed::TooLong(count))?.cast_unsigned();
+        let general_delta = header & FLAG_GENERALDELTA != 0;
+        let index = Self { bytes, inline_starts, general_delta, len };
+        index.check_entries()?;
+        Ok(index)
+    }
+
+    /// Parents and delta bases come earlier, lengths are not negative.
+    fn check_entries(&self) -> Result<(), Malformed> {
+        for rev in 0..self.len {
+            let at = Rev(rev).at();
+            let own = i64::from(rev);
+            for (field, position, least, most) in [
+                ("compressed length", 8, 0, i64::from(i32::MAX)),
+                ("text length", 12, -1, i64::from(i32::MAX)),
+                ("delta base", 16, -1, own),
+                ("first parent", 24, -1, own - 1),
+                ("second parent", 28, -1, own - 1),
+            ] {
+                let value = i64::from(self.word(Rev(rev), position).cast_signed());
+                if value < least || value > most {
+                    return Err(Malformed::Field { rev: at, field, value });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of revisions.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there is no revision.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The revision that a number from outside names, `None` if there is none.
+    #[must_use]
+    pub const fn rev(&self, number: u32) -> Option<Rev> {
+        if number < self.len { Some(Rev(number)) } else { None }
+    }
+
+    /// All revisions, ascending.
+    pub fn revs(&self) -> impl DoubleEndedIterator<Item = Rev> + ExactSizeIterator + use<> {
+        (0..self.len).map(Rev)
+    }
+
+    /// The node of `rev`.
+    #[must_use]
+    pub fn node(&self, rev: Rev) -> Node {
+        let entry = self.entry(rev);
+        let mut node = [0; 20];
+        node.copy_from_slice(&entry[32..52]);
+        Node::from_bytes(node)
+    }
+
+    /// The node of `rev`, or the null node.
+    #[must_use]
+    pub fn node_or_null(&self, rev: Option<Rev>) -> Node {
+        rev.map_or(Node::NULL, |rev| self.node(rev))
+    }
+
+    /// The parents of `rev`, in stored order.
+    #[must_use]
+    pub fn parents(&self, rev: Rev) -> Parents {
+        Parents(self.earlier(rev, 24), self.earlier(rev, 28))
+    }
+
+    /// Length of the text of `rev` as stored, in bytes: a hint, 0 when not known.
+    #[must_use]
+    pub fn text_len_hint(&self, rev: Rev) -> u32 {
+        u32::try_from(self.word(rev, 12).cast_signed()).unwrap_or(0)
+    }
+
+    /// The revision whose text the stored chunk of `rev` changes; `None` if it is a full text.
+    #[must_use]
+    pub fn delta_base(&self, rev: Rev) -> Option<Rev> {
+        let base = self.earlier(rev, 16)?;
+        if base == rev {
+            None
+        } else if self.general_delta {
+            Some(base)
+        } else {
+            // without generaldelta the field tells where the chain starts
+            Some(Rev(rev.0 - 1))
+        }
+    }
+
+    /// Flags of `rev` that change what its text or node mean; 0 for an ordinary revision.
+    #[must_use]
+    pub fn unusual_flags(&self, rev: Rev) -> u16 {
+        let entry = self.entry(rev);
+        u16::from_be_bytes([entry[6], entry[7]]) & !NEUTRAL_FLAGS
+    }
+
+    /// Bytes of the stored chunk of `rev`: where they begin and how many. The beginning counts
+    /// in the index file itself if the data is inline, else in the data file.
+    pub(crate) fn chunk_range(&self, rev: Rev) -> (u64, usize) {
+        let len = self.word(rev, 8) as usize;
+        if let Some(&start) = self.inline_starts.get(rev.at()) {
+            return (u64::from(start) + ENTRY_LEN as u64, len);
+        }
+        if rev.0 == 0 {
+            return (0, len); // the header lies over the first offset
+        }
+        let entry = self.entry(rev);
+        let mut offset = [0; 8];
+        offset[2..].copy_from_slice(&entry[..6]);
+        (u64::from_be_bytes(offset), len)
+    }
+
+    /// The chunk of `rev` if the data is inline.
+    pub(crate) fn inline_chunk(&self, rev: Rev) -> Option<&[u8]> {
+        if self.inline_starts.is_empty() {
+            return None;
+        }
+        let start = self.inline_starts[rev.at()] as usize + ENTRY_LEN;
+        Some(&self.bytes[start..start + self.word(rev, 8) as usize])
+    }
+
+    /// A field that names a revision not after `rev`; `None` for the null revision.
+    fn earlier(&self, rev: Rev, position: usize) -> Option<Rev> {
+        let word = self.word(rev, position);
+        if word == u32::MAX { None } else { Some(Rev(word)) }
+    }
+
+    fn word(&self, rev: Rev, position: usize) -> u32 {
+        let entry = self.entry(rev);
+        let mut word = [0; 4];
+        word.copy_from_slice(&entry[position..position + 4]);
+        u32::from_be_bytes(word)
+    }
+
+    fn entry(&self, rev: Rev) -> &[u8] {
+        let start = match self.inline_starts.get(rev.at()) {
+            Some(&start) => start as usize,
+            None => rev.at() * ENTRY_LEN,
+        };
+        &self.bytes[start..start + ENTRY_LEN]
+    }
+}
+
+/// Where the entries begin when each is followed by its data.
+fn inline_starts(bytes: &[u8]) -> Result<Vec<u32>, Malformed> {
+    let mut starts = Vec::new();
+    let mut start = 0;
+    while start < bytes.len() {
+        let Some(entry) = bytes.get(start..start + ENTRY_LEN) else {
+            return Err(Malformed::Truncated(starts.len(), bytes.len() - start));
+        };
+        let mut len = [0; 4];
+        len.copy_from_slice(&entry[8..12]);
+        let len = i32::from_be_bytes(len);
+        let Ok(data_len) = usize::try_from(len) else {
+            let field = "compressed length";
+            return Err(Malformed::Field { rev: starts.len(), field, value: len.into() });
+        };
+        let end = start + ENTRY_LEN + data_len;
+        if end > bytes.len() {
+            return Err(Malformed::InlineData(starts.len()));
+        }
+        starts.push(u32::try_from(start).map_err(|_| Malformed::TooLong(starts.len()))?);
+        start = end;
+    }
+    Ok(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(version: u32, compressed_len: i32, base: i32, p1: i32) -> Vec<u8> {
+        let mut entry = vec![0; ENTRY_LEN];
+        entry[..4].copy_from_slice(&version.to_be_bytes());
+        entry[8..12].copy_from_slice(&compressed_len.to_be_bytes());
+        entry[16..20].copy_from_slice(&base.to_be_bytes());
+        entry[24..28].copy_from_slice(&p1.to_be_bytes());
+        entry[28..32].copy_from_slice(&(-1i32).to_be_bytes());
+        entry
+    }
+
+    #[test]
+    fn only_existing_revisions_are_named() {
+        let index = Index::parse(entry(0x2_0001, 0, 0, -1)).expect("one whole entry");
+        assert_eq!(index.rev(0), Some(Rev(0)));
+        assert_eq!(index.rev(1), None);
+        assert_eq!(index.parents(Rev(0)), Parents(None, None));
+    }
+
+    #[test]
+    fn a_cut_entry_is_refused() {
+        let mut bytes = entry(0x2_0001, 0, 0, -1);
+        bytes.truncate(63);
+        assert_eq!(Index::parse(bytes).err(), Some(Malformed::Truncated(0, 63)));
+        assert_eq!(Index::parse(vec![0; 3]).err(), Some(Malformed::Truncated(0, 3)));
+    }
+
+    #[test]
+    fn an_unknown_version_or_flag_is_refused() {
+        assert_eq!(Index::parse(entry(0xdead, 0, 0, -1)).err(), Some(Malformed::Version(0xdead)));
+        assert_eq!(Index::parse(entry(0x10_0001, 0, 0, -1)).err(), Some(Malformed::Flags(0x10)));
+    }
+
+    #[test]
+    fn a_parent_that_does_not_come_earlier_is_refused() {
+        let problem = Index::parse(entry(0x2_0001, 0, 0, 0)).err();
+        assert_eq!(problem, Some(Malformed::Field { rev: 0, field: "first parent", value: 0 }));
+    }
+
+    #[test]
+    fn inline_data_must_lie_in_the_file() {
+        let mut bytes = entry(0x3_0001, 5, 0, -1);
+        bytes.extend_from_slice(b"u123");
+        assert_eq!(Index::parse(bytes.clone()).err(), Some(Malformed::InlineData(0)));
+        bytes.push(b'4');
+        let index = Index::parse(bytes).expect("whole");
+        assert_eq!(index.inline_chunk(Rev(0)), Some(&b"u1234"[..]));
+    }
+}

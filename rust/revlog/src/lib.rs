@@ -1,0 +1,31 @@
+//! Mercurial stores: where a revlog lies on disk, its index, its texts, and what is in them.
+//!
+//! Owns the formats of `hg help internals.revlogs`, `hg help internals.changegroups` (deltas) and
+//! the store path encodings. Knows no git, no configuration and no Python: what may leave the
+//! repository is decided by the caller. Files of the store are read, never mapped: a strip in
+//! another process truncates them in place, and a mapping would die of that.
+
+pub mod changeset;
+mod chunk;
+mod error;
+mod filelog;
+mod index;
+pub mod manifest;
+pub mod node;
+pub mod patch;
+mod path;
+mod revlog;
+mod store;
+mod texts;
+
+pub use changeset::Changeset;
+pub use error::{Error, Result};
+pub use filelog::{Split, split_metadata};
+pub use index::{Index, Parents, Rev};
+pub use manifest::{Flag, Line, Lines};
+pub use node::Node;
+pub use patch::{Delta, Hunk};
+pub use path::Encoding;
+pub use revlog::Revlog;
+pub use store::{Kind, Store};
+pub use texts::{Revision, Scratch, StoredDelta, Texts};

@@ -1,0 +1,86 @@
+//! A Mercurial node: the 20-byte id of one revision of a revlog.
+
+use std::fmt;
+
+use sha1lanes::Message;
+
+/// The SHA-1 of a revision's parents and raw text (`hg help internals.revlogs`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node([u8; 20]);
+
+impl Node {
+    /// The parent of a revision that has none.
+    pub const NULL: Self = Self([0; 20]);
+
+    /// The node with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 20]) -> Self {
+        Self(bytes)
+    }
+
+    /// Reads the 40 hexadecimal digits, of either case, that name a node in texts.
+    #[must_use]
+    pub fn from_hex(digits: &[u8]) -> Option<Self> {
+        let digits: &[u8; 40] = digits.try_into().ok()?;
+        let mut bytes = [0; 20];
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+            let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+            *byte = u8::try_from(high? << 4 | low?).ok()?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// The bytes of the node.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 20] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+/// The 40 bytes that are hashed before a text: both parents, the smaller first.
+#[must_use]
+pub fn parents_prefix(p1: Node, p2: Node) -> [u8; 40] {
+    let (low, high) = if p1 <= p2 { (p1, p2) } else { (p2, p1) };
+    let mut prefix = [0; 40];
+    prefix[..20].copy_from_slice(low.as_bytes());
+    prefix[20..].copy_from_slice(high.as_bytes());
+    prefix
+}
+
+/// The node of `text` with these parents.
+#[must_use]
+pub fn node_of(p1: Node, p2: Node, text: &[u8]) -> Node {
+    let head = parents_prefix(p1, p2);
+    Node(sha1lanes::digest_one(Message { head: &head, body: text }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_is_read_and_written() {
+        let node = Node::from_hex(b"7cf5203a514b008b1e2996986ea9627b44d287c1").expect("40 digits");
+        assert_eq!(node.to_string(), "7cf5203a514b008b1e2996986ea9627b44d287c1");
+        assert_eq!(Node::from_hex(b"7cf5"), None);
+        assert_eq!(Node::from_hex(&[b'g'; 40]), None);
+    }
+
+    #[test]
+    fn the_empty_file_has_its_well_known_node() {
+        let node = node_of(Node::NULL, Node::NULL, b"");
+        assert_eq!(node.to_string(), "b80de5d138758541c5f05265ad144ab9fa86d1db");
+    }
+}

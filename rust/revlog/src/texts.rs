@@ -1,0 +1,214 @@
+//! The texts of one revlog, rebuilt from its chunks.
+//!
+//! Made for walks in revision order: the texts rebuilt last are kept, so that most revisions cost
+//! one delta. A revision whose base is not kept is rebuilt from the whole chain in one go.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::chunk::Unpacker;
+use crate::error::Result;
+use crate::index::Rev;
+use crate::patch::{Delta, apply_chain};
+use crate::revlog::Revlog;
+
+/// Bytes read from a data file at once, at least.
+const WINDOW_LEN: usize = 128 << 10;
+/// Buffers kept for reuse; more than a walk has in hand at a time is waste.
+const SPARE_BUFFERS: usize = 8;
+
+/// What a thread keeps from revlog to revlog: decompressors and buffers.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    unpacker: Unpacker,
+    window: Vec<u8>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Scratch {
+    fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Takes back the buffer of a text that nobody else holds.
+    pub fn recycle(&mut self, text: Arc<Vec<u8>>) {
+        if let Some(mut buffer) = Arc::into_inner(text)
+            && self.spare.len() < SPARE_BUFFERS
+        {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// The stored delta of a revision.
+#[derive(Debug)]
+pub struct StoredDelta {
+    /// The revision that it changes.
+    pub base: Rev,
+    /// Its bytes, which fit the text of `base`.
+    pub bytes: Vec<u8>,
+}
+
+/// A revision as stored.
+#[derive(Debug)]
+pub struct Revision {
+    /// The raw text: what the node was computed from, copy metadata included.
+    pub text: Arc<Vec<u8>>,
+    /// The delta it was rebuilt with; `None` if the text is stored in full, or was still known.
+    pub delta: Option<StoredDelta>,
+}
+
+/// A reader of one revlog.
+#[derive(Debug)]
+pub struct Texts<'a> {
+    revlog: &'a Revlog,
+    scratch: &'a mut Scratch,
+    /// Where the window begins in the data file; `None` if it holds another file's bytes.
+    window_start: Option<u64>,
+    /// Last used last.
+    kept: VecDeque<(Rev, Arc<Vec<u8>>)>,
+    kept_bytes: usize,
+    budget_bytes: usize,
+}
+
+impl<'a> Texts<'a> {
+    /// Reads `revlog`, keeping texts of about `budget_bytes` together, and at least two.
+    pub fn new(revlog: &'a Revlog, scratch: &'a mut Scratch, budget_bytes: usize) -> Self {
+        let kept = VecDeque::new();
+        Self { revlog, scratch, window_start: None, kept, kept_bytes: 0, budget_bytes }
+    }
+
+    /// Rebuilds one revision. Its node is not checked.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Io`] if the data cannot be read, [`crate::Error::Corrupt`] if a chunk of
+    /// the delta chain cannot be unpacked or applied.
+    pub fn get(&mut self, rev: Rev) -> Result<Revision> {
+        if let Some(text) = self.recall(rev) {
+            return Ok(Revision { text, delta: None });
+        }
+        let Some(base) = self.revlog.index().delta_base(rev) else {
+            let text = Arc::new(self.unpack(rev)?);
+            self.keep(rev, &text);
+            return Ok(Revision { text, delta: None });
+        };
+        let base_text = match self.recall(base) {
+            Some(text) => text,
+            None => self.rebuild(base)?,
+        };
+        let bytes = self.unpack(rev)?;
+        let mut text = self.scratch.buffer();
+        Delta::parse(&bytes, base_text.len())
+            .map_err(|problem| self.revlog.corrupt(rev, problem))?
+            .apply(&base_text, &mut text);
+        let text = Arc::new(text);
+        self.keep(rev, &text);
+        Ok(Revision { text, delta: Some(StoredDelta { base, bytes }) })
+    }
+
+    /// Takes back buffers that [`Texts::get`] handed out and nobody needs any more.
+    pub fn recycle(&mut self, revision: Revision) {
+        self.scratch.recycle(revision.text);
+        if let Some(StoredDelta { bytes, .. }) = revision.delta {
+            self.scratch.recycle(Arc::new(bytes));
+        }
+    }
+
+    /// Rebuilds a text whose base is not kept, from the nearest kept text or full text.
+    fn rebuild(&mut self, rev: Rev) -> Result<Arc<Vec<u8>>> {
+        let mut chain = vec![rev]; // newest first
+        let mut base_text = None;
+        while let Some(base) = self.revlog.index().delta_base(chain[chain.len() - 1]) {
+            base_text = self.recall(base);
+            if base_text.is_some() {
+                break;
+            }
+            chain.push(base);
+        }
+        chain.reverse();
+        let mut deltas = Vec::with_capacity(chain.len());
+        for &rev in &chain {
+            deltas.push(self.unpack(rev)?);
+        }
+        let base_text = match base_text {
+            Some(text) => text,
+            None => {
+                chain.remove(0);
+                Arc::new(deltas.remove(0))
+            }
+        };
+        let mut text = self.scratch.buffer();
+        apply_chain(&base_text, &deltas, &mut text)
+            .map_err(|(position, problem)| self.revlog.corrupt(chain[position], problem))?;
+        let text = Arc::new(text);
+        self.keep(rev, &text);
+        Ok(text)
+    }
+
+    /// The stored chunk of `rev`, unpacked.
+    fn unpack(&mut self, rev: Rev) -> Result<Vec<u8>> {
+        let index = self.revlog.index();
+        let (offset, len) = index.chunk_range(rev);
+        let mut out = self.scratch.buffer();
+        let is_full = index.delta_base(rev).is_none();
+        let len_hint = if is_full { index.text_len_hint(rev) as usize } else { len * 3 };
+        let chunk = match index.inline_chunk(rev) {
+            Some(chunk) => chunk,
+            None => {
+                let from = match self.window_start {
+                    Some(start)
+                        if start <= offset
+                            && offset + len as u64 <= start + self.scratch.window.len() as u64 =>
+                    {
+                        usize::try_from(offset - start).expect("the window is in memory")
+                    }
+                    _ => {
+                        self.window_start = None;
+                        // a hostile length makes room for what the file has, no more
+                        self.scratch.window.resize(len.max(WINDOW_LEN), 0);
+                        if len > 0 {
+                            self.revlog.read_data(offset, len, &mut self.scratch.window)?;
+                            self.window_start = Some(offset);
+                        }
+                        0
+                    }
+                };
+                &self.scratch.window[from..from + len]
+            }
+        };
+        self.scratch
+            .unpacker
+            .unpack(chunk, len_hint, &mut out)
+            .map_err(|problem| self.revlog.corrupt(rev, problem))?;
+        Ok(out)
+    }
+
+    fn recall(&mut self, rev: Rev) -> Option<Arc<Vec<u8>>> {
+        let position = self.kept.iter().rposition(|(kept, _)| *kept == rev)?;
+        let entry = self.kept.remove(position)?;
+        let text = Arc::clone(&entry.1);
+        self.kept.push_back(entry);
+        Some(text)
+    }
+
+    fn keep(&mut self, rev: Rev, text: &Arc<Vec<u8>>) {
+        self.kept.push_back((rev, Arc::clone(text)));
+        self.kept_bytes += text.len();
+        while self.kept.len() > 2 && self.kept_bytes > self.budget_bytes {
+            if let Some((_, text)) = self.kept.pop_front() {
+                self.kept_bytes -= text.len();
+                self.scratch.recycle(text);
+            }
+        }
+    }
+}
+
+impl Drop for Texts<'_> {
+    fn drop(&mut self) {
+        for (_, text) in self.kept.drain(..) {
+            self.scratch.recycle(text);
+        }
+    }
+}
