@@ -1,0 +1,198 @@
+//! Where blocks of the base stand, and which of them match the target longest.
+//!
+//! Knows no deltas: what is done about a match is the business of `crate::diff`.
+
+use std::ops::Range;
+
+use super::ends::{common_prefix, common_suffix};
+
+/// Bytes of a block of the base. Matches of up to twice as many, less two, may be missed.
+pub(super) const BLOCK: usize = 16;
+
+/// Bits in the table of what is present for each block, or up to twice as many. Contents with little
+/// in common are diffed three times as fast as without it (2026-11): it spares most looks into the
+/// larger tables.
+const PRESENT_BITS: usize = 32;
+
+/// Blocks with one hash that are tried at a position of the target.
+const MOST_TRIES: usize = 16;
+
+/// A match of so many bytes is taken without trying for a longer one, as in git.
+const GOOD_MATCH: usize = 4096;
+
+/// A match of so many bytes is taken without looking a few positions further for a longer one.
+const LONG_MATCH: usize = 4 * BLOCK;
+
+/// The memory of an [`Index`], kept from one to the next.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// By hash, whether there is a block at all: a bit each. A power of two in length.
+    present: Vec<u64>,
+    /// By hash, the first block to try, counted from 1; 0 is none. A power of two in length.
+    heads: Vec<u32>,
+    /// By block, the next one to try, likewise.
+    links: Vec<u32>,
+}
+
+impl Tables {
+    /// Indexes the whole blocks in a range of the base, which is shorter than 4 GiB.
+    pub(super) fn index<'i>(&'i mut self, base: &'i [u8], range: Range<usize>) -> Index<'i> {
+        let start = range.start;
+        let (blocks, _) = base[range].as_chunks::<BLOCK>();
+        let words = (blocks.len() * PRESENT_BITS).div_ceil(64).next_power_of_two();
+        renew(&mut self.present, words);
+        renew(&mut self.heads, blocks.len().next_power_of_two());
+        renew(&mut self.links, blocks.len());
+        // From the last to the first, so that earlier blocks are tried first, and of equal blocks
+        // in a row only the first is kept: it has the longest match.
+        let mut after = None;
+        let mut number = u32::try_from(blocks.len()).unwrap_or(0);
+        for (block, bytes) in blocks.iter().enumerate().rev() {
+            let hash = Hash::of(bytes);
+            let (word, bit) = hash.present(&self.present);
+            self.present[word] |= bit;
+            let head = hash.head(&self.heads);
+            self.links[block] =
+                if after == Some(bytes) { self.links[block + 1] } else { self.heads[head] };
+            self.heads[head] = number;
+            number -= 1;
+            after = Some(bytes);
+        }
+        Index { base, start, present: &self.present, heads: &self.heads, links: &self.links }
+    }
+}
+
+/// Makes `table` one of `len` zeros.
+fn renew<T: Clone + Default>(table: &mut Vec<T>, len: usize) {
+    table.clear();
+    table.resize(len, T::default());
+}
+
+/// Bytes of the target without a match so far.
+#[derive(Clone, Copy)]
+pub(super) struct Gap {
+    /// Where they begin, after the last match.
+    pub(super) covered: usize,
+    /// Where they end; the position to look at next.
+    pub(super) at: usize,
+    /// What `at` would be in the base, had the bytes of the gap only been written over others.
+    pub(super) in_step: usize,
+}
+
+impl Gap {
+    /// With one more byte.
+    pub(super) fn wider(self) -> Self {
+        Self { at: self.at + 1, in_step: self.in_step + 1, ..self }
+    }
+}
+
+/// Bytes that stand in both contents.
+#[derive(Clone, Copy)]
+pub(super) struct Match {
+    /// Where they begin in the base.
+    pub(super) offset: usize,
+    /// Where they begin in the target.
+    pub(super) start: usize,
+    pub(super) len: usize,
+}
+
+/// Blocks of a part of the base, by hash.
+pub(super) struct Index<'i> {
+    base: &'i [u8],
+    /// Where the first block begins.
+    start: usize,
+    present: &'i [u64],
+    heads: &'i [u32],
+    links: &'i [u32],
+}
+
+impl Index<'_> {
+    /// The match to end `gap` with, `None` if no block matches at its end.
+    ///
+    /// A short match is often one of common words, while the text that was changed goes on within
+    /// the next block; so that is tried before a short one is taken. git does not, and without it
+    /// deltas of git's own sources are 4 % larger when deflated, of its message catalogues 17 %
+    /// (2026-11).
+    pub(super) fn best_match(&self, target: &[u8], gap: Gap) -> Option<Match> {
+        let mut best = self.match_at(target, gap)?;
+        let mut later = gap;
+        for _ in 1..BLOCK {
+            if best.len >= LONG_MATCH {
+                break;
+            }
+            later = later.wider();
+            if let Some(other) = self.match_at(target, later)
+                && other.len > best.len + other.start.saturating_sub(best.start)
+            {
+                best = other;
+            }
+        }
+        Some(best)
+    }
+
+    /// The longest match of the block at the end of `gap`, reaching into the gap if it can.
+    fn match_at(&self, target: &[u8], gap: Gap) -> Option<Match> {
+        let block = target.get(gap.at..)?.first_chunk()?;
+        let ahead = &target[gap.at..];
+        let (mut offset, mut len) = (0, 0);
+        let mut consider = |candidate: usize| {
+            let Some(base) = self.base.get(candidate..) else { return false };
+            if base.first_chunk() == Some(block) {
+                let matched = common_prefix(base, ahead);
+                if matched > len {
+                    (offset, len) = (candidate, matched);
+                }
+            }
+            len >= GOOD_MATCH
+        };
+        if !consider(gap.in_step) {
+            let mut next = self.first(block);
+            for _ in 0..MOST_TRIES {
+                let Some(number) = next.checked_sub(1) else { break };
+                if consider(self.start + number as usize * BLOCK) {
+                    break;
+                }
+                next = self.links[number as usize];
+            }
+        }
+        if len == 0 {
+            return None;
+        }
+        let back = common_suffix(&self.base[..offset], &target[gap.covered..gap.at]);
+        Some(Match { offset: offset - back, start: gap.at - back, len: len + back })
+    }
+
+    /// The first indexed block to try for `block`, counted from 1; 0 is none.
+    fn first(&self, block: &[u8; BLOCK]) -> u32 {
+        let hash = Hash::of(block);
+        let (word, bit) = hash.present(self.present);
+        if self.present[word] & bit == 0 { 0 } else { self.heads[hash.head(self.heads)] }
+    }
+}
+
+/// Where a block belongs in the tables: two halves, each for one of them.
+#[derive(Clone, Copy)]
+struct Hash(u64);
+
+impl Hash {
+    fn of(block: &[u8; BLOCK]) -> Self {
+        // The fraction of the golden ratio, and another odd number without pattern.
+        const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
+        const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
+        let (words, _) = block.as_chunks();
+        let [low, high] = [words[0], words[1]].map(u64::from_le_bytes);
+        let mixed = low.wrapping_mul(FIRST) ^ high.wrapping_mul(SECOND);
+        Self((mixed ^ (mixed >> 32)).wrapping_mul(FIRST))
+    }
+
+    /// Word and bit in the table of what is present.
+    fn present(self, present: &[u64]) -> (usize, u64) {
+        let hash = self.0 >> 32;
+        ((hash >> 6) as usize & (present.len() - 1), 1 << (hash & 63))
+    }
+
+    /// Place in the table of first blocks.
+    fn head(self, heads: &[u32]) -> usize {
+        (self.0 >> 12 & 0xffff_ffff) as usize & (heads.len() - 1)
+    }
+}

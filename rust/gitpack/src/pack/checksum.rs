@@ -1,0 +1,94 @@
+//! The SHA-1 that ends a pack and each of its indexes.
+//!
+//! It finds damage and names the pack. Nobody is kept from making two files of one checksum, so
+//! plain SHA-1 does; git too leaves collision detection out here, since 2.47.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use sha1::{Digest, Sha1};
+
+/// The SHA-1 over all of a file before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Checksum(pub(super) [u8; 20]);
+
+impl Checksum {
+    /// The SHA-1 in binary.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 20] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Bytes collected before they are hashed and written.
+const BUFFER_BYTES: usize = 0x1_0000;
+
+/// Writes a file that ends with its own checksum.
+pub(super) struct ChecksumWriter<W> {
+    out: W,
+    buffer: Vec<u8>,
+    sha1: Sha1,
+}
+
+impl<W: Write> ChecksumWriter<W> {
+    /// Nothing written yet.
+    pub(super) fn new(out: W) -> Self {
+        Self { out, buffer: Vec::with_capacity(BUFFER_BYTES), sha1: Sha1::new() }
+    }
+
+    /// Writes `bytes`, which are few, next.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            self.write_buffer()?;
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes the checksum; the file is whole then.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.write_buffer()?;
+        let checksum = self.sha1.finalize();
+        self.out.write_all(&checksum)?;
+        self.out.flush()
+    }
+
+    fn write_buffer(&mut self) -> io::Result<()> {
+        self.sha1.update(&self.buffer);
+        self.out.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_ends_with_the_checksum_of_the_rest() {
+        for pieces in [0, 1, 5000] {
+            let mut file = Vec::new();
+            let mut out = ChecksumWriter::new(&mut file);
+            for _ in 0..pieces {
+                out.put(b"some more than 16 bytes").expect("memory takes all");
+            }
+            out.finish().expect("memory takes all");
+            let (bytes, checksum) = file.split_at(file.len() - 20);
+            assert_eq!(bytes.len(), pieces * 23);
+            assert_eq!(checksum, &*Sha1::digest(bytes));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! One entry of a pack: what comes before its compressed bytes.
+//!
+//! Format: gitformat-pack(5), "pack-*.pack files have the following format".
+//!
+//! ```text
+//! header   = type and size, [distance]
+//! size     = bit 7: more follows, bits 4-6: type, bits 0-3: lowest bits of the size; then bytes of
+//!            7 bits, least significant first, bit 7 set on all but the last
+//! distance = how far back the base begins; 7 bits a byte, most significant first, bit 7 set on all
+//!            but the last; each byte but the last stands for one more than its bits
+//! ```
+
+use crate::oid::Kind;
+use crate::stackbytes::StackBytes;
+
+/// Where an entry of a pack begins, in bytes from the start of the pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Offset(pub(super) u64);
+
+impl Offset {
+    /// The number of bytes before the entry.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// What the bytes of an entry are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The content of an object.
+    Full(Kind),
+    /// A delta, see [`crate::delta`], of an entry before it in the same pack.
+    Delta {
+        /// Where the base begins; the object is of its kind.
+        base: Offset,
+    },
+}
+
+/// `OBJ_OFS_DELTA`.
+const OFFSET_DELTA: u8 = 6;
+
+/// More bytes of the number follow.
+const MORE: u8 = 0x80;
+
+/// Ten bytes for a size of 64 bits and its type, ten for a distance.
+pub(super) type Header = StackBytes<20>;
+
+/// The header of an entry at `at` whose bytes are `len` when inflated. `None` if the base that it
+/// names does not lie before it.
+pub(super) fn header(at: Offset, entry: Entry, len: u64) -> Option<Header> {
+    let mut header = Header::new();
+    match entry {
+        Entry::Full(kind) => push_type_and_size(&mut header, kind as u8, len),
+        Entry::Delta { base } => {
+            let distance = at.0.checked_sub(base.0).filter(|&distance| distance > 0)?;
+            push_type_and_size(&mut header, OFFSET_DELTA, len);
+            push_distance(&mut header, distance);
+        }
+    }
+    Some(header)
+}
+
+fn push_type_and_size(header: &mut Header, kind: u8, len: u64) {
+    let mut byte = kind << 4 | (len & 0x0f) as u8;
+    let mut left = len >> 4;
+    while left > 0 {
+        header.push(byte | MORE);
+        byte = (left & 0x7f) as u8;
+        left >>= 7;
+    }
+    header.push(byte);
+}
+
+fn push_distance(header: &mut Header, distance: u64) {
+    let mut reversed = StackBytes::<10>::new();
+    reversed.push((distance & 0x7f) as u8);
+    let mut left = distance >> 7;
+    while left > 0 {
+        left -= 1;
+        reversed.push((left & 0x7f) as u8 | MORE);
+        left >>= 7;
+    }
+    for &byte in reversed.iter().rev() {
+        header.push(byte);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn full(len: u64) -> Vec<u8> {
+        header(Offset(12), Entry::Full(Kind::Blob), len).expect("has no base").to_vec()
+    }
+
+    fn delta(distance: u64) -> Vec<u8> {
+        let entry = Entry::Delta { base: Offset(12) };
+        header(Offset(12 + distance), entry, 0).expect("base is before").to_vec()
+    }
+
+    #[test]
+    fn the_size_begins_with_four_bits() {
+        assert_eq!(full(0), [0x30]);
+        assert_eq!(full(15), [0x3f]);
+        assert_eq!(full(16), [0xb0, 0x01]);
+        assert_eq!(full(0x7ff), [0xbf, 0x7f]);
+        assert_eq!(full(0x800), [0xb0, 0x80, 0x01]);
+        assert_eq!(full(u64::MAX).len(), 10);
+    }
+
+    #[test]
+    fn each_longer_distance_begins_where_the_shorter_ends() {
+        assert_eq!(delta(1), [0x60, 0x01]);
+        assert_eq!(delta(127), [0x60, 0x7f]);
+        assert_eq!(delta(128), [0x60, 0x80, 0x00]);
+        assert_eq!(delta(128 + 0x3fff), [0x60, 0xff, 0x7f]);
+        assert_eq!(delta(128 + 0x4000), [0x60, 0x80, 0x80, 0x00]);
+    }
+
+    #[test]
+    fn a_base_that_is_not_before_is_refused() {
+        let entry = Entry::Delta { base: Offset(12) };
+        assert!(header(Offset(12), entry, 5).is_none());
+        assert!(header(Offset(11), entry, 5).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn a_header_reads_back_as_git_reads_it(len: u64, distance in 1..=u64::MAX - 12) {
+            // `unpack_object_header_buffer()` and `get_delta_base()` of git's packfile.c.
+            let bytes = full(len);
+            let mut size = u64::from(bytes[0] & 0x0f);
+            for (place, byte) in bytes[1..].iter().enumerate() {
+                size |= u64::from(byte & 0x7f) << (4 + 7 * place);
+            }
+            prop_assert_eq!(size, len);
+
+            let bytes = delta(distance);
+            let mut back = u64::from(bytes[1] & 0x7f);
+            for byte in &bytes[2..] {
+                back = (back + 1) << 7 | u64::from(byte & 0x7f);
+            }
+            prop_assert_eq!(back, distance);
+        }
+    }
+}

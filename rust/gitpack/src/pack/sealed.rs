@@ -1,0 +1,283 @@
+//! A pack that is whole: its trailer, its two indexes, and their way into the repository.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use sha1::{Digest, Sha1};
+
+use super::Error;
+use super::checksum::Checksum;
+use super::idx::{self, Record};
+use super::rev;
+use super::staged::{self, Staged};
+
+/// Where the number of objects stands in a pack.
+const COUNT_AT: u64 = 8;
+
+/// Bytes read at once to compute the checksum.
+const READ_BYTES: usize = 0x10_0000;
+
+/// A whole pack with its indexes, on disk, but under names that git does not look at.
+///
+/// Dropped before it is published, it leaves nothing behind.
+#[derive(Debug)]
+pub struct SealedPack {
+    dir: PathBuf,
+    pack: Staged,
+    rev: Staged,
+    idx: Staged,
+    checksum: Checksum,
+    objects: u32,
+    bytes: u64,
+    sync: bool,
+}
+
+/// A pack that git can see, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// `pack-` and the checksum, in hex: the name of each of the files before its extension.
+    pub name: String,
+    /// The checksum at the end of the pack.
+    pub checksum: Checksum,
+    /// The pack.
+    pub pack: PathBuf,
+    /// Its index.
+    pub idx: PathBuf,
+    /// Its reverse index.
+    pub rev: PathBuf,
+    /// Objects in the pack.
+    pub objects: u32,
+    /// Length of the pack in bytes.
+    pub bytes: u64,
+}
+
+impl SealedPack {
+    /// Completes the pack that `file` has `bytes` of; `records` are in its order.
+    pub(super) fn new(
+        dir: &Path,
+        pack: Staged,
+        mut file: File,
+        records: &[Record],
+        bytes: u64,
+        sync: bool,
+    ) -> Result<Self, Error> {
+        let objects = u32::try_from(records.len()).map_err(io::Error::other);
+        let objects = objects.map_err(Error::at(pack.path()))?;
+        let complete = complete(&mut file, objects, bytes);
+        let checksum = complete.map_err(Error::at(pack.path()))?;
+        finish(&file, &pack, sync)?;
+
+        let by_oid = places_by_oid(records);
+        let (idx, mut file) = Staged::create(dir, "idx")?;
+        let sorted = by_oid.iter().map(|&place| &records[place as usize]);
+        idx::write(&mut file, sorted, checksum).map_err(Error::at(idx.path()))?;
+        finish(&file, &idx, sync)?;
+
+        let (rev, mut file) = Staged::create(dir, "rev")?;
+        rev::write(&mut file, &inverse(&by_oid), checksum).map_err(Error::at(rev.path()))?;
+        finish(&file, &rev, sync)?;
+
+        let bytes = bytes + checksum.as_bytes().len() as u64;
+        Ok(Self { dir: dir.to_owned(), pack, rev, idx, checksum, objects, bytes, sync })
+    }
+
+    /// `pack-` and the checksum in hex, which is what git calls a pack.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("pack-{}", self.checksum)
+    }
+
+    /// The checksum at the end of the pack.
+    #[must_use]
+    pub fn checksum(&self) -> Checksum {
+        self.checksum
+    }
+
+    /// Objects in the pack.
+    #[must_use]
+    pub fn objects(&self) -> u32 {
+        self.objects
+    }
+
+    /// Length of the pack in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives the files their names: the pack, then its reverse index, and last the index, by which
+    /// git finds a pack. A pack of that name has the same bytes, and is replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if a file cannot be renamed or the directory not be synced. Those already renamed
+    /// stay: git ignores a pack without an index, and the pack may have been there before.
+    pub fn publish(self) -> Result<Published, Error> {
+        let (name, checksum) = (self.name(), self.checksum);
+        let path = |extension| self.dir.join(&name).with_extension(extension);
+        let (pack, rev, idx) = (path("pack"), path("rev"), path("idx"));
+        self.pack.place(&pack)?;
+        self.rev.place(&rev)?;
+        self.idx.place(&idx)?;
+        if self.sync {
+            staged::sync_dir(&self.dir)?;
+        }
+        let (objects, bytes) = (self.objects, self.bytes);
+        Ok(Published { name, checksum, pack, idx, rev, objects, bytes })
+    }
+}
+
+/// Writes the count and the trailer of a pack that has all its entries.
+///
+/// SHA-1 cannot go back, and the count is in the first block that it takes: so all of the file is
+/// read again, which at 2 GB/s, and mostly from the page cache, is little beside what made the
+/// entries. The other ways are to know the count before the first entry, or to keep all in memory.
+fn complete(file: &mut File, objects: u32, bytes: u64) -> io::Result<Checksum> {
+    file.seek(SeekFrom::Start(COUNT_AT))?;
+    file.write_all(&objects.to_be_bytes())?;
+    file.rewind()?;
+    let mut sha1 = Sha1::new();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut found = 0;
+    loop {
+        let len = match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        sha1.update(&buffer[..len]);
+        found += len as u64;
+    }
+    if found != bytes {
+        // After a failed write, part of an entry may be there without its record.
+        return Err(io::Error::other(format!("pack has {found} bytes, {bytes} were added")));
+    }
+    let checksum = Checksum(sha1.finalize().into());
+    file.write_all(checksum.as_bytes())?;
+    Ok(checksum)
+}
+
+/// Waits for a file to be on disk, if asked to.
+fn finish(file: &File, staged: &Staged, sync: bool) -> Result<(), Error> {
+    if sync { file.sync_all().map_err(Error::at(staged.path())) } else { Ok(()) }
+}
+
+/// Places in `records`, in the order of their ids.
+fn places_by_oid(records: &[Record]) -> Vec<u32> {
+    // The start of the id nearly always decides. Kept beside the place, it spares looking up
+    // records, all over memory, for each comparison.
+    let places = (0..).zip(records);
+    let mut keys: Vec<(u32, u32)> =
+        places.map(|(place, record)| (record.oid.order_prefix(), place)).collect();
+    let oid = |place: u32| records[place as usize].oid;
+    keys.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| oid(a.1).cmp(&oid(b.1))));
+    keys.into_iter().map(|(_, place)| place).collect()
+}
+
+/// Where each number below the length stands in `places`, which has each of them.
+fn inverse(places: &[u32]) -> Vec<u32> {
+    let mut inverse = vec![0; places.len()];
+    for (at, &place) in (0..).zip(places) {
+        inverse[place as usize] = at;
+    }
+    inverse
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::entry::{Entry, Offset};
+    use super::super::writer::PackWriter;
+    use super::*;
+    use crate::oid::{Kind, Oid};
+
+    fn files(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> = dir
+            .read_dir()
+            .expect("directory exists")
+            .map(|entry| entry.expect("is read").file_name().into_string().expect("is ASCII"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn writer(dir: &Path) -> PackWriter {
+        let mut writer = PackWriter::create(dir).expect("is writable").without_sync();
+        let blob = Entry::Full(Kind::Blob);
+        writer.add(Oid::EMPTY_BLOB, blob, 0, b"not zlib").expect("is writable");
+        writer
+    }
+
+    #[test]
+    fn a_pack_ends_with_its_checksum() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let sealed = writer(dir.path()).seal().expect("is writable");
+        assert_eq!((sealed.objects(), sealed.bytes()), (1, 12 + 9 + 20));
+        let checksum = sealed.checksum();
+        let published = sealed.publish().expect("is writable");
+        let pack = std::fs::read(&published.pack).expect("is readable");
+        assert_eq!(pack.len() as u64, published.bytes);
+        let (bytes, trailer) = pack.split_at(pack.len() - 20);
+        assert_eq!(bytes, b"PACK\0\0\0\x02\0\0\0\x01\x30not zlib");
+        assert_eq!(trailer, &*Sha1::digest(bytes));
+        assert_eq!(trailer, checksum.as_bytes());
+        let name = published.name;
+        assert_eq!(name, format!("pack-{checksum}"));
+        let names = ["idx", "pack", "rev"].map(|extension| format!("{name}.{extension}"));
+        assert_eq!(files(dir.path()), names);
+    }
+
+    #[test]
+    fn a_pack_of_the_same_name_is_replaced() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let publish =
+            || writer(dir.path()).seal().expect("is writable").publish().expect("is writable");
+        assert_eq!(publish(), publish());
+        assert_eq!(files(dir.path()).len(), 3);
+    }
+
+    #[test]
+    fn a_pack_that_is_not_published_leaves_nothing() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let unsealed = writer(dir.path());
+        let sealed = writer(dir.path()).seal().expect("is writable");
+        assert_eq!(files(dir.path()).len(), 4);
+        drop(sealed);
+        drop(unsealed);
+        assert!(files(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_pack_of_another_length_than_was_added_is_refused() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (pack, mut file) = Staged::create(dir.path(), "pack").expect("is writable");
+        file.write_all(b"PACK\0\0\0\x02\0\0\0\0and half an entry").expect("is writable");
+        let error = SealedPack::new(dir.path(), pack, file, &[], 12, false).expect_err("is longer");
+        assert!(error.to_string().ends_with("pack has 29 bytes, 12 were added"), "{error}");
+        assert!(files(dir.path()).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn places_are_in_the_order_of_ids(ids in proptest::collection::vec(0..9_u8, 0..200)) {
+            let record = |(at, &id): (u8, &u8)| {
+                let mut bytes = [0; 20];
+                // Equal starts, and order decided by what comes after them.
+                (bytes[0], bytes[12], bytes[13]) = (id % 2, id, at);
+                let offset = Offset(u64::from(at));
+                Record { oid: Oid::from_bytes(bytes), crc32: 0, offset }
+            };
+            let records: Vec<_> = (0..).zip(&ids).map(record).collect();
+            let places = places_by_oid(&records);
+            let oids = places.iter().map(|&place| records[place as usize].oid);
+            prop_assert!(oids.is_sorted());
+            let back = inverse(&places);
+            for (place, &at) in (0..).zip(&back) {
+                prop_assert_eq!(places[at as usize], place);
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! A pack that grows, entry by entry.
+//!
+//! The file is under a temporary name, and its object count is not known: the header has zero
+//! until `crate::pack::sealed` has the pack whole.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use hashbrown::HashTable;
+
+use super::Error;
+use super::entry::{self, Entry, Offset};
+use super::idx::Record;
+use super::sealed::SealedPack;
+use super::staged::Staged;
+use crate::oid::Oid;
+
+/// `PACK`, version 2, and no objects yet.
+const HEADER: [u8; 12] = *b"PACK\0\0\0\x02\0\0\0\0";
+
+/// The format counts to 2^32, but numbers the offsets of 8 bytes in an idx with 31 bits.
+const MOST_ENTRIES: u32 = 1 << 31;
+
+/// Bytes collected before they are written.
+const BUFFER_BYTES: usize = 0x4_0000;
+
+/// Writes a pack into a directory, where git does not see it.
+///
+/// Keeps 32 bytes in memory for each entry, and about eight more to find it by id. The bytes of the
+/// file follow from the sequence of [`Self::add`] alone. Dropped before it is published, here
+/// or as a [`SealedPack`], it leaves nothing behind.
+#[derive(Debug)]
+pub struct PackWriter {
+    dir: PathBuf,
+    // Before `staged`, to be closed before the file is removed.
+    file: BufWriter<File>,
+    staged: Staged,
+    /// Where the next entry begins, and the length of the file so far.
+    end: Offset,
+    /// In the order of the file.
+    records: Vec<Record>,
+    /// Places in `records`, by id.
+    by_oid: HashTable<u32>,
+    sync: bool,
+}
+
+impl PackWriter {
+    /// Begins a pack in `dir`, which is the `objects/pack` of a repository or any other directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if no file can be written there.
+    pub fn create(dir: &Path) -> Result<Self, Error> {
+        let (staged, file) = Staged::create(dir, "pack")?;
+        let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        file.write_all(&HEADER).map_err(Error::at(staged.path()))?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            file,
+            staged,
+            end: Offset(HEADER.len() as u64),
+            records: Vec::new(),
+            by_oid: HashTable::new(),
+            sync: true,
+        })
+    }
+
+    /// The same, but not waiting for the disk: a crash of the system may then damage the pack even
+    /// after it was published. For tests, and for packs that can be made again.
+    #[must_use]
+    pub fn without_sync(self) -> Self {
+        Self { sync: false, ..self }
+    }
+
+    /// Where the entry of `oid` begins, `None` if this pack has none. Constant time.
+    #[must_use]
+    pub fn position(&self, oid: &Oid) -> Option<Offset> {
+        let place = self.by_oid.find(oid.table_hash(), |&place| self.record(place).oid == *oid)?;
+        Some(self.record(*place).offset)
+    }
+
+    /// Appends the entry of `oid` and answers where it begins.
+    ///
+    /// `deflated` is a zlib stream that inflates to `inflated_len` bytes: the content, or for a
+    /// delta, the delta. Neither is checked, nor that they make the object of that id.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if the file cannot be written; the pack is lost then, and later calls may fail in
+    /// other ways. Also, as mistakes of the caller: an id that is in the pack already, or a base
+    /// that does not lie before the entry. There is room for 2^31 entries.
+    pub fn add(
+        &mut self,
+        oid: Oid,
+        entry: Entry,
+        inflated_len: u64,
+        deflated: &[u8],
+    ) -> Result<Offset, Error> {
+        let offset = self.end;
+        let Some(header) = entry::header(offset, entry, inflated_len) else {
+            return Err(self.refuse(format!("{oid} is a delta of what is not before it")));
+        };
+        let place = u32::try_from(self.records.len()).ok();
+        let Some(place) = place.filter(|&place| place < MOST_ENTRIES) else {
+            return Err(self.refuse("pack has no room for more objects".to_owned()));
+        };
+        if self.position(&oid).is_some() {
+            return Err(self.refuse(format!("{oid} is in the pack already")));
+        }
+
+        let written = self.file.write_all(&header).and_then(|()| self.file.write_all(deflated));
+        written.map_err(Error::at(self.staged.path()))?;
+        let mut crc32 = crc32fast::Hasher::new();
+        crc32.update(&header);
+        crc32.update(deflated);
+        self.end.0 += (header.len() + deflated.len()) as u64;
+        self.records.push(Record { oid, crc32: crc32.finalize(), offset });
+        let records = &self.records;
+        let hash = |&place: &u32| records[place as usize].oid.table_hash();
+        self.by_oid.insert_unique(oid.table_hash(), place, hash);
+        Ok(offset)
+    }
+
+    /// Entries so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there is no entry yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Length of the pack so far, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.end.0
+    }
+
+    /// Completes the pack and writes its indexes, all still under temporary names, and waits until
+    /// they are on disk. Reads the pack back once.
+    ///
+    /// A pack without entries is legal, but of no use to git.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if a file cannot be read or written, or an earlier [`Self::add`] failed to.
+    pub fn seal(self) -> Result<SealedPack, Error> {
+        drop(self.by_oid);
+        let path = self.staged.path();
+        let file = self.file.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
+        SealedPack::new(&self.dir, self.staged, file, &self.records, self.end.0, self.sync)
+    }
+
+    fn record(&self, place: u32) -> &Record {
+        &self.records[place as usize]
+    }
+
+    fn refuse(&self, why: String) -> Error {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, why);
+        Error { path: self.staged.path().to_owned(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oid::Kind;
+
+    fn oid(number: u32) -> Oid {
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&number.to_le_bytes());
+        Oid::from_bytes(bytes)
+    }
+
+    fn writer() -> (tempfile::TempDir, PackWriter) {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let writer = PackWriter::create(dir.path()).expect("is writable").without_sync();
+        (dir, writer)
+    }
+
+    const BLOB: Entry = Entry::Full(Kind::Blob);
+
+    #[test]
+    fn entries_are_found_where_they_were_put() {
+        let (_dir, mut writer) = writer();
+        assert!(writer.is_empty());
+        let mut offsets = Vec::new();
+        for number in 0..1000 {
+            offsets.push(writer.add(oid(number), BLOB, 5, b"12345").expect("is writable"));
+        }
+        assert_eq!(offsets[..2], [Offset(12), Offset(18)]);
+        for (number, &offset) in (0..).zip(&offsets) {
+            assert_eq!(writer.position(&oid(number)), Some(offset));
+        }
+        assert_eq!(writer.position(&oid(1000)), None);
+        assert_eq!((writer.len(), writer.bytes()), (1000, 12 + 6 * 1000));
+    }
+
+    #[test]
+    fn an_id_is_taken_once() {
+        let (_dir, mut writer) = writer();
+        writer.add(oid(1), BLOB, 5, b"12345").expect("is writable");
+        let error = writer.add(oid(1), BLOB, 5, b"12345").expect_err("is there");
+        assert_eq!(error.source.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!((writer.len(), writer.bytes()), (1, 18));
+    }
+
+    #[test]
+    fn a_base_from_further_on_is_refused() {
+        let (_dir, mut writer) = writer();
+        let entry = Entry::Delta { base: Offset(12) };
+        let error = writer.add(oid(1), entry, 5, b"12345").expect_err("nothing is before it");
+        assert_eq!(error.source.kind(), io::ErrorKind::InvalidInput);
+        assert!(writer.is_empty());
+    }
+
+    #[test]
+    fn a_record_takes_32_bytes() {
+        assert_eq!(size_of::<Record>(), 32);
+    }
+
+    #[test]
+    fn a_writer_can_go_to_another_thread() {
+        fn is_send<T: Send>() {}
+        is_send::<PackWriter>();
+        is_send::<SealedPack>();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_reported_with_the_file() {
+        let (dir, mut writer) = writer();
+        let full = File::options().read(true).write(true).open("/dev/full").expect("is there");
+        let dropped = std::mem::replace(&mut writer.file, BufWriter::with_capacity(9, full));
+        drop(dropped);
+        let error = writer.add(oid(1), BLOB, 5, b"1234567890").expect_err("nothing fits");
+        assert_eq!(error.source.kind(), io::ErrorKind::StorageFull);
+        assert!(error.to_string().contains("tmp_pack_"), "{error}");
+        drop(writer);
+        assert_eq!(dir.path().read_dir().expect("is there").count(), 0);
+    }
+}
