@@ -1,0 +1,332 @@
+//! File revisions to blobs, one filelog after the other.
+//!
+//! What a revision is stored as is planned from the index alone ([`plan`]): the stored delta where
+//! it leads from a parent, a delta searched for where there is none, and a landmark as base where
+//! the chain grows past what git readers like. So pieces of a filelog can be worked on in any order,
+//! by any thread, and give the same bytes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use gitpack::delta::{Op, encode};
+use gitpack::{Deflater, Differ, Kind, Oid, object_header};
+use revlog::split_metadata;
+use revlog::{Delta, Index, Parents, Rev, Revision, Revlog, Scratch, StoredDelta, Texts};
+use sha1lanes::{Lanes, Message};
+
+use crate::error::Result;
+use crate::files::FileId;
+use crate::trees::{MAX_DEPTH, MAX_LANDMARK_DEPTH};
+use crate::verify::Check;
+
+/// Text that one job rebuilds, in bytes, about.
+const JOB_TEXT_BYTES: u64 = 32 << 20;
+/// Texts kept while walking a filelog, in bytes.
+const KEPT_TEXT_BYTES: usize = 12 << 20;
+/// Revisions hashed together, and the text they may have together, in bytes.
+const HASHED_AT_ONCE: usize = 4;
+const HASHED_TEXT_BYTES: usize = 8 << 20;
+/// A delta shorter than its text by this factor is taken without compressing the text as well.
+const CLEARLY_SHORTER: usize = 8;
+
+/// How a revision is to be stored; positions count in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    Full,
+    /// The filelog's own delta.
+    Stored(usize),
+    /// A delta to be searched for.
+    Searched(usize),
+}
+
+/// One revision of the plan.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    rev: Rev,
+    file: FileId,
+    storage: Storage,
+    depth: u8,
+}
+
+/// What becomes of the revisions of a filelog.
+#[derive(Debug)]
+pub(crate) struct Plan(Vec<Planned>);
+
+/// Plans the revisions in `wanted`, ascending by revision.
+pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> Plan {
+    let mut plan = Plan(Vec::with_capacity(wanted.len()));
+    // positions of the last landmark, and of the last that begins a series of them
+    let (mut landmark, mut milestone) = (None, None);
+    for &(rev, file) in wanted {
+        let position = plan.0.len();
+        let storage = match plan.natural_base(index, rev) {
+            None => Storage::Full,
+            Some(base) if plan.base_depth(base) < MAX_DEPTH => base,
+            Some(_) if plan.landmark_depth(landmark).is_some() => {
+                Storage::Searched(landmark.expect("it has a depth"))
+            }
+            Some(_) if plan.landmark_depth(milestone).is_some() => {
+                let base = milestone.expect("it has a depth");
+                milestone = Some(position);
+                Storage::Searched(base)
+            }
+            Some(_) => Storage::Full,
+        };
+        let depth = match storage {
+            Storage::Full => 0,
+            Storage::Stored(base) | Storage::Searched(base) => plan.0[base].depth + 1,
+        };
+        plan.0.push(Planned { rev, file, storage, depth });
+        let begins_chain = match plan.natural_base(index, rev) {
+            Some(base) => base != storage,
+            None => true,
+        };
+        if begins_chain {
+            landmark = Some(position);
+            if storage == Storage::Full {
+                milestone = Some(position);
+            }
+        }
+    }
+    plan
+}
+
+impl Plan {
+    /// What the index alone suggests: the stored delta if it leads from a parent, else a delta
+    /// from a parent, else the stored one, else from whatever came last.
+    fn natural_base(&self, index: &Index, rev: Rev) -> Option<Storage> {
+        let Parents(p1, p2) = index.parents(rev);
+        let stored = index.delta_base(rev).and_then(|base| self.position(base));
+        let parent = [p1, p2].into_iter().flatten().find_map(|parent| self.position(parent));
+        match (stored, parent) {
+            (Some(stored), _) if [p1, p2].contains(&Some(self.0[stored].rev)) => {
+                Some(Storage::Stored(stored))
+            }
+            (_, Some(parent)) => Some(Storage::Searched(parent)),
+            (Some(stored), None) => Some(Storage::Stored(stored)),
+            (None, None) => {
+                let last = self.0.iter().rposition(|planned| planned.rev < rev)?;
+                Some(Storage::Searched(last))
+            }
+        }
+    }
+
+    fn position(&self, rev: Rev) -> Option<usize> {
+        self.0.binary_search_by_key(&rev, |planned| planned.rev).ok()
+    }
+
+    fn base_depth(&self, storage: Storage) -> u8 {
+        match storage {
+            Storage::Full => 0,
+            Storage::Stored(base) | Storage::Searched(base) => self.0[base].depth,
+        }
+    }
+
+    /// The depth of a landmark that still has room for another after it.
+    fn landmark_depth(&self, landmark: Option<usize>) -> Option<u8> {
+        let depth = self.0[landmark?].depth;
+        (depth < MAX_LANDMARK_DEPTH).then_some(depth)
+    }
+
+    /// Ranges of positions that make jobs of about equal work.
+    pub fn jobs(&self, index: &Index) -> Vec<(Range<usize>, u64)> {
+        let mut jobs = Vec::new();
+        let (mut start, mut bytes) = (0, 0);
+        for (position, planned) in self.0.iter().enumerate() {
+            bytes += u64::from(index.text_len_hint(planned.rev)) + 256;
+            if bytes >= JOB_TEXT_BYTES {
+                jobs.push((start..position + 1, bytes));
+                (start, bytes) = (position + 1, 0);
+            }
+        }
+        if start < self.0.len() {
+            jobs.push((start..self.0.len(), bytes));
+        }
+        jobs
+    }
+}
+
+/// A blob ready for the pack.
+#[derive(Debug)]
+pub(crate) struct Blob {
+    pub file: FileId,
+    pub oid: Oid,
+    /// The revision whose blob `deflated` is a delta against; if `None`, it is the content.
+    pub base: Option<FileId>,
+    pub inflated_len: usize,
+    pub deflated: Vec<u8>,
+}
+
+/// What a thread keeps from job to job.
+pub(crate) struct Converter {
+    pub scratch: Scratch,
+    differ: Differ,
+    deflater: Deflater,
+    lanes: &'static dyn Lanes,
+    check_texts: bool,
+}
+
+/// A revision that waits to be hashed with others.
+struct Waiting {
+    planned: Planned,
+    revision: Revision,
+    /// Base text of a delta that has to be searched for.
+    base_text: Option<Arc<Vec<u8>>>,
+}
+
+impl Converter {
+    pub fn new(level: u8, check_texts: bool) -> Self {
+        Self {
+            scratch: Scratch::default(),
+            differ: Differ::default(),
+            deflater: Deflater::new(level),
+            lanes: sha1lanes::best(),
+            check_texts,
+        }
+    }
+
+    /// Converts the revisions at `range` of the plan, and appends them to `blobs` in order.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
+    /// node's text, or has flags that change what its text means.
+    pub fn convert(
+        &mut self,
+        revlog: &Revlog,
+        plan: &Plan,
+        range: Range<usize>,
+        blobs: &mut Vec<Blob>,
+    ) -> Result<()> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut texts = Texts::new(revlog, &mut scratch, KEPT_TEXT_BYTES);
+        let mut waiting = Vec::new();
+        let mut waiting_bytes = 0;
+        for planned in &plan.0[range] {
+            if revlog.index().unusual_flags(planned.rev) != 0 {
+                let what = "its content is not in its text (censored, LFS or alike)";
+                return Err(revlog.unsupported(planned.rev, what).into());
+            }
+            let mut revision = texts.get(planned.rev)?;
+            let base_text = match planned.storage {
+                Storage::Full => None,
+                Storage::Stored(base) | Storage::Searched(base) => {
+                    let base = plan.0[base].rev;
+                    let is_usable = matches!(planned.storage, Storage::Stored(_))
+                        && revision.delta.as_ref().is_some_and(|delta| delta.base == base);
+                    if !is_usable {
+                        revision.delta = None;
+                    }
+                    Some(texts.get(base)?.text)
+                }
+            };
+            waiting_bytes += revision.text.len();
+            waiting.push(Waiting { planned: *planned, revision, base_text });
+            if waiting.len() == HASHED_AT_ONCE || waiting_bytes > HASHED_TEXT_BYTES {
+                self.finish(revlog, plan, &waiting, blobs)?;
+                waiting.drain(..).for_each(|waited| {
+                    drop(waited.base_text);
+                    texts.recycle(waited.revision);
+                });
+                waiting_bytes = 0;
+            }
+        }
+        self.finish(revlog, plan, &waiting, blobs)?;
+        drop(texts);
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    /// Hashes all that waits, both ways, and makes blobs of it.
+    fn finish(
+        &mut self,
+        revlog: &Revlog,
+        plan: &Plan,
+        waiting: &[Waiting],
+        blobs: &mut Vec<Blob>,
+    ) -> Result<()> {
+        let check = Check::new(revlog);
+        let contents: Vec<&[u8]> =
+            waiting.iter().map(|waited| split_metadata(&waited.revision.text).content).collect();
+        let git_heads: Vec<_> = contents
+            .iter()
+            .map(|content| object_header(Kind::Blob, content.len() as u64))
+            .collect();
+        let hg_heads: Vec<_> =
+            waiting.iter().map(|waited| check.head(waited.planned.rev)).collect();
+        let mut messages: Vec<Message<'_>> = Vec::with_capacity(2 * waiting.len());
+        for (head, body) in git_heads.iter().zip(&contents) {
+            messages.push(Message { head, body });
+        }
+        if self.check_texts {
+            for (head, waited) in hg_heads.iter().zip(waiting) {
+                messages.push(Message { head, body: &waited.revision.text });
+            }
+        }
+        let mut digests = vec![[0; 20]; messages.len()];
+        self.lanes.digest(&messages, &mut digests);
+        let (oids, nodes) = digests.split_at(waiting.len());
+        for (waited, node) in waiting.iter().zip(nodes) {
+            check.digest(waited.planned.rev, *node)?;
+        }
+        for ((waited, content), oid) in waiting.iter().zip(contents).zip(oids) {
+            blobs.push(self.blob(plan, waited, content, Oid::from_bytes(*oid)));
+        }
+        Ok(())
+    }
+
+    fn blob(&mut self, plan: &Plan, waited: &Waiting, content: &[u8], oid: Oid) -> Blob {
+        let file = waited.planned.file;
+        let mut deflated = Vec::new();
+        if let Storage::Stored(base) | Storage::Searched(base) = waited.planned.storage
+            && let Some(delta) = self.delta(waited, content)
+        {
+            self.deflater.deflate(&delta, &mut deflated);
+            let base = Some(plan.0[base].file);
+            let delta = Blob { file, oid, base, inflated_len: delta.len(), deflated };
+            if delta.deflated.len() * CLEARLY_SHORTER <= content.len() {
+                return delta;
+            }
+            let mut deflated = Vec::new();
+            self.deflater.deflate(content, &mut deflated);
+            if delta.deflated.len() <= deflated.len() {
+                return delta;
+            }
+            return Blob { file, oid, base: None, inflated_len: content.len(), deflated };
+        }
+        self.deflater.deflate(content, &mut deflated);
+        Blob { file, oid, base: None, inflated_len: content.len(), deflated }
+    }
+
+    /// The git delta that makes `content` of the content of the planned base.
+    fn delta(&mut self, waited: &Waiting, content: &[u8]) -> Option<Vec<u8>> {
+        let base_text = waited.base_text.as_ref()?;
+        let base = split_metadata(base_text).content;
+        let mut delta = Vec::new();
+        // stored deltas count in texts: they are right for contents if neither has metadata
+        if let Some(stored) = &waited.revision.delta
+            && base.len() == base_text.len()
+            && content.len() == waited.revision.text.len()
+        {
+            return translate(stored, base.len(), content.len())
+                .filter(|delta| delta.len() < content.len());
+        }
+        self.differ.diff(base, content, content.len(), &mut delta).then_some(delta)
+    }
+}
+
+/// A stored delta in git's form.
+fn translate(stored: &StoredDelta, base_len: usize, result_len: usize) -> Option<Vec<u8>> {
+    let parsed = Delta::parse(&stored.bytes, base_len).ok()?;
+    let mut ops = Vec::new();
+    let mut kept_from = 0;
+    for hunk in parsed.hunks() {
+        ops.push(Op::Copy { offset: kept_from as u64, len: (hunk.start - kept_from) as u64 });
+        ops.push(Op::Insert(hunk.data));
+        kept_from = hunk.end;
+    }
+    ops.push(Op::Copy { offset: kept_from as u64, len: (base_len - kept_from) as u64 });
+    let mut delta = Vec::new();
+    encode(base_len as u64, result_len as u64, ops, &mut delta).ok()?;
+    Some(delta)
+}

@@ -1,0 +1,306 @@
+//! Directories of a working tree as persistent values: a changed tree shares what did not change.
+//!
+//! Applying the changes of a manifest costs the directories on the changed paths, not the size of
+//! the tree. Each directory knows its git tree id from the moment it is made. Order is git's, which
+//! is also the order of full paths in a manifest: names compare as if directories ended in `/`.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use gitpack::tree::{Mode, entry_order, push_entry};
+use gitpack::{Kind, Oid, object_header};
+use sha1lanes::{Message, digest_one};
+
+use crate::files::{FileId, FileTable};
+use crate::names::{NameId, Names};
+use crate::trees::{Storage, TreeWriter};
+
+/// A file or directory in a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub name: NameId,
+    pub target: Target,
+}
+
+impl Entry {
+    /// Where this entry stands to another, in git's order.
+    pub fn order(&self, names: &Names, other: &Self) -> Ordering {
+        let is_directory = other.target.is_directory();
+        if self.name == other.name && self.target.is_directory() == is_directory {
+            return Ordering::Equal;
+        }
+        order(names, self, names.get(other.name), is_directory)
+    }
+}
+
+/// What an entry leads to.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    File(FileId, Mode),
+    Directory(Arc<Directory>),
+}
+
+impl Target {
+    pub const fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory(_))
+    }
+
+    /// Whether both are the same object with the same mode.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(a, mode_a), Self::File(b, mode_b)) => (a, mode_a.0) == (b, mode_b.0),
+            (Self::Directory(a), Self::Directory(b)) => Arc::ptr_eq(a, b) || a.oid == b.oid,
+            _ => false,
+        }
+    }
+}
+
+/// One directory with at least one entry.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub entries: Vec<Entry>,
+    pub oid: Oid,
+    /// How this tree is stored; see [`crate::trees`].
+    pub storage: Storage,
+}
+
+/// One file that a changed tree has or has not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    /// Path from the root.
+    pub path: &'a [u8],
+    /// `None` if the file is gone.
+    pub file: Option<(FileId, Mode)>,
+}
+
+/// What making trees needs to know, and where new ones go.
+pub(crate) struct Context<'a> {
+    pub names: &'a mut Names,
+    pub files: &'a FileTable,
+    /// Takes each tree that is made; without one, trees are taken to be in the store already.
+    pub writer: Option<&'a mut TreeWriter>,
+}
+
+/// A file of a tree whose blob is not known: the caller converted too little.
+#[derive(Debug)]
+pub(crate) struct Unconverted(pub FileId);
+
+impl Context<'_> {
+    /// The tree `before` with `changes`, which ascend by path; `None` is the empty tree.
+    ///
+    /// Removing what is not there changes nothing.
+    pub fn apply(
+        &mut self,
+        before: Option<&Arc<Directory>>,
+        changes: &[Change<'_>],
+    ) -> Result<Option<Arc<Directory>>, Unconverted> {
+        self.apply_at(before, changes, 0)
+    }
+
+    /// As [`Self::apply`], in the directory whose path has `depth` bytes, its slash included.
+    fn apply_at(
+        &mut self,
+        before: Option<&Arc<Directory>>,
+        changes: &[Change<'_>],
+        depth: usize,
+    ) -> Result<Option<Arc<Directory>>, Unconverted> {
+        let old: &[Entry] = before.map_or(&[], |directory| &directory.entries);
+        let mut entries: Vec<Entry> = Vec::with_capacity(old.len() + changes.len());
+        let mut kept = 0; // entries of `old` that are dealt with
+        let mut is_same = true;
+        let mut rest = changes;
+        while let Some(first) = rest.first() {
+            let (name, slash) = component(first.path, depth);
+            let in_same = |change: &Change<'_>| {
+                let end = depth + name.len();
+                slash
+                    && change.path.get(depth..end) == Some(name)
+                    && change.path.get(end) == Some(&b'/')
+            };
+            let count =
+                if slash { rest.iter().take_while(|change| in_same(change)).count() } else { 1 };
+            let (here, after) = rest.split_at(count);
+            rest = after;
+
+            let found = self.find(&old[kept..], name, slash);
+            let position = kept + found.unwrap_or_else(|position| position);
+            entries.extend_from_slice(&old[kept..position]);
+            let replaced = found.is_ok().then(|| &old[position]);
+            kept = position + usize::from(replaced.is_some());
+            let target = if slash {
+                let inner = match replaced {
+                    Some(Entry { target: Target::Directory(inner), .. }) => Some(inner),
+                    _ => None,
+                };
+                self.apply_at(inner, here, depth + name.len() + 1)?.map(Target::Directory)
+            } else {
+                first.file.map(|(file, mode)| Target::File(file, mode))
+            };
+            is_same &= match (replaced, &target) {
+                (Some(entry), Some(target)) => entry.target.is_same(target),
+                (None, None) => true,
+                _ => false,
+            };
+            if let Some(target) = target {
+                entries.push(Entry { name: self.names.number(name), target });
+            }
+        }
+        if is_same {
+            return Ok(before.cloned());
+        }
+        entries.extend_from_slice(&old[kept..]);
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        self.make(before.map(AsRef::as_ref), entries).map(Arc::new).map(Some)
+    }
+
+    fn make(
+        &mut self,
+        before: Option<&Directory>,
+        entries: Vec<Entry>,
+    ) -> Result<Directory, Unconverted> {
+        let mut content = Vec::with_capacity(entries.len() * 40);
+        for Entry { name, target } in &entries {
+            let name = self.names.get(*name);
+            match target {
+                Target::Directory(directory) => {
+                    push_entry(&mut content, Mode::DIRECTORY, name, &directory.oid);
+                }
+                Target::File(file, mode) => {
+                    let oid = self.files.oid(*file).ok_or(Unconverted(*file))?;
+                    push_entry(&mut content, *mode, name, &oid);
+                }
+            }
+        }
+        let head = object_header(Kind::Tree, content.len() as u64);
+        let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
+        let storage = match &mut self.writer {
+            Some(writer) => writer.write(self.names, before, &entries, content, oid),
+            None => Storage::ELSEWHERE,
+        };
+        Ok(Directory { entries, oid, storage })
+    }
+
+    fn find(&self, entries: &[Entry], name: &[u8], is_directory: bool) -> Result<usize, usize> {
+        entries.binary_search_by(|entry| order(self.names, entry, name, is_directory))
+    }
+}
+
+/// Where `entry` stands to one of this name and kind, in git's order.
+fn order(names: &Names, entry: &Entry, name: &[u8], is_directory: bool) -> Ordering {
+    let (own_name, own_kind) = (names.get(entry.name), entry.target.is_directory());
+    match entry_order(own_name, own_kind, name, is_directory) {
+        // a file and a directory of one name differ; the file comes first
+        Ordering::Equal => own_kind.cmp(&is_directory),
+        order => order,
+    }
+}
+
+/// The component of `path` that begins at `depth`, and whether a slash follows it.
+fn component(path: &[u8], depth: usize) -> (&[u8], bool) {
+    let rest = &path[depth..];
+    match memchr::memchr(b'/', rest) {
+        Some(end) => (&rest[..end], true),
+        None => (rest, false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use gitpack::delta;
+
+    /// The oid of the tree of these files by the plain definition: every directory from scratch.
+    fn plain_oid(files: &[(&[u8], Oid, Mode)]) -> Oid {
+        let mut content = Vec::new();
+        let mut rest = files;
+        while let Some((path, oid, mode)) = rest.first() {
+            let (name, is_directory) = component(path, 0);
+            if !is_directory {
+                push_entry(&mut content, *mode, name, oid);
+                rest = &rest[1..];
+                continue;
+            }
+            let prefix = [name, b"/"].concat();
+            let count = rest.iter().take_while(|(path, ..)| path.starts_with(&prefix)).count();
+            let inner =
+                rest[..count].iter().map(|(path, oid, mode)| (&path[prefix.len()..], *oid, *mode));
+            push_entry(&mut content, Mode::DIRECTORY, name, &plain_oid(&inner.collect::<Vec<_>>()));
+            rest = &rest[count..];
+        }
+        let head = object_header(Kind::Tree, content.len() as u64);
+        Oid::from_bytes(digest_one(Message { head: &head, body: &content }))
+    }
+
+    fn edits() -> impl Strategy<Value = Vec<BTreeMap<String, Option<(u32, bool)>>>> {
+        let path = "[ab](-|\\.|0)?(/[ab](\\.x)?){0,3}";
+        let file = proptest::option::of((0..40u32, any::<bool>()));
+        proptest::collection::vec(proptest::collection::btree_map(path, file, 0..12), 1..80)
+    }
+
+    proptest! {
+        #[test]
+        fn a_changed_tree_equals_one_made_from_scratch(revisions in edits()) {
+            let mut names = Names::default();
+            let mut files = FileTable::default();
+            let path = names.number(b"any");
+            for seed in 0..40u8 {
+                let node = revlog::Node::from_bytes([seed + 1; 20]);
+                files.number(node, path, |_| Some(Oid::from_bytes([seed + 100; 20])));
+            }
+            let mut writer = TreeWriter::default();
+            let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
+            let mut tree: Option<Arc<Directory>> = None;
+            let mut expected: BTreeMap<String, (u32, bool)> = BTreeMap::new();
+            for revision in revisions {
+                // a manifest has no file where it has a directory: changes keep to that
+                let mut changes: BTreeMap<String, Option<(u32, bool)>> = BTreeMap::new();
+                for (path, file) in revision {
+                    if file.is_some() {
+                        let below = format!("{path}/");
+                        let clashes = |other: &String| {
+                            other.starts_with(&below) || path.starts_with(&format!("{other}/"))
+                        };
+                        for gone in expected.keys().filter(|other| clashes(other)) {
+                            changes.insert(gone.clone(), None);
+                        }
+                        changes.retain(|other, file| file.is_none() || !clashes(other));
+                    }
+                    changes.insert(path, file);
+                }
+                for (path, file) in &changes {
+                    match file {
+                        Some(file) => expected.insert(path.clone(), *file),
+                        None => expected.remove(path),
+                    };
+                }
+                let mode = |flag| if flag { Mode::EXECUTABLE } else { Mode::FILE };
+                let list: Vec<Change<'_>> = changes.iter().map(|(path, file)| {
+                    Change { path: path.as_bytes(), file: file.map(|(id, flag)| (FileId(id), mode(flag))) }
+                }).collect();
+                let mut context = Context { names: &mut names, files: &files, writer: Some(&mut writer) };
+                tree = context.apply(tree.as_ref(), &list).expect("all blobs are known");
+                let plain: Vec<_> = expected.iter().map(|(path, (id, flag))| {
+                    (path.as_bytes(), Oid::from_bytes([u8::try_from(*id).expect("small") + 100; 20]), mode(*flag))
+                }).collect();
+                let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.oid);
+                prop_assert_eq!(oid, plain_oid(&plain));
+                for object in writer.take() {
+                    let content = match object.base {
+                        Some(base) => delta::apply(&contents[&base], &object.payload).expect("fits"),
+                        None => object.payload,
+                    };
+                    let head = object_header(Kind::Tree, content.len() as u64);
+                    let digest = digest_one(Message { head: &head, body: &content });
+                    prop_assert_eq!(Oid::from_bytes(digest), object.oid);
+                    contents.insert(object.oid, content);
+                }
+            }
+        }
+    }
+}

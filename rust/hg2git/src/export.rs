@@ -1,0 +1,393 @@
+//! One run: everything selected and not yet in the map becomes one pack and one map segment.
+//!
+//! The order of what becomes visible is the crash safety: the pack first, then the map. A run that
+//! dies between leaves a pack that is named in the journal (`PREFIX.pending`), which the owner of
+//! the docket removes or adopts. Nothing here decides what may be converted, nor writes refs.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gitpack::{Deflater, Entry, Kind, Oid, PackWriter};
+use revlog::{Encoding, Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Texts};
+
+use crate::blobs::{Blob, Converter};
+use crate::changelog::{self, Selection};
+use crate::changes::ChangeLog;
+use crate::error::{Error, Result};
+use crate::filelogs::Filelogs;
+use crate::files::{FileId, FileTable};
+use crate::history::{Converted, History, Sources, Tree, mode_of};
+use crate::manifests::{self, Change, Plan};
+use crate::names::Names;
+use crate::object::Object;
+use crate::oidmap::OidMap;
+use crate::ordered;
+use crate::segment::{Pair, Table};
+
+/// Shortest time between two calls of the progress callback.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Phase {
+    /// Reading changesets.
+    Changesets = 0,
+    /// Reading manifests.
+    Manifests = 1,
+    /// Converting file revisions.
+    Files = 2,
+    /// Making trees and commits.
+    Commits = 3,
+}
+
+/// What to convert, from where, to where.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The directory `.hg/store`.
+    pub store: &'a Path,
+    /// How names are encoded in it.
+    pub encoding: Encoding,
+    /// The directory `objects/pack` of the git repository.
+    pub packs: &'a Path,
+    /// The directory of the oid map.
+    pub map: &'a Path,
+    /// First part of the names of the map's files.
+    pub prefix: &'a str,
+    /// File names of the map's segments, oldest first.
+    pub segments: Vec<String>,
+    /// Which changesets.
+    pub selection: Selection,
+    /// Whether every text is compared with its node.
+    pub check_texts: bool,
+    /// Threads that work; 0 is one for each core.
+    pub threads: usize,
+    /// Compression level of objects, 1 to 12.
+    pub level: u8,
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Changesets converted.
+    pub changesets: u64,
+    /// Objects written.
+    pub objects: u64,
+    /// Bytes of the pack.
+    pub pack_bytes: u64,
+    /// Name of the pack, without a suffix; `None` if there was nothing to convert.
+    pub pack: Option<String>,
+    /// File names of all segments that now make the map, oldest first.
+    pub segments: Vec<String>,
+}
+
+/// Told of the phase, how much of it is done and how much there is; answers whether to stop.
+pub type Progress<'a> = dyn FnMut(Phase, u64, u64) -> bool + 'a;
+
+/// Converts what is selected and not yet in the map.
+///
+/// `progress` is called from the calling thread, at most ten times a second.
+///
+/// # Errors
+///
+/// [`Error`] says what is wrong and where; then no pack and no segment has become visible, except
+/// that a failure after the pack's last rename leaves it, named in the journal.
+pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Report> {
+    let store = Store::new(request.store, request.encoding);
+    let names = request.segments.iter().map(String::as_str);
+    let map = OidMap::open(request.map, names)?;
+    let changelog = store.open(RevlogKind::Changelog)?;
+    let revs = request.selection.unconverted(&changelog, &map)?;
+    if revs.is_empty() {
+        return Ok(Report { segments: request.segments.clone(), ..Report::default() });
+    }
+    let run = Run { request, store: &store, map: &map };
+    run.convert(&changelog, &revs, &mut Reporter { progress, last: None })
+}
+
+/// Limits how often progress is reported.
+struct Reporter<'a, 'b> {
+    progress: &'a mut Progress<'b>,
+    last: Option<Instant>,
+}
+
+impl Reporter<'_, '_> {
+    fn report(&mut self, phase: Phase, done: u64, total: u64) -> Result<()> {
+        if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
+            return Ok(());
+        }
+        self.last = Some(Instant::now());
+        if (self.progress)(phase, done, total) { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}
+
+/// What does not change during a run.
+struct Run<'a> {
+    request: &'a Request<'a>,
+    store: &'a Store,
+    map: &'a OidMap,
+}
+
+impl Run<'_> {
+    fn convert(
+        &self,
+        changelog: &Revlog,
+        revs: &[Rev],
+        reporter: &mut Reporter<'_, '_>,
+    ) -> Result<Report> {
+        let manifest = self.store.open(RevlogKind::Manifest)?;
+        let nodes = self.read_changesets(changelog, revs, reporter)?;
+        let (plan, trees) = self.plan_manifests(&manifest, &nodes)?;
+        drop(nodes);
+        let mut files = FileTable::default();
+        let changes = self.read_manifests(&manifest, &plan, &mut files, reporter)?;
+
+        let mut pack = PackWriter::create(self.request.packs)?;
+        let new_files: Vec<FileId> = files.unknown().collect();
+        self.convert_files(&changes, &new_files, &mut files, &mut pack, reporter)?;
+
+        let (map, plan) = (self.map, &plan);
+        let sources = Sources {
+            changelog,
+            manifest: &manifest,
+            map,
+            revs,
+            trees: &trees,
+            plan,
+            changes: &changes,
+        };
+        let converted = self.convert_history(&sources, &mut files, &mut pack, reporter)?;
+
+        let sealed = pack.seal()?;
+        let (objects, pack_bytes) = (sealed.objects() as u64, sealed.bytes());
+        let name = sealed.name().to_owned();
+        self.note_pending(&name)?;
+        sealed.publish()?;
+        let index = changelog.index();
+        let pairs = [
+            pairs(revs.iter().map(|rev| index.node(*rev)), &converted.commits),
+            pairs(plan.revs.iter().map(|rev| manifest.index().node(*rev)), &converted.roots),
+            new_files
+                .iter()
+                .filter_map(|&file| Some(Pair { node: files.node(file), oid: files.oid(file)? }))
+                .collect(),
+        ];
+        let segments = self.map.extended(self.request.prefix, pairs)?.segments;
+        let changesets = revs.len() as u64;
+        Ok(Report { changesets, objects, pack_bytes, pack: Some(name), segments })
+    }
+
+    fn threads(&self) -> usize {
+        match self.request.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        }
+    }
+
+    fn read_changesets(
+        &self,
+        changelog: &Revlog,
+        revs: &[Rev],
+        reporter: &mut Reporter<'_, '_>,
+    ) -> Result<Vec<Node>> {
+        let mut nodes = Vec::with_capacity(revs.len());
+        let check_texts = self.request.check_texts;
+        let done = std::cell::Cell::new(0);
+        ordered::run(
+            self.threads(),
+            changelog::jobs(revs.len()).map(Ok),
+            Scratch::default,
+            |scratch, range| {
+                changelog::read_manifest_nodes(changelog, &revs[range], check_texts, scratch)
+            },
+            |mut read| {
+                nodes.append(&mut read);
+                done.set(nodes.len() as u64);
+                Ok(())
+            },
+            || reporter.report(Phase::Changesets, done.get(), revs.len() as u64),
+        )?;
+        Ok(nodes)
+    }
+
+    /// Which manifests have to be read, and what tree each changeset has.
+    fn plan_manifests(&self, manifest: &Revlog, nodes: &[Node]) -> Result<(Plan, Vec<Tree>)> {
+        let known = |node: &Node| match *node {
+            Node::NULL => Some(Tree::Empty),
+            _ => self.map.oid(Table::Manifests, node).map(Tree::Known),
+        };
+        let unknown: Vec<Node> =
+            nodes.iter().filter(|node| known(node).is_none()).copied().collect();
+        let found = manifest.find(&unknown)?;
+        let mut revs = found.clone();
+        revs.sort_unstable();
+        revs.dedup();
+        let index = manifest.index();
+        let start = revs.first().and_then(|&first| {
+            let Parents(p1, p2) = index.parents(first);
+            let mut candidates = [p1, p2, index.delta_base(first)].into_iter().flatten();
+            candidates.find(|rev| self.map.oid(Table::Manifests, &index.node(*rev)).is_some())
+        });
+        let plan = Plan { revs, start };
+        let mut found = found.into_iter();
+        let trees = nodes.iter().map(|node| {
+            known(node).unwrap_or_else(|| {
+                let rev = found.next().expect("one for each unknown node");
+                Tree::Position(plan.position(rev).expect("it was planned"))
+            })
+        });
+        let trees = trees.collect();
+        Ok((plan, trees))
+    }
+
+    fn read_manifests(
+        &self,
+        manifest: &Revlog,
+        plan: &Plan,
+        files: &mut FileTable,
+        reporter: &mut Reporter<'_, '_>,
+    ) -> Result<ChangeLog> {
+        let mut log = ChangeLog::default();
+        let check_texts = self.request.check_texts;
+        let done = std::cell::Cell::new(0);
+        ordered::run(
+            self.threads(),
+            plan.jobs(manifest.index()).into_iter().map(Ok),
+            Scratch::default,
+            |scratch, range| manifests::read(manifest, plan, range, check_texts, scratch),
+            |read| {
+                for changes in &read {
+                    log.begin(changes.base);
+                    for change in changes.iter() {
+                        let path = log.number(change.path());
+                        let file = match change {
+                            Change::Remove(_) => None,
+                            Change::Set(line) => {
+                                let known = |node: &Node| self.map.oid(Table::Files, node);
+                                let file = files.number(line.node, path, known);
+                                Some((file, mode_of(line.flag)))
+                            }
+                        };
+                        log.push(path, file);
+                    }
+                }
+                done.set(done.get() + read.len() as u64);
+                Ok(())
+            },
+            || reporter.report(Phase::Manifests, done.get(), plan.revs.len() as u64),
+        )?;
+        Ok(log)
+    }
+
+    fn convert_files(
+        &self,
+        changes: &ChangeLog,
+        new_files: &[FileId],
+        files: &mut FileTable,
+        pack: &mut PackWriter,
+        reporter: &mut Reporter<'_, '_>,
+    ) -> Result<()> {
+        let filelogs = Filelogs::new(self.store, changes, files, new_files);
+        let (level, check_texts) = (self.request.level, self.request.check_texts);
+        let done = std::cell::Cell::new(0);
+        ordered::run(
+            self.threads(),
+            filelogs,
+            || Converter::new(level, check_texts),
+            |converter, pieces| {
+                let mut blobs = Vec::new();
+                for piece in pieces {
+                    converter.convert(&piece.revlog, &piece.plan, piece.range, &mut blobs)?;
+                }
+                Ok(blobs)
+            },
+            |blobs| {
+                done.set(done.get() + blobs.len() as u64);
+                for Blob { file, oid, base, inflated_len, deflated } in blobs {
+                    files.set_oid(file, oid);
+                    let base = base.and_then(|base| files.oid(base));
+                    add(pack, Kind::Blob, oid, base, inflated_len, &deflated)?;
+                }
+                Ok(())
+            },
+            || reporter.report(Phase::Files, done.get(), new_files.len() as u64),
+        )
+    }
+
+    fn convert_history(
+        &self,
+        sources: &Sources<'_>,
+        files: &mut FileTable,
+        pack: &mut PackWriter,
+        reporter: &mut Reporter<'_, '_>,
+    ) -> Result<Converted> {
+        let mut names = Names::default();
+        let mut converted = Converted::default();
+        let (mut scratch, mut manifest_scratch) = (Scratch::default(), Scratch::default());
+        let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
+        let mut manifest_texts = Texts::new(sources.manifest, &mut manifest_scratch, 0);
+        let history =
+            History::new(sources, texts, &mut manifest_texts, &mut names, files, &mut converted)?;
+        let done = std::cell::Cell::new(0);
+        ordered::run(
+            self.threads(),
+            history,
+            || Deflater::new(self.request.level),
+            |deflater, objects: Vec<Object>| {
+                let deflate = |object: Object| {
+                    let mut deflated = Vec::new();
+                    deflater.deflate(&object.payload, &mut deflated);
+                    (object.payload.len(), deflated, Object { payload: Vec::new(), ..object })
+                };
+                Ok(objects.into_iter().map(deflate).collect::<Vec<_>>())
+            },
+            |objects| {
+                for (inflated_len, deflated, Object { kind, oid, base, .. }) in objects {
+                    done.set(done.get() + u64::from(kind == Kind::Commit));
+                    add(pack, kind, oid, base, inflated_len, &deflated)?;
+                }
+                Ok(())
+            },
+            || reporter.report(Phase::Commits, done.get(), sources.revs.len() as u64),
+        )?;
+        Ok(converted)
+    }
+
+    /// Notes the name of a pack that is about to appear.
+    fn note_pending(&self, pack: &str) -> Result<()> {
+        let path: PathBuf = self.request.map.join(format!("{}.pending", self.request.prefix));
+        let written = File::create(&path).and_then(|mut file| {
+            file.write_all(pack.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(|source| Error::Io { path, source })
+    }
+}
+
+fn pairs(nodes: impl Iterator<Item = Node>, oids: &[Oid]) -> Vec<Pair> {
+    nodes.zip(oids).map(|(node, oid)| Pair { node, oid: *oid }).collect()
+}
+
+/// Adds an object unless the pack has it.
+fn add(
+    pack: &mut PackWriter,
+    kind: Kind,
+    oid: Oid,
+    base: Option<Oid>,
+    inflated_len: usize,
+    deflated: &[u8],
+) -> Result<()> {
+    if pack.position(&oid).is_some() {
+        return Ok(());
+    }
+    let entry = match base {
+        None => Entry::Full(kind),
+        Some(base) => {
+            Entry::Delta { base: pack.position(&base).expect("bases are handed over first") }
+        }
+    };
+    pack.add(oid, entry, inflated_len as u64, deflated)?;
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Which filelogs a conversion reads, in which pieces.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use revlog::{Kind, Node, Revlog, Store};
+
+use crate::blobs::{Plan, plan};
+use crate::changes::ChangeLog;
+use crate::error::Result;
+use crate::files::{FileId, FileTable};
+use crate::names::NameId;
+
+/// Small pieces are handed out together until they have so much text, in bytes.
+const JOB_TEXT_BYTES: u64 = 2 << 20;
+
+/// Consecutive revisions of one filelog.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub revlog: Arc<Revlog>,
+    pub plan: Arc<Plan>,
+    pub range: Range<usize>,
+}
+
+/// Draws jobs: filelogs in the order of their paths, large ones in pieces, small ones together.
+pub(crate) struct Filelogs<'a> {
+    store: &'a Store,
+    changes: &'a ChangeLog,
+    /// Revisions of one path follow each other: path, revision, node; last first.
+    wanted: Vec<(NameId, FileId, Node)>,
+    pieces: VecDeque<(Piece, u64)>,
+}
+
+impl<'a> Filelogs<'a> {
+    /// Prepares the conversion of the revisions `new_files`.
+    pub fn new(
+        store: &'a Store,
+        changes: &'a ChangeLog,
+        files: &FileTable,
+        new_files: &[FileId],
+    ) -> Self {
+        let wanted = new_files.iter().map(|&file| (files.path(file), file, files.node(file)));
+        let mut wanted: Vec<_> = wanted.collect();
+        wanted.sort_by(|(a, ..), (b, ..)| changes.path(*b).cmp(changes.path(*a)));
+        Self { store, changes, wanted, pieces: VecDeque::new() }
+    }
+
+    /// Opens the next filelog and cuts it into pieces; `false` after the last.
+    fn open_next(&mut self) -> Result<bool> {
+        let Some(&(path, ..)) = self.wanted.last() else { return Ok(false) };
+        let first =
+            self.wanted.iter().rposition(|(other, ..)| *other != path).map_or(0, |at| at + 1);
+        let group = self.wanted.split_off(first);
+        let revlog = self.store.open(Kind::Filelog(self.changes.path(path)))?;
+        let nodes: Vec<Node> = group.iter().map(|(.., node)| *node).collect();
+        let revs = revlog.find(&nodes)?;
+        let mut revisions: Vec<_> =
+            revs.into_iter().zip(group.iter().map(|(_, file, _)| *file)).collect();
+        revisions.sort_unstable();
+        let plan = Arc::new(plan(revlog.index(), &revisions));
+        let revlog = Arc::new(revlog);
+        for (range, bytes) in plan.jobs(revlog.index()) {
+            let piece = Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range };
+            self.pieces.push_back((piece, bytes));
+        }
+        Ok(true)
+    }
+
+    fn job(&mut self) -> Result<Vec<Piece>> {
+        let mut job = Vec::new();
+        let mut job_bytes = 0;
+        while job_bytes < JOB_TEXT_BYTES {
+            if let Some((piece, bytes)) = self.pieces.pop_front() {
+                job.push(piece);
+                job_bytes += bytes;
+            } else if !self.open_next()? {
+                break;
+            }
+        }
+        Ok(job)
+    }
+}
+
+impl Iterator for Filelogs<'_> {
+    type Item = Result<Vec<Piece>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.job() {
+            Ok(job) if job.is_empty() => None,
+            job => Some(job),
+        }
+    }
+}

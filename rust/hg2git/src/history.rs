@@ -1,0 +1,255 @@
+//! Trees and commits, in the order of the changesets.
+//!
+//! Replays the changes of the manifests on directory trees, and makes a commit of each changeset. A
+//! commit id that another changeset has already is made different by line feeds at its end, as
+//! git-cinnabar does it: so ids depend on the order, which is that of the changelog.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gitpack::tree::Mode;
+use gitpack::{Kind, Oid, object_header};
+use hashbrown::HashSet;
+use revlog::{Flag, Lines, Node, Parents, Rev, Revlog, Texts};
+use sha1lanes::{Message, digest_one};
+
+use crate::changelog::parse;
+use crate::changes::ChangeLog;
+use crate::commit;
+use crate::directory::{Change, Context, Directory, Unconverted};
+use crate::error::Result;
+use crate::files::FileTable;
+use crate::manifests::{Base, Plan, REACH};
+use crate::names::Names;
+use crate::object::Object;
+use crate::oidmap::OidMap;
+use crate::segment::Table;
+use crate::trees::TreeWriter;
+
+/// Objects are handed over in batches of about so many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// The manifest of a changeset to convert.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tree {
+    /// The null manifest: no file.
+    Empty,
+    /// Converted by an earlier run.
+    Known(Oid),
+    /// At this position of the manifests' plan.
+    Position(usize),
+}
+
+/// What a history is made from.
+pub(crate) struct Sources<'a> {
+    pub changelog: &'a Revlog,
+    pub manifest: &'a Revlog,
+    pub map: &'a OidMap,
+    /// Changesets to convert, ascending, and their trees.
+    pub revs: &'a [Rev],
+    pub trees: &'a [Tree],
+    pub plan: &'a Plan,
+    pub changes: &'a ChangeLog,
+}
+
+/// What a history has become; grows as batches are drawn.
+#[derive(Debug, Default)]
+pub(crate) struct Converted {
+    /// Commits of the changesets, in their order.
+    pub commits: Vec<Oid>,
+    /// Root trees of the plan's manifests, in its order.
+    pub roots: Vec<Oid>,
+}
+
+/// Makes the objects; an iterator of batches.
+pub(crate) struct History<'a> {
+    sources: &'a Sources<'a>,
+    texts: Texts<'a>,
+    names: &'a mut Names,
+    files: &'a FileTable,
+    writer: TreeWriter,
+    converted: &'a mut Converted,
+    /// The trees of the last manifests: position and tree.
+    states: VecDeque<(usize, Option<Arc<Directory>>)>,
+    start: Option<Arc<Directory>>,
+    taken: HashSet<Oid>,
+    empty_tree_written: bool,
+}
+
+impl<'a> History<'a> {
+    /// Prepares the first batch: loads the tree that the changes start from, if they do.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Store`] if the manifest to start from cannot be read.
+    pub fn new(
+        sources: &'a Sources<'a>,
+        texts: Texts<'a>,
+        manifest_texts: &mut Texts<'_>,
+        names: &'a mut Names,
+        files: &'a mut FileTable,
+        converted: &'a mut Converted,
+    ) -> Result<Self> {
+        let start = match sources.plan.start {
+            Some(rev) => load(sources, manifest_texts, rev, names, files)?,
+            None => None,
+        };
+        Ok(Self {
+            sources,
+            texts,
+            names,
+            files,
+            writer: TreeWriter::default(),
+            converted,
+            states: VecDeque::with_capacity(REACH + 2),
+            start,
+            taken: HashSet::new(),
+            empty_tree_written: false,
+        })
+    }
+
+    fn batch(&mut self) -> Result<Vec<Object>> {
+        let mut objects = Vec::new();
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES && self.converted.commits.len() < self.sources.revs.len() {
+            let tree = self.tree(self.sources.trees[self.converted.commits.len()], &mut objects)?;
+            let made = objects.len();
+            objects.push(self.commit(tree)?);
+            objects[..].iter().skip(made).for_each(|object| bytes += object.payload.len());
+            bytes += 64 * (objects.len() - made);
+        }
+        Ok(objects)
+    }
+
+    /// The root tree of a changeset; makes all trees up to it that are not made yet.
+    fn tree(&mut self, tree: Tree, objects: &mut Vec<Object>) -> Result<Oid> {
+        let oid = match tree {
+            Tree::Known(oid) => return Ok(oid),
+            Tree::Empty => Oid::EMPTY_TREE,
+            Tree::Position(position) => {
+                while self.converted.roots.len() <= position {
+                    self.next_root()?;
+                    objects.append(&mut self.writer.take());
+                }
+                self.converted.roots[position]
+            }
+        };
+        if oid == Oid::EMPTY_TREE && !self.empty_tree_written {
+            // git knows this tree without having it; other readers of packs may not
+            self.empty_tree_written = true;
+            objects.push(Object { kind: Kind::Tree, oid, base: None, payload: Vec::new() });
+        }
+        Ok(oid)
+    }
+
+    fn next_root(&mut self) -> Result<()> {
+        let position = self.converted.roots.len();
+        let before = match self.sources.changes.base(position) {
+            Base::Empty => None,
+            Base::Known(_) => self.start.clone(),
+            Base::Position(base) => {
+                let kept = self.states.iter().rev().find(|(kept, _)| *kept == base);
+                kept.expect("a base is within reach").1.clone()
+            }
+        };
+        let paths: Vec<_> = self.sources.changes.of(position).collect();
+        let changes: Vec<Change<'_>> = paths
+            .iter()
+            .map(|&(path, file)| Change { path: self.sources.changes.path(path), file })
+            .collect();
+        let mut context =
+            Context { names: self.names, files: self.files, writer: Some(&mut self.writer) };
+        let after = context
+            .apply(before.as_ref(), &changes)
+            .map_err(|problem| self.blame(self.sources.plan.revs[position], &problem))?;
+        self.converted.roots.push(after.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.oid));
+        self.states.push_back((position, after));
+        if self.states.len() > REACH + 1 {
+            self.states.pop_front();
+        }
+        Ok(())
+    }
+
+    fn blame(&self, rev: Rev, Unconverted(file): &Unconverted) -> revlog::Error {
+        let what = format!("its file revision {} was not converted", self.files.node(*file));
+        self.sources.manifest.corrupt(rev, what)
+    }
+
+    fn commit(&mut self, tree: Oid) -> Result<Object> {
+        let changelog = self.sources.changelog;
+        let rev = self.sources.revs[self.converted.commits.len()];
+        let Parents(p1, p2) = changelog.index().parents(rev);
+        let mut parents = Vec::with_capacity(2);
+        for parent in [p1, p2].into_iter().flatten() {
+            parents.push(self.commit_of(parent).ok_or_else(|| {
+                changelog.corrupt(rev, "its parent is not among the changesets to convert")
+            })?);
+        }
+        let text = self.texts.get(rev)?.text;
+        let mut payload = Vec::new();
+        commit::write(&mut payload, tree, &parents, &parse(changelog, rev, &text)?);
+        let oid = loop {
+            let head = object_header(Kind::Commit, payload.len() as u64);
+            let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
+            if self.sources.map.changeset(&oid).is_none() && self.taken.insert(oid) {
+                break oid;
+            }
+            payload.push(b'\n');
+        };
+        self.converted.commits.push(oid);
+        Ok(Object { kind: Kind::Commit, oid, base: None, payload })
+    }
+
+    fn commit_of(&self, rev: Rev) -> Option<Oid> {
+        match self.sources.revs.binary_search(&rev) {
+            Ok(position) => self.converted.commits.get(position).copied(),
+            Err(_) => {
+                let node: Node = self.sources.changelog.index().node(rev);
+                self.sources.map.oid(Table::Changesets, &node)
+            }
+        }
+    }
+}
+
+impl Iterator for History<'_> {
+    type Item = Result<Vec<Object>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let is_done = self.converted.commits.len() == self.sources.revs.len();
+        (!is_done).then(|| self.batch())
+    }
+}
+
+/// The mode of a file in git.
+pub(crate) const fn mode_of(flag: Flag) -> Mode {
+    match flag {
+        Flag::Regular => Mode::FILE,
+        Flag::Executable => Mode::EXECUTABLE,
+        Flag::Symlink => Mode::SYMLINK,
+    }
+}
+
+/// The tree of a manifest that an earlier run converted.
+fn load(
+    sources: &Sources<'_>,
+    texts: &mut Texts<'_>,
+    rev: Rev,
+    names: &mut Names,
+    files: &mut FileTable,
+) -> Result<Option<Arc<Directory>>> {
+    let text = texts.get(rev)?.text;
+    let mut changes = Vec::new();
+    for line in Lines::new(&text) {
+        let line = line.map_err(|problem| sources.manifest.corrupt(rev, problem))?;
+        let path = names.number(line.path);
+        let known = |node: &Node| sources.map.oid(Table::Files, node);
+        let file = files.number(line.node, path, known);
+        changes.push(Change { path: line.path, file: Some((file, mode_of(line.flag))) });
+    }
+    let mut context = Context { names, files, writer: None };
+    let tree = context.apply(None, &changes).map_err(|Unconverted(file)| {
+        let what = format!("its file revision {} is not in the map", files.node(file));
+        sources.manifest.corrupt(rev, what)
+    })?;
+    Ok(tree)
+}

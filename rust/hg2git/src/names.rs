@@ -1,0 +1,67 @@
+//! Byte strings that occur again and again, kept once and numbered.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+/// The number of a string in the [`Names`] that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NameId(pub u32);
+
+/// Strings by number and numbers by string.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    /// Where each string ends; it begins where the one before it ends.
+    ends: Vec<usize>,
+    numbers: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Names {
+    /// The number of `name`, given now if it has none.
+    ///
+    /// # Panics
+    ///
+    /// After 2^32 different strings.
+    pub fn number(&mut self, name: &[u8]) -> NameId {
+        let hash = self.hasher.hash_one(name);
+        let (bytes, ends) = (&self.bytes, &self.ends);
+        let found = self.numbers.find(hash, |&number| string(bytes, ends, number) == name);
+        if let Some(&number) = found {
+            return NameId(number);
+        }
+        let number = u32::try_from(self.ends.len()).expect("fewer than 2^32 names");
+        self.bytes.extend_from_slice(name);
+        self.ends.push(self.bytes.len());
+        let (bytes, ends, hasher) = (&self.bytes, &self.ends, &self.hasher);
+        let rehash = |&number: &u32| hasher.hash_one(string(bytes, ends, number));
+        self.numbers.insert_unique(hash, number, rehash);
+        NameId(number)
+    }
+
+    /// The string with this number.
+    pub fn get(&self, NameId(number): NameId) -> &[u8] {
+        string(&self.bytes, &self.ends, number)
+    }
+}
+
+fn string<'a>(bytes: &'a [u8], ends: &[usize], number: u32) -> &'a [u8] {
+    let number = number as usize;
+    let start = if number == 0 { 0 } else { ends[number - 1] };
+    &bytes[start..ends[number]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_strings_have_one_number() {
+        let mut names = Names::default();
+        let numbers: Vec<_> =
+            [&b"a"[..], b"", b"b", b"a", b""].map(|name| names.number(name)).into();
+        assert_eq!(numbers, [0, 1, 2, 0, 1].map(NameId));
+        assert_eq!(names.get(NameId(2)), b"b");
+    }
+}

@@ -1,0 +1,14 @@
+//! What is handed to the pack: one git object, as content or as a delta.
+
+use gitpack::{Kind, Oid};
+
+/// An object on its way to the pack, not compressed yet.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub kind: Kind,
+    pub oid: Oid,
+    /// The object that `payload` is a delta against, handed over earlier; if `None`, the payload
+    /// is the content.
+    pub base: Option<Oid>,
+    pub payload: Vec<u8>,
+}

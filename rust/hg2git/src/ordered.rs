@@ -1,0 +1,213 @@
+//! Work on many threads whose results arrive in order.
+//!
+//! Jobs are drawn one at a time, worked on in parallel, and consumed in the order they were drawn,
+//! on the thread that called; so what is written does not depend on the number of threads. Knows
+//! nothing of what the jobs are. (rayon gives order by collecting everything, or streams without
+//! order; a conversion needs both, bounded.)
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Longest time that the calling thread waits without calling `tick`.
+const TICK: Duration = Duration::from_millis(100);
+/// Jobs that may be drawn and not yet consumed, for each thread.
+const WINDOW_PER_THREAD: u64 = 4;
+
+struct Outbox<R, E> {
+    ready: BTreeMap<u64, Result<R, E>>,
+    consumed: u64,
+    /// Number of jobs, once known.
+    end: Option<u64>,
+    stop: bool,
+}
+
+struct Shared<R, E> {
+    outbox: Mutex<Outbox<R, E>>,
+    changed: Condvar,
+}
+
+impl<R, E> Shared<R, E> {
+    fn lock(&self) -> MutexGuard<'_, Outbox<R, E>> {
+        // a panic elsewhere is passed on when its thread is joined
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Outbox<R, E>)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+}
+
+/// Stops everybody when its thread unwinds or the consumer gives up.
+struct StopOnDrop<'a, R, E>(&'a Shared<R, E>);
+
+impl<R, E> Drop for StopOnDrop<'_, R, E> {
+    fn drop(&mut self) {
+        self.0.change(|outbox| outbox.stop = true);
+    }
+}
+
+/// Draws each of `jobs`, does `work` on one of `threads` threads, and gives the results to
+/// `consume` in order. `tick` is called on the calling thread between results, and at least ten
+/// times a second while there are none.
+///
+/// Drawing is sequential: an iterator that computes on `next` is a stage of its own.
+///
+/// # Errors
+///
+/// The first error in job order of drawing and `work`, or that of `consume` or `tick`; then no
+/// further result is consumed.
+pub(crate) fn run<J, R, E, S>(
+    threads: usize,
+    jobs: impl Iterator<Item = Result<J, E>> + Send,
+    new_scratch: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, J) -> Result<R, E> + Sync,
+    mut consume: impl FnMut(R) -> Result<(), E>,
+    mut tick: impl FnMut() -> Result<(), E>,
+) -> Result<(), E>
+where
+    J: Send,
+    R: Send,
+    E: Send,
+{
+    let outbox = Outbox { ready: BTreeMap::new(), consumed: 0, end: None, stop: false };
+    let shared = Shared { outbox: Mutex::new(outbox), changed: Condvar::new() };
+    let drawer = Mutex::new((0u64, jobs.fuse()));
+    let window = WINDOW_PER_THREAD * threads as u64;
+    let draw = || {
+        // whoever holds the drawer waits for room; the others wait for the drawer
+        let Ok(mut drawer) = drawer.lock() else { return None };
+        let mut outbox = shared.lock();
+        while !outbox.stop && drawer.0 >= outbox.consumed + window {
+            outbox = shared.changed.wait(outbox).unwrap_or_else(PoisonError::into_inner);
+        }
+        if outbox.stop || outbox.end.is_some() {
+            return None;
+        }
+        drop(outbox);
+        let position = drawer.0;
+        match drawer.1.next() {
+            None => {
+                shared.change(|outbox| outbox.end = Some(position));
+                None
+            }
+            Some(job) => {
+                drawer.0 += 1;
+                Some((position, job))
+            }
+        }
+    };
+    let worker = || {
+        let guard = StopOnDrop(&shared);
+        let mut scratch = new_scratch();
+        while let Some((position, job)) = draw() {
+            let result = job.and_then(|job| work(&mut scratch, job));
+            shared.change(|outbox| {
+                outbox.ready.insert(position, result);
+            });
+        }
+        std::mem::forget(guard); // an orderly end stops nobody
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(worker);
+        }
+        let _stops_workers = StopOnDrop(&shared);
+        while let Some(result) = next_result(&shared, &mut tick)? {
+            consume(result?)?;
+            shared.change(|outbox| outbox.consumed += 1);
+            tick()?;
+        }
+        Ok(())
+    })
+}
+
+/// Waits for the next result in order; `None` after the last, or when a worker has panicked.
+fn next_result<R, E>(
+    shared: &Shared<R, E>,
+    tick: &mut impl FnMut() -> Result<(), E>,
+) -> Result<Option<Result<R, E>>, E> {
+    loop {
+        let mut outbox = shared.lock();
+        let position = outbox.consumed;
+        if let Some(result) = outbox.ready.remove(&position) {
+            return Ok(Some(result));
+        }
+        if outbox.stop || outbox.end == Some(position) {
+            return Ok(None);
+        }
+        let waited = shared.changed.wait_timeout(outbox, TICK);
+        let (outbox, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        drop(outbox);
+        if timeout.timed_out() {
+            tick()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn squares(threads: usize, count: u64, fail_at: Option<u64>) -> (Vec<u64>, Result<(), u64>) {
+        let mut seen = Vec::new();
+        let outcome = run(
+            threads,
+            (0..count).map(Ok),
+            || (),
+            |(), job| {
+                std::thread::sleep(Duration::from_micros((job * 7919) % 300));
+                if fail_at == Some(job) { Err(job) } else { Ok(job * job) }
+            },
+            |result| {
+                seen.push(result);
+                Ok(())
+            },
+            || Ok(()),
+        );
+        (seen, outcome)
+    }
+
+    #[test]
+    fn results_arrive_in_order_whatever_the_threads() {
+        let expected: Vec<u64> = (0..200).map(|number| number * number).collect();
+        for threads in [1, 2, 8] {
+            assert_eq!(squares(threads, 200, None), (expected.clone(), Ok(())));
+        }
+        assert_eq!(squares(2, 0, None), (Vec::new(), Ok(())));
+    }
+
+    #[test]
+    fn the_first_error_in_order_ends_it() {
+        let (seen, outcome) = squares(8, 200, Some(50));
+        assert_eq!((seen.len(), outcome), (50, Err(50)));
+    }
+
+    #[test]
+    fn an_error_of_the_consumer_ends_it() {
+        let jobs = (0..).map(Ok::<u32, &str>);
+        let outcome = run(4, jobs, || (), |(), job| Ok(job), |_| Err("full"), || Ok(()));
+        assert_eq!(outcome, Err("full"));
+    }
+
+    #[test]
+    fn a_refused_tick_ends_a_wait() {
+        let slow = |(): &mut (), ()| {
+            std::thread::sleep(Duration::from_millis(350));
+            Ok(())
+        };
+        let jobs = std::iter::once(Ok::<(), &str>(()));
+        let outcome = run(2, jobs, || (), slow, |()| Ok(()), || Err("interrupted"));
+        assert_eq!(outcome, Err("interrupted"));
+    }
+
+    #[test]
+    fn a_panic_of_a_worker_reaches_the_caller() {
+        let outcome = std::panic::catch_unwind(|| {
+            let work = |(): &mut (), job: u32| if job == 3 { panic!("three") } else { Ok(job) };
+            run(2, (0..9).map(Ok::<u32, ()>), || (), work, |_| Ok(()), || Ok(()))
+        });
+        assert!(outcome.is_err());
+    }
+}
