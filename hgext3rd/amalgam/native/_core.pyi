@@ -1,0 +1,118 @@
+"""The compiled module as mypy sees it: cffi's values are ``Any``, calls are counted.
+
+A function of the header is one line in ``_Lib``, in the header's order.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_Func = TypeVar("_Func", bound=Callable[..., Any])
+_Pointer = Any
+
+class _Lib:
+    AMALGAM_STATUS_OK: int
+    AMALGAM_STATUS_INPUT: int
+    AMALGAM_STATUS_CORRUPT: int
+    AMALGAM_STATUS_UNSUPPORTED: int
+    AMALGAM_STATUS_IO: int
+    AMALGAM_STATUS_BUG: int
+    AMALGAM_STATUS_CANCELLED: int
+    AMALGAM_STATUS_MOVED: int
+
+    amalgam_report: _Pointer
+
+    def amalgam_export_run(
+        self,
+        out: _Pointer,
+        request: _Pointer,
+        report: _Pointer,
+        handle: _Pointer,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_map_open(
+        self,
+        out: _Pointer,
+        directory: _Pointer,
+        directory_len: int,
+        segments: _Pointer,
+        segments_len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_map_free(self, map: _Pointer, /) -> None: ...
+    def amalgam_map_count(
+        self, count: _Pointer, map: _Pointer, table: int, error: _Pointer, /
+    ) -> int: ...
+    def amalgam_map_oids(
+        self,
+        oids: _Pointer,
+        oids_len: int,
+        map: _Pointer,
+        table: int,
+        hg_nodes: _Pointer,
+        hg_nodes_len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_map_changesets(
+        self,
+        hg_nodes: _Pointer,
+        hg_nodes_len: int,
+        map: _Pointer,
+        oids: _Pointer,
+        oids_len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_selftest_count(
+        self,
+        steps: int,
+        step_millis: int,
+        fail_mode: int,
+        report: _Pointer,
+        handle: _Pointer,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_selftest_new(self, out: _Pointer, error: _Pointer, /) -> int: ...
+    def amalgam_selftest_add(
+        self,
+        sum: _Pointer,
+        selftest: _Pointer,
+        amount: int,
+        fail_mode: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_selftest_free(self, selftest: _Pointer, /) -> None: ...
+    def amalgam_selftest_join(
+        self,
+        out: _Pointer,
+        out_len: int,
+        written: _Pointer,
+        parts: _Pointer,
+        count: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_version(self) -> _Pointer: ...
+
+class _FFI:
+    NULL: _Pointer
+
+    def new(self, ctype: str, init: Any = ..., /) -> _Pointer: ...
+    def new_handle(self, value: object, /) -> _Pointer: ...
+    def from_handle(self, handle: _Pointer, /) -> Any: ...
+    def from_buffer(
+        self, ctype: str, data: Any, require_writable: bool = ...
+    ) -> _Pointer: ...
+    def buffer(self, pointer: _Pointer, size: int = ..., /) -> memoryview: ...
+    def release(self, pointer: _Pointer, /) -> None: ...
+    def gc(self, pointer: _Pointer, free: Callable[[Any], None], /) -> _Pointer: ...
+    def def_extern(
+        self, *, error: int, onerror: Callable[[Any, Any, Any], None]
+    ) -> Callable[[_Func], _Func]: ...
+
+ffi: _FFI
+lib: _Lib

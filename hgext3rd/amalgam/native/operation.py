@@ -1,0 +1,86 @@
+"""One long call into the native core, with a progress bar and Ctrl-C.
+
+The core reports on the thread that entered it, about ten times a second. Signals
+arrive inside that report. The core's worker threads never enter Python.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._core import ffi, lib
+from .errors import check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mercurial.interfaces.types import UiT
+
+
+class Operation:
+    """A long call: a progress bar for each of its phases, and a way to stop it.
+
+    ``phases`` gives topic and unit of each phase number that the call reports; a phase
+    that is not in it has no bar. ``raised`` is what the report raised, if anything.
+    """
+
+    def __init__(self, ui: UiT, phases: Mapping[int, tuple[bytes, bytes]]) -> None:
+        self.raised: BaseException | None = None
+        self._ui = ui
+        self._phases = phases
+        self._phase: int | None = None
+        self._bar: Any = None
+        self._cancelled = False
+
+    def run(self, func: Callable[..., int], *args: Any) -> None:
+        """Run ``func(*args, report, handle, error)`` to its end.
+
+        Raises what the report raised, ``KeyboardInterrupt`` included, else what
+        ``errors.check`` has for the returned status.
+        """
+        handle = ffi.new_handle(self)  # must outlive the call
+        problem = ffi.new("amalgam_error *")
+        try:
+            status = func(*args, lib.amalgam_report, handle, problem)
+        finally:
+            self._close_bar()
+        if self.raised is not None:
+            raise self.raised
+        check(status, problem)
+
+    def cancel(self) -> None:
+        """Ask the call to stop soon, from any thread: it raises ``CanceledError``.
+
+        For threads that get no signals, such as those of hgweb.
+        """
+        self._cancelled = True
+
+    def report(self, phase: int, done: int, total: int) -> int:
+        """Draw the bar; the answer is 0, or 1 to stop."""
+        if phase != self._phase:
+            self._close_bar()
+            self._phase = phase
+            if phase in self._phases:
+                topic, unit = self._phases[phase]
+                self._bar = self._ui.makeprogress(topic, unit=unit)
+        if self._bar is not None:
+            self._bar.update(done, total=total or None)
+        return int(self._cancelled)
+
+    def _close_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.complete()
+            self._bar = None
+
+
+def _keep(_kind: object, exc: BaseException, traceback: Any) -> None:
+    """Keep what the report raised; cffi would only print it to stderr."""
+    handle = traceback.tb_frame.f_locals["handle"]
+    ffi.from_handle(handle).raised = exc
+
+
+@ffi.def_extern(error=1, onerror=_keep)
+def amalgam_report(handle: Any, phase: int, done: int, total: int) -> int:
+    """Pass the core's report on to its operation. Nonzero asks the core to stop."""
+    operation: Operation = ffi.from_handle(handle)
+    return operation.report(phase, done, total)

@@ -1,0 +1,251 @@
+// The C ABI of amalgam's native core: what Python may call, and nothing else.
+//
+// Written by `make header` from rust/capi/src; do not edit. The rules that every call
+// follows are in docs/boundary.rst: a call takes, last, the `amalgam_error` that it fills
+// when it answers anything but `OK` (null if the caller does not care); pointers are lent
+// for the call, and null only where the length beside them is 0.
+
+// How a call ended. Numbers are given for ever; new ones are added at the end.
+typedef enum amalgam_status {
+    // Done; outputs are set.
+    AMALGAM_STATUS_OK = 0,
+    // The caller asked for something that does not exist or makes no sense.
+    AMALGAM_STATUS_INPUT = 1,
+    // Data on disk contradicts itself or its format.
+    AMALGAM_STATUS_CORRUPT = 2,
+    // Well-formed, but of a kind that the core does not handle.
+    AMALGAM_STATUS_UNSUPPORTED = 3,
+    // The operating system refused; `os_error` says why.
+    AMALGAM_STATUS_IO = 4,
+    // A mistake in the core, usually a panic.
+    AMALGAM_STATUS_BUG = 5,
+    // A report asked to stop.
+    AMALGAM_STATUS_CANCELLED = 6,
+    // What the caller described is no longer so; look again and call again.
+    AMALGAM_STATUS_MOVED = 7,
+} amalgam_status;
+
+// An open oid map.
+typedef struct amalgam_map amalgam_map;
+
+// A sum that several calls add to.
+typedef struct amalgam_selftest amalgam_selftest;
+
+// What an export did.
+typedef struct amalgam_export_report {
+    // Changesets converted.
+    uint64_t changesets;
+    // Objects written.
+    uint64_t objects;
+    // Bytes of the pack.
+    uint64_t pack_bytes;
+    // Length of `pack`, 0 if there was nothing to convert.
+    uint32_t pack_len;
+    // Length of `segments`.
+    uint32_t segments_len;
+    // Name of the pack, without a suffix.
+    uint8_t pack[64];
+    // File names of the segments that now make the map, oldest first, each followed by LF.
+    uint8_t segments[8192];
+} amalgam_export_report;
+
+// A string of bytes among several; single ones are passed as pointer and length.
+typedef struct amalgam_bytes {
+    // Its first byte; may be null when `len` is 0.
+    const uint8_t *data;
+    // How many bytes.
+    size_t len;
+} amalgam_bytes;
+
+// What to convert, from where, to where. All bytes are lent for the call.
+typedef struct amalgam_export_request {
+    // The directory `.hg/store`.
+    struct amalgam_bytes store;
+    // How names are encoded in it: 0 escaped, 1 with long names hashed, 2 with leading dots
+    // escaped as well.
+    uint32_t encoding;
+    // The directory `objects/pack` of the git repository.
+    struct amalgam_bytes packs;
+    // The directory of the oid map.
+    struct amalgam_bytes map;
+    // First part of the names of the map's files, ASCII.
+    struct amalgam_bytes prefix;
+    // File names of the map's segments, oldest first.
+    const struct amalgam_bytes *segments;
+    // How many there are.
+    size_t segments_len;
+    // How many changesets the caller saw.
+    uint32_t len;
+    // All selected changesets before this revision are in the map.
+    uint32_t known_below;
+    // Node of the last changeset that the caller saw, 20 bytes; not read if `len` is 0.
+    struct amalgam_bytes tip;
+    // Nodes that must not be converted, nor must their descendants; 20 bytes each.
+    struct amalgam_bytes excluded;
+    // Whether to compare every text with its node: 0 or 1.
+    uint32_t check_texts;
+    // Threads that work; 0 is one for each core.
+    uint32_t threads;
+    // Compression level of objects, 1 to 12.
+    uint32_t level;
+} amalgam_export_request;
+
+// Called with the `handle` of the call, the `phase` it is in, and `done` of `total`.
+//
+// `total` is 0 when it is not known. Each call documents its phases and their units. Comes at
+// most ten times a second, only on the thread that made the call. A nonzero answer asks the
+// core to stop: the call then answers `CANCELLED`. May be null.
+typedef int32_t (*amalgam_report_fn)(void *handle, uint32_t phase, uint64_t done, uint64_t total);
+
+// Why a call did not answer `OK`. Made by the caller, written by the core, freed by the caller.
+//
+// Texts that are too long are cut; none ends with NUL. After `OK` nothing in it is set.
+typedef struct amalgam_error {
+    // The `amalgam_status` of the call.
+    int32_t status;
+    // `errno` of an `IO` status, 0 when there is none.
+    int32_t os_error;
+    // Length of `path`, 0 if no file is concerned.
+    uint32_t path_len;
+    // Length of `message`.
+    uint32_t message_len;
+    // Length of `hint`, 0 if there is none.
+    uint32_t hint_len;
+    // The file concerned, as the file system spells it.
+    uint8_t path[4096];
+    // What was found, in UTF-8: lower case, no full stop.
+    uint8_t message[1024];
+    // What to try next, in UTF-8.
+    uint8_t hint[512];
+} amalgam_error;
+
+// Converts what is selected and not yet in the map to one pack and one map segment.
+//
+// The pack is in place before the segment is; its name is noted in `PREFIX.pending` in the map's
+// directory before that. Phases: 0 changesets read, 1 manifests read, 2 file revisions, 3
+// changesets written.
+//
+// # Safety
+//
+// `error` as everywhere; `out` is writable; `request` and all its bytes are lent for the call;
+// `report` may be called with `handle` until the call ends.
+enum amalgam_status amalgam_export_run(struct amalgam_export_report *out,
+                                       const struct amalgam_export_request *request,
+                                       amalgam_report_fn report,
+                                       void *handle,
+                                       struct amalgam_error *error);
+
+// Opens the map made of `segments`, file names in `directory`, oldest first.
+//
+// # Safety
+//
+// `error` as everywhere; `out` is writable; `directory`, `segments` and their bytes are lent for
+// the call. The map is given to `amalgam_map_free` once.
+enum amalgam_status amalgam_map_open(struct amalgam_map **out,
+                                     const uint8_t *directory,
+                                     size_t directory_len,
+                                     const struct amalgam_bytes *segments,
+                                     size_t segments_len,
+                                     struct amalgam_error *error);
+
+// Frees a map; null is ignored.
+//
+// # Safety
+//
+// `map` came from `amalgam_map_open`, and nobody uses it any more.
+void amalgam_map_free(struct amalgam_map *map);
+
+// Writes the number of pairs in `table`: 0 changesets, 1 manifests, 2 file revisions.
+//
+// # Safety
+//
+// `error` as everywhere; `count` is writable; `map` is not freed before the call ends.
+enum amalgam_status amalgam_map_count(uint64_t *count,
+                                      const struct amalgam_map *map,
+                                      uint32_t table,
+                                      struct amalgam_error *error);
+
+// Writes to `oids` the oid of each of `hg_nodes` in `table`, zeros where there is none; 20 bytes
+// each on both sides.
+//
+// # Safety
+//
+// `error` as everywhere; `oids` and `hg_nodes` are lent for the call; `map` is not freed before
+// it ends.
+enum amalgam_status amalgam_map_oids(uint8_t *oids,
+                                     size_t oids_len,
+                                     const struct amalgam_map *map,
+                                     uint32_t table,
+                                     const uint8_t *hg_nodes,
+                                     size_t hg_nodes_len,
+                                     struct amalgam_error *error);
+
+// Writes to `hg_nodes` the changeset of each commit in `oids`, zeros where there is none; 20
+// bytes each on both sides.
+//
+// # Safety
+//
+// As `amalgam_map_oids`.
+enum amalgam_status amalgam_map_changesets(uint8_t *hg_nodes,
+                                           size_t hg_nodes_len,
+                                           const struct amalgam_map *map,
+                                           const uint8_t *oids,
+                                           size_t oids_len,
+                                           struct amalgam_error *error);
+
+// Counts `steps` of `step_millis` each in a thread, reporting phase 0; then fails as
+// `fail_mode` says: with that `amalgam_status`, where `BUG` panics in the thread.
+//
+// # Safety
+//
+// `error` as everywhere; `report` may be called with `handle` until the call ends.
+enum amalgam_status amalgam_selftest_count(uint64_t steps,
+                                           uint32_t step_millis,
+                                           int32_t fail_mode,
+                                           amalgam_report_fn report,
+                                           void *handle,
+                                           struct amalgam_error *error);
+
+// Makes a sum of 0; give it to `amalgam_selftest_free` once.
+//
+// # Safety
+//
+// `error` as everywhere; `out` is writable.
+enum amalgam_status amalgam_selftest_new(struct amalgam_selftest **out,
+                                         struct amalgam_error *error);
+
+// Adds `amount` and answers the `sum`; fails before that as `fail_mode` says, where `BUG`
+// panics in the calling thread and spoils the handle.
+//
+// # Safety
+//
+// `error` as everywhere; `sum` is writable; `selftest` is not freed before the call ends.
+enum amalgam_status amalgam_selftest_add(uint64_t *sum,
+                                         const struct amalgam_selftest *selftest,
+                                         uint64_t amount,
+                                         int32_t fail_mode,
+                                         struct amalgam_error *error);
+
+// Frees a sum; null is ignored.
+//
+// # Safety
+//
+// `selftest` came from `amalgam_selftest_new`, and nobody uses it any more.
+void amalgam_selftest_free(struct amalgam_selftest *selftest);
+
+// Writes the `count` strings of `parts` one after the other to `out`, and their length to
+// `written`; a buffer that is too short is an `INPUT` failure and stays as it was.
+//
+// # Safety
+//
+// `error` as everywhere; `out`, `written`, `parts` and the bytes of each part are lent for
+// the call.
+enum amalgam_status amalgam_selftest_join(uint8_t *out,
+                                          size_t out_len,
+                                          size_t *written,
+                                          const struct amalgam_bytes *parts,
+                                          size_t count,
+                                          struct amalgam_error *error);
+
+// The version of the core, as `X.Y.Z`. The bytes live as long as the process.
+struct amalgam_bytes amalgam_version(void);

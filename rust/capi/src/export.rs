@@ -1,0 +1,208 @@
+//! The conversion: `amalgam_export_run`.
+
+use std::ffi::c_void;
+use std::path::Path;
+
+use hg2git::{Error, Phase, Report, Request, Selection, export};
+use revlog::{Encoding, Node};
+
+use crate::entry::entry;
+use crate::failure::{ErrorInfo, Failure, Status};
+use crate::lent::{self, Bytes};
+use crate::report::{Progress, ReportFn, Reporter};
+
+/// What to convert, from where, to where. All bytes are lent for the call.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ExportRequest {
+    /// The directory `.hg/store`.
+    pub store: Bytes,
+    /// How names are encoded in it: 0 escaped, 1 with long names hashed, 2 with leading dots
+    /// escaped as well.
+    pub encoding: u32,
+    /// The directory `objects/pack` of the git repository.
+    pub packs: Bytes,
+    /// The directory of the oid map.
+    pub map: Bytes,
+    /// First part of the names of the map's files, ASCII.
+    pub prefix: Bytes,
+    /// File names of the map's segments, oldest first.
+    pub segments: *const Bytes,
+    /// How many there are.
+    pub segments_len: usize,
+    /// How many changesets the caller saw.
+    pub len: u32,
+    /// All selected changesets before this revision are in the map.
+    pub known_below: u32,
+    /// Node of the last changeset that the caller saw, 20 bytes; not read if `len` is 0.
+    pub tip: Bytes,
+    /// Nodes that must not be converted, nor must their descendants; 20 bytes each.
+    pub excluded: Bytes,
+    /// Whether to compare every text with its node: 0 or 1.
+    pub check_texts: u32,
+    /// Threads that work; 0 is one for each core.
+    pub threads: u32,
+    /// Compression level of objects, 1 to 12.
+    pub level: u32,
+}
+
+/// What an export did.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ExportReport {
+    /// Changesets converted.
+    pub changesets: u64,
+    /// Objects written.
+    pub objects: u64,
+    /// Bytes of the pack.
+    pub pack_bytes: u64,
+    /// Length of `pack`, 0 if there was nothing to convert.
+    pub pack_len: u32,
+    /// Length of `segments`.
+    pub segments_len: u32,
+    /// Name of the pack, without a suffix.
+    pub pack: [u8; 64],
+    /// File names of the segments that now make the map, oldest first, each followed by LF.
+    pub segments: [u8; 8192],
+}
+
+/// Converts what is selected and not yet in the map to one pack and one map segment.
+///
+/// The pack is in place before the segment is; its name is noted in `PREFIX.pending` in the map's
+/// directory before that. Phases: 0 changesets read, 1 manifests read, 2 file revisions, 3
+/// changesets written.
+///
+/// # Safety
+///
+/// `error` as everywhere; `out` is writable; `request` and all its bytes are lent for the call;
+/// `report` may be called with `handle` until the call ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_export_run(
+    out: *mut ExportReport,
+    request: *const ExportRequest,
+    report: ReportFn,
+    handle: *mut c_void,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let request = unsafe { request_of(request) }?;
+        // SAFETY: as the caller promises.
+        let reporter = unsafe { Reporter::new(report, handle) };
+        let progress = Progress::default();
+        let report = reporter.supervise(&progress, || {
+            let mut tell = |phase: Phase, done, total| progress.tell(phase as u32, done, total);
+            export(&request, &mut tell).map_err(Failure::from)
+        })?;
+        // SAFETY: as the caller promises.
+        unsafe { lent::put(out, ExportReport::try_from(&report)?) }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// What C asks for.
+///
+/// # Safety
+///
+/// `request` is null or lent with all its bytes until `'a` ends.
+unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, Failure> {
+    // SAFETY: as the caller promises.
+    let request = unsafe { request.as_ref() }.ok_or_else(|| Failure::bug("no request"))?;
+    // SAFETY: as the caller promises, for this and each of the following.
+    let bytes = |bytes: &Bytes| unsafe { lent::slice::<u8>(bytes.data, bytes.len) };
+    // SAFETY: likewise.
+    let path = |bytes: &Bytes| unsafe { lent::path(bytes.data, bytes.len) };
+    // SAFETY: likewise.
+    let segments = unsafe { lent::list(request.segments, request.segments_len) }?;
+    let tip = match request.len {
+        0 => Node::NULL,
+        _ => *nodes(bytes(&request.tip)?)?.first().ok_or_else(|| Failure::bug("no tip"))?,
+    };
+    Ok(Request {
+        store: path(&request.store)?,
+        encoding: match request.encoding {
+            0 => Encoding::Escaped,
+            1 => Encoding::Hybrid,
+            2 => Encoding::DotEncode,
+            unknown => return Err(Failure::bug(format!("unknown store encoding {unknown}"))),
+        },
+        packs: path(&request.packs)?,
+        map: path(&request.map)?,
+        prefix: ascii(bytes(&request.prefix)?)?,
+        segments: segments
+            .into_iter()
+            .map(|name| Ok(ascii(name)?.to_owned()))
+            .collect::<Result<_, Failure>>()?,
+        selection: Selection {
+            len: request.len,
+            tip,
+            excluded: nodes(bytes(&request.excluded)?)?,
+            known_below: request.known_below,
+        },
+        check_texts: request.check_texts != 0,
+        threads: request.threads as usize,
+        level: u8::try_from(request.level).map_err(|_| Failure::bug("level is no byte"))?,
+    })
+}
+
+/// Names of ours, which are ASCII.
+pub(crate) fn ascii(bytes: &[u8]) -> Result<&str, Failure> {
+    str::from_utf8(bytes).map_err(|_| Failure::bug("name is not ASCII"))
+}
+
+/// Nodes in a row.
+pub(crate) fn nodes(bytes: &[u8]) -> Result<Vec<Node>, Failure> {
+    let (nodes, rest) = bytes.as_chunks::<20>();
+    if !rest.is_empty() {
+        return Err(Failure::bug("nodes are not 20 bytes each"));
+    }
+    Ok(nodes.iter().map(|node| Node::from_bytes(*node)).collect())
+}
+
+impl TryFrom<&Report> for ExportReport {
+    type Error = Failure;
+
+    fn try_from(report: &Report) -> Result<Self, Failure> {
+        let mut told = Self {
+            changesets: report.changesets,
+            objects: report.objects,
+            pack_bytes: report.pack_bytes,
+            pack_len: 0,
+            segments_len: 0,
+            pack: [0; 64],
+            segments: [0; 8192],
+        };
+        let pack = report.pack.as_deref().unwrap_or_default();
+        told.pack_len = copy(&mut told.pack, pack.as_bytes())?;
+        let segments: String = report.segments.iter().flat_map(|name| [name, "\n"]).collect();
+        told.segments_len = copy(&mut told.segments, segments.as_bytes())?;
+        Ok(told)
+    }
+}
+
+fn copy(out: &mut [u8], bytes: &[u8]) -> Result<u32, Failure> {
+    let room = out.get_mut(..bytes.len()).ok_or_else(|| Failure::bug("names are too long"))?;
+    room.copy_from_slice(bytes);
+    u32::try_from(bytes.len()).map_err(|_| Failure::bug("names are too long"))
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::Store(revlog::Error::Io { path, source })
+            | Error::Io { path, source }
+            | Error::Pack(gitpack::pack::Error { path, source }) => Self::io(path, source),
+            Error::Store(revlog::Error::Corrupt { path, .. }) => Self::corrupt(error.to_string())
+                .hint(format!("see 'hg verify'; file {}", path.display())),
+            Error::Store(revlog::Error::Unsupported { .. }) => Self::unsupported(error.to_string()),
+            Error::Map { path, what } => corrupt_map(path, what),
+            Error::Moved => Self::moved(error.to_string()),
+            Error::Cancelled => Self::cancelled(),
+        }
+    }
+}
+
+fn corrupt_map(path: &Path, what: &str) -> Failure {
+    Failure::corrupt(format!("oid map: {what}")).at(path).hint("run 'hg git::export --rebuild'")
+}

@@ -1,0 +1,200 @@
+//! What can go wrong in a call, and how it is told to C.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// How a call ended. Numbers are given for ever; new ones are added at the end.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Done; outputs are set.
+    Ok = 0,
+    /// The caller asked for something that does not exist or makes no sense.
+    Input = 1,
+    /// Data on disk contradicts itself or its format.
+    Corrupt = 2,
+    /// Well-formed, but of a kind that the core does not handle.
+    Unsupported = 3,
+    /// The operating system refused; `os_error` says why.
+    Io = 4,
+    /// A mistake in the core, usually a panic.
+    Bug = 5,
+    /// A report asked to stop.
+    Cancelled = 6,
+    /// What the caller described is no longer so; look again and call again.
+    Moved = 7,
+}
+
+/// Why a call did not answer `OK`. Made by the caller, written by the core, freed by the caller.
+///
+/// Texts that are too long are cut; none ends with NUL. After `OK` nothing in it is set.
+#[repr(C)]
+pub struct ErrorInfo {
+    /// The `amalgam_status` of the call.
+    pub status: i32,
+    /// `errno` of an `IO` status, 0 when there is none.
+    pub os_error: i32,
+    /// Length of `path`, 0 if no file is concerned.
+    pub path_len: u32,
+    /// Length of `message`.
+    pub message_len: u32,
+    /// Length of `hint`, 0 if there is none.
+    pub hint_len: u32,
+    /// The file concerned, as the file system spells it.
+    pub path: [u8; 4096],
+    /// What was found, in UTF-8: lower case, no full stop.
+    pub message: [u8; 1024],
+    /// What to try next, in UTF-8.
+    pub hint: [u8; 512],
+}
+
+/// An error on its way to Python: status, message, and what else is known.
+///
+/// ```
+/// use capi::failure::Failure;
+/// let failure = Failure::corrupt("revision 12 is cut").at("data/a.i".as_ref()).hint("see 'hg verify'");
+/// assert_eq!(failure.to_string(), "revision 12 is cut");
+/// ```
+#[derive(Debug)]
+pub struct Failure {
+    status: Status,
+    os_error: i32,
+    path: Vec<u8>,
+    message: String,
+    hint: String,
+}
+
+impl Failure {
+    fn new(status: Status, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { status, os_error: 0, path: Vec::new(), message, hint: String::new() }
+    }
+
+    /// The caller asked for something that does not exist or makes no sense.
+    pub fn input(message: impl Into<String>) -> Self {
+        Self::new(Status::Input, message)
+    }
+
+    /// Data on disk contradicts itself or its format.
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Self::new(Status::Corrupt, message)
+    }
+
+    /// Well-formed, but nothing that the core handles.
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(Status::Unsupported, message)
+    }
+
+    /// The operating system refused what was asked of the file at `path`.
+    #[must_use]
+    pub fn io(path: &Path, source: &io::Error) -> Self {
+        let os_error = source.raw_os_error().unwrap_or(0);
+        Self { os_error, ..Self::new(Status::Io, source.to_string()).at(path) }
+    }
+
+    /// A mistake of ours.
+    pub fn bug(message: impl Into<String>) -> Self {
+        Self::new(Status::Bug, message)
+    }
+
+    /// The caller's report asked to stop.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        Self::new(Status::Cancelled, "stopped on request")
+    }
+
+    /// What the caller described is no longer so.
+    #[must_use]
+    pub fn moved(message: impl Into<String>) -> Self {
+        Self::new(Status::Moved, message)
+    }
+
+    /// The same failure, of the file at `path`.
+    #[must_use]
+    pub fn at(self, path: &Path) -> Self {
+        Self { path: path.as_os_str().as_encoded_bytes().to_vec(), ..self }
+    }
+
+    /// The same failure with what to try next.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: hint.into(), ..self }
+    }
+
+    /// The number that the call answers.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Copies everything known into the caller's structure.
+    pub(crate) fn write_to(&self, info: &mut ErrorInfo) {
+        info.status = self.status as i32;
+        info.os_error = self.os_error;
+        info.path_len = fill(&mut info.path, &self.path);
+        info.message_len = fill_text(&mut info.message, &self.message);
+        info.hint_len = fill_text(&mut info.hint, &self.hint);
+    }
+}
+
+/// Copies as many whole characters of `text` as fit, and answers their bytes.
+fn fill_text(buffer: &mut [u8], text: &str) -> u32 {
+    let mut end = text.len().min(buffer.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    fill(buffer, &text.as_bytes()[..end])
+}
+
+/// Copies as many of `bytes` as fit, and answers how many.
+fn fill(buffer: &mut [u8], bytes: &[u8]) -> u32 {
+    let len = bytes.len().min(buffer.len());
+    buffer[..len].copy_from_slice(&bytes[..len]);
+    u32::try_from(len).expect("buffers are a few kilobytes")
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blank() -> ErrorInfo {
+        ErrorInfo {
+            status: 0,
+            os_error: 0,
+            path_len: 0,
+            message_len: 0,
+            hint_len: 0,
+            path: [0; 4096],
+            message: [0; 1024],
+            hint: [0; 512],
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let mut info = blank();
+        let path = "p".repeat(4096 + 1);
+        let message = format!("x{}", "é".repeat(1024)); // two bytes each
+        Failure::corrupt(message).at(path.as_ref()).write_to(&mut info);
+        assert_eq!((info.status, info.path_len), (2, 4096));
+        assert_eq!(info.message_len, 1023);
+        assert!(std::str::from_utf8(&info.message[..1023]).is_ok());
+    }
+
+    #[test]
+    fn an_io_failure_carries_errno_and_file() {
+        let mut info = blank();
+        let source = io::Error::from_raw_os_error(28); // ENOSPC
+        Failure::io("a/b".as_ref(), &source).write_to(&mut info);
+        assert_eq!((info.status, info.os_error, &info.path[..3]), (4, 28, &b"a/b"[..]));
+    }
+}

@@ -1,0 +1,108 @@
+//! Rust values that C holds by an opaque pointer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::entry::entry_silent;
+use crate::failure::Failure;
+
+/// A value that several threads of C may use, until a call on it panics.
+///
+/// `Send + Sync` is asked of the value because cffi lets the GIL go: what changes is behind a
+/// lock of its own. After a panic its state is unknown, so every later call is refused.
+#[derive(Debug)]
+pub struct Handle<T> {
+    value: T,
+    poisoned: AtomicBool,
+}
+
+impl<T: Send + Sync> Handle<T> {
+    /// A handle on `value`.
+    pub fn new(value: T) -> Self {
+        Self { value, poisoned: AtomicBool::new(false) }
+    }
+
+    /// Runs `body` on the value.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`, or a bug if an earlier call panicked.
+    pub fn call<R>(&self, body: impl FnOnce(&T) -> Result<R, Failure>) -> Result<R, Failure> {
+        if self.poisoned.load(Ordering::Acquire) {
+            return Err(Failure::bug("handle is unusable: an earlier call on it panicked"));
+        }
+        let guard = PoisonOnDrop(&self.poisoned);
+        let result = body(&self.value);
+        std::mem::forget(guard);
+        result
+    }
+}
+
+/// Dropped only when a panic passes by.
+struct PoisonOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for PoisonOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Gives `value` to C, which answers it to [`free`] once.
+///
+/// # Safety
+///
+/// `out` is null or writable.
+///
+/// # Errors
+///
+/// A bug if `out` is null.
+pub unsafe fn give<T>(out: *mut *mut T, value: T) -> Result<(), Failure> {
+    // SAFETY: the caller vouches for `out`.
+    let out = unsafe { out.as_mut() }.ok_or_else(|| Failure::bug("no place for the handle"))?;
+    *out = Box::into_raw(Box::new(value));
+    Ok(())
+}
+
+/// The value behind `handle`.
+///
+/// # Safety
+///
+/// `handle` is null or came from [`give`], and is not freed before the call ends.
+///
+/// # Errors
+///
+/// A bug if `handle` is null.
+pub unsafe fn borrow<'a, T>(handle: *const T) -> Result<&'a T, Failure> {
+    // SAFETY: the caller vouches for `handle`.
+    unsafe { handle.as_ref() }.ok_or_else(|| Failure::bug("no handle"))
+}
+
+/// Takes back and drops what [`give`] gave; null is ignored.
+///
+/// # Safety
+///
+/// `handle` is null or came from [`give`], and nobody uses it any more.
+pub unsafe fn free<T>(handle: *mut T) {
+    if !handle.is_null() {
+        // SAFETY: made by `Box::into_raw`, and the caller vouches that it is the last use.
+        let value = unsafe { Box::from_raw(handle) };
+        entry_silent(|| drop(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_panic_poisons_and_a_failure_does_not() {
+        let handle = Handle::new(7);
+        assert!(handle.call(|_| Err::<(), _>(Failure::input("no"))).is_err());
+        assert_eq!(handle.call(|value| Ok(*value)).expect("still usable"), 7);
+
+        let call = AssertUnwindSafe(|| handle.call(|_| -> Result<(), Failure> { panic!() }));
+        assert!(catch_unwind(call).is_err());
+        let refused = handle.call(|value| Ok(*value)).expect_err("poisoned");
+        assert!(refused.to_string().contains("unusable"), "{refused}");
+    }
+}

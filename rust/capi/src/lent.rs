@@ -1,0 +1,109 @@
+//! Memory that Python lends for one call: bytes in, buffers and numbers out.
+//!
+//! Every function here trusts a pointer that C passed, so each is `unsafe` for the same
+//! reason: **the pointer is null, or aligned and good for the length given until the call
+//! ends**. Null with a length of 0 is empty; null with more is refused.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// A string of bytes among several; single ones are passed as pointer and length.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes {
+    /// Its first byte; may be null when `len` is 0.
+    pub data: *const u8,
+    /// How many bytes.
+    pub len: usize,
+}
+
+/// `len` values that C lends.
+///
+/// # Safety
+///
+/// See the module. Nobody writes to them meanwhile.
+///
+/// # Errors
+///
+/// A bug if `data` is null and `len` is not 0.
+pub unsafe fn slice<'a, T>(data: *const T, len: usize) -> Result<&'a [T], Failure> {
+    match (data.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(null(len)),
+        // SAFETY: the caller vouches for `len` values at `data`.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(data, len) }),
+    }
+}
+
+/// A buffer of `len` bytes to fill; C has set them, if only to 0.
+///
+/// # Safety
+///
+/// See the module. Nobody else uses them meanwhile.
+///
+/// # Errors
+///
+/// A bug if `data` is null and `len` is not 0.
+pub unsafe fn buffer<'a>(data: *mut u8, len: usize) -> Result<&'a mut [u8], Failure> {
+    match (data.is_null(), len) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(null(len)),
+        // SAFETY: the caller vouches for `len` bytes at `data`.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(data, len) }),
+    }
+}
+
+/// `count` strings of bytes.
+///
+/// # Safety
+///
+/// See the module, for the array and for each of its members.
+///
+/// # Errors
+///
+/// A bug if a pointer is null and its length is not 0.
+pub unsafe fn list<'a>(items: *const Bytes, count: usize) -> Result<Vec<&'a [u8]>, Failure> {
+    // SAFETY: as the caller vouches.
+    let items = unsafe { slice(items, count) }?;
+    // SAFETY: as the caller vouches.
+    items.iter().map(|item| unsafe { slice(item.data, item.len) }).collect()
+}
+
+/// A file name, as the file system spells it.
+///
+/// # Safety
+///
+/// As [`slice`].
+///
+/// # Errors
+///
+/// As [`slice`].
+pub unsafe fn path<'a>(data: *const u8, len: usize) -> Result<&'a Path, Failure> {
+    // SAFETY: as the caller vouches.
+    Ok(Path::new(OsStr::from_bytes(unsafe { slice(data, len) }?)))
+}
+
+/// Writes an output.
+///
+/// # Safety
+///
+/// `out` is null or writable.
+///
+/// # Errors
+///
+/// A bug if `out` is null.
+pub unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Failure> {
+    if out.is_null() {
+        return Err(Failure::bug("no place for an output"));
+    }
+    // SAFETY: the caller vouches for `out`; `write` drops nothing that was there.
+    unsafe { out.write(value) };
+    Ok(())
+}
+
+fn null(len: usize) -> Failure {
+    Failure::bug(format!("null pointer where {len} values were promised"))
+}

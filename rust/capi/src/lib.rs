@@ -1,0 +1,20 @@
+//! The C ABI of amalgam's native core, and all it takes to make calls safe.
+//!
+//! An entry point converts its arguments ([`lent`], [`handle`]), runs inside
+//! [`entry::entry`], and answers a [`Status`](failure::Status); what went wrong is written to
+//! the caller's [`ErrorInfo`](failure::ErrorInfo). Long calls report through
+//! [`report::Reporter`]. Nothing here knows a format or a rule: that is the other crates' work.
+//!
+//! The header is generated from this crate, and `docs/boundary.rst` shows how to add a call.
+
+#![expect(unsafe_code, reason = "pointers from C become references in this crate only")]
+
+pub mod entry;
+pub mod export;
+pub mod failure;
+pub mod handle;
+pub mod lent;
+pub mod oidmap;
+pub mod report;
+pub mod selftest;
+pub mod version;
