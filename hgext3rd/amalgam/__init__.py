@@ -1,0 +1,89 @@
+"""give git users a Mercurial repository, at native speed
+
+amalgam turns the history of a Mercurial repository into a real git repository
+that any git tool can clone, fetch from or inspect. Its commits have the same
+ids that git-cinnabar computes on the client's side, so both ways of working
+with git can be mixed.
+
+Nothing in the Mercurial repository changes: all that amalgam writes is derived
+from the history and lies in ``.hg/amalgam``. Delete that directory at any time;
+the next export makes it anew.
+
+Quick start
+===========
+
+Export the history that the repository serves, then clone the result with git::
+
+  $ hg git::export
+  $ git clone .hg/amalgam/git/cinnabar.git ../my-clone
+
+Run :hg:`git::export` again whenever there is something new: it converts only
+the new changesets. To enable the extension for good, add to your
+configuration file (:hg:`config --edit`)::
+
+  [extensions]
+  amalgam =
+
+What git users see
+==================
+
+Bookmark ``B`` is the git branch ``B``. The tip of each open Mercurial branch
+``N`` is the git branch ``N``, or ``branches/N`` if a bookmark has that name. Tags
+are tags. The git branch that a clone checks out is that of bookmark ``@``, else
+``default``, else the branch of the tip.
+
+Secret and hidden changesets never leave. The keyword ``{gitnode}`` shows the id
+of a changeset's commit in templates, if it is exported::
+
+  $ hg log -r tip -T '{node|short} is {gitnode|short} in git\\n'
+
+Configuration
+=============
+
+All items are in the section ``[amalgam]``. ``git.export`` decides what may
+leave, the others how it looks::
+
+  [amalgam]
+  # which changesets to export: those that a server shows to clients
+  # (served), or only public ones (public)
+  git.export = served
+
+  # what becomes a git ref: any of bookmarks, tips, tags, heads
+  git.refs = bookmarks, tips, tags
+
+  # whose commit ids to make
+  git.dialect = cinnabar
+
+  # check each text against its Mercurial node while exporting
+  git.check-texts = yes
+
+  # the directory of the git repositories, .hg/amalgam/git if not set
+  git.path =
+
+  # the git program
+  git.program = git
+"""
+
+from __future__ import annotations
+
+from mercurial import exthelper
+
+from . import configitems, metadata
+from .commands import git
+
+__version__ = metadata.__version__
+testedwith = metadata.testedwith
+minimumhgversion = metadata.minimumhgversion
+buglink = metadata.buglink
+
+eh = exthelper.exthelper()
+eh.merge(configitems.eh)
+eh.merge(git.eh)
+
+cmdtable = eh.cmdtable
+configtable = eh.configtable
+revsetpredicate = eh.revsetpredicate
+templatekeyword = eh.templatekeyword
+uisetup = eh.finaluisetup
+extsetup = eh.finalextsetup
+reposetup = eh.finalreposetup

@@ -1,0 +1,88 @@
+"""Every config item of amalgam: its default, and how its value is read.
+
+A group of items is read once into a frozen class; nothing else asks ``ui``. What the
+items mean to a user is in the README and in ``hg help amalgam``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from mercurial import error, exthelper, util
+from mercurial.i18n import _
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mercurial.interfaces.types import UiT
+
+eh = exthelper.exthelper()
+
+eh.configitem(b"amalgam", b"git.check-texts", default=True)
+eh.configitem(b"amalgam", b"git.dialect", default=b"cinnabar")
+eh.configitem(b"amalgam", b"git.export", default=b"served")
+eh.configitem(b"amalgam", b"git.path", default=None)
+eh.configitem(b"amalgam", b"git.program", default=b"git")
+eh.configitem(b"amalgam", b"git.refs", default=lambda: [b"bookmarks", b"tips", b"tags"])
+
+DIALECTS = (b"cinnabar",)
+EXPORTS = (b"served", b"public")
+REF_KINDS = (b"bookmarks", b"tips", b"heads", b"tags")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GitConfig:
+    """The items ``amalgam.git.*``, checked."""
+
+    dialect: bytes
+    """Whose commit ids: one of ``DIALECTS``."""
+    export: bytes
+    """Which changesets may leave: one of ``EXPORTS``."""
+    refs: frozenset[bytes]
+    """What becomes a ref: some of ``REF_KINDS``."""
+    check_texts: bool
+    """Whether each text is verified against its node."""
+    path: bytes | None
+    """Where the git stores are; relative to the file that says so. Unset or empty for
+    ``.hg/amalgam/git``."""
+    program: bytes
+    """The git program, a name on ``PATH`` or a path; of trusted configuration only."""
+
+    @classmethod
+    def from_ui(cls, ui: UiT, dialect: bytes = b"") -> GitConfig:
+        """Read the items; a value that is not allowed is a ``ConfigError``.
+
+        A ``dialect`` that is given stands for the one configured.
+        """
+        if dialect and dialect not in DIALECTS:
+            raise error.InputError(
+                _(b"unknown dialect '%s'") % dialect,
+                hint=_(b"allowed: %s") % b", ".join(DIALECTS),
+            )
+        refs = ui.configlist(b"amalgam", b"git.refs")
+        for kind in refs:
+            _check(b"git.refs", kind, REF_KINDS)
+        return cls(
+            dialect=dialect or _one_of(ui, b"git.dialect", DIALECTS),
+            export=_one_of(ui, b"git.export", EXPORTS),
+            refs=frozenset(refs),
+            check_texts=ui.configbool(b"amalgam", b"git.check-texts"),
+            path=ui.config(b"amalgam", b"git.path")
+            and ui.configpath(b"amalgam", b"git.path"),
+            program=util.expandpath(ui.config(b"amalgam", b"git.program")),
+        )
+
+
+def _one_of(ui: UiT, name: bytes, allowed: Iterable[bytes]) -> bytes:
+    value: bytes = ui.config(b"amalgam", name)
+    _check(name, value, allowed)
+    return value
+
+
+def _check(name: bytes, value: bytes, allowed: Iterable[bytes]) -> None:
+    if value not in allowed:
+        raise error.ConfigError(
+            _(b"config amalgam.%s is '%s'") % (name, value),
+            hint=_(b"allowed: %s") % b", ".join(allowed),
+        )

@@ -1,0 +1,65 @@
+"""What is exported: the small file that makes packs and map segments count.
+
+``.hg/amalgam/map/<dialect>.docket`` is JSON and replaced by rename. Whatever it does
+not name is not there: a segment or a pack of a run that was killed is removed by the
+next one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from .selection import Seen
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import VfsT
+
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Docket:
+    """One dialect's state; the default is that of nothing exported."""
+
+    segments: tuple[str, ...] = ()
+    """File names of the map's segments, oldest first."""
+    packs: tuple[str, ...] = ()
+    """Names of the packs we wrote, without suffix, oldest first."""
+    seen: Seen | None = None
+    """What was selected when all of it was exported; ``None`` if that never was."""
+
+    @classmethod
+    def read(cls, vfs: VfsT, dialect: bytes) -> Docket:
+        """Read the docket; one that is missing, or not ours to read, is empty.
+
+        All is derived data, so the worst that a lost docket costs is another export.
+        """
+        try:
+            data = json.loads(vfs.tryread(_name(dialect)) or b"{}")
+            if data.get("version") != VERSION:
+                return cls()
+            seen = data["seen"]
+            return cls(
+                segments=tuple(map(str, data["segments"])),
+                packs=tuple(map(str, data["packs"])),
+                seen=None if seen is None else Seen.from_json(seen),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return cls()
+
+    def write(self, vfs: VfsT, dialect: bytes) -> None:
+        """Make this the state. Durable when it returns."""
+        data = {
+            "version": VERSION,
+            "segments": self.segments,
+            "packs": self.packs,
+            "seen": None if self.seen is None else self.seen.to_json(),
+        }
+        with vfs(_name(dialect), b"wb", atomictemp=True, checkambig=True) as file:
+            file.write(json.dumps(data, indent=1).encode() + b"\n")
+
+
+def _name(dialect: bytes) -> bytes:
+    return dialect + b".docket"

@@ -1,0 +1,130 @@
+"""What git users see: branches, tags and HEAD, from bookmarks, branches and tags.
+
+Names follow DESIGN section 1, "Refs"; ``git check-ref-format`` is the authority on what
+git allows. Nothing here reads or writes the git store.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from mercurial.node import hex as hex_node
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from mercurial.interfaces.types import RepoT
+
+_Key = TypeVar("_Key", bound="Hashable")
+
+HEADS = b"refs/heads/"
+TAGS = b"refs/tags/"
+OTHER_HEADS = b"refs/hg/heads/"
+
+# what git-check-ref-format(1) refuses, for a name below refs/heads/ or the like
+_REFUSED = re.compile(
+    rb"""
+      [\x00-\x20\x7f~^:?*\[\\]    # control, space, glob and revision syntax
+    | (?<=\.)\.                   # the second of two dots
+    | (?:^|(?<=/))[./]            # a component that begins with a dot, or is empty
+    | \.(?=lock(?:/|$))           # a component that ends in .lock
+    | [./]$                       # the end
+    | @(?=\{)
+    """,
+    re.VERBOSE,
+)
+
+
+def wanted(view: RepoT, kinds: Iterable[bytes]) -> tuple[dict[bytes, bytes], bytes]:
+    """Return the refs that ``view`` has, name to node, and the name that HEAD leads to.
+
+    ``kinds`` is the value of ``amalgam.git.refs``. HEAD may lead to no ref, as in an
+    empty repository.
+    """
+    kinds = frozenset(kinds)
+    bookmarks = {}
+    if b"bookmarks" in kinds:
+        bookmarks = {
+            name: node for name, node in view._bookmarks.items() if _served(view, node)
+        }
+    tips: dict[bytes, bytes] = {}
+    others: dict[bytes, bytes] = {}
+    if kinds & {b"tips", b"heads"}:
+        branchmap = view.branchmap()
+        for branch in branchmap:
+            if b"tips" in kinds and branchmap.branchheads(branch):
+                tips[branch] = branchmap.branchtip(branch)
+            if b"heads" in kinds:
+                for node in branchmap.branchheads(branch, closed=True):
+                    if tips.get(branch) != node:
+                        others[branch + b"/" + hex_node(node)] = node
+    tags = {}
+    if b"tags" in kinds:
+        tags = {
+            name: node
+            for name, node in view.tags().items()
+            if view.tagtype(name) == b"global" and _served(view, node)
+        }
+
+    names = {("bookmark", name): name for name in bookmarks}
+    for branch in tips:
+        clashes = branch in bookmarks
+        names["tip", branch] = b"branches/" + branch if clashes else branch
+    heads_refs = distinct(names)
+    refs = {
+        HEADS + heads_refs["bookmark", name]: node for name, node in bookmarks.items()
+    }
+    refs |= {HEADS + heads_refs["tip", name]: node for name, node in tips.items()}
+    for prefix, pool in ((TAGS, tags), (OTHER_HEADS, others)):
+        short = distinct({name: name for name in pool})
+        refs |= {prefix + short[name]: node for name, node in pool.items()}
+
+    tip_branch = view[b"tip"].branch()
+    for key in (("bookmark", b"@"), ("tip", b"default"), ("tip", tip_branch)):
+        if key in heads_refs:
+            return refs, HEADS + heads_refs[key]
+    return refs, HEADS + b"default"
+
+
+def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
+    """Return a name that git allows for each of ``names``, no two alike.
+
+    No name is a directory of another: the longer one's slashes become ``%2F``. Of two
+    names that become the same, the one that had to change changes more: its first byte
+    is written as ``%XX``, too. The order of ``names`` does not matter, unless two are
+    equal.
+    """
+    legal = {key: _legal(name) for key, name in names.items()}
+    taken: set[bytes] = set()
+    directories: set[bytes] = set()
+
+    def rank(key: _Key) -> tuple[int, bool, bytes]:
+        return len(legal[key]), legal[key] != names[key], names[key]
+
+    result = {}
+    for key in sorted(names, key=rank):
+        ref = legal[key]
+        if not taken.isdisjoint(_parents(ref)):
+            ref = ref.replace(b"/", b"%2F")
+        while ref in taken or ref in directories:
+            at = len(ref) - len(ref.lstrip(b"%"))
+            ref = b"%%%02X" % ref[at] + ref[at + 1 :]
+        taken.add(ref)
+        directories.update(_parents(ref))
+        result[key] = ref
+    return result
+
+
+def _legal(name: bytes) -> bytes:
+    """Return ``name`` with each byte that git refuses as ``%XX``."""
+    return _REFUSED.sub(lambda found: b"%%%02X" % ord(found[0]), name)
+
+
+def _parents(ref: bytes) -> list[bytes]:
+    """Return the directories that ``ref`` lies in."""
+    return [ref[:at] for at, byte in enumerate(ref) if byte == ord("/")]
+
+
+def _served(view: RepoT, node: bytes) -> bool:
+    return view.changelog.hasnode(node)

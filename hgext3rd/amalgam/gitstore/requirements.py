@@ -1,0 +1,72 @@
+"""Which stores the native core can read, by their requirements.
+
+A requirement that is not listed here may change the meaning of any byte in the store,
+so an export stops before it reads one. The formats are in ``rust/revlog``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+# numbers of ``amalgam_export_request.encoding``
+ESCAPED, HASHED, DOT_ENCODED = range(3)
+
+_STORE = frozenset(
+    {
+        b"revlogv1",
+        b"store",
+        b"fncache",
+        b"dotencode",
+        b"generaldelta",
+        b"sparserevlog",
+        b"delta-info-revlog",
+        b"revlog-compression-zstd",
+        b"persistent-nodemap",
+    }
+)
+# these say something of the working copy, of other files, or of phases that hg reads
+_ELSEWHERE = frozenset(
+    {
+        b"share-safe",
+        b"shared",
+        b"relshared",
+        b"bookmarksinstore",
+        b"dirstate-v2",
+        b"dirstate-tracked-key-v1",
+        b"exp-sparse",
+        b"internal-phase",
+        b"internal-phase-2",
+        b"exp-archived-phase",
+        b"largefiles",
+    }
+)
+
+
+def check(repo: RepoT) -> None:
+    """Abort, naming them, if the repository has requirements that are not known."""
+    unknown = repo.requirements - _STORE - _ELSEWHERE
+    missing = {b"revlogv1", b"store"} - repo.requirements
+    if unknown:
+        raise error.Abort(
+            _(b"cannot export a repository that requires: %s")
+            % b", ".join(sorted(unknown)),
+            hint=_(b"amalgam does not read this format; nothing was written"),
+        )
+    if missing:
+        raise error.Abort(
+            _(b"cannot export a repository without: %s") % b", ".join(sorted(missing)),
+            hint=_(b"see 'hg help debugupgraderepo'; nothing was written"),
+        )
+
+
+def encoding(repo: RepoT) -> int:
+    """Return how names in the store are encoded, as the core numbers it."""
+    if b"fncache" not in repo.requirements:
+        return ESCAPED
+    return DOT_ENCODED if b"dotencode" in repo.requirements else HASHED
