@@ -1,0 +1,22 @@
+"""The profiles by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .realistic import Realistic
+from .shapes import Linear, ManyHeads, Merges
+from .sizes import DeepDirectories, LargeFiles, ManyFiles
+
+if TYPE_CHECKING:
+    from .profile import Profile
+
+PROFILES: dict[str, type[Profile]] = {
+    "realistic": Realistic,
+    "linear": Linear,
+    "merges": Merges,
+    "many-files": ManyFiles,
+    "deep-directories": DeepDirectories,
+    "many-heads": ManyHeads,
+    "large-files": LargeFiles,
+}

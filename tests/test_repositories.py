@@ -1,0 +1,222 @@
+"""What the generators of contrib/perf promise, asked of Mercurial itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+GENERATE = Path(__file__).parents[1] / "contrib" / "perf" / "generate.py"
+HG = Path(sys.executable).with_name("hg")
+
+SIZES = {
+    "realistic": ["--changesets=600"],
+    "linear": ["--changesets=4000", "--files=5"],
+    "merges": ["--changesets=300", "--files=20"],
+    "many-files": ["--changesets=10", "--files=2000"],
+    "deep-directories": ["--changesets=100", "--files=60"],
+    "many-heads": ["--changesets=400", "--heads=300"],
+    "large-files": ["--changesets=8", "--megabytes=1"],
+}
+# The same with each Mercurial and Python. Whoever changes a generator changes these.
+TIPS = {
+    "realistic": "fbf6a750127d67c150a1237329ffb49bf3369d37",
+    "linear": "6f7fb24e861162b947ef7d3abb906728a52c4d15",
+    "merges": "8c0d68a3a0ecd4f74eacbf62d26fe7d5e9d7d8ea",
+    "many-files": "ca609c20196719fce5219e0dd9447b5570039531",
+    "deep-directories": "982c1224406f4265b4a469f9abc3adc760e666a3",
+    "many-heads": "6f7680e66d042c80c6f4bb3418b5ac63d156c373",
+    "large-files": "08abf93fedd9da4ddbb9a4b7914475bcbf203a66",
+}
+
+
+def generate(path: Path, profile: str, *options: str, hash_seed: int = 0) -> Path:
+    """Write a repository of the profile's small size at ``path``."""
+    command = [sys.executable, str(GENERATE), profile, str(path), *SIZES[profile]]
+    # the order of sets of bytes follows PYTHONHASHSEED: none may reach a result
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+    subprocess.run([*command, *options], check=True, env=environment)
+    return path
+
+
+def hg(repository: Path, *arguments: str) -> bytes:
+    """Run hg without anybody's configuration and return its stdout."""
+    environment = {**os.environ, "HGRCPATH": "", "HGPLAIN": "1", "HGENCODING": "UTF-8"}
+    command = [str(HG), "--cwd", str(repository), *arguments]
+    done = subprocess.run(command, capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def log(repository: Path, revset: str, template: str) -> list[str]:
+    """The lines that ``template`` gives for the changesets of a revset."""
+    return hg(repository, "log", "-r", revset, "-T", template).decode().splitlines()
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def profile(request: pytest.FixtureRequest) -> str:
+    """Each profile in turn."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def repository(profile: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small repository of the profile."""
+    return generate(tmp_path_factory.mktemp(profile) / "repository", profile)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small repository of the profile `realistic`."""
+    return generate(tmp_path_factory.mktemp("project") / "repository", "realistic")
+
+
+def test_hg_verify_accepts_each_profile(repository: Path) -> None:
+    output = hg(repository, "verify", "--full")
+    assert b"warning" not in output
+
+
+def test_nodes_depend_on_the_seed_alone(
+    repository: Path, profile: str, tmp_path: Path
+) -> None:
+    assert log(repository, "tip", "{node}") == [TIPS[profile]]
+    again = generate(tmp_path / "again", profile, hash_seed=1)
+    assert log(again, "tip", "{node}") == [TIPS[profile]]
+    other = generate(tmp_path / "other", profile, "--seed=2")
+    assert log(other, "tip", "{node}") != [TIPS[profile]]
+
+
+def test_zlib_changes_bytes_but_no_node(tmp_path: Path) -> None:
+    repository = generate(tmp_path / "zlib", "realistic", "--compression=zlib")
+    assert b"revlog-compression-zstd" not in hg(repository, "debugrequires")
+    assert log(repository, "tip", "{node}") == [TIPS["realistic"]]
+    hg(repository, "verify")
+
+
+def test_all_is_public_but_what_is_asked_to_be_draft(
+    project: Path, tmp_path: Path
+) -> None:
+    assert log(project, "not public()", "{rev}\n") == []
+    repository = generate(tmp_path / "draft", "realistic", "--draft=37")
+    drafts = log(repository, "draft()", "{rev}\n")
+    assert drafts == [str(rev) for rev in range(600 - 37, 600)]
+
+
+def test_an_existing_repository_is_left_alone(project: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        generate(project, "linear")
+    assert log(project, "tip", "{node}") == [TIPS["realistic"]]
+
+
+def test_linear_has_one_head_and_both_kinds_of_revlog(tmp_path: Path) -> None:
+    repository = generate(tmp_path / "linear", "linear")
+    assert log(repository, "heads(all()) or merge()", "{rev}\n") == ["3999"]
+    store = repository / ".hg" / "store"
+    assert (store / "00changelog.d").exists()
+    assert (store / "00manifest.d").exists()
+    assert list(store.glob("data/*/*.i"))
+    assert not list(store.glob("data/*/*.d"))
+
+
+def test_merges_merge_files_in_both_directions(tmp_path: Path) -> None:
+    repository = generate(tmp_path / "merges", "merges")
+    assert len(log(repository, "merge()", "{rev}\n")) > 60
+    assert len(log(repository, "merge() and file('**')", "{rev}\n")) > 20
+    assert log(repository, "merge() and p2(merge())", "{rev}\n")
+
+
+def test_many_heads_each_have_a_bookmark(tmp_path: Path) -> None:
+    repository = generate(tmp_path / "heads", "many-heads")
+    assert len(log(repository, "heads(all())", "{rev}\n")) == 300
+    assert len(log(repository, "bookmark()", "{rev}\n")) == 301
+    assert log(repository, "bookmark('@')", "{bookmarks}") == ["@"]
+
+
+def test_large_things_are_large(tmp_path: Path) -> None:
+    files = generate(tmp_path / "files", "many-files")
+    assert hg(files, "manifest", "-r", "tip").count(b"\n") == 2000
+    deep = generate(tmp_path / "deep", "deep-directories")
+    depths = [name.count(b"/") for name in hg(deep, "manifest", "-r", "tip").split()]
+    assert max(depths) > 40
+    assert (deep / ".hg" / "store" / "dh").is_dir()
+    large = generate(tmp_path / "large", "large-files")
+    assert len(hg(large, "files", "-r", "tip", "set:size('>= 1000k')").split()) == 4
+    assert len(hg(large, "files", "-r", "tip", "set:binary()").split()) == 2
+
+
+def test_project_has_people_of_all_kinds(project: Path) -> None:
+    users = set(log(project, "all()", "{author}\n"))
+    assert {"bob", "carol@example.net", "Dave Doe<dave@example.com>"} <= users
+    assert "李雷 <li.lei@example.cn>" in users
+    rene = log(project, "user('re:^ren')", "{rev}\n")
+    assert b"\nRen\xe9 Dupont <" in hg(project, "debugdata", "-c", rene[0])
+    offsets = {line.split()[1] for line in log(project, "all()", "{date|hgdate}\n")}
+    assert {"0", "-19800", "-45900", "12600"} <= offsets
+    assert len(offsets) > 8
+
+
+def test_project_has_branches_that_were_merged_closed_and_left(project: Path) -> None:
+    assert len(log(project, "merge()", "{rev}\n")) > 20
+    assert log(project, "merge() and branch('re:.-[0-9]+$')", "{rev}\n")
+    assert len(set(log(project, "all()", "{branch}\n"))) > 8
+    assert len(log(project, "closed()", "{rev}\n")) > 4
+    assert log(project, "closed() and head()", "{rev}\n")
+    assert len(log(project, "heads(all()) and branch(default)", "{rev}\n")) > 1
+
+
+def test_project_renames_copies_and_removes(project: Path) -> None:
+    template = "{file_dels % '-{file}\\n'}{file_copies % '{source} {name}\\n'}"
+    lines = log(project, "not merge()", template)
+    removed = {line[1:] for line in lines if line.startswith("-")}
+    copies = [line.split() for line in lines if not line.startswith("-")]
+    assert any(source in removed for source, _name in copies)
+    assert any(source not in removed for source, _name in copies)
+    assert removed - {source for source, _name in copies}
+
+
+def test_project_has_files_of_all_kinds(project: Path) -> None:
+    for fileset in ("symlink()", "exec()", "binary()", "size(0)"):
+        assert hg(project, "files", "-r", "0", f"set:{fileset}"), fileset
+    assert hg(project, "cat", "-r", "0", "data/firmware.bin").startswith(b"\1\n")
+    patches = hg(project, "log", "--git", "-p", "-r", "not merge()")
+    assert re.search(rb"new mode 100755\n(?!---)", patches), "a mode alone"
+    store = project / ".hg" / "store"
+    assert list(store.glob("dh/**/*.i"))
+    assert list(store.glob("data/docs/_guide/au~78.rst.i"))
+
+
+def test_project_tags_releases_and_moves_a_tag(project: Path) -> None:
+    assert len(log(project, "tag()", "{rev}\n")) > 2
+    lines = hg(project, "cat", "-r", "stable", ".hgtags").split(b"\n")
+    names = [line.split()[1] for line in lines if line]
+    assert len(set(names)) < len(names)
+    assert log(project, "bookmark('@')", "{branch}") == ["default"]
+    assert log(project, "bookmark('archive/first-release')", "{tags}")
+
+
+def test_project_grafts_give_two_changesets_one_file_revision(project: Path) -> None:
+    grafts = log(project, "extra('source')", "{rev} {get(extras, 'source')}\n")
+    shared = 0
+    for rev, source in (line.split() for line in grafts[:4]):
+        of_graft, of_source = (
+            set(log(project, one, "{files % '{file}\\n'}")) for one in (rev, source)
+        )
+        assert of_graft <= of_source
+        entries = [
+            hg(project, "manifest", "--debug", "-r", one).splitlines()
+            for one in (rev, source)
+        ]
+        shared += bool(set(entries[0]) & set(entries[1]))
+    assert shared
+
+
+def test_project_change_log_grows(project: Path) -> None:
+    sizes = [len(hg(project, "cat", "-r", r, "ChangeLog")) for r in ("0", "300", "@")]
+    assert sizes == sorted(set(sizes))
+    assert sizes[0] == 0
