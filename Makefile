@@ -1,0 +1,148 @@
+# hg-amalgam: `make help` lists the targets. Everything is built in build/ and
+# rust/target; downloads that outlive a `make clean` are in $(CACHE).
+
+HG = 7.2.4
+FLAVOUR =
+PYTHON = python3
+
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hg-amalgam
+VENV := build/venv-$(HG)$(FLAVOUR)
+BIN := $(CURDIR)/$(VENV)/bin
+SDIST := $(CACHE)/mercurial-$(HG)
+CBINDGEN := $(CACHE)/cbindgen-0.29.4/bin/cbindgen
+CARGO_DENY := $(CACHE)/cargo-deny-0.20.2/bin/cargo-deny
+T_OUTPUT := build/t-$(HG)$(FLAVOUR)
+HEADER := rust/capi/include/amalgam.h
+
+CARGO := cargo
+IN_RUST := cd rust &&
+export CARGO_TARGET_DIR ?= $(CURDIR)/rust/target
+# the venv's packages and nothing of the caller's, whatever he exports
+unexport PYTHONPATH PYTHONUNBUFFERED PYTHONSAFEPATH HGRCPATH HGPLAIN
+
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+.PHONY: help
+help: ## list the targets
+	@echo 'hg-amalgam, for Mercurial $(HG). Users only need: pip install .'
+	@echo
+	@sed -n 's/^\([a-zA-Z%-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
+	  sed 's/%/VERSION/' | while IFS='|' read -r name what; do \
+	  printf '  %-16s %s\n' "$$name" "$$what"; done
+
+.PHONY: local
+local: $(VENV)/.ready ## build in place, for the Mercurial in build/venv-VERSION
+	@$(BIN)/python3 setup.py -q build_ext --inplace
+
+.PHONY: clean
+clean: ## remove everything that was built here
+	rm -rf build dist rust/target *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -f hgext3rd/amalgam/native/_core*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: demo
+demo: local ## export a generated repository and clone it with git
+	$(BIN)/python3 contrib/demo/demo.py --hg $(BIN)/hg
+
+.PHONY: test
+test: rust-lint rust-test header-check python-lint pytest t ## everything, for the Mercurial in HG
+	@echo 'all tests passed with Mercurial $(HG)$(FLAVOUR)'
+
+.PHONY: fast
+fast: local python-lint ## the part of it that takes less than 20 seconds
+	$(IN_RUST) $(CARGO) fmt --all --check
+	$(BIN)/python3 -m pytest -m 'not slow'
+
+.PHONY: header
+header: $(CBINDGEN) ## write rust/capi/include/amalgam.h from rust/capi/src
+	$(CBINDGEN) --quiet --config rust/capi/cbindgen.toml --output $(HEADER) rust/capi
+
+.PHONY: format
+format: $(VENV)/.ready ## format Rust and Python
+	$(IN_RUST) $(CARGO) fmt --all
+	$(BIN)/ruff check -q --select I --fix .
+	$(BIN)/ruff format -q .
+
+# the same tests against another Mercurial: what is not Python is tested once
+test-hg-%: ## the tests of the extension, with another Mercurial
+	@$(MAKE) HG=$* pytest t
+
+.PHONY: test-hg-rust
+test-hg-rust: ## the same with a Mercurial that is built with Rust
+	@$(MAKE) FLAVOUR=-rust pytest t
+
+.PHONY: deny
+deny: $(CARGO_DENY) ## check licences and sources of the Rust dependencies
+	$(IN_RUST) $(CARGO_DENY) --workspace check licenses bans sources
+
+# The parts of `test`.
+
+.PHONY: rust-lint
+rust-lint:
+	$(IN_RUST) $(CARGO) fmt --all --check
+	$(IN_RUST) $(CARGO) clippy --quiet --locked --workspace --all-targets -- -D warnings
+
+.PHONY: rust-test
+rust-test:
+	$(IN_RUST) $(CARGO) test --quiet --locked --workspace
+
+.PHONY: header-check
+header-check: $(CBINDGEN)
+	@$(CBINDGEN) --quiet --config rust/capi/cbindgen.toml rust/capi > build/amalgam.h
+	@cmp build/amalgam.h $(HEADER) || { echo "run 'make header'" >&2; exit 1; }
+
+.PHONY: python-lint
+python-lint: $(VENV)/.ready
+	$(BIN)/ruff format -q --check .
+	$(BIN)/ruff check -q .
+	$(BIN)/mypy
+
+.PHONY: pytest
+pytest: local
+	$(BIN)/python3 -m pytest
+
+# run-tests.py is not in the wheel. It wants to be started as python3, its output directory
+# to exist, and PYTHONUNBUFFERED unset.
+.PHONY: t
+t: local $(SDIST)/tests/run-tests.py
+	@mkdir -p $(T_OUTPUT)
+	cd tests && $(BIN)/python3 $(SDIST)/tests/run-tests.py --with-hg=$(BIN)/hg -j2 \
+	  --outputdir $(CURDIR)/$(T_OUTPUT) test-amalgam-*.t
+
+# What they need.
+
+$(VENV)/.ready: tests/requirements.txt
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -r tests/requirements.txt
+	$(INSTALL_HG)
+	@echo '$(CURDIR)' > "$$($(BIN)/python3 -c 'import site; print(site.getsitepackages()[0])')/amalgam-tree.pth"
+	@touch $@
+
+ifeq ($(FLAVOUR),-rust)
+# setup.py of Mercurial expects cargo's output where cargo puts it by itself
+INSTALL_HG = env -u CARGO_TARGET_DIR $(BIN)/pip install -q --disable-pip-version-check --no-binary mercurial \
+  --config-settings=--global-option=--rust mercurial==$(HG)
+else
+INSTALL_HG = $(BIN)/pip install -q --disable-pip-version-check mercurial==$(HG)
+endif
+
+$(SDIST)/tests/run-tests.py: | $(VENV)/.ready
+	@mkdir -p $(CACHE)
+	$(BIN)/pip download -q --disable-pip-version-check --no-deps --no-binary mercurial \
+	  --dest $(CACHE) mercurial==$(HG)
+	tar -xzf $(CACHE)/mercurial-$(HG).tar.gz -C $(CACHE)
+	@touch $@
+
+$(CBINDGEN):
+	@mkdir -p build
+	CARGO_TARGET_DIR=$(CURDIR)/build/cbindgen $(CARGO) install --quiet --locked --debug \
+	  --version 0.29.4 --root $(CACHE)/cbindgen-0.29.4 cbindgen
+	rm -rf build/cbindgen
+
+$(CARGO_DENY):
+	@mkdir -p build
+	CARGO_TARGET_DIR=$(CURDIR)/build/cargo-deny $(CARGO) install --quiet --locked \
+	  --version 0.20.2 --root $(CACHE)/cargo-deny-0.20.2 cargo-deny
+	rm -rf build/cargo-deny

@@ -1,0 +1,44 @@
+What a newcomer reads
+
+  $ . "$TESTDIR/testlib/amalgam.sh"
+
+The page of the extension says what it is for and how to begin:
+
+  $ hg help amalgam | sed -n '1,/^Quick start/p'
+  amalgam extension - give git users a Mercurial repository, at native speed
+  
+  amalgam turns the history of a Mercurial repository into a real git repository
+  that any git tool can clone, fetch from or inspect. Its commits have the same
+  ids that git-cinnabar computes on the client's side, so both ways of working
+  with git can be mixed.
+  
+  Nothing in the Mercurial repository changes: all that amalgam writes is
+  derived from the history and lies in ".hg/amalgam". Delete that directory at
+  any time; the next export makes it anew.
+  
+  Quick start
+
+  $ hg help amalgam | grep '\$ '
+    $ hg git::export
+    $ git clone .hg/amalgam/git/cinnabar.git ../my-clone
+    $ hg log -r tip -T '{node|short} is {gitnode|short} in git\n'
+
+It is found without knowing its name:
+
+  $ hg help -k 'git users' | grep amalgam
+   amalgam give git users a Mercurial repository, at native speed
+
+Its version and the Mercurial versions it is tested with are known to hg:
+
+  $ hg version -v | grep amalgam
+    amalgam  external  [0-9]+\.[0-9]+\.[0-9]+ (re)
+
+Its configuration items are known too:
+
+  $ hg config --exp-all-known amalgam
+  amalgam.git.check-texts=True
+  amalgam.git.dialect=cinnabar
+  amalgam.git.export=served
+  amalgam.git.path=None
+  amalgam.git.program=git
+  amalgam.git.refs=[b'bookmarks', b'tips', b'tags']

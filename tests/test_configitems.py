@@ -1,0 +1,58 @@
+"""How the configuration is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mercurial import error, extensions, ui as uimod
+
+from hgext3rd.amalgam.configitems import GitConfig
+
+
+@pytest.fixture
+def ui() -> Any:
+    ui = uimod.ui.load()
+    ui.setconfig(b"extensions", b"amalgam", b"")
+    extensions.loadall(ui)
+    return ui
+
+
+def test_defaults(ui: Any) -> None:
+    assert GitConfig.from_ui(ui) == GitConfig(
+        dialect=b"cinnabar",
+        export=b"served",
+        refs=frozenset({b"bookmarks", b"tips", b"tags"}),
+        check_texts=True,
+        path=None,
+        program=b"git",
+    )
+
+
+@pytest.mark.parametrize("item", [b"git.dialect", b"git.export", b"git.refs"])
+def test_value_that_is_not_allowed_is_named_with_those_that_are(
+    ui: Any, item: bytes
+) -> None:
+    ui.setconfig(b"amalgam", item, b"bogus")
+    with pytest.raises(error.ConfigError) as caught:
+        GitConfig.from_ui(ui)
+    assert caught.value.message == b"config amalgam.%s is 'bogus'" % item
+    assert caught.value.hint.startswith(b"allowed: ")
+
+
+def test_relative_path_starts_where_it_is_written(ui: Any, tmp_path: Path) -> None:
+    hgrc = tmp_path / "hgrc"
+    hgrc.write_text("[amalgam]\ngit.path = stores\ngit.program = mygit\n")
+    ui.readconfig(bytes(hgrc), trust=True)
+    config = GitConfig.from_ui(ui)
+    assert config.path == bytes(tmp_path / "stores")
+    assert config.program == b"mygit"
+
+
+def test_program_is_not_read_from_a_file_of_others(ui: Any) -> None:
+    untrusted = uimod.ui.load()
+    untrusted._ucfg.parse(b"hgrc", b"[amalgam]\ngit.program = evil\n")
+    untrusted.fixconfig()
+    assert untrusted.config(b"amalgam", b"git.program", untrusted=True) == b"evil"
+    assert GitConfig.from_ui(untrusted).program == b"git"

@@ -1,0 +1,96 @@
+"""The shape of the project: imports, sizes, and lists that are kept in two places."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testlib.environment import ROOT
+
+from hgext3rd.amalgam import configitems
+
+PACKAGE = ROOT / "hgext3rd" / "amalgam"
+#: Lower first; a module may import from its own layer and those before it.
+LAYERS = ["", "native", "index", "gitstore", "bundles", "serve", "commands"]
+#: Modules of the lowest layer, which every other may import.
+BASE = {"metadata", "configitems", "compat"}
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+LONGEST = 500  # lines
+
+
+def layer_of(module: str) -> str:
+    """Return the layer of ``module``, a dotted name below the package."""
+    head = module.split(".")[0]
+    return "" if head in BASE else head
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Yield what the module at ``path`` imports of the package, below the package."""
+    parents = path.relative_to(PACKAGE).parent.parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            start = parents[: len(parents) - (node.level - 1)]
+            prefix = [*start, *filter(None, [node.module])]
+            for alias in node.names:
+                yield ".".join([*prefix, alias.name])
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not any(name.startswith("hgext3rd") for name in names), (
+                f"{path} imports its own package by its full name"
+            )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_downward(path: Path) -> None:
+    name = path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".")
+    if name == "__init__":
+        return  # merges the tables of all
+    own = LAYERS.index(layer_of(name))
+    for imported in imports_of(path):
+        assert LAYERS.index(layer_of(imported)) <= own, f"{name} imports {imported}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_module_is_not_too_long(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+def test_hgext3rd_is_left_to_mercurial() -> None:
+    assert not (ROOT / "hgext3rd" / "__init__.py").exists()
+
+
+def test_every_config_item_is_explained() -> None:
+    readme = (ROOT / "README.rst").read_text()
+    help_text = ast.get_docstring(ast.parse((PACKAGE / "__init__.py").read_text()))
+    assert help_text
+    for name in configitems.eh.configtable[b"amalgam"]:
+        item = name.decode()
+        assert f"``amalgam.{item}``" in readme
+        assert f"\n  {item} =" in help_text
+
+
+def test_readme_explains_no_other_config_item() -> None:
+    readme = (ROOT / "README.rst").read_text()
+    explained = set(re.findall(r"^\s+\* - ``amalgam\.([\w.-]+)``", readme, re.M))
+    declared = configitems.eh.configtable[b"amalgam"]
+    assert explained == {name.decode() for name in declared}
+
+
+def test_version_differences_are_tagged_and_in_compat_only() -> None:
+    tag = re.compile(r"# hg <= \d+\.\d+ \(.+\)$", re.MULTILINE)
+    for path in MODULES:
+        text = path.read_text()
+        assert "util.version" not in text, f"{path} asks for hg's version"
+        if path.name != "compat.py":
+            assert not tag.search(text), f"{path} is not the place for this"
+            continue
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If):
+                source = ast.get_source_segment(text, node) or ""
+                assert tag.search(source), f"untagged: {source.splitlines()[0]}"

@@ -1,0 +1,49 @@
+"""The hg and git of the tests, sealed against the configuration of this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HG = Path(sys.executable).with_name("hg")
+
+_KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "CARGO_HOME", "RUSTUP_HOME")
+
+#: For every process that a test starts. Users and dates are fixed.
+ENVIRONMENT = {name: os.environ[name] for name in _KEPT if name in os.environ} | {
+    "HGRCPATH": "",
+    "HGPLAIN": "1",
+    "HGUSER": "test",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_AUTHOR_NAME": "test",
+    "GIT_AUTHOR_EMAIL": "test@example.org",
+    "GIT_AUTHOR_DATE": "1970-01-01T00:00:00+0000",
+    "GIT_COMMITTER_NAME": "test",
+    "GIT_COMMITTER_EMAIL": "test@example.org",
+    "GIT_COMMITTER_DATE": "1970-01-01T00:00:00+0000",
+}
+
+
+def hg(cwd: Path, *args: str) -> bytes:
+    """Run hg with amalgam enabled in ``cwd`` and return its stdout."""
+    command = [str(HG), "--config", "extensions.amalgam=", *args]
+    return _output(cwd, command)
+
+
+def git(cwd: Path, *args: str) -> bytes:
+    """Run git in ``cwd`` and return its stdout."""
+    return _output(cwd, ["git", *args])
+
+
+def _output(cwd: Path, command: list[str]) -> bytes:
+    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True)
+    if done.returncode:
+        line = " ".join(command)
+        said = (done.stdout + done.stderr).decode(errors="replace")
+        raise AssertionError(f"{line}\nended with {done.returncode} and said\n{said}")
+    return done.stdout
