@@ -62,6 +62,8 @@ impl<'a> Blocks<'a> {
         self.body = message.body;
         self.message_bits = 8 * (message.head.len() as u64 + message.body.len() as u64);
         self.padded = false;
+        self.in_place = &[];
+        self.staged_from = self.staged_to;
         self.next_run();
     }
 
@@ -92,7 +94,7 @@ impl<'a> Blocks<'a> {
     }
 
     fn next_run(&mut self) {
-        // Neither sum can overflow: a slice is at most isize::MAX bytes.
+        // No overflow: a slice is at most isize::MAX bytes.
         let left_bytes = self.head.len() + self.body.len();
         let stage_bytes = self.stage.as_flattened().len();
         if left_bytes + PADDING_MIN_BYTES <= stage_bytes {
@@ -222,6 +224,22 @@ mod tests {
         walk.advance(body.len() / 64);
         let last = walk.run().as_flattened();
         assert_eq!(last[56..], (1_u64 << 32).to_be_bytes());
+    }
+
+    #[test]
+    fn a_restart_forgets_the_rest_of_a_message() {
+        let long = vec![7; 1000];
+        let others = [(&b""[..], &long[..]), (b"head", &long), (b"short", b"")];
+        for (head, body) in others {
+            for (next_head, next_body) in others {
+                let mut stage = STAGE;
+                let mut walk = Blocks::ended(&mut stage);
+                walk.restart(Message { head, body });
+                let next = Message { head: next_head, body: next_body };
+                walk.restart(next);
+                assert_eq!(walked(&mut walk, 3), padded(next));
+            }
+        }
     }
 
     #[test]
