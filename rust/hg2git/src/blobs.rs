@@ -9,11 +9,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gitpack::delta::{Op, encode};
-use gitpack::{Deflater, Differ, Kind, Oid, object_header};
+use gitpack::{Differ, Kind, Oid, object_header};
 use revlog::split_metadata;
 use revlog::{Delta, Index, Parents, Rev, Revision, Revlog, Scratch, StoredDelta, Texts};
 use sha1lanes::{Lanes, Message};
 
+use crate::compress::Compressor;
+use crate::duplicates::Met;
 use crate::error::Result;
 use crate::files::FileId;
 use crate::trees::{MAX_DEPTH, MAX_LANDMARK_DEPTH};
@@ -26,8 +28,9 @@ const KEPT_TEXT_BYTES: usize = 12 << 20;
 /// Revisions hashed together, and the text they may have together, in bytes.
 const HASHED_AT_ONCE: usize = 4;
 const HASHED_TEXT_BYTES: usize = 8 << 20;
-/// A delta shorter than its text by this factor is taken without compressing the text as well.
-const CLEARLY_SHORTER: usize = 8;
+/// A compressed delta shorter than its text by this factor is taken without compressing the text
+/// as well: few texts are.
+const CLEARLY_SHORTER: usize = 6;
 
 /// How a revision is to be stored; positions count in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +63,6 @@ pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> Plan {
     for &(rev, file) in wanted {
         let position = plan.0.len();
         let storage = match plan.natural_base(index, rev) {
-            None => Storage::Full,
             Some(base) if plan.base_depth(base) < MAX_DEPTH => base,
             Some(_) if plan.landmark_depth(landmark).is_some() => {
                 Storage::Searched(landmark.expect("it has a depth"))
@@ -70,7 +72,7 @@ pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> Plan {
                 milestone = Some(position);
                 Storage::Searched(base)
             }
-            Some(_) => Storage::Full,
+            _ => Storage::Full,
         };
         let depth = match storage {
             Storage::Full => 0,
@@ -158,12 +160,18 @@ pub(crate) struct Blob {
 }
 
 /// What a thread keeps from job to job.
-pub(crate) struct Converter {
-    pub scratch: Scratch,
+pub(crate) struct Converter<'a> {
+    scratch: Scratch,
+    encoder: Encoder<'a>,
+}
+
+/// The part of a [`Converter`] that makes blobs of texts.
+struct Encoder<'a> {
     differ: Differ,
-    deflater: Deflater,
+    compressor: Compressor,
     lanes: &'static dyn Lanes,
     check_texts: bool,
+    met: &'a Met,
 }
 
 /// A revision that waits to be hashed with others.
@@ -174,15 +182,17 @@ struct Waiting {
     base_text: Option<Arc<Vec<u8>>>,
 }
 
-impl Converter {
-    pub fn new(level: u8, check_texts: bool) -> Self {
-        Self {
-            scratch: Scratch::default(),
+impl<'a> Converter<'a> {
+    /// Compresses at `level`; all converters of a run share `met`.
+    pub fn new(level: u8, check_texts: bool, met: &'a Met) -> Self {
+        let encoder = Encoder {
             differ: Differ::default(),
-            deflater: Deflater::new(level),
+            compressor: Compressor::new(level),
             lanes: sha1lanes::best(),
             check_texts,
-        }
+            met,
+        };
+        Self { scratch: Scratch::default(), encoder }
     }
 
     /// Converts the revisions at `range` of the plan, and appends them to `blobs` in order.
@@ -198,8 +208,8 @@ impl Converter {
         range: Range<usize>,
         blobs: &mut Vec<Blob>,
     ) -> Result<()> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let mut texts = Texts::new(revlog, &mut scratch, KEPT_TEXT_BYTES);
+        let Self { scratch, encoder } = self;
+        let mut texts = Texts::new(revlog, scratch, KEPT_TEXT_BYTES);
         let mut waiting = Vec::new();
         let mut waiting_bytes = 0;
         for planned in &plan.0[range] {
@@ -223,20 +233,20 @@ impl Converter {
             waiting_bytes += revision.text.len();
             waiting.push(Waiting { planned: *planned, revision, base_text });
             if waiting.len() == HASHED_AT_ONCE || waiting_bytes > HASHED_TEXT_BYTES {
-                self.finish(revlog, plan, &waiting, blobs)?;
+                encoder.finish(revlog, plan, &waiting, blobs)?;
                 waiting.drain(..).for_each(|waited| {
                     drop(waited.base_text);
-                    texts.recycle(waited.revision);
+                    texts.recycle(waited.revision.text);
+                    texts.recycle_delta(waited.revision.delta);
                 });
                 waiting_bytes = 0;
             }
         }
-        self.finish(revlog, plan, &waiting, blobs)?;
-        drop(texts);
-        self.scratch = scratch;
-        Ok(())
+        encoder.finish(revlog, plan, &waiting, blobs)
     }
+}
 
+impl Encoder<'_> {
     /// Hashes all that waits, both ways, and makes blobs of it.
     fn finish(
         &mut self,
@@ -269,32 +279,30 @@ impl Converter {
         for (waited, node) in waiting.iter().zip(nodes) {
             check.digest(waited.planned.rev, *node)?;
         }
-        for ((waited, content), oid) in waiting.iter().zip(contents).zip(oids) {
-            blobs.push(self.blob(plan, waited, content, Oid::from_bytes(*oid)));
+        for ((waited, message), oid) in waiting.iter().zip(&messages).zip(oids) {
+            let oid = Oid::from_bytes(*oid);
+            if !self.met.is_sound(oid, *message) {
+                let what = "its content carries a SHA-1 collision attack";
+                return Err(revlog.corrupt(waited.planned.rev, what).into());
+            }
+            blobs.push(self.blob(plan, waited, message.body, oid));
         }
         Ok(())
     }
 
     fn blob(&mut self, plan: &Plan, waited: &Waiting, content: &[u8], oid: Oid) -> Blob {
         let file = waited.planned.file;
-        let mut deflated = Vec::new();
         if let Storage::Stored(base) | Storage::Searched(base) = waited.planned.storage
             && let Some(delta) = self.delta(waited, content)
         {
-            self.deflater.deflate(&delta, &mut deflated);
-            let base = Some(plan.0[base].file);
-            let delta = Blob { file, oid, base, inflated_len: delta.len(), deflated };
-            if delta.deflated.len() * CLEARLY_SHORTER <= content.len() {
-                return delta;
+            let deflated = self.compressor.deflate(&delta);
+            let is_clear = deflated.len() * CLEARLY_SHORTER <= content.len();
+            if is_clear || deflated.len() <= self.compressor.deflate(content).len() {
+                let base = Some(plan.0[base].file);
+                return Blob { file, oid, base, inflated_len: delta.len(), deflated };
             }
-            let mut deflated = Vec::new();
-            self.deflater.deflate(content, &mut deflated);
-            if delta.deflated.len() <= deflated.len() {
-                return delta;
-            }
-            return Blob { file, oid, base: None, inflated_len: content.len(), deflated };
         }
-        self.deflater.deflate(content, &mut deflated);
+        let deflated = self.compressor.deflate(content);
         Blob { file, oid, base: None, inflated_len: content.len(), deflated }
     }
 

@@ -108,19 +108,22 @@ impl Context<'_> {
         let mut entries: Vec<Entry> = Vec::with_capacity(old.len() + changes.len());
         let mut kept = 0; // entries of `old` that are dealt with
         let mut is_same = true;
-        let mut rest = changes;
-        while let Some(first) = rest.first() {
+        let mut remaining = changes;
+        while let Some(first) = remaining.first() {
             let (name, slash) = component(first.path, depth);
-            let in_same = |change: &Change<'_>| {
+            let is_below = |change: &Change<'_>| {
                 let end = depth + name.len();
                 slash
                     && change.path.get(depth..end) == Some(name)
                     && change.path.get(end) == Some(&b'/')
             };
-            let count =
-                if slash { rest.iter().take_while(|change| in_same(change)).count() } else { 1 };
-            let (here, after) = rest.split_at(count);
-            rest = after;
+            let count = if slash {
+                remaining.iter().take_while(|change| is_below(change)).count()
+            } else {
+                1
+            };
+            let (here, after) = remaining.split_at(count);
+            remaining = after;
 
             let found = self.find(&old[kept..], name, slash);
             let position = kept + found.unwrap_or_else(|position| position);

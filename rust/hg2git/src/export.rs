@@ -9,12 +9,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gitpack::{Deflater, Entry, Kind, Oid, PackWriter};
+use gitpack::{Entry, Kind, Oid, PackWriter};
 use revlog::{Encoding, Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Texts};
 
 use crate::blobs::{Blob, Converter};
 use crate::changelog::{self, Selection};
 use crate::changes::ChangeLog;
+use crate::compress::Compressor;
+use crate::duplicates::Met;
 use crate::error::{Error, Result};
 use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
@@ -161,8 +163,8 @@ impl Run<'_> {
         let converted = self.convert_history(&sources, &mut files, &mut pack, reporter)?;
 
         let sealed = pack.seal()?;
-        let (objects, pack_bytes) = (sealed.objects() as u64, sealed.bytes());
-        let name = sealed.name().to_owned();
+        let (objects, pack_bytes) = (u64::from(sealed.objects()), sealed.bytes());
+        let name = sealed.name();
         self.note_pending(&name)?;
         sealed.publish()?;
         let index = changelog.index();
@@ -291,11 +293,12 @@ impl Run<'_> {
     ) -> Result<()> {
         let filelogs = Filelogs::new(self.store, changes, files, new_files);
         let (level, check_texts) = (self.request.level, self.request.check_texts);
+        let met = Met::default();
         let done = std::cell::Cell::new(0);
         ordered::run(
             self.threads(),
             filelogs,
-            || Converter::new(level, check_texts),
+            || Converter::new(level, check_texts, &met),
             |converter, pieces| {
                 let mut blobs = Vec::new();
                 for piece in pieces {
@@ -334,19 +337,16 @@ impl Run<'_> {
         ordered::run(
             self.threads(),
             history,
-            || Deflater::new(self.request.level),
-            |deflater, objects: Vec<Object>| {
-                let deflate = |object: Object| {
-                    let mut deflated = Vec::new();
-                    deflater.deflate(&object.payload, &mut deflated);
-                    (object.payload.len(), deflated, Object { payload: Vec::new(), ..object })
-                };
-                Ok(objects.into_iter().map(deflate).collect::<Vec<_>>())
+            || Compressor::new(self.request.level),
+            |compressor, objects: Vec<Object>| {
+                let deflated = objects.iter().map(|object| compressor.deflate(&object.payload));
+                Ok((deflated.collect::<Vec<_>>(), objects))
             },
-            |objects| {
-                for (inflated_len, deflated, Object { kind, oid, base, .. }) in objects {
+            |(deflated, objects)| {
+                for (deflated, object) in deflated.iter().zip(objects) {
+                    let Object { kind, oid, base, payload } = object;
                     done.set(done.get() + u64::from(kind == Kind::Commit));
-                    add(pack, kind, oid, base, inflated_len, &deflated)?;
+                    add(pack, kind, oid, base, payload.len(), deflated)?;
                 }
                 Ok(())
             },

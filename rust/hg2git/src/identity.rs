@@ -82,8 +82,8 @@ fn split_dated_user(extra: &[u8]) -> Option<(&[u8], Date)> {
 fn zone_seconds(zone: &str) -> Option<i32> {
     let value: i32 = zone.parse().ok()?;
     let looks_like_clock = value > -1800
-        && value % 900 != 0
-        && value.unsigned_abs() % 100 % 15 == 0
+        && !value.unsigned_abs().is_multiple_of(900)
+        && (value.unsigned_abs() % 100).is_multiple_of(15)
         && zone.starts_with("-1");
     if zone.starts_with('+') || zone.starts_with("-0") || looks_like_clock {
         let clock = value.checked_abs()?;

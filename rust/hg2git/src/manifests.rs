@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use revlog::manifest::Malformed;
-use revlog::{Delta, Flag, Index, Line, Lines, Parents, Rev, Revlog, Scratch, Texts};
+use revlog::{Delta, Flag, Index, Line, Lines, Parents, Rev, Revision, Revlog, Scratch, Texts};
 
 use crate::error::Result;
 use crate::verify::Check;
@@ -174,18 +174,24 @@ pub(crate) fn read(
         if check_texts {
             unchecked.push((rev, text));
             if unchecked.len() == CHECKED_AT_ONCE {
-                check(revlog, &mut unchecked)?;
+                check(revlog, &mut unchecked, &mut texts)?;
             }
+        } else {
+            texts.recycle(text);
         }
     }
-    check(revlog, &mut unchecked)?;
+    check(revlog, &mut unchecked, &mut texts)?;
     Ok(changes)
 }
 
-fn check(revlog: &Revlog, unchecked: &mut Vec<(Rev, Arc<Vec<u8>>)>) -> Result<()> {
+fn check(
+    revlog: &Revlog,
+    unchecked: &mut Vec<(Rev, Arc<Vec<u8>>)>,
+    texts: &mut Texts<'_>,
+) -> Result<()> {
     let revisions: Vec<_> = unchecked.iter().map(|(rev, text)| (*rev, text.as_slice())).collect();
     Check::new(revlog).texts(&revisions)?;
-    unchecked.clear();
+    unchecked.drain(..).for_each(|(_, text)| texts.recycle(text));
     Ok(())
 }
 
@@ -211,7 +217,9 @@ fn read_one(
         } else {
             changes_between(&base_text, &revision.text, &mut changes).map_err(blame)?;
         }
-        return Ok((revision.text, changes));
+        let Revision { text, delta } = revision;
+        texts.recycle_delta(delta);
+        return Ok((text, changes));
     }
     let near = near_base(revlog, plan, position);
     let mut changes = Changes { base: near, lines: Vec::new() };

@@ -98,10 +98,15 @@ impl Unpacker {
         if declared.is_some_and(|len| len > MAX_LEN) {
             return Err(Undecodable::TooLong);
         }
-        let mut room = declared.unwrap_or(len_hint.max(chunk.len() * 4)).max(1);
-        // room is only made as the frame fills it: a hostile header costs nothing
-        room = room.min(chunk.len().saturating_mul(64).max(1 << 16));
         let damaged = |code| Undecodable::Zstd(zstd_safe::get_error_name(code));
+        // room is only made as the frame fills it: a hostile header costs nothing
+        let believed = chunk.len().saturating_mul(64).max(1 << 16);
+        if let Some(len) = declared.filter(|&len| len <= believed) {
+            out.resize(len, 0);
+            let unpacked = self.zstd.decompress(out.as_mut_slice(), chunk).map_err(damaged)?;
+            return if unpacked == len { Ok(()) } else { Err(Undecodable::Zstd("it is cut")) };
+        }
+        let mut room = declared.unwrap_or(len_hint.max(chunk.len() * 4)).clamp(1, believed);
         self.zstd.init().map_err(damaged)?;
         let mut input = zstd_safe::InBuffer::around(chunk);
         let mut filled = 0;

@@ -32,9 +32,13 @@ impl Scratch {
 
     /// Takes back the buffer of a text that nobody else holds.
     pub fn recycle(&mut self, text: Arc<Vec<u8>>) {
-        if let Some(mut buffer) = Arc::into_inner(text)
-            && self.spare.len() < SPARE_BUFFERS
-        {
+        if let Some(buffer) = Arc::into_inner(text) {
+            self.keep_buffer(buffer);
+        }
+    }
+
+    fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS {
             buffer.clear();
             self.spare.push(buffer);
         }
@@ -108,11 +112,15 @@ impl<'a> Texts<'a> {
         Ok(Revision { text, delta: Some(StoredDelta { base, bytes }) })
     }
 
-    /// Takes back buffers that [`Texts::get`] handed out and nobody needs any more.
-    pub fn recycle(&mut self, revision: Revision) {
-        self.scratch.recycle(revision.text);
-        if let Some(StoredDelta { bytes, .. }) = revision.delta {
-            self.scratch.recycle(Arc::new(bytes));
+    /// Takes back the buffer of a text that nobody else holds.
+    pub fn recycle(&mut self, text: Arc<Vec<u8>>) {
+        self.scratch.recycle(text);
+    }
+
+    /// Takes back the buffer of a stored delta.
+    pub fn recycle_delta(&mut self, delta: Option<StoredDelta>) {
+        if let Some(StoredDelta { bytes, .. }) = delta {
+            self.scratch.keep_buffer(bytes);
         }
     }
 
@@ -142,6 +150,9 @@ impl<'a> Texts<'a> {
         let mut text = self.scratch.buffer();
         apply_chain(&base_text, &deltas, &mut text)
             .map_err(|(position, problem)| self.revlog.corrupt(chain[position], problem))?;
+        for delta in deltas {
+            self.scratch.keep_buffer(delta);
+        }
         let text = Arc::new(text);
         self.keep(rev, &text);
         Ok(text)
