@@ -65,6 +65,40 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
+    def amalgam_map_match(
+        self,
+        matches: _Pointer,
+        matches_len: int,
+        map: _Pointer,
+        side: int,
+        prefixes: _Pointer,
+        prefixes_len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_map_check(self, map: _Pointer, error: _Pointer, /) -> int: ...
+    def amalgam_map_pairs(
+        self,
+        pairs: _Pointer,
+        pairs_len: int,
+        written: _Pointer,
+        map: _Pointer,
+        table: int,
+        start: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_map_compare(
+        self,
+        differences: _Pointer,
+        differences_len: int,
+        comparison: _Pointer,
+        found: _Pointer,
+        expected: _Pointer,
+        table: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
     def amalgam_selftest_count(
         self,
         steps: int,

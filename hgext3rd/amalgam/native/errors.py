@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Unsupported(error.Abort):
+class Unsupported(error.StorageError):
     """The core does not handle this kind of data: fall back, or let hg abort."""
 
 

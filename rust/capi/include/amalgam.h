@@ -70,6 +70,9 @@ typedef struct amalgam_export_request {
     struct amalgam_bytes map;
     // First part of the names of the map's files, ASCII.
     struct amalgam_bytes prefix;
+    // Permission bits: who may read a file with these may read what is written, whatever the umask;
+    // 0 leaves it to the umask.
+    uint32_t file_mode;
     // File names of the map's segments, oldest first.
     const struct amalgam_bytes *segments;
     // How many there are.
@@ -118,6 +121,14 @@ typedef struct amalgam_error {
     // What to try next, in UTF-8.
     uint8_t hint[512];
 } amalgam_error;
+
+// Where a comparison of two maps is; made by the caller, zeros at first.
+typedef struct amalgam_map_comparison {
+    // Position to go on at. All is compared when it is the sum of both maps' pairs.
+    uint64_t next;
+    // Differences that the last call wrote.
+    uint64_t written;
+} amalgam_map_comparison;
 
 // Converts what is selected and not yet in the map to one pack and one map segment.
 //
@@ -192,6 +203,64 @@ enum amalgam_status amalgam_map_changesets(uint8_t *hg_nodes,
                                            const uint8_t *oids,
                                            size_t oids_len,
                                            struct amalgam_error *error);
+
+// Writes to `matches`, 81 bytes for each of `prefixes`, what an abbreviated id stands for: the
+// number of changesets found (0, 1, or 2 for several), then node and oid of the first two.
+//
+// `side` says of which id they are the beginning: 0 of changesets, 1 of commits. A prefix is 21
+// bytes: 20 of an id, and how many of their hexadecimal digits count, 1 to 40.
+//
+// # Safety
+//
+// As `amalgam_map_oids`.
+enum amalgam_status amalgam_map_match(uint8_t *matches,
+                                      size_t matches_len,
+                                      const struct amalgam_map *map,
+                                      uint32_t side,
+                                      const uint8_t *prefixes,
+                                      size_t prefixes_len,
+                                      struct amalgam_error *error);
+
+// Checks each segment whole: its checksum, and that what is sorted is sorted.
+//
+// # Safety
+//
+// `error` as everywhere; `map` is not freed before the call ends.
+enum amalgam_status amalgam_map_check(const struct amalgam_map *map, struct amalgam_error *error);
+
+// Writes to `pairs` those of `table` from position `start` on, as many as there is room for, and
+// their number to `written`: 0 after the last. A pair is 40 bytes, node and oid. Positions are
+// those of no order that means anything, but they stay the same as long as the map is open.
+//
+// # Safety
+//
+// `error` as everywhere; `pairs` is lent for the call, `written` writable; `map` is not freed
+// before the call ends.
+enum amalgam_status amalgam_map_pairs(uint8_t *pairs,
+                                      size_t pairs_len,
+                                      uint64_t *written,
+                                      const struct amalgam_map *map,
+                                      uint32_t table,
+                                      uint64_t start,
+                                      struct amalgam_error *error);
+
+// Compares `table` of the map `found` with that of `expected`, from where `comparison` is.
+//
+// Writes each node that differs as 60 bytes to `differences`: node, oid found, oid expected, zeros
+// where there is none. Returns when there is no more room or after some time, with `comparison`
+// brought forward.
+//
+// # Safety
+//
+// `error` as everywhere; `differences` is lent for the call, `comparison` is the caller's; neither
+// map is freed before the call ends.
+enum amalgam_status amalgam_map_compare(uint8_t *differences,
+                                        size_t differences_len,
+                                        struct amalgam_map_comparison *comparison,
+                                        const struct amalgam_map *found,
+                                        const struct amalgam_map *expected,
+                                        uint32_t table,
+                                        struct amalgam_error *error);
 
 // Counts `steps` of `step_millis` each in a thread, reporting phase 0; then fails as
 // `fail_mode` says: with that `amalgam_status`, where `BUG` panics in the thread.

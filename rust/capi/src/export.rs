@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::path::Path;
 
+use gitpack::Readers;
 use hg2git::{Error, Phase, Report, Request, Selection, export};
 use revlog::{Encoding, Node};
 
@@ -26,6 +27,9 @@ pub struct ExportRequest {
     pub map: Bytes,
     /// First part of the names of the map's files, ASCII.
     pub prefix: Bytes,
+    /// Permission bits: who may read a file with these may read what is written, whatever the umask;
+    /// 0 leaves it to the umask.
+    pub file_mode: u32,
     /// File names of the map's segments, oldest first.
     pub segments: *const Bytes,
     /// How many there are.
@@ -130,6 +134,10 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
         packs: path(&request.packs)?,
         map: path(&request.map)?,
         prefix: ascii(bytes(&request.prefix)?)?,
+        readers: match request.file_mode {
+            0 => Readers::BY_UMASK,
+            bits => Readers::of_mode(bits),
+        },
         segments: segments
             .into_iter()
             .map(|name| Ok(ascii(name)?.to_owned()))
@@ -192,7 +200,7 @@ impl From<Error> for Failure {
         match &error {
             Error::Store(revlog::Error::Io { path, source })
             | Error::Io { path, source }
-            | Error::Pack(gitpack::pack::Error { path, source }) => Self::io(path, source),
+            | Error::Write(gitpack::staged::Error { path, source }) => Self::io(path, source),
             Error::Store(revlog::Error::Corrupt { path, .. }) => Self::corrupt(error.to_string())
                 .hint(format!("see 'hg verify'; file {}", path.display())),
             Error::Store(revlog::Error::Unsupported { .. }) => Self::unsupported(error.to_string()),

@@ -13,30 +13,11 @@ mod entry;
 mod idx;
 mod rev;
 mod sealed;
-mod staged;
 mod writer;
-
-use std::io;
-use std::path::{Path, PathBuf};
 
 pub use checksum::Checksum;
 pub use entry::{Entry, Offset};
 pub use sealed::{Published, SealedPack};
 pub use writer::PackWriter;
 
-/// A file of a pack could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {source}", path.display())]
-pub struct Error {
-    /// The file, under the name it has at this time, or the directory.
-    pub path: PathBuf,
-    /// What the system says of it.
-    pub source: io::Error,
-}
-
-impl Error {
-    /// For `map_err`: an error about `path`.
-    fn at(path: &Path) -> impl Fn(io::Error) -> Self {
-        move |source| Self { path: path.to_owned(), source }
-    }
-}
+pub use crate::staged::Error;

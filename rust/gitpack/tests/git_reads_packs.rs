@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 
 use gitpack::delta::{self, Op};
 use gitpack::tree::{Mode, entry_order, push_entry};
-use gitpack::{Deflater, Differ, Entry, Kind, Offset, Oid, PackWriter, Published, object_header};
+use gitpack::{
+    Deflater, Differ, Entry, Kind, Offset, Oid, PackWriter, Published, Readers, object_header,
+};
 use sha1::{Digest, Sha1};
 use tempfile::TempDir;
 
@@ -71,7 +73,7 @@ struct Store {
 impl Store {
     fn new(dir: &Path) -> Self {
         Self {
-            writer: PackWriter::create(dir).expect("is writable").without_sync(),
+            writer: PackWriter::create(dir, Readers::BY_UMASK).expect("is writable").without_sync(),
             contents: BTreeMap::new(),
             bases: BTreeMap::new(),
             deflater: Deflater::new(6),
@@ -231,7 +233,7 @@ fn history(repository: &Repository) -> (Published, Store) {
 }
 
 fn publish(store: &mut Store, dir: &Path) -> Published {
-    let next = PackWriter::create(dir).expect("is writable").without_sync();
+    let next = PackWriter::create(dir, Readers::BY_UMASK).expect("is writable").without_sync();
     let writer = std::mem::replace(&mut store.writer, next);
     let (len, bytes) = (writer.len(), writer.bytes());
     let sealed = writer.seal().expect("is writable");

@@ -21,8 +21,11 @@ use crate::files::FileId;
 use crate::trees::{MAX_DEPTH, MAX_LANDMARK_DEPTH};
 use crate::verify::Check;
 
-/// Text that one job rebuilds, in bytes, about.
-const JOB_TEXT_BYTES: u64 = 32 << 20;
+/// Text that one job rebuilds, in bytes, about: one that begins in the middle of a delta chain
+/// rebuilds the chain first, so it must be long beside that.
+const JOB_TEXT_BYTES: u64 = 96 << 20;
+/// Stored bytes that one job reads, about: what it makes is about as long.
+const JOB_STORED_BYTES: u64 = 4 << 20;
 /// Texts kept while walking a filelog, in bytes.
 const KEPT_TEXT_BYTES: usize = 12 << 20;
 /// Revisions hashed together, and the text they may have together, in bytes.
@@ -131,21 +134,31 @@ impl Plan {
     }
 
     /// Ranges of positions that make jobs of about equal work.
-    pub fn jobs(&self, index: &Index) -> Vec<(Range<usize>, u64)> {
+    pub fn jobs(&self, index: &Index) -> Vec<(Range<usize>, Load)> {
         let mut jobs = Vec::new();
-        let (mut start, mut bytes) = (0, 0);
+        let mut start = 0;
+        let mut load = Load::default();
         for (position, planned) in self.0.iter().enumerate() {
-            bytes += u64::from(index.text_len_hint(planned.rev)) + 256;
-            if bytes >= JOB_TEXT_BYTES {
-                jobs.push((start..position + 1, bytes));
-                (start, bytes) = (position + 1, 0);
+            load.text_bytes += u64::from(index.text_len_hint(planned.rev));
+            load.stored_bytes += u64::from(index.stored_len(planned.rev)) + 64;
+            let is_enough =
+                load.text_bytes >= JOB_TEXT_BYTES || load.stored_bytes >= JOB_STORED_BYTES;
+            if is_enough || position + 1 == self.0.len() {
+                jobs.push((start..position + 1, load));
+                (start, load) = (position + 1, Load::default());
             }
-        }
-        if start < self.0.len() {
-            jobs.push((start..self.0.len(), bytes));
         }
         jobs
     }
+}
+
+/// How much work a part of a plan is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Bytes to rebuild and hash.
+    pub text_bytes: u64,
+    /// Bytes to read; about as many are made.
+    pub stored_bytes: u64,
 }
 
 /// A blob ready for the pack.

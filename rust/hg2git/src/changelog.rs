@@ -60,6 +60,9 @@ pub(crate) fn jobs(count: usize) -> impl Iterator<Item = Range<usize>> + Send {
     (0..count).step_by(JOB_REVS).map(move |start| start..(start + JOB_REVS).min(count))
 }
 
+/// Bytes that the result of such a job takes.
+pub(crate) const JOB_BYTES: u64 = (JOB_REVS * size_of::<Node>()) as u64;
+
 /// Reads changesets, checks their texts if asked, and answers their manifests in order.
 ///
 /// # Errors

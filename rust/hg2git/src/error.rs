@@ -12,9 +12,9 @@ pub enum Error {
     /// The store cannot be read, or what it holds cannot be right.
     #[error(transparent)]
     Store(#[from] revlog::Error),
-    /// The pack cannot be written.
+    /// A file cannot be written.
     #[error(transparent)]
-    Pack(#[from] gitpack::pack::Error),
+    Write(#[from] gitpack::staged::Error),
     /// The operating system refused.
     #[error("{source}")]
     Io {

@@ -4,12 +4,12 @@
 //! dies between leaves a pack that is named in the journal (`PREFIX.pending`), which the owner of
 //! the docket removes or adopts. Nothing here decides what may be converted, nor writes refs.
 
-use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use gitpack::{Entry, Kind, Oid, PackWriter};
+use gitpack::staged::write_whole;
+use gitpack::{Entry, Kind, Oid, PackWriter, Readers};
 use revlog::{Encoding, Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Texts};
 
 use crate::blobs::{Blob, Converter};
@@ -26,7 +26,7 @@ use crate::names::Names;
 use crate::object::Object;
 use crate::oidmap::OidMap;
 use crate::ordered;
-use crate::segment::{Pair, Table};
+use crate::segment::{Pair, Table, UNFINISHED};
 
 /// Shortest time between two calls of the progress callback.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -58,6 +58,8 @@ pub struct Request<'a> {
     pub map: &'a Path,
     /// First part of the names of the map's files.
     pub prefix: &'a str,
+    /// Who may read what is written.
+    pub readers: Readers,
     /// File names of the map's segments, oldest first.
     pub segments: Vec<String>,
     /// Which changesets.
@@ -146,7 +148,7 @@ impl Run<'_> {
         let mut files = FileTable::default();
         let changes = self.read_manifests(&manifest, &plan, &mut files, reporter)?;
 
-        let mut pack = PackWriter::create(self.request.packs)?;
+        let mut pack = PackWriter::create(self.request.packs, self.request.readers)?;
         let new_files: Vec<FileId> = files.unknown().collect();
         self.convert_files(&changes, &new_files, &mut files, &mut pack, reporter)?;
 
@@ -176,7 +178,8 @@ impl Run<'_> {
                 .filter_map(|&file| Some(Pair { node: files.node(file), oid: files.oid(file)? }))
                 .collect(),
         ];
-        let segments = self.map.extended(self.request.prefix, pairs)?.segments;
+        let Request { readers, prefix, .. } = *self.request;
+        let segments = self.map.extended(readers, prefix, pairs)?.segments;
         let changesets = revs.len() as u64;
         Ok(Report { changesets, objects, pack_bytes, pack: Some(name), segments })
     }
@@ -199,7 +202,7 @@ impl Run<'_> {
         let done = std::cell::Cell::new(0);
         ordered::run(
             self.threads(),
-            changelog::jobs(revs.len()).map(Ok),
+            changelog::jobs(revs.len()).map(|range| Ok((changelog::JOB_BYTES, range))),
             Scratch::default,
             |scratch, range| {
                 changelog::read_manifest_nodes(changelog, &revs[range], check_texts, scratch)
@@ -357,12 +360,12 @@ impl Run<'_> {
 
     /// Notes the name of a pack that is about to appear.
     fn note_pending(&self, pack: &str) -> Result<()> {
-        let path: PathBuf = self.request.map.join(format!("{}.pending", self.request.prefix));
-        let written = File::create(&path).and_then(|mut file| {
-            file.write_all(pack.as_bytes())?;
-            file.sync_all()
-        });
-        written.map_err(|source| Error::Io { path, source })
+        let Request { map, readers, prefix, .. } = *self.request;
+        write_whole(map, UNFINISHED, readers, |out| {
+            out.write_all(pack.as_bytes())?;
+            Ok(format!("{prefix}.pending"))
+        })?;
+        Ok(())
     }
 }
 

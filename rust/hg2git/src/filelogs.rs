@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use revlog::{Kind, Node, Revlog, Store};
 
-use crate::blobs::{Plan, plan};
+use crate::blobs::{Load, Plan, plan};
 use crate::changes::ChangeLog;
 use crate::error::Result;
 use crate::files::{FileId, FileTable};
 use crate::names::NameId;
 
-/// Small pieces are handed out together until they have so much text, in bytes.
+/// Small pieces are handed out together until they have so much text, or so many stored bytes.
 const JOB_TEXT_BYTES: u64 = 2 << 20;
+const JOB_STORED_BYTES: u64 = 1 << 20;
 
 /// Consecutive revisions of one filelog.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ pub(crate) struct Filelogs<'a> {
     changes: &'a ChangeLog,
     /// Revisions of one path follow each other: path, revision, node; last first.
     wanted: Vec<(NameId, FileId, Node)>,
-    pieces: VecDeque<(Piece, u64)>,
+    pieces: VecDeque<(Piece, Load)>,
 }
 
 impl<'a> Filelogs<'a> {
@@ -60,34 +61,36 @@ impl<'a> Filelogs<'a> {
         revisions.sort_unstable();
         let plan = Arc::new(plan(revlog.index(), &revisions));
         let revlog = Arc::new(revlog);
-        for (range, bytes) in plan.jobs(revlog.index()) {
+        for (range, load) in plan.jobs(revlog.index()) {
             let piece = Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range };
-            self.pieces.push_back((piece, bytes));
+            self.pieces.push_back((piece, load));
         }
         Ok(true)
     }
 
-    fn job(&mut self) -> Result<Vec<Piece>> {
+    /// Pieces, and the bytes that their blobs will about take.
+    fn job(&mut self) -> Result<(u64, Vec<Piece>)> {
         let mut job = Vec::new();
-        let mut job_bytes = 0;
-        while job_bytes < JOB_TEXT_BYTES {
-            if let Some((piece, bytes)) = self.pieces.pop_front() {
+        let mut total = Load::default();
+        while total.text_bytes < JOB_TEXT_BYTES && total.stored_bytes < JOB_STORED_BYTES {
+            if let Some((piece, load)) = self.pieces.pop_front() {
                 job.push(piece);
-                job_bytes += bytes;
+                total.text_bytes += load.text_bytes;
+                total.stored_bytes += load.stored_bytes;
             } else if !self.open_next()? {
                 break;
             }
         }
-        Ok(job)
+        Ok((total.stored_bytes, job))
     }
 }
 
 impl Iterator for Filelogs<'_> {
-    type Item = Result<Vec<Piece>>;
+    type Item = Result<(u64, Vec<Piece>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.job() {
-            Ok(job) if job.is_empty() => None,
+            Ok((_, job)) if job.is_empty() => None,
             job => Some(job),
         }
     }

@@ -27,7 +27,7 @@ use crate::segment::Table;
 use crate::trees::TreeWriter;
 
 /// Objects are handed over in batches of about so many bytes.
-const BATCH_BYTES: usize = 256 << 10;
+const BATCH_BYTES: u64 = 256 << 10;
 
 /// The manifest of a changeset to convert.
 #[derive(Clone, Copy, Debug)]
@@ -108,17 +108,18 @@ impl<'a> History<'a> {
         })
     }
 
-    fn batch(&mut self) -> Result<Vec<Object>> {
+    /// The next objects, and the bytes that they take.
+    fn batch(&mut self) -> Result<(u64, Vec<Object>)> {
         let mut objects = Vec::new();
         let mut bytes = 0;
+        let mut measured = 0;
         while bytes < BATCH_BYTES && self.converted.commits.len() < self.sources.revs.len() {
             let tree = self.tree(self.sources.trees[self.converted.commits.len()], &mut objects)?;
-            let made = objects.len();
             objects.push(self.commit(tree)?);
-            objects[..].iter().skip(made).for_each(|object| bytes += object.payload.len());
-            bytes += 64 * (objects.len() - made);
+            bytes += objects[measured..].iter().map(Object::bytes).sum::<u64>();
+            measured = objects.len();
         }
-        Ok(objects)
+        Ok((bytes, objects))
     }
 
     /// The root tree of a changeset; makes all trees up to it that are not made yet.
@@ -212,7 +213,7 @@ impl<'a> History<'a> {
 }
 
 impl Iterator for History<'_> {
-    type Item = Result<Vec<Object>>;
+    type Item = Result<(u64, Vec<Object>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let is_done = self.converted.commits.len() == self.sources.revs.len();

@@ -7,7 +7,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Date {
     /// Seconds since 1970, UTC.
-    pub seconds: i64,
+    pub seconds: i128,
     /// Seconds west of UTC.
     pub offset_seconds: i32,
 }
@@ -56,12 +56,14 @@ fn push_without_brackets(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes.iter().filter(|byte| !matches!(byte, b'<' | b'>')));
 }
 
-/// `SECONDS +hhmm`. git has no time before 1970, so an earlier one becomes 0.
+/// `SECONDS +hhmm`. git has no time before 1970, so an earlier one becomes 0; one that is too
+/// late for git-cinnabar becomes the last that git's own tools take.
 fn push_date(out: &mut Vec<u8>, date: Date) {
     let sign = if date.offset_seconds > 0 { '-' } else { '+' };
     let minutes = date.offset_seconds.unsigned_abs() / 60;
     let (hours, minutes) = (minutes / 60, minutes % 60);
-    let seconds = date.seconds.max(0);
+    let last = u64::MAX / 2;
+    let seconds = u64::try_from(date.seconds.max(0)).unwrap_or(last);
     out.extend_from_slice(format!("{seconds} {sign}{hours:02}{minutes:02}").as_bytes());
 }
 
@@ -74,13 +76,12 @@ fn split_dated_user(extra: &[u8]) -> Option<(&[u8], Date)> {
     let zone = std::str::from_utf8(parts.next()?).ok()?;
     let seconds = std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok()?;
     let user = parts.next()?;
-    let seconds = i64::try_from(seconds).ok()?;
-    Some((user, Date { seconds, offset_seconds: zone_seconds(zone)? }))
+    Some((user, Date { seconds: seconds.into(), offset_seconds: zone_seconds(zone)? }))
 }
 
 /// Seconds west of a zone that may be written as hg does (`-3600`) or as git does (`+0100`).
 fn zone_seconds(zone: &str) -> Option<i32> {
-    let value: i32 = zone.parse().ok()?;
+    let value: i32 = zone.parse().ok().filter(|&value| value != i32::MIN)?;
     let looks_like_clock = value > -1800
         && !value.unsigned_abs().is_multiple_of(900)
         && (value.unsigned_abs() % 100).is_multiple_of(15)
@@ -158,8 +159,16 @@ mod tests {
     }
 
     #[test]
-    fn a_date_before_1970_becomes_its_first_second() {
-        assert_eq!(ident("u", Date { seconds: -5, offset_seconds: 0 }), "u <> 0 +0000");
+    fn a_date_that_git_cannot_have_becomes_the_nearest() {
+        for (seconds, expected) in [
+            (-5, "0"),
+            (i128::from(u64::MAX), "18446744073709551615"), // as git-cinnabar does
+            (1 << 64, "9223372036854775807"),
+            (i128::MAX, "9223372036854775807"),
+        ] {
+            let made = ident("u", Date { seconds, offset_seconds: 0 });
+            assert_eq!(made, format!("u <> {expected} +0000"));
+        }
     }
 
     #[test]
@@ -171,7 +180,14 @@ mod tests {
             ("C O <c@o> 12 -0130", "C O <c@o> 12 -0130"),
             ("C O <c@o> 12 -1800", "C O <c@o> 12 +0030"),
             ("C O <c@o>", "C O <c@o> 5 -0001"),
+            ("C O <c@o> 18446744073709551615 0", "C O <c@o> 18446744073709551615 +0000"),
+            ("C O <c@o> 12 +0", "C O <c@o> 12 +0000"),
+            // git-cinnabar cannot convert these
             ("no date", "no date <> 5 -0001"),
+            ("", " <> 5 -0001"),
+            ("C O <c@o> -12 0", "C O <c@o> 5 -0001"),
+            ("C O <c@o> 12 EST", "C O <c@o> 5 -0001"),
+            ("C O <c@o> 12 -2147483648", "C O <c@o> 5 -0001"),
         ] {
             let mut out = Vec::new();
             let date = Date { seconds: 5, offset_seconds: 60 };

@@ -18,10 +18,14 @@ use crate::verify::Check;
 /// A manifest may be given as changes from one of the manifests this far before it in the
 /// conversion's order; whoever replays changes keeps that many states.
 pub(crate) const REACH: usize = 64;
-/// Text that one job rebuilds and checks, in bytes, about.
-const JOB_TEXT_BYTES: u64 = 16 << 20;
+/// Text that one job rebuilds and checks, in bytes, and revisions, about: a job that begins in the
+/// middle of a delta chain rebuilds the chain first, so it must be long beside that.
+const JOB_TEXT_BYTES: u64 = 32 << 20;
+const JOB_REVS: usize = 32;
 /// Texts kept while walking, in bytes: those between `REACH` and this are rebuilt.
 const KEPT_TEXT_BYTES: usize = 8 << 20;
+/// Bytes compared at once.
+const BLOCK: usize = 64;
 /// Texts hashed together.
 const CHECKED_AT_ONCE: usize = 4;
 
@@ -128,20 +132,19 @@ impl Plan {
         self.revs.binary_search(&rev).ok()
     }
 
-    /// Ranges of positions that make jobs of about equal work.
-    pub fn jobs(&self, index: &Index) -> Vec<Range<usize>> {
+    /// Ranges of positions that make jobs of about equal work, with the bytes that their changes
+    /// about take.
+    pub fn jobs(&self, index: &Index) -> Vec<(u64, Range<usize>)> {
         let mut jobs = Vec::new();
-        let mut start = 0;
-        let mut bytes = 0;
+        let (mut start, mut text_bytes, mut bytes) = (0, 0, 0);
         for (position, rev) in self.revs.iter().enumerate() {
-            bytes += u64::from(index.text_len_hint(*rev));
-            if bytes >= JOB_TEXT_BYTES {
-                jobs.push(start..position + 1);
-                (start, bytes) = (position + 1, 0);
+            text_bytes += u64::from(index.text_len_hint(*rev));
+            bytes += u64::from(index.stored_len(*rev)) * 2;
+            let is_enough = text_bytes >= JOB_TEXT_BYTES && position + 1 - start >= JOB_REVS;
+            if is_enough || position + 1 == self.revs.len() {
+                jobs.push((bytes, start..position + 1));
+                (start, text_bytes, bytes) = (position + 1, 0, 0);
             }
-        }
-        if start < self.revs.len() {
-            jobs.push(start..self.revs.len());
         }
         jobs
     }
@@ -273,15 +276,30 @@ fn changes_of_delta(base: &[u8], delta: &Delta<'_>, changes: &mut Changes) -> Re
 }
 
 fn changes_between(base: &[u8], text: &[u8], changes: &mut Changes) -> Result<(), Unusable> {
-    let same = base.iter().zip(text).take_while(|(a, b)| a == b).count();
+    let same = common_len(base, text);
     let start = base[..same].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     let (base, text) = (&base[start..], &text[start..]);
-    let same = base.iter().rev().zip(text.iter().rev()).take_while(|(a, b)| a == b).count();
+    let same = common_end_len(base, text);
     // the lines in common at the end begin after the first line feed of the common bytes
     let tail = &base[base.len() - same..];
     let kept = memchr::memchr(b'\n', tail).map_or(0, |at| same - at - 1);
     let (base, text) = (&base[..base.len() - kept], &text[..text.len() - kept]);
     merge(Lines::new(base), Lines::new(text), changes)
+}
+
+/// Bytes that both begin with.
+fn common_len(a: &[u8], b: &[u8]) -> usize {
+    let blocks = a.chunks_exact(BLOCK).zip(b.chunks_exact(BLOCK));
+    let same = BLOCK * blocks.take_while(|(a, b)| a == b).count();
+    same + a[same..].iter().zip(&b[same..]).take_while(|(a, b)| a == b).count()
+}
+
+/// Bytes that both end with.
+fn common_end_len(a: &[u8], b: &[u8]) -> usize {
+    let blocks = a.rchunks_exact(BLOCK).zip(b.rchunks_exact(BLOCK));
+    let same = BLOCK * blocks.take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[..a.len() - same], &b[..b.len() - same]);
+    same + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
 }
 
 /// Adds what leads from the lines `gone` to the lines `new`, both ascending by path.
@@ -295,7 +313,7 @@ fn merge<'a>(
     for line in new {
         let line = line?;
         if line.path <= last {
-            return Err(Unusable::Order(String::from_utf8_lossy(line.path).into_owned()));
+            return Err(Unusable::Order(revlog::readable(line.path)));
         }
         last = line.path;
         let mut is_same = false;

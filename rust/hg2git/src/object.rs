@@ -12,3 +12,10 @@ pub(crate) struct Object {
     pub base: Option<Oid>,
     pub payload: Vec<u8>,
 }
+
+impl Object {
+    /// Memory that the object takes, in bytes.
+    pub const fn bytes(&self) -> u64 {
+        (size_of::<Self>() + self.payload.len()) as u64
+    }
+}

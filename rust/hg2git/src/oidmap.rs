@@ -5,10 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use gitpack::Oid;
+use gitpack::{Oid, Readers};
 use revlog::Node;
 
 use crate::error::Result;
+use crate::prefix::Prefix;
 use crate::segment::{Pair, Segment, TABLES, Table, create};
 
 /// Open segments, oldest first.
@@ -16,6 +17,26 @@ use crate::segment::{Pair, Segment, TABLES, Table, create};
 pub struct OidMap {
     directory: PathBuf,
     segments: Vec<Segment>,
+}
+
+/// Which id of a pair is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The changeset's node.
+    Node = 0,
+    /// The commit's oid.
+    Oid = 1,
+}
+
+/// What an abbreviated id may stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matches {
+    /// Nothing.
+    None,
+    /// This one.
+    One(Pair),
+    /// These two, and perhaps more.
+    Several(Pair, Pair),
 }
 
 /// What [`OidMap::extended`] wrote.
@@ -48,6 +69,38 @@ impl OidMap {
         self.segments.iter().rev().find_map(|segment| segment.changeset(oid))
     }
 
+    /// The changesets of which one id begins so.
+    #[must_use]
+    pub fn matches(&self, side: Side, prefix: Prefix) -> Matches {
+        let mut first: Option<Pair> = None;
+        for segment in &self.segments {
+            let found: [_; 2] = match side {
+                Side::Node => first_two(segment.nodes_with(prefix)),
+                Side::Oid => first_two(segment.oids_with(prefix)),
+            };
+            for pair in found.into_iter().flatten() {
+                match first {
+                    None => first = Some(pair),
+                    Some(first) if first.node != pair.node => return Matches::Several(first, pair),
+                    Some(_) => {}
+                }
+            }
+        }
+        first.map_or(Matches::None, Matches::One)
+    }
+
+    /// The pair at a position of a table, counted over all segments; `None` beyond the end.
+    #[must_use]
+    pub fn pair(&self, table: Table, mut at: usize) -> Option<Pair> {
+        for segment in &self.segments {
+            match at.checked_sub(segment.len(table)) {
+                None => return segment.pair(table, at),
+                Some(rest) => at = rest,
+            }
+        }
+        None
+    }
+
     /// Number of pairs in a table.
     #[must_use]
     pub fn len(&self, table: Table) -> usize {
@@ -71,8 +124,13 @@ impl OidMap {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Io`] if it cannot be written.
-    pub(crate) fn extended(&self, prefix: &str, mut tables: [Vec<Pair>; 3]) -> Result<Extended> {
+    /// [`crate::Error::Write`] if it cannot be written.
+    pub(crate) fn extended(
+        &self,
+        readers: Readers,
+        prefix: &str,
+        mut tables: [Vec<Pair>; 3],
+    ) -> Result<Extended> {
         let mut kept = self.segments.len();
         let mut count: usize = tables.iter().map(Vec::len).sum();
         while kept > 0 {
@@ -92,9 +150,13 @@ impl OidMap {
             name.to_string_lossy().into_owned()
         };
         let mut segments: Vec<String> = self.segments[..kept].iter().map(name_of).collect();
-        segments.push(create(&self.directory, prefix, tables)?);
+        segments.push(create(&self.directory, readers, prefix, tables)?);
         Ok(Extended { segments })
     }
+}
+
+fn first_two(mut pairs: impl Iterator<Item = Pair>) -> [Option<Pair>; 2] {
+    [pairs.next(), pairs.next()]
 }
 
 #[cfg(test)]
@@ -102,12 +164,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::compare::{Comparison, Difference};
 
     fn pair(seed: u32) -> Pair {
         let of = |salt: u32| {
             let mut bytes = [0; 20];
-            for (at, chunk) in bytes.chunks_mut(4).enumerate() {
-                let word = (seed ^ salt).wrapping_mul(2_654_435_761).rotate_left(at as u32 * 5);
+            for (turn, chunk) in (0..).zip(bytes.chunks_mut(4)) {
+                let word = (seed ^ salt).wrapping_mul(2_654_435_761).rotate_left(turn * 5);
                 chunk.copy_from_slice(&word.to_be_bytes());
             }
             bytes
@@ -120,7 +183,7 @@ mod tests {
         for batch in batches {
             let pairs: Vec<Pair> = batch.iter().copied().map(pair).collect();
             let tables = [pairs.clone(), Vec::new(), pairs];
-            let names = map.extended("test", tables).expect("writable").segments;
+            let names = map.extended(Readers::BY_UMASK, "test", tables).expect("writable").segments;
             map = OidMap::open(directory, names.iter().map(String::as_str)).expect("readable");
         }
         map
@@ -153,11 +216,108 @@ mod tests {
         assert_eq!(map.len(Table::Changesets), 100);
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn abbreviations_match_what_begins_with_them(
+            batches in proptest::collection::vec(proptest::collection::vec(0..5000u32, 1..60), 0..8),
+            digits in 1..6usize,
+            of in 0..5000u32,
+        ) {
+            let directory = tempfile::tempdir()?;
+            let map = map_of(directory.path(), &batches);
+            let mut pairs: Vec<Pair> = batches.iter().flatten().copied().map(pair).collect();
+            pairs.sort_unstable();
+            pairs.dedup();
+            for side in [Side::Node, Side::Oid] {
+                let id = |pair: &Pair| match side {
+                    Side::Node => *pair.node.as_bytes(),
+                    Side::Oid => *pair.oid.as_bytes(),
+                };
+                let prefix = Prefix::new(id(&pair(of)), digits).expect("1 to 40");
+                let hits: Vec<Pair> =
+                    pairs.iter().copied().filter(|pair| prefix.begins(&id(pair))).collect();
+                match map.matches(side, prefix) {
+                    Matches::None => prop_assert!(hits.is_empty()),
+                    Matches::One(found) => prop_assert_eq!(hits, vec![found]),
+                    Matches::Several(a, b) => {
+                        prop_assert!(a != b && hits.contains(&a) && hits.contains(&b));
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn a_comparison_finds_what_is_missing_changed_or_too_much(
+            common in proptest::collection::vec(0..1000u32, 0..40),
+            missing in proptest::collection::btree_set(1000..2000u32, 0..4),
+            extra in proptest::collection::btree_set(2000..3000u32, 0..4),
+            changed in proptest::collection::btree_set(3000..4000u32, 0..4),
+        ) {
+            let (here, there) = (tempfile::tempdir()?, tempfile::tempdir()?);
+            let right: Vec<u32> =
+                common.iter().chain(&missing).chain(&changed).copied().collect();
+            let expected = map_of(there.path(), &[right]);
+            let wrong = changed.iter().map(|&seed| Pair { oid: pair(seed + 9000).oid, ..pair(seed) });
+            let pairs: Vec<Pair> =
+                common.iter().chain(&extra).copied().map(pair).chain(wrong).collect();
+            let tables = [Vec::new(), Vec::new(), pairs];
+            let names = create(here.path(), Readers::BY_UMASK, "test", tables)?;
+            let found = OidMap::open(here.path(), [names.as_str()])?;
+            let comparison =
+                Comparison { found: &found, expected: &expected, table: Table::Files };
+            let differences: Vec<_> =
+                (0..comparison.len()).filter_map(|at| comparison.step(at)).collect();
+            prop_assert_eq!(differences.len(), missing.len() + extra.len() + changed.len());
+            for Difference { node, found: was, expected: should } in differences {
+                prop_assert_eq!(was, found.oid(Table::Files, &node));
+                prop_assert_eq!(should, expected.oid(Table::Files, &node));
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_are_counted_over_all_segments() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let batches = [(0..50).collect(), vec![100], vec![200]];
+        let map = map_of(directory.path(), &batches);
+        assert!(map.segments().len() > 1);
+        let count = map.len(Table::Changesets);
+        let mut nodes: Vec<_> =
+            (0..count).filter_map(|at| Some(map.pair(Table::Changesets, at)?.node)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        assert_eq!(nodes.len(), 52);
+        assert_eq!(map.pair(Table::Changesets, count), None);
+    }
+
+    #[test]
+    fn a_segment_out_of_order_is_noticed_though_its_checksum_is_right() {
+        use sha1::{Digest, Sha1};
+
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let map = map_of(directory.path(), &[vec![1, 2, 3]]);
+        let whole = std::fs::read(map.segments()[0].path()).expect("readable");
+        let nodes = 64 + 1024; // of the changesets, at the beginning
+        let by_oid = whole.len() - 20 - 3 * 4;
+        for (name, at, len) in [("nodes", nodes, 20), ("commits", by_oid, 4)] {
+            let mut bytes = whole.clone();
+            bytes[at..at + 2 * len].rotate_left(len);
+            let body = bytes.len() - 20;
+            let sum = Sha1::digest(&bytes[..body]);
+            bytes[body..].copy_from_slice(&sum);
+            std::fs::write(directory.path().join(name), &bytes).expect("writable");
+            let forged = OidMap::open(directory.path(), [name]).expect("its length is right");
+            let problem = forged.segments()[0].check().expect_err("out of order");
+            assert!(problem.to_string().contains(name), "{problem}");
+        }
+    }
+
     #[test]
     fn a_cut_or_changed_segment_is_noticed() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let map = map_of(directory.path(), &[vec![1, 2, 3]]);
-        assert!(map.segments()[0].is_intact());
+        assert!(map.segments()[0].check().is_ok());
         let path = map.segments()[0].path().to_owned();
         let mut bytes = std::fs::read(&path).expect("readable");
         bytes.pop();
@@ -166,6 +326,7 @@ mod tests {
         bytes.push(0);
         std::fs::write(directory.path().join("changed"), &bytes).expect("writable");
         let changed = OidMap::open(directory.path(), ["changed"]).expect("its length is right");
-        assert!(!changed.segments()[0].is_intact());
+        let problem = changed.segments()[0].check().expect_err("changed");
+        assert!(problem.to_string().contains("checksum"), "{problem}");
     }
 }

@@ -1,8 +1,8 @@
 //! Work on many threads whose results arrive in order.
 //!
 //! Jobs are drawn one at a time, worked on in parallel, and consumed in the order they were drawn,
-//! on the thread that called; so what is written does not depend on the number of threads. Knows
-//! nothing of what the jobs are. (rayon gives order by collecting everything, or streams without
+//! on the thread that called; so what is written does not depend on the number of threads. What is
+//! drawn and not yet consumed is bounded in number and in bytes. Knows nothing of what the jobs are. (rayon gives order by collecting everything, or streams without
 //! order; a conversion needs both, bounded.)
 
 use std::collections::BTreeMap;
@@ -12,11 +12,18 @@ use std::time::Duration;
 /// Longest time that the calling thread waits without calling `tick`.
 const TICK: Duration = Duration::from_millis(100);
 /// Jobs that may be drawn and not yet consumed, for each thread.
-const WINDOW_PER_THREAD: u64 = 4;
+const WINDOW_PER_THREAD: u64 = 8;
+/// Bytes that those may take together, as they were announced; one job may take more alone.
+const WINDOW_BYTES: u64 = 48 << 20;
+
+/// The bytes that a job was announced with, and what came of it.
+type Ready<R, E> = (u64, Result<R, E>);
 
 struct Outbox<R, E> {
-    ready: BTreeMap<u64, Result<R, E>>,
+    ready: BTreeMap<u64, Ready<R, E>>,
     consumed: u64,
+    /// Bytes of the jobs that are drawn and not yet consumed.
+    bytes: u64,
     /// Number of jobs, once known.
     end: Option<u64>,
     stop: bool,
@@ -48,8 +55,8 @@ impl<R, E> Drop for StopOnDrop<'_, R, E> {
     }
 }
 
-/// Draws each of `jobs`, does `work` on one of `threads` threads, and gives the results to
-/// `consume` in order. `tick` is called on the calling thread between results, and at least ten
+/// Draws each of `jobs`, which come with the bytes that their results will about take; does `work`
+/// on one of `threads` threads, and gives the results to `consume` in order. `tick` is called on the calling thread between results, and at least ten
 /// times a second while there are none.
 ///
 /// Drawing is sequential: an iterator that computes on `next` is a stage of its own.
@@ -60,7 +67,7 @@ impl<R, E> Drop for StopOnDrop<'_, R, E> {
 /// further result is consumed.
 pub(crate) fn run<J, R, E, S>(
     threads: usize,
-    jobs: impl Iterator<Item = Result<J, E>> + Send,
+    jobs: impl Iterator<Item = Result<(u64, J), E>> + Send,
     new_scratch: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, J) -> Result<R, E> + Sync,
     mut consume: impl FnMut(R) -> Result<(), E>,
@@ -71,7 +78,7 @@ where
     R: Send,
     E: Send,
 {
-    let outbox = Outbox { ready: BTreeMap::new(), consumed: 0, end: None, stop: false };
+    let outbox = Outbox { ready: BTreeMap::new(), consumed: 0, bytes: 0, end: None, stop: false };
     let shared = Shared { outbox: Mutex::new(outbox), changed: Condvar::new() };
     let drawer = Mutex::new((0u64, jobs.fuse()));
     let window = WINDOW_PER_THREAD * threads as u64;
@@ -79,7 +86,11 @@ where
         // whoever holds the drawer waits for room; the others wait for the drawer
         let Ok(mut drawer) = drawer.lock() else { return None };
         let mut outbox = shared.lock();
-        while !outbox.stop && drawer.0 >= outbox.consumed + window {
+        let is_full = |outbox: &Outbox<R, E>| {
+            let waiting = drawer.0 - outbox.consumed;
+            waiting >= window || (waiting > 0 && outbox.bytes >= WINDOW_BYTES)
+        };
+        while !outbox.stop && is_full(&outbox) {
             outbox = shared.changed.wait(outbox).unwrap_or_else(PoisonError::into_inner);
         }
         if outbox.stop || outbox.end.is_some() {
@@ -94,17 +105,19 @@ where
             }
             Some(job) => {
                 drawer.0 += 1;
-                Some((position, job))
+                let bytes = job.as_ref().map_or(0, |(bytes, _)| *bytes);
+                shared.lock().bytes += bytes;
+                Some((position, bytes, job.map(|(_, job)| job)))
             }
         }
     };
     let worker = || {
         let guard = StopOnDrop(&shared);
         let mut scratch = new_scratch();
-        while let Some((position, job)) = draw() {
+        while let Some((position, bytes, job)) = draw() {
             let result = job.and_then(|job| work(&mut scratch, job));
             shared.change(|outbox| {
-                outbox.ready.insert(position, result);
+                outbox.ready.insert(position, (bytes, result));
             });
         }
         std::mem::forget(guard); // an orderly end stops nobody
@@ -114,9 +127,12 @@ where
             scope.spawn(worker);
         }
         let _stops_workers = StopOnDrop(&shared);
-        while let Some(result) = next_result(&shared, &mut tick)? {
+        while let Some((bytes, result)) = next_result(&shared, &mut tick)? {
             consume(result?)?;
-            shared.change(|outbox| outbox.consumed += 1);
+            shared.change(|outbox| {
+                outbox.consumed += 1;
+                outbox.bytes -= bytes;
+            });
             tick()?;
         }
         Ok(())
@@ -127,7 +143,7 @@ where
 fn next_result<R, E>(
     shared: &Shared<R, E>,
     tick: &mut impl FnMut() -> Result<(), E>,
-) -> Result<Option<Result<R, E>>, E> {
+) -> Result<Option<Ready<R, E>>, E> {
     loop {
         let mut outbox = shared.lock();
         let position = outbox.consumed;
@@ -154,7 +170,7 @@ mod tests {
         let mut seen = Vec::new();
         let outcome = run(
             threads,
-            (0..count).map(Ok),
+            (0..count).map(|job| Ok((job << 20, job))),
             || (),
             |(), job| {
                 std::thread::sleep(Duration::from_micros((job * 7919) % 300));
@@ -186,7 +202,7 @@ mod tests {
 
     #[test]
     fn an_error_of_the_consumer_ends_it() {
-        let jobs = (0..).map(Ok::<u32, &str>);
+        let jobs = (0..).map(|job: u32| Ok::<_, &str>((1, job)));
         let outcome = run(4, jobs, || (), |(), job| Ok(job), |_| Err("full"), || Ok(()));
         assert_eq!(outcome, Err("full"));
     }
@@ -197,7 +213,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(350));
             Ok(())
         };
-        let jobs = std::iter::once(Ok::<(), &str>(()));
+        let jobs = std::iter::once(Ok::<_, &str>((1, ())));
         let outcome = run(2, jobs, || (), slow, |()| Ok(()), || Err("interrupted"));
         assert_eq!(outcome, Err("interrupted"));
     }
@@ -206,7 +222,7 @@ mod tests {
     fn a_panic_of_a_worker_reaches_the_caller() {
         let outcome = std::panic::catch_unwind(|| {
             let work = |(): &mut (), job: u32| if job == 3 { panic!("three") } else { Ok(job) };
-            run(2, (0..9).map(Ok::<u32, ()>), || (), work, |_| Ok(()), || Ok(()))
+            run(2, (0..9).map(|job| Ok::<_, ()>((1, job))), || (), work, |_| Ok(()), || Ok(()))
         });
         assert!(outcome.is_err());
     }

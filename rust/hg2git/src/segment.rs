@@ -15,24 +15,29 @@
 //! A changeset's oid is its commit, a manifest's its root tree, a file revision's its blob. Segments
 //! are written whole and renamed into place, never changed, and replaced by merging.
 
-use std::fs::{File, Permissions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use gitpack::Oid;
+use gitpack::staged::write_whole;
+use gitpack::{Oid, Readers};
 use memmap2::Mmap;
 use revlog::Node;
 use sha1::{Digest, Sha1};
 
 use crate::error::{Error, Result};
+use crate::prefix::Prefix;
 
 const MAGIC: &[u8; 8] = b"AMALGMAP";
 const VERSION: u32 = 1;
 const HEADER_LEN: usize = 64;
 const FANOUT_LEN: usize = 256 * 4;
-const ID_LEN: usize = 20;
+/// Bytes of a node, and of an oid.
+pub(crate) const ID_LEN: usize = 20;
 const TRAILER_LEN: usize = 20;
+
+/// How the name of a file begins that is not complete.
+pub(crate) const UNFINISHED: &str = "tmp-";
 
 /// What a node is the node of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +106,8 @@ impl Segment {
         let segment = Self { map, path: path.to_owned(), counts };
         for table in TABLES {
             let fanout = segment.fanout(table);
-            let steps = (0..256).map(|byte| word(fanout, byte * 4) as usize);
-            if !steps.clone().is_sorted() || steps.last() != Some(segment.len(table)) {
+            let mut steps = (0..256).map(|byte| word(fanout, byte * 4) as usize);
+            if !steps.clone().is_sorted() || steps.next_back() != Some(segment.len(table)) {
                 return Err(malformed("its fanout does not ascend to its count"));
             }
         }
@@ -115,11 +120,35 @@ impl Segment {
         self.counts[table as usize]
     }
 
-    /// Whether the trailer is the SHA-1 of the rest; reads the whole file.
-    #[must_use]
-    pub fn is_intact(&self) -> bool {
+    /// Checks all that [`Self::open`] has not: the checksum, and that both orders are orders. Reads
+    /// the whole file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Map`] that says what is wrong first.
+    pub fn check(&self) -> Result<()> {
+        let malformed = |what: &str| Error::Map { path: self.path.clone(), what: what.to_owned() };
         let (body, trailer) = self.map.split_at(self.map.len() - TRAILER_LEN);
-        Sha1::digest(body).as_slice() == trailer
+        if Sha1::digest(body).as_slice() != trailer {
+            return Err(malformed("its checksum is not that of its content"));
+        }
+        for table in TABLES {
+            let nodes = self.nodes(table);
+            let is_in_fanout = |(at, node): (usize, &[u8; ID_LEN])| {
+                let (start, end) = self.range(table, node[0]);
+                (start..end).contains(&at)
+            };
+            if !nodes.is_sorted_by(|a, b| a < b) || !nodes.iter().enumerate().all(is_in_fanout) {
+                return Err(malformed("its nodes are not in order"));
+            }
+        }
+        // positions that lead to ascending oids, of which no two are alike, are all different
+        let oids = self.oids(Table::Changesets);
+        let by_oid = self.by_oid().iter().map(|at| oids.get(u32::from_be_bytes(*at) as usize));
+        if !by_oid.clone().all(|oid| oid.is_some()) || !by_oid.is_sorted_by(|a, b| a < b) {
+            return Err(malformed("its commits are not in order, or not all different"));
+        }
+        Ok(())
     }
 
     /// Where the segment lies.
@@ -132,10 +161,7 @@ impl Segment {
     #[must_use]
     pub fn oid(&self, table: Table, node: &Node) -> Option<Oid> {
         let nodes = self.nodes(table);
-        let first = usize::from(node.as_bytes()[0]);
-        let fanout = self.fanout(table);
-        let start = if first == 0 { 0 } else { word(fanout, first * 4 - 4) as usize };
-        let end = word(fanout, first * 4) as usize;
+        let (start, end) = self.range(table, node.as_bytes()[0]);
         let position = start + nodes[start..end].binary_search(node.as_bytes()).ok()?;
         Some(Oid::from_bytes(self.oids(table)[position]))
     }
@@ -154,6 +180,32 @@ impl Segment {
         self.nodes(Table::Changesets).get(position).map(|bytes| Node::from_bytes(*bytes))
     }
 
+    /// The changesets whose node begins so, ascending by node.
+    pub fn nodes_with(&self, prefix: Prefix) -> impl Iterator<Item = Pair> {
+        let nodes = self.nodes(Table::Changesets);
+        let start = nodes.partition_point(|node| node < prefix.least());
+        let found = nodes[start..].iter().take_while(move |node| prefix.begins(node)).enumerate();
+        found.filter_map(move |(at, _)| self.pair(Table::Changesets, start + at))
+    }
+
+    /// The changesets whose commit begins so, ascending by oid.
+    pub fn oids_with(&self, prefix: Prefix) -> impl Iterator<Item = Pair> {
+        let pair = |at: &[u8; 4]| self.pair(Table::Changesets, u32::from_be_bytes(*at) as usize);
+        let by_oid = self.by_oid();
+        let start = by_oid.partition_point(|at| {
+            pair(at).is_some_and(|pair| pair.oid.as_bytes() < prefix.least())
+        });
+        let found = by_oid[start..].iter().map_while(pair);
+        found.take_while(move |pair| prefix.begins(pair.oid.as_bytes()))
+    }
+
+    /// The pair at a position of a table, `None` beyond its end.
+    #[must_use]
+    pub fn pair(&self, table: Table, at: usize) -> Option<Pair> {
+        let (node, oid) = (self.nodes(table).get(at)?, self.oids(table).get(at)?);
+        Some(Pair { node: Node::from_bytes(*node), oid: Oid::from_bytes(*oid) })
+    }
+
     /// All pairs of a table, ascending by node.
     pub fn pairs(&self, table: Table) -> impl Iterator<Item = Pair> {
         let pairs = self.nodes(table).iter().zip(self.oids(table));
@@ -168,6 +220,13 @@ impl Segment {
     fn fanout(&self, table: Table) -> &[u8] {
         let start = self.start(table);
         &self.map[start..start + FANOUT_LEN]
+    }
+
+    /// Positions of the nodes that begin with this byte: the first, and that after the last.
+    fn range(&self, table: Table, first: u8) -> (usize, usize) {
+        let (fanout, first) = (self.fanout(table), usize::from(first));
+        let start = if first == 0 { 0 } else { word(fanout, first * 4 - 4) as usize };
+        (start, word(fanout, first * 4) as usize)
     }
 
     fn nodes(&self, table: Table) -> &[[u8; ID_LEN]] {
@@ -248,32 +307,28 @@ impl<W: Write> Write for Summed<'_, W> {
     }
 }
 
-/// Writes the tables, in any order and with duplicates, as a new segment into `directory`.
+/// Writes the tables, in any order and with duplicates, as a new segment into `directory`, which
+/// `readers` may read.
 ///
 /// Answers its file name, `PREFIX-<16 digits of the checksum>.map`. It is complete and on disk when
 /// the name appears.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if it cannot be written; then nothing is left behind.
-pub(crate) fn create(directory: &Path, prefix: &str, mut tables: [Vec<Pair>; 3]) -> Result<String> {
+/// [`Error::Write`] if it cannot be written; then nothing is left behind.
+pub(crate) fn create(
+    directory: &Path,
+    readers: Readers,
+    prefix: &str,
+    mut tables: [Vec<Pair>; 3],
+) -> Result<String> {
     for table in &mut tables {
         table.sort_unstable();
         table.dedup_by_key(|pair| pair.node);
     }
-    let failed = |source| Error::Io { path: directory.to_owned(), source };
-    let mut file = tempfile::Builder::new()
-        .prefix("tmp-map-")
-        .permissions(Permissions::from_mode(0o444))
-        .tempfile_in(directory)
-        .map_err(failed)?;
-    let mut out = BufWriter::with_capacity(1 << 18, file.as_file_mut());
-    let sum = write(&mut out, &tables).and_then(|sum| out.flush().map(|()| sum)).map_err(failed)?;
-    drop(out);
-    file.as_file().sync_all().map_err(failed)?;
-    let digits = Oid::from_bytes(sum).to_string();
-    let name = format!("{prefix}-{}.map", &digits[..16]);
-    file.persist(directory.join(&name)).map_err(|problem| failed(problem.error))?;
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
+    let name = write_whole(directory, UNFINISHED, readers, |out| {
+        let digits = Oid::from_bytes(write(out, &tables)?).to_string();
+        Ok(format!("{prefix}-{}.map", &digits[..16]))
+    })?;
     Ok(name)
 }

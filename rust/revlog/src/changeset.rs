@@ -1,7 +1,8 @@
 //! A changeset's text: manifest, user, date and extras, files, description.
 //!
 //! `mercurial/changelog.py` tells the format. Lines are taken in order, so that an empty user does
-//! not end the head early. Nothing is decoded: extras stay escaped, texts stay bytes.
+//! not end the head early. Nothing is decoded: extras stay escaped, texts stay bytes. Dates are read
+//! as leniently as Mercurial reads them, since stores have what old tools wrote.
 
 use crate::node::Node;
 
@@ -26,9 +27,9 @@ pub struct Changeset<'a> {
     pub manifest: Node,
     /// The user line.
     pub user: &'a [u8],
-    /// Seconds since 1970, UTC.
-    pub seconds: i64,
-    /// Seconds west of UTC.
+    /// Seconds since 1970, UTC, without their fraction; any number that can be written.
+    pub seconds: i128,
+    /// Seconds west of UTC; 0 if the text has no number there, or one that no 31 bits hold.
     pub offset_seconds: i32,
     /// What follows the date, escaped; `None` if nothing does.
     pub extra: Option<&'a [u8]>,
@@ -50,8 +51,8 @@ impl<'a> Changeset<'a> {
         let (user, rest) = split_line(rest).ok_or(Malformed::Date)?;
         let (date, rest) = split_line(rest).ok_or(Malformed::Date)?;
         let mut parts = date.splitn(3, |&byte| byte == b' ');
-        let seconds = parts.next().and_then(number).ok_or(Malformed::Date)?;
-        let offset_seconds = parts.next().and_then(number).ok_or(Malformed::Date)?;
+        let seconds = parts.next().and_then(seconds).ok_or(Malformed::Date)?;
+        let offset_seconds = offset_seconds(parts.next().ok_or(Malformed::Date)?);
         let extra = parts.next();
         let (files, description) = match rest.strip_prefix(b"\n") {
             Some(description) => (&rest[..0], description),
@@ -76,6 +77,17 @@ impl<'a> Changeset<'a> {
 fn split_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b'\n', text)?;
     Some((&text[..end], &text[end + 1..]))
+}
+
+fn seconds(digits: &[u8]) -> Option<i128> {
+    // what is too large for either is the largest that can be
+    #[expect(clippy::cast_possible_truncation, reason = "a fraction is dropped on purpose")]
+    number(digits).or_else(|| number::<f64>(digits).map(|time| time as i128))
+}
+
+fn offset_seconds(digits: &[u8]) -> i32 {
+    // i32::MIN has no opposite, which whoever writes a zone needs
+    number(digits).filter(|&offset| offset != i32::MIN).unwrap_or(0)
 }
 
 fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
@@ -114,6 +126,29 @@ mod tests {
         let changeset = Changeset::parse(text.as_bytes()).expect("well-formed");
         assert_eq!((changeset.user, changeset.seconds), (&b""[..], -1));
         assert_eq!(changeset.extra, Some(&b""[..]));
+    }
+
+    #[test]
+    fn dates_are_read_as_hg_reads_them() {
+        let date = |line: &str| {
+            let text = format!("{HEX}\nme\n{line}\n\nx");
+            let changeset = Changeset::parse(text.as_bytes()).ok()?;
+            Some((changeset.seconds, changeset.offset_seconds))
+        };
+        // integers, with or without sign and zeros, of any size
+        assert_eq!(date("012 +60"), Some((12, 60)));
+        assert_eq!(date("-1 -0"), Some((-1, 0)));
+        assert_eq!(date("18446744073709551616 0"), Some((1 << 64, 0)));
+        // time as a float
+        assert_eq!(date("1134597483.5 28800"), Some((1_134_597_483, 28800)));
+        assert_eq!(date("-0.5 0"), Some((0, 0)));
+        // "various tools did silly things with the timezone"
+        for offset in ["EST", "", "1.5", "99999999999", "-2147483648"] {
+            assert_eq!(date(&format!("7 {offset}")), Some((7, 0)), "{offset}");
+        }
+        for unreadable in ["yesterday 0", "7", " 0"] {
+            assert_eq!(date(unreadable), None, "{unreadable}");
+        }
     }
 
     #[test]

@@ -65,9 +65,11 @@ impl Unpacker {
         len_hint: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), Undecodable> {
-        // deflate cannot grow anything by more than 1032 times, whatever the hint says
-        let most = chunk.len().saturating_mul(1032).min(MAX_LEN);
-        let mut room = len_hint.max(chunk.len() * 4).clamp(64, most.max(64));
+        // deflate cannot grow anything by more than 1032 times; a hint that claims more than is
+        // usual may be damaged, and is not believed at once
+        let most = chunk.len().saturating_mul(1032).clamp(64, MAX_LEN);
+        let usual = chunk.len().saturating_mul(64);
+        let mut room = len_hint.min(usual).max(chunk.len() * 4).clamp(64, most);
         loop {
             out.resize(room, 0);
             match self.zlib.zlib_decompress(chunk, out) {

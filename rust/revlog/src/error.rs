@@ -6,6 +6,24 @@ use std::path::PathBuf;
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Names and other bytes of a store as messages show them: on one line, whatever they are.
+///
+/// ```
+/// assert_eq!(revlog::readable(b"caf\xc3\xa9\n\xff"), "caf\u{e9}\\n\u{fffd}");
+/// ```
+#[must_use]
+pub fn readable(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for char in String::from_utf8_lossy(bytes).chars() {
+        if char.is_control() {
+            out.extend(char.escape_default());
+        } else {
+            out.push(char);
+        }
+    }
+    out
+}
+
 /// Each says which revlog, which revision where one is to blame, and what was found.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

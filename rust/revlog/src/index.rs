@@ -46,7 +46,7 @@ pub struct Parents(pub Option<Rev>, pub Option<Rev>);
 /// What the bytes of an index file are not.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
-    #[error("index has {1} stray bytes after {0} entries")]
+    #[error("revision {0}: its index entry is cut after {1} bytes")]
     Truncated(usize, usize),
     #[error("index has {0} entries, more than a revlog can number")]
     TooLong(usize),
@@ -54,9 +54,9 @@ pub(crate) enum Malformed {
     Version(u32),
     #[error("unknown revlog flags {0:#06x}")]
     Flags(u32),
-    #[error("index entry {rev}: {field} {value} is out of range")]
+    #[error("revision {rev}: its {field} {value} is out of range")]
     Field { rev: usize, field: &'static str, value: i64 },
-    #[error("index entry {0}: its inline data ends after the file")]
+    #[error("revision {0}: its inline data ends after the file")]
     InlineData(usize),
 }
 
@@ -172,6 +172,12 @@ impl Index {
     #[must_use]
     pub fn text_len_hint(&self, rev: Rev) -> u32 {
         u32::try_from(self.word(rev, 12).cast_signed()).unwrap_or(0)
+    }
+
+    /// Length of the stored chunk of `rev`, compressed as it is, in bytes.
+    #[must_use]
+    pub fn stored_len(&self, rev: Rev) -> u32 {
+        self.word(rev, 8)
     }
 
     /// The revision whose text the stored chunk of `rev` changes; `None` if it is a full text.

@@ -19,7 +19,7 @@ mod store;
 mod texts;
 
 pub use changeset::Changeset;
-pub use error::{Error, Result};
+pub use error::{Error, Result, readable};
 pub use filelog::{Split, split_metadata};
 pub use index::{Index, Parents, Rev};
 pub use manifest::{Flag, Line, Lines};

@@ -2,7 +2,13 @@
 //!
 //! Sorted by path, bytewise (`mercurial/manifest.py`).
 
+use crate::error::readable;
 use crate::node::Node;
+
+/// Longest path that is read, in bytes: `PATH_MAX` of Linux. Trees are walked by recursion, so a
+/// path of a million directories, which a client may push, must not get that far; git itself stops
+/// at 2048 (`core.maxTreeDepth`).
+const MAX_PATH_LEN: usize = 4096;
 
 /// What a file is, beside its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +41,9 @@ pub enum Malformed {
     /// The path is empty, absolute or has an empty end.
     #[error("it has a path that names no file: '{0}'")]
     Path(String),
+    /// The path is longer than any file system's.
+    #[error("it has a path of {0} bytes, more than 4096")]
+    LongPath(usize),
     /// There are no 40 digits after the path.
     #[error("it has no node for '{0}'")]
     Node(String),
@@ -59,26 +68,25 @@ impl<'a> Lines<'a> {
             Some(at) => (&self.0[..at], &self.0[at + 1..]),
             None => return Err(Malformed::Cut),
         };
-        let readable = || String::from_utf8_lossy(path).into_owned();
         if path.is_empty()
             || path.contains(&b'\n')
             || path.starts_with(b"/")
             || path.ends_with(b"/")
         {
-            return Err(Malformed::Path(readable()));
+            return Err(Malformed::Path(readable(path)));
+        }
+        if path.len() > MAX_PATH_LEN {
+            return Err(Malformed::LongPath(path.len()));
         }
         let (digits, rest) = rest.split_at_checked(40).ok_or(Malformed::Cut)?;
-        let node = Node::from_hex(digits).ok_or_else(|| Malformed::Node(readable()))?;
+        let node = Node::from_hex(digits).ok_or_else(|| Malformed::Node(readable(path)))?;
         let end = memchr::memchr(b'\n', rest).ok_or(Malformed::Cut)?;
         let flag = match &rest[..end] {
             b"" => Flag::Regular,
             b"x" => Flag::Executable,
             b"l" => Flag::Symlink,
             other => {
-                return Err(Malformed::Flag(
-                    readable(),
-                    String::from_utf8_lossy(other).into_owned(),
-                ));
+                return Err(Malformed::Flag(readable(path), readable(other)));
             }
         };
         self.0 = &rest[end + 1..];
@@ -122,6 +130,21 @@ mod tests {
     impl Flags for Vec<Line<'_>> {
         fn map_flags(&self) -> Vec<Flag> {
             self.iter().map(|line| line.flag).collect()
+        }
+    }
+
+    #[test]
+    fn a_message_stays_on_one_line() {
+        let problem = Lines::new(b"a\nb\0").next().expect("a line").expect_err("names no file");
+        assert_eq!(problem.to_string(), "it has a path that names no file: 'a\\nb'");
+    }
+
+    #[test]
+    fn a_path_longer_than_file_systems_allow_is_refused() {
+        let hex = "7cf5203a514b008b1e2996986ea9627b44d287c1";
+        for (depth, problem) in [(2047, None), (2048, Some(Malformed::LongPath(4097)))] {
+            let text = format!("{}f\0{hex}\n", "a/".repeat(depth));
+            assert_eq!(Lines::new(text.as_bytes()).find_map(Result::err), problem);
         }
     }
 

@@ -83,17 +83,38 @@ impl Revlog {
         nodes.iter().map(|node| wanted[node].ok_or_else(|| self.missing(*node))).collect()
     }
 
-    /// Reads at least `least` bytes, and at most the room of `out`, from byte `offset` of the
-    /// data file; cuts `out` to what was read.
-    pub(crate) fn read_data(&self, offset: u64, least: usize, out: &mut Vec<u8>) -> Result<()> {
+    /// Replaces `out` by the bytes of the data file from `offset` on: the chunk of `rev`, which is
+    /// `len` bytes long, and what follows it, up to `most` bytes in all.
+    pub(crate) fn read_data(
+        &self,
+        rev: Rev,
+        (offset, len): (u64, usize),
+        most: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let failed = |source| Error::Io { path: self.data_path.clone(), source };
+        let blame = |what: &str| Error::Corrupt {
+            revlog: self.name.clone(),
+            path: self.data_path.clone(),
+            what: format!("revision {}: {what}", rev.number()),
+        };
         let file = match self.data_file.get() {
             Some(file) => file,
             None => {
-                let opened = File::open(&self.data_path).map_err(failed)?;
+                let opened =
+                    File::open(&self.data_path).map_err(|problem| match problem.kind() {
+                        io::ErrorKind::NotFound => blame("there is no data file"),
+                        _ => failed(problem),
+                    })?;
                 self.data_file.get_or_init(|| opened)
             }
         };
+        // a hostile length must not make room for more than the file has
+        let there = file.metadata().map_err(failed)?.len().saturating_sub(offset);
+        if there < len as u64 {
+            return Err(blame("its data ends after the file"));
+        }
+        out.resize(usize::try_from(there).unwrap_or(most).min(most), 0);
         let mut filled = 0;
         while filled < out.len() {
             match file.read_at(&mut out[filled..], offset + filled as u64) {
@@ -104,14 +125,7 @@ impl Revlog {
             }
         }
         out.truncate(filled);
-        if filled < least {
-            let what = format!("data file ends before byte {}", offset + least as u64);
-            return Err(Error::Corrupt {
-                revlog: self.name.clone(),
-                path: self.data_path.clone(),
-                what,
-            });
-        }
-        Ok(())
+        // the file may have been cut since
+        if filled < len { Err(blame("its data ends after the file")) } else { Ok(()) }
     }
 }

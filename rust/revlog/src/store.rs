@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, readable};
 use crate::index::{Index, Malformed};
 use crate::path::Encoding;
 use crate::revlog::Revlog;
@@ -28,7 +28,7 @@ impl Kind<'_> {
         match self {
             Self::Changelog => "changelog".to_owned(),
             Self::Manifest => "manifest".to_owned(),
-            Self::Filelog(path) => format!("filelog {}", String::from_utf8_lossy(path)),
+            Self::Filelog(path) => format!("filelog {}", readable(path)),
         }
     }
 }

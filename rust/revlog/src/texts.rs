@@ -177,10 +177,9 @@ impl<'a> Texts<'a> {
                     }
                     _ => {
                         self.window_start = None;
-                        // a hostile length makes room for what the file has, no more
-                        self.scratch.window.resize(len.max(WINDOW_LEN), 0);
                         if len > 0 {
-                            self.revlog.read_data(offset, len, &mut self.scratch.window)?;
+                            let (chunk, most) = ((offset, len), len.max(WINDOW_LEN));
+                            self.revlog.read_data(rev, chunk, most, &mut self.scratch.window)?;
                             self.window_start = Some(offset);
                         }
                         0

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use sha1::{Digest, Sha1};
 
@@ -10,7 +10,7 @@ use super::Error;
 use super::checksum::Checksum;
 use super::idx::{self, Record};
 use super::rev;
-use super::staged::{self, Staged};
+use crate::staged::{Readers, Staged, sync_dir};
 
 /// Where the number of objects stands in a pack.
 const COUNT_AT: u64 = 8;
@@ -18,19 +18,31 @@ const COUNT_AT: u64 = 8;
 /// Bytes read at once to compute the checksum.
 const READ_BYTES: usize = 0x10_0000;
 
+/// How the name of each file begins that does not count yet. git's own begin with `tmp_pack_` and
+/// the like, so that a process of ours that cleans up can tell them apart.
+pub(super) const UNFINISHED: &str = "tmp_amalgam_";
+
+/// Where the files of a pack go, and how.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) dir: PathBuf,
+    pub(super) readers: Readers,
+    /// Whether to wait for the disk.
+    pub(super) sync: bool,
+}
+
 /// A whole pack with its indexes, on disk, but under names that git does not look at.
 ///
 /// Dropped before it is published, it leaves nothing behind.
 #[derive(Debug)]
 pub struct SealedPack {
-    dir: PathBuf,
+    place: Place,
     pack: Staged,
     rev: Staged,
     idx: Staged,
     checksum: Checksum,
     objects: u32,
     bytes: u64,
-    sync: bool,
 }
 
 /// A pack that git can see, and where.
@@ -55,31 +67,30 @@ pub struct Published {
 impl SealedPack {
     /// Completes the pack that `file` has `bytes` of; `records` are in its order.
     pub(super) fn new(
-        dir: &Path,
+        place: Place,
         pack: Staged,
         mut file: File,
         records: &[Record],
         bytes: u64,
-        sync: bool,
     ) -> Result<Self, Error> {
         let objects = u32::try_from(records.len()).map_err(io::Error::other);
         let objects = objects.map_err(Error::at(pack.path()))?;
         let complete = complete(&mut file, objects, bytes);
         let checksum = complete.map_err(Error::at(pack.path()))?;
-        finish(&file, &pack, sync)?;
+        finish(&file, &pack, place.sync)?;
 
         let by_oid = places_by_oid(records);
-        let (idx, mut file) = Staged::create(dir, "idx")?;
+        let (idx, mut file) = Staged::create(&place.dir, UNFINISHED, place.readers)?;
         let sorted = by_oid.iter().map(|&place| &records[place as usize]);
         idx::write(&mut file, sorted, checksum).map_err(Error::at(idx.path()))?;
-        finish(&file, &idx, sync)?;
+        finish(&file, &idx, place.sync)?;
 
-        let (rev, mut file) = Staged::create(dir, "rev")?;
+        let (rev, mut file) = Staged::create(&place.dir, UNFINISHED, place.readers)?;
         rev::write(&mut file, &inverse(&by_oid), checksum).map_err(Error::at(rev.path()))?;
-        finish(&file, &rev, sync)?;
+        finish(&file, &rev, place.sync)?;
 
         let bytes = bytes + checksum.as_bytes().len() as u64;
-        Ok(Self { dir: dir.to_owned(), pack, rev, idx, checksum, objects, bytes, sync })
+        Ok(Self { place, pack, rev, idx, checksum, objects, bytes })
     }
 
     /// `pack-` and the checksum in hex, which is what git calls a pack.
@@ -115,13 +126,13 @@ impl SealedPack {
     /// stay: git ignores a pack without an index, and the pack may have been there before.
     pub fn publish(self) -> Result<Published, Error> {
         let (name, checksum) = (self.name(), self.checksum);
-        let path = |extension| self.dir.join(&name).with_extension(extension);
+        let path = |extension| self.place.dir.join(&name).with_extension(extension);
         let (pack, rev, idx) = (path("pack"), path("rev"), path("idx"));
         self.pack.place(&pack)?;
         self.rev.place(&rev)?;
         self.idx.place(&idx)?;
-        if self.sync {
-            staged::sync_dir(&self.dir)?;
+        if self.place.sync {
+            sync_dir(&self.place.dir)?;
         }
         let (objects, bytes) = (self.objects, self.bytes);
         Ok(Published { name, checksum, pack, idx, rev, objects, bytes })
@@ -191,6 +202,8 @@ mod tests {
 
     use super::super::entry::{Entry, Offset};
     use super::super::writer::PackWriter;
+    use std::path::Path;
+
     use super::*;
     use crate::oid::{Kind, Oid};
 
@@ -205,7 +218,8 @@ mod tests {
     }
 
     fn writer(dir: &Path) -> PackWriter {
-        let mut writer = PackWriter::create(dir).expect("is writable").without_sync();
+        let mut writer =
+            PackWriter::create(dir, Readers::BY_UMASK).expect("is writable").without_sync();
         let blob = Entry::Full(Kind::Blob);
         writer.add(Oid::EMPTY_BLOB, blob, 0, b"not zlib").expect("is writable");
         writer
@@ -253,9 +267,12 @@ mod tests {
     #[test]
     fn a_pack_of_another_length_than_was_added_is_refused() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let (pack, mut file) = Staged::create(dir.path(), "pack").expect("is writable");
+        let readers = Readers::BY_UMASK;
+        let (pack, mut file) =
+            Staged::create(dir.path(), UNFINISHED, readers).expect("is writable");
         file.write_all(b"PACK\0\0\0\x02\0\0\0\0and half an entry").expect("is writable");
-        let error = SealedPack::new(dir.path(), pack, file, &[], 12, false).expect_err("is longer");
+        let place = Place { dir: dir.path().to_owned(), readers, sync: false };
+        let error = SealedPack::new(place, pack, file, &[], 12).expect_err("is longer");
         assert!(error.to_string().ends_with("pack has 29 bytes, 12 were added"), "{error}");
         assert!(files(dir.path()).is_empty());
     }

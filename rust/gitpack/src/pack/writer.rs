@@ -12,9 +12,9 @@ use hashbrown::HashTable;
 use super::Error;
 use super::entry::{self, Entry, Offset};
 use super::idx::Record;
-use super::sealed::SealedPack;
-use super::staged::Staged;
+use super::sealed::{Place, SealedPack, UNFINISHED};
 use crate::oid::Oid;
+use crate::staged::{Readers, Staged};
 
 /// `PACK`, version 2, and no objects yet.
 const HEADER: [u8; 12] = *b"PACK\0\0\0\x02\0\0\0\0";
@@ -33,6 +33,7 @@ const BUFFER_BYTES: usize = 0x4_0000;
 #[derive(Debug)]
 pub struct PackWriter {
     dir: PathBuf,
+    readers: Readers,
     // Before `staged`, to be closed before the file is removed.
     file: BufWriter<File>,
     staged: Staged,
@@ -46,17 +47,19 @@ pub struct PackWriter {
 }
 
 impl PackWriter {
-    /// Begins a pack in `dir`, which is the `objects/pack` of a repository or any other directory.
+    /// Begins a pack in `dir`, which is the `objects/pack` of a repository or any other directory;
+    /// `readers` may read it, and its indexes.
     ///
     /// # Errors
     ///
     /// [`Error`] if no file can be written there.
-    pub fn create(dir: &Path) -> Result<Self, Error> {
-        let (staged, file) = Staged::create(dir, "pack")?;
+    pub fn create(dir: &Path, readers: Readers) -> Result<Self, Error> {
+        let (staged, file) = Staged::create(dir, UNFINISHED, readers)?;
         let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
         file.write_all(&HEADER).map_err(Error::at(staged.path()))?;
         Ok(Self {
             dir: dir.to_owned(),
+            readers,
             file,
             staged,
             end: Offset(HEADER.len() as u64),
@@ -152,7 +155,8 @@ impl PackWriter {
         drop(self.by_oid);
         let path = self.staged.path();
         let file = self.file.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
-        SealedPack::new(&self.dir, self.staged, file, &self.records, self.end.0, self.sync)
+        let place = Place { dir: self.dir, readers: self.readers, sync: self.sync };
+        SealedPack::new(place, self.staged, file, &self.records, self.end.0)
     }
 
     fn record(&self, place: u32) -> &Record {
@@ -178,7 +182,8 @@ mod tests {
 
     fn writer() -> (tempfile::TempDir, PackWriter) {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let writer = PackWriter::create(dir.path()).expect("is writable").without_sync();
+        let writer =
+            PackWriter::create(dir.path(), Readers::BY_UMASK).expect("is writable").without_sync();
         (dir, writer)
     }
 
@@ -239,7 +244,7 @@ mod tests {
         drop(dropped);
         let error = writer.add(oid(1), BLOB, 5, b"1234567890").expect_err("nothing fits");
         assert_eq!(error.source.kind(), io::ErrorKind::StorageFull);
-        assert!(error.to_string().contains("tmp_pack_"), "{error}");
+        assert!(error.to_string().contains(UNFINISHED), "{error}");
         drop(writer);
         assert_eq!(dir.path().read_dir().expect("is there").count(), 0);
     }

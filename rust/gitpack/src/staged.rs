@@ -1,0 +1,266 @@
+//! Files under a name that says that they are unfinished, until they get their own.
+//!
+//! Everything that is written for a store comes to be here, so that there is one place that knows
+//! who may read it. In `objects/pack` the names begin with `tmp_`: no reader of git opens such a
+//! file, and git-gc(1) removes those left by a crash. Knows nothing of what the files contain.
+
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// A file could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct Error {
+    /// The file, under the name it has at this time, or the directory.
+    pub path: PathBuf,
+    /// What the system says of it.
+    pub source: io::Error,
+}
+
+impl Error {
+    /// For `map_err`: an error about `path`.
+    pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self { path: path.to_owned(), source }
+    }
+}
+
+/// Who may read what is written. Nobody may write to it: such files never change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readers(Option<u32>);
+
+impl Readers {
+    /// Those whom the process's umask does not exclude.
+    pub const BY_UMASK: Self = Self(None);
+
+    /// Those who may read a file with these permission bits, whatever the umask.
+    #[must_use]
+    pub const fn of_mode(bits: u32) -> Self {
+        Self(Some(bits & ALL))
+    }
+}
+
+/// Bytes collected before they are written.
+const BUFFER_BYTES: usize = 0x4_0000;
+
+/// Permission to read, for owner, group and others.
+const ALL: u32 = 0o444;
+
+/// The alphabet of mkstemp(3).
+const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+/// How many names are tried; a second is hardly ever needed.
+const ATTEMPTS: usize = 100;
+
+/// The name of an unfinished file, which is removed on drop, as well as that can be done.
+#[derive(Debug)]
+pub struct Staged {
+    path: PathBuf,
+}
+
+impl Staged {
+    /// Makes an empty file `<prefix>XXXXXX` in `dir`, open to read and write.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if no file can be made there.
+    pub fn create(dir: &Path, prefix: &str, readers: Readers) -> Result<(Self, File), Error> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, readers.0.unwrap_or(ALL));
+        for _ in 0..ATTEMPTS {
+            let path = dir.join(format!("{prefix}{}", random_letters()));
+            match options.open(&path) {
+                Ok(file) => {
+                    let staged = Self { path };
+                    readers.apply(&file).map_err(Error::at(&staged.path))?;
+                    return Ok((staged, file));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => return Err(Error { path, source }),
+            }
+        }
+        let source = io::Error::new(io::ErrorKind::AlreadyExists, "no free temporary name");
+        Err(Error { path: dir.to_owned(), source })
+    }
+
+    /// What the file is called now.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the file its name, in place of any other file of that name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if it cannot be renamed; then it is gone.
+    pub fn place(mut self, path: &Path) -> Result<(), Error> {
+        fs::rename(&self.path, path).map_err(Error::at(path))?;
+        self.path.clear(); // nothing to remove
+        Ok(())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if !self.path.as_os_str().is_empty() {
+            // Nobody is left to be told, and git-gc(1) removes what stays.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Readers {
+    /// Lets these and no others read the file.
+    fn apply(self, file: &File) -> io::Result<()> {
+        // What a file was opened with is less, if the umask says so.
+        #[cfg(unix)]
+        if let Self(Some(bits)) = self {
+            use std::os::unix::fs::PermissionsExt;
+            file.set_permissions(fs::Permissions::from_mode(bits))?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a file in `dir` that `readers` may read. `write` writes it, and answers its name.
+///
+/// It is complete and on disk when that name appears; until then its name begins with `prefix`. Any
+/// other file of that name is replaced. Answers the name.
+///
+/// # Errors
+///
+/// [`Error`] if it cannot be written; then nothing is left behind, unless it is only that the
+/// system does not say that the name is on disk.
+pub fn write_whole(
+    dir: &Path,
+    prefix: &str,
+    readers: Readers,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<String>,
+) -> Result<String, Error> {
+    let (staged, file) = Staged::create(dir, prefix, readers)?;
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
+    let written = write(&mut out).and_then(|name| out.flush().map(|()| name));
+    let name = written.map_err(Error::at(&staged.path))?;
+    out.get_ref().sync_all().map_err(Error::at(&staged.path))?;
+    staged.place(&dir.join(&name))?;
+    sync_dir(dir)?;
+    Ok(name)
+}
+
+/// Waits until `dir` itself is on disk, and with it the names of its files.
+///
+/// # Errors
+///
+/// [`Error`] if the system does not say so.
+pub fn sync_dir(dir: &Path) -> Result<(), Error> {
+    // Elsewhere a directory cannot be opened for this.
+    if cfg!(unix) {
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::at(dir))?;
+    }
+    Ok(())
+}
+
+/// Six letters that no other process has; not a secret.
+fn random_letters() -> String {
+    let bytes = RandomState::new().build_hasher().finish().to_le_bytes();
+    let letter = |byte: &u8| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]);
+    bytes[..6].iter().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = dir.read_dir().expect("directory exists");
+        let name = |entry: io::Result<fs::DirEntry>| entry.map(|entry| entry.file_name());
+        let mut names: Vec<_> =
+            entries.map(|entry| name(entry).expect("is read").into_string()).collect();
+        names.sort();
+        names.into_iter().map(|name| name.expect("is ASCII")).collect()
+    }
+
+    #[test]
+    fn a_dropped_file_is_gone() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (staged, _file) =
+            Staged::create(dir.path(), "tmp_pack_", Readers::BY_UMASK).expect("is writable");
+        let names_while = names(dir.path());
+        assert!(matches!(&names_while[..], [name] if name.starts_with("tmp_pack_")));
+        drop(staged);
+        assert!(names(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_placed_file_keeps_its_bytes_and_its_name() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("name");
+        fs::write(&path, "older").expect("is writable");
+        let (staged, mut file) =
+            Staged::create(dir.path(), "tmp_idx_", Readers::BY_UMASK).expect("is writable");
+        file.write_all(b"bytes").expect("is writable");
+        let mut back = String::new();
+        file.rewind().and_then(|()| file.read_to_string(&mut back)).expect("is readable");
+        assert_eq!(back, "bytes");
+        staged.place(&path).expect("is in one directory");
+        assert_eq!(names(dir.path()), ["name"]);
+        assert_eq!(fs::read(&path).expect("is readable"), b"bytes");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn those_who_may_read_are_as_asked_and_nobody_may_write() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mode_of = |readers| {
+            let (_staged, file) =
+                Staged::create(dir.path(), "tmp_pack_", readers).expect("is writable");
+            file.metadata().expect("is open").permissions().mode() & 0o7777
+        };
+        assert_eq!(mode_of(Readers::BY_UMASK) & 0o333, 0);
+        for (bits, mode) in [(0o660, 0o440), (0o666, 0o444), (0o600, 0o400), (0o664, 0o444)] {
+            assert_eq!(mode_of(Readers::of_mode(bits)), mode);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_written_leaves_nothing() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let try_with = |name: Option<&str>| {
+            let name = name.map(str::to_owned);
+            write_whole(dir.path(), "tmp-", Readers::BY_UMASK, |out| {
+                out.write_all(b"bytes")?;
+                name.ok_or_else(|| io::Error::from(io::ErrorKind::StorageFull))
+            })
+        };
+        let error = try_with(None).expect_err("there is no name");
+        assert_eq!(error.source.kind(), io::ErrorKind::StorageFull);
+        assert!(names(dir.path()).is_empty());
+        assert_eq!(try_with(Some("name")).expect("is writable"), "name");
+        assert_eq!(fs::read(dir.path().join("name")).expect("is readable"), b"bytes");
+        assert_eq!(names(dir.path()), ["name"]);
+    }
+
+    #[test]
+    fn an_error_names_the_file() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let missing = dir.path().join("missing");
+        let error = Staged::create(&missing, "tmp_pack_", Readers::BY_UMASK)
+            .expect_err("there is no directory");
+        assert!(error.path.starts_with(&missing));
+        assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
+        let (staged, _file) =
+            Staged::create(dir.path(), "tmp_pack_", Readers::BY_UMASK).expect("is writable");
+        let target = missing.join("name");
+        let error = staged.place(&target).expect_err("there is no directory");
+        assert_eq!(error.path, target);
+        assert!(names(dir.path()).is_empty());
+    }
+}
