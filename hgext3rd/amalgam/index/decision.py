@@ -1,0 +1,94 @@
+"""What is decided for one index: mapped into memory or read, and why.
+
+Owns the order in which reasons count, and their words. Opens nothing: it is told what
+the file looks like.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING
+
+from mercurial import util
+from mercurial.i18n import _
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Reason(enum.Enum):
+    """Why an index is mapped (the first), or read (the others). Values are for JSON."""
+
+    LARGE_ENOUGH = "large-enough"
+    MISSING = "missing"
+    EMPTY = "empty"
+    INLINE = "inline"
+    SWITCHED_OFF = "switched-off"
+    BELOW_THRESHOLD = "below-threshold"
+    UNSAFE_FILE_SYSTEM = "unsafe-file-system"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided for one index of a repository object when it was opened."""
+
+    index: bytes
+    """What hg calls it: ``00changelog``, ``00manifest``, ``meta/lib/00manifest``."""
+    path: bytes
+    """Full path of the file, which in a transaction may be a temporary one."""
+    size_bytes: int
+    """Size of the file then; 0 if there was none."""
+    reason: Reason
+    """Why it is mapped or read."""
+    threshold_bytes: int | None
+    """The size from which on indexes are mapped; ``None`` if they never are."""
+    item: bytes
+    """The config item that decided: the threshold's, or what switched mapping off."""
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the index is mapped; else its whole content was read."""
+        return self.reason is Reason.LARGE_ENOUGH
+
+    def explain(self) -> bytes:
+        """Return the decision and its reason as a phrase for people."""
+        if self.reason is Reason.MISSING:
+            return _(b"not there yet")
+        if self.reason is Reason.EMPTY:
+            return _(b"read: it is empty")
+        if self.reason is Reason.INLINE:
+            return _(b"read: it is inline, with revisions among its entries")
+        if self.reason is Reason.SWITCHED_OFF:
+            return _(b"read: %s switches mapping off") % self.item
+        if self.reason is Reason.UNSAFE_FILE_SYSTEM:
+            return _(b"read: mapping is not safe on its file system")
+        size = util.bytecount(self.size_bytes)
+        threshold = util.bytecount(self.threshold_bytes)
+        if self.reason is Reason.BELOW_THRESHOLD:
+            return _(b"read: %s, less than %s (%s)") % (size, threshold, self.item)
+        return _(b"mapped: %s, at least %s (%s)") % (size, threshold, self.item)
+
+
+def reason_for(
+    threshold_bytes: int | None,
+    size_bytes: int | None,
+    inline: bool,
+    is_mmap_safe: Callable[[], bool],
+) -> Reason:
+    """Decide for a file of ``size_bytes``, ``None`` if there is no such file.
+
+    Of several reasons to read it, that counts which least can be done about. Whether
+    the file system is safe is asked only when all else speaks for mapping.
+    """
+    if size_bytes is None:
+        return Reason.MISSING
+    if not size_bytes:
+        return Reason.EMPTY
+    if inline:
+        return Reason.INLINE
+    if threshold_bytes is None:
+        return Reason.SWITCHED_OFF
+    if size_bytes < threshold_bytes:
+        return Reason.BELOW_THRESHOLD
+    return Reason.LARGE_ENOUGH if is_mmap_safe() else Reason.UNSAFE_FILE_SYSTEM
