@@ -37,10 +37,24 @@ of a changeset's commit in templates, if it is exported::
 
   $ hg log -r tip -T '{node|short} is {gitnode|short} in git\\n'
 
+The other way round there is the revset ``gitnode(id)``; :hg:`git::id` translates
+any number of ids, both ways.
+
+Looking after it
+================
+
+What is exported, how fresh it is, and what is wrong with it, is on one screen::
+
+  $ hg admin::amalgam
+
+:hg:`git::verify` checks the git repository against the history and names each
+difference; :hg:`admin::amalgam --repair` mends them. Removing ``.hg/amalgam`` is
+safe at any time, even while servers run.
+
 Configuration
 =============
 
-All items are in the section ``[amalgam]``. ``git.export`` decides what may
+Most items are in the section ``[amalgam]``. ``git.export`` decides what may
 leave, the others how it looks::
 
   [amalgam]
@@ -62,6 +76,20 @@ leave, the others how it looks::
 
   # the git program
   git.program = git
+
+Two items say whether Mercurial maps the indexes of changelog and manifest into
+memory, or reads them. If neither is set, Mercurial's own ``storage.revlog.mmap.*``
+do::
+
+  [experimental]
+  # map indexes of at least the threshold (yes), or none (no)
+  mmapindex = yes
+
+  # the threshold; setting it alone means yes, and 0 is every index
+  mmapindexthreshold = 1 MB
+
+A strip shortens an index that another process may have mapped, which can end that
+process with a bus error; ``mmapindex = no`` excludes it.
 """
 
 from __future__ import annotations
@@ -69,7 +97,8 @@ from __future__ import annotations
 from mercurial import exthelper
 
 from . import configitems, metadata
-from .commands import git
+from .commands import admin, git, ids, verify
+from .index import mapped
 
 __version__ = metadata.__version__
 testedwith = metadata.testedwith
@@ -78,7 +107,11 @@ buglink = metadata.buglink
 
 eh = exthelper.exthelper()
 eh.merge(configitems.eh)
+eh.merge(admin.eh)
 eh.merge(git.eh)
+eh.merge(ids.eh)
+eh.merge(verify.eh)
+eh.merge(mapped.eh)
 
 cmdtable = eh.cmdtable
 configtable = eh.configtable

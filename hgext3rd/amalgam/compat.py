@@ -6,3 +6,32 @@ that; when a version is no longer supported, its branches go.
 """
 
 from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from mercurial import localrepo
+
+
+def revlog_options_resolver() -> tuple[ModuleType, str]:
+    """Return module and name of what resolves the options of a store's revlogs."""
+    if hasattr(localrepo, "resolverevlogstorevfsoptions"):
+        # hg <= 7.1 (store options are resolved in localrepo)
+        return localrepo, "resolverevlogstorevfsoptions"
+    from mercurial.repo import vfs_options
+
+    return vfs_options, "resolve_revlog_store_vfs_options"
+
+
+def withdraw(registrar: Any, name: bytes) -> None:
+    """Take back what was registered as ``name``, before Mercurial has read it."""
+    registrar._table.pop(name, None)
+    # hg <= 7.1 (what is safe was an attribute of the function)
+    getattr(registrar, "_safe_set", set()).discard(name)
+
+
+def keep_safe(merged: Any, registrar: Any) -> None:
+    """Let predicates stay safe for web users after ``exthelper.merge``."""
+    # hg <= 7.2 (merging forgets what is safe; the functions of older ones know it)
+    if hasattr(merged, "_safe_set"):
+        merged._safe_set.update(registrar._safe_set)

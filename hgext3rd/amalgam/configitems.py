@@ -7,6 +7,7 @@ items mean to a user is in the README and in ``hg help amalgam``.
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 from mercurial import error, exthelper, util
@@ -25,6 +26,8 @@ eh.configitem(b"amalgam", b"git.export", default=b"served")
 eh.configitem(b"amalgam", b"git.path", default=None)
 eh.configitem(b"amalgam", b"git.program", default=b"git")
 eh.configitem(b"amalgam", b"git.refs", default=lambda: [b"bookmarks", b"tips", b"tags"])
+eh.configitem(b"experimental", b"mmapindex", default=None)
+eh.configitem(b"experimental", b"mmapindexthreshold", default=None)
 
 DIALECTS = (b"cinnabar",)
 EXPORTS = (b"served", b"public")
@@ -53,14 +56,16 @@ class GitConfig:
     def from_ui(cls, ui: UiT, dialect: bytes = b"") -> GitConfig:
         """Read the items; a value that is not allowed is a ``ConfigError``.
 
-        A ``dialect`` that is given stands for the one configured.
+        A ``dialect`` that is given stands for the one configured. What is exported is
+        the choice of who owns the repository, trusted or not; where to and by which
+        program is not.
         """
         if dialect and dialect not in DIALECTS:
             raise error.InputError(
                 _(b"unknown dialect '%s'") % dialect,
                 hint=_(b"allowed: %s") % b", ".join(DIALECTS),
             )
-        refs = ui.configlist(b"amalgam", b"git.refs")
+        refs = ui.configlist(b"amalgam", b"git.refs", untrusted=True)
         for kind in refs:
             _check(b"git.refs", kind, REF_KINDS)
         return cls(
@@ -68,14 +73,64 @@ class GitConfig:
             export=_one_of(ui, b"git.export", EXPORTS),
             refs=frozenset(refs),
             check_texts=ui.configbool(b"amalgam", b"git.check-texts"),
-            path=ui.config(b"amalgam", b"git.path")
-            and ui.configpath(b"amalgam", b"git.path"),
+            path=_trusted_path(ui, b"git.path"),
             program=util.expandpath(ui.config(b"amalgam", b"git.program")),
         )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class IndexConfig:
+    """From which size on the indexes of changelog and manifest are mapped.
+
+    The items are ``experimental.mmapindex`` and ``experimental.mmapindexthreshold``;
+    Mercurial's own, ``storage.revlog.mmap.index*``, where these are not set.
+    """
+
+    threshold_bytes: int | None
+    """Indexes of at least this size are mapped; ``None``: no index is."""
+    item: bytes
+    """The config item that decided: the threshold's, or what switched mapping off."""
+
+    @classmethod
+    def from_ui(cls, ui: UiT, stock_threshold_bytes: int | None) -> IndexConfig:
+        """Read the items. ``stock_threshold_bytes``: what Mercurial made of its own."""
+        wanted = ui.configbool(b"experimental", b"mmapindex")
+        threshold = ui.configbytes(b"experimental", b"mmapindexthreshold")
+        if threshold is not None and threshold < 0:
+            raise error.ConfigError(
+                _(b"config experimental.mmapindexthreshold is %d") % threshold,
+                hint=_(b"0 maps every index, and experimental.mmapindex=no none"),
+            )
+        if wanted is False:
+            return cls(None, b"experimental.mmapindex")
+        if threshold is not None:
+            return cls(threshold, b"experimental.mmapindexthreshold")
+        stock = b"revlog.mmap.index:size-threshold"
+        if wanted:
+            return cls(ui.configbytes(b"storage", stock), b"storage." + stock)
+        if stock_threshold_bytes is None:
+            return cls(None, b"storage.revlog.mmap.index")
+        return cls(stock_threshold_bytes, b"storage." + stock)
+
+
+def _trusted_path(ui: UiT, name: bytes) -> bytes | None:
+    """Return an absolute path, ``None`` if it is unset or empty.
+
+    ``ConfigError`` if it is set in a file that is not trusted: without it, others would
+    look in one place, and we in another.
+    """
+    if ui.config(b"amalgam", name, untrusted=True) != ui.config(b"amalgam", name):
+        raise error.ConfigError(
+            _(b"config amalgam.%s is set in a file that is not trusted") % name,
+            hint=_(b"see 'hg help config.trusted'"),
+        )
+    if not ui.config(b"amalgam", name):
+        return None
+    return os.path.abspath(ui.configpath(b"amalgam", name))
+
+
 def _one_of(ui: UiT, name: bytes, allowed: Iterable[bytes]) -> bytes:
-    value: bytes = ui.config(b"amalgam", name)
+    value: bytes = ui.config(b"amalgam", name, untrusted=True)
     _check(name, value, allowed)
     return value
 

@@ -1,4 +1,4 @@
-"""Commands of the git side: ``git::export`` and its family."""
+"""The command that makes the git side: ``git::export``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from mercurial import exthelper, logcmdutil, registrar, util
 from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
-from mercurial.node import hex as hex_node
 
 from ..configitems import GitConfig
 from ..gitstore.export import GitStore
@@ -56,7 +55,7 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> None:
     """
     config = GitConfig.from_ui(ui, dialect=opts["dialect"])
     revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
-    report = GitStore(repo, config).export(repo, revs, rebuild=opts["rebuild"])
+    report = GitStore(repo, config).export(revs, rebuild=opts["rebuild"])
     with ui.formatter(b"git-export", _byte_keys(opts)) as fm:
         fm.startitem()
         fm.data(
@@ -69,6 +68,8 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> None:
             refs=report.refs,
             seconds=round(report.seconds, 3),
         )
+        if ui.quiet:
+            return
         if report.changesets:
             fm.plain(
                 _(b"exported %d changesets: %d objects, %s in %.2f seconds\n")
@@ -83,18 +84,6 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> None:
             fm.plain(_(b"%d refs changed\n") % report.refs)
         if not report.changesets and not report.refs:
             fm.plain(_(b"nothing new to export\n"))
-
-
-@eh.templatekeyword(b"gitnode", requires={b"ctx", b"repo", b"cache"})
-def gitnode(context: Any, mapping: Any) -> bytes:
-    """String. The id of the changeset's commit in git; empty if it is not exported."""
-    ctx = context.resource(mapping, b"ctx")
-    repo = context.resource(mapping, b"repo")
-    cache = context.resource(mapping, b"cache")
-    if b"amalgam-map" not in cache:
-        cache[b"amalgam-map"] = GitStore(repo, GitConfig.from_ui(repo.ui)).open_map()
-    (oid,) = cache[b"amalgam-map"].oids([ctx.node()])
-    return hex_node(oid) if oid else b""
 
 
 def _byte_keys(opts: dict[str, Any]) -> dict[bytes, Any]:

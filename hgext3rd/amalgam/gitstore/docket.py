@@ -16,6 +16,8 @@ from .selection import Seen
 if TYPE_CHECKING:
     from mercurial.interfaces.types import VfsT
 
+    from .placement import Placement
+
 VERSION = 1
 
 
@@ -29,6 +31,10 @@ class Docket:
     """Names of the packs we wrote, without suffix, oldest first."""
     seen: Seen | None = None
     """What was selected when all of it was exported; ``None`` if that never was."""
+    dropped: tuple[str, ...] = ()
+    """Names of packs that go as soon as no ref needs them."""
+    named: str = ""
+    """``Repository.names_digest`` after the export; empty if that is not known."""
 
     @classmethod
     def read(cls, vfs: VfsT, dialect: bytes) -> Docket:
@@ -45,20 +51,24 @@ class Docket:
                 segments=tuple(map(str, data["segments"])),
                 packs=tuple(map(str, data["packs"])),
                 seen=None if seen is None else Seen.from_json(seen),
+                dropped=tuple(map(str, data["dropped"])),
+                named=str(data.get("named", "")),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             return cls()
 
-    def write(self, vfs: VfsT, dialect: bytes) -> None:
+    def write(self, vfs: VfsT, dialect: bytes, placement: Placement) -> None:
         """Make this the state. Durable when it returns."""
         data = {
             "version": VERSION,
             "segments": self.segments,
             "packs": self.packs,
             "seen": None if self.seen is None else self.seen.to_json(),
+            "dropped": self.dropped,
+            "named": self.named,
         }
-        with vfs(_name(dialect), b"wb", atomictemp=True, checkambig=True) as file:
-            file.write(json.dumps(data, indent=1).encode() + b"\n")
+        content = json.dumps(data, indent=1).encode() + b"\n"
+        placement.replace(vfs.join(_name(dialect)), content)
 
 
 def _name(dialect: bytes) -> bytes:

@@ -7,171 +7,255 @@ another (gitrepository-layout(5), git-pack-refs(1)).
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import os
+import re
 import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
-from mercurial import error, pycompat, vfs as vfsmod
-from mercurial.i18n import _
-from mercurial.utils import procutil
+from mercurial import vfs as vfsmod
+
+from .gitprocess import Git
+from .placement import forget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .placement import Placement
 
 _PACKED_REFS = b"packed-refs"
 _PACKED_REFS_HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
+_REF = re.compile(rb"([0-9a-f]{40}) (.+)")
+_PACKS = b"objects/pack"
+# what the core's unfinished files are called there; git's own begin with "tmp_", too
+_UNFINISHED = b"tmp_amalgam_"
 
-# what every store is set up with; none of it changes what objects mean
-_CONFIG = {
-    "core.logAllRefUpdates": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    "transfer.hideRefs": "refs/cinnabar",
-}
+# What every store is set up with, for git tools that amalgam does not start; none of it
+# changes what objects mean. Heads without a ref are unreachable for git, hence "never".
+_SETTINGS = (
+    ("core.logAllRefUpdates", "false"),
+    ("gc.auto", "0"),
+    ("gc.pruneExpire", "never"),
+    ("maintenance.auto", "false"),
+    ("pack.writeReverseIndex", "true"),
+    ("transfer.hideRefs", "refs/cinnabar"),
+    ("transfer.hideRefs", "refs/hg"),
+)
+_LOOSE = re.compile(rb"[0-9a-f]{2}")
+_SHARED = "core.sharedRepository"
+_EDITED = b".amalgam-edited"
 
 
 class Repository:
-    """A bare git repository at ``path``, which may not exist yet."""
+    """A bare git repository, which may not exist yet."""
 
-    def __init__(self, path: bytes, program: bytes) -> None:
-        """``program`` is the git binary."""
-        self.path = path
-        self._program = program
-        self.vfs = vfsmod.vfs(path)
+    def __init__(self, git: Git, placement: Placement) -> None:
+        """``git`` is the program, for this repository; ``placement`` that of files."""
+        assert git.directory is not None
+        self.git = git
+        self.path = git.directory
+        self.vfs = vfsmod.vfs(self.path)
+        self._placement = placement
 
     def exists(self) -> bool:
         """Tell whether there is a repository."""
-        return bool(self.vfs.exists(b"objects/pack") and self.vfs.exists(b"HEAD"))
+        return all(map(self.vfs.exists, (_PACKS, b"refs", b"HEAD")))
 
-    def create(self) -> None:
+    def set_up(self) -> None:
+        """Make the repository, or what it lacks, and set what it has to be set to."""
+        if not self.exists():
+            self._create()
+        self._configure(self.path)
+
+    def _create(self) -> None:
         """Make an empty repository, or none at all if that fails."""
-        parent = os.path.dirname(self.path)
-        os.makedirs(parent, exist_ok=True)
+        self._placement.make_directory(os.path.dirname(self.path))
+        if self.vfs.lexists():
+            self._init(self.path)
+            return
         temporary = b"%s.tmp-%d" % (self.path, os.getpid())
         try:
-            self._git("init", "--quiet", "--bare", "--template=", "--", temporary)
-            for key, value in _CONFIG.items():
-                config = os.path.join(temporary, b"config")
-                self._git("config", "--file", config, key, value)
-            os.makedirs(os.path.join(temporary, b"objects", b"pack"), exist_ok=True)
+            os.mkdir(temporary)
+            self._init(temporary)
+            self._configure(temporary)
             os.rename(temporary, self.path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
+    def _init(self, path: bytes) -> None:
+        """Let git make a repository of a directory; what is there already stays."""
+        git = dataclasses.replace(self.git, directory=path)
+        git.run("init", "--quiet", "--bare", "--template=")
+        os.makedirs(os.path.join(path, _PACKS), exist_ok=True)
+        self._placement.settle(path)
+
+    def _configure(self, path: bytes) -> None:
+        """Change the configuration of the repository where it is not as it should be.
+
+        What others have set besides stays.
+        """
+        config = os.path.join(path, b"config")
+        settings = [*_SETTINGS, (_SHARED, f"0{self._placement.file_mode:o}")]
+        content = _read(config)
+        if all(_says(content, *setting) for setting in settings):
+            return
+        edited = config + _EDITED
+        outside = dataclasses.replace(self.git, directory=None)
+        try:
+            with open(edited, "wb") as file:
+                file.write(content)
+            for key, value in settings:
+                several = [f"^{value}$"] if key == "transfer.hideRefs" else []
+                args = ("config", "--file", edited, "--replace-all", key, value)
+                outside.run(*args, *several)
+            self._placement.replace_of_git(config, _read(edited))
+        finally:
+            self.vfs.tryunlink(edited)
+
     @property
     def packs_path(self) -> bytes:
         """The directory that packs are written to."""
-        return self.vfs.join(b"objects/pack")
+        return self.vfs.join(_PACKS)
 
     def has_pack(self, name: str) -> bool:
         """Tell whether the pack ``name`` (without suffix) can be read."""
-        return bool(self.vfs.exists(b"objects/pack/%s.idx" % os.fsencode(name)))
+        return bool(self.vfs.exists(b"%s/%s.idx" % (_PACKS, os.fsencode(name))))
 
-    def remove_packs(
-        self, keep: Iterable[str] | None = None, *, only: str = ""
-    ) -> None:
-        """Remove the pack ``only``, or all packs but those in ``keep``.
+    def packs(self, *, usable: bool = True) -> frozenset[str]:
+        """Return the names of all packs, without suffix.
+
+        Those that can be read; or else those of which any file is there.
+        """
+        files = self.vfs.listdir(_PACKS) if self.exists() else ()
+        names = (file.partition(b".") for file in files if file.startswith(b"pack-"))
+        return frozenset(
+            os.fsdecode(name)
+            for name, _dot, suffix in names
+            if suffix == b"idx" or not usable
+        )
+
+    def remove_packs(self, names: Iterable[str]) -> None:
+        """Remove packs (names without suffix) with all that belongs to them.
 
         The index goes first: what it names can no longer be found when the rest goes.
         """
-        kept = frozenset(map(os.fsencode, keep or ()))
-        found: dict[bytes, list[bytes]] = {}
-        for file in self.vfs.listdir(b"objects/pack"):
-            name = file.partition(b".")[0]
-            if name == os.fsencode(only) if only else name not in kept:
-                found.setdefault(name, []).append(file)
-        for files in found.values():
-            for file in sorted(files, key=lambda file: not file.endswith(b".idx")):
-                self.vfs.tryunlink(b"objects/pack/" + file)
+        removed = frozenset(map(os.fsencode, names))
+        files = [
+            file
+            for file in (self.vfs.listdir(_PACKS) if removed else ())
+            if file.partition(b".")[0] in removed
+        ]
+        for file in sorted(files, key=lambda file: not file.endswith(b".idx")):
+            self.vfs.tryunlink(b"%s/%s" % (_PACKS, file))
+
+    def loose_object_directories(self) -> list[bytes]:
+        """Return the directories of loose objects: git makes them, and we do not."""
+        names = self.vfs.listdir(b"objects")
+        return [b"objects/" + name for name in names if _LOOSE.fullmatch(name)]
+
+    def remove_loose_objects(self) -> None:
+        """Remove all loose objects."""
+        for directory in self.loose_object_directories():
+            shutil.rmtree(self.vfs.join(directory), ignore_errors=True)
+
+    def remove_debris(self) -> None:
+        """Remove unfinished files of processes that died. Only for who has the lock."""
+        for name in (_PACKED_REFS, b"HEAD", b"config"):
+            forget(self.vfs.join(name))
+        for suffix in (b"", b".lock"):
+            self.vfs.tryunlink(b"config" + _EDITED + suffix)
+        for file in self.vfs.listdir(_PACKS):
+            if file.startswith(_UNFINISHED):
+                self.vfs.tryunlink(b"%s/%s" % (_PACKS, file))
+        parent, name = os.path.split(self.path)
+        for sibling in os.listdir(parent):
+            if sibling.startswith(name + b".tmp-"):
+                shutil.rmtree(os.path.join(parent, sibling), ignore_errors=True)
 
     def set_refs(self, refs: Mapping[bytes, bytes], head: bytes) -> int:
         """Make ``refs`` (name to oid, 20 bytes) all refs, and HEAD lead to ``head``.
 
         Returns how many refs are new, gone or moved. Writes nothing if nothing changes.
         """
+        changed = self.differences(refs)
+        content = _packed(refs)
+        if self.vfs.tryread(_PACKED_REFS) != content:
+            self._placement.replace_of_git(self.vfs.join(_PACKED_REFS), content)
+        for name in self.loose_refs():
+            self.vfs.tryunlink(name)
+        if self.vfs.tryread(b"HEAD") != _symbolic(head):
+            self._placement.replace_of_git(self.vfs.join(b"HEAD"), _symbolic(head))
+        return changed
+
+    def is_named(self, refs: Mapping[bytes, bytes], head: bytes) -> bool:
+        """Tell whether ``set_refs`` would write nothing."""
+        return (
+            self.exists()
+            and self.vfs.tryread(_PACKED_REFS) == _packed(refs)
+            and not self.loose_refs()
+            and self.vfs.tryread(b"HEAD") == _symbolic(head)
+        )
+
+    def names_digest(self) -> str:
+        """Return what tells whether refs and HEAD are as ``set_refs`` left them."""
+        files = (_PACKED_REFS, b"HEAD")
+        return hashlib.sha1(b"\0".join(map(self.vfs.tryread, files))).hexdigest()
+
+    def has_commits(self, oids: Sequence[bytes]) -> bool:
+        """Ask git whether each of ``oids`` is a commit that is there."""
+        listing = "".join(f"{oid.hex()}\n" for oid in oids).encode()
+        args = ("cat-file", "--batch-check=%(objecttype)")
+        found = self.git.run(*args, input=listing).stdout.split()
+        return found == [b"commit"] * len(oids)
+
+    def has_refs(self) -> bool:
+        """Tell whether there is any ref."""
+        return bool(self.refs() or self.loose_refs())
+
+    def differences(self, refs: Mapping[bytes, bytes]) -> int:
+        """Return how many refs are other than in ``refs``: new, gone or moved."""
         before = self.refs()
         changed = sum(before.get(name) != oid for name, oid in refs.items())
-        changed += sum(name not in refs for name in before)
-        lines = [b"%s %s\n" % (oid.hex().encode(), name) for name, oid in refs.items()]
-        lines.sort(key=lambda line: line[41:])
-        content = _PACKED_REFS_HEADER + b"".join(lines)
-        if self.vfs.tryread(_PACKED_REFS) != content:
-            self._replace(_PACKED_REFS, content)
-        self._remove_loose_refs()
-        symbolic = b"ref: %s\n" % head
-        if self.vfs.tryread(b"HEAD") != symbolic:
-            self._replace(b"HEAD", symbolic)
-        return changed
+        return changed + sum(name not in refs for name in before)
 
     def refs(self) -> dict[bytes, bytes]:
         """Return the refs in ``packed-refs``: name to oid, 20 bytes."""
         refs = {}
         for line in self.vfs.tryread(_PACKED_REFS).splitlines():
-            if line[:1] not in b"#^":
-                oid, name = line.split(b" ", 1)
-                refs[name] = bytes.fromhex(oid.decode())
+            if match := _REF.fullmatch(line):  # what is damaged is written anew
+                refs[match[2]] = bytes.fromhex(match[1].decode())
         return refs
 
-    def _replace(self, name: bytes, content: bytes) -> None:
-        """Replace a file as git does, with its ``.lock`` against other processes."""
-        lock = name + b".lock"
-        try:
-            fd = os.open(
-                self.vfs.join(lock), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666
-            )
-        except FileExistsError:
-            raise error.StateError(
-                _(b"git store is locked: %s") % self.vfs.join(lock),
-                hint=_(b"remove the file if no git process uses the store"),
-            ) from None
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            self.vfs.rename(lock, name)
-        except BaseException:
-            self.vfs.tryunlink(lock)
-            raise
+    def loose_refs(self) -> list[bytes]:
+        """Return refs that somebody else made: they hide ours of the same name."""
+        return [
+            self.vfs.reljoin(directory, file)
+            for directory, _directories, files in self.vfs.walk(b"refs")
+            for file in files
+        ]
 
-    def _remove_loose_refs(self) -> None:
-        """Remove refs that somebody else made: they hide ours of the same name."""
-        for directory, _directories, files in self.vfs.walk(b"refs"):
-            for file in files:
-                self.vfs.tryunlink(self.vfs.reljoin(directory, file))
 
-    def _git(self, *args: str | bytes) -> bytes:
-        """Run git away from any repository and configuration, and return its output."""
-        command = [self._program, *(os.fsencode(arg) for arg in args)]
-        environment = {b"PATH": os.environb.get(b"PATH", os.defpath.encode())}
-        environment |= {
-            b"LC_ALL": b"C",
-            b"GIT_CONFIG_NOSYSTEM": b"1",
-            b"GIT_CONFIG_GLOBAL": os.devnull.encode(),
-            b"GIT_TERMINAL_PROMPT": b"0",
-        }
-        try:
-            done = subprocess.run(
-                command,
-                env=environment,
-                cwd="/",
-                check=False,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-            )
-        except OSError as exc:
-            raise error.Abort(
-                _(b"cannot run git program '%s': %s")
-                % (self._program, pycompat.bytestr(os.strerror(exc.errno or 0))),
-                hint=_(b"install git, or set amalgam.git.program"),
-            ) from None
-        if done.returncode:
-            raise error.Abort(
-                _(b"git %s failed: %s")
-                % (
-                    os.fsencode(args[0]),
-                    done.stderr.strip() or procutil.explainexit(done.returncode),
-                ),
-            )
-        return done.stdout
+def _packed(refs: Mapping[bytes, bytes]) -> bytes:
+    lines = [b"%s %s\n" % (oid.hex().encode(), name) for name, oid in refs.items()]
+    lines.sort(key=lambda line: line[41:])
+    return _PACKED_REFS_HEADER + b"".join(lines)
+
+
+def _symbolic(head: bytes) -> bytes:
+    return b"ref: %s\n" % head
+
+
+def _read(path: bytes) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _says(content: bytes, key: str, value: str) -> bool:
+    """Tell whether a config file seems to set a key, without asking git."""
+    name = re.escape(key.rpartition(".")[2])
+    line = rf"(?im)^\s*{name}\s*=\s*{re.escape(value)}\s*$".encode()
+    return re.search(line, content) is not None

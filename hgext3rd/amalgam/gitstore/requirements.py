@@ -27,6 +27,7 @@ _STORE = frozenset(
         b"sparserevlog",
         b"delta-info-revlog",
         b"revlog-compression-zstd",
+        b"exp-compression-none",
         b"persistent-nodemap",
     }
 )
@@ -49,7 +50,15 @@ _ELSEWHERE = frozenset(
 
 
 def check(repo: RepoT) -> None:
-    """Abort, naming them, if the repository has requirements that are not known."""
+    """Abort, naming them, if the repository has requirements that are not known.
+
+    Or if what it shows is not in a store at all, but in a bundle laid over one.
+    """
+    if repo.url().startswith((b"bundle:", b"union:")):
+        raise error.InputError(
+            _(b"cannot export what is not in a repository: %s") % repo.url(),
+            hint=_(b"unbundle or pull it first"),
+        )
     unknown = repo.requirements - _STORE - _ELSEWHERE
     missing = {b"revlogv1", b"store"} - repo.requirements
     if unknown:

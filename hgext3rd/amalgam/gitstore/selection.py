@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mercurial import bookmarks, error
+from mercurial.i18n import _
 from mercurial.node import nullid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mercurial.interfaces.types import RepoT
+
+FilesState: TypeAlias = "tuple[tuple[int, ...] | None, ...]"
 
 # value of amalgam.git.export -> Mercurial's name for that view of a repository
 _FILTERS = {b"served": b"served", b"public": b"immutable"}
@@ -77,20 +82,77 @@ class Selection:
         return seen.len if same and node(seen.len - 1) == seen.tip else 0
 
 
-def select(repo: RepoT, export: bytes, revs: Iterable[int] | None = None) -> Selection:
-    """Select what ``amalgam.git.export`` allows, and of that the ancestors of ``revs``.
+def select(
+    repo: RepoT, export: bytes, nodes: Iterable[bytes] | None = None
+) -> Selection:
+    """Select what ``amalgam.git.export`` allows; of that, the ancestors of ``nodes``.
 
-    ``revs`` that are not allowed select nothing. Cost follows what is not selected.
+    ``nodes`` that are not allowed, or not there, select nothing. Cost follows what is
+    not selected. ``StorageError`` if the changelog is no history.
     """
     view = view_of(repo, export)
     changelog = repo.unfiltered().changelog
     count = len(changelog)
-    excluded = set(view.changelog.filteredrevs)
-    if revs is not None:
-        allowed = [rev for rev in revs if rev not in excluded]
+    try:
+        excluded = set(view.changelog.filteredrevs)
+    except ValueError as exc:
+        raise _blame(changelog, exc) from None
+    if nodes is not None:
+        revs = map(changelog.index.get_rev, nodes)
+        allowed = [rev for rev in revs if rev is not None and rev not in excluded]
         excluded = set(range(count)) - set(changelog.ancestors(allowed, inclusive=True))
-    nodes = {rev: changelog.node(rev) for rev in sorted(excluded)}
-    return Selection(count, changelog.node(count - 1) if count else nullid, nodes)
+    hidden = {rev: changelog.node(rev) for rev in sorted(excluded)}
+    return Selection(count, changelog.node(count - 1) if count else nullid, hidden)
+
+
+def _blame(changelog: Any, exc: ValueError) -> error.StorageError:
+    """Return the error for the first changeset whose parents do not precede it.
+
+    Mercurial's C code says no more than that there is one.
+    """
+    index = changelog.index
+    found = str(exc).encode()
+    for rev in range(len(index)):
+        if not all(-1 <= parent < rev for parent in index[rev][5:7]):
+            found = _(b"revision %d: its parents do not precede it") % rev
+            break
+    return error.StorageError(_(b"changelog: %s") % found, hint=_(b"see 'hg verify'"))
+
+
+def state_of(repo: RepoT) -> FilesState:
+    """Return what the file system says of the files that make a view.
+
+    Two that are equal: the view is the same, and so is what bookmarks name. Taken
+    before the view is read, it tells afterwards whether what was read is still so.
+    """
+    return tuple(map(_stamp, _files_of(repo)))
+
+
+def read_again(repo: RepoT) -> None:
+    """Forget what was read of the repository, even if its files look the same.
+
+    Mercurial itself compares times in whole seconds, and keeps what seems unchanged.
+    """
+    repo.invalidate(clearfilecache=True)
+    repo.invalidatedirstate()
+
+
+def _files_of(repo: RepoT) -> list[bytes]:
+    in_store = (b"00changelog.i", b"phaseroots", b"obsstore")
+    files = [repo.svfs.join(name) for name in in_store]
+    files.append(bookmarks.bookmarksvfs(repo).join(b"bookmarks"))
+    if repo.svfs.exists(b"obsstore"):
+        # these keep obsolete changesets from being hidden
+        files += [repo.vfs.join(name) for name in (b"dirstate", b"localtags")]
+    return files
+
+
+def _stamp(path: bytes) -> tuple[int, ...] | None:
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 def view_of(repo: RepoT, export: bytes) -> RepoT:

@@ -1,0 +1,212 @@
+"""The command for who looks after a repository: ``admin::amalgam``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mercurial import exthelper, registrar, util
+from mercurial.cmdutil import formatteropts
+from mercurial.i18n import _
+
+from .. import index
+from ..configitems import GitConfig
+from ..gitstore.export import GitStore
+from ..gitstore.oidmap import Table
+from ..gitstore.repair import repair
+from ..gitstore.status import Problem, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..gitstore.verify import Difference
+
+eh = exthelper.exthelper()
+
+_MOST_SHOWN = 12
+
+
+@eh.command(
+    b"admin::amalgam",
+    [
+        (b"", b"repair", False, _(b"verify the git repository, and mend it")),
+        *formatteropts,
+    ],
+    _(b"[--repair]"),
+    helpcategory=registrar.command.CATEGORY_MAINTENANCE,
+)
+def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
+    """show the state of all that amalgam keeps, and mend it
+
+    Show on one screen how the indexes of this repository get into memory, how much of
+    its history is exported to git, how large that is, how fresh, and what is wrong,
+    with what to type. This is quick, and changes nothing.
+
+    Being behind is not wrong: :hg:`git::export` converts what is new. Something is
+    wrong if it does not go away by itself: a file is lost or was changed by somebody
+    else, or an export cannot work at all. :hg:`git::verify` looks deeper than this.
+
+    With --repair, the git repository is verified as by :hg:`git::verify`, and what
+    differs is mended: what somebody else put there is removed, branches and tags are
+    made those of this repository, and if anything is damaged, all is exported again.
+    The history itself is never touched: all that amalgam keeps is in ``.hg/amalgam``,
+    follows from the history, and may as well be removed, even while servers run.
+
+    Template keywords:
+
+    :indexes:     List. With ``index``, ``mapped``, ``reason``, ``bytes``.
+    :path:        String. The git repository.
+    :exists:      Boolean. Whether there was an export.
+    :served:      Integer. Changesets that should be exported.
+    :behind:      Integer. Those of them that are not.
+    :refs:        Integer. Branches and tags.
+    :refs_behind: Integer. Those that another export would change.
+    :objects:     Integer. Git objects in packs.
+    :packs:       Integer. Packs.
+    :pack_bytes:  Integer. Size of the packs and their indexes.
+    :changesets:  Integer. Changesets in the map of ids.
+    :manifests:   Integer. Manifests in it.
+    :files:       Integer. File revisions in it.
+    :segments:    Integer. Files of the map.
+    :map_bytes:   Integer. Their size.
+    :lock:        String. ``free``, ``running``, ``dead`` or ``elsewhere``.
+    :lock_host:   String. Host of the process that holds the lock.
+    :lock_pid:    Integer. Number of that process; 0 if there is none.
+    :mended:      List. With ``what``, ``id``, ``found``, ``expected``.
+    :problems:    List. With ``text``, ``hint``.
+
+    Returns 0 if nothing is wrong, 1 if something needs a person.
+    """
+    store = GitStore(repo, GitConfig.from_ui(ui))
+    mended: Sequence[Difference] = ()
+    if opts["repair"] and Status.of(store).exists:
+        before, after = repair(store)
+        left = {(difference.what, difference.id) for difference in after.differences}
+        mended = [
+            difference
+            for difference in before.differences
+            if (difference.what, difference.id) not in left
+        ]
+    status = Status.of(store)
+    byte_opts = {name.encode(): value for name, value in opts.items()}
+    with ui.formatter(b"admin-amalgam", byte_opts) as fm:
+        fm.startitem()
+        _show_mended(fm, mended)
+        _show_indexes(fm, repo)
+        _show_store(fm, store.repository.path, status)
+        _show_problems(fm, status)
+    return 1 if status.problems else 0
+
+
+def _show_mended(fm: Any, mended: Sequence[Difference]) -> None:
+    with fm.nested(b"mended", tmpl=b"{what} {id}\n") as nested:
+        for difference in mended:
+            nested.startitem()
+            nested.data(
+                what=difference.what,
+                id=difference.id,
+                found=difference.found,
+                expected=difference.expected,
+            )
+            nested.plain(_(b"mended: %s") % difference.line())
+    if mended:
+        fm.plain(b"\n")
+
+
+def _show_indexes(fm: Any, repo: RepoT) -> None:
+    fm.plain(_(b"indexes\n"))
+    with fm.nested(b"indexes", tmpl=b"{index} {reason}\n") as nested:
+        for decision in index.decisions(repo):
+            nested.startitem()
+            nested.data(
+                index=decision.index,
+                mapped=decision.mapped,
+                reason=decision.reason.value.encode(),
+                bytes=decision.size_bytes,
+            )
+            nested.plain(b"  %-13s %s\n" % (decision.index, decision.explain()))
+
+
+def _show_store(fm: Any, path: bytes, status: Status) -> None:
+    lock = status.lock
+    fm.data(
+        path=path,
+        exists=status.exists,
+        served=status.served,
+        behind=status.behind,
+        refs=status.refs,
+        refs_behind=status.refs_behind,
+        objects=status.objects,
+        packs=status.packs,
+        pack_bytes=status.pack_bytes,
+        changesets=status.pairs.get(Table.CHANGESETS, 0),
+        manifests=status.pairs.get(Table.MANIFESTS, 0),
+        files=status.pairs.get(Table.FILES, 0),
+        segments=status.segments,
+        map_bytes=status.map_bytes,
+        lock=lock.state.value.encode() if lock else b"free",
+        lock_host=lock.host if lock else b"",
+        lock_pid=lock.pid if lock else 0,
+    )
+    fm.plain(_(b"\ngit repository %s\n") % path)
+    if not status.exists:
+        what = _(b"nothing of %d changesets (run 'hg git::export')") % status.served
+        _show_line(fm, _(b"exported"), what)
+    else:
+        _show_measures(fm, status)
+    _show_line(fm, _(b"lock"), lock.explain() if lock else _(b"free"))
+
+
+def _show_measures(fm: Any, status: Status) -> None:
+    exported = _(b"%d of %d changesets") % (
+        status.served - status.behind,
+        status.served,
+    )
+    if status.behind:
+        exported += _(b", %d behind (run 'hg git::export')") % status.behind
+    else:
+        exported += _(b", up to date")
+    refs = b"%d" % status.refs
+    if status.refs_behind:
+        refs += _(b", %d behind (run 'hg git::export')") % status.refs_behind
+    _show_line(fm, _(b"exported"), exported)
+    _show_line(fm, _(b"refs"), refs)
+    size = util.bytecount(status.pack_bytes)
+    objects = _(b"%d in %d packs, %s") % (status.objects, status.packs, size)
+    _show_line(fm, _(b"objects"), objects)
+    pairs = _(b"%d changesets, %d manifests, %d file revisions in %d segments, %s") % (
+        *(status.pairs.get(table, 0) for table in Table),
+        status.segments,
+        util.bytecount(status.map_bytes),
+    )
+    _show_line(fm, _(b"map"), pairs)
+
+
+def _show_line(fm: Any, label: bytes, text: bytes) -> None:
+    fm.plain(b"  %-13s %s\n" % (label, text))
+
+
+def _show_problems(fm: Any, status: Status) -> None:
+    with fm.nested(b"problems", tmpl=b"{text}\n") as nested:
+        if status.problems:
+            nested.plain(_(b"\nwrong\n"))
+        for number, problem in enumerate(status.problems, start=1):
+            nested.startitem()
+            nested.data(text=problem.text, hint=problem.hint)
+            if number <= _MOST_SHOWN:
+                nested.plain(b"  %s\n" % problem.text)
+                following = status.problems[number : number + 1]
+                if number == _MOST_SHOWN or problem.hint not in map(_hint, following):
+                    nested.plain(b"  (%s)\n" % problem.hint)
+    if len(status.problems) > _MOST_SHOWN:
+        fm.plain(
+            _(b"  and %d more; see 'hg git::verify'\n")
+            % (len(status.problems) - _MOST_SHOWN)
+        )
+    if not status.problems:
+        fm.plain(_(b"\nnothing is wrong\n"))
+
+
+def _hint(problem: Problem) -> bytes:
+    return problem.hint

@@ -1,0 +1,252 @@
+"""Ids on both sides for users: ``git::id``, ``{gitnode}`` and ``gitnode()``.
+
+The last two are names of hg-git, too. When it is loaded, they are left to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from mercurial import (
+    error,
+    extensions,
+    exthelper,
+    registrar,
+    revsetlang,
+    scmutil,
+    smartset,
+)
+from mercurial.cmdutil import formatteropts
+from mercurial.i18n import _
+from mercurial.node import hex as hex_node, short
+
+from .. import compat
+from ..configitems import GitConfig
+from ..gitstore import ids, selection
+from ..gitstore.export import GitStore
+from ..gitstore.oidmap import Side, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..gitstore.ids import Translation
+    from ..gitstore.oidmap import OidMap
+
+eh = exthelper.exthelper()
+
+_BLOCK_BYTES = 1 << 17
+
+
+@eh.command(
+    b"git::id",
+    [
+        (b"", b"stdin", False, _(b"read the ids from standard input, one a line")),
+        *formatteropts,
+    ],
+    _(b"ID... | --stdin"),
+    helpcategory=registrar.command.CATEGORY_CHANGE_NAVIGATION,
+)
+def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
+    """translate ids of changesets and of git commits
+
+    For the id of a changeset, print that of its commit in git, and for the id of a
+    commit, that of its changeset. Which of them an ID is need not be said. It may be
+    abbreviated, as long as nothing else that is exported begins like it.
+
+    With --stdin, each line of standard input is an id. For each there is one line of
+    output, in the same order: the other id; or the line that was read, followed by
+    ``unknown`` or ``ambiguous``. Answers are not held back until the input ends, so
+    another program can talk with this one; it is fast enough for any number of ids.
+
+    Template keywords:
+
+    :id:      String. What was asked for.
+    :status:  String. ``found``, ``unknown`` or ``ambiguous``.
+    :node:    String. The changeset.
+    :gitnode: String. Its commit in git.
+
+    Returns 0 if all ids are translated, 1 if some line of standard input is not.
+    """
+    if opts["stdin"] and given:
+        raise error.InputError(_(b"cannot specify both --stdin and ids"))
+    if not opts["stdin"] and not given:
+        raise error.InputError(
+            _(b"no id given"),
+            hint=_(b"name some, or use --stdin; see 'hg help git::id'"),
+        )
+    byte_opts = {name.encode(): value for name, value in opts.items()}
+    complete = True
+    with _open_map(repo) as oidmap:
+        translations = [
+            _only(repo, oidmap, id_, meanings)
+            for id_, meanings in zip(given, ids.translate(oidmap, given), strict=True)
+        ]
+        with ui.formatter(b"git-id", byte_opts) as fm:
+            for id_, translation in zip(given, translations, strict=True):
+                _show(fm, id_, [translation])
+                fm.plain(b"%s\n" % hex_node(translation.other))
+            for block in _line_blocks(ui) if opts["stdin"] else ():
+                complete &= _answer_lines(ui, fm, oidmap, block)
+    return 0 if complete else 1
+
+
+@eh.revsetpredicate(b"gitnode(id)", safe=True)
+def gitnode_revset(repo: RepoT, subset: Any, x: Any) -> Any:
+    """The changeset whose commit in git has this id, which may be abbreviated."""
+    # i18n: "gitnode" is a keyword
+    (argument,) = revsetlang.getargs(x, 1, 1, _(b"gitnode requires one argument"))
+    # i18n: "gitnode" is a keyword
+    id_ = revsetlang.getstring(argument, _(b"gitnode requires a string"))
+    with _open_map(repo) as oidmap:
+        found = ids.changesets(oidmap, id_)
+    if len(found) > 1:
+        raise _ambiguous(
+            id_, [ids.Translation(node, oid, Side.OID) for node, oid in found]
+        )
+    revs = []
+    for node, _oid in found:
+        # one that this view of the repository does not have is not found either
+        with contextlib.suppress(error.LookupError):
+            revs.append(repo.changelog.rev(node))
+    return subset & smartset.baseset(revs)
+
+
+@eh.templatekeyword(b"gitnode", requires={b"ctx", b"repo", b"cache"})
+def gitnode_keyword(context: Any, mapping: Any) -> bytes:
+    """String. The id of the changeset's commit in git; empty if it is not exported."""
+    ctx = context.resource(mapping, b"ctx")
+    repo = context.resource(mapping, b"repo")
+    cache = context.resource(mapping, b"cache")
+    if b"amalgam-map" not in cache:
+        cache[b"amalgam-map"] = GitStore(repo, GitConfig.from_ui(repo.ui)).open_map()
+    (oid,) = cache[b"amalgam-map"].oids([ctx.node()])
+    return hex_node(oid) if oid else b""
+
+
+@eh.extsetup
+def settle_names(ui: UiT) -> None:
+    """Withdraw what hg-git has, too, and tell so once, when one of them is used."""
+    package = importlib.import_module("..", __package__)
+    compat.keep_safe(package.revsetpredicate, eh.revsetpredicate)
+    try:
+        hggit = extensions.find(b"hggit")
+    except KeyError:
+        return
+
+    @functools.cache
+    def warn() -> None:
+        ui.warn(
+            _(b"warning: {gitnode} and gitnode() are those of hg-git, not of amalgam\n")
+            + _(b"(use 'hg git::id' for the ids of amalgam's git repository)\n")
+        )
+
+    for attribute in ("revsetpredicate", "templatekeyword"):
+        theirs = getattr(getattr(hggit, attribute, None), "_table", {})
+        if b"gitnode" in theirs:
+            compat.withdraw(getattr(package, attribute), b"gitnode")
+            theirs[b"gitnode"] = _after(warn, theirs[b"gitnode"])
+
+
+def _after(first: Callable[[], None], func: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(func)  # with the attributes by which Mercurial knows it
+    def both(*args: Any, **kwargs: Any) -> Any:
+        first()
+        return func(*args, **kwargs)
+
+    return both
+
+
+@contextlib.contextmanager
+def _open_map(repo: RepoT) -> Iterator[OidMap]:
+    store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    with contextlib.closing(store.open_map()) as oidmap:
+        yield oidmap
+
+
+def _line_blocks(ui: UiT) -> Iterator[list[bytes]]:
+    """Yield the lines of standard input, as many at a time as are there."""
+    # a command server's input has lines only
+    read = getattr(ui.fin, "read1", lambda _size: ui.fin.readline())
+    rest = b""
+    while block := read(_BLOCK_BYTES):
+        *lines, rest = (rest + block).split(b"\n")
+        yield [line.strip() for line in lines]
+    if rest:
+        yield [rest.strip()]
+
+
+def _answer_lines(ui: UiT, fm: Any, oidmap: OidMap, given: Sequence[bytes]) -> bool:
+    """Answer a block of lines; tell whether all of them were translated."""
+    answers = ids.translate(oidmap, given)
+    if fm.isplain():
+        lines = [
+            hex_node(meanings[0].other)
+            if len(meanings) == 1
+            else b"%s %s" % (id_, _status(meanings))
+            for id_, meanings in zip(given, answers, strict=True)
+        ]
+        ui.write(b"".join([line + b"\n" for line in lines]))
+    else:
+        for id_, meanings in zip(given, answers, strict=True):
+            _show(fm, id_, meanings)
+    ui.flush()
+    return all(len(meanings) == 1 for meanings in answers)
+
+
+def _show(fm: Any, id_: bytes, meanings: Sequence[Translation]) -> None:
+    node, oid = b"", b""
+    if len(meanings) == 1:
+        node, oid = hex_node(meanings[0].node), hex_node(meanings[0].oid)
+    fm.startitem()
+    fm.data(id=id_, status=_status(meanings), node=node, gitnode=oid)
+
+
+def _status(meanings: Sequence[Translation]) -> bytes:
+    return (b"unknown", b"found")[len(meanings)] if len(meanings) < 2 else b"ambiguous"
+
+
+def _only(
+    repo: RepoT, oidmap: OidMap, id_: bytes, meanings: Sequence[Translation]
+) -> Translation:
+    """Return the only meaning of an id, or raise what Mercurial would."""
+    if len(meanings) > 1:
+        raise _ambiguous(id_, meanings)
+    if meanings:
+        return meanings[0]
+    hint = None
+    node = _changeset(repo, id_)
+    if not ids.is_id(id_):
+        hint = _(b"for names there is 'hg log -r %s -T {gitnode}'") % id_
+    elif not oidmap.count(Table.CHANGESETS):
+        hint = _(b"nothing is exported yet: run 'hg git::export'")
+    elif node is not None:
+        hint = _(b"changeset %s is not among those that are exported") % short(node)
+        export = GitConfig.from_ui(repo.ui).export
+        if selection.view_of(repo, export).changelog.hasnode(node):
+            hint = _(b"changeset %s is not exported yet: run 'hg git::export'")
+            hint %= short(node)
+    raise error.RepoLookupError(_(b"unknown revision '%s'") % id_, hint=hint)
+
+
+def _changeset(repo: RepoT, id_: bytes) -> bytes | None:
+    """Return the changeset that ``id_`` abbreviates for Mercurial."""
+    with contextlib.suppress(error.LookupError, error.WdirUnsupported):
+        return scmutil.resolvehexnodeidprefix(repo.unfiltered(), id_)
+    return None
+
+
+def _ambiguous(id_: bytes, meanings: Sequence[Translation]) -> error.InputError:
+    """Return what Mercurial raises for an ambiguous abbreviation, naming two."""
+    kinds = {Side.NODE: _(b"changeset %s"), Side.OID: _(b"commit %s")}
+    first, second = (
+        kinds[meaning.asked] % hex_node(meaning.given) for meaning in meanings[:2]
+    )
+    return error.InputError(
+        _(b"ambiguous revision identifier: %s") % id_,
+        hint=_(b"it may be %s or %s") % (first, second),
+    )

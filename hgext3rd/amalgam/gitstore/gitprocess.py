@@ -1,0 +1,330 @@
+"""Every run of git by amalgam: the program, its environment, and what it may obey.
+
+Nothing else starts git. A store is a git repository in which others may have written
+(whoever may write to ``.hg``), and a git repository's own configuration can name
+programs to run. Hence, on every run:
+
+- the environment is made afresh, so neither the caller's ``GIT_*`` variables nor the
+  configuration of machine and user are seen;
+- each key that has a fixed name and could name a program is overridden
+  (git-config(1), "GIT_CONFIG_COUNT");
+- keys that have free names, like ``hook.NAME.command``, cannot be overridden: a store
+  whose configuration has any section that is not known to be harmless is refused;
+- nothing is fetched, and no transport is allowed, but those that a caller asks for;
+- git's own check of the repository's owner is lifted only for an owner that
+  Mercurial trusts (``safe.directory``).
+
+Knows nothing of what amalgam's stores contain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import re
+import subprocess
+import types
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error, pycompat, util
+from mercurial.i18n import _
+from mercurial.utils import procutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mercurial.interfaces.types import UiT
+
+OLDEST = (2, 39)
+
+# What an own value takes precedence over, in whatever file it stands. Not here, since
+# git itself reads it from no repository: uploadpack.packObjectsHook, safe.*, trace2.*.
+_NEUTRAL = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.alternateRefsCommand": "true",  # the program: it prints no refs
+    "core.sshCommand": "ssh",
+    "core.askPass": "",
+    "core.editor": ":",
+    "sequence.editor": ":",
+    "core.pager": "cat",
+    "credential.helper": "",  # forgets all that were named before
+    "gpg.program": "gpg",
+    "gpg.openpgp.program": "gpg",
+    "gpg.x509.program": "gpgsm",
+    "gpg.ssh.program": "ssh-keygen",
+    "gpg.ssh.defaultKeyCommand": "false",
+    "log.showSignature": "false",
+    "push.gpgSign": "false",
+    "push.recurseSubmodules": "no",
+    "fetch.recurseSubmodules": "no",
+    "submodule.recurse": "false",
+    "gc.auto": "0",
+    "gc.pruneExpire": "never",
+    "maintenance.auto": "false",
+    "receive.autogc": "false",
+}
+
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "",
+    "GIT_EDITOR": ":",
+    "GIT_SEQUENCE_EDITOR": ":",
+    "GIT_PAGER": "cat",
+    # of core.gitProxy the first value counts, and this comes before all
+    "GIT_PROXY_COMMAND": "",
+    # a missing object is an error, not a reason to ask a "promisor" for it
+    "GIT_NO_LAZY_FETCH": "1",
+    # objects are what their ids say
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PROTOCOL_FROM_USER": "0",
+}
+
+_OVERRIDDEN = frozenset(key.lower().encode() for key in _NEUTRAL)
+# Sections of a store's configuration in which no key runs a program, or only keys that
+# are overridden above.
+_HARMLESS = frozenset(
+    b"advice bitmap core commitgraph feature fetch fsck gc gitweb http i18n index init "
+    b"log lsrefs maintenance pack protocol receive repack transfer uploadpack "
+    b"uploadpackfilter user".split()
+)
+# harmless keys of sections that have others, too
+_HARMLESS_KEYS = re.compile(
+    rb"extensions\.(?:objectformat|preciousobjects)"
+    rb"|gpg\.format"
+    rb"|remote\..*\.(?:url|pushurl|fetch|push|mirror|prune|prunetags|tagopt)",
+    re.DOTALL,
+)
+# and a harmful one of a harmless section, which no value overrides
+_HARMFUL_KEYS = frozenset({b"gc.recentobjectshook"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Git:
+    """The git program, for one repository or for none.
+
+    Every way to run it takes the subcommand with its options as ``args``, and what
+    follows a ``--`` as ``operands``: all names that come from elsewhere belong there.
+    """
+
+    program: bytes
+    """A name on ``PATH`` or a path, from trusted configuration."""
+    directory: bytes | None = None
+    """The repository, which need not exist yet; ``None`` to be outside of any."""
+    owner: Owner | None = None
+    """Whose repositories may be used, beside those of the user who runs this."""
+
+    def run(
+        self,
+        *args: str | bytes,
+        operands: Iterable[bytes] = (),
+        input: bytes = b"",
+        config: Mapping[str, str] | None = None,
+        protocols: str = "",
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run git to its end and return what it wrote, and how it ended.
+
+        ``config`` overrides the configuration, ``protocols`` are the transports that
+        may be used, separated by colons. With ``check``, ``Abort`` if it fails.
+        """
+        with self.start(
+            *args,
+            operands=operands,
+            config=config,
+            protocols=protocols,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            output, errors = process.communicate(input)
+        done = subprocess.CompletedProcess(
+            process.args, process.returncode, output, errors
+        )
+        if check and done.returncode:
+            raise error.Abort(
+                _(b"git %s failed: %s") % (os.fsencode(args[0]), said(done))
+            )
+        return done
+
+    def start(
+        self,
+        *args: str | bytes,
+        operands: Iterable[bytes] = (),
+        config: Mapping[str, str] | None = None,
+        protocols: str = "",
+        **pipes: Any,
+    ) -> subprocess.Popen[bytes]:
+        """Start git and return its process; ``pipes`` are more arguments of ``Popen``.
+
+        ``Abort`` if there is no git, ``SecurityError`` if the repository's owner or its
+        configuration is not to be trusted.
+        """
+        _check_version(self.program)
+        overrides = _NEUTRAL | dict(config or {})
+        if self.directory is not None and os.path.exists(self.directory):
+            if not util.isowner(os.stat(self.directory)):
+                check_owner(self.directory, self.owner)
+                overrides["safe.directory"] = os.fsdecode(self.directory)
+            _check_config(self.program, self.directory)
+        command = [*map(os.fsencode, args)]
+        operands = [*operands]
+        if operands:
+            command += [b"--", *operands]
+        environment = _environment(self.directory, overrides)
+        environment[b"GIT_ALLOW_PROTOCOL"] = protocols.encode()
+        return _popen([self.program, *command], environment, **pipes)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Owner:
+    """The owner of ``.hg``, to whom its git stores should belong."""
+
+    ui: UiT
+    hg_path: bytes
+    """The directory ``.hg``."""
+
+    def is_trusted(self) -> bool:
+        """Tell whether hg trusts the owner, as it does for ``.hg/hgrc``."""
+        # what ui._trusted has to look at: a file, or else something with a name
+        named = types.SimpleNamespace(name=self.hg_path)
+        return bool(self.ui._trusted(named, self.hg_path))
+
+
+def check_owner(directory: bytes, owner: Owner | None) -> None:
+    """Abort unless the repository belongs to ``owner``, and hg trusts him."""
+    uid = os.stat(directory).st_uid
+    if owner is None or uid != os.stat(owner.hg_path).st_uid:
+        raise error.SecurityError(
+            _(b"git store '%s' belongs to user '%s', who does not own '.hg'")
+            % (directory, _user_name(uid)),
+            hint=_(b"change its owner, or remove it and export as the owner of '.hg'"),
+        )
+    if not owner.is_trusted():
+        raise error.SecurityError(
+            _(b"git store '%s' belongs to user '%s', who is not trusted")
+            % (directory, _user_name(uid)),
+            hint=_(b"see 'hg help config.trusted'"),
+        )
+
+
+def said(done: subprocess.CompletedProcess[bytes]) -> bytes:
+    """Return the last thing that git said on stderr, or how it ended if it was mute."""
+    lines = done.stderr.strip().splitlines()
+    if not lines:
+        return bytes(procutil.explainexit(done.returncode))
+    return bytes(lines[-1].removeprefix(b"fatal: ").removeprefix(b"error: "))
+
+
+def _environment(
+    directory: bytes | None, overrides: Mapping[str, str]
+) -> dict[bytes, bytes]:
+    variables = dict(_ENVIRONMENT)
+    variables["GIT_CONFIG_COUNT"] = str(len(overrides))
+    for number, (key, value) in enumerate(overrides.items()):
+        variables[f"GIT_CONFIG_KEY_{number}"] = key
+        variables[f"GIT_CONFIG_VALUE_{number}"] = value
+    environment = {
+        os.fsencode(name): os.fsencode(value) for name, value in variables.items()
+    }
+    environment[b"PATH"] = os.environb.get(b"PATH", os.defpath.encode())
+    # named, a repository is not searched for, and found elsewhere
+    environment[b"GIT_DIR"] = directory or os.devnull.encode()
+    return environment
+
+
+def _popen(
+    command: list[bytes], environment: Mapping[bytes, bytes], **pipes: Any
+) -> subprocess.Popen[bytes]:
+    arguments: dict[str, Any] = {"cwd": "/", "stdin": subprocess.DEVNULL} | pipes
+    try:
+        return subprocess.Popen(command, env=environment, **arguments)
+    except OSError as exc:
+        raise error.Abort(
+            _(b"cannot run git program '%s': %s")
+            % (command[0], pycompat.bytestr(os.strerror(exc.errno or 0))),
+            hint=_(b"install git, or set amalgam.git.program"),
+        ) from None
+
+
+def _read(program: bytes, *args: str | bytes) -> subprocess.CompletedProcess[bytes]:
+    """Run git in no repository and return what it wrote."""
+    environment = _environment(None, {})
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [program, *map(os.fsencode, args)]
+    with _popen(command, environment, **pipes) as process:
+        output, errors = process.communicate()
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+@functools.lru_cache
+def _check_version(program: bytes) -> None:
+    """Abort if git is older than ``OLDEST``: it would not know our precautions."""
+    done = _read(program, "version")
+    found = re.match(rb"git version ((\d+)\.(\d+)\S*)", done.stdout)
+    if found is None:
+        raise error.Abort(
+            _(b"'%s' is not git: %s") % (program, done.stdout.strip() or said(done)),
+            hint=_(b"set amalgam.git.program"),
+        )
+    if (int(found[2]), int(found[3])) < OLDEST:
+        raise error.Abort(
+            _(b"git %s is too old") % found[1],
+            hint=_(b"install git %d.%d or later, or set amalgam.git.program") % OLDEST,
+        )
+
+
+def _check_config(program: bytes, directory: bytes) -> None:
+    """Abort if the configuration of a repository has keys that are not harmless."""
+    path = os.path.join(directory, b"config")
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return
+    state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    harmful = _harmful_keys(program, path, state)
+    if harmful:
+        raise error.SecurityError(
+            _(b"git store has settings that could run programs: %s")
+            % b", ".join(harmful),
+            hint=_(b"remove them from '%s'") % path,
+        )
+
+
+@functools.lru_cache(maxsize=64)
+def _harmful_keys(
+    program: bytes, path: bytes, _state: tuple[int, ...]
+) -> tuple[bytes, ...]:
+    """Return the keys in a config file that may do harm; ``_state`` is the file's.
+
+    It is git that reads the file, but not what the file includes.
+    """
+    done = _read(
+        program,
+        *("config", "--file", path, "--no-includes", "--null", "--name-only", "--list"),
+    )
+    if done.returncode:
+        raise error.Abort(_(b"cannot read '%s': %s") % (path, said(done)))
+    keys = sorted({*done.stdout.split(b"\0")} - {b""})
+    return tuple(key for key in keys if not _is_harmless(key))
+
+
+def _is_harmless(key: bytes) -> bool:
+    if key in _HARMFUL_KEYS:
+        return False
+    section = key.partition(b".")[0]
+    if section in _HARMLESS or key in _OVERRIDDEN:
+        return True
+    return _HARMLESS_KEYS.fullmatch(key) is not None
+
+
+def _user_name(uid: int) -> bytes:
+    return bytes(util.username(uid) or b"%d" % uid)

@@ -1,0 +1,52 @@
+"""Mends what a verification found: all is derived, so all can be made again.
+
+Removes what is not ours, then lets an export do the rest: of what is new, or of all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import verify
+from .docket import Docket
+from .exclusion import locked
+from .verify import Remedy
+from .verify.files import foreign_files
+
+if TYPE_CHECKING:
+    from .export import GitStore
+    from .verify import Findings
+
+
+# what is not ours may have been all there was of what we need
+_ROUNDS = 2
+
+
+def repair(store: GitStore) -> tuple[Findings, Findings]:
+    """Verify ``store``, mend it, and verify again; return the first and last findings.
+
+    With nothing to mend nothing is written, and both are the same. Takes as long as a
+    verification, or two with an export between them.
+    """
+    before = findings = verify.run(store)
+    for _round in range(_ROUNDS):
+        if findings.remedy is None:
+            break
+        _apply(store, findings.remedy)
+        findings = verify.run(store)
+    return before, findings
+
+
+def _apply(store: GitStore, remedy: Remedy) -> None:
+    if remedy is not Remedy.EXPORT:
+        _remove_foreign(store)
+    store.export(rebuild=remedy is Remedy.REBUILD)
+    if remedy is Remedy.REBUILD:
+        _remove_foreign(store)  # what is left of packs that were ours
+
+
+def _remove_foreign(store: GitStore) -> None:
+    with locked(store.repo, store.vfs):
+        docket = Docket.read(store.map_vfs, store.config.dialect)
+        for file in foreign_files(store.repository, docket):
+            store.repository.vfs.tryunlink(file)

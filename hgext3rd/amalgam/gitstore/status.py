@@ -1,0 +1,146 @@
+"""What there is to tell of a git store at a glance: how much, how fresh, what is wrong.
+
+Reads no contents but that of the map's tables, so it is quick at any size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+
+from . import requirements, selection, verify
+from .docket import Docket
+from .holder import Holder, State, holder
+from .oidmap import Table
+from .verify import Remedy
+from .verify.files import PACKS, object_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mercurial.interfaces.types import VfsT
+
+    from .export import GitStore
+    from .verify import Difference
+
+_REPAIR = _(b"run 'hg admin::amalgam --repair'")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that does not mend itself."""
+
+    text: bytes
+    hint: bytes
+    """What to do, preferably what to type."""
+
+
+@dataclasses.dataclass(slots=True)
+class Status:
+    """A git store at a glance; the default is one that was never exported."""
+
+    served: int = 0
+    """Changesets that should be exported."""
+    behind: int = 0
+    """Those of them that are not."""
+    refs: int = 0
+    refs_behind: int = 0
+    """Refs that another export changes."""
+    objects: int = 0
+    packs: int = 0
+    pack_bytes: int = 0
+    """Size of packs and their indexes."""
+    segments: int = 0
+    map_bytes: int = 0
+    pairs: dict[Table, int] = dataclasses.field(default_factory=dict)
+    """Pairs in each table of the map."""
+    exists: bool = False
+    lock: Holder | None = None
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def of(cls, store: GitStore) -> Status:
+        """Look at ``store``."""
+        status = cls(lock=holder(store.vfs))
+        status._check_surroundings(store)
+        docket = Docket.read(store.map_vfs, store.config.dialect)
+        selected = selection.select(store.repo, store.config.export)
+        status.served = selected.len - len(selected.excluded)
+        status.behind = status.served
+        status.exists = docket != Docket() or store.repository.exists()
+        if not status.exists:
+            return status
+        status._measure(store, docket)
+        findings = verify.run(store, deep=False)
+        status.refs = findings.refs
+        unexported = 0
+        refs = []
+        for difference in findings.differences:
+            if status.lock and status.lock.state is State.RUNNING:
+                continue  # what an export has only begun would look wrong
+            if difference.remedy is not Remedy.EXPORT:
+                text = difference.line().rstrip()
+                status.problems.append(Problem(text, _REPAIR))
+            elif difference.what == b"changeset":
+                unexported += 1
+            else:
+                refs.append(difference)
+        if findings.changesets:
+            status.behind = unexported
+        status._judge(store, docket, refs)
+        return status
+
+    def _check_surroundings(self, store: GitStore) -> None:
+        """See whether an export could work at all, and nobody locks it out."""
+        try:
+            requirements.check(store.repo)
+            store.repository.git.run("rev-parse", "--git-dir", check=False)
+        except error.Abort as exc:
+            hint = exc.hint or _(b"see 'hg help git::export'")
+            self.problems.append(Problem(exc.message, hint))
+        if self.lock and self.lock.needs_person:
+            lock = store.vfs.join(b"lock")
+            hint = _(b"remove '%s' if no export is running there") % lock
+            self.problems.append(Problem(_(b"lock %s") % self.lock.explain(), hint))
+
+    def _measure(self, store: GitStore, docket: Docket) -> None:
+        packs = store.repository.vfs
+        names = [os.fsencode(pack) for pack in docket.packs]
+        files = [
+            b"%s/%s%s" % (PACKS, name, suffix)
+            for name in names
+            for suffix in (b".pack", b".idx", b".rev")
+        ]
+        self.packs = len(names)
+        self.pack_bytes = _size(packs, files)
+        self.objects = sum(
+            object_count(store.repository, pack) for pack in docket.packs
+        )
+        self.segments = len(docket.segments)
+        self.map_bytes = _size(store.map_vfs, map(os.fsencode, docket.segments))
+        try:
+            oidmap = store.open_map(docket)
+        except (OSError, error.StorageError):
+            return  # one of the problems
+        self.pairs = {table: oidmap.count(table) for table in Table}
+        oidmap.close()
+
+    def _judge(
+        self, store: GitStore, docket: Docket, refs: Iterable[Difference]
+    ) -> None:
+        """Tell refs that are only old from those that somebody else made."""
+        as_exported = docket.named in ("", store.repository.names_digest())
+        for ref in refs:
+            if as_exported and ref.what != b"loose ref":
+                self.refs_behind += 1
+            else:
+                hint = _(b"run 'hg git::export'")
+                self.problems.append(Problem(ref.line().rstrip(), hint))
+
+
+def _size(vfs: VfsT, names: Iterable[bytes]) -> int:
+    return sum(int(vfs.stat(name).st_size) for name in names if vfs.exists(name))

@@ -1,0 +1,158 @@
+"""A git store against the history that it stands for.
+
+``run`` asks, from the bottom up: are the files whole (``files``), does the map agree
+with history and git's objects (``mapping``), are the names right (``names``), and on
+demand, would an export make the same today (``recomputed``). What follows from damage
+that is already known is not looked at. Changes nothing, and takes no lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+
+from .. import refs as refsmod, selection
+from ..docket import Docket
+from ..holder import State, holder
+from ..oidmap import Table
+from . import files, paths, recomputed
+from .findings import Difference, Findings, Note, Remedy
+from .mapping import Served, check_objects, check_segments
+from .names import Names, unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..export import GitStore
+    from ..oidmap import OidMap
+
+__all__ = ["Difference", "Findings", "Note", "Remedy", "run"]
+
+
+def run(store: GitStore, *, full: bool = False, deep: bool = True) -> Findings:
+    """Verify ``store`` against the repository as it is now.
+
+    Without ``deep`` only what takes little time, whatever the size: contents of packs,
+    map and objects are not read. ``full``: compute every id again, and let git check
+    everything. ``StateError`` if there is no store, or an export changes it meanwhile.
+    """
+    docket = Docket.read(store.map_vfs, store.config.dialect)
+    selection.read_again(store.repo)
+    findings = Findings(full=full)
+    _Verification(store, docket, findings).run(full, deep)
+    lock = holder(store.vfs)
+    is_exporting = lock is not None and lock.state is not State.DEAD
+    moved = Docket.read(store.map_vfs, store.config.dialect) != docket
+    if deep and (moved or (findings.differences and is_exporting)):
+        raise error.StateError(
+            _(b"an export changes the git store while it is verified"),
+            hint=_(b"run it again when the export is done"),
+        )
+    return findings
+
+
+class _Verification:
+    """One verification: what is known so far."""
+
+    def __init__(self, store: GitStore, docket: Docket, findings: Findings) -> None:
+        self._store = store
+        self._repo = store.repo
+        self._repository = store.repository
+        self._docket = docket
+        self._findings = findings
+        self._selected = selection.select(store.repo, store.config.export)
+
+    def run(self, full: bool, deep: bool) -> None:
+        """Look at everything, from the bottom up."""
+        findings, repository, docket = self._findings, self._repository, self._docket
+        if findings.add(self._check_presence()):
+            return
+        findings.packs = len(docket.packs)
+        check_packs = files.check_packs if deep else files.check_presence
+        damaged = findings.add(check_packs(self._repo.ui, repository, docket))
+        findings.add(files.check_foreign(repository, docket))
+        findings.notes += files.unfinished(repository, docket)
+        directory = self._store.map_vfs.base
+        if findings.add(check_segments(directory, docket.segments, deep)):
+            self._leave_out(_(b"changesets, refs and objects"))
+            return
+        with contextlib.closing(self._store.open_map(docket)) as oidmap:
+            served = self._check_history(oidmap)
+            self._check_names(oidmap, deep)
+            if deep:
+                findings.notes += paths.check_paths(self._repo, self._selected.excluded)
+            if damaged:
+                self._leave_out(_(b"objects"))
+            elif deep:
+                self._check_objects(oidmap)
+            if full:
+                self._recompute(oidmap, served, damaged)
+
+    def _check_presence(self) -> Iterator[Difference]:
+        """Yield docket or git repository if they are not there."""
+        name = self._store.config.dialect + b".docket"
+        repository, map_vfs = self._repository, self._store.map_vfs
+        nothing, state = _(b"nothing"), _(b"the state of an export")
+        if self._docket != Docket():
+            if not repository.exists():
+                whole = _(b"a git repository")
+                yield Difference(
+                    b"directory", repository.path, nothing, whole, Remedy.REBUILD
+                )
+        elif map_vfs.exists(name):
+            found = _(b"what cannot be read")
+            yield Difference(b"docket", name, found, state, Remedy.REBUILD)
+        elif repository.packs() or (repository.exists() and repository.has_refs()):
+            yield Difference(b"docket", name, nothing, state, Remedy.REBUILD)
+        elif not repository.exists():
+            raise error.StateError(
+                _(b"nothing is exported yet"), hint=_(b"run 'hg git::export'")
+            )
+
+    def _check_history(self, oidmap: OidMap) -> Served:
+        served = Served.of(self._repo, oidmap, self._selected)
+        self._findings.changesets = len(served.nodes) + len(served.missing)
+        known_below = self._selected.known_below(self._repo, self._docket.seen)
+        self._findings.add(served.check(self._repo, oidmap, known_below))
+        return served
+
+    def _check_names(self, oidmap: OidMap, deep: bool) -> None:
+        view = selection.view_of(self._repo, self._store.config.export)
+        nodes, head = refsmod.wanted(view, self._store.config.refs)
+        oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
+        names = Names(
+            refs={name: oid for name, oid in oids.items() if oid},
+            head=head,
+            pending={name: nodes[name] for name, oid in oids.items() if not oid},
+        )
+        self._findings.refs = len(nodes)
+        self._findings.add(names.check(self._repository))
+        if deep:
+            self._findings.unreachable, noted = unreachable(view, nodes.values())
+            self._findings.notes += noted
+
+    def _check_objects(self, oidmap: OidMap) -> None:
+        self._findings.objects = sum(oidmap.count(table) for table in Table)
+        git = self._repository.git
+        self._findings.add(check_objects(self._repo.ui, git, oidmap))
+
+    def _recompute(self, oidmap: OidMap, served: Served, damaged: bool) -> None:
+        """Make all again, as far as it is exported, and compare."""
+        findings, ui = self._findings, self._repo.ui
+        selected = self._selected
+        if served.missing:
+            nodes = served.nodes
+            selected = selection.select(self._repo, self._store.config.export, nodes)
+        with recomputed.Recomputed.of(self._store, selected) as right:
+            findings.add(right.check_map(ui, oidmap))
+            if not damaged:
+                findings.add(right.check_objects(self._repository, self._docket))
+        notes = findings.notes
+        findings.add(recomputed.check_with_git(ui, self._repository.git, notes))
+
+    def _leave_out(self, what: bytes) -> None:
+        text = _(b"not compared, since what they depend on is damaged")
+        self._findings.notes.append(Note(what, b"", text))

@@ -1,0 +1,183 @@
+"""The files of a git store: those that the docket names, and those that are not ours.
+
+Owns what a whole pack is: three files that end with the SHA-1 of what comes before, and
+agree on the pack they belong to (gitformat-pack(5)). Whether its objects are what their
+ids say is git's to tell, in a full verification.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from mercurial.i18n import _
+from mercurial.node import hex as hex_oid
+
+from .findings import Difference, Note, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mercurial.interfaces.types import UiT
+
+    from ..docket import Docket
+    from ..repository import Repository
+
+PACKS = b"objects/pack"
+_SUFFIXES = (b".pack", b".idx", b".rev")
+_SUM_LEN = 20
+_BLOCK_BYTES = 1 << 20
+# where the index of a pack has the number of its objects, and where their ids begin
+_COUNT_AT = 8 + 255 * 4
+_IDS_AT = 8 + 256 * 4
+
+_OURS = re.compile(rb"multi-pack-index.*|\..*")
+_UNFINISHED = b"tmp_"
+# what would change which objects git sees, or what they mean
+_MEDDLING = (
+    b"objects/info/alternates",
+    b"objects/info/http-alternates",
+    b"info/grafts",
+    b"shallow",
+)
+_LOOSE_DIRECTORY = re.compile(rb"[0-9a-f]{2}")
+
+
+def check_presence(
+    ui: UiT, repository: Repository, docket: Docket
+) -> Iterator[Difference]:
+    """Yield the files that are missing of the packs that ``docket`` names."""
+    for file, size in _sizes(repository, docket).items():
+        if size is None:
+            yield _not_whole(file, _(b"nothing"))
+
+
+def check_packs(
+    ui: UiT, repository: Repository, docket: Docket
+) -> Iterator[Difference]:
+    """Yield what is wrong with the packs that ``docket`` names. Reads all of them."""
+    sizes = _sizes(repository, docket)
+    total = sum(filter(None, sizes.values()))
+    sums: dict[bytes, bytes] = {}
+    with ui.makeprogress(_(b"checking packs"), _(b"bytes"), total) as progress:
+        for file, size in sizes.items():
+            if size is None:
+                yield _not_whole(file, _(b"nothing"))
+                continue
+            name, suffix = os.path.splitext(file)
+            sums[file], is_whole = _read(repository, file, progress)
+            if not is_whole:
+                yield _not_whole(file, _(b"a damaged one"))
+            elif sums[file] != sums.get(name + b".pack", sums[file]):
+                yield _not_whole(file, _(b"that of another pack"))
+            elif suffix == b".pack" and name != b"pack-" + hex_oid(sums[file]):
+                yield _not_whole(file, _(b"another pack"))
+
+
+def _not_whole(file: bytes, found: bytes) -> Difference:
+    return Difference(b"pack", file, found, _(b"a whole file"), Remedy.REBUILD)
+
+
+def object_count(repository: Repository, pack: str) -> int:
+    """Return how many objects a pack has, as its index says; 0 if it cannot say."""
+    try:
+        with repository.vfs(b"%s/%s.idx" % (PACKS, os.fsencode(pack))) as file:
+            file.seek(_COUNT_AT)
+            return int.from_bytes(file.read(4), "big")
+    except OSError:
+        return 0
+
+
+def object_ids(path: bytes) -> Iterator[bytes]:
+    """Yield the ids in the index of a pack, ascending."""
+    with open(path, "rb") as file:
+        file.seek(_COUNT_AT)
+        count = int.from_bytes(file.read(4), "big")
+        for _number in range(count):
+            yield file.read(_SUM_LEN)
+
+
+def foreign_files(repository: Repository, docket: Docket) -> list[bytes]:
+    """Return the files that amalgam has not made and that change what git users see.
+
+    Packs, loose objects, and what leads git to objects elsewhere; below the repository.
+    """
+    kept = frozenset(map(os.fsencode, docket.packs + docket.dropped))
+    found = [
+        b"%s/%s" % (PACKS, file)
+        for file in sorted(_listed(repository, PACKS))
+        if file.partition(b".")[0] not in kept
+        and not _OURS.fullmatch(file)
+        and not file.startswith(_UNFINISHED)
+    ]
+    for directory in sorted(_listed(repository, b"objects")):
+        if _LOOSE_DIRECTORY.fullmatch(directory):
+            inside = b"objects/" + directory
+            found += [b"%s/%s" % (inside, name) for name in _listed(repository, inside)]
+    return found + [name for name in _MEDDLING if repository.vfs.exists(name)]
+
+
+def check_foreign(repository: Repository, docket: Docket) -> Iterator[Difference]:
+    """Yield a difference for each foreign file, one for all files of a pack."""
+    packs = set()
+    for file in foreign_files(repository, docket):
+        what, id_ = b"file", file
+        if file.startswith(PACKS):
+            what, id_ = b"pack", os.path.basename(file).partition(b".")[0]
+            if id_ in packs:
+                continue
+            packs.add(id_)
+        elif file not in _MEDDLING:
+            what, id_ = b"object", b"".join(file.split(b"/")[1:])
+        found = _(b"one that amalgam did not write")
+        yield Difference(what, id_, found, _(b"nothing"), Remedy.REMOVE)
+
+
+def unfinished(repository: Repository, docket: Docket) -> Iterator[Note]:
+    """Yield a note for each file that the next export removes."""
+    for file in sorted(_listed(repository, PACKS)):
+        if file.startswith(_UNFINISHED):
+            yield Note(b"file", file, _(b"left by a run that was killed"))
+    for pack in docket.dropped:
+        if repository.has_pack(pack):
+            text = _(b"no longer wanted; the next export removes it")
+            yield Note(b"pack", os.fsencode(pack), text)
+
+
+def _read(repository: Repository, file: bytes, progress: Any) -> tuple[bytes, bool]:
+    """Return the checksum of the pack that ``file`` is or belongs to.
+
+    And whether the file is whole: its own checksum is that of what comes before.
+    """
+    digest = hashlib.sha1(usedforsecurity=False)
+    end = b""  # all but this is hashed
+    with repository.vfs(b"%s/%s" % (PACKS, file)) as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            digest.update((end + block)[: -2 * _SUM_LEN])
+            end = (end + block)[-2 * _SUM_LEN :]
+            progress.increment(len(block))
+    before, own = end[:-_SUM_LEN], end[-_SUM_LEN:]
+    digest.update(before)
+    return (own if file.endswith(b".pack") else before), digest.digest() == own
+
+
+def _sizes(repository: Repository, docket: Docket) -> dict[bytes, int | None]:
+    """Return the size of each file of the packs, ``None`` for a missing one."""
+    sizes: dict[bytes, int | None] = {}
+    for pack in docket.packs:
+        for suffix in _SUFFIXES:
+            file = os.fsencode(pack) + suffix
+            try:
+                sizes[file] = repository.vfs.stat(b"%s/%s" % (PACKS, file)).st_size
+            except FileNotFoundError:
+                sizes[file] = None
+    return sizes
+
+
+def _listed(repository: Repository, directory: bytes) -> list[bytes]:
+    try:
+        return list(repository.vfs.listdir(directory))
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,184 @@
+"""The map against Mercurial's history on one side, and git's objects on the other.
+
+Owns three questions: are the map's segments as they were written, has each served
+changeset a commit and nothing else one, and does git have all objects of the map, of
+the right kind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import subprocess
+import tempfile
+import threading
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error, pycompat
+from mercurial.i18n import _
+from mercurial.node import hex as hex_id
+
+from ..oidmap import ID_LEN, OidMap, Table
+from .findings import Difference, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..gitprocess import Git
+    from ..selection import Selection
+
+_BATCH = 50_000
+_PAIR_LEN = 2 * ID_LEN
+
+# what a table's nodes are nodes of, and the kind of object that stands for them
+KINDS = {
+    Table.CHANGESETS: (b"changeset", b"commit"),
+    Table.MANIFESTS: (b"manifest", b"tree"),
+    Table.FILES: (b"file revision", b"blob"),
+}
+
+
+def check_segments(
+    directory: bytes, segments: tuple[str, ...], deep: bool
+) -> Iterator[Difference]:
+    """Yield the segments that cannot be opened or, with ``deep``, were changed."""
+    for segment in segments:
+        found = b""
+        try:
+            with contextlib.closing(OidMap(directory, [segment])) as oidmap:
+                if deep:
+                    oidmap.check()
+        except FileNotFoundError:
+            found = _(b"nothing")
+        except OSError as exc:
+            found = pycompat.bytestr(exc.strerror)
+        except error.StorageError as exc:
+            found = _(b"a damaged one (%s)") % exc.message.rpartition(b": ")[2]
+        if found:
+            whole = _(b"a whole file")
+            yield Difference(
+                b"map segment", os.fsencode(segment), found, whole, Remedy.REBUILD
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Served:
+    """The changesets that are selected, and what the map has of them."""
+
+    selected: Selection
+    nodes: frozenset[bytes]
+    """Those that have a commit."""
+    missing: tuple[tuple[int, bytes], ...]
+    """Those that have none: revision and node."""
+
+    @classmethod
+    def of(cls, repo: RepoT, oidmap: OidMap, selected: Selection) -> Served:
+        """Look up all selected changesets."""
+        node = repo.unfiltered().changelog.node
+        revs = (rev for rev in range(selected.len) if rev not in selected.excluded)
+        found = []
+        missing = []
+        while batch := list(itertools.islice(revs, _BATCH)):
+            nodes = [node(rev) for rev in batch]
+            for rev, node_, oid in zip(batch, nodes, oidmap.oids(nodes), strict=True):
+                if oid is None:
+                    missing.append((rev, node_))
+                else:
+                    found.append(node_)
+        return cls(selected, frozenset(found), tuple(missing))
+
+    def check(
+        self, repo: RepoT, oidmap: OidMap, known_below: int
+    ) -> Iterator[Difference]:
+        """Yield selected changesets without a commit, and others with one.
+
+        An export takes for granted that what is below revision ``known_below`` is
+        there.
+        """
+        one = _(b"a commit")
+        for rev, node in self.missing:
+            remedy = Remedy.REBUILD if rev < known_below else Remedy.EXPORT
+            yield Difference(b"changeset", hex_id(node), _(b"nothing"), one, remedy)
+        if oidmap.count(Table.CHANGESETS) == len(self.nodes):
+            return
+        has_node = repo.unfiltered().changelog.hasnode
+        for pairs, _count in oidmap.pairs(Table.CHANGESETS):
+            for start in range(0, len(pairs), _PAIR_LEN):
+                node = pairs[start : start + ID_LEN]
+                if node in self.nodes:
+                    continue
+                found = b"commit " + hex_id(pairs[start + ID_LEN : start + _PAIR_LEN])
+                why = _(b"nothing, since it is not in the repository")
+                if has_node(node):
+                    why = _(b"nothing, since it is not served")
+                yield Difference(b"changeset", hex_id(node), found, why, Remedy.REBUILD)
+
+
+def check_objects(ui: UiT, git: Git, oidmap: OidMap) -> Iterator[Difference]:
+    """Yield the objects of the map that git does not find, or finds to be another kind.
+
+    One git process; takes some microseconds an object.
+    """
+    total = sum(oidmap.count(table) for table in Table)
+    progress = ui.makeprogress(_(b"checking objects"), _(b"objects"), total)
+    # in a file, what git says of damage cannot fill a pipe that nobody reads
+    with tempfile.TemporaryFile() as complaints, progress:
+        process = git.start(
+            *("cat-file", "--batch-check=%(objecttype)", "--buffer"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+        )
+        assert process.stdout is not None
+        asking = threading.Thread(target=_ask, args=(process.stdin, oidmap))
+        asking.start()
+        try:
+            for table in Table:
+                kind = KINDS[table][1] + b"\n"
+                for pairs, count in oidmap.pairs(table):
+                    found = list(itertools.islice(process.stdout, count))
+                    if len(found) < count:
+                        complaints.seek(0)
+                        said = complaints.read().strip().rpartition(b"\n")[2]
+                        whole = _(b"objects that it can read")
+                        yield Difference(b"git", b"", said, whole, Remedy.REBUILD)
+                        return
+                    if found.count(kind) != count:
+                        yield from _wrong(table, pairs, found)
+                    progress.increment(count)
+        finally:
+            process.kill()
+            asking.join()
+            process.stdout.close()
+            process.wait()
+
+
+def _ask(stdin: Any, oidmap: OidMap) -> None:
+    """Write the oids of all tables, one a line, until nobody wants more."""
+    with contextlib.suppress(BrokenPipeError), stdin:
+        for table in Table:
+            for pairs, _count in oidmap.pairs(table):
+                ends = range(_PAIR_LEN, len(pairs) + 1, _PAIR_LEN)
+                oids = b"".join([pairs[end - ID_LEN : end] for end in ends])
+                stdin.write(oids.hex("\n", ID_LEN).encode() + b"\n")
+
+
+def _wrong(table: Table, pairs: bytes, found: list[bytes]) -> Iterator[Difference]:
+    what, kind = KINDS[table]
+    for number, line in enumerate(found):
+        if line != kind + b"\n":
+            start = number * _PAIR_LEN
+            node = pairs[start : start + ID_LEN]
+            oid = pairs[start + ID_LEN : start + _PAIR_LEN]
+            is_missing = line.endswith(b" missing\n")
+            yield Difference(
+                kind,
+                hex_id(oid),
+                _(b"nothing") if is_missing else b"a " + line.strip(),
+                _(b"that of %s %s") % (what, hex_id(node)),
+                Remedy.REBUILD,
+            )

@@ -1,0 +1,121 @@
+"""Refs and HEAD of a git store against what they should be.
+
+Reads the files itself: git would take a loose ref for the real one, and say nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+from mercurial.i18n import _
+from mercurial.node import hex as hex_id
+from mercurial.utils import stringutil
+
+from .findings import Difference, Note, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from mercurial.interfaces.types import RepoT
+
+    from ..repository import Repository
+
+_LINE = re.compile(rb"([0-9a-f]{40}) (refs/[^ \n]+)\n")
+_LONGEST_SHOWN = 60
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Names:
+    """What git users should be able to name."""
+
+    refs: Mapping[bytes, bytes]
+    """Name to oid, 20 bytes."""
+    head: bytes
+    """The ref that HEAD leads to, which need not exist."""
+    pending: Mapping[bytes, bytes]
+    """Name to node, for refs whose changeset has no commit yet."""
+
+    def check(self, repository: Repository) -> Iterator[Difference]:
+        """Yield each ref that is missing, wrong, or of others, and so HEAD."""
+        found: dict[bytes, bytes] = {}
+        differs = False
+        for difference in self._check_packed(repository, found):
+            differs = True
+            yield difference
+        nothing = _(b"nothing")
+        for name in sorted(found.keys() | self.refs.keys() | self.pending.keys()):
+            there, wanted = found.get(name), self.refs.get(name)
+            if there == wanted and name not in self.pending:
+                continue
+            differs = True
+            expected = hex_id(wanted) if wanted else nothing
+            if name in self.pending:
+                expected = _(b"the commit of changeset %s, which is not exported yet")
+                expected %= hex_id(self.pending[name])
+            shown = hex_id(there) if there else nothing
+            yield Difference(b"ref", name, shown, expected, Remedy.EXPORT)
+        for name in repository.loose_refs():
+            differs = True
+            content = _shown(repository.vfs.tryread(name))
+            no_file = _(b"no file of that name")
+            yield Difference(b"loose ref", name, content, no_file, Remedy.EXPORT)
+        head = repository.vfs.tryread(b"HEAD")
+        if head != b"ref: %s\n" % self.head:
+            differs = True
+            wanted_head = b"'ref: %s'" % self.head
+            yield Difference(b"ref", b"HEAD", _shown(head), wanted_head, Remedy.EXPORT)
+        if not differs and not repository.is_named(self.refs, self.head):
+            yield Difference(
+                b"file",
+                b"packed-refs",
+                _(b"the right refs, not as an export writes them"),
+                _(b"what git can search"),
+                Remedy.EXPORT,
+            )
+
+    def _check_packed(
+        self, repository: Repository, found: dict[bytes, bytes]
+    ) -> Iterator[Difference]:
+        """Fill ``found`` from ``packed-refs``, and yield the lines that are no refs."""
+        lines = repository.vfs.tryread(b"packed-refs").splitlines(keepends=True)
+        for number, line in enumerate(lines, start=1):
+            if match := _LINE.fullmatch(line):
+                found[match[2]] = bytes.fromhex(match[1].decode())
+            elif not (number == 1 and line.startswith(b"# pack-refs with:")):
+                yield Difference(
+                    b"packed-refs line",
+                    b"%d" % number,
+                    _shown(line),
+                    _(b"an id and a ref"),
+                    Remedy.EXPORT,
+                )
+
+
+def unreachable(view: RepoT, nodes: Iterable[bytes]) -> tuple[int, list[Note]]:
+    """Return how many changesets no ref leads to, and a note that says so.
+
+    ``nodes`` are those that refs name. Nothing is wrong with the others: whoever asks
+    for them by id gets them.
+    """
+    changelog = view.changelog
+    named = map(changelog.rev, nodes)
+    reached = frozenset(changelog.ancestors(named, inclusive=True))
+    revs = [rev for rev in changelog if rev not in reached]
+    if not revs:
+        return 0, []
+    parents = {parent for rev in revs for parent in changelog.parentrevs(rev)}
+    heads = sum(rev not in parents for rev in revs)
+    text = _(b"%d changesets in %d heads have no ref that leads to them")
+    return len(revs), [Note(b"refs", b"", text % (len(revs), heads))]
+
+
+def _shown(content: bytes) -> bytes:
+    """Return content for people: one line, no control bytes, not too long."""
+    if not content:
+        return _(b"nothing")
+    line = stringutil.escapestr(content.rstrip(b"\n"))
+    if len(line) > _LONGEST_SHOWN:
+        line = line[:_LONGEST_SHOWN] + b"..."
+    return b"'%s'" % line

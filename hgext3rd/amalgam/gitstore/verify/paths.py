@@ -1,0 +1,56 @@
+"""Names of files that are legal in Mercurial, but that git or its users stumble over.
+
+They are exported as they are, since the ids depend on them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mercurial.i18n import _
+from mercurial.utils import stringutil
+
+from .findings import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from mercurial.interfaces.types import RepoT
+
+# code points that HFS+ ignores, in UTF-8 (git's utf8.c, next_hfs_char)
+_IGNORED = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
+# what git's verify_path() and fsck refuse, on whatever file system
+_REFUSED = re.compile(
+    rb"(?i)(?:^|/)(?:\.?\.?|(?:\.git|git~1)[ .]*(?::[^/]*)?)(?=/|$)",
+)
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
+
+def check_paths(repo: RepoT, excluded: Container[int]) -> Iterator[Note]:
+    """Yield a note for each such file of a changeset that is not ``excluded``.
+
+    Takes time in proportion to the number of files that ever were.
+    """
+    repo = repo.unfiltered()
+    undecodable: list[bytes] = []  # Mercurial's own verify tells of these
+    for entry in repo.store.data_entries(undecodable=undecodable):
+        if not entry.is_filelog:
+            continue
+        path = entry.target_id
+        complaint = _complaint(path)
+        if complaint and _is_used(repo, path, excluded):
+            yield Note(b"file", stringutil.escapestr(path), complaint)
+
+
+def _complaint(path: bytes) -> bytes:
+    if _REFUSED.search(_IGNORED.sub(b"", path)):
+        return _(b"git refuses to check out this name")
+    if _CONTROL.search(path):
+        return _(b"its name has control characters")
+    return b""
+
+
+def _is_used(repo: RepoT, path: bytes, excluded: Container[int]) -> bool:
+    filelog = repo.file(path)
+    return any(filelog.linkrev(rev) not in excluded for rev in filelog)
