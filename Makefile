@@ -11,6 +11,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 SDIST := $(CACHE)/mercurial-$(HG)
 CBINDGEN := $(CACHE)/cbindgen-0.29.4/bin/cbindgen
 CARGO_DENY := $(CACHE)/cargo-deny-0.20.2/bin/cargo-deny
+CINNABAR := $(CACHE)/git-cinnabar-0.7.5/bin/git-cinnabar
 T_OUTPUT := build/t-$(HG)$(FLAVOUR)
 HEADER := rust/capi/include/amalgam.h
 
@@ -73,6 +74,13 @@ test-hg-%: ## the tests of the extension, with another Mercurial
 test-hg-rust: ## the same with a Mercurial that is built with Rust
 	@$(MAKE) FLAVOUR=-rust pytest t
 
+ODD = 30
+.PHONY: oracle
+oracle: local $(CINNABAR) ## compare ids with git-cinnabar; CORPORA=DIR: its *.hg bundles, too
+	@cd tests && $(BIN)/python3 -m oracle --cinnabar $(CINNABAR) --odd $(ODD) \
+	  $(if $(CORPORA),--corpora $(abspath $(CORPORA))) \
+	  --keep $(CURDIR)/build/oracle --json $(CURDIR)/build/oracle.json
+
 .PHONY: deny
 deny: $(CARGO_DENY) ## check licences and sources of the Rust dependencies
 	$(IN_RUST) $(CARGO_DENY) --workspace check licenses bans sources
@@ -90,6 +98,7 @@ rust-test:
 
 .PHONY: header-check
 header-check: $(CBINDGEN)
+	@mkdir -p build
 	@$(CBINDGEN) --quiet --config rust/capi/cbindgen.toml rust/capi > build/amalgam.h
 	@cmp build/amalgam.h $(HEADER) || { echo "run 'make header'" >&2; exit 1; }
 
@@ -146,3 +155,11 @@ $(CARGO_DENY):
 	CARGO_TARGET_DIR=$(CURDIR)/build/cargo-deny $(CARGO) install --quiet --locked \
 	  --version 0.20.2 --root $(CACHE)/cargo-deny-0.20.2 cargo-deny
 	rm -rf build/cargo-deny
+
+# git runs it by its other name
+$(CINNABAR):
+	@mkdir -p build
+	CARGO_TARGET_DIR=$(CURDIR)/build/git-cinnabar $(CARGO) install --quiet --locked \
+	  --version 0.7.5 --root $(CACHE)/git-cinnabar-0.7.5 git-cinnabar
+	ln -sf git-cinnabar $(@D)/git-remote-hg
+	rm -rf build/git-cinnabar

@@ -22,6 +22,7 @@ The page of the extension says what it is for and how to begin:
     $ hg git::export
     $ git clone .hg/amalgam/git/cinnabar.git ../my-clone
     $ hg log -r tip -T '{node|short} is {gitnode|short} in git\n'
+    $ hg admin::amalgam
 
 It is found without knowing its name:
 

@@ -56,3 +56,23 @@ def test_program_is_not_read_from_a_file_of_others(ui: Any) -> None:
     untrusted.fixconfig()
     assert untrusted.config(b"amalgam", b"git.program", untrusted=True) == b"evil"
     assert GitConfig.from_ui(untrusted).program == b"git"
+
+
+def test_what_is_exported_is_the_choice_of_an_owner_who_is_not_trusted(ui: Any) -> None:
+    ui._ucfg.parse(b"hgrc", b"[amalgam]\ngit.export = public\ngit.refs = tips\n")
+    config = GitConfig.from_ui(ui)
+    assert config.export == b"public"
+    assert config.refs == {b"tips"}
+
+
+def test_path_in_a_file_of_others_is_an_error(ui: Any) -> None:
+    ui._ucfg.parse(b"hgrc", b"[amalgam]\ngit.path = elsewhere\n")
+    with pytest.raises(error.ConfigError) as caught:
+        GitConfig.from_ui(ui)
+    assert b"git.path is set in a file that is not trusted" in caught.value.message
+    assert caught.value.hint == b"see 'hg help config.trusted'"
+
+
+def test_empty_path_is_none(ui: Any) -> None:
+    ui.setconfig(b"amalgam", b"git.path", b"", b"here:1")
+    assert GitConfig.from_ui(ui).path is None

@@ -1,0 +1,1 @@
+"""Commit ids against those of the git-cinnabar program: see ``__main__``."""

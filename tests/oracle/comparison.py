@@ -1,0 +1,108 @@
+"""One repository on both sides: which ids are equal, and which are not.
+
+Every served changeset counts. Its commit id covers its whole tree and all its
+ancestors, so nothing else has to be compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testlib.environment import hg
+
+from .sides import NONE, SERVED, Answer, Ours, SideError, Theirs
+
+#: Differences that are kept: the first ones tell the cause.
+_KEPT = 5
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A changeset with two ids; ``NONE`` for no id."""
+
+    rev: int
+    node: str
+    ours: str
+    theirs: str
+    how: str
+
+
+@dataclass
+class Outcome:
+    """What the comparison of one repository gave."""
+
+    name: str
+    changesets: int = 0
+    equal: int = 0
+    """Changesets whose ids are equal, however they were exported."""
+    differences: list[Difference] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """What went wrong on either side, and what git finds wrong with our store."""
+    how: str = ""
+    ours_seconds: float = 0.0
+    theirs_seconds: float = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all is equal and nothing went wrong."""
+        return self.equal == self.changesets and not self.problems
+
+    def to_json(self) -> dict[str, object]:
+        """Return the outcome as plain values."""
+        return dataclasses.asdict(self)
+
+
+def compare(
+    name: str, repository: Path, theirs: Theirs, *, percent: int | None = None
+) -> Outcome:
+    """Convert ``repository`` on both sides and compare all ids.
+
+    ``percent``: ours exports so much first, then the rest, and then all at once again.
+    """
+    outcome = Outcome(name)
+    ours = Ours(repository)
+    answers: list[Answer] = []
+    try:
+        nodes = ours.served()
+        outcome.changesets = len(nodes)
+        if percent is not None:
+            answers.append(ours.in_two(percent))
+        answers.append(ours.at_once())
+    except SideError as err:
+        outcome.problems.append(f"amalgam: {err}")
+        return outcome
+    outcome.ours_seconds = answers[-1].seconds
+    try:
+        reference = _reference(repository, nodes, theirs)
+    except SideError as err:
+        outcome.problems.append(f"git-cinnabar: {err}")
+        return outcome
+    outcome.how, outcome.theirs_seconds = reference.how, reference.seconds
+    different: dict[str, Difference] = {}
+    for answer in answers:
+        for rev, node in enumerate(nodes):
+            sides = answer.ids.get(node, NONE), reference.ids.get(node, NONE)
+            if sides[0] != sides[1] or NONE in sides:
+                difference = Difference(rev, node, *sides, answer.how)
+                different.setdefault(node, difference)
+        for node in sorted(answer.ids.keys() - set(nodes)):
+            outcome.problems.append(f"amalgam: {node} is not served and was exported")
+    outcome.equal = len(nodes) - len(different)
+    outcome.differences = sorted(different.values(), key=lambda one: one.rev)[:_KEPT]
+    if complaint := ours.fsck():
+        outcome.problems.append(f"git fsck: {complaint}")
+    return outcome
+
+
+def _reference(repository: Path, nodes: list[str], theirs: Theirs) -> Answer:
+    """Their ids, of all ``nodes`` if there is any way."""
+    answer = theirs.clone(repository, nodes)
+    if len(answer.ids) == len(nodes):
+        return answer
+    # what has an obsolete or an unusual branch name is cloned by no ref, and since ids
+    # may depend on all that comes before, a clone without it is no reference
+    log = ("log", "-r", f"heads({SERVED})", "-T", "{node}\n")
+    heads = hg(repository, *log).decode().split()
+    return theirs.fetch(repository, heads, nodes)

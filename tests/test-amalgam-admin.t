@@ -1,0 +1,206 @@
+What amalgam keeps of a repository, on one screen, and what to do about it
+
+  $ . "$TESTDIR/testlib/amalgam.sh"
+  $ cat >> $HGRCPATH << EOS
+  > [experimental]
+  > mmapindexthreshold = 1
+  > EOS
+  $ hg init repo && cd repo
+  $ for n in 0 1 2; do echo $n > file; hg commit -qAm "change $n" -d "$n 0"; done
+
+Before the first export, nothing is wrong:
+
+  $ hg admin::amalgam
+  indexes
+    00changelog   mapped: 192 bytes, at least 1 bytes (experimental.mmapindexthreshold)
+    00manifest    read: it is inline, with revisions among its entries
+  
+  git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
+    exported      nothing of 3 changesets (run 'hg git::export')
+    lock          free
+  
+  nothing is wrong
+
+  $ hg git::export
+  exported 3 changesets: 9 objects, * in * seconds (glob)
+  1 refs changed
+  $ hg admin::amalgam
+  indexes
+    00changelog   mapped: 192 bytes, at least 1 bytes (experimental.mmapindexthreshold)
+    00manifest    read: it is inline, with revisions among its entries
+  
+  git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
+    exported      3 of 3 changesets, up to date
+    refs          1
+    objects       9 in 1 packs, * KB (glob)
+    map           3 changesets, 3 manifests, 3 file revisions in 1 segments, * KB (glob)
+    lock          free
+  
+  nothing is wrong
+  $ hg admin::amalgam -T json
+  [
+   {
+    "behind": 0,
+    "changesets": 3,
+    "exists": true,
+    "files": 3,
+    "indexes": [{"bytes": 192, "index": "00changelog", "mapped": true, "reason": "large-enough"}, {"bytes": 333, "index": "00manifest", "mapped": false, "reason": "inline"}],
+    "lock": "free",
+    "lock_host": "",
+    "lock_pid": 0,
+    "manifests": 3,
+    "map_bytes": 3528,
+    "mended": [],
+    "objects": 9,
+    "pack_bytes": *, (glob)
+    "packs": 1,
+    "path": "$TESTTMP/repo/.hg/amalgam/git/cinnabar.git",
+    "problems": [],
+    "refs": 1,
+    "refs_behind": 0,
+    "segments": 1,
+    "served": 3
+   }
+  ]
+  $ hg admin::amalgam -T '{served - behind} of {served}, {lock}\n'
+  3 of 3, free
+
+To be behind is not wrong, an export is all it takes:
+
+  $ echo 3 > file && hg commit -qm 'change 3' -d '3 0' && hg bookmark new
+  $ hg admin::amalgam | grep behind
+    exported      3 of 4 changesets, 1 behind (run 'hg git::export')
+    refs          2, 2 behind (run 'hg git::export')
+  $ hg bookmark -r 0 old
+  $ hg git::export
+  exported 1 changesets: 3 objects, * in * seconds (glob)
+  3 refs changed
+  $ hg bookmark -r 1 -f old
+  $ hg admin::amalgam | grep behind
+    refs          3, 1 behind (run 'hg git::export')
+  $ hg git::export
+  1 refs changed
+
+Who holds the lock is told, and whether it is only what a dead process left:
+
+  $ hold() {
+  >   rm -f .hg/amalgam/lock
+  >   ln -s "$1:$2" .hg/amalgam/lock
+  > }
+  $ here=`"$PYTHON" -c 'from mercurial import lock; print(lock._getlockprefix().decode())'`
+  $ hold $here $$
+  $ hg admin::amalgam | grep lock
+    lock          held by process * on host '*': an export is running (glob)
+  $ hold $here `sh -c 'echo $$'`
+  $ hg admin::amalgam | grep lock
+    lock          stale: process * on host '*' is gone; the next export takes it over (glob)
+  $ hold elsewhere 123
+  $ hg admin::amalgam | grep lock
+    lock          held by process 123 on host 'elsewhere', for 0 hours
+
+A lock of another host that is too old for any export needs a person:
+
+  $ touch -h -d '3 days ago' .hg/amalgam/lock
+  $ hg admin::amalgam | sed -n '/^wrong/,$p'
+  wrong
+    lock held by process 123 on host 'elsewhere', for 72 hours
+    (remove '$TESTTMP/repo/.hg/amalgam/lock' if no export is running there)
+  $ hg admin::amalgam > /dev/null
+  [1]
+  $ rm .hg/amalgam/lock
+
+So does what an export would not mend, or not expect:
+
+  $ rm .hg/amalgam/git/cinnabar.git/objects/pack/*.rev
+  $ sed -i 's,refs/heads/old,refs/heads/young,' .hg/amalgam/git/cinnabar.git/packed-refs
+  $ hg admin::amalgam
+  indexes
+    00changelog   mapped: 256 bytes, at least 1 bytes (experimental.mmapindexthreshold)
+    00manifest    read: it is inline, with revisions among its entries
+  
+  git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
+    exported      4 of 4 changesets, up to date
+    refs          3
+    objects       12 in 2 packs, * KB (glob)
+    map           4 changesets, 4 manifests, 4 file revisions in 2 segments, * KB (glob)
+    lock          free
+  
+  wrong
+    pack pack-*.rev: found nothing, expected a whole file (glob)
+    pack pack-*.rev: found nothing, expected a whole file (glob)
+    (run 'hg admin::amalgam --repair')
+    ref refs/heads/old: found nothing, expected e0339af8fb95b8cd9c37dba61c3f41d531148a56
+    ref refs/heads/young: found e0339af8fb95b8cd9c37dba61c3f41d531148a56, expected nothing
+    (run 'hg git::export')
+  [1]
+  $ hg admin::amalgam --repair
+  mended: pack pack-*.rev: found nothing, expected a whole file (glob)
+  mended: pack pack-*.rev: found nothing, expected a whole file (glob)
+  mended: ref refs/heads/old: found nothing, expected e0339af8fb95b8cd9c37dba61c3f41d531148a56
+  mended: ref refs/heads/young: found e0339af8fb95b8cd9c37dba61c3f41d531148a56, expected nothing
+  
+  indexes
+    00changelog   mapped: 256 bytes, at least 1 bytes (experimental.mmapindexthreshold)
+    00manifest    read: it is inline, with revisions among its entries
+  
+  git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
+    exported      4 of 4 changesets, up to date
+    refs          3
+    objects       12 in 1 packs, * KB (glob)
+    map           4 changesets, 4 manifests, 4 file revisions in 1 segments, * KB (glob)
+    lock          free
+  
+  nothing is wrong
+  $ hg git::verify --full
+  checked 4 changesets, 12 objects, 3 refs, 1 packs
+  no differences
+
+There is nothing to repair in what is whole, or was never made:
+
+  $ hg admin::amalgam --repair | head -1
+  indexes
+  $ hg init ../other && hg -R ../other admin::amalgam --repair | tail -5
+  git repository $TESTTMP/other/.hg/amalgam/git/cinnabar.git
+    exported      nothing of 0 changesets (run 'hg git::export')
+    lock          free
+  
+  nothing is wrong
+
+What makes an export impossible is told, too:
+
+  $ hg admin::amalgam --config amalgam.git.program=no-such-git | sed -n '/^wrong/,$p'
+  wrong
+    cannot run git program 'no-such-git': No such file or directory
+    (install git, or set amalgam.git.program)
+  $ git config -f .hg/amalgam/git/cinnabar.git/config filter.x.clean evil
+  $ hg admin::amalgam | sed -n '/^wrong/,$p'
+  wrong
+    git store has settings that could run programs: filter.x.clean
+    (remove them from '$TESTTMP/repo/.hg/amalgam/git/cinnabar.git/config')
+  $ git config -f .hg/amalgam/git/cinnabar.git/config --unset filter.x.clean
+
+All of it may be removed at any time, even while a server runs:
+
+  $ commit=`hg log -r 2 -T '{gitnode}'`
+  $ hg serve -d -p $HGPORT --pid-file=hg.pid -E errors.log
+  $ cat hg.pid >> $DAEMON_PIDS
+  $ ask() {
+  >   "$PYTHON" -c 'import sys, urllib.request; \
+  >     print(urllib.request.urlopen(sys.argv[1]).read().decode())' \
+  >     "http://localhost:$HGPORT/log?style=raw&rev=gitnode($commit)" | grep '^\(# Mode\|change\)'
+  > }
+  $ ask
+  # Mode revset expression search
+  changeset:   ed51d10d1b1e564a7d57d664e19b47e88961757b
+  $ rm -rf .hg/amalgam
+  $ ask
+  # Mode revset expression search
+  $ hg admin::amalgam | grep exported
+    exported      nothing of 4 changesets (run 'hg git::export')
+  $ hg git::export
+  exported 4 changesets: 12 objects, * in * seconds (glob)
+  3 refs changed
+  $ ask
+  # Mode revset expression search
+  changeset:   ed51d10d1b1e564a7d57d664e19b47e88961757b
+  $ cat errors.log

@@ -1,0 +1,78 @@
+A Mercurial repository, and what a git user sees of it
+
+  $ . "$TESTDIR/testlib/amalgam.sh"
+  $ hg init project && cd project
+  $ printf 'hello\n' > greeting && hg commit -qAm 'a greeting'
+  $ hg branch -q stable
+  $ printf 'hello, world\n' > greeting && hg commit -qm 'to everybody'
+  $ hg tag -q -r 0 v1 && hg update -q default
+  $ printf '#!/bin/sh\n' > run && chmod +x run && hg commit -qAm 'a script'
+  $ hg bookmark -i feature/x
+  $ hg git::export
+  exported 4 changesets: 12 objects, * in * seconds (glob)
+  4 refs changed
+
+Any git clones it:
+
+  $ git clone -q .hg/amalgam/git/cinnabar.git ../clone
+  $ git -C ../clone log --all --format='%s (%an)' --date-order
+  a script (test)
+  Added tag v1 for changeset [0-9a-f]{12} \(test\) (re)
+  to everybody (test)
+  a greeting (test)
+  $ git -C ../clone branch -r
+    origin/HEAD -> origin/default
+    origin/default
+    origin/feature/x
+    origin/stable
+  $ git -C ../clone tag
+  v1
+  $ ls -l ../clone/run | cut -c1-4
+  -rwx
+
+Mercurial knows git's ids:
+
+  $ test "`hg log -r default -T '{gitnode}'`" = "`git -C ../clone rev-parse HEAD`"
+
+A second time there is nothing to do:
+
+  $ hg git::export
+  nothing new to export
+  $ hg git::export -q
+
+What is new is added:
+
+  $ printf 'more\n' >> greeting && hg commit -qm 'more'
+  $ hg git::export -T '{changesets} {objects} {refs} {dialect}\n'
+  1 3 1 cinnabar
+  $ git -C ../clone pull -q && cat ../clone/greeting
+  hello
+  more
+
+A secret stays home:
+
+  $ printf 'secret\n' > plan && hg commit -qAm 'a plan' --secret
+  $ hg git::export
+  nothing new to export
+  $ hg log -r . -T '[{gitnode}]\n'
+  []
+
+A repository of an unknown format is left alone:
+
+  $ echo from-the-future >> .hg/requires
+  $ hg git::export
+  abort: repository requires features unknown to this Mercurial: from-the-future
+  (see https://mercurial-scm.org/wiki/MissingRequirement for more information)
+  [255]
+
+Bad options get one line and a hint:
+
+  $ cd .. && hg init other && cd other
+  $ hg git::export --dialect fluent
+  abort: unknown dialect 'fluent'
+  (allowed: cinnabar)
+  [10]
+  $ hg git::export --config amalgam.git.refs=everything
+  config error: config amalgam.git.refs is 'everything'
+  (allowed: bookmarks, tips, heads, tags)
+  [30]

@@ -1,0 +1,181 @@
+"""Damaged revlogs: nothing wrong is exported, and nothing is lost."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from testlib import revlogs
+from testlib.damage import CUT, Damage, Victim
+from testlib.environment import ENVIRONMENT, HG
+from testlib.generated import generate
+from testlib.hgserver import HgServer
+
+pytestmark = pytest.mark.slow
+
+# name: compression, chunks as they are or plain, data in files of its own, exported
+LAYOUTS = {
+    "zlib-inline": ("zlib", False, False, "null"),
+    "zlib-split": ("zlib", False, True, "null"),
+    "zstd-inline": ("zstd", False, False, "20"),
+    "zstd-split": ("zstd", False, True, "20"),
+    "plain-inline": ("zlib", True, False, "null"),
+    "plain-split": ("zlib", True, True, "20"),
+}
+UNCHECKED = ("--config", "amalgam.git.check-texts=no")
+
+damages = st.tuples(
+    st.integers(0, 1 << 16), st.integers(0, 1 << 20), st.integers(0, CUT)
+)
+often = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def victim(
+    request: pytest.FixtureRequest,
+    server: HgServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Victim:
+    """A repository in each layout."""
+    compression, plain, split, exported = LAYOUTS[request.param]
+    root = tmp_path_factory.mktemp("victim") / "repository"
+    options = ["--changesets=40", f"--compression={compression}"]
+    generate(root, "realistic", *options)
+    if plain or split:
+        revlogs.restore(root / ".hg" / "store", plain=plain, split=split)
+    return Victim(root, server, exported)
+
+
+@often
+@given(numbers=damages)
+def test_damage_is_refused_or_means_nothing(
+    victim: Victim, numbers: tuple[int, int, int]
+) -> None:
+    victim.strike(victim.damage(*numbers))
+
+
+@often
+@given(numbers=damages)
+def test_texts_that_are_not_checked_harm_nobody(
+    victim: Victim, numbers: tuple[int, int, int]
+) -> None:
+    assert victim.survive(victim.damage(*numbers), *UNCHECKED) in (0, 50)
+
+
+@pytest.mark.parametrize("victim", ["zlib-split"], indirect=True)
+def test_each_byte_of_an_index_entry_is_used_or_means_nothing(victim: Victim) -> None:
+    same = set()
+    for file in ("00changelog.i", "00manifest.i", "data/src/lib/index.c.i"):
+        for at in range(revlogs.ENTRY_BYTES):
+            entry = 0 if at < 4 else 2
+            damage = Damage(file, entry * revlogs.ENTRY_BYTES + at, at % 8)
+            if victim.strike(damage) == "same":
+                same.add(at)
+    offset, flags = set(range(6)), {6, 7}
+    chunk_length, text_length = set(range(8, 12)), set(range(12, 16))
+    linkrev, padding = set(range(20, 24)), set(range(52, 64))
+    assert padding <= same
+    # a zlib stream knows where it ends
+    assert same <= offset | flags | chunk_length | text_length | linkrev | padding
+
+
+@pytest.mark.parametrize("victim", ["zlib-inline", "zlib-split"], indirect=True)
+def test_file_that_ends_early_is_refused(victim: Victim) -> None:
+    for file, size in victim.files.items():
+        if file.startswith(("00", "data/src/lib/i")):
+            for at in (0, 4, 63, size // 2, size - 1):
+                outcome = victim.strike(Damage(file, at, CUT))
+                # a changelog cut between entries is a shorter history, as after a strip
+                is_shorter = file == "00changelog.i" and at % revlogs.ENTRY_BYTES == 0
+                assert outcome == "refused" or is_shorter
+
+
+@pytest.mark.parametrize("victim", ["zlib-split"], indirect=True)
+def test_missing_data_file_is_refused(victim: Victim, server: HgServer) -> None:
+    data = victim.root / ".hg" / "store" / "data" / "src" / "lib" / "index.c.d"
+    data.rename(data.with_name("elsewhere"))
+    try:
+        done = server.run(victim.root, "git::export", "--rebuild")
+    finally:
+        data.with_name("elsewhere").rename(data)
+    assert done.code == 50
+    blamed = b"abort: filelog src/lib/index.c: revision 0: there is no data file\n"
+    assert done.err.startswith(blamed)
+
+
+@pytest.mark.parametrize("victim", ["zlib-split"], indirect=True)
+def test_hostile_length_takes_no_memory(victim: Victim) -> None:
+    """A gigabyte that an index claims is never allocated."""
+    for file, at in (
+        ("00manifest.i", 2 * revlogs.ENTRY_BYTES + 8),  # of a chunk
+        ("00manifest.i", 12),  # of a text
+        ("00changelog.i", 2 * revlogs.ENTRY_BYTES + 8),
+        ("data/src/lib/index.c.i", 8),
+    ):
+        path = victim.root / ".hg" / "store" / file
+        whole = path.read_bytes()
+        path.chmod(0o644)
+        path.write_bytes(Damage(file, at, 6).to(whole))  # 2 ** 30
+        try:
+            done = export_with(victim.root, resource.RLIMIT_DATA, 400 << 20)
+        finally:
+            path.write_bytes(whole)
+        assert done.returncode in (0, 50), done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+def test_path_of_many_directories_is_refused(tmp_path: Path, server: HgServer) -> None:
+    """What a client may push, and `hg verify` alone would notice."""
+    server.hg(tmp_path, "init", str(tmp_path / "repo"))
+    repo = tmp_path / "repo"
+    store = repo / ".hg" / "store"
+    (file,) = revlogs.write(store / "data" / "_a.i", [b"text"])
+    for depth, code in ((2047, 0), (2048, 50), (100_000, 50)):
+        path = b"a/" * depth + b"f"
+        lines = [name + b"\0" + file.hex().encode() + b"\n" for name in (b"A", path)]
+        (manifest,) = revlogs.write(store / "00manifest.i", [b"".join(lines)])
+        text = manifest.hex().encode() + b"\nuser\n0 0\nA\n\ndeep"
+        revlogs.write(store / "00changelog.i", [text])
+        done = server.run(repo, "git::export", "--rebuild")
+        assert done.code == code, done
+    length = 2 * depth + 1
+    said = b"abort: manifest: revision 0: it has a path of %d bytes, more than 4096\n"
+    assert done.err.startswith(said % length)
+
+
+def test_message_is_one_line_whatever_the_path(
+    tmp_path: Path, server: HgServer
+) -> None:
+    server.hg(tmp_path, "init", str(tmp_path / "repo"))
+    store = tmp_path / "repo" / ".hg" / "store"
+    line = b"a\nb\x1b[31m\xff\0" + b"0" * 40 + b"\n"
+    (manifest,) = revlogs.write(store / "00manifest.i", [line])
+    text = manifest.hex().encode() + b"\nuser\n0 0\n\nnewline"
+    revlogs.write(store / "00changelog.i", [text])
+    done = server.run(tmp_path / "repo", "git::export")
+    assert done.code == 50
+    said = "abort: manifest: revision 0: it has a path that names no file: 'a\\nb"
+    assert done.err.decode().startswith(said + "\\u{1b}[31m\ufffd'\n")
+
+
+def export_with(
+    repo: Path, limit: int, value: int
+) -> subprocess.CompletedProcess[bytes]:
+    """Export in a process that has a resource limit."""
+    options = ["extensions.amalgam=", "ui.detailed-exit-code=yes"]
+    configs = [part for option in options for part in ("--config", option)]
+    return subprocess.run(
+        [str(HG), *configs, "git::export", "--rebuild"],
+        cwd=repo,
+        env=ENVIRONMENT,
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(limit, (value, value)),
+    )

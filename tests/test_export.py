@@ -1,0 +1,423 @@
+"""What an export gives: contents, ids, steps, and what never leaves."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from testlib.environment import ENVIRONMENT, git, hg
+from testlib.generated import generate
+from testlib.hgserver import HgServer
+
+from hgext3rd.amalgam.gitstore import conversion, requirements
+from hgext3rd.amalgam.native._core import ffi, lib
+from hgext3rd.amalgam.native.errors import call
+from hgext3rd.amalgam.native.lent import lent
+
+pytestmark = pytest.mark.slow
+
+PROFILES = {
+    "realistic": ["--changesets=120"],
+    "merges": ["--changesets=120", "--files=12"],
+    "deep-directories": ["--changesets=60", "--files=40"],
+}
+
+
+@pytest.fixture(scope="module")
+def project(server: HgServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An exported repository, not to be changed."""
+    root = tmp_path_factory.mktemp("project") / "repository"
+    generate(root, "realistic", "--changesets=400")
+    server.hg(root, "git::export")
+    return root
+
+
+@pytest.fixture
+def repo(tmp_path: Path, server: HgServer) -> Path:
+    """An empty repository."""
+    root = tmp_path / "repo"
+    server.hg(tmp_path, "init", str(root))
+    return root
+
+
+def store_of(repo: Path) -> Path:
+    return repo / ".hg" / "amalgam" / "git" / "cinnabar.git"
+
+
+def commit(server: HgServer, repo: Path, *options: str, **files: str) -> None:
+    for name, content in files.items():
+        (repo / name).write_text(content)
+    message = " ".join(files) or "nothing"
+    server.hg(repo, "commit", "-qAm", message, "-d", "0 0", *options)
+
+
+def ids(server: HgServer, repo: Path, revs: str = "all()") -> list[str]:
+    log = server.hg(repo, "log", "--hidden", "-r", revs, "-T", "{gitnode}\n")
+    return log.decode().splitlines()
+
+
+def refs(repo: Path) -> str:
+    names = git(store_of(repo), "for-each-ref", "--format=%(refname) %(objectname)")
+    return names.decode() + git(store_of(repo), "symbolic-ref", "HEAD").decode()
+
+
+def snapshot(repo: Path) -> dict[str, tuple[int, int, int]]:
+    """Inode, size and time of each file of amalgam."""
+    amalgam = repo / ".hg" / "amalgam"
+    paths = {path: path.lstat() for path in amalgam.rglob("*") if not path.is_dir()}
+    return {
+        str(path.relative_to(amalgam)): (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        for path, stat in paths.items()
+    }
+
+
+def objects(repo: Path) -> bytes:
+    """The content of every object in the store, reachable or not."""
+    return git(store_of(repo), "cat-file", "--batch", "--batch-all-objects")
+
+
+# Contents
+
+
+def test_contents_are_what_hg_cat_prints(project: Path, server: HgServer) -> None:
+    draw = random.Random(1)
+    count = int(server.hg(project, "log", "-r", "tip", "-T", "{rev}"))
+    wanted: list[tuple[str, bytes]] = []
+    expected: list[bytes] = []
+    for _ in range(40):
+        rev = str(draw.randrange(count + 1))
+        template = "{path}\\0"
+        names = server.hg(project, "files", "-r", rev, "-T", template).split(b"\0")[:-1]
+        (oid,) = ids(server, project, rev)
+        for name in draw.sample(names, 5):
+            path = f"path:{os.fsdecode(name)}"
+            expected.append(server.hg(project, "cat", "-r", rev, path))
+            wanted.append((oid, name))
+    request = b"".join(b"%s:%s\n" % (oid.encode(), name) for oid, name in wanted)
+    command = ["git", "cat-file", "--batch=%(objecttype)"]
+    done = subprocess.run(
+        command, cwd=store_of(project), env=ENVIRONMENT, input=request, stdout=-1
+    )
+    assert done.stdout == b"".join(b"blob\n" + text + b"\n" for text in expected)
+    assert len(expected) == 200
+
+
+def test_git_agrees_on_the_history(project: Path, server: HgServer) -> None:
+    git(store_of(project), "fsck", "--full", "--strict")
+    template = "{gitnode} {p1.gitnode} {p2.gitnode}\n"
+    log = server.hg(project, "log", "-r", "all()", "-T", template).decode()
+    expected = {tuple(line.split()) for line in log.splitlines()}
+    oids = [row[0] for row in expected]
+    listing = git(store_of(project), "rev-list", "--no-walk", "--parents", *oids)
+    assert {tuple(line.split()) for line in listing.decode().splitlines()} == expected
+
+
+def test_exported_repository_can_be_cloned(
+    project: Path, tmp_path: Path, server: HgServer
+) -> None:
+    git(tmp_path, "clone", "-q", str(store_of(project)), "clone")
+    git(tmp_path / "clone", "fsck", "--strict")
+    (tip,) = ids(server, project, "@")
+    assert git(tmp_path / "clone", "rev-parse", "HEAD").decode().strip() == tip
+
+
+def test_bytes_do_not_depend_on_the_number_of_threads(
+    project: Path, tmp_path: Path, server: HgServer
+) -> None:
+    log = server.hg(project, "log", "-r", "tip", "-T", "{rev} {node}")
+    rev, tip = log.decode().split()
+    made = []
+    for threads in (1, 2, 8):
+        directory = tmp_path / str(threads)
+        directory.mkdir()
+        convert(project, int(rev) + 1, bytes.fromhex(tip), directory, threads)
+        made.append({path.name: path.read_bytes() for path in directory.iterdir()})
+    assert made[0] == made[1] == made[2]
+    assert len(made[0]) == 5  # pack, idx, rev, segment, journal
+    packs = {path.name for path in store_of(project).glob("objects/pack/*.pack")}
+    assert packs <= made[0].keys()
+
+
+def convert(repo: Path, count: int, tip: bytes, out: Path, threads: int) -> None:
+    """Export into a directory, as ``gitstore.conversion`` does with all threads."""
+    request = ffi.new("amalgam_export_request *")
+    lent_bytes = {
+        "store": os.fsencode(repo / ".hg" / "store"),
+        "packs": os.fsencode(out),
+        "map": os.fsencode(out),
+        "prefix": b"test",
+        "tip": tip,
+        "excluded": b"",
+    }
+    keep = []
+    for name, value in lent_bytes.items():
+        pointer, length = lent(value)
+        keep.append(pointer)
+        setattr(request, name, {"data": pointer, "len": length})
+    request.encoding = requirements.DOT_ENCODED
+    request.file_mode = 0o644
+    request.len = count
+    request.check_texts = 1
+    request.level = conversion._LEVEL
+    request.threads = threads
+    report = ffi.new("amalgam_export_report *")
+    call(lib.amalgam_export_run, report, request, ffi.NULL, ffi.NULL)
+    assert report.changesets == count
+
+
+# Again, and in steps
+
+
+def test_nothing_new_writes_nothing_and_starts_no_git(
+    repo: Path, tmp_path: Path, server: HgServer
+) -> None:
+    commit(server, repo, one="1")
+    log = tmp_path / "log"
+    program = tmp_path / "git"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec git "$@"\n')
+    program.chmod(0o755)
+    export = ["git::export", "--config", f"amalgam.git.program={program}"]
+    hg(repo, *export)
+    assert "init" in log.read_text()
+    log.unlink()
+    before = snapshot(repo)
+    assert hg(repo, *export) == b"nothing new to export\n"
+    assert snapshot(repo) == before
+    assert not log.exists()
+
+
+def test_one_more_changeset_is_one_more_small_pack(
+    tmp_path: Path, server: HgServer
+) -> None:
+    repo = generate(tmp_path / "repo", "realistic", "--changesets=120")
+    server.hg(repo, "git::export")
+    before = snapshot(repo)
+    server.hg(repo, "update", "-q", "@")
+    commit(server, repo, new="new\n")
+    server.hg(repo, "git::export")
+    after = snapshot(repo)
+    changed = {name for name, stat in after.items() if before.get(name) != stat}
+    (pack,) = [name for name in changed if name.endswith(".pack")]
+    stem = pack.removesuffix(".pack")
+    (segment,) = [name for name in changed if name.endswith(".map")]
+    refs_and_docket = {"git/cinnabar.git/packed-refs", "map/cinnabar.docket"}
+    files = {f"{stem}.{suffix}" for suffix in ("pack", "idx", "rev")}
+    assert changed == files | {segment} | refs_and_docket
+    assert set(before) <= set(after)
+    # a commit, a blob, a tree that is a delta of the one before
+    assert after[pack][1] < 1000
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_steps_give_what_one_export_gives(
+    tmp_path: Path, server: HgServer, profile: str, seed: int
+) -> None:
+    whole = generate(tmp_path / "whole", profile, *PROFILES[profile], f"--seed={seed}")
+    steps = tmp_path / "steps"
+    shutil.copytree(whole, steps, symlinks=True)
+    server.hg(whole, "git::export")
+    draw = random.Random(seed)
+    count = len(ids(server, whole))
+    for _ in range(6):
+        revs = draw.sample(range(count), draw.randrange(1, 4))
+        server.hg(steps, "git::export", *(f"-r{rev}" for rev in revs))
+        git(store_of(steps), "rev-list", "--all", "--objects")
+    server.hg(steps, "git::export")
+    assert ids(server, steps) == ids(server, whole)
+    assert refs(steps) == refs(whole)
+    git(store_of(steps), "fsck", "--full", "--strict")
+
+
+def test_rebuild_gives_the_same_ids_in_one_pack(
+    tmp_path: Path, server: HgServer
+) -> None:
+    repo = generate(tmp_path / "repo", "merges", *PROFILES["merges"])
+    server.hg(repo, "git::export", "-r", "50")
+    server.hg(repo, "git::export")
+    expected = ids(server, repo), refs(repo)
+    assert len(list(store_of(repo).glob("objects/pack/*.pack"))) == 2
+    server.hg(repo, "git::export", "--rebuild")
+    assert (ids(server, repo), refs(repo)) == expected
+    assert len(list(store_of(repo).glob("objects/pack/*.pack"))) == 1
+    git(store_of(repo), "fsck", "--full", "--strict")
+
+
+# What leaves
+
+
+def test_only_ancestors_of_the_given_revisions_leave(
+    repo: Path, server: HgServer
+) -> None:
+    for name in ("one", "two", "three"):
+        commit(server, repo, **{name: name})
+    server.hg(repo, "bookmark", "-r", "0", "first")
+    server.hg(repo, "git::export", "-r", "1")
+    assert [bool(oid) for oid in ids(server, repo)] == [True, True, False]
+    assert b"three" not in objects(repo)
+    # the tip of default is not there yet
+    assert refs(repo).startswith("refs/heads/first ")
+    assert "refs/heads/default " not in refs(repo)
+    server.hg(repo, "git::export")
+    assert "refs/heads/default " in refs(repo)
+
+
+def test_secret_and_hidden_changesets_never_leave(repo: Path, server: HgServer) -> None:
+    evolution = ["--config", "experimental.evolution=all"]
+    commit(server, repo, one="1")
+    commit(server, repo, "--config", "extensions.amalgam=", hushed="hidden-content\n")
+    server.hg(repo, "debugobsolete", *evolution, *nodes(server, repo, "1"))
+    server.hg(repo, *evolution, "update", "-q", "0")
+    options = ["--secret", "-u", "secret-user"]
+    commit(server, repo, *options, whispered="secret-content\n")
+    commit(server, repo, *options, whispered="secret-content\nmore\n")
+    server.hg(repo, *evolution, "update", "-q", "0")
+    commit(server, repo, two="2")
+    server.hg(repo, "bookmark", "-r", "3", "secret-bookmark")
+    for args in ([], ["-r", "all()"], ["--rebuild"], ["-r", "secret()", "--hidden"]):
+        server.hg(repo, *evolution, "git::export", *args)
+        exported = [bool(oid) for oid in ids(server, repo)]
+        assert exported == [True, False, False, False, True], args
+        everything = objects(repo) + refs(repo).encode()
+        for word in (b"hidden", b"hushed", b"secret", b"whispered"):
+            assert word not in everything, (args, word)
+
+
+def nodes(server: HgServer, repo: Path, revs: str) -> list[str]:
+    log = server.hg(repo, "log", "--hidden", "-r", revs, "-T", "{node}\n")
+    return log.decode().split()
+
+
+def test_draft_changesets_stay_if_only_public_ones_may_leave(
+    repo: Path, server: HgServer
+) -> None:
+    commit(server, repo, one="1")
+    server.hg(repo, "phase", "--public", ".")
+    commit(server, repo, drafted="draft-content\n")
+    public = ["--config", "amalgam.git.export=public"]
+    server.hg(repo, "git::export", *public)
+    assert [bool(oid) for oid in ids(server, repo)] == [True, False]
+    assert b"draft" not in objects(repo)
+    server.hg(repo, "phase", "--public", ".")
+    server.hg(repo, "git::export", *public)
+    assert all(ids(server, repo))
+
+
+def test_gitnode_is_empty_where_nothing_is_exported(
+    repo: Path, server: HgServer
+) -> None:
+    commit(server, repo, one="1")
+    assert ids(server, repo) == [""]
+    server.hg(repo, "git::export")
+    (oid,) = ids(server, repo)
+    assert git(store_of(repo), "cat-file", "-t", oid) == b"commit\n"
+    assert ids(server, repo, "null") == [""]
+
+
+# Requirements
+
+
+@pytest.mark.parametrize("requirement", ["exp-from-the-future", "treemanifest"])
+def test_unknown_requirement_is_named_and_nothing_is_written(
+    repo: Path, server: HgServer, requirement: str
+) -> None:
+    commit(server, repo, one="1")
+    requires = repo / ".hg" / "store" / "requires"
+    requires.write_text(requires.read_text() + requirement + "\n")
+    done = server.run(repo, "git::export")
+    assert done.code != 0
+    assert requirement in done.err.decode()
+    assert not (repo / ".hg" / "amalgam").exists()
+
+
+# Stores
+
+FORMATS = {
+    "default": [],
+    "no fncache": ["format.usefncache=no"],
+    "no dotencode": ["format.dotencode=no"],
+    "no generaldelta": ["format.usegeneraldelta=no", "format.sparse-revlog=no"],
+    "no sparse-revlog": ["format.sparse-revlog=no"],
+    "zlib": ["format.revlog-compression=zlib"],
+    "zstd": ["format.revlog-compression=zstd"],
+    "none": ["format.revlog-compression=none"],
+    "no share-safe": ["format.use-share-safe=no"],
+}
+NAMES = [
+    "README",
+    "Dir.With.Capitals/_under__score/X",
+    ".hidden/.too",
+    "trailing./dot. /space ",
+    " leading",
+    "aux/con.txt/prn/com1.c/lpt9",
+    "a.i/b.d/c.hg/d.i",
+    'odd~name*?:|<>"\\',
+    "caf\u00e9/\u674e\u96f7",
+    "long/" + "/".join(f"directory-number-{n}" for n in range(9)) + "/name",
+    "LONG/" + "N" * 100 + ".CAPITALS",
+    "x" * 200 + ".i",
+]
+
+
+def write_history(server: HgServer, repo: Path) -> None:
+    """Commit names that stores encode, large files, merges, and a second root."""
+    draw = random.Random(7)
+    for name in NAMES:
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (repo / name).write_text(f"{len(name)}\n" * 30)
+    (repo / "binary").write_bytes(draw.randbytes(150_000))  # too large to be inline
+    commit(server, repo)
+    for number in range(12):
+        (repo / NAMES[number]).write_text(f"{number}\n" * 20 * number)
+        content = (repo / "binary").read_bytes()
+        (repo / "binary").write_bytes(content[:-10] + draw.randbytes(9_000))
+        commit(server, repo)
+    server.hg(repo, "update", "-q", "5")
+    server.hg(repo, "rename", "-q", "README", "README.txt")
+    commit(server, repo)
+    server.hg(repo, "merge", "-q", "12")
+    commit(server, repo)
+    server.hg(repo, "update", "-q", "null")
+    commit(server, repo, root="another\n")
+    server.hg(repo, "remove", "-q", "root")
+    commit(server, repo)
+    server.hg(repo, "update", "-q", "null")
+    server.hg(repo, "branch", "-q", "null parents")
+    server.hg(repo, "commit", "-qm", "no files at all", "-d", "0 0")
+
+
+@pytest.fixture(scope="module")
+def expected(
+    server: HgServer, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[str], list[str], str]:
+    """Nodes, ids and refs in the default format."""
+    repo = tmp_path_factory.mktemp("default") / "repo"
+    server.hg(repo.parent, "init", str(repo))
+    write_history(server, repo)
+    server.hg(repo, "git::export")
+    return nodes(server, repo, "all()"), ids(server, repo), refs(repo)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_store_format_does_not_matter(
+    tmp_path: Path,
+    server: HgServer,
+    expected: tuple[list[str], list[str], str],
+    name: str,
+) -> None:
+    repo = tmp_path / "repo"
+    options = [part for option in FORMATS[name] for part in ("--config", option)]
+    server.hg(tmp_path, "init", str(repo), *options)
+    write_history(server, repo)
+    done = server.run(repo, "git::export")
+    assert done.code == 0, done
+    assert (nodes(server, repo, "all()"), ids(server, repo), refs(repo)) == expected
+    git(store_of(repo), "fsck", "--full", "--strict")
+    for path in NAMES:
+        oid = git(store_of(repo), "rev-parse", f"{ids(server, repo, '12')[0]}:{path}")
+        blob = git(store_of(repo), "cat-file", "blob", oid.decode().strip())
+        assert blob == server.hg(repo, "cat", "-r", "12", f"path:{path}")

@@ -1,0 +1,231 @@
+"""Other processes while an export runs: their locks, and what they change."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testlib.environment import ENVIRONMENT, HG, git, hg
+from testlib.small import DETAILED, STORE, commit, refs, repository, run_hg, said
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return repository(tmp_path / "repo")
+
+
+@contextlib.contextmanager
+def holding(repo: Path, which: str) -> Iterator[int]:
+    """A process that holds a lock; yields its id."""
+    program = f"""
+        import sys
+        from mercurial import hg, ui as uimod, lock as lockmod, vfs as vfsmod
+        repo = hg.repository(uimod.ui.load(), {bytes(repo)!r})
+        if {which!r} == "amalgam":
+            held = [lockmod.lock(vfsmod.vfs(repo.vfs.join(b"amalgam")), b"lock")]
+        else:
+            held = [repo.wlock(), repo.lock()]
+        print("held", flush=True)
+        sys.stdin.read()
+        for lock in reversed(held):
+            lock.release()
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        try:
+            yield process.pid
+        finally:
+            process.stdin.close()
+
+
+def test_locks_of_mercurial_are_not_waited_for(repo: Path) -> None:
+    with holding(repo, "hg"):
+        started = time.monotonic()
+        done = hg(repo, "git::export", "--config", "ui.timeout=60")
+        assert b"exported 1 changesets" in done
+        assert time.monotonic() - started < 50
+
+
+def test_export_waits_for_another_one(repo: Path) -> None:
+    hg(repo, "git::export")
+    with holding(repo, "amalgam") as pid:
+        done = run_hg(repo, "git::export", "--config", "ui.timeout=1")
+    assert done.returncode == 20
+    waiting, line = done.stderr.decode().splitlines()
+    assert waiting.startswith(f"waiting for lock on git stores of {repo} held by ")
+    assert line.startswith(f"abort: git stores of {repo}: timed out waiting for lock")
+    assert f":{pid}'" in line
+    assert hg(repo, "git::export") == b"nothing new to export\n"
+
+
+def test_with_a_lock_of_mercurial_nobody_is_waited_for(repo: Path) -> None:
+    hg(repo, "git::export")
+    extension = repo.parent / "locking.py"
+    extension.write_text(
+        textwrap.dedent(
+            """
+            from mercurial import commands, registrar
+            cmdtable = {}
+            command = registrar.command(cmdtable)
+
+            @command(b"export-with-lock")
+            def export(ui, repo):
+                with repo.lock():
+                    commands_ = __import__(
+                        "hgext3rd.amalgam.commands.git", fromlist=["git_export"]
+                    )
+                    commands_.git_export(
+                        ui, repo, rev=[], dialect=b"", rebuild=False, template=b""
+                    )
+            """
+        )
+    )
+    option = ("--config", f"extensions.locking={extension}")
+    with holding(repo, "amalgam") as pid:
+        started = time.monotonic()
+        done = run_hg(repo, *option, "export-with-lock", "--config", "ui.timeout=60")
+        assert time.monotonic() - started < 50
+    assert done.returncode == 20
+    line = done.stderr.decode()
+    assert line.startswith(f"abort: git stores of {repo}: lock held by ")
+    assert f":{pid}'" in line
+    assert hg(repo, *option, "export-with-lock") == b"nothing new to export\n"
+
+
+def test_what_may_be_rolled_back_is_not_exported(repo: Path) -> None:
+    hook = f"{HG} --config extensions.amalgam= git::export"
+    (repo / "two").write_text("two")
+    done = run_hg(
+        repo, "commit", "-qAm", "two", "--config", f"hooks.pretxnclose={hook}"
+    )
+    assert done.returncode
+    assert "abort: cannot export while a transaction is open" in said(done)
+    done = run_hg(repo, "commit", "-qAm", "two", "--config", f"hooks.txnclose={hook}")
+    assert "exported 2 changesets" in said(done)
+
+
+#: run once, when an export has selected and before it converts, or after that
+MEANWHILE = """
+import os, subprocess
+from mercurial import extensions
+from hgext3rd.amalgam.gitstore import conversion
+
+def extsetup(ui):
+    left = [int(os.environ.get("TIMES", "1"))]
+
+    def run(orig, *args):
+        when = os.environ["WHEN"]
+        def happen():
+            if left[0]:
+                left[0] -= 1
+                subprocess.run(os.environ["WHAT"], shell=True, check=True)
+        if when == "before":
+            happen()
+        converted = orig(*args)
+        if when == "after":
+            happen()
+        return converted
+
+    orig = conversion.Conversion.run
+    conversion.Conversion.run = lambda *args: run(orig, *args)
+"""
+
+EVENTS = {
+    # what happens, and what the refs are then
+    "commit": (
+        "echo three > three; hg commit -qAm three -d '0 0'",
+        {"refs/heads/default": "three", "refs/heads/mark": "one"},
+    ),
+    "strip": (
+        "hg --config extensions.strip= strip -q --no-backup -r tip",
+        {"refs/heads/default": "one", "refs/heads/mark": "one"},
+    ),
+    "strip and commit": (
+        "hg --config extensions.strip= strip -q --no-backup -r tip;"
+        "echo other > two; hg commit -qAm other -d '0 0'",
+        {"refs/heads/default": "other", "refs/heads/mark": "one"},
+    ),
+    "secret": (
+        "hg phase -fs tip",
+        {"refs/heads/default": "one", "refs/heads/mark": "one"},
+    ),
+    "bookmark": (
+        "hg bookmark -fr tip mark",
+        {"refs/heads/default": "two", "refs/heads/mark": "two"},
+    ),
+    "obsolete": (
+        "hg update -q 0; hg debugobsolete $(hg log -r tip -T '{node}')",
+        {"refs/heads/default": "one", "refs/heads/mark": "one"},
+    ),
+}
+
+
+def export_while(
+    repo: Path, what: str, when: str, times: int = 1
+) -> subprocess.CompletedProcess[bytes]:
+    """Export, and have the shell run ``what`` meanwhile."""
+    meanwhile = repo.parent / "meanwhile.py"
+    meanwhile.write_text(MEANWHILE)
+    environment = ENVIRONMENT | {
+        "WHAT": what,
+        "WHEN": when,
+        "TIMES": str(times),
+        "PATH": f"{HG.parent}:{ENVIRONMENT['PATH']}",
+    }
+    command = [str(HG), "--config", "extensions.amalgam=", "--config", DETAILED]
+    command += ["--config", f"extensions.meanwhile={meanwhile}", "git::export"]
+    return subprocess.run(command, cwd=repo, env=environment, capture_output=True)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("event", EVENTS)
+def test_refs_are_those_of_the_repository_as_it_is_at_the_end(
+    repo: Path, event: str, when: str
+) -> None:
+    what, expected = EVENTS[event]
+    with (repo / ".hg/hgrc").open("a") as file:
+        file.write("[experimental]\nevolution = all\n")
+    commit(repo, "two")
+    hg(repo, "bookmark", "-r", "0", "mark")
+    done = export_while(repo, what, when)
+    assert not done.returncode, said(done)
+    assert refs(repo) == expected
+    git(repo / STORE, "fsck", "--full", "--strict")
+    assert hg(repo, "git::export") == b"nothing new to export\n"
+
+
+def test_obsolete_changeset_that_is_left_is_no_longer_named(repo: Path) -> None:
+    with (repo / ".hg/hgrc").open("a") as file:
+        file.write("[experimental]\nevolution = all\n")
+    commit(repo, "two")
+    node = hg(repo, "log", "-r", "tip", "-T", "{node}").decode()
+    hg(repo, "debugobsolete", node)
+    done = export_while(repo, "hg update -q 0", "after")
+    assert not done.returncode, said(done)
+    assert refs(repo) == {"refs/heads/default": "one"}
+
+
+def test_repository_that_never_rests_ends_the_export(repo: Path) -> None:
+    done = export_while(repo, "echo >> more; hg commit -qAm more", "after", 1000)
+    assert done.returncode == 20
+    assert done.stderr.decode().splitlines() == [
+        "abort: repository kept changing while it was exported",
+        "(run 'hg git::export' again; what was converted is kept)",
+    ]
+    assert refs(repo) == {}
+    assert b"exported 1 changesets" in hg(repo, "git::export")

@@ -1,0 +1,507 @@
+"""Git does not do what others wrote into a store's configuration.
+
+Each attack runs a command that makes a file. Plain git, in the same repository, is the
+proof that it would.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mercurial import error, extensions, ui as uimod
+from testlib.environment import ENVIRONMENT, HG, ROOT, hg
+
+from hgext3rd.amalgam.gitstore.gitprocess import Git, Owner
+
+pytestmark = pytest.mark.slow
+
+STRANGER = 20001
+EMPTY_TREE = b"4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+NOWHERE = b"1234567890123456789012345678901234567890"
+FULL_LIST = "file:git:http:https:ssh"
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can give files to another user"
+)
+
+
+class Victim:
+    """A bare repository with one commit, and commands that leave a mark."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "store.git"
+        self.marker = directory / "marker"
+        self.script = directory / "evil"
+        self.script.write_text(f"#!/bin/sh\ntouch {self.marker}\n")
+        self.script.chmod(0o755)
+        self.plain("init", "--quiet", "--bare", str(self.path))
+        commit = self.plain("commit-tree", "-m", "one", EMPTY_TREE.decode())
+        self.commit = commit.stdout.decode().strip()
+        self.plain("update-ref", "refs/heads/main", self.commit)
+        self.git = Git(b"git", bytes(self.path))
+
+    def plain(
+        self, *args: str, input: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run git as anybody would; whether it fails does not matter."""
+        where = ["--git-dir", str(self.path)] if self.path.exists() else []
+        command = ["git", *where, *args]
+        return subprocess.run(
+            command, env=ENVIRONMENT, input=input, capture_output=True, timeout=60
+        )
+
+    def set(self, key: str, value: str) -> None:
+        self.plain("config", "--add", key, value.replace("EVIL", str(self.script)))
+
+    def was_hit(self) -> bool:
+        hit = self.marker.exists()
+        self.marker.unlink(missing_ok=True)
+        return hit
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Victim:
+    return Victim(tmp_path)
+
+
+def hooks(victim: Victim) -> None:
+    directory = victim.path / "hooks"
+    directory.mkdir(exist_ok=True)
+    shutil.copy(victim.script, directory / "reference-transaction")
+
+
+def alternates(victim: Victim) -> None:
+    other = victim.path.with_name("other.git")
+    shutil.copytree(victim.path, other)
+    (victim.path / "objects/info/alternates").write_text(f"{other}/objects\n")
+
+
+def work_tree(victim: Victim) -> None:
+    victim.path.with_name("tree").mkdir()
+    victim.set("core.worktree", str(victim.path.with_name("tree")))
+    victim.plain("config", "core.bare", "false")
+
+
+#: attacks by keys that have free names: there is nothing to override
+REFUSED = {
+    "promisor",
+    "include.path",
+    "remote.NAME.uploadpack",
+    "credential.URL.helper",
+    "alias.NAME",
+    "diff.external",
+}
+ASK = b"protocol=https\nhost=example.org\n\n"
+ATTACKS: dict[str, tuple[Any, dict[str, str], list[str], bytes, str]] = {
+    # what to prepare, configuration, command, its input, transports allowed
+    "hook": (hooks, {}, ["update-ref", "refs/heads/b", "main"], b"", ""),
+    "core.hooksPath": (
+        hooks,
+        {"core.hooksPath": "HOOKS"},
+        ["update-ref", "refs/heads/b", "main"],
+        b"",
+        "",
+    ),
+    "core.fsmonitor": (work_tree, {"core.fsmonitor": "EVIL"}, ["status"], b"", ""),
+    "core.alternateRefsCommand": (
+        alternates,
+        {"core.alternateRefsCommand": "EVIL"},
+        ["rev-list", "--alternate-refs"],
+        b"",
+        "",
+    ),
+    "core.sshCommand": (
+        None,
+        {"core.sshCommand": "EVIL"},
+        ["ls-remote", "ssh://localhost:1/x"],
+        b"",
+        FULL_LIST,
+    ),
+    "core.gitProxy": (
+        None,
+        {"core.gitProxy": "EVIL"},
+        ["ls-remote", "git://localhost:1/x"],
+        b"",
+        FULL_LIST,
+    ),
+    "core.editor": (
+        None,
+        {"core.editor": "EVIL"},
+        ["tag", "-a", "note", "main"],
+        b"",
+        "",
+    ),
+    "gpg.program": (
+        None,
+        {"gpg.program": "EVIL", "user.signingKey": "me"},
+        ["tag", "-s", "-m", "note", "note", "main"],
+        b"",
+        "",
+    ),
+    "gpg.openpgp.program": (
+        None,
+        {"gpg.openpgp.program": "EVIL", "user.signingKey": "me"},
+        ["tag", "-s", "-m", "note", "note", "main"],
+        b"",
+        "",
+    ),
+    "gpg.x509.program": (
+        None,
+        {"gpg.format": "x509", "gpg.x509.program": "EVIL", "user.signingKey": "me"},
+        ["tag", "-s", "-m", "note", "note", "main"],
+        b"",
+        "",
+    ),
+    "gpg.ssh.program": (
+        None,
+        {"gpg.format": "ssh", "gpg.ssh.program": "EVIL", "user.signingKey": "/key"},
+        ["tag", "-s", "-m", "note", "note", "main"],
+        b"",
+        "",
+    ),
+    "gpg.ssh.defaultKeyCommand": (
+        None,
+        {"gpg.format": "ssh", "gpg.ssh.defaultKeyCommand": "EVIL"},
+        ["tag", "-s", "-m", "note", "note", "main"],
+        b"",
+        "",
+    ),
+    "credential.helper": (
+        None,
+        {"credential.helper": "!EVIL"},
+        ["credential", "fill"],
+        ASK,
+        "",
+    ),
+    "core.askPass": (None, {"core.askPass": "EVIL"}, ["credential", "fill"], ASK, ""),
+    "protocol.ext.allow": (
+        None,
+        {"protocol.ext.allow": "always"},
+        ["ls-remote", "ext::EVIL"],
+        b"",
+        FULL_LIST,
+    ),
+    "promisor": (
+        None,
+        {
+            "extensions.partialClone": "origin",
+            "remote.origin.promisor": "true",
+            "remote.origin.url": "/nonexistent",
+            "remote.origin.uploadpack": "EVIL",
+        },
+        ["cat-file", "-t", NOWHERE.decode()],
+        b"",
+        "",
+    ),
+    "include.path": (
+        None,
+        {"include.path": "INCLUDED"},
+        ["ls-remote", "ssh://localhost:1/x"],
+        b"",
+        FULL_LIST,
+    ),
+    "remote.NAME.uploadpack": (
+        None,
+        {"remote.origin.url": "/nonexistent", "remote.origin.uploadpack": "EVIL"},
+        ["ls-remote", "origin"],
+        b"",
+        FULL_LIST,
+    ),
+    "credential.URL.helper": (
+        None,
+        {"credential.https://example.org.helper": "!EVIL"},
+        ["credential", "fill"],
+        ASK,
+        "",
+    ),
+    "alias.NAME": (None, {"alias.mine": "!EVIL"}, ["mine"], b"", ""),
+    "diff.external": (
+        None,
+        {"diff.external": "EVIL"},
+        ["diff", "--ext-diff", "HEAD:one", "HEAD:two"],
+        b"",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_command_in_a_configuration_is_not_run(victim: Victim, attack: str) -> None:
+    prepare, settings, args, input, protocols = ATTACKS[attack]
+    for key in ("user.name", "user.email"):
+        victim.plain("config", key, "somebody")
+    if attack == "diff.external":
+        two_blobs(victim)
+    if prepare:
+        prepare(victim)
+    included = victim.path.with_name("included")
+    included.write_text(f"[core]\nsshCommand = {victim.script}\n")
+    for key, value in settings.items():
+        value = value.replace("HOOKS", str(victim.path / "hooks"))
+        victim.set(key, value.replace("INCLUDED", str(included)))
+    args = [arg.replace("EVIL", str(victim.script)) for arg in args]
+
+    refusal = None
+    try:
+        victim.git.run(*args, input=input, protocols=protocols, check=False)
+    except error.SecurityError as exc:
+        refusal = exc
+    assert not victim.was_hit()
+    assert (refusal is not None) == (attack in REFUSED)
+    if refusal is not None:
+        assert b"could run programs" in refusal.message
+        assert refusal.hint == b"remove them from '%s/config'" % bytes(victim.path)
+
+    victim.plain("tag", "-d", "note")
+    victim.plain(*args, input=input)
+    assert victim.was_hit(), "the attack is none"
+
+
+def two_blobs(victim: Victim) -> None:
+    blobs = [
+        victim.plain("hash-object", "-w", "--stdin", input=content).stdout.decode()
+        for content in (b"one\n", b"two\n")
+    ]
+    lines = "".join(
+        f"100644 blob {blob.strip()}\t{name}\n"
+        for blob, name in zip(blobs, ("one", "two"), strict=True)
+    )
+    tree = victim.plain("mktree", input=lines.encode()).stdout.decode().strip()
+    commit = victim.plain("commit-tree", "-m", "two", tree).stdout.decode().strip()
+    victim.plain("update-ref", "HEAD", commit)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hook.mine.command",
+        "filter.mine.clean",
+        "diff.mine.textconv",
+        "merge.mine.driver",
+        "gc.recentObjectsHook",
+        "url.ext::sh.insteadOf",
+        "extensions.worktreeConfig",
+        "tar.zip.command",
+        "somethingNew.of.git",
+    ],
+)
+def test_key_that_cannot_be_overridden_is_refused(victim: Victim, key: str) -> None:
+    victim.set(key, "EVIL")
+    with pytest.raises(error.SecurityError) as caught:
+        victim.git.run("rev-parse", "main")
+    section, _dot, name = key.rpartition(".")
+    assert f"{section}.{name.lower()}".lower().encode() in caught.value.message.lower()
+
+
+def test_harmless_configuration_is_obeyed(victim: Victim) -> None:
+    victim.set("pack.threads", "1")
+    victim.set("remote.mirror.url", "https://example.org/")
+    victim.set("remote.mirror.fetch", "+refs/*:refs/*")
+    done = victim.git.run("config", "--get", "pack.threads")
+    assert done.stdout == b"1\n"
+
+
+def test_configuration_that_changes_is_read_again(victim: Victim) -> None:
+    victim.git.run("rev-parse", "main")
+    victim.set("alias.mine", "!EVIL")
+    with pytest.raises(error.SecurityError):
+        victim.git.run("rev-parse", "main")
+    victim.plain("config", "--unset", "alias.mine")
+    victim.git.run("rev-parse", "main")
+
+
+def test_configuration_that_is_broken_is_told(victim: Victim) -> None:
+    (victim.path / "config").write_text("[core\n")
+    with pytest.raises(error.Abort, match="bad config line"):
+        victim.git.run("rev-parse", "main")
+
+
+def test_pack_objects_hook_of_a_store_is_not_run(victim: Victim) -> None:
+    # nor does plain git: it takes this key from nobody's repository
+    victim.set("uploadpack.packObjectsHook", "EVIL")
+    want = f"want {victim.commit} ofs-delta\n".encode()
+    request = b"%04x%s00000009done\n" % (len(want) + 4, want)
+    operands = [bytes(victim.path)]
+    done = victim.git.run("upload-pack", operands=operands, input=request)
+    assert b"PACK" in done.stdout
+    assert not victim.was_hit()
+
+
+def test_environment_of_the_caller_is_not_passed_on(
+    victim: Victim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil = str(victim.script)
+    for name in ("GIT_SSH_COMMAND", "GIT_EDITOR", "GIT_ASKPASS", "GIT_PROXY_COMMAND"):
+        monkeypatch.setenv(name, evil)
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", f"'alias.mine=!{evil}'")
+    monkeypatch.setenv("GIT_DIR", "/nonexistent")
+    for args in (["mine"], ["ls-remote", "ssh://localhost:1/x"], ["var", "GIT_EDITOR"]):
+        victim.git.run(*args, protocols=FULL_LIST, check=False)
+    assert not victim.was_hit()
+    assert victim.git.run("rev-parse", "main").stdout.strip().decode() == victim.commit
+
+
+def test_values_that_git_would_use_are_neutral(victim: Victim) -> None:
+    for key in ("core.pager", "core.editor", "sequence.editor"):
+        victim.set(key, "EVIL")
+    values = {
+        name: victim.git.run("var", name).stdout.strip()
+        for name in ("GIT_EDITOR", "GIT_PAGER")
+    }
+    assert values == {"GIT_EDITOR": b":", "GIT_PAGER": b"cat"}
+
+
+def test_transports_are_closed_unless_they_are_asked_for(victim: Victim) -> None:
+    url = [b"file://" + bytes(victim.path)]
+    with pytest.raises(error.Abort, match="transport 'file' not allowed"):
+        victim.git.run("ls-remote", operands=url)
+    assert victim.git.run("ls-remote", operands=url, protocols="file").stdout
+
+
+def test_operand_is_not_taken_for_an_option(victim: Victim) -> None:
+    operand = b"--upload-pack=%s" % bytes(victim.script)
+    url = bytes(victim.path)
+    victim.git.run("ls-remote", operands=[operand, url], protocols="file", check=False)
+    assert not victim.was_hit()
+    victim.git.run("ls-remote", operand, url, protocols="file", check=False)
+    assert victim.was_hit()
+
+
+def test_repository_is_not_looked_for_elsewhere(victim: Victim) -> None:
+    inner = victim.path / "inner.git"
+    inner.mkdir()
+    with pytest.raises(error.Abort, match="not a git repository"):
+        Git(b"git", bytes(inner)).run("rev-parse", "main")
+
+
+def test_replaced_objects_are_what_their_ids_say(victim: Victim) -> None:
+    other = victim.plain("commit-tree", "-m", "other", EMPTY_TREE.decode())
+    victim.plain("replace", victim.commit, other.stdout.decode().strip())
+    assert b"other" in victim.plain("cat-file", "-p", victim.commit).stdout
+    assert b"one" in victim.git.run("cat-file", "-p", victim.commit).stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "message", "hint"),
+    [
+        ("echo git version 2.38.1", b"git 2.38.1 is too old", b"install git 2.39"),
+        ("echo hello", b"is not git: hello", b"set amalgam.git.program"),
+        ("echo no >&2; exit 1", b"is not git: no", b"set amalgam.git.program"),
+    ],
+)
+def test_program_that_is_no_or_an_old_git_is_refused(
+    victim: Victim, script: str, message: bytes, hint: bytes
+) -> None:
+    victim.script.write_text(f"#!/bin/sh\n{script}\n")
+    with pytest.raises(error.Abort) as caught:
+        Git(bytes(victim.script), bytes(victim.path)).run("rev-parse", "main")
+    assert message in caught.value.message
+    assert caught.value.hint.startswith(hint)
+
+
+def test_program_that_is_missing_is_named() -> None:
+    with pytest.raises(error.Abort) as caught:
+        Git(b"/nonexistent/git").run("version")
+    assert caught.value.message == (
+        b"cannot run git program '/nonexistent/git': No such file or directory"
+    )
+
+
+@pytest.fixture
+def ui() -> Any:
+    ui = uimod.ui.load()
+    ui.setconfig(b"extensions", b"amalgam", b"")
+    extensions.loadall(ui)
+    return ui
+
+
+@needs_root
+def test_store_of_another_user_is_refused(victim: Victim, ui: Any) -> None:
+    os.chown(victim.path, STRANGER, -1)
+    for owner in (None, Owner(ui, bytes(victim.path.parent))):
+        with pytest.raises(error.SecurityError) as caught:
+            Git(b"git", bytes(victim.path), owner).run("rev-parse", "main")
+        assert b"belongs to user '%d', who does not own '.hg'" % STRANGER in (
+            caught.value.message
+        )
+
+
+@needs_root
+def test_store_of_the_owner_of_hg_is_used_if_hg_trusts_him(
+    victim: Victim, ui: Any
+) -> None:
+    for path in (victim.path, victim.path.parent):
+        os.chown(path, STRANGER, -1)
+    git = Git(b"git", bytes(victim.path), Owner(ui, bytes(victim.path.parent)))
+    with pytest.raises(error.SecurityError) as caught:
+        git.run("rev-parse", "main")
+    assert b"belongs to user '%d', who is not trusted" % STRANGER in (
+        caught.value.message
+    )
+    assert caught.value.hint == b"see 'hg help config.trusted'"
+
+    ui.setconfig(b"trusted", b"users", b"%d" % STRANGER)
+    ui.fixconfig(section=b"trusted")
+    git.run("rev-parse", "main")
+    # this one checks the owner itself, and believes safe.directory alone
+    git.run("upload-pack", "--advertise-refs", operands=[bytes(victim.path)])
+
+
+@needs_root
+def test_program_of_a_repository_that_is_not_trusted_is_not_run(
+    tmp_path: Path, victim: Victim
+) -> None:
+    repo = tmp_path / "repo"
+    hg(tmp_path, "init", str(repo))
+    hgrc = repo / ".hg/hgrc"
+    hgrc.write_text(f"[amalgam]\ngit.program = {victim.script}\n")
+    os.chown(hgrc, STRANGER, -1)
+    hg(repo, "git::export")
+    assert (repo / ".hg/amalgam/git/cinnabar.git/HEAD").exists()
+    assert not victim.was_hit()
+
+    os.chown(hgrc, os.geteuid(), -1)
+    shutil.rmtree(repo / ".hg/amalgam")
+    command = [str(HG), "--config", "extensions.amalgam=", "git::export"]
+    subprocess.run(command, cwd=repo, env=ENVIRONMENT, capture_output=True)
+    assert victim.was_hit(), "the attack is none"
+
+
+def test_commands_of_the_extension_run_nothing_of_a_store(
+    tmp_path: Path, victim: Victim
+) -> None:
+    repo = tmp_path / "repo"
+    hg(tmp_path, "init", str(repo))
+    commit(repo, "one")
+    hg(repo, "git::export")
+    victim.path = repo / ".hg/amalgam/git/cinnabar.git"
+    for key in ("core.fsmonitor", "core.sshCommand", "core.pager", "gpg.program"):
+        victim.set(key, "EVIL")
+    hooks(victim)
+    for name in ("pre-auto-gc", "post-update", "post-checkout", "update"):
+        shutil.copy(victim.script, victim.path / "hooks" / name)
+    commit(repo, "two")
+    hg(repo, "git::export")
+    hg(repo, "git::export", "--rebuild")
+    hg(repo, "git::verify", "--full")
+    assert not victim.was_hit()
+
+
+def test_nothing_else_starts_processes() -> None:
+    starts = re.compile(r"subprocess\.(?!PIPE|STDOUT|DEVNULL)|os\.(system|exec|spawn)")
+    for path in (ROOT / "hgext3rd").rglob("*.py"):
+        if path.name != "gitprocess.py":
+            assert not starts.search(path.read_text()), path
+
+
+def commit(repo: Path, name: str) -> None:
+    (repo / name).write_text(name)
+    arguments: Sequence[str] = ("-qAm", name, "-d", "0 0")
+    hg(repo, "commit", *arguments)

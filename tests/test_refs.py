@@ -1,0 +1,155 @@
+"""Names of git refs; git itself says which it allows."""
+
+from __future__ import annotations
+
+import subprocess
+import urllib.parse
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from testlib.environment import ENVIRONMENT, git, hg
+from testlib.small import STORE, commit, repository
+
+from hgext3rd.amalgam.gitstore import refs
+
+PLAIN = rb"a b A / // . .. .lock lock @ { @{ ~ ^ : ? * [ \ % %2F %20 - HEAD branches"
+ODD = (b" ", b"\t", b"\x01", b"\x7f", b"\xe9", "\N{SNOWMAN}".encode())
+PARTS = st.sampled_from([*PLAIN.split(), *ODD])
+NAMES = st.lists(PARTS, min_size=1, max_size=6).map(b"".join)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    path = tmp_path_factory.mktemp("bare")
+    git(path, "init", "-q", "--bare", ".")
+    tree = git(path, "hash-object", "-w", "-t", "tree", "/dev/null").decode().strip()
+    return path, git(path, "commit-tree", "-m", "x", tree).decode().strip()
+
+
+@settings(max_examples=60, deadline=None)
+@given(names=st.sets(NAMES, max_size=40))
+def test_distinct_names_are_refs_that_can_exist_together(
+    bare: tuple[Path, str], names: set[bytes]
+) -> None:
+    path, oid = bare
+    found = refs.distinct({name: name for name in names})
+
+    assert set(found) == names
+    assert len(set(found.values())) == len(names)
+    # one transaction: git refuses all if it refuses a name, or one hides another
+    create = b"".join(
+        b"create refs/heads/%s\0%s\0" % (ref, oid.encode()) for ref in found.values()
+    )
+    delete = create.replace(b"create", b"delete")
+    for commands in (create, delete):
+        done = subprocess.run(
+            ["git", "update-ref", "--stdin", "-z"],
+            cwd=path,
+            env=ENVIRONMENT,
+            input=commands,
+            capture_output=True,
+        )
+        assert done.returncode == 0, (done.stderr, found)
+
+
+@settings(max_examples=80, deadline=None)
+@given(name=NAMES)
+def test_a_name_changes_only_if_git_refuses_it(name: bytes) -> None:
+    (ref,) = refs.distinct({name: name}).values()
+    asked = [b"git", b"check-ref-format", b"refs/heads/" + name]
+    is_legal = subprocess.run(asked, env=ENVIRONMENT).returncode == 0
+
+    assert (ref == name) == is_legal
+    # what was escaped can be read back
+    assert is_legal or b"%" in name or urllib.parse.unquote_to_bytes(ref) == name
+
+
+def test_the_longer_of_two_names_gives_way() -> None:
+    names = [b"a", b"a/b", b"a/b/c", b"ab/c"]
+    found = refs.distinct({name: name for name in names})
+    assert [found[name] for name in names] == [b"a", b"a%2Fb", b"a%2Fb%2Fc", b"ab/c"]
+
+
+def test_of_two_names_that_become_one_the_changed_one_changes_more() -> None:
+    found = refs.distinct({name: name for name in (b"a b", b"a%20b")})
+    assert found == {b"a%20b": b"a%20b", b"a b": b"%61%20b"}
+
+
+def test_a_branch_makes_way_for_a_bookmark_of_its_name(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    hg(repo, "branch", "-q", "topic")
+    commit(repo, "two")
+    hg(repo, "bookmark", "-r", "0", "--force", "topic")
+    hg(repo, "git::export")
+
+    assert named(repo) == {
+        "refs/heads/branches/topic": "two",
+        "refs/heads/default": "one",
+        "refs/heads/topic": "one",
+    }
+    assert head(repo) == "refs/heads/default"
+
+
+def test_closed_branches_and_local_tags_have_no_ref(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    hg(repo, "branch", "-q", "old")
+    commit(repo, "two")
+    hg(repo, "commit", "-q", "--close-branch", "-m", "closed", "-d", "0 0")
+    hg(repo, "update", "-q", "default")
+    hg(repo, "tag", "--local", "-r", "1", "mine")
+    hg(repo, "tag", "-r", "0", "v1", "-d", "0 0", "-m", "tagged")
+    hg(repo, "git::export")
+
+    assert named(repo) == {"refs/heads/default": "tagged", "refs/tags/v1": "one"}
+
+
+def test_other_heads_are_named_on_request(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    commit(repo, "two")
+    hg(repo, "update", "-q", "0")
+    commit(repo, "three")
+    node = hg(repo, "log", "-r", "1", "-T", "{node}").decode()
+    hg(repo, "--config", "amalgam.git.refs=tips, heads", "git::export")
+
+    assert named(repo) == {
+        "refs/heads/default": "three",
+        f"refs/hg/heads/default/{node}": "two",
+    }
+
+
+def test_refs_follow_bookmarks_and_tags(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    commit(repo, "two")
+    hg(repo, "bookmark", "-r", "0", "with space")
+    hg(repo, "bookmark", "-r", "0", "@")
+    hg(repo, "git::export")
+    assert named(repo) == {
+        "refs/heads/@": "one",
+        "refs/heads/default": "two",
+        "refs/heads/with%20space": "one",
+    }
+    assert head(repo) == "refs/heads/@"
+
+    hg(repo, "bookmark", "-r", "1", "--force", "@")
+    hg(repo, "bookmark", "--delete", "with space")
+    hg(repo, "git::export")
+    assert named(repo) == {"refs/heads/@": "two", "refs/heads/default": "two"}
+
+
+def test_an_empty_repository_has_no_refs(tmp_path: Path) -> None:
+    hg(tmp_path, "init", "repo")
+    hg(tmp_path / "repo", "git::export")
+    assert named(tmp_path / "repo") == {}
+    assert head(tmp_path / "repo") == "refs/heads/default"
+    git(tmp_path, "clone", "-q", str(tmp_path / "repo" / STORE), "clone")
+
+
+def named(repo: Path) -> dict[str, str]:
+    """Return the refs of the store: name to the first line of the description."""
+    lines = git(repo / STORE, "for-each-ref", "--format=%(refname)%09%(subject)")
+    return dict(line.split("\t") for line in lines.decode().splitlines())
+
+
+def head(repo: Path) -> str:
+    return git(repo / STORE, "symbolic-ref", "HEAD").decode().strip()

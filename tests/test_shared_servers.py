@@ -1,0 +1,337 @@
+"""Several users, volumes and repositories around one git store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testlib.environment import ENVIRONMENT, HG, git, hg
+from testlib.small import DETAILED, STORE, commit, refs, repository, run_hg, said
+from testlib.users import User, in_namespace, require_mounts, require_users
+
+pytestmark = pytest.mark.slow
+
+DEVELOPERS = 21000
+ALICE = User(20001, 20001, (DEVELOPERS,))
+BOB = User(20002, 20002, (DEVELOPERS,))
+CAROL = User(20003, 20003)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return repository(tmp_path / "repo")
+
+
+@pytest.fixture
+def server() -> Iterator[Path]:
+    """A repository of alice's that the developers may write and all may read."""
+    require_users()
+    directory = Path(tempfile.mkdtemp(prefix="amalgam-users-"))
+    directory.chmod(0o755)
+    repo = directory / "repo"
+    repo.mkdir()
+    os.chown(repo, ALICE.uid, DEVELOPERS)
+    repo.chmod(0o2775)
+    done = ALICE.hg(repo, "init", ".")
+    assert not done.returncode, done.stderr
+    # as 'hg help' and the wiki say: chgrp -R, chmod -R g+w, chmod g+s
+    for path in [repo / ".hg", *(repo / ".hg").rglob("*")]:
+        os.chown(path, -1, DEVELOPERS)
+        path.chmod(0o2775 if path.is_dir() else 0o664)
+    try:
+        yield repo
+    finally:
+        shutil.rmtree(directory)
+
+
+def commit_as(user: User, repo: Path, name: str) -> None:
+    done = user.run(repo, "sh", "-c", f"echo {name} > {name}")
+    assert not done.returncode, done.stderr
+    done = user.hg(repo, "commit", "-qAm", name, "-d", "0 0", "-u", name)
+    assert not done.returncode, done.stderr
+
+
+def assert_like_the_store(repo: Path) -> None:
+    paths = list((repo / ".hg/amalgam").rglob("*"))
+    assert len(paths) > 10
+    for path in [repo / ".hg/amalgam", *paths]:
+        found = path.stat()
+        mode = found.st_mode & 0o7777
+        assert found.st_gid == DEVELOPERS, path
+        if path.is_dir():
+            assert mode == 0o2775, f"{path} {mode:o}"
+        else:
+            assert mode in (0o664, 0o444), f"{path} {mode:o}"
+
+
+def test_two_users_of_a_group_export_in_turn_and_a_third_reads(server: Path) -> None:
+    commit_as(ALICE, server, "one")
+    assert "exported 1 changesets" in said(ALICE.hg(server, "git::export"))
+    assert_like_the_store(server)
+
+    commit_as(BOB, server, "two")
+    done = BOB.hg(server, "git::export")
+    assert "exported 1 changesets" in said(done), said(done)
+    assert_like_the_store(server)
+    commit_as(ALICE, server, "three")
+    done = ALICE.hg(server, "git::export")
+    assert "exported 1 changesets" in said(done), said(done)
+    assert_like_the_store(server)
+
+    template = "{desc} {gitnode}\n"
+    ours = ALICE.hg(server, "log", "-T", template)
+    theirs = CAROL.hg(server, "log", "-T", template)
+    assert theirs.stdout == ours.stdout
+    commits = dict(line.split() for line in ours.stdout.decode().splitlines())
+    assert sorted(commits) == ["one", "three", "two"]
+    done = CAROL.hg(server, "git::id", commits["one"])
+    assert not done.returncode, said(done)
+
+    # git asks each user whom he trusts
+    config = server.parent / "gitconfig"
+    config.write_text(f"[safe]\ndirectory = {server / STORE}\n")
+    target = server.parent / "carol"
+    target.mkdir()
+    os.chown(target, CAROL.uid, CAROL.gid)
+    done = CAROL.run(
+        target,
+        *("git", "clone", "-q", str(server / STORE), "clone"),
+        environment={"GIT_CONFIG_GLOBAL": str(config)},
+    )
+    assert not done.returncode, said(done)
+    assert (target / "clone/three").exists()
+
+
+def test_user_who_may_only_read_is_told_what_is_to_be_written(server: Path) -> None:
+    commit_as(ALICE, server, "one")
+    done = CAROL.hg(server, "--config", DETAILED, "git::export")
+    assert done.returncode == 20
+    assert said(done).splitlines() == [
+        "abort: git store is not up to date and cannot be written: "
+        f"Permission denied: '{server}/.hg/amalgam'",
+        f"(export as a user who may write to '{server}/.hg/store')",
+    ]
+
+    ALICE.hg(server, "git::export")
+    done = CAROL.hg(server, "git::export")
+    assert (done.returncode, said(done)) == (0, "nothing new to export\n")
+    done = CAROL.hg(server, "git::export", "-r", "0")
+    assert (done.returncode, said(done)) == (0, "nothing new to export\n")
+
+    commit_as(BOB, server, "two")
+    done = CAROL.hg(server, "--config", DETAILED, "git::export")
+    assert done.returncode == 20
+    first, hint = said(done).splitlines()
+    assert first.startswith("abort: git store is not up to date and cannot be written")
+    assert hint.startswith("(export as a user who may write to ")
+    done = CAROL.hg(server, "--config", DETAILED, "git::export", "--rebuild")
+    assert done.returncode == 20
+    assert not list((server / ".hg/amalgam").rglob("*tmp*"))
+
+
+def test_file_of_mercurial_that_cannot_be_read_is_named(server: Path) -> None:
+    commit_as(ALICE, server, "one")
+    filelog = server / ".hg/store/data/one.i"
+    filelog.chmod(0o600)
+    done = BOB.hg(server, "git::export")
+    assert done.returncode == 255
+    assert said(done) == f"abort: Permission denied: '{filelog}'\n"
+
+
+def test_git_runs_for_another_user_only_if_hg_trusts_the_owner(server: Path) -> None:
+    commit_as(ALICE, server, "one")
+    ALICE.hg(server, "git::export")
+    assert not ALICE.hg(server, "git::verify").returncode
+    done = BOB.hg(server, "git::verify")
+    assert done.returncode
+    assert said(done).splitlines()[-2:] == [
+        f"abort: git store '{server}/{STORE}' belongs to user '{ALICE.uid}', "
+        "who is not trusted",
+        "(see 'hg help config.trusted')",
+    ]
+    done = BOB.hg(server, "git::verify", "--config", f"trusted.users={ALICE.uid}")
+    assert not done.returncode, said(done)
+
+    # of one who owns the store, but not the repository, no trust is asked
+    shutil.rmtree(server / ".hg/amalgam")
+    BOB.hg(server, "git::export")
+    done = ALICE.hg(server, "git::verify", "--config", f"trusted.users={BOB.uid}")
+    assert f"belongs to user '{BOB.uid}', who does not own '.hg'" in said(done)
+
+
+def test_what_root_makes_belongs_to_the_owner(server: Path) -> None:
+    commit_as(ALICE, server, "one")
+    hg(server, "git::export")
+    assert (server / STORE).stat().st_uid == ALICE.uid
+    commit_as(ALICE, server, "two")
+    done = ALICE.hg(server, "git::export")
+    assert "exported 1 changesets" in said(done), said(done)
+    assert not ALICE.hg(server, "git::verify").returncode
+
+
+def test_git_gc_by_another_user_loses_nothing(server: Path) -> None:
+    for name in ("one", "two"):
+        commit_as(ALICE, server, name)
+        ALICE.hg(server, "git::export")
+    gc = ["git", "-c", f"safe.directory={server / STORE}", "gc", "-q"]
+    done = BOB.run(server / STORE, *gc)
+    assert not done.returncode, said(done)
+    assert len(list((server / STORE).glob("objects/pack/*.pack"))) == 1
+    for path in (server / STORE / "objects").rglob("*"):
+        assert path.stat().st_gid == DEVELOPERS
+        assert path.stat().st_mode & 0o777 in (0o775, 0o444, 0o664), path
+    done = ALICE.hg(server, "git::export")
+    assert said(done) == "nothing new to export\n"
+    commit_as(BOB, server, "three")
+    done = BOB.hg(server, "git::export", "--config", f"trusted.users={ALICE.uid}")
+    assert "exported 1 changesets" in said(done), said(done)
+
+
+def test_stale_lock_of_another_user_is_taken_over(server: Path) -> None:
+    commit_as(ALICE, server, "one")
+    ALICE.hg(server, "git::export")
+    die = server.parent / "die.py"
+    die.write_text(DIE_WITH_THE_LOCK)
+    commit_as(ALICE, server, "two")
+    done = ALICE.hg(server, "git::export", "--config", f"extensions.die={die}")
+    assert done.returncode == -signal.SIGKILL
+    assert (server / ".hg/amalgam/lock").is_symlink()
+    done = BOB.hg(server, "git::export")
+    assert "exported 1 changesets" in said(done), said(done)
+    assert not (server / ".hg/amalgam/lock").is_symlink()
+
+
+DIE_WITH_THE_LOCK = """
+import os, signal
+from hgext3rd.amalgam.gitstore import conversion
+
+def run(*args):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def extsetup(ui):
+    conversion.Conversion.run = run
+"""
+
+
+def test_read_only_media_can_be_read_and_need_no_export(repo: Path) -> None:
+    require_mounts()
+    hg(repo, "git::export")
+    read_only = f"mount --bind -o ro {repo} {repo}; mount -o remount,ro,bind {repo}"
+
+    def there(*command: str) -> str:
+        return said(in_namespace(read_only, command, repo, ENVIRONMENT))
+
+    with_amalgam = (str(HG), "--config", "extensions.amalgam=")
+    assert there("touch", ".hg/x") == (
+        "touch: cannot touch '.hg/x': Read-only file system\n"
+    )
+    assert there(*with_amalgam, "git::export") == "nothing new to export\n"
+    shown = there(*with_amalgam, "log", "-T", "{gitnode}").strip()
+    assert shown == git(repo / STORE, "rev-parse", "HEAD").decode().strip()
+    assert there(*with_amalgam, "git::id", shown) == (
+        hg(repo, "log", "-T", "{node}\n").decode()
+    )
+    clone = repo.parent / "clone"
+    assert there("git", "clone", "-q", STORE, str(clone)) == ""
+    assert (clone / "one").exists()
+
+    commit(repo, "two")
+    assert there(*with_amalgam, "git::export").splitlines() == [
+        "abort: git store is not up to date and cannot be written: "
+        f"Read-only file system: '{repo}/.hg/amalgam/lock'",
+        "(export where this file system can be written)",
+    ]
+
+
+def test_store_on_another_volume(repo: Path) -> None:
+    volume = tempfile.mkdtemp(prefix="amalgam-", dir="/dev/shm")
+    try:
+        assert os.stat(volume).st_dev != repo.stat().st_dev
+        where = ("--config", f"amalgam.git.path={volume}/deep/down")
+        hg(repo, "git::export", *where)
+        store = Path(volume, "deep/down/cinnabar.git")
+        git(store, "fsck", "--full", "--strict")
+        shown = hg(repo, "log", "-T", "{gitnode}", *where)
+        assert shown == git(store, "rev-parse", "refs/heads/default").strip()
+        assert not (repo / ".hg/amalgam/git").exists()
+        commit(repo, "two")
+        assert b"exported 1 " in hg(repo, "git::export", *where)
+    finally:
+        shutil.rmtree(volume)
+
+
+def test_two_repositories_do_not_share_a_store(repo: Path, tmp_path: Path) -> None:
+    where = ("--config", f"amalgam.git.path={tmp_path}/stores")
+    hg(repo, "git::export", *where)
+    store = tmp_path / "stores/cinnabar.git"
+    named = git(store, "for-each-ref")
+    other = tmp_path / "other"
+    hg(tmp_path, "init", str(other))
+    commit(other, "two")
+    for _before in ("nothing exported", "exported elsewhere"):
+        done = run_hg(other, "git::export", *where)
+        assert done.returncode == 20
+        assert done.stderr.decode().splitlines() == [
+            f"abort: git repository '{store}' is not filled by this repository",
+            "(set amalgam.git.path to another directory, or use --rebuild)",
+        ]
+        assert git(store, "for-each-ref") == named
+        hg(other, "git::export")
+    hg(other, "git::export", "--rebuild", *where)
+    git(store, "fsck", "--strict")
+    assert run_hg(repo, "git::export", *where).returncode == 20
+
+
+@pytest.mark.parametrize("safe", ["no", "yes"])
+def test_share_and_source_are_one_store(repo: Path, tmp_path: Path, safe: str) -> None:
+    hg(repo, "bookmark", "of-source")
+    (repo / ".hg/hgrc").write_text("[amalgam]\ngit.path = ../stores\n")
+    share = tmp_path / "share"
+    options = (
+        "--config",
+        "extensions.share=",
+        "--config",
+        f"format.use-share-safe={safe}",
+    )
+    hg(tmp_path, *options, "share", str(repo), str(share))
+    commit(share, "two")
+    hg(share, "bookmark", "of-share")
+
+    done = hg(share, "git::export", "-T", "json")
+    store = tmp_path / "repo/stores/cinnabar.git"
+    assert str(store).encode() in done
+    expected = {"refs/heads/default", "refs/heads/of-source"}
+    listing = git(store, "for-each-ref", "--format=%(refname)")
+    assert set(listing.decode().split()) == expected
+    assert hg(repo, "git::export") == b"nothing new to export\n"
+    assert not (share / ".hg/amalgam").exists()
+    shown = hg(share, "log", "-T", "{desc} {gitnode}\n")
+    assert shown == hg(repo, "log", "-T", "{desc} {gitnode}\n")
+    assert all(len(line.split()) == 2 for line in shown.splitlines())
+
+
+def test_share_of_bookmarks_names_them_from_either_side(
+    repo: Path, tmp_path: Path
+) -> None:
+    share = tmp_path / "share"
+    option = ("--config", "extensions.share=")
+    hg(tmp_path, *option, "share", "-B", str(repo), str(share))
+    hg(share, *option, "bookmark", "common")
+    hg(share, *option, "git::export")
+    assert set(refs(repo)) == {"refs/heads/default", "refs/heads/common"}
+
+
+def test_configuration_of_a_share_does_not_change_the_store(
+    repo: Path, tmp_path: Path
+) -> None:
+    share = tmp_path / "share"
+    hg(tmp_path, "--config", "extensions.share=", "share", str(repo), str(share))
+    hg(repo, "git::export")
+    with (share / ".hg/hgrc").open("a") as file:
+        file.write("[amalgam]\ngit.refs = tags\ngit.export = public\n")
+    assert hg(share, "git::export") == b"nothing new to export\n"

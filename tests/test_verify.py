@@ -1,0 +1,589 @@
+"""What ``git::verify`` finds, and ``admin::amalgam --repair`` mends."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mercurial import error, lock as lockmod
+from testlib.environment import git
+from testlib.exported import (
+    Exported,
+    cut,
+    edit,
+    forge,
+    pack_objects,
+    remove_pack,
+    replace,
+)
+
+from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.gitstore import verify
+from hgext3rd.amalgam.gitstore.export import GitStore
+from hgext3rd.amalgam.gitstore.repair import repair
+from hgext3rd.amalgam.gitstore.verify import Findings
+
+Fault = Callable[[Exported], str]
+"""Damages a store, and returns the line that tells so, as a regular expression."""
+
+QUICK: list[Fault] = []
+FULL: list[Fault] = []
+
+
+def quick(fault: Fault) -> Fault:
+    """Mark what the quick form finds."""
+    QUICK.append(fault)
+    return fault
+
+
+def only_full(fault: Fault) -> Fault:
+    """Mark what only the full form finds."""
+    FULL.append(fault)
+    return fault
+
+
+def git_store(store: Exported, **config: str) -> GitStore:
+    repo = store.open(**config)
+    return GitStore(repo, GitConfig.from_ui(repo.ui))
+
+
+def verified(store: Exported, full: bool = False, **config: str) -> Findings:
+    return verify.run(git_store(store, **config), full=full)
+
+
+def lines(findings: Findings) -> list[str]:
+    return [difference.line().decode() for difference in findings.differences]
+
+
+def notes(findings: Findings) -> list[str]:
+    return [note.line().decode() for note in findings.notes]
+
+
+@quick
+def a_lost_blob(store: Exported) -> str:
+    oid = store.git("rev-parse", "refs/heads/default:last")
+    store.repack_without(oid)
+    return rf"blob {oid}: found nothing, expected that of file revision \w{{40}}"
+
+
+@quick
+def a_lost_root_tree(store: Exported) -> str:
+    oid = store.git("rev-parse", "refs/heads/stable^{tree}")
+    store.repack_without(oid)
+    return rf"tree {oid}: found nothing, expected that of manifest \w{{40}}"
+
+
+@quick
+def a_lost_commit(store: Exported) -> str:
+    node, oid = store.ids("3")
+    store.repack_without(oid)
+    return rf"commit {oid}: found nothing, expected that of changeset {node}"
+
+
+@quick
+def a_wrong_ref(store: Exported) -> str:
+    _node, oid = store.ids("0")
+    right = store.git("rev-parse", "refs/heads/stable")
+    packed = store.git_dir / "packed-refs"
+    content = packed.read_text()
+    assert f"{right} refs/heads/stable" in content
+    packed.write_text(
+        content.replace(f"{right} refs/heads/stable", f"{oid} refs/heads/stable")
+    )
+    return rf"ref refs/heads/stable: found {oid}, expected {right}"
+
+
+@quick
+def a_missing_ref(store: Exported) -> str:
+    right = store.git("rev-parse", "refs/tags/v1")
+    packed = store.git_dir / "packed-refs"
+    packed.write_text(packed.read_text().replace(f"{right} refs/tags/v1\n", ""))
+    return rf"ref refs/tags/v1: found nothing, expected {right}"
+
+
+@quick
+def a_stale_ref(store: Exported) -> str:
+    _node, oid = store.ids("1")
+    with (store.git_dir / "packed-refs").open("a") as file:
+        file.write(f"{oid} refs/tags/v0\n")
+    return rf"ref refs/tags/v0: found {oid}, expected nothing"
+
+
+@quick
+def a_truncated_packed_refs(store: Exported) -> str:
+    cut(store.git_dir / "packed-refs", 20)
+    return r"packed-refs line \d+: found '[0-9a-f]{20,40}', expected an id and a ref"
+
+
+@quick
+def a_missing_packed_refs(store: Exported) -> str:
+    right = store.git("rev-parse", "refs/heads/stable")
+    (store.git_dir / "packed-refs").unlink()
+    return rf"ref refs/heads/stable: found nothing, expected {right}"
+
+
+@quick
+def an_unsorted_packed_refs(store: Exported) -> str:
+    packed = store.git_dir / "packed-refs"
+    header, *refs = packed.read_text().splitlines(keepends=True)
+    packed.write_text(header + "".join(reversed(refs)))
+    return r"file packed-refs: found the right refs, not as an export writes them, .*"
+
+
+@quick
+def a_loose_ref_that_hides_ours(store: Exported) -> str:
+    _node, oid = store.ids("0")
+    loose = store.git_dir / "refs/heads/stable"
+    loose.parent.mkdir(parents=True, exist_ok=True)
+    loose.write_text(f"{oid}\n")
+    return rf"loose ref refs/heads/stable: found '{oid}', expected no file of that name"
+
+
+@quick
+def a_wrong_head(store: Exported) -> str:
+    (store.git_dir / "HEAD").write_text("ref: refs/heads/stable\n")
+    return r"ref HEAD: found 'ref: refs/heads/stable', expected 'ref: refs/heads/@'"
+
+
+@quick
+def a_detached_head(store: Exported) -> str:
+    _node, oid = store.ids("1")
+    (store.git_dir / "HEAD").write_text(f"{oid}\n")
+    return rf"ref HEAD: found '{oid}', expected 'ref: refs/heads/@'"
+
+
+@quick
+def a_changed_map_entry(store: Exported) -> str:
+    node, _oid = store.ids("2")
+    (segment,) = (
+        path for path in store.segments() if bytes.fromhex(node) in path.read_bytes()
+    )
+    edit(segment, segment.read_bytes().index(bytes.fromhex(node)) + 7)
+    return rf"map segment {segment.name}: found a damaged one \(its checksum .*\), .*"
+
+
+@quick
+def a_map_entry_of_an_object_that_is_not_there(store: Exported) -> str:
+    _node, oid = store.ids("2")
+    forge(store.segments()[0], oid, "12" * 20)
+    return rf"commit {'12' * 20}: found nothing, expected that of changeset \w+"
+
+
+@quick
+def a_map_entry_of_the_wrong_kind(store: Exported) -> str:
+    node, oid = store.ids("2")
+    tree = store.git("rev-parse", f"{oid}^{{tree}}")
+    forge(store.segments()[0], oid, tree)
+    return rf"commit {tree}: found a tree, expected that of changeset {node}"
+
+
+@quick
+def a_missing_segment(store: Exported) -> str:
+    segment = store.segments()[-1]
+    segment.unlink()
+    return rf"map segment {segment.name}: found nothing, expected a whole file"
+
+
+@quick
+def a_cut_segment(store: Exported) -> str:
+    segment = store.segments()[0]
+    cut(segment, 33)
+    return rf"map segment {segment.name}: found a damaged one \(its length .*\), .*"
+
+
+@quick
+def a_segment_that_is_something_else(store: Exported) -> str:
+    segment = store.segments()[0]
+    replace(segment, b"x" * segment.stat().st_size)
+    return rf"map segment {segment.name}: found a damaged one \(it is no map .*\), .*"
+
+
+@quick
+def a_segment_with_two_changesets_of_one_commit(store: Exported) -> str:
+    segment = store.segments()[0]
+    forge(segment, store.ids("2")[1], store.ids("1")[1])
+    return rf"map segment {segment.name}: found a damaged one \(its commits .*\), .*"
+
+
+@quick
+def a_docket_that_lacks_the_last_export(store: Exported) -> str:
+    node, _oid = store.ids("tip")
+    docket = store.docket()
+    store.write_docket(packs=docket["packs"][:1], segments=docket["segments"][:1])
+    return rf"changeset {node}: found nothing, expected a commit"
+
+
+@quick
+def a_missing_docket(store: Exported) -> str:
+    store.docket_path.unlink()
+    return r"docket cinnabar.docket: found nothing, expected the state of an export"
+
+
+@quick
+def a_damaged_docket(store: Exported) -> str:
+    cut(store.docket_path, 30)
+    return (
+        r"docket cinnabar.docket: found what cannot be read, expected the state of .*"
+    )
+
+
+@quick
+def a_docket_that_names_a_missing_pack(store: Exported) -> str:
+    name = f"pack-{'34' * 20}"
+    store.write_docket(packs=[*store.docket()["packs"], name])
+    return rf"pack {name}.pack: found nothing, expected a whole file"
+
+
+@quick
+def a_missing_pack(store: Exported) -> str:
+    pack = store.packs()[0]
+    remove_pack(pack)
+    return rf"pack {pack.name}: found nothing, expected a whole file"
+
+
+@quick
+def a_missing_idx(store: Exported) -> str:
+    idx = store.packs()[0].with_suffix(".idx")
+    idx.unlink()
+    return rf"pack {idx.name}: found nothing, expected a whole file"
+
+
+@quick
+def a_missing_rev(store: Exported) -> str:
+    rev = store.packs()[1].with_suffix(".rev")
+    rev.unlink()
+    return rf"pack {rev.name}: found nothing, expected a whole file"
+
+
+@quick
+def a_corrupt_pack(store: Exported) -> str:
+    pack = store.packs()[0]
+    edit(pack, pack.stat().st_size // 2)
+    return rf"pack {pack.name}: found a damaged one, expected a whole file"
+
+
+@quick
+def a_corrupt_idx(store: Exported) -> str:
+    idx = store.packs()[0].with_suffix(".idx")
+    edit(idx, 1100)
+    return rf"pack {idx.name}: found a damaged one, expected a whole file"
+
+
+@quick
+def a_corrupt_rev(store: Exported) -> str:
+    rev = store.packs()[0].with_suffix(".rev")
+    edit(rev, 20)
+    return rf"pack {rev.name}: found a damaged one, expected a whole file"
+
+
+@quick
+def a_cut_pack(store: Exported) -> str:
+    pack = store.packs()[1]
+    cut(pack, 1)
+    return rf"pack {pack.name}: found a damaged one, expected a whole file"
+
+
+@quick
+def an_empty_pack(store: Exported) -> str:
+    pack = store.packs()[1]
+    replace(pack, b"")
+    return rf"pack {pack.name}: found a damaged one, expected a whole file"
+
+
+@quick
+def the_idx_of_another_pack(store: Exported) -> str:
+    first, second = (pack.with_suffix(".idx") for pack in store.packs())
+    replace(first, second.read_bytes())
+    return rf"pack {first.name}: found that of another pack, expected a whole file"
+
+
+@quick
+def a_pack_under_the_name_of_another(store: Exported) -> str:
+    first, second = store.packs()
+    for suffix in (".pack", ".idx", ".rev"):
+        replace(first.with_suffix(suffix), second.with_suffix(suffix).read_bytes())
+    return rf"pack {first.name}: found another pack, expected a whole file"
+
+
+@quick
+def a_foreign_pack(store: Exported) -> str:
+    oid = store.git("hash-object", "-w", str(store.docket_path))
+    name = f"pack-{pack_objects(store, [oid])}"
+    shutil.rmtree(store.git_dir / "objects" / oid[:2])
+    return rf"pack {name}: found one that amalgam did not write, expected nothing"
+
+
+@quick
+def a_foreign_object(store: Exported) -> str:
+    oid = store.git("hash-object", "-w", str(store.docket_path))
+    return rf"object {oid}: found one that amalgam did not write, .*"
+
+
+@quick
+def alternates(store: Exported) -> str:
+    path = store.git_dir / "objects/info/alternates"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("/nowhere/objects\n")
+    return r"file objects/info/alternates: found one that amalgam did not write, .*"
+
+
+@quick
+def a_commit_of_a_changeset_that_is_secret_now(store: Exported) -> str:
+    node, oid = store.ids("tip")
+    store.hg("phase", "--force", "--secret", "tip")
+    return (
+        rf"changeset {node}: found commit {oid}, expected nothing, since it is not .*"
+    )
+
+
+@quick
+def a_commit_of_a_changeset_that_was_stripped(store: Exported) -> str:
+    node, oid = store.ids("tip")
+    options = ["--config", "extensions.strip=", "strip", "--no-backup", "tip"]
+    store.hg(*options)
+    return (
+        rf"changeset {node}: found commit {oid}, expected nothing, since it is not .*"
+    )
+
+
+@quick
+def a_repository_without_head(store: Exported) -> str:
+    (store.git_dir / "HEAD").unlink()
+    return rf"directory {store.git_dir}: found nothing, expected a git repository"
+
+
+@quick
+def a_missing_repository(store: Exported) -> str:
+    shutil.rmtree(store.git_dir)
+    return rf"directory {store.git_dir}: found nothing, expected a git repository"
+
+
+@quick
+def a_missing_map(store: Exported) -> str:
+    shutil.rmtree(store.map_dir)
+    return r"docket cinnabar.docket: found nothing, expected the state of an export"
+
+
+@quick
+def a_changeset_that_is_not_exported(store: Exported) -> str:
+    store.commit_nothing("more")
+    node = store.hg("log", "-r", "tip", "-T", "{node}")
+    return rf"changeset {node}: found nothing, expected a commit"
+
+
+@only_full
+def a_map_entry_of_another_commit(store: Exported) -> str:
+    """Three entries go round, so that all is in order."""
+    segment = store.segments()[0]
+    (node, first), (_, second), (_, third) = (store.ids(rev) for rev in "013")
+    spare = "56" * 20
+    for oid, other in (
+        (first, spare),
+        (second, first),
+        (third, second),
+        (spare, third),
+    ):
+        forge(segment, oid, other)
+    return rf"changeset {node}: found commit {third}, expected commit {first}"
+
+
+@only_full
+def a_map_entry_of_another_blob(store: Exported) -> str:
+    right, wrong = (
+        store.git("rev-parse", f"refs/heads/default:{name}")
+        for name in ("fix", "file0")
+    )
+    forge(store.segments()[0], right, wrong)
+    return rf"file revision \w+: found blob {wrong}, expected blob {right}"
+
+
+@only_full
+def a_lost_tree_that_is_no_root(store: Exported) -> str:
+    oid = store.git("rev-parse", "refs/heads/stable:dir/below")
+    store.repack_without(oid)
+    return rf"object {oid}: found nothing, expected one in a pack"
+
+
+@only_full
+def an_object_of_nothing_in_our_pack(store: Exported) -> str:
+    oid = store.git("hash-object", "-w", str(store.docket_path))
+    store.repack_without("")
+    shutil.rmtree(store.git_dir / "objects" / oid[:2])
+    return rf"object {oid}: found one in a pack, expected nothing that is not .*"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", QUICK, ids=lambda fault: fault.__name__)
+def test_fault_is_named_and_mended(store: Exported, fault: Fault) -> None:
+    expected = fault(store)
+    findings = verified(store)
+    assert [line for line in lines(findings) if re.fullmatch(expected + "\n", line)]
+
+    before, after = repair(git_store(store))
+
+    assert lines(before) == lines(findings)
+    assert lines(after) == []
+    assert lines(verified(store, full=True)) == []
+    git(store.git_dir, "fsck", "--full", "--strict")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FULL, ids=lambda fault: fault.__name__)
+def test_full_form_names_what_the_quick_one_cannot_know(
+    store: Exported, fault: Fault
+) -> None:
+    expected = fault(store)
+    assert lines(verified(store)) == []
+    found = lines(verified(store, full=True))
+    assert [line for line in found if re.fullmatch(expected + "\n", line)]
+
+    store.hg("git::export", "--rebuild")
+
+    assert lines(verified(store, full=True)) == []
+
+
+def test_there_are_enough_faults() -> None:
+    assert len(QUICK) >= 30
+    assert len(FULL) >= 3
+
+
+def test_several_faults_are_all_named_and_mended(store: Exported) -> None:
+    faults = [a_wrong_ref, a_stale_ref, a_foreign_pack, a_wrong_head, a_corrupt_idx]
+    expected = [fault(store) for fault in faults]
+    found = lines(verified(store))
+    for line in expected:
+        assert [there for there in found if re.fullmatch(line + "\n", there)]
+    assert lines(repair(git_store(store))[1]) == []
+
+
+def test_without_an_export_there_is_nothing_to_verify(empty: Exported) -> None:
+    with pytest.raises(error.StateError, match="nothing is exported yet"):
+        verified(empty)
+
+
+def test_empty_repository_is_fine(empty: Exported) -> None:
+    store = empty
+    store.hg("git::export")
+    assert lines(verified(store, full=True)) == []
+
+
+def test_other_values_of_refs_and_export_are_respected(store: Exported) -> None:
+    assert lines(verified(store)) == []
+    found = lines(verified(store, git__refs="tips"))
+    assert len([line for line in found if "expected nothing" in line]) == 3
+    found = lines(verified(store, git__export="public"))
+    assert [line for line in found if "since it is not served" in line]
+
+
+def test_changesets_that_no_ref_leads_to_are_noted(store: Exported) -> None:
+    assert verified(store).unreachable == 0
+    store.hg("update", "-q", "1")
+    for name in "ab":
+        (store.root / name).write_text(name)
+        store.hg("commit", "-qAm", name)
+    store.hg("update", "-q", "desc(last)")
+    store.commit_nothing("tip")
+    store.hg("git::export")
+    findings = verified(store)
+    assert lines(findings) == []
+    assert findings.unreachable == 2
+    text = "2 changesets in 1 heads have no ref that leads to them"
+    assert notes(findings) == [f"note: refs: {text}\n"]
+
+
+def test_partial_export_names_what_is_not_exported(empty: Exported) -> None:
+    store = empty
+    for number in range(3):
+        (store.root / "file").write_text(f"{number}\n")
+        store.hg("commit", "-qAm", f"{number}")
+    store.hg("git::export", "-r", "1")
+    node = store.hg("log", "-r", "2", "-T", "{node}")
+    expected = [
+        f"changeset {node}: found nothing, expected a commit\n",
+        "ref refs/heads/default: found nothing, expected the commit of changeset "
+        f"{node}, which is not exported yet\n",
+    ]
+    assert lines(verified(store)) == expected
+    assert lines(verified(store, full=True)) == expected
+
+
+ODD_NAMES = [
+    ".git/config",
+    "sub/.GIT/hooks/post-checkout",
+    "git~1",
+    "a\u200c/.g\u200cit",
+    "tab\there",
+    "bell\x07",
+]
+FINE_NAMES = [".gitignore", ".github/x", "a.git/b", "dot./x", "..a/b", "git", "ab c"]
+
+
+def test_names_that_git_refuses_are_noted(empty: Exported) -> None:
+    store = empty
+    for name in ODD_NAMES + FINE_NAMES:
+        path = store.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    store.hg("commit", "-qAm", "odd")
+    (store.root / ".git/secret").write_text("secret")
+    store.hg("commit", "-qAm", "secret", "--secret")
+    store.hg("git::export")
+
+    findings = verified(store, full=True)
+
+    assert lines(findings) == []
+    noted = [note.id.decode() for note in findings.notes if note.what == b"file"]
+    shown = [name.encode("unicode_escape").decode() for name in ODD_NAMES]
+    shown = [name.replace("\\u200c", r"\xe2\x80\x8c") for name in shown]
+    assert sorted(noted) == sorted(shown)
+    assert any("contains '.git'" in note.text.decode() for note in findings.notes)
+
+
+def test_running_export_is_not_taken_for_damage(store: Exported) -> None:
+    a_wrong_ref(store)
+    opened = git_store(store)
+    held = opened.vfs.join(b"lock")
+    with lockmod.lock(opened.vfs, b"lock"):
+        assert Path(held.decode()).is_symlink()
+        with pytest.raises(error.StateError, match="an export changes the git store"):
+            verify.run(opened)
+    assert len(lines(verify.run(opened))) == 1
+
+
+def test_progress_is_shown(store: Exported) -> None:
+    options = ["--debug", "--config", "progress.debug=yes", "git::verify", "--full"]
+    shown = store.hg(*options)
+    for topic in ("checking packs", "checking objects", "comparing ids"):
+        assert f"{topic}: " in shown
+
+
+def test_json_has_all_that_text_has(store: Exported) -> None:
+    line = a_wrong_ref(store)
+    done = store.run("git::verify", "-T", "json")
+    assert done.code == 1
+    (said,) = json.loads(done.out)
+    (difference,) = said["differences"]
+    text = "{what} {id}: found {found}, expected {expected}".format(**difference)
+    assert re.fullmatch(line, text)
+    assert said["changesets"] == 10
+    assert said["packs"] == 2
+    assert said["full"] is False
+
+
+def test_git_gc_is_no_fault_and_loses_nothing(store: Exported) -> None:
+    """Heads that no ref leads to are loose objects after it, in an older git."""
+    store.hg("update", "-q", "1")
+    store.commit_nothing("head")
+    store.hg("update", "-q", "desc(last)")
+    store.commit_nothing("tip")
+    store.hg("git::export")
+    git(store.git_dir, "gc", "-q")
+    store.hg("git::export")
+    found = verified(store, full=True)
+    assert all(difference.what == b"object" for difference in found.differences)
+    assert lines(repair(git_store(store))[1]) == []
+    assert lines(verified(store, full=True)) == []

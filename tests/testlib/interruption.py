@@ -1,0 +1,124 @@
+"""Exports that end too early, and what has to be true after them.
+
+After a kill or on a full disk the git repository is valid, and the next export gives
+the same ids and refs as one that nothing interrupted, without a file too many.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+
+from .environment import ENVIRONMENT, HG, git
+from .hgserver import HgServer
+
+_OPTIONS = ["--config", "extensions.amalgam=", "--config", "ui.detailed-exit-code=yes"]
+
+
+class Interrupted:
+    """A repository whose exports are interrupted."""
+
+    def __init__(self, root: Path, server: HgServer) -> None:
+        self.root = root
+        self.amalgam = root / ".hg" / "amalgam"
+        self.git_dir = self.amalgam / "git" / "cinnabar.git"
+        self._server = server
+        self.clear()
+        self.export()
+        self._ids = self._log()
+        self._refs = self._packed_refs()
+        self._files = self.files()
+
+    def clear(self) -> None:
+        """Forget all that was exported."""
+        shutil.rmtree(self.amalgam, ignore_errors=True)
+
+    def export(self, *args: str) -> None:
+        """Export to the end."""
+        self._server.hg(self.root, "git::export", *args)
+
+    def start(
+        self,
+        *args: str,
+        environment: dict[str, str] | None = None,
+        file_bytes: int | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start an export in a process of its own.
+
+        No file may grow beyond ``file_bytes``.
+        """
+
+        def limit() -> None:
+            if file_bytes is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+        return subprocess.Popen(
+            [str(HG), *_OPTIONS, "git::export", *args],
+            cwd=self.root,
+            env=ENVIRONMENT | (environment or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=limit,
+        )
+
+    def files(self) -> set[str]:
+        """Return the names of all files of amalgam."""
+        paths = self.amalgam.rglob("*")
+        return {str(path.relative_to(self.amalgam)) for path in paths if _is_file(path)}
+
+    def sizes(self) -> list[int]:
+        """Return the sizes of all files of amalgam, ascending."""
+        return sorted((self.amalgam / name).stat().st_size for name in self.files())
+
+    def check_valid(self) -> None:
+        """Let git look at all objects, and at all refs."""
+        if self.git_dir.exists():
+            git(self.git_dir, "fsck", "--full", "--strict")
+            git(self.git_dir, "rev-list", "--all", "--objects")
+
+    def check_refusal(self, process: subprocess.Popen[bytes]) -> bytes:
+        """Wait for an export that fails in one line, and return that."""
+        out, err = process.communicate()
+        assert process.returncode == 255, (out, err)
+        assert err.startswith(b"abort: "), err
+        assert len(err.splitlines()) == 1, err
+        return err
+
+    def debris(self) -> set[str]:
+        """Return files that are there and should not be, and none that may come yet."""
+        docket_path = self.amalgam / "map" / "cinnabar.docket"
+        docket: dict[str, list[str]] = {"segments": [], "packs": []}
+        if docket_path.exists():
+            docket = json.loads(docket_path.read_bytes())
+        packs = f"{self.git_dir.relative_to(self.amalgam)}/objects/pack"
+        wanted = {name for name in self._files if not _is_data(name)}
+        wanted |= {f"map/{segment}" for segment in docket["segments"]}
+        for suffix in ("pack", "idx", "rev"):
+            wanted |= {f"{packs}/{pack}.{suffix}" for pack in docket["packs"]}
+        return self.files() - wanted
+
+    def check_next(self, *args: str) -> None:
+        """Export again: all is there, and nothing else."""
+        self.export(*args)
+        assert self._log() == self._ids
+        assert self._packed_refs() == self._refs
+        assert not self.debris()
+        self.check_valid()
+
+    def _log(self) -> bytes:
+        return self._server.hg(self.root, "log", "-r", "all()", "-T", "{gitnode}\n")
+
+    def _packed_refs(self) -> bytes:
+        head = (self.git_dir / "HEAD").read_bytes()
+        return (self.git_dir / "packed-refs").read_bytes() + head
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_symlink() or path.is_file()
+
+
+def _is_data(name: str) -> bool:
+    return name.endswith((".map", ".pack", ".idx", ".rev"))

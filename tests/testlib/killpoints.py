@@ -1,0 +1,106 @@
+"""Kill an export at each of its steps in turn: killpoints.py TEMPLATE SCRATCH ARGS...
+
+TEMPLATE is a repository. For each step that the export ``ARGS`` takes in the file
+system, a copy in SCRATCH is exported, killed before that step, looked at, exported
+again, and looked at again. Prints the number of steps. Forks, hence a program.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mercurial import dispatch, pycompat
+
+STEPS = ("mkdir", "rename", "link", "unlink", "chmod", "fsync")
+STORE = Path(".hg/amalgam/git/cinnabar.git")
+
+
+def export(repo: Path, args: list[str], kill_before: int | None = None) -> int:
+    """Run hg in a child; return its exit code, or the negative signal."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        if kill_before is not None:
+            count_down(kill_before)
+        options = ["--config", "extensions.amalgam=", "-R", str(repo)]
+        pycompat.sysargv = [os.fsencode(arg) for arg in ("hg", *options, *args)]
+        try:
+            dispatch.run()
+        except SystemExit as exc:
+            os._exit(int(exc.code or 0))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def count_down(left: int) -> None:
+    """Make the step that comes after ``left`` others the last thing we do."""
+    remaining = [left]
+
+    def counted(orig: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            if not remaining[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            remaining[0] -= 1
+            return orig(*args, **kwargs)
+
+        return step
+
+    for name in STEPS:
+        setattr(os, name, counted(getattr(os, name)))
+
+
+def git(repo: Path, *args: str) -> str:
+    command = ["git", "-C", str(repo / STORE), *args]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+def leftovers(repo: Path) -> list[str]:
+    """Return files that a finished export should not leave."""
+    names = [path.name for path in (repo / ".hg/amalgam").rglob("*")]
+    return [
+        name
+        for name in names
+        if "tmp" in name or ".lock" in name or "amalgam" in name or "pending" in name
+    ]
+
+
+def state(repo: Path) -> tuple[str, list[str]]:
+    """Return the refs and the packs."""
+    packs = sorted(path.name for path in (repo / STORE / "objects/pack").iterdir())
+    return git(repo, "for-each-ref"), packs
+
+
+def main(template: str, scratch: str, *args: str) -> None:
+    repo = Path(scratch, "repo")
+    expected = None
+    for step in range(1000):
+        shutil.rmtree(repo, ignore_errors=True)
+        shutil.copytree(template, repo, symlinks=True)
+        code = export(repo, [*args], kill_before=step)
+        where = f"killed before step {step}"
+        if (repo / STORE).exists():
+            git(repo, "fsck", "--full", "--strict")
+            git(repo, "rev-list", "--all", "--objects")
+        if code == 0:
+            assert not leftovers(repo), leftovers(repo)
+            assert expected is None or state(repo) == expected, where
+            print(step)
+            return
+        assert code == -signal.SIGKILL, f"{where}: {code}"
+        assert export(repo, [*args]) == 0, where
+        git(repo, "fsck", "--full", "--strict")
+        assert not leftovers(repo), f"{where}: {leftovers(repo)}"
+        assert expected in (None, state(repo)), where
+        expected = state(repo)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,123 @@
+"""Other users of this machine, real ones, for tests that root runs.
+
+A user is a number; no account is needed. His processes run in a mount namespace of
+their own, in which the interpreter can be reached even if it lies in root's home.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from .environment import ENVIRONMENT, HG, ROOT
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+    def run(
+        self,
+        cwd: Path,
+        *command: str,
+        umask: int = 0o077,
+        setup: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a command; ``setup`` are shell commands that root runs before."""
+        groups = ",".join(map(str, self.groups))
+        become = ["setpriv", "--reuid", str(self.uid), "--regid", str(self.gid)]
+        become += ["--groups", groups] if groups else ["--clear-groups"]
+        return in_namespace(
+            f"{setup}\n{_reachable()}\numask {umask:o}",
+            [*become, "--", *command],
+            cwd,
+            ENVIRONMENT | {"HOME": "/nonexistent"} | dict(environment or {}),
+        )
+
+    def hg(
+        self, cwd: Path, *args: str, setup: str = ""
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run hg with amalgam."""
+        options = ("--config", "extensions.amalgam=")
+        return self.run(cwd, sys.executable, str(HG), *options, *args, setup=setup)
+
+
+def in_namespace(
+    setup: str, command: Sequence[str], cwd: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command where ``setup``, shell commands, mounts what nobody else sees."""
+    script = f'set -e\n{setup}\ncd {shlex.quote(str(cwd))}\nexec "$@"'
+    return subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", *command],
+        env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        timeout=300,
+    )
+
+
+def require_mounts() -> None:
+    """Skip the test if this process cannot mount."""
+    reason = _why_no_mounts()
+    if reason:
+        pytest.skip(reason)
+
+
+def require_users() -> None:
+    """Skip the test if this process cannot become another user."""
+    require_mounts()
+    if not shutil.which("setpriv"):
+        pytest.skip("no setpriv(1), which is needed to become another user")
+
+
+@functools.cache
+def _why_no_mounts() -> str:
+    if os.geteuid() != 0:
+        return "only root can become another user, or mount"
+    if not shutil.which("unshare"):
+        return "no unshare(1), which is needed to mount for a test only"
+    done = subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/tmp"],
+        capture_output=True,
+    )
+    return f"cannot mount: {done.stderr.decode().strip()}" if done.returncode else ""
+
+
+@functools.cache
+def _reachable() -> str:
+    """Return commands that make what the tests need reachable for everybody."""
+    needed = {ROOT, Path(sys.prefix), Path(sys.base_prefix)}
+    needed |= {Path(sys.executable).resolve().parent}
+    closed: dict[Path, set[Path]] = {}
+    for path in needed:
+        for parent in reversed([path, *path.parents]):
+            if not parent.stat().st_mode & stat.S_IXOTH:
+                closed.setdefault(parent, set()).add(path)
+                break
+    lines = ["original=$(mktemp -d)"] if closed else []
+    for parent, paths in closed.items():
+        lines += [
+            f"mount --bind {shlex.quote(str(parent))} $original",
+            f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(str(parent))}",
+        ]
+        for path in sorted(paths):
+            inside = shlex.quote(str(path.relative_to(parent)))
+            outside = shlex.quote(str(path))
+            lines += [
+                f"mkdir -p {outside}",
+                f"mount --bind $original/{inside} {outside}",
+            ]
+        lines.append("umount $original")
+    return "\n".join([*lines, "rmdir $original"] if closed else [])
