@@ -73,16 +73,17 @@ impl Differ {
         encoder.copy(0, front as u64)?;
         let around = (target_end - front).saturating_mul(INDEX_AROUND);
         let indexed = front.saturating_sub(around)..base_end.saturating_add(around).min(base.len());
-        let fits = if target_end - front < BLOCK {
+        if target_end - front < BLOCK {
             encoder.insert(&target[front..target_end])?;
-            true
         } else {
             let index = self.tables.index(base, indexed);
-            cover(&index, &target[..target_end], front, limit, &mut encoder)?
-        };
+            if !cover(&index, &target[..target_end], front, limit, &mut encoder)? {
+                return Ok(false); // what there is of a delta so far may be no delta at all
+            }
+        }
         encoder.copy(base_end as u64, back as u64)?;
         encoder.finish()?;
-        Ok(fits)
+        Ok(true)
     }
 }
 
@@ -142,6 +143,22 @@ mod tests {
     fn equal_contents_are_one_copy() {
         let text = text(100);
         assert!(delta(&text, &text).len() < 12);
+    }
+
+    #[test]
+    fn a_delta_given_up_before_it_is_one_is_no_mistake() {
+        // found by proptest: 3 bytes were written when the limit was seen to be missed
+        let mut target = vec![0; 90];
+        for one in [3, 19, 21, 37, 41, 57, 73, 81] {
+            target[one] = 1;
+        }
+        for limit in 0..4 {
+            for len in 31..=target.len() {
+                let mut out = Vec::new();
+                assert!(!Differ::new().diff(&[0; 31], &target[..len], limit, &mut out));
+                assert!(out.is_empty());
+            }
+        }
     }
 
     #[test]
