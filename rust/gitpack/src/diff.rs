@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_delta_given_up_before_it_is_one_is_no_mistake() {
         // found by proptest: 3 bytes were written when the limit was seen to be missed
-        let mut target = vec![0; 90];
+        let mut target = [0; 90];
         for one in [3, 19, 21, 37, 41, 57, 73, 81] {
             target[one] = 1;
         }
