@@ -63,6 +63,8 @@ class _History:
         self._branches = oddities.BRANCHES
         if draw.chance(15):
             names += oddities.REFUSED_NAMES
+        if draw.chance(10):
+            names += oddities.DOUBLED_NAMES * 3
         if draw.chance(15):
             self._branches += oddities.REFUSED_BRANCHES
         self._names = [draw.pick(names) for _ in range(4 + draw.below(16))]

@@ -3,6 +3,9 @@
 //! Applying the changes of a manifest costs the directories on the changed paths, not the size of
 //! the tree. Each directory knows its git tree id from the moment it is made. Order is git's, which
 //! is also the order of full paths in a manifest: names compare as if directories ended in `/`.
+//!
+//! Old conversions left manifests with `//` in paths. Such a path lies in a directory with an empty
+//! name, which git cannot have: its tree is shown as a part of the directory that it is in.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -49,7 +52,9 @@ impl Target {
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File(a, mode_a), Self::File(b, mode_b)) => (a, mode_a.0) == (b, mode_b.0),
-            (Self::Directory(a), Self::Directory(b)) => Arc::ptr_eq(a, b) || a.oid == b.oid,
+            (Self::Directory(a), Self::Directory(b)) => {
+                Arc::ptr_eq(a, b) || (a.oid == b.oid && a.is_plain && b.is_plain)
+            }
             _ => false,
         }
     }
@@ -60,6 +65,8 @@ impl Target {
 pub(crate) struct Directory {
     pub entries: Vec<Entry>,
     pub oid: Oid,
+    /// Whether no directory in it has an empty name, so that its tree tells all of it.
+    pub is_plain: bool,
     /// How this tree is stored; see [`crate::trees`].
     pub storage: Storage,
 }
@@ -163,8 +170,25 @@ impl Context<'_> {
         before: Option<&Directory>,
         entries: Vec<Entry>,
     ) -> Result<Directory, Unconverted> {
+        let doubled = self.doubled(&entries).map(|inner| self.merge(&entries, &inner.entries));
+        let shown = doubled.transpose()?;
+        let (oid, storage) = self.write(before, shown.as_deref().unwrap_or(&entries))?;
+        let is_plain = shown.is_none()
+            && entries.iter().all(|entry| match &entry.target {
+                Target::Directory(directory) => directory.is_plain,
+                Target::File(..) => true,
+            });
+        Ok(Directory { entries, oid, is_plain, storage })
+    }
+
+    /// Makes the tree object of `entries`.
+    fn write(
+        &mut self,
+        before: Option<&Directory>,
+        entries: &[Entry],
+    ) -> Result<(Oid, Storage), Unconverted> {
         let mut content = Vec::with_capacity(entries.len() * 40);
-        for Entry { name, target } in &entries {
+        for Entry { name, target } in entries {
             let name = self.names.get(*name);
             match target {
                 Target::Directory(directory) => {
@@ -178,11 +202,60 @@ impl Context<'_> {
         }
         let head = object_header(Kind::Tree, content.len() as u64);
         let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
+        // a delta counts in the entries before, which have to be those that were written
+        let before = before.filter(|before| self.doubled(&before.entries).is_none());
         let storage = match &mut self.writer {
-            Some(writer) => writer.write(self.names, before, &entries, content, oid),
+            Some(writer) => writer.write(self.names, before, entries, content, oid),
             None => Storage::ELSEWHERE,
         };
-        Ok(Directory { entries, oid, storage })
+        Ok((oid, storage))
+    }
+
+    /// The directory with an empty name.
+    fn doubled<'e>(&self, entries: &'e [Entry]) -> Option<&'e Arc<Directory>> {
+        let found = entries.get(self.find(entries, b"", true).ok()?)?;
+        match &found.target {
+            Target::Directory(directory) => Some(directory),
+            Target::File(..) => None,
+        }
+    }
+
+    /// `ours` with those of `theirs` that are not in it; two directories become one.
+    ///
+    /// As git-cinnabar does it, which drops directories with empty names in both.
+    fn merge(&mut self, ours: &[Entry], theirs: &[Entry]) -> Result<Vec<Entry>, Unconverted> {
+        let mut merged = Vec::with_capacity(ours.len() + theirs.len());
+        let (mut ours, mut theirs) = (ours.iter().peekable(), theirs.iter().peekable());
+        loop {
+            let order = match (ours.peek(), theirs.peek()) {
+                (Some(our), Some(their)) => our.order(self.names, their),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return Ok(merged),
+            };
+            let our = if order.is_le() { ours.next() } else { None };
+            let their = if order.is_ge() { theirs.next() } else { None };
+            let Some(Entry { name, target }) = our.or(their) else { continue };
+            if self.names.get(*name).is_empty() {
+                continue;
+            }
+            let target = match (target, their.map(|their| &their.target)) {
+                (Target::Directory(our), Some(Target::Directory(their)))
+                    if !(our.is_plain && Arc::ptr_eq(our, their)) =>
+                {
+                    let entries = self.merge(&our.entries, &their.entries)?;
+                    let (oid, storage) = self.write(None, &entries)?;
+                    Target::Directory(Arc::new(Directory {
+                        entries,
+                        oid,
+                        is_plain: false,
+                        storage,
+                    }))
+                }
+                (target, _) => target.clone(),
+            };
+            merged.push(Entry { name: *name, target });
+        }
     }
 
     fn find(&self, entries: &[Entry], name: &[u8], is_directory: bool) -> Result<usize, usize> {
@@ -211,7 +284,7 @@ fn component(path: &[u8], depth: usize) -> (&[u8], bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
 
@@ -246,7 +319,117 @@ mod tests {
         proptest::collection::vec(proptest::collection::btree_map(path, file, 0..12), 1..80)
     }
 
+    /// The oid of a tree by git-cinnabar's rule for `//`, from the text of its `create_git_tree`.
+    fn cinnabar_oid(tree: &Raw, merged: Option<&Raw>) -> Oid {
+        if let (Some(Item::Tree(inner)), None) = (tree.get(""), merged) {
+            return cinnabar_oid(tree, Some(inner));
+        }
+        let mut entries: Vec<(String, Mode, Oid)> = Vec::new();
+        let both = merged.map_or_else(Vec::new, |merged| merged.keys().collect::<Vec<_>>());
+        let names: BTreeSet<&String> = tree.keys().chain(both).collect();
+        for name in names {
+            let theirs = merged.and_then(|merged| merged.get(name));
+            match (tree.get(name).or(theirs), theirs) {
+                _ if name.is_empty() => {}
+                (Some(Item::Tree(inner)), theirs) => {
+                    let theirs = match theirs {
+                        Some(Item::Tree(theirs)) => Some(theirs),
+                        _ => None,
+                    };
+                    entries.push((name.clone(), Mode::DIRECTORY, cinnabar_oid(inner, theirs)));
+                }
+                (Some(Item::File(oid, mode)), _) => entries.push((name.clone(), *mode, *oid)),
+                (None, _) => unreachable!("it is the name of either"),
+            }
+        }
+        entries.sort_by(|(a, mode_a, _), (b, mode_b, _)| {
+            let is_directory = |mode: &Mode| mode.is_directory();
+            entry_order(a.as_bytes(), is_directory(mode_a), b.as_bytes(), is_directory(mode_b))
+        });
+        let mut content = Vec::new();
+        for (name, mode, oid) in entries {
+            push_entry(&mut content, mode, name.as_bytes(), &oid);
+        }
+        let head = object_header(Kind::Tree, content.len() as u64);
+        Oid::from_bytes(digest_one(Message { head: &head, body: &content }))
+    }
+
+    type Raw = BTreeMap<String, Item>;
+
+    enum Item {
+        File(Oid, Mode),
+        Tree(Raw),
+    }
+
+    fn raw(files: &[(String, Oid)]) -> Raw {
+        let mut root = Raw::new();
+        for (path, oid) in files {
+            let mut tree = &mut root;
+            let (directories, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let directories = path.contains('/').then(|| directories.split('/'));
+            for directory in directories.into_iter().flatten() {
+                let item = tree.entry(directory.to_owned());
+                let Item::Tree(inner) = item.or_insert_with(|| Item::Tree(Raw::new())) else {
+                    unreachable!("files have other names than directories")
+                };
+                tree = inner;
+            }
+            tree.insert(name.to_owned(), Item::File(*oid, Mode::FILE));
+        }
+        root
+    }
+
     proptest! {
+        #[test]
+        fn empty_components_are_shown_as_git_cinnabar_shows_them(
+            revisions in proptest::collection::vec(
+                proptest::collection::btree_map(
+                    "[ab](//?[ab](//?[ab])?)?//?[fg]", proptest::option::of(0..40u32), 0..6),
+                1..20),
+        ) {
+            let mut names = Names::default();
+            let mut files = FileTable::default();
+            let path = names.number(b"any");
+            for seed in 0..40u8 {
+                let node = revlog::Node::from_bytes([seed + 1; 20]);
+                files.number(node, path, |_| Some(Oid::from_bytes([seed + 100; 20])));
+            }
+            let mut writer = TreeWriter::default();
+            let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
+            let mut tree: Option<Arc<Directory>> = None;
+            let mut expected: BTreeMap<String, u32> = BTreeMap::new();
+            for revision in revisions {
+                for (path, file) in &revision {
+                    match file {
+                        Some(file) => expected.insert(path.clone(), *file),
+                        None => expected.remove(path),
+                    };
+                }
+                let list: Vec<Change<'_>> = revision.iter().map(|(path, file)| {
+                    Change { path: path.as_bytes(), file: file.map(|id| (FileId(id), Mode::FILE)) }
+                }).collect();
+                let mut context =
+                    Context { names: &mut names, files: &files, writer: Some(&mut writer) };
+                tree = context.apply(tree.as_ref(), &list).expect("all blobs are known");
+                let list: Vec<_> = expected.iter().map(|(path, id)| {
+                    let seed = u8::try_from(*id).expect("small") + 100;
+                    (path.clone(), Oid::from_bytes([seed; 20]))
+                }).collect();
+                let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.oid);
+                prop_assert_eq!(oid, cinnabar_oid(&raw(&list), None));
+                for object in writer.take() {
+                    let content = match object.base {
+                        Some(base) => delta::apply(&contents[&base], &object.payload).expect("fits"),
+                        None => object.payload,
+                    };
+                    let head = object_header(Kind::Tree, content.len() as u64);
+                    let digest = digest_one(Message { head: &head, body: &content });
+                    prop_assert_eq!(Oid::from_bytes(digest), object.oid);
+                    contents.insert(object.oid, content);
+                }
+            }
+        }
+
         #[test]
         fn a_changed_tree_equals_one_made_from_scratch(revisions in edits()) {
             let mut names = Names::default();
