@@ -81,6 +81,10 @@ oracle: local $(CINNABAR) ## compare ids with git-cinnabar; CORPORA=DIR: its *.h
 	  $(if $(CORPORA),--corpora $(abspath $(CORPORA))) \
 	  --keep $(CURDIR)/build/oracle --json $(CURDIR)/build/oracle.json
 
+.PHONY: torture
+torture: local ## kills, full disks and damaged files by the thousand
+	@cd tests && $(BIN)/python3 -m torture --json $(CURDIR)/build/torture.json
+
 .PHONY: deny
 deny: $(CARGO_DENY) ## check licences and sources of the Rust dependencies
 	$(IN_RUST) $(CARGO_DENY) --workspace check licenses bans sources

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import resource
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from testlib import revlogs
-from testlib.damage import CUT, Damage, Victim
+from testlib.damage import CUT, LAYOUTS, Damage, Victim, memory
 from testlib.environment import ENVIRONMENT, HG
-from testlib.generated import generate
 from testlib.hgserver import HgServer
 
 pytestmark = pytest.mark.slow
 
-# name: compression, chunks as they are or plain, data in files of its own, exported
-LAYOUTS = {
-    "zlib-inline": ("zlib", False, False, "null"),
-    "zlib-split": ("zlib", False, True, "null"),
-    "zstd-inline": ("zstd", False, False, "20"),
-    "zstd-split": ("zstd", False, True, "20"),
-    "plain-inline": ("zlib", True, False, "null"),
-    "plain-split": ("zlib", True, True, "20"),
-}
 UNCHECKED = ("--config", "amalgam.git.check-texts=no")
 
 damages = st.tuples(
@@ -39,19 +30,10 @@ often = settings(
 
 
 @pytest.fixture(scope="module", params=LAYOUTS)
-def victim(
-    request: pytest.FixtureRequest,
-    server: HgServer,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Victim:
+def victim(request: pytest.FixtureRequest, server: HgServer) -> Iterator[Victim]:
     """A repository in each layout."""
-    compression, plain, split, exported = LAYOUTS[request.param]
-    root = tmp_path_factory.mktemp("victim") / "repository"
-    options = ["--changesets=40", f"--compression={compression}"]
-    generate(root, "realistic", *options)
-    if plain or split:
-        revlogs.restore(root / ".hg" / "store", plain=plain, split=split)
-    return Victim(root, server, exported)
+    with memory() as directory:
+        yield Victim.make(directory / "repository", request.param, server)
 
 
 @often

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
-from testlib.environment import hg
 from testlib.generated import generate
 from testlib.hgserver import HgServer
-from testlib.interruption import Interrupted
+from testlib.interruption import PAGE_BYTES, Interrupted, SmallDisk, bookmarked
 
 pytestmark = pytest.mark.slow
 
 KILLS = 10
-PAGE_BYTES = 4096
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +24,9 @@ def case(server: HgServer, tmp_path_factory: pytest.TempPathFactory) -> Interrup
 
 
 @pytest.fixture(scope="module")
-def bookmarked(
-    server: HgServer, tmp_path_factory: pytest.TempPathFactory
-) -> Interrupted:
+def named(server: HgServer, tmp_path_factory: pytest.TempPathFactory) -> Interrupted:
     """A repository that has more to say of its refs than of its objects."""
-    root = tmp_path_factory.mktemp("bookmarked") / "repository"
-    hg(root.parent, "init", str(root))
-    (root / "file").write_text("content\n")
-    hg(root, "commit", "-qAm", "one", "-d", "0 0")
-    node = hg(root, "log", "-T", "{node}").decode()
-    lines = [f"{node} bookmark-{number:04}\n" for number in range(300)]
-    (root / ".hg" / "bookmarks").write_text("".join(lines))
+    root = bookmarked(tmp_path_factory.mktemp("named") / "repository")
     return Interrupted(root, server)
 
 
@@ -54,18 +42,18 @@ def test_file_that_cannot_grow_ends_the_export(case: Interrupted) -> None:
         case.check_next()
 
 
-def test_each_file_that_cannot_grow_ends_the_export(bookmarked: Interrupted) -> None:
+def test_each_file_that_cannot_grow_ends_the_export(named: Interrupted) -> None:
     """With few objects, map and refs are larger than the pack."""
-    bookmarked.clear()
-    bookmarked.export()
+    named.clear()
+    named.export()
     said = set()
-    for size in bookmarked.sizes():
-        bookmarked.clear()
-        process = bookmarked.start(file_bytes=size - 1)
-        said.add(bookmarked.check_refusal(process).partition(b"'")[0])
-        assert not bookmarked.debris(), size
-        bookmarked.check_valid()
-        bookmarked.check_next()
+    for size in named.sizes():
+        named.clear()
+        process = named.start(file_bytes=size - 1)
+        said.add(named.check_refusal(process).partition(b"'")[0])
+        assert not named.debris(), size
+        named.check_valid()
+        named.check_next()
     assert b"abort: File too large: " in said
 
 
@@ -77,7 +65,7 @@ def test_full_disk_ends_the_export(case: Interrupted) -> None:
     ends = []
     for pages in (1, 3, 6, needed // 2, *range(needed - 8, needed + 14, 2)):
         case.clear()
-        with SmallDisk(case.amalgam, pages * PAGE_BYTES) as disk:
+        with SmallDisk(case.amalgam, pages) as disk:
             process = case.start()
             _out, err = process.communicate()
             ends.append(process.returncode)
@@ -113,27 +101,3 @@ def test_killed_export_can_be_run_again(case: Interrupted) -> None:
         if round_ % 4 == 2:
             case.export("-r", "70")
     assert killed >= KILLS // 2
-
-
-class SmallDisk:
-    """A tmpfs at a directory, until the context ends."""
-
-    def __init__(self, path: Path, size_bytes: int) -> None:
-        self._path = path
-        self._size_bytes = size_bytes
-
-    def __enter__(self) -> SmallDisk:
-        self._path.mkdir()
-        self._mount(f"size={self._size_bytes}", "-t", "tmpfs", "none")
-        return self
-
-    def grow(self) -> None:
-        """Make room."""
-        self._mount("remount,size=100m")
-
-    def __exit__(self, *_exc: object) -> None:
-        subprocess.run(["umount", str(self._path)], check=True)
-
-    def _mount(self, options: str, *what: str) -> None:
-        command = ["mount", "-o", options, *what, str(self._path)]
-        subprocess.run(command, check=True)

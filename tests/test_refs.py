@@ -137,6 +137,58 @@ def test_refs_follow_bookmarks_and_tags(tmp_path: Path) -> None:
     assert named(repo) == {"refs/heads/@": "two", "refs/heads/default": "two"}
 
 
+def test_a_tag_that_moved_or_went_is_followed(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    commit(repo, "two")
+    tag = ["tag", "-d", "0 0", "-m", "tagged"]
+    hg(repo, *tag, "-r", "0", "v1")
+    hg(repo, *tag, "-r", "0", "v2 (final)")
+    hg(repo, "git::export")
+    expected = {"refs/heads/default": "tagged", "refs/tags/v1": "one"}
+    assert named(repo) == expected | {"refs/tags/v2%20(final)": "one"}
+
+    hg(repo, *tag, "--force", "-r", "1", "v1")
+    hg(repo, *tag, "--remove", "v2 (final)")
+    hg(repo, "git::export")
+    assert named(repo) == expected | {"refs/tags/v1": "two"}
+
+
+def test_head_is_the_branch_of_the_tip_if_there_is_no_default(tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    hg(tmp_path, "init", str(repo))
+    hg(repo, "branch", "-q", "main")
+    commit(repo, "one")
+    hg(repo, "branch", "-q", "topic [1]")
+    commit(repo, "two")
+    hg(repo, "git::export")
+    assert named(repo) == {"refs/heads/main": "one", "refs/heads/topic%20%5B1]": "two"}
+    assert head(repo) == "refs/heads/topic%20%5B1]"
+
+
+def test_what_is_not_served_has_no_ref(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    hg(repo, "branch", "-q", "whispers")
+    (repo / "two").write_text("two\n")
+    hg(repo, "commit", "-qAm", "two", "-d", "0 0", "--secret")
+    hg(repo, "bookmark", "psst")
+    hg(repo, "git::export", "--config", "amalgam.git.refs=bookmarks,tips,heads,tags")
+    assert named(repo) == {"refs/heads/default": "one"}
+
+
+def test_only_what_is_asked_for_becomes_a_ref(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    hg(repo, "tag", "-r", "0", "v1", "-d", "0 0", "-m", "tagged")
+    hg(repo, "bookmark", "-r", "0", "mark")
+    for kinds, expected in (
+        ("tags", {"refs/tags/v1": "one"}),
+        ("bookmarks", {"refs/heads/mark": "one"}),
+        ("tips", {"refs/heads/default": "tagged"}),
+        ("", {}),
+    ):
+        hg(repo, "git::export", "--config", f"amalgam.git.refs={kinds}")
+        assert named(repo) == expected
+
+
 def test_an_empty_repository_has_no_refs(tmp_path: Path) -> None:
     hg(tmp_path, "init", "repo")
     hg(tmp_path / "repo", "git::export")

@@ -107,6 +107,26 @@ def test_two_users_of_a_group_export_in_turn_and_a_third_reads(server: Path) -> 
     assert (target / "clone/three").exists()
 
 
+def test_each_user_sees_the_state_of_the_store(server: Path) -> None:
+    commit_as(ALICE, server, "one")
+    ALICE.hg(server, "git::export")
+    trust = ("--config", f"trusted.users={ALICE.uid}")
+    for user in (ALICE, BOB, CAROL):
+        done = user.hg(server, *trust, "admin::amalgam")
+        assert not done.returncode, said(done)
+        assert "nothing is wrong" in said(done)
+    done = CAROL.hg(server, "admin::amalgam")
+    assert done.returncode == 1
+    assert "who is not trusted" in said(done)
+    done = CAROL.hg(server, *trust, "admin::amalgam", "--repair")
+    assert not done.returncode, said(done)
+
+    commit_as(BOB, server, "two")
+    done = BOB.hg(server, *trust, "admin::amalgam", "--repair")
+    assert not done.returncode, said(done)
+    assert_like_the_store(server)
+
+
 def test_user_who_may_only_read_is_told_what_is_to_be_written(server: Path) -> None:
     commit_as(ALICE, server, "one")
     done = CAROL.hg(server, "--config", DETAILED, "git::export")

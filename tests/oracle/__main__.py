@@ -173,8 +173,8 @@ def _summary(oracle: Oracle) -> str:
         f"{kinds.count(kind)} {word}" for kind, word in _KINDS.items() if kind in kinds
     ]
     report = oracle.report()
-    text = f"Compared with {oracle.version}: {', '.join(counts)} repositories."
-    if "corpus" not in kinds:
+    text = f"Compared with {oracle.version}, repositories: {', '.join(counts)}."
+    if not {"corpus", "given"}.intersection(kinds):
         text += "\nNo real ones: CORPORA=DIR takes all *.hg bundles of a directory."
     return (
         f"{text}\n{report['changesets_equal']} of {report['changesets']} ids equal, "

@@ -23,7 +23,8 @@ STORE = Path(".hg/amalgam/git/cinnabar.git")
 
 # git has something to say of objects that git-cinnabar makes like that, too
 _ACCEPTED = (
-    *("badTimezone", "badDateOverflow", "gitmodulesSymlink", "gitmodulesParse"),
+    *("badTimezone", "badDateOverflow", "duplicateEntries"),
+    *("gitmodulesSymlink", "gitmodulesParse"),
     *("gitmodulesBlob", "gitmodulesName", "gitmodulesPath", "gitmodulesUrl"),
     *("gitmodulesUpdate", "gitattributesSymlink", "gitignoreSymlink"),
 )

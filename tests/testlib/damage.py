@@ -7,16 +7,33 @@ has changed. In both cases the next export, of the repaired repository, gives al
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import re
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from . import revlogs
 from .environment import git
+from .generated import generate
 from .hgserver import HgServer, Outcome
 
 CUT = 8
 """The "bit" that stands for: the file ends here."""
+
+LAYOUTS = {
+    "zlib-inline": ("zlib", False, False, "null"),
+    "zlib-split": ("zlib", False, True, "null"),
+    "zstd-inline": ("zstd", False, False, "20"),
+    "zstd-split": ("zstd", False, True, "20"),
+    "plain-inline": ("zlib", True, False, "null"),
+    "plain-split": ("zlib", True, True, "20"),
+}
+"""Compression; whether chunks are plain all the same; whether data is in files of its
+own; which revisions are exported before the damage is done."""
 
 _BLAMED = re.compile(
     rb"abort: (?:changelog|manifest|filelog [^\n]+): "
@@ -43,6 +60,14 @@ class Damage:
             return content[: self.at]
         byte = content[self.at] ^ 1 << self.bit
         return content[: self.at] + bytes([byte]) + content[self.at + 1 :]
+
+
+@contextlib.contextmanager
+def memory() -> Iterator[Path]:
+    """A directory in memory where there is one: a strike waits for the disk often."""
+    shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="amalgam-", dir=shm) as directory:
+        yield Path(directory)
 
 
 class Victim:
@@ -74,6 +99,16 @@ class Victim:
             if path.is_file() and path.stat().st_size
         }
         """Files of the store and their sizes."""
+
+    @classmethod
+    def make(cls, root: Path, layout: str, server: HgServer) -> Victim:
+        """Make a repository of one of ``LAYOUTS``."""
+        compression, plain, split, exported = LAYOUTS[layout]
+        options = ["--changesets=40", f"--compression={compression}"]
+        generate(root, "realistic", *options)
+        if plain or split:
+            revlogs.restore(root / ".hg" / "store", plain=plain, split=split)
+        return cls(root, server, exported)
 
     def damage(self, file: int, at: int, bit: int) -> Damage:
         """Return the damage that three numbers of any size stand for.

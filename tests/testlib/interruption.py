@@ -12,9 +12,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from .environment import ENVIRONMENT, HG, git
+from .environment import ENVIRONMENT, HG, git, hg
 from .hgserver import HgServer
 
+PAGE_BYTES = 4096
+"""What a tmpfs counts in."""
 _OPTIONS = ["--config", "extensions.amalgam=", "--config", "ui.detailed-exit-code=yes"]
 
 
@@ -114,6 +116,41 @@ class Interrupted:
     def _packed_refs(self) -> bytes:
         head = (self.git_dir / "HEAD").read_bytes()
         return (self.git_dir / "packed-refs").read_bytes() + head
+
+
+def bookmarked(root: Path) -> Path:
+    """Make a repository that has more to say of its refs than of its objects."""
+    hg(root.parent, "init", str(root))
+    (root / "file").write_text("content\n")
+    hg(root, "commit", "-qAm", "one", "-d", "0 0")
+    node = hg(root, "log", "-T", "{node}").decode()
+    lines = [f"{node} bookmark-{number:04}\n" for number in range(300)]
+    (root / ".hg" / "bookmarks").write_text("".join(lines))
+    return root
+
+
+class SmallDisk:
+    """A tmpfs at a directory, until the context ends."""
+
+    def __init__(self, path: Path, pages: int) -> None:
+        self._path = path
+        self._pages = pages
+
+    def __enter__(self) -> SmallDisk:
+        self._path.mkdir()
+        self._mount(f"size={self._pages * PAGE_BYTES}", "-t", "tmpfs", "none")
+        return self
+
+    def grow(self) -> None:
+        """Make room."""
+        self._mount("remount,size=100m")
+
+    def __exit__(self, *_exc: object) -> None:
+        subprocess.run(["umount", str(self._path)], check=True)
+
+    def _mount(self, options: str, *what: str) -> None:
+        command = ["mount", "-o", options, *what, str(self._path)]
+        subprocess.run(command, check=True)
 
 
 def _is_file(path: Path) -> bool:

@@ -1,0 +1,1 @@
+"""What takes longer than `make test` may; started by `make torture`."""

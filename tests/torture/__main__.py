@@ -1,0 +1,106 @@
+"""Kills, full disks and flipped bits, many of them: python -m torture, in ``tests``.
+
+Prints counts and writes them as JSON. Whatever goes wrong is printed with what repeats
+it, and ends it with 1. How long anything takes decides nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from testlib.generated import generate
+from testlib.hgserver import HgServer
+from testlib.interruption import Interrupted, bookmarked
+
+from . import disks, flips, kills
+
+
+class Torture:
+    """The parts, one after the other, and what came of them."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, dict[str, int]] = {}
+        self.seconds: dict[str, float] = {}
+        self.problems: list[str] = []
+
+    def run(self, name: str, part: Callable[[], Counter[str]]) -> None:
+        """Run a part; one that fails does not keep the others from running."""
+        started = time.monotonic()
+        try:
+            counts = part()
+        except AssertionError as exc:
+            counts = Counter({"wrong": 1})
+            self.problems.append(f"{name}: {exc}")
+        self.seconds[name] = round(time.monotonic() - started, 1)
+        self.counts[name] = dict(sorted(counts.items()))
+        told = ", ".join(f"{count} {what}" for what, count in self.counts[name].items())
+        print(f"{name}: {told}", flush=True)
+
+
+def main() -> int:
+    """Run all parts and return the exit status."""
+    options = _options()
+    torture = Torture()
+    with tempfile.TemporaryDirectory(prefix="torture-") as directory:
+        scratch = Path(directory)
+        server = HgServer()
+        root = generate(scratch / "history", "realistic", "--changesets=150")
+        history = Interrupted(root, server)
+        named = Interrupted(bookmarked(scratch / "named"), server)
+        torture.run(
+            "random kills",
+            lambda: kills.at_random(history, options.kills, options.seed),
+        )
+        torture.run(
+            "kills at each operation",
+            lambda: kills.at_each_operation(history, scratch),
+        )
+        torture.run(
+            "limited files", lambda: disks.limited_files(history, options.disks)
+        )
+        torture.run("limited files, mostly refs", lambda: disks.limited_files(named, 1))
+        if os.geteuid() == 0:
+            torture.run(
+                "small disks", lambda: disks.small_disks(history, options.disks)
+            )
+        else:
+            print("small disks: skipped, only root can mount a tmpfs")
+
+        def flip() -> Counter[str]:
+            counts, problems = flips.flip(server, options.seconds, options.seed)
+            torture.problems += problems
+            return counts
+
+        torture.run("damaged files", flip)
+        server.close()
+    report = {"seed": options.seed, "counts": torture.counts}
+    report |= {"problems": torture.problems, "seconds": torture.seconds}
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    for problem in torture.problems:
+        print(f"\nwrong: {problem}", file=sys.stderr)
+    return 1 if torture.problems else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="torture", description=__doc__)
+    parser.add_argument("--kills", type=int, default=60, help="at random moments")
+    parser.add_argument("--disks", type=int, default=40, help="sizes of full disks")
+    parser.add_argument(
+        "--seconds", type=float, default=120, help="to damage files for"
+    )
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--json", type=Path, help="file for counts and problems")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Full disks of many sizes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from testlib.interruption import PAGE_BYTES, Interrupted, SmallDisk
+
+
+def limited_files(case: Interrupted, count: int) -> Counter[str]:
+    """Export with files that cannot grow beyond ``count`` sizes."""
+    case.clear()
+    case.export()
+    sizes = case.sizes()
+    limits = {sizes[-1] * part // count for part in range(count)}
+    limits |= {size - 1 for size in sizes if size}
+    counts: Counter[str] = Counter()
+    for limit in sorted(limits):
+        case.clear()
+        process = case.start(file_bytes=limit)
+        said = case.check_refusal(process)
+        assert not case.debris(), f"{limit} bytes: {case.debris()}"
+        case.check_valid()
+        case.check_next()
+        counts[said.split(b":")[1].strip().decode()] += 1
+    return counts
+
+
+def small_disks(case: Interrupted, count: int) -> Counter[str]:
+    """Export to ``count`` disks that are too small, or just large enough."""
+    case.clear()
+    case.export()
+    needed = sum(-(-size // PAGE_BYTES) for size in case.sizes())
+    step = max(needed // count, 1)
+    near = range(needed - count // 2, needed + count // 2)
+    counts: Counter[str] = Counter()
+    for pages in sorted({*range(1, needed, step), *near}):
+        case.clear()
+        with SmallDisk(case.amalgam, pages) as disk:
+            process = case.start()
+            _out, err = process.communicate()
+            if process.returncode:
+                assert process.returncode == 255, err
+                assert err.startswith(b"abort: "), err
+                assert len(err.splitlines()) == 1, err
+                assert not case.debris(), f"{pages} pages: {case.debris()}, {err!r}"
+                case.check_valid()
+            counts["refused" if process.returncode else "exported"] += 1
+            disk.grow()
+            case.check_next()
+    return counts
