@@ -1,7 +1,7 @@
 """The git stores: what is exported, where it lies, and what it is called.
 
 Data flows one way: ``selection`` says which changesets of the ``source``, the native
-core converts them (called by ``export`` through ``conversion``), ``docket`` remembers
+core converts them (called by ``run`` through ``conversion``), ``docket`` remembers
 what is done, ``oidmap`` answers ids, ``refs`` says what git users see, ``repository``
 is the bare git repository that holds it all. ``placement`` writes files, ``exclusion``
 keeps exports apart, ``gitprocess`` runs git.

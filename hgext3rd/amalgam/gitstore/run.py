@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 _ROUNDS = 20
 # What reading a repository may raise if it is written at the same time: an index that
 # was read and the data that it leads to are then of two states. A full disk is none.
-_TORN = (error.StorageError, LookupError, ValueError, FileNotFoundError)
+_TORN = (
+    error.StorageError,
+    error.RepoError,
+    LookupError,
+    ValueError,
+    FileNotFoundError,
+)
 
 
 class Run:
