@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from testlib import revlogs
 from testlib.damage import CUT, LAYOUTS, Damage, Victim, memory
-from testlib.environment import ENVIRONMENT, HG
+from testlib.environment import ENVIRONMENT, HG, git
 from testlib.hgserver import HgServer
 
 pytestmark = pytest.mark.slow
@@ -131,6 +131,41 @@ def test_path_of_many_directories_is_refused(tmp_path: Path, server: HgServer) -
     length = 2 * depth + 1
     said = b"abort: manifest: revision 0: it has a path of %d bytes, more than 4096\n"
     assert done.err.startswith(said % length)
+
+
+def test_manifest_that_later_ones_build_on_is_checked(
+    tmp_path: Path, server: HgServer
+) -> None:
+    """It is converted, and nothing but its tree is needed; but that has to be right."""
+    repo = tmp_path / "repo"
+    server.hg(tmp_path, "init", str(repo))
+    store = repo / ".hg" / "store"
+    files = [store / "data" / f"{name}.i" for name in "abc"]
+    (first,) = {revlogs.write(path, [b"1", b"2"])[0] for path in files}
+    second = revlogs.write(files[1], [b"1", b"2"])[1]
+    texts = [
+        b"".join(
+            name + b"\0" + node.hex().encode() + b"\n"
+            for name, node in zip((b"a", b"b", b"c"), (first, node, first), strict=True)
+        )
+        for node in (first, second)
+    ]
+    manifests = revlogs.write(store / "00manifest.i", texts)
+    changesets = [
+        manifest.hex().encode() + b"\nuser\n0 0\nb\n\nchange" for manifest in manifests
+    ]
+    revlogs.write(store / "00changelog.i", changesets)
+    server.hg(repo, "git::export", "-r", "0")
+    whole = (store / "00manifest.i").read_bytes()
+    (store / "00manifest.i").write_bytes(whole.replace(b"\nb\0", b"\nr\0", 1))
+    done = server.run(repo, "git::export")
+    assert done.code == 50
+    assert done.err.startswith(b"abort: manifest: revision 0: text does not match its")
+    (store / "00manifest.i").write_bytes(whole)
+    server.hg(repo, "git::export")
+    tip = server.hg(repo, "log", "-r", "tip", "-T", "{gitnode}").decode()
+    git_dir = repo / ".hg" / "amalgam" / "git" / "cinnabar.git"
+    assert git(git_dir, "ls-tree", "--name-only", tip) == b"a\nb\nc\n"
 
 
 def test_message_is_one_line_whatever_the_path(

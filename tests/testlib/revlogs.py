@@ -20,14 +20,19 @@ _NULL = bytes(20)
 
 
 def write(path: Path, texts: Iterable[bytes]) -> list[bytes]:
-    """Write an inline revlog of texts without parents; return their nodes."""
+    """Write an inline revlog of full texts, one the child of the other.
+
+    Revision N belongs to changeset N. Returns their nodes.
+    """
     content = b""
-    nodes = []
+    nodes: list[bytes] = []
     for rev, text in enumerate(texts):
-        node = hashlib.sha1(_NULL + _NULL + text).digest()
-        offset = (1 | _INLINE | _GENERALDELTA) << 32 if rev == 0 else 0
-        sizes = len(text) + 1, len(text)
-        content += struct.pack(">Qiiiiii20s12x", offset, *sizes, rev, 0, -1, -1, node)
+        node = hashlib.sha1(_NULL + (nodes or [_NULL])[-1] + text).digest()
+        place = len(content) - rev * ENTRY_BYTES << 16
+        if rev == 0:
+            place = (1 | _INLINE | _GENERALDELTA) << 32
+        fields = len(text) + 1, len(text), rev, rev, rev - 1, -1
+        content += struct.pack(">Qiiiiii20s12x", place, *fields, node)
         content += b"u" + text
         nodes.append(node)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -161,6 +161,7 @@ impl Run<'_> {
             trees: &trees,
             plan,
             changes: &changes,
+            check_texts: self.request.check_texts,
         };
         let converted = self.convert_history(&sources, &mut files, &mut pack, reporter)?;
 

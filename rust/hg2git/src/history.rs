@@ -25,6 +25,7 @@ use crate::object::Object;
 use crate::oidmap::OidMap;
 use crate::segment::Table;
 use crate::trees::TreeWriter;
+use crate::verify::Check;
 
 /// Objects are handed over in batches of about so many bytes.
 const BATCH_BYTES: u64 = 256 << 10;
@@ -50,6 +51,8 @@ pub(crate) struct Sources<'a> {
     pub trees: &'a [Tree],
     pub plan: &'a Plan,
     pub changes: &'a ChangeLog,
+    /// Whether the manifest to start from is compared with its node.
+    pub check_texts: bool,
 }
 
 /// What a history has become; grows as batches are drawn.
@@ -239,6 +242,10 @@ fn load(
     files: &mut FileTable,
 ) -> Result<Option<Arc<Directory>>> {
     let text = texts.get(rev)?.text;
+    if sources.check_texts {
+        // no changeset of this run has it, and each of them builds on it
+        Check::new(sources.manifest).texts(&[(rev, text.as_slice())])?;
+    }
     let mut changes = Vec::new();
     for line in Lines::new(&text) {
         let line = line.map_err(|problem| sources.manifest.corrupt(rev, problem))?;
