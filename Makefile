@@ -121,8 +121,9 @@ pytest: local
 .PHONY: t
 t: local $(SDIST)/tests/run-tests.py
 	@mkdir -p $(T_OUTPUT)
-	cd tests && $(BIN)/python3 $(SDIST)/tests/run-tests.py --with-hg=$(BIN)/hg -j2 \
+	cd tests && $(BIN)/python3 $(SDIST)/tests/run-tests.py --with-hg=$(BIN)/hg -j2 --json \
 	  --outputdir $(CURDIR)/$(T_OUTPUT) test-amalgam-*.t
+	@! grep '"result": "skip"' $(T_OUTPUT)/report.json || { echo 'not in tests/SKIPS' >&2; exit 1; }
 
 # What they need.
 

@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
+from testlib.needs import Skips
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Skips())
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from testlib.environment import ENVIRONMENT, HG, git, hg
 from testlib.small import STORE, commit, refs, repository, run_hg, said
-from testlib.users import in_namespace, require_mounts
+from testlib.users import in_namespace
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,9 @@ def repo(tmp_path: Path) -> Path:
     return repository(tmp_path / "repo")
 
 
-@pytest.mark.parametrize("limit", ["tmpfs", "file size"])
+@pytest.mark.parametrize(
+    "limit", [pytest.param("tmpfs", marks=pytest.mark.needs("mounts")), "file size"]
+)
 def test_full_disk_is_one_line_and_leaves_nothing(
     repo: Path, tmp_path: Path, limit: str
 ) -> None:
@@ -32,7 +34,6 @@ def test_full_disk_is_one_line_and_leaves_nothing(
     before = sorted((repo / ".hg/amalgam").rglob("*"))
     export = [str(HG), "--config", "extensions.amalgam=", "git::export"]
     if limit == "tmpfs":
-        require_mounts()
         data = repo / ".hg/amalgam"
         setup = f"""
             cp -a {data} {tmp_path}/kept

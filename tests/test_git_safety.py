@@ -27,10 +27,6 @@ EMPTY_TREE = b"4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 NOWHERE = b"1234567890123456789012345678901234567890"
 FULL_LIST = "file:git:http:https:ssh"
 
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can give files to another user"
-)
-
 
 class Victim:
     """A bare repository with one commit, and commands that leave a mark."""
@@ -422,7 +418,7 @@ def ui() -> Any:
     return ui
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_store_of_another_user_is_refused(victim: Victim, ui: Any) -> None:
     os.chown(victim.path, STRANGER, -1)
     for owner in (None, Owner(ui, bytes(victim.path.parent))):
@@ -433,7 +429,7 @@ def test_store_of_another_user_is_refused(victim: Victim, ui: Any) -> None:
         )
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_store_of_the_owner_of_hg_is_used_if_hg_trusts_him(
     victim: Victim, ui: Any
 ) -> None:
@@ -454,7 +450,7 @@ def test_store_of_the_owner_of_hg_is_used_if_hg_trusts_him(
     git.run("upload-pack", "--advertise-refs", operands=[bytes(victim.path)])
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_program_of_a_repository_that_is_not_trusted_is_not_run(
     tmp_path: Path, victim: Victim
 ) -> None:

@@ -18,12 +18,7 @@ from testlib.indexmaps import mapped_files, open_indexes
 from hgext3rd.amalgam import index
 from hgext3rd.amalgam.index import Reason
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not Path("/proc/self/maps").exists(), reason="nobody tells what is mapped"
-    ),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("maps")]
 
 SPLIT = ["--config", f"extensions.indexmaps={indexmaps.__file__}"]
 SPLIT += ["--config", "indexmaps.split=yes"]

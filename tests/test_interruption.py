@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 
@@ -57,7 +56,7 @@ def test_each_file_that_cannot_grow_ends_the_export(named: Interrupted) -> None:
     assert b"abort: File too large: " in said
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a tmpfs")
+@pytest.mark.needs("mounts")
 def test_full_disk_ends_the_export(case: Interrupted) -> None:
     case.clear()
     case.export()

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import shlex
-import shutil
 import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import pytest
 
 from .environment import ENVIRONMENT, HG, ROOT
 
@@ -66,33 +62,6 @@ def in_namespace(
         capture_output=True,
         timeout=300,
     )
-
-
-def require_mounts() -> None:
-    """Skip the test if this process cannot mount."""
-    reason = _why_no_mounts()
-    if reason:
-        pytest.skip(reason)
-
-
-def require_users() -> None:
-    """Skip the test if this process cannot become another user."""
-    require_mounts()
-    if not shutil.which("setpriv"):
-        pytest.skip("no setpriv(1), which is needed to become another user")
-
-
-@functools.cache
-def _why_no_mounts() -> str:
-    if os.geteuid() != 0:
-        return "only root can become another user, or mount"
-    if not shutil.which("unshare"):
-        return "no unshare(1), which is needed to mount for a test only"
-    done = subprocess.run(
-        ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/tmp"],
-        capture_output=True,
-    )
-    return f"cannot mount: {done.stderr.decode().strip()}" if done.returncode else ""
 
 
 @functools.cache

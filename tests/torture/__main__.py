@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 from testlib.interruption import Interrupted, bookmarked
+from testlib.needs import missing
 
 from . import disks, flips, kills
 
@@ -67,12 +67,12 @@ def main() -> int:
             "limited files", lambda: disks.limited_files(history, options.disks)
         )
         torture.run("limited files, mostly refs", lambda: disks.limited_files(named, 1))
-        if os.geteuid() == 0:
+        if reason := missing("mounts"):
+            print(f"small disks: skipped, {reason}")
+        else:
             torture.run(
                 "small disks", lambda: disks.small_disks(history, options.disks)
             )
-        else:
-            print("small disks: skipped, only root can mount a tmpfs")
 
         def flip() -> Counter[str]:
             counts, problems = flips.flip(server, options.seconds, options.seed)

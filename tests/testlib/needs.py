@@ -1,0 +1,120 @@
+"""What a machine must have for some tests, which are skipped where it is missing.
+
+A test says what it needs: ``@pytest.mark.needs("mounts")``. ``tests/SKIPS`` lists each
+such test; a run fails if another is skipped, or if list and marks differ. So nothing
+is skipped that nobody knows of.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+SKIPS = Path(__file__).parents[1] / "SKIPS"
+
+
+def _root() -> str:
+    return "" if os.geteuid() == 0 else "not root"
+
+
+def _mounts() -> str:
+    if _root():
+        return _root()
+    if not shutil.which("unshare"):
+        return "no unshare(1)"
+    done = subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/tmp"],
+        capture_output=True,
+    )
+    return f"cannot mount: {done.stderr.decode().strip()}" if done.returncode else ""
+
+
+def _users() -> str:
+    return _mounts() or ("" if shutil.which("setpriv") else "no setpriv(1)")
+
+
+def _maps() -> str:
+    return "" if Path("/proc/self/maps").exists() else "no /proc/self/maps"
+
+
+_NEEDS: dict[str, Callable[[], str]] = {
+    "root": _root,  # to give files to another user
+    "mounts": _mounts,  # of its own, or for all to see
+    "users": _users,  # to become another user, who reaches the checkout
+    "maps": _maps,  # to be told what is mapped
+}
+
+
+@functools.cache
+def missing(need: str) -> str:
+    """Return why this machine has not what ``need`` names; nothing if it has."""
+    return _NEEDS[need]()
+
+
+def listed() -> dict[str, str]:
+    """Return the tests in SKIPS, or files of them, each with its need."""
+    lines = [line.partition("#")[0].split() for line in SKIPS.read_text().splitlines()]
+    return {line[0]: line[1] for line in lines if line}
+
+
+class Skips:
+    """What a run of pytest collected and skipped, to be compared with SKIPS."""
+
+    def __init__(self) -> None:
+        self._needs: dict[str, str | None] = {}
+        self._skipped: dict[str, str] = {}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Skip what needs something that is missing."""
+        for item in items:
+            mark = item.get_closest_marker("needs")
+            need = mark.args[0] if mark else None
+            self._needs[_name(item.nodeid)] = need
+            if need and missing(need):
+                item.add_marker(pytest.mark.skip(reason=missing(need)))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what was skipped, by whomever."""
+        if report.skipped:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+            self._skipped[_name(report.nodeid)] = reason
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        """Fail if skips are others than SKIPS says."""
+        if self.problems() and not session.exitstatus:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        yield
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> None:
+        """Print them."""
+        for test, reason in self._skipped.items():
+            terminalreporter.write_line(f"skipped: {test}: {reason}")
+        for problem in self.problems():
+            terminalreporter.write_line(f"tests/SKIPS: {problem}", red=True)
+
+    def problems(self) -> list[str]:
+        """Return what is wrong, a line each."""
+        expected = listed()
+        found = []
+        for test, need in self._needs.items():
+            file, function = test.partition("::")[0], test.partition("[")[0]
+            known = expected.get(test, expected.get(function, expected.get(file)))
+            if need != known:
+                found.append(f"{test} needs {need}, and {known} is listed")
+            elif test in self._skipped and not (known and missing(known)):
+                found.append(f"{test} was skipped for another reason")
+        return found
+
+
+def _name(node_id: str) -> str:
+    """Return ``test_file.py::test_name[case]``."""
+    return node_id.removeprefix("tests/")
