@@ -26,6 +26,8 @@ mod history;
 mod identity;
 mod manifests;
 mod names;
+#[allow(dead_code)] // until the metadata is written
+mod notes;
 mod object;
 mod oidmap;
 mod ordered;

@@ -1,0 +1,352 @@
+//! The trees are those of git, of the plain definition, and of any order of updates.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::process::Command;
+
+use proptest::prelude::*;
+use sha1lanes::digest_one;
+
+use super::*;
+
+type Map = BTreeMap<Key, Oid>;
+type Trees = BTreeMap<Oid, Vec<u8>>;
+
+/// All trees of a map as `determine_fanout` of git's `notes.c` has it, literally: a trie of
+/// digits, where `fanout` grows at even levels.
+fn defined(map: &Map, leaf: Mode) -> (Oid, Trees) {
+    fn digit(key: &Key, level: usize) -> u8 {
+        if level.is_multiple_of(2) { key[level / 2] >> 4 } else { key[level / 2] & 15 }
+    }
+    fn depths(keys: &[Key], level: usize, fanout: usize, out: &mut BTreeMap<Key, usize>) {
+        let of = |wanted| keys.partition_point(|key| digit(key, level) < wanted);
+        let parts: Vec<_> = (0..16).map(|wanted| &keys[of(wanted)..of(wanted + 1)]).collect();
+        let is_even = level.is_multiple_of(2) && level <= 2 * fanout;
+        let grows = is_even && parts.iter().all(|part| part.len() > 1);
+        for part in parts {
+            match part {
+                [] => {}
+                [key] => {
+                    out.insert(*key, fanout + usize::from(grows));
+                }
+                _ => depths(part, level + 1, fanout + usize::from(grows), out),
+            }
+        }
+    }
+    fn write(entries: &[(Vec<Vec<u8>>, Oid)], depth: usize, leaf: Mode, trees: &mut Trees) -> Oid {
+        let mut content = Vec::new();
+        for same in entries.chunk_by(|a, b| a.0[depth] == b.0[depth]) {
+            let (path, oid) = &same[0];
+            if path.len() == depth + 1 {
+                push_entry(&mut content, leaf, &path[depth], oid);
+            } else {
+                let oid = write(same, depth + 1, leaf, trees);
+                push_entry(&mut content, Mode::DIRECTORY, &path[depth], &oid);
+            }
+        }
+        let head = object_header(Kind::Tree, content.len() as u64);
+        let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
+        trees.insert(oid, content);
+        oid
+    }
+    let keys: Vec<Key> = map.keys().copied().collect();
+    let mut found = BTreeMap::new();
+    match keys.as_slice() {
+        [] => {}
+        [key] => {
+            found.insert(*key, 0);
+        }
+        keys => depths(keys, 0, 0, &mut found),
+    }
+    let path = |key: &Key| {
+        let digits = hex(key);
+        let (upper, name) = digits.split_at(2 * found[key]);
+        upper.chunks(2).chain([name]).map(<[u8]>::to_vec).collect::<Vec<_>>()
+    };
+    let entries: Vec<_> = map.iter().map(|(key, oid)| (path(key), *oid)).collect();
+    let mut trees = Trees::new();
+    (write(&entries, 0, leaf, &mut trees), trees)
+}
+
+fn entries(map: &Map) -> Vec<(Key, Oid)> {
+    map.iter().map(|(key, oid)| (*key, *oid)).collect()
+}
+
+/// What was handed over, which has to be made of what is there.
+#[derive(Default)]
+struct Store(Trees);
+
+impl Store {
+    /// Takes an object and checks that it is none that we have.
+    fn take(&mut self, object: Object) {
+        let Object { kind, oid, base, payload } = object;
+        assert_eq!((kind, base), (Kind::Tree, None));
+        let head = object_header(Kind::Tree, payload.len() as u64);
+        assert_eq!(oid.as_bytes(), &digest_one(Message { head: &head, body: &payload }));
+        self.0.insert(oid, payload);
+    }
+
+    fn build(&mut self, map: &Map, leaf: Mode) -> Tree {
+        let mut sink = |object| {
+            self.take(object);
+            Ok(())
+        };
+        build(entries(map).as_slice(), leaf, &mut sink).expect("the sink takes all")
+    }
+
+    fn update(&mut self, tree: &Tree, map: &Map, touched: &[Key]) -> Tree {
+        let kept = Tree::from_bytes(&tree.to_bytes(), tree.leaf).expect("it was written so");
+        assert_eq!(&kept, tree);
+        let mut sink = |object| {
+            self.take(object);
+            Ok(())
+        };
+        update(kept, entries(map).as_slice(), touched, &mut sink).expect("the sink takes all")
+    }
+}
+
+/// Keys in few directories, so that small maps divide deeply, and others.
+fn key() -> impl Strategy<Value = Key> {
+    let crowded = (prop::sample::select(vec![0_u8, 1, 0x7f]), any::<u8>(), any::<[u8; 18]>());
+    let deep = (any::<u8>(), any::<[u8; 17]>());
+    prop_oneof![
+        2 => any::<[u8; 20]>(),
+        3 => crowded.prop_map(|(a, b, rest)| {
+            let mut key = [0; 20];
+            key[0] = a;
+            key[1] = b;
+            key[2..].copy_from_slice(&rest);
+            key
+        }),
+        3 => deep.prop_map(|(c, rest)| {
+            let mut key = [0x7f; 20];
+            key[2] = c;
+            key[3..].copy_from_slice(&rest);
+            key
+        }),
+    ]
+}
+
+fn map(range: std::ops::Range<usize>) -> impl Strategy<Value = Map> {
+    let oid = any::<u8>().prop_map(|byte| Oid::from_bytes([byte; 20]));
+    prop::collection::vec((key(), oid), range).prop_map(|pairs| pairs.into_iter().collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_tree_is_what_the_definition_says(map in map(0..1500)) {
+        for leaf in [Mode::GITLINK, Mode::FILE] {
+            let mut store = Store::default();
+            let tree = store.build(&map, leaf);
+            let (root, mut trees) = defined(&map, leaf);
+            prop_assert_eq!(tree.oid(), root);
+            if map.is_empty() {
+                trees.clear();
+            }
+            prop_assert_eq!(store.0, trees);
+        }
+    }
+
+    #[test]
+    fn updates_lead_where_one_run_leads(
+        map in map(0..1200),
+        cuts in prop::collection::vec(any::<u16>(), 0..6),
+        removed in any::<u8>(),
+    ) {
+        // a key joins at the cut that its value and last bytes choose, and some leave at the end
+        let steps = cuts.len() + 1;
+        let step = |key: &Key| (usize::from(key[19]) + cuts.iter().fold(0, |sum, cut| {
+            sum + usize::from(u16::from_be_bytes([key[17], key[18]]) > *cut)
+        })) % steps;
+        let mut store = Store::default();
+        let mut tree = Tree::empty(Mode::GITLINK);
+        let mut now = Map::new();
+        for round in 0..=steps {
+            let touched: Vec<Key> = if round < steps {
+                let new: Map = map.iter().filter(|(key, _)| step(key) == round)
+                    .map(|(key, oid)| (*key, *oid)).collect();
+                now.extend(new.iter());
+                new.into_keys().collect()
+            } else {
+                let leaving = now.keys().filter(|key| key[18] < removed);
+                let leaving: Vec<Key> = leaving.copied().collect();
+                now.retain(|key, _| key[18] >= removed);
+                leaving
+            };
+            let had: BTreeSet<Oid> = store.0.keys().copied().collect();
+            let mut new = Store::default();
+            tree = new.update(&tree, &now, &touched);
+            let (root, trees) = defined(&now, Mode::GITLINK);
+            prop_assert_eq!(tree.oid(), if now.is_empty() { Oid::EMPTY_TREE } else { root });
+            prop_assert_eq!(&tree, &Store::default().build(&now, Mode::GITLINK));
+            if now.is_empty() {
+                continue;
+            }
+            for (oid, content) in &trees {
+                prop_assert!(had.contains(oid) || new.0.get(oid) == Some(content));
+            }
+            prop_assert!(new.0.keys().all(|oid| trees.contains_key(oid)));
+            store.0.extend(new.0);
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(0_u8..5, 0..400)) {
+        let mode = Mode::FILE.0.to_be_bytes();
+        let _ = Tree::from_bytes(&bytes, Mode::FILE);
+        let _ = Tree::from_bytes(&[&mode, bytes.as_slice()].concat(), Mode::FILE);
+    }
+}
+
+/// `count` keys as hashes are.
+fn hashed(count: u32) -> Map {
+    let pair = |number: u32| {
+        let key = digest_one(Message { head: &[], body: &number.to_be_bytes() });
+        (key, Oid::from_bytes(digest_one(Message { head: &key, body: &[] })))
+    };
+    (0..count).map(pair).collect()
+}
+
+#[test]
+fn no_entries_are_the_empty_tree() {
+    let mut store = Store::default();
+    assert_eq!(store.build(&Map::new(), Mode::FILE), Tree::empty(Mode::FILE));
+    assert_eq!(Tree::empty(Mode::FILE).oid(), Oid::EMPTY_TREE);
+    let one: Map = hashed(1);
+    let tree = store.update(&Tree::empty(Mode::FILE), &one, &[*one.keys().next().expect("one")]);
+    assert_eq!(store.0.len(), 1);
+    let none = store.update(&tree, &Map::new(), &[*one.keys().next().expect("one")]);
+    assert_eq!(none, Tree::empty(Mode::FILE));
+    assert_eq!(store.0.len(), 1);
+}
+
+#[test]
+fn a_new_entry_costs_the_directories_on_its_way() {
+    let mut map = hashed(60_000);
+    let mut store = Store::default();
+    let tree = store.build(&map, Mode::GITLINK);
+    assert_eq!(tree.oid(), defined(&map, Mode::GITLINK).0);
+    let key = [0x5a; 20];
+    map.insert(key, Oid::EMPTY_BLOB);
+    let mut new = Store::default();
+    let tree = new.update(&tree, &map, &[key]);
+    assert_eq!(tree.oid(), defined(&map, Mode::GITLINK).0);
+    assert!(new.0.len() <= 3, "{} trees", new.0.len());
+    assert!(new.0.values().map(Vec::len).sum::<usize>() < 40_000);
+}
+
+#[test]
+fn a_cut_state_is_refused() {
+    let tree = Store::default().build(&hashed(9000), Mode::FILE);
+    let bytes = tree.to_bytes();
+    assert_eq!(Tree::from_bytes(&bytes, Mode::FILE), Ok(tree));
+    assert!(Tree::from_bytes(&bytes, Mode::GITLINK).is_err());
+    for len in (0..bytes.len()).step_by(97).chain([bytes.len() - 1]) {
+        assert!(Tree::from_bytes(&bytes[..len], Mode::FILE).is_err());
+    }
+    assert!(Tree::from_bytes(&[bytes.as_slice(), b"x"].concat(), Mode::FILE).is_err());
+}
+
+/// Runs git with `input` and answers what it prints, without the last line feed.
+fn git(directory: &std::path::Path, arguments: &[&str], input: &[u8]) -> String {
+    use std::io::Write as _;
+    use std::process::Stdio;
+    let identity = ["AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"];
+    let mut child = Command::new("git")
+        .current_dir(directory)
+        .args(arguments)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("HOME", directory)
+        .env_remove("GIT_DIR")
+        .envs(identity.map(|name| (format!("GIT_{name}"), "a@b")))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("git is installed");
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let done = child.wait_with_output().expect("it runs");
+    writer.join().expect("no panic").expect("it reads");
+    assert!(done.status.success(), "git {arguments:?}");
+    String::from_utf8(done.stdout).expect("ascii").trim_end().to_owned()
+}
+
+#[test]
+fn git_makes_the_same_trees() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    git(path, &["init", "--quiet"], b"");
+    let blob: Oid = Oid::EMPTY_BLOB;
+    git(path, &["hash-object", "-w", "--stdin"], b"");
+    for count in [1, 31, 60, 90, 130, 600, 9000] {
+        let mut map = hashed(count);
+        for oid in map.values_mut() {
+            *oid = blob;
+        }
+        // a tree that is not divided at all, which git divides when it adds the last note
+        let (last, _) = map.last_key_value().expect("one");
+        let mut lines = String::new();
+        for key in map.keys().filter(|key| *key != last) {
+            let key = Oid::from_bytes(*key);
+            writeln!(lines, "100644 blob {blob}\t{key}").expect("memory suffices");
+        }
+        let tree = git(path, &["mktree"], lines.as_bytes());
+        let commit = git(path, &["commit-tree", "-m", "notes", &tree], b"");
+        git(path, &["update-ref", "refs/notes/commits", &commit], b"");
+        let last = Oid::from_bytes(*last).to_string();
+        git(path, &["notes", "add", "--allow-empty", "-C", &blob.to_string(), &last], b"");
+        let expected = git(path, &["rev-parse", "refs/notes/commits^{tree}"], b"");
+        let tree = Store::default().build(&map, Mode::FILE);
+        assert_eq!(tree.oid().to_string(), expected, "{count} notes");
+    }
+}
+
+#[test]
+#[ignore = "prints what a large map costs"]
+fn cost() {
+    for count in [286_053, 4_000_000_u32] {
+        let map = hashed(count);
+        let entries = entries(&map);
+        let start = std::time::Instant::now();
+        let (mut objects, mut bytes, mut payloads) = (0, 0, Vec::new());
+        let mut sink = |object: Object| {
+            objects += 1;
+            bytes += object.payload.len();
+            if count < 1_000_000 {
+                payloads.push(object.payload);
+            }
+            Ok(())
+        };
+        let tree = build(entries.as_slice(), Mode::GITLINK, &mut sink).expect("ok");
+        println!("{count}: {:?}, {objects} objects, {bytes} bytes", start.elapsed());
+        let start = std::time::Instant::now();
+        let kept = tree.to_bytes();
+        println!("state {} bytes, written {:?}", kept.len(), start.elapsed());
+        let start = std::time::Instant::now();
+        let tree = Tree::from_bytes(&kept, Mode::GITLINK).expect("ok");
+        println!("read {:?}", start.elapsed());
+        let new = [0x5a; 20];
+        let mut all = entries.clone();
+        all.insert(all.partition_point(|(key, _)| *key < new), (new, Oid::EMPTY_BLOB));
+        let start = std::time::Instant::now();
+        let mut sink = |object: Object| {
+            println!("  {} bytes", object.payload.len());
+            Ok(())
+        };
+        update(tree, all.as_slice(), &[new], &mut sink).expect("ok");
+        println!("one more {:?}", start.elapsed());
+        for level in [1, 2, 4, 6, 9] {
+            let mut deflater = gitpack::Deflater::new(level);
+            let (mut out, mut sum) = (Vec::new(), 0);
+            let start = std::time::Instant::now();
+            for payload in &payloads {
+                deflater.deflate(payload, &mut out);
+                sum += out.len();
+            }
+            println!("level {level}: {sum} bytes, {:?}", start.elapsed());
+        }
+    }
+}
