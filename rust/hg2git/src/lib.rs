@@ -24,6 +24,8 @@ mod filelogs;
 mod files;
 mod history;
 mod identity;
+#[allow(dead_code)] // until the metadata is written
+mod linediff;
 mod manifests;
 mod names;
 #[allow(dead_code)] // until the metadata is written

@@ -1,0 +1,271 @@
+//! The hunks are those of git, and the patch of them leads from one text to the other.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Two texts.
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// What `git diff` finds in each pair, with the flags that make it what git-cinnabar calls.
+fn git_hunks(pairs: &[Pair]) -> Vec<Vec<Hunk>> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    for side in ["a", "b"] {
+        fs::create_dir(path.join(side)).expect("a directory");
+    }
+    for (number, (before, after)) in pairs.iter().enumerate() {
+        // git does not show when it deletes or adds, as against empty, a file
+        fs::write(path.join(format!("a/{number}")), before).expect("a file");
+        fs::write(path.join(format!("b/{number}")), after).expect("a file");
+    }
+    let done = Command::new("git")
+        .args(["diff", "--no-index", "-a", "-U0", "--no-color", "--no-ext-diff", "--no-textconv"])
+        .args(["--no-renames", "--no-indent-heuristic", "--diff-algorithm=myers"])
+        .args(["--inter-hunk-context=0", "--src-prefix=", "--dst-prefix=", "a", "b"])
+        .current_dir(path)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("HOME", path)
+        .env_remove("GIT_DIR")
+        .output()
+        .expect("git is installed");
+    assert!(matches!(done.status.code(), Some(0 | 1)), "git diff: {}", done.status);
+    let mut hunks = vec![Vec::new(); pairs.len()];
+    let mut number = 0;
+    for line in done.stdout.split(|byte| *byte == b'\n') {
+        let line = String::from_utf8_lossy(line);
+        if let Some(names) = line.strip_prefix("diff --git a/") {
+            number = names.split(' ').next().and_then(|name| name.parse().ok()).expect("a number");
+        } else if let Some(ranges) = line.strip_prefix("@@ -") {
+            let (before, rest) = ranges.split_once(" +").expect("two ranges");
+            let after = rest.split(' ').next().expect("a range");
+            hunks[number].push(Hunk { before: range(before), after: range(after) });
+        }
+    }
+    hunks
+}
+
+/// `START,COUNT`, or `START` for one line; the first line is 1, and none are after line `START`.
+fn range(range: &str) -> Range<usize> {
+    let (start, count) = range.split_once(',').unwrap_or((range, "1"));
+    let (start, count): (usize, usize) =
+        (start.parse().expect("a number"), count.parse().expect("a number"));
+    let start = if count == 0 { start } else { start - 1 };
+    start..start + count
+}
+
+/// The text that a patch makes.
+fn apply(before: &[u8], patch: &[u8]) -> Vec<u8> {
+    let number = |digits: &[u8]| -> usize {
+        std::str::from_utf8(digits).expect("ascii").parse().expect("a number")
+    };
+    let mut text = Vec::new();
+    let mut at = 0;
+    for hunk in patch.split(|byte| *byte == 0) {
+        let mut parts = hunk.splitn(3, |byte| *byte == b',');
+        let mut part = || parts.next().expect("three parts");
+        let (start, end, mut data) = (number(part()), number(part()), part());
+        text.extend_from_slice(&before[at..start]);
+        while let Some((&byte, rest)) = data.split_first() {
+            if byte == b'%' {
+                let digits = std::str::from_utf8(&rest[..2]).expect("ascii");
+                text.push(u8::from_str_radix(digits, 16).expect("two digits"));
+                data = &rest[2..];
+            } else {
+                assert!(byte.is_ascii_alphanumeric());
+                text.push(byte);
+                data = rest;
+            }
+        }
+        at = end;
+    }
+    text.extend_from_slice(&before[at..]);
+    text
+}
+
+fn check(pairs: &[Pair]) -> Result<(), TestCaseError> {
+    for ((before, after), expected) in pairs.iter().zip(git_hunks(pairs)) {
+        let found = hunks(before, after);
+        prop_assert!(
+            found == expected,
+            "{:?}\n{:?}\nours {:?}\ngit  {:?}",
+            String::from_utf8_lossy(before),
+            String::from_utf8_lossy(after),
+            found,
+            expected
+        );
+        match patch(before, after) {
+            None => prop_assert_eq!(before, after),
+            Some(patch) => prop_assert_eq!(&apply(before, &patch), after),
+        }
+    }
+    Ok(())
+}
+
+/// A text of lines; the last one may lack its line feed.
+fn text(lines: &[u32], is_whole: bool) -> Vec<u8> {
+    let mut text: Vec<u8> =
+        lines.iter().flat_map(|line| format!("src/{line:x}\n").into_bytes()).collect();
+    if !is_whole {
+        text.pop();
+    }
+    text
+}
+
+fn is_whole() -> impl Strategy<Value = bool> {
+    prop::bool::weighted(0.7)
+}
+
+/// Two unrelated texts of a few different lines.
+fn few_distinct() -> impl Strategy<Value = Pair> {
+    let lines = |kinds| prop::collection::vec(0..kinds, 0..80);
+    let both = (1_u32..8).prop_flat_map(move |kinds| (lines(kinds), lines(kinds)));
+    (both, is_whole(), is_whole())
+        .prop_map(|((a, b), whole_a, whole_b)| (text(&a, whole_a), text(&b, whole_b)))
+}
+
+/// A text and an edited copy of it.
+fn edited(longest: usize, most_edits: usize) -> impl Strategy<Value = Pair> {
+    let kinds = prop_oneof![Just(3_u32), Just(20), Just(1000), Just(u32::MAX)];
+    let lines = kinds.prop_flat_map(move |kinds| prop::collection::vec(0..kinds, 0..longest));
+    let edit = (0_u8..5, any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1_usize..30);
+    let edits = prop::collection::vec(edit, 0..most_edits);
+    (lines, edits, is_whole(), is_whole()).prop_map(|(before, edits, whole_a, whole_b)| {
+        let mut after = before.clone();
+        for (kind, from, to, count) in edits {
+            if after.is_empty() {
+                after.push(7);
+            }
+            let (from, to) = (from.index(after.len()), to.index(after.len()));
+            let end = after.len().min(from + count);
+            match kind {
+                0 => drop(after.drain(from..end)),
+                1 => after.swap(from, to),
+                2 => after[from] = after[to] / 2 + 1,
+                3 => {
+                    let moved: Vec<_> = after.drain(from..end).collect();
+                    let to = to.min(after.len());
+                    after.splice(to..to, moved);
+                }
+                _ => {
+                    let copied = after[from..end].to_vec();
+                    after.splice(to..to, copied);
+                }
+            }
+        }
+        (text(&before, whole_a), text(&after, whole_b))
+    })
+}
+
+/// Sorted lines and the same in another order, or a few of them elsewhere.
+fn permuted(longest: u32) -> impl Strategy<Value = Pair> {
+    let shuffled = (0..longest).prop_flat_map(|len| Just((0..len).collect()).prop_shuffle());
+    let blocks = (0..longest, 2..40_u32).prop_flat_map(|(len, parts)| {
+        let size = (len / parts).max(1) as usize;
+        let lines: Vec<u32> = (0..len).collect();
+        let parts: Vec<Vec<u32>> = lines.chunks(size).map(<[u32]>::to_vec).collect();
+        Just(parts).prop_shuffle().prop_map(|parts| parts.concat())
+    });
+    let doubled = (0..longest).prop_flat_map(|len| {
+        Just((0..len).map(|line| line / 2).collect::<Vec<u32>>()).prop_shuffle()
+    });
+    (prop_oneof![shuffled, blocks, doubled], is_whole(), is_whole()).prop_map(
+        |(lines, whole_a, whole_b): (Vec<u32>, _, _)| {
+            let mut sorted = lines.clone();
+            sorted.sort_by_key(|line| format!("{line:x}"));
+            (text(&sorted, whole_a), text(&lines, whole_b))
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, max_shrink_iters: 200, ..Default::default() })]
+
+    #[test]
+    fn texts_of_few_lines_differ_as_git_says(
+        pairs in prop::collection::vec(few_distinct(), 300)
+    ) {
+        check(&pairs)?;
+    }
+
+    #[test]
+    fn edited_texts_differ_as_git_says(
+        pairs in prop::collection::vec(edited(600, 60), 200)
+    ) {
+        check(&pairs)?;
+    }
+
+    #[test]
+    fn permuted_lists_differ_as_git_says(pairs in prop::collection::vec(permuted(900), 100)) {
+        check(&pairs)?;
+    }
+
+    #[test]
+    fn long_lists_differ_as_git_says(
+        permuted in prop::collection::vec(permuted(12_000), 3),
+        edited in prop::collection::vec(edited(12_000, 900), 3),
+    ) {
+        check(&permuted)?;
+        check(&edited)?;
+    }
+}
+
+#[test]
+fn hunks_are_shrunk_and_encoded() {
+    // git-cinnabar's own tests of its bytediff()
+    let patched = |before: &[u8], after: &[u8]| {
+        patch(before, after).map(|patch| String::from_utf8(patch).expect("ascii"))
+    };
+    assert_eq!(
+        patched(b"foo\nbar\nbaz\nqux", b"foo\nbr\nbaz\nququx").as_deref(),
+        Some("5,6,\x0014,14,qu")
+    );
+    assert_eq!(patched(b"a\n", b"a\n"), None);
+    assert_eq!(patched(b"", b"a b\xff").as_deref(), Some("0,0,a%20b%FF"));
+    assert_eq!(patched(b"aaa", b"aa").as_deref(), Some("2,3,"));
+    // and a line feed that a collision added
+    assert_eq!(patched(b"x\n\ntext\n", b"x\n\ntext").as_deref(), Some("7,8,"));
+}
+
+#[test]
+fn equal_ends_are_cut_off_as_git_does() {
+    // what is cut off is not there for groups to slide over
+    let line = "0123456789abcde\n";
+    let pairs: Vec<Pair> = [63, 64, 65, 128, 129, 200]
+        .map(|count| (line.repeat(count).into_bytes(), line.repeat(count + 1).into_bytes()))
+        .to_vec();
+    let unbroken = vec![b'x'; 5000];
+    let longer = [b"y".as_slice(), &unbroken].concat();
+    let all = [pairs, vec![(unbroken, longer)]].concat();
+    check(&all).expect("as git says");
+}
+
+#[test]
+#[ignore = "prints what long lists cost"]
+fn cost() {
+    let mut state = 1_u64;
+    let mut lines: Vec<u32> = (0..200_000).collect();
+    for at in 0..lines.len() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let other = usize::try_from(state >> 33).expect("31 bits") % lines.len();
+        lines.swap(at, other);
+    }
+    let sorted: Vec<u32> = (0..200_000).collect();
+    let (a, b) = (text(&sorted, true), text(&lines, true));
+    let start = std::time::Instant::now();
+    let found = patch(&a, &b).expect("they differ");
+    println!("{} bytes in {:?}", found.len(), start.elapsed());
+    let directory = tempfile::tempdir().expect("a directory");
+    let path: &Path = directory.path();
+    fs::write(path.join("a"), &a).expect("a file");
+    fs::write(path.join("b"), &b).expect("a file");
+    let start = std::time::Instant::now();
+    let mut git = Command::new("git");
+    let git = git.args(["diff", "--no-index", "-U0", "--no-indent-heuristic", "--stat", "a", "b"]);
+    git.current_dir(path).output().expect("git is installed");
+    println!("git {:?}", start.elapsed());
+}
