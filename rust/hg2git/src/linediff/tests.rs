@@ -1,7 +1,6 @@
 //! The hunks are those of git, and the patch of them leads from one text to the other.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use proptest::prelude::*;
@@ -244,28 +243,45 @@ fn equal_ends_are_cut_off_as_git_does() {
     check(&all).expect("as git says");
 }
 
+/// Lists that are made to be hard to compare, of about `count` lines.
+fn hostile(count: u32) -> Vec<Pair> {
+    let forward: Vec<u32> = (0..count).collect();
+    let backward: Vec<u32> = (0..count).rev().collect();
+    let same = vec![5; count as usize];
+    let fewer = vec![5; count as usize * 3 / 4];
+    let mut broken = same.clone();
+    broken[count as usize / 3] = 6;
+    broken[count as usize / 2] = 7;
+    let every = |step: usize| -> Vec<u32> {
+        (0..count).map(|line| if (line as usize).is_multiple_of(step) { line } else { 1 }).collect()
+    };
+    let turning = |kinds: u32, by: u32| -> Vec<u32> {
+        (0..count).map(|line| (line + by + line / 1000) % kinds).collect()
+    };
+    let rotated = [&forward[count as usize / 3..], &forward[..count as usize / 3]].concat();
+    let folded: Vec<u32> = (0..count).map(|line| line.min(count - line)).collect();
+    [
+        (&forward, &backward),
+        (&forward, &rotated),
+        (&same, &fewer),
+        (&fewer, &same),
+        (&same, &broken),
+        (&broken, &fewer),
+        (&every(2), &every(3)),
+        (&every(7), &every(11)),
+        (&turning(2, 0), &turning(2, 1)),
+        (&turning(3, 0), &turning(5, 1)),
+        (&turning(40, 0), &turning(41, 7)),
+        (&forward, &folded),
+        (&folded, &same),
+    ]
+    .map(|(a, b)| (text(a, true), text(b, true)))
+    .to_vec()
+}
+
 #[test]
-#[ignore = "prints what long lists cost"]
-fn cost() {
-    let mut state = 1_u64;
-    let mut lines: Vec<u32> = (0..200_000).collect();
-    for at in 0..lines.len() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let other = usize::try_from(state >> 33).expect("31 bits") % lines.len();
-        lines.swap(at, other);
+fn hostile_lists_differ_as_git_says() {
+    for count in [200, 6000, 50_000] {
+        check(&hostile(count)).expect("as git says");
     }
-    let sorted: Vec<u32> = (0..200_000).collect();
-    let (a, b) = (text(&sorted, true), text(&lines, true));
-    let start = std::time::Instant::now();
-    let found = patch(&a, &b).expect("they differ");
-    println!("{} bytes in {:?}", found.len(), start.elapsed());
-    let directory = tempfile::tempdir().expect("a directory");
-    let path: &Path = directory.path();
-    fs::write(path.join("a"), &a).expect("a file");
-    fs::write(path.join("b"), &b).expect("a file");
-    let start = std::time::Instant::now();
-    let mut git = Command::new("git");
-    let git = git.args(["diff", "--no-index", "-U0", "--no-indent-heuristic", "--stat", "a", "b"]);
-    git.current_dir(path).output().expect("git is installed");
-    println!("git {:?}", start.elapsed());
 }
