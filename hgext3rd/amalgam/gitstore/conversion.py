@@ -14,6 +14,7 @@ from mercurial.i18n import _
 from ..native._core import ffi, lib
 from ..native.lent import lent, lent_list
 from ..native.operation import Operation
+from .docket import Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,7 @@ _PHASES = {
     3: (_(b"exporting changesets"), _(b"changesets")),
 }
 _LEVEL = 4
+_NOTHING = Metadata()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,12 +52,17 @@ class Conversion:
         self,
         ui: UiT,
         selected: Selection,
-        segments: Sequence[str],
         known_below: int,
+        segments: Sequence[str] = (),
+        metadata: Metadata = _NOTHING,
+        *,
+        anew: bool = False,
     ) -> Converted:
         """Convert what is selected, but not what ``segments`` have.
 
-        ``native.errors.Moved`` if the repository is not as ``selected`` says.
+        ``anew`` writes all that a metadata commit needs and no other commit does, even
+        if nothing is converted. ``native.errors.Moved`` if the repository is not as
+        ``selected`` says.
         """
         request = ffi.new("amalgam_export_request *")
         lent_bytes = {
@@ -65,6 +72,7 @@ class Conversion:
             "prefix": self.prefix,
             "tip": selected.tip,
             "excluded": b"".join(selected.excluded.values()),
+            "metadata_state": os.fsencode(metadata.state),
         }
         keep = []
         for name, value in lent_bytes.items():
@@ -72,7 +80,12 @@ class Conversion:
             keep.append(pointer)
             setattr(request, name, {"data": pointer, "len": length})
         names, count = lent_list([os.fsencode(name) for name in segments])
+        keep.append(names)
         request.segments, request.segments_len = names, count
+        names, count = lent_list([os.fsencode(name) for name in metadata.segments])
+        request.metadata_segments, request.metadata_segments_len = names, count
+        keep.append(names)
+        request.metadata_anew = anew
         request.encoding = self.encoding
         request.file_mode = self.file_mode
         request.len = selected.len
@@ -87,6 +100,7 @@ class Conversion:
             bytes=int(done.pack_bytes),
             pack=_text(done.pack, done.pack_len),
             segments=tuple(_text(done.segments, done.segments_len).split()),
+            metadata=_metadata(done) if done.metadata_pack_len else None,
         )
 
 
@@ -97,11 +111,24 @@ class Converted:
     changesets: int = 0
     objects: int = 0
     bytes: int = 0
-    """Size of the pack."""
+    """Size of the packs."""
     pack: str = ""
     """Name of the pack without suffix, empty if none was needed."""
     segments: tuple[str, ...] = ()
     """File names of all segments that now make the map, oldest first."""
+    metadata: Metadata | None = None
+    """What is now kept for git-cinnabar, with the one pack that was made of it."""
+
+
+def _metadata(done: Any) -> Metadata:
+    return Metadata(
+        commit=ffi.buffer(done.metadata_commit)[:].hex(),
+        segments=tuple(
+            _text(done.metadata_segments, done.metadata_segments_len).split()
+        ),
+        state=_text(done.metadata_state, done.metadata_state_len),
+        packs=(_text(done.metadata_pack, done.metadata_pack_len),),
+    )
 
 
 def _text(array: Any, length: int) -> str:

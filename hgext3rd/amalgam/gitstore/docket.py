@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .selection import Seen
 
@@ -19,6 +19,35 @@ if TYPE_CHECKING:
     from .placement import Placement
 
 VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Metadata:
+    """What is kept for git-cinnabar; the default is that of nothing exported."""
+
+    commit: str = ""
+    """Oid of the metadata commit, in hex."""
+    segments: tuple[str, ...] = ()
+    """File names of its map's segments, oldest first."""
+    state: str = ""
+    """File name of what the next export has to know."""
+    packs: tuple[str, ...] = ()
+    """Those of our packs, oldest first, that only this commit and older ones need."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """File names of all that is in the map's directory."""
+        return (*self.segments, *filter(None, [self.state]))
+
+    @classmethod
+    def from_json(cls, data: Any) -> Metadata:
+        """Return what ``dataclasses.asdict`` made."""
+        return cls(
+            commit=bytes.fromhex(data["commit"]).hex(),
+            segments=tuple(map(str, data["segments"])),
+            state=str(data["state"]),
+            packs=tuple(map(str, data["packs"])),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,6 +62,7 @@ class Docket:
     """What was selected when all of it was exported; ``None`` if that never was."""
     dropped: tuple[str, ...] = ()
     """Names of packs that go as soon as no ref needs them."""
+    metadata: Metadata = Metadata()
     named: str = ""
     """``Repository.names_digest`` after the export; empty if that is not known."""
 
@@ -52,6 +82,11 @@ class Docket:
                 packs=tuple(map(str, data["packs"])),
                 seen=None if seen is None else Seen.from_json(seen),
                 dropped=tuple(map(str, data["dropped"])),
+                metadata=(
+                    Metadata.from_json(data["metadata"])
+                    if "metadata" in data
+                    else Metadata()
+                ),
                 named=str(data.get("named", "")),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
@@ -65,6 +100,7 @@ class Docket:
             "packs": self.packs,
             "seen": None if self.seen is None else self.seen.to_json(),
             "dropped": self.dropped,
+            "metadata": dataclasses.asdict(self.metadata),
             "named": self.named,
         }
         content = json.dumps(data, indent=1).encode() + b"\n"

@@ -92,6 +92,14 @@ class GitStore:
                     raise
         raise AssertionError
 
+    def open_metadata_map(self, docket: Docket) -> OidMap:
+        """Open the map of what only git-cinnabar needs, as ``docket`` names it.
+
+        From a commit to the note of its changeset, from a manifest to its commit, from
+        a file revision to what precedes its content.
+        """
+        return OidMap(self.map_vfs.base, docket.metadata.segments)
+
     def export(
         self, revs: Iterable[int] | None = None, *, rebuild: bool = False
     ) -> Report:
@@ -121,7 +129,7 @@ class GitStore:
             changesets=sum(done.changesets for done in run.done),
             objects=sum(done.objects for done in run.done),
             bytes=sum(done.bytes for done in run.done),
-            pack=run.done[-1].pack if run.done else "",
+            pack=next((done.pack for done in reversed(run.done) if done.pack), ""),
             refs=run.refs,
             seconds=time.monotonic() - started,
         )

@@ -21,6 +21,8 @@ _Key = TypeVar("_Key", bound="Hashable")
 HEADS = b"refs/heads/"
 TAGS = b"refs/tags/"
 OTHER_HEADS = b"refs/hg/heads/"
+METADATA = b"refs/cinnabar/metadata"
+"""What git-cinnabar knows of a repository; no git user is shown it."""
 
 # what git-check-ref-format(1) refuses, for a name below refs/heads/ or the like
 _REFUSED = re.compile(

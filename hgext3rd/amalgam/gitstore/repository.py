@@ -18,6 +18,7 @@ from mercurial import vfs as vfsmod
 
 from .gitprocess import Git
 from .placement import forget
+from .refs import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -135,6 +136,15 @@ class Repository:
             if suffix == b"idx" or not usable
         )
 
+    def pack_bytes(self, name: str) -> int:
+        """Return the size of the pack ``name``, 0 if it is not there."""
+        try:
+            return int(
+                self.vfs.stat(b"%s/%s.pack" % (_PACKS, os.fsencode(name))).st_size
+            )
+        except FileNotFoundError:
+            return 0
+
     def remove_packs(self, names: Iterable[str]) -> None:
         """Remove packs (names without suffix) with all that belongs to them.
 
@@ -176,7 +186,8 @@ class Repository:
     def set_refs(self, refs: Mapping[bytes, bytes], head: bytes) -> int:
         """Make ``refs`` (name to oid, 20 bytes) all refs, and HEAD lead to ``head``.
 
-        Returns how many refs are new, gone or moved. Writes nothing if nothing changes.
+        Returns how many refs that users see are new, gone or moved. Writes nothing if
+        nothing changes.
         """
         changed = self.differences(refs)
         content = _packed(refs)
@@ -214,10 +225,13 @@ class Repository:
         return bool(self.refs() or self.loose_refs())
 
     def differences(self, refs: Mapping[bytes, bytes]) -> int:
-        """Return how many refs are other than in ``refs``: new, gone or moved."""
+        """Return how many refs are other than in ``refs``: new, gone or moved.
+
+        Those that are for git-cinnabar alone are not counted.
+        """
         before = self.refs()
-        changed = sum(before.get(name) != oid for name, oid in refs.items())
-        return changed + sum(name not in refs for name in before)
+        names = (before.keys() | refs.keys()) - {METADATA}
+        return sum(before.get(name) != refs.get(name) for name in names)
 
     def refs(self) -> dict[bytes, bytes]:
         """Return the refs in ``packed-refs``: name to oid, 20 bytes."""

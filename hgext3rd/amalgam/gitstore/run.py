@@ -1,7 +1,7 @@
 """One export: select, convert, remember, name.
 
-The order is the crash safety. The core writes the pack, then the map segment; the
-docket makes both count; refs come after that, and packs that are no longer wanted go
+The order is the crash safety. The core writes packs, then map segments and state; the
+docket makes all count; refs come after that, and packs that are no longer wanted go
 last. A run that dies on the way leaves files that the next one removes, never a ref
 to what is not there.
 """
@@ -19,7 +19,7 @@ from mercurial.i18n import _
 from ..native import errors
 from . import refs as refsmod, requirements, selection
 from .conversion import Conversion, Converted
-from .docket import Docket
+from .docket import Docket, Metadata
 from .placement import TEMPORARY
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # Each round but the first has only that to convert which came during the one before:
 # milliseconds. So many changes in a row are no coincidence.
 _ROUNDS = 20
+# Packs that only older metadata commits need may have so many bytes, or as many as the
+# newest needs: then they are not worth the files that they are.
+_STALE_BYTES = 1 << 16
 # What reading a repository may raise if it is written at the same time: an index that
 # was read and the data that it leads to are then of two states. A full disk is none.
 _TORN = (
@@ -75,7 +78,10 @@ class Run:
         self._remove_debris()
         whole = self._whole()
         if is_there and whole is None and not rebuild:
-            self._repo.ui.warn(_(b"warning: git store is not whole: exporting all\n"))
+            why = _(b"is not whole")
+            if self._docket.segments and self._docket.metadata == Metadata():
+                why = _(b"is of an older version")
+            self._repo.ui.warn(_(b"warning: git store %s: exporting all\n") % why)
         if rebuild or whole is None:
             whole = Docket(dropped=tuple(self._repository.packs(usable=False)))
         self._next = whole
@@ -149,19 +155,48 @@ class Run:
         """Convert what is selected and not in ``before``; return what is then there."""
         known_below = selected.known_below(self._repo, before.seen)
         docket = before
-        if known_below < selected.len:
+        anew = self._is_metadata_stale(before)
+        is_lost = before.segments and not before.metadata.state
+        if known_below < selected.len or is_lost:
             done = self._conversion.run(
-                self._repo.ui, selected, before.segments, known_below
+                self._repo.ui,
+                selected,
+                known_below,
+                before.segments,
+                before.metadata,
+                anew=anew,
             )
-            docket = dataclasses.replace(before, segments=done.segments)
-            if done.pack:
+            if done.metadata:
                 self.done.append(done)
-                dropped = tuple(name for name in before.dropped if name != done.pack)
-                packs = (*before.packs, done.pack)
-                docket = dataclasses.replace(docket, packs=packs, dropped=dropped)
+                docket = self._extended(before, done, done.metadata, anew)
         if self._nodes is None:
             return dataclasses.replace(docket, seen=selected.seen())
         return docket
+
+    def _extended(
+        self, before: Docket, done: Converted, metadata: Metadata, anew: bool
+    ) -> Docket:
+        """Return ``before`` with what was made."""
+        dropped = before.metadata.packs if anew else ()
+        made = (*filter(None, [done.pack]), *metadata.packs)
+        kept = () if anew else before.metadata.packs
+        return dataclasses.replace(
+            before,
+            segments=done.segments,
+            packs=(*(name for name in before.packs if name not in dropped), *made),
+            dropped=tuple(
+                name for name in (*before.dropped, *dropped) if name not in made
+            ),
+            metadata=dataclasses.replace(metadata, packs=(*kept, *metadata.packs)),
+        )
+
+    def _is_metadata_stale(self, docket: Docket) -> bool:
+        """Tell whether to write all that the metadata commit needs once more."""
+        metadata = docket.metadata
+        if not metadata.state:
+            return bool(docket.segments)
+        first, *others = map(self._repository.pack_bytes, metadata.packs or ("",))
+        return sum(others) > max(first, _STALE_BYTES)
 
     def _wanted_refs(self, docket: Docket) -> tuple[dict[bytes, bytes], bytes]:
         """Return refs, name to oid, and HEAD; what is not exported is left out."""
@@ -169,7 +204,10 @@ class Run:
         nodes, head = refsmod.wanted(view, self._config.refs)
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
-        return {name: oid for name, oid in oids.items() if oid is not None}, head
+        refs = {name: oid for name, oid in oids.items() if oid is not None}
+        if docket.metadata.commit:
+            refs[refsmod.METADATA] = bytes.fromhex(docket.metadata.commit)
+        return refs, head
 
     def _refuse_foreign_store(self) -> None:
         """Abort if ``amalgam.git.path`` leads to a repository that others fill."""
@@ -187,9 +225,15 @@ class Run:
     def _whole(self) -> Docket | None:
         """Return what is on disk; ``None`` if something of it is lost."""
         docket = self._docket
-        for segment in docket.segments:
+        metadata = docket.metadata
+        for segment in (*docket.segments, *metadata.segments):
             if not self._store.map_vfs.exists(os.fsencode(segment)):
                 return None
+        if docket.segments and not metadata.segments:
+            return None
+        if not self._store.map_vfs.exists(os.fsencode(metadata.state)):
+            metadata = dataclasses.replace(metadata, state="")
+            docket = dataclasses.replace(docket, metadata=metadata)
         packs = self._repository.packs()
         if packs.issuperset(docket.packs):
             return docket
@@ -197,7 +241,10 @@ class Run:
         # better packed by us.
         is_packed = not self._repository.loose_object_directories()
         if is_packed and packs.difference(docket.packs) and self._has_heads(docket):
-            return dataclasses.replace(docket, packs=tuple(sorted(packs)))
+            kept = tuple(name for name in metadata.packs if name in packs)
+            metadata = dataclasses.replace(metadata, packs=kept)
+            names = tuple(sorted(packs))
+            return dataclasses.replace(docket, packs=names, metadata=metadata)
         return None
 
     def _has_heads(self, docket: Docket) -> bool:
@@ -223,14 +270,15 @@ class Run:
     def _remove_debris(self) -> None:
         """Remove what a killed run left, and segments that were merged into others."""
         vfs = self._store.map_vfs
-        pack = vfs.tryread(self._pending).decode("ascii", "replace")
-        if pack and pack not in self._docket.packs:
-            self._repository.remove_packs([pack])
+        pending = vfs.tryread(self._pending).decode("ascii", "replace").split()
+        packs = [pack for pack in pending if pack not in self._docket.packs]
+        self._repository.remove_packs(packs)
         vfs.tryunlink(self._pending)
-        kept = frozenset(map(os.fsencode, self._docket.segments))
+        names = (*self._docket.segments, *self._docket.metadata.files)
+        kept = frozenset(map(os.fsencode, names))
         ours = self._config.dialect + b"-"
         for name in vfs.listdir():
-            is_segment = name.startswith(ours) and name.endswith(b".map")
-            if name.startswith(TEMPORARY) or (is_segment and name not in kept):
+            is_ours = name.startswith(ours) and name.endswith((b".map", b".state"))
+            if name.startswith(TEMPORARY) or (is_ours and name not in kept):
                 vfs.tryunlink(name)
         self._repository.remove_debris()

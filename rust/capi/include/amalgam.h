@@ -37,7 +37,7 @@ typedef struct amalgam_export_report {
     uint64_t changesets;
     // Objects written.
     uint64_t objects;
-    // Bytes of the pack.
+    // Bytes of the packs.
     uint64_t pack_bytes;
     // Length of `pack`, 0 if there was nothing to convert.
     uint32_t pack_len;
@@ -47,6 +47,20 @@ typedef struct amalgam_export_report {
     uint8_t pack[64];
     // File names of the segments that now make the map, oldest first, each followed by LF.
     uint8_t segments[8192];
+    // Length of `metadata_pack`, 0 if there was nothing to do: then all names are empty.
+    uint32_t metadata_pack_len;
+    // Length of `metadata_segments`.
+    uint32_t metadata_segments_len;
+    // Length of `metadata_state`.
+    uint32_t metadata_state_len;
+    // Name of the pack of the metadata commit, without a suffix.
+    uint8_t metadata_pack[64];
+    // As `segments`, of the metadata's map.
+    uint8_t metadata_segments[8192];
+    // File name of the metadata's state.
+    uint8_t metadata_state[128];
+    // Oid of the metadata commit.
+    uint8_t metadata_commit[20];
 } amalgam_export_report;
 
 // A string of bytes among several; single ones are passed as pointer and length.
@@ -77,6 +91,14 @@ typedef struct amalgam_export_request {
     const struct amalgam_bytes *segments;
     // How many there are.
     size_t segments_len;
+    // The same of the metadata's map.
+    const struct amalgam_bytes *metadata_segments;
+    // How many there are.
+    size_t metadata_segments_len;
+    // File name of the metadata's state; if it is empty, it is made again from maps and store.
+    struct amalgam_bytes metadata_state;
+    // Whether to write a metadata pack that needs none before it, in any case: 0 or 1.
+    uint32_t metadata_anew;
     // How many changesets the caller saw.
     uint32_t len;
     // All selected changesets before this revision are in the map.
@@ -130,10 +152,11 @@ typedef struct amalgam_map_comparison {
     uint64_t written;
 } amalgam_map_comparison;
 
-// Converts what is selected and not yet in the map to one pack and one map segment.
+// Converts what is selected and not yet in the map to two packs, a segment of each map, and a state.
 //
-// The pack is in place before the segment is; its name is noted in `PREFIX.pending` in the map's
-// directory before that. Phases: 0 changesets read, 1 manifests read, 2 file revisions, 3
+// The packs are in place before the rest is; their names, with LF between, are noted in
+// `PREFIX.pending` in the map's directory before that. The names of the metadata's files begin
+// with `PREFIX-metadata`. Phases: 0 changesets read, 1 manifests read, 2 file revisions, 3
 // changesets written.
 //
 // # Safety

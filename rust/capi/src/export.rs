@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::path::Path;
 
 use gitpack::Readers;
-use hg2git::{Error, Phase, Report, Request, Selection, export};
+use hg2git::{Error, Metadata, Phase, Report, Request, Selection, export};
 use revlog::{Encoding, Node};
 
 use crate::entry::entry;
@@ -34,6 +34,14 @@ pub struct ExportRequest {
     pub segments: *const Bytes,
     /// How many there are.
     pub segments_len: usize,
+    /// The same of the metadata's map.
+    pub metadata_segments: *const Bytes,
+    /// How many there are.
+    pub metadata_segments_len: usize,
+    /// File name of the metadata's state; if it is empty, it is made again from maps and store.
+    pub metadata_state: Bytes,
+    /// Whether to write a metadata pack that needs none before it, in any case: 0 or 1.
+    pub metadata_anew: u32,
     /// How many changesets the caller saw.
     pub len: u32,
     /// All selected changesets before this revision are in the map.
@@ -58,7 +66,7 @@ pub struct ExportReport {
     pub changesets: u64,
     /// Objects written.
     pub objects: u64,
-    /// Bytes of the pack.
+    /// Bytes of the packs.
     pub pack_bytes: u64,
     /// Length of `pack`, 0 if there was nothing to convert.
     pub pack_len: u32,
@@ -68,12 +76,27 @@ pub struct ExportReport {
     pub pack: [u8; 64],
     /// File names of the segments that now make the map, oldest first, each followed by LF.
     pub segments: [u8; 8192],
+    /// Length of `metadata_pack`, 0 if there was nothing to do: then all names are empty.
+    pub metadata_pack_len: u32,
+    /// Length of `metadata_segments`.
+    pub metadata_segments_len: u32,
+    /// Length of `metadata_state`.
+    pub metadata_state_len: u32,
+    /// Name of the pack of the metadata commit, without a suffix.
+    pub metadata_pack: [u8; 64],
+    /// As `segments`, of the metadata's map.
+    pub metadata_segments: [u8; 8192],
+    /// File name of the metadata's state.
+    pub metadata_state: [u8; 128],
+    /// Oid of the metadata commit.
+    pub metadata_commit: [u8; 20],
 }
 
-/// Converts what is selected and not yet in the map to one pack and one map segment.
+/// Converts what is selected and not yet in the map to two packs, a segment of each map, and a state.
 ///
-/// The pack is in place before the segment is; its name is noted in `PREFIX.pending` in the map's
-/// directory before that. Phases: 0 changesets read, 1 manifests read, 2 file revisions, 3
+/// The packs are in place before the rest is; their names, with LF between, are noted in
+/// `PREFIX.pending` in the map's directory before that. The names of the metadata's files begin
+/// with `PREFIX-metadata`. Phases: 0 changesets read, 1 manifests read, 2 file revisions, 3
 /// changesets written.
 ///
 /// # Safety
@@ -119,6 +142,9 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
     let path = |bytes: &Bytes| unsafe { lent::path(bytes.data, bytes.len) };
     // SAFETY: likewise.
     let segments = unsafe { lent::list(request.segments, request.segments_len) }?;
+    // SAFETY: likewise.
+    let metadata_segments =
+        unsafe { lent::list(request.metadata_segments, request.metadata_segments_len) }?;
     let tip = match request.len {
         0 => Node::NULL,
         _ => *nodes(bytes(&request.tip)?)?.first().ok_or_else(|| Failure::bug("no tip"))?,
@@ -138,10 +164,15 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
             0 => Readers::BY_UMASK,
             bits => Readers::of_mode(bits),
         },
-        segments: segments
-            .into_iter()
-            .map(|name| Ok(ascii(name)?.to_owned()))
-            .collect::<Result<_, Failure>>()?,
+        segments: names(segments)?,
+        metadata: Metadata {
+            segments: names(metadata_segments)?,
+            state: match ascii(bytes(&request.metadata_state)?)? {
+                "" => None,
+                name => Some(name.to_owned()),
+            },
+            anew: request.metadata_anew != 0,
+        },
         selection: Selection {
             len: request.len,
             tip,
@@ -152,6 +183,10 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
         threads: request.threads as usize,
         level: u8::try_from(request.level).map_err(|_| Failure::bug("level is no byte"))?,
     })
+}
+
+fn names(names: Vec<&[u8]>) -> Result<Vec<String>, Failure> {
+    names.into_iter().map(|name| Ok(ascii(name)?.to_owned())).collect()
 }
 
 /// Names of ours, which are ASCII.
@@ -180,16 +215,34 @@ impl TryFrom<&Report> for ExportReport {
             segments_len: 0,
             pack: [0; 64],
             segments: [0; 8192],
+            metadata_pack_len: 0,
+            metadata_segments_len: 0,
+            metadata_state_len: 0,
+            metadata_pack: [0; 64],
+            metadata_segments: [0; 8192],
+            metadata_state: [0; 128],
+            metadata_commit: [0; 20],
         };
-        let pack = report.pack.as_deref().unwrap_or_default();
-        told.pack_len = copy(&mut told.pack, pack.as_bytes())?;
-        let segments: String = report.segments.iter().flat_map(|name| [name, "\n"]).collect();
-        told.segments_len = copy(&mut told.segments, segments.as_bytes())?;
+        if let Some(made) = &report.made {
+            let lines = |names: &[String]| -> String {
+                names.iter().flat_map(|name| [name, "\n"]).collect()
+            };
+            let metadata = &made.metadata;
+            let state = metadata.state.as_deref().unwrap_or_default();
+            told.pack_len = copy(&mut told.pack, made.pack.as_deref().unwrap_or_default())?;
+            told.segments_len = copy(&mut told.segments, &lines(&made.segments))?;
+            told.metadata_pack_len = copy(&mut told.metadata_pack, &made.metadata_pack)?;
+            told.metadata_segments_len =
+                copy(&mut told.metadata_segments, &lines(&metadata.segments))?;
+            told.metadata_state_len = copy(&mut told.metadata_state, state)?;
+            told.metadata_commit = *made.metadata_commit.as_bytes();
+        }
         Ok(told)
     }
 }
 
-fn copy(out: &mut [u8], bytes: &[u8]) -> Result<u32, Failure> {
+fn copy(out: &mut [u8], text: &str) -> Result<u32, Failure> {
+    let bytes = text.as_bytes();
     let room = out.get_mut(..bytes.len()).ok_or_else(|| Failure::bug("names are too long"))?;
     room.copy_from_slice(bytes);
     u32::try_from(bytes.len()).map_err(|_| Failure::bug("names are too long"))

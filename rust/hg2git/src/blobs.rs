@@ -12,7 +12,7 @@ use gitpack::delta::{Op, encode};
 use gitpack::{Differ, Kind, Oid, object_header};
 use revlog::split_metadata;
 use revlog::{Delta, Index, Parents, Rev, Revision, Revlog, Scratch, StoredDelta, Texts};
-use sha1lanes::{Lanes, Message};
+use sha1lanes::{Lanes, Message, digest_one};
 
 use crate::compress::Compressor;
 use crate::duplicates::Met;
@@ -170,6 +170,16 @@ pub(crate) struct Blob {
     pub base: Option<FileId>,
     pub inflated_len: usize,
     pub deflated: Vec<u8>,
+    /// What precedes the content in the revision's text.
+    pub metadata: Option<Metadata>,
+}
+
+/// A file revision's metadata as a blob.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    pub oid: Oid,
+    pub inflated_len: usize,
+    pub deflated: Vec<u8>,
 }
 
 /// What a thread keeps from job to job.
@@ -305,6 +315,7 @@ impl Encoder<'_> {
 
     fn blob(&mut self, plan: &Plan, waited: &Waiting, content: &[u8], oid: Oid) -> Blob {
         let file = waited.planned.file;
+        let metadata = self.metadata(&waited.revision.text);
         if let Storage::Stored(base) | Storage::Searched(base) = waited.planned.storage
             && let Some(delta) = self.delta(waited, content)
         {
@@ -312,11 +323,20 @@ impl Encoder<'_> {
             let is_clear = deflated.len() * CLEARLY_SHORTER <= content.len();
             if is_clear || deflated.len() <= self.compressor.deflate(content).len() {
                 let base = Some(plan.0[base].file);
-                return Blob { file, oid, base, inflated_len: delta.len(), deflated };
+                let inflated_len = delta.len();
+                return Blob { file, oid, base, inflated_len, deflated, metadata };
             }
         }
         let deflated = self.compressor.deflate(content);
-        Blob { file, oid, base: None, inflated_len: content.len(), deflated }
+        Blob { file, oid, base: None, inflated_len: content.len(), deflated, metadata }
+    }
+
+    fn metadata(&mut self, text: &[u8]) -> Option<Metadata> {
+        let content = split_metadata(text).metadata?;
+        let head = object_header(Kind::Blob, content.len() as u64);
+        let oid = Oid::from_bytes(digest_one(Message { head: &head, body: content }));
+        let deflated = self.compressor.deflate(content);
+        Some(Metadata { oid, inflated_len: content.len(), deflated })
     }
 
     /// The git delta that makes `content` of the content of the planned base.

@@ -1,8 +1,9 @@
 //! Directories of a working tree as persistent values: a changed tree shares what did not change.
 //!
 //! Applying the changes of a manifest costs the directories on the changed paths, not the size of
-//! the tree. Each directory knows its git tree id from the moment it is made. Order is git's, which
-//! is also the order of full paths in a manifest: names compare as if directories ended in `/`.
+//! the tree. Each directory knows the ids of its trees from the moment it is made: of git's, and of
+//! the one that tells git-cinnabar the manifest, see [`crate::trees`]. Order is git's, which is also
+//! the order of full paths in a manifest: names compare as if directories ended in `/`.
 //!
 //! Old conversions left manifests with `//` in paths. Such a path lies in a directory with an empty
 //! name, which git cannot have: its tree is shown as a part of the directory that it is in.
@@ -12,11 +13,11 @@ use std::sync::Arc;
 
 use gitpack::tree::{Mode, entry_order, push_entry};
 use gitpack::{Kind, Oid, object_header};
-use sha1lanes::{Message, digest_one};
+use sha1lanes::Message;
 
 use crate::files::{FileId, FileTable};
 use crate::names::{NameId, Names};
-use crate::trees::{Storage, TreeWriter};
+use crate::trees::{MANIFEST_PREFIX, Storage, TreeWriter, View, manifest_mode};
 
 /// A file or directory in a directory.
 #[derive(Clone, Debug)]
@@ -48,27 +49,46 @@ impl Target {
         matches!(self, Self::Directory(_))
     }
 
-    /// Whether both are the same object with the same mode.
-    pub fn is_same(&self, other: &Self) -> bool {
+    /// Whether both lead to the same in trees of that kind.
+    pub fn is_same(&self, other: &Self, view: View) -> bool {
         match (self, other) {
             (Self::File(a, mode_a), Self::File(b, mode_b)) => (a, mode_a.0) == (b, mode_b.0),
             (Self::Directory(a), Self::Directory(b)) => {
-                Arc::ptr_eq(a, b) || (a.oid == b.oid && a.is_plain && b.is_plain)
+                Arc::ptr_eq(a, b) || a.tree(view).oid == b.tree(view).oid
             }
             _ => false,
         }
     }
 }
 
+/// A tree object of a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub oid: Oid,
+    /// How it is stored; see [`crate::trees`].
+    pub storage: Storage,
+}
+
 /// One directory with at least one entry.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub entries: Vec<Entry>,
-    pub oid: Oid,
-    /// Whether no directory in it has an empty name, so that its tree tells all of it.
+    /// What a commit has.
+    pub git: Tree,
+    /// What a manifest commit has. It tells all of the directory.
+    pub manifest: Tree,
+    /// Whether no directory in it has an empty name, so that the entries are those of git's tree.
     pub is_plain: bool,
-    /// How this tree is stored; see [`crate::trees`].
-    pub storage: Storage,
+}
+
+impl Directory {
+    /// Its tree of that kind.
+    pub const fn tree(&self, view: View) -> &Tree {
+        match view {
+            View::Git => &self.git,
+            View::Manifest => &self.manifest,
+        }
+    }
 }
 
 /// One file that a changed tree has or has not.
@@ -147,7 +167,7 @@ impl Context<'_> {
                 first.file.map(|(file, mode)| Target::File(file, mode))
             };
             is_same &= match (replaced, &target) {
-                (Some(entry), Some(target)) => entry.target.is_same(target),
+                (Some(entry), Some(target)) => entry.target.is_same(target, View::Manifest),
                 (None, None) => true,
                 _ => false,
             };
@@ -172,27 +192,29 @@ impl Context<'_> {
     ) -> Result<Directory, Unconverted> {
         let doubled = self.doubled(&entries).map(|inner| self.merge(&entries, &inner.entries));
         let shown = doubled.transpose()?;
-        let (oid, storage) = self.write(before, shown.as_deref().unwrap_or(&entries))?;
         let is_plain = shown.is_none()
             && entries.iter().all(|entry| match &entry.target {
                 Target::Directory(directory) => directory.is_plain,
                 Target::File(..) => true,
             });
-        Ok(Directory { entries, oid, is_plain, storage })
+        let shown = shown.as_deref().unwrap_or(&entries);
+        let (content, manifest_content) = (self.content(shown)?, self.manifest_content(&entries));
+        let [oid, manifest_oid] = tree_oids([&content, &manifest_content]);
+        // a delta counts in the entries before, which have to be those that were written
+        let shown_before = before.filter(|before| self.doubled(&before.entries).is_none());
+        let git = self.store(View::Git, shown_before, shown, content, oid);
+        let manifest = self.store(View::Manifest, before, &entries, manifest_content, manifest_oid);
+        Ok(Directory { entries, git, manifest, is_plain })
     }
 
-    /// Makes the tree object of `entries`.
-    fn write(
-        &mut self,
-        before: Option<&Directory>,
-        entries: &[Entry],
-    ) -> Result<(Oid, Storage), Unconverted> {
+    /// The content of git's tree of `entries`.
+    fn content(&self, entries: &[Entry]) -> Result<Vec<u8>, Unconverted> {
         let mut content = Vec::with_capacity(entries.len() * 40);
         for Entry { name, target } in entries {
             let name = self.names.get(*name);
             match target {
                 Target::Directory(directory) => {
-                    push_entry(&mut content, Mode::DIRECTORY, name, &directory.oid);
+                    push_entry(&mut content, Mode::DIRECTORY, name, &directory.git.oid);
                 }
                 Target::File(file, mode) => {
                     let oid = self.files.oid(*file).ok_or(Unconverted(*file))?;
@@ -200,15 +222,43 @@ impl Context<'_> {
                 }
             }
         }
-        let head = object_header(Kind::Tree, content.len() as u64);
-        let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
-        // a delta counts in the entries before, which have to be those that were written
-        let before = before.filter(|before| self.doubled(&before.entries).is_none());
-        let storage = match &mut self.writer {
-            Some(writer) => writer.write(self.names, before, entries, content, oid),
-            None => Storage::ELSEWHERE,
+        Ok(content)
+    }
+
+    /// The content of the tree that tells this part of the manifest.
+    fn manifest_content(&self, entries: &[Entry]) -> Vec<u8> {
+        let mut content = Vec::with_capacity(entries.len() * 40);
+        let mut prefixed = vec![MANIFEST_PREFIX];
+        for Entry { name, target } in entries {
+            prefixed.truncate(1);
+            prefixed.extend_from_slice(self.names.get(*name));
+            let (mode, oid) = match target {
+                Target::Directory(directory) => (Mode::DIRECTORY, directory.manifest.oid),
+                Target::File(file, mode) => {
+                    (manifest_mode(*mode), Oid::from_bytes(*self.files.node(*file).as_bytes()))
+                }
+            };
+            push_entry(&mut content, mode, &prefixed, &oid);
+        }
+        content
+    }
+
+    /// Hands a tree to the writer, unless the directory had it before.
+    fn store(
+        &mut self,
+        view: View,
+        before: Option<&Directory>,
+        entries: &[Entry],
+        content: Vec<u8>,
+        oid: Oid,
+    ) -> Tree {
+        let same = before.map(|before| before.tree(view)).filter(|tree| tree.oid == oid);
+        let storage = match (same, &mut self.writer) {
+            (Some(same), _) => same.storage.clone(),
+            (None, Some(writer)) => writer.write(self.names, view, before, entries, content, oid),
+            (None, None) => Storage::ELSEWHERE,
         };
-        Ok((oid, storage))
+        Tree { oid, storage }
     }
 
     /// The directory with an empty name.
@@ -244,12 +294,16 @@ impl Context<'_> {
                     if !(our.is_plain && Arc::ptr_eq(our, their)) =>
                 {
                     let entries = self.merge(&our.entries, &their.entries)?;
-                    let (oid, storage) = self.write(None, &entries)?;
+                    let content = self.content(&entries)?;
+                    let [oid] = tree_oids([&content]);
+                    let git = self.store(View::Git, None, &entries, content, oid);
+                    // no manifest has it; nor is it kept, but in what git is shown
+                    let manifest = Tree { oid: Oid::EMPTY_TREE, storage: Storage::ELSEWHERE };
                     Target::Directory(Arc::new(Directory {
                         entries,
-                        oid,
+                        git,
+                        manifest,
                         is_plain: false,
-                        storage,
                     }))
                 }
                 (target, _) => target.clone(),
@@ -261,6 +315,16 @@ impl Context<'_> {
     fn find(&self, entries: &[Entry], name: &[u8], is_directory: bool) -> Result<usize, usize> {
         entries.binary_search_by(|entry| order(self.names, entry, name, is_directory))
     }
+}
+
+/// The oids of trees with these contents, hashed side by side.
+fn tree_oids<const N: usize>(contents: [&[u8]; N]) -> [Oid; N] {
+    let heads = contents.map(|content| object_header(Kind::Tree, content.len() as u64));
+    let mut digests = [[0; 20]; N];
+    let messages =
+        std::array::from_fn::<_, N, _>(|at| Message { head: &heads[at], body: contents[at] });
+    sha1lanes::best().digest(&messages, &mut digests);
+    digests.map(Oid::from_bytes)
 }
 
 /// Where `entry` stands to one of this name and kind, in git's order.
@@ -288,8 +352,10 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::*;
     use gitpack::delta;
+    use sha1lanes::digest_one;
+
+    use super::*;
 
     /// The oid of the tree of these files by the plain definition: every directory from scratch.
     fn plain_oid(files: &[(&[u8], Oid, Mode)]) -> Oid {
@@ -311,6 +377,22 @@ mod tests {
         }
         let head = object_header(Kind::Tree, content.len() as u64);
         Oid::from_bytes(digest_one(Message { head: &head, body: &content }))
+    }
+
+    /// The tree that tells the manifest of these files, the same way.
+    fn plain_manifest_oid(files: &[(String, Oid, Mode)]) -> Oid {
+        let prefixed: Vec<_> = files
+            .iter()
+            .map(|(path, node, mode)| (format!("_{}", path.replace('/', "/_")), *node, *mode))
+            .collect();
+        let files: Vec<_> = prefixed
+            .iter()
+            .map(|(path, node, mode)| {
+                let mode = if *mode == Mode::FILE { Mode(0o160_644) } else { Mode(0o160_755) };
+                (path.as_bytes(), *node, mode)
+            })
+            .collect();
+        plain_oid(&files)
     }
 
     fn edits() -> impl Strategy<Value = Vec<BTreeMap<String, Option<(u32, bool)>>>> {
@@ -415,8 +497,14 @@ mod tests {
                     let seed = u8::try_from(*id).expect("small") + 100;
                     (path.clone(), Oid::from_bytes([seed; 20]))
                 }).collect();
-                let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.oid);
+                let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.git.oid);
                 prop_assert_eq!(oid, cinnabar_oid(&raw(&list), None));
+                let list: Vec<_> = expected.iter().map(|(path, id)| {
+                    let seed = u8::try_from(*id).expect("small") + 1;
+                    (path.clone(), Oid::from_bytes([seed; 20]), Mode::FILE)
+                }).collect();
+                let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.manifest.oid);
+                prop_assert_eq!(oid, plain_manifest_oid(&list));
                 for object in writer.take() {
                     let content = match object.base {
                         Some(base) => delta::apply(&contents[&base], &object.payload).expect("fits"),
@@ -474,8 +562,14 @@ mod tests {
                 let plain: Vec<_> = expected.iter().map(|(path, (id, flag))| {
                     (path.as_bytes(), Oid::from_bytes([u8::try_from(*id).expect("small") + 100; 20]), mode(*flag))
                 }).collect();
-                let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.oid);
+                let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.git.oid);
                 prop_assert_eq!(oid, plain_oid(&plain));
+                let list: Vec<_> = expected.iter().map(|(path, (id, flag))| {
+                    let seed = u8::try_from(*id).expect("small") + 1;
+                    (path.clone(), Oid::from_bytes([seed; 20]), mode(*flag))
+                }).collect();
+                let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.manifest.oid);
+                prop_assert_eq!(oid, plain_manifest_oid(&list));
                 for object in writer.take() {
                     let content = match object.base {
                         Some(base) => delta::apply(&contents[&base], &object.payload).expect("fits"),

@@ -1,18 +1,20 @@
-//! One run: everything selected and not yet in the map becomes one pack and one map segment.
+//! One run: everything selected and not yet in the map becomes a pack, and a segment of each map.
 //!
-//! The order of what becomes visible is the crash safety: the pack first, then the map. A run that
-//! dies between leaves a pack that is named in the journal (`PREFIX.pending`), which the owner of
-//! the docket removes or adopts. Nothing here decides what may be converted, nor writes refs.
+//! The metadata commit and what only it needs go into a second pack, since the next run replaces
+//! them. The order of what becomes visible is the crash safety: the packs first, then the maps and
+//! the state of the metadata. A run that dies between leaves packs that are named in the journal
+//! (`PREFIX.pending`), which the owner of the docket removes. Nothing here decides what may be
+//! converted, nor writes refs.
 
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gitpack::staged::write_whole;
-use gitpack::{Entry, Kind, Oid, PackWriter, Readers};
+use gitpack::{Entry, Kind, Oid, PackWriter, Readers, SealedPack};
 use revlog::{Encoding, Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Texts};
 
-use crate::blobs::{Blob, Converter};
+use crate::blobs::{self, Blob, Converter};
 use crate::changelog::{self, Selection};
 use crate::changes::ChangeLog;
 use crate::compress::Compressor;
@@ -20,13 +22,16 @@ use crate::duplicates::Met;
 use crate::error::{Error, Result};
 use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
-use crate::history::{Converted, History, Sources, Tree, mode_of};
+use crate::history::{Batch, Converted, History, Sources, Tree, mode_of};
 use crate::manifests::{self, Change, Plan};
 use crate::names::Names;
+use crate::note::notes_of;
 use crate::object::Object;
 use crate::oidmap::OidMap;
 use crate::ordered;
 use crate::segment::{Pair, Table, UNFINISHED};
+use crate::state::State;
+use crate::tip::Tip;
 
 /// Shortest time between two calls of the progress callback.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -62,6 +67,8 @@ pub struct Request<'a> {
     pub readers: Readers,
     /// File names of the map's segments, oldest first.
     pub segments: Vec<String>,
+    /// The same of what git-cinnabar needs.
+    pub metadata: Metadata,
     /// Which changesets.
     pub selection: Selection,
     /// Whether every text is compared with its node.
@@ -72,6 +79,19 @@ pub struct Request<'a> {
     pub level: u8,
 }
 
+/// The files that hold what is known of git-cinnabar's metadata.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// File names of the segments of its map, oldest first. It leads from a commit to the note of
+    /// its changeset, from a manifest to its commit, from a file revision to its metadata.
+    pub segments: Vec<String>,
+    /// File name of the state; without one, it is made again from maps and store.
+    pub state: Option<String>,
+    /// Whether to write all of the metadata commit's pack, even if nothing is converted, so that
+    /// none of those before is needed.
+    pub anew: bool,
+}
+
 /// What a run did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -79,12 +99,25 @@ pub struct Report {
     pub changesets: u64,
     /// Objects written.
     pub objects: u64,
-    /// Bytes of the pack.
+    /// Bytes of the packs.
     pub pack_bytes: u64,
+    /// What was made; `None` if there was nothing to do.
+    pub made: Option<Made>,
+}
+
+/// Files that a run made, and what they are added to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
     /// Name of the pack, without a suffix; `None` if there was nothing to convert.
     pub pack: Option<String>,
+    /// Name of the pack of the metadata commit, without a suffix.
+    pub metadata_pack: String,
     /// File names of all segments that now make the map, oldest first.
     pub segments: Vec<String>,
+    /// The same of the metadata.
+    pub metadata: Metadata,
+    /// The metadata commit.
+    pub metadata_commit: Oid,
 }
 
 /// Told of the phase, how much of it is done and how much there is; answers whether to stop.
@@ -104,10 +137,12 @@ pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Repo
     let map = OidMap::open(request.map, names)?;
     let changelog = store.open(RevlogKind::Changelog)?;
     let revs = request.selection.unconverted(&changelog, &map)?;
-    if revs.is_empty() {
-        return Ok(Report { segments: request.segments.clone(), ..Report::default() });
+    if revs.is_empty() && (map.is_empty() || !request.metadata.anew) {
+        return Ok(Report::default());
     }
-    let run = Run { request, store: &store, map: &map };
+    let names = request.metadata.segments.iter().map(String::as_str);
+    let metadata_map = OidMap::open(request.map, names)?;
+    let run = Run { request, store: &store, map: &map, metadata_map: &metadata_map };
     run.convert(&changelog, &revs, &mut Reporter { progress, last: None })
 }
 
@@ -127,11 +162,18 @@ impl Reporter<'_, '_> {
     }
 }
 
+/// What a run adds to the maps, sorted.
+pub(crate) struct New {
+    pub map: [Vec<Pair>; 3],
+    pub metadata: [Vec<Pair>; 3],
+}
+
 /// What does not change during a run.
 struct Run<'a> {
     request: &'a Request<'a>,
     store: &'a Store,
     map: &'a OidMap,
+    metadata_map: &'a OidMap,
 }
 
 impl Run<'_> {
@@ -142,6 +184,14 @@ impl Run<'_> {
         reporter: &mut Reporter<'_, '_>,
     ) -> Result<Report> {
         let manifest = self.store.open(RevlogKind::Manifest)?;
+        let tip = Tip {
+            request: self.request,
+            map: self.map,
+            metadata_map: self.metadata_map,
+            changelog,
+            threads: self.threads(),
+        };
+        let (state, heads) = tip.state(&manifest)?;
         let nodes = self.read_changesets(changelog, revs, reporter)?;
         let (plan, trees) = self.plan_manifests(&manifest, &nodes)?;
         drop(nodes);
@@ -150,39 +200,87 @@ impl Run<'_> {
 
         let mut pack = PackWriter::create(self.request.packs, self.request.readers)?;
         let new_files: Vec<FileId> = files.unknown().collect();
-        self.convert_files(&changes, &new_files, &mut files, &mut pack, reporter)?;
+        let files_metadata =
+            self.convert_files(&changes, &new_files, &mut files, &mut pack, reporter)?;
 
-        let (map, plan) = (self.map, &plan);
+        let plan = &plan;
         let sources = Sources {
             changelog,
             manifest: &manifest,
-            map,
+            map: self.map,
+            metadata_map: self.metadata_map,
             revs,
             trees: &trees,
             plan,
             changes: &changes,
             check_texts: self.request.check_texts,
         };
-        let converted = self.convert_history(&sources, &mut files, &mut pack, reporter)?;
+        let converted = Converted {
+            heads,
+            manifest_heads: state.manifest_heads.clone(),
+            ..Converted::default()
+        };
+        let (converted, note_oids) =
+            self.convert_history(&sources, converted, &mut files, &mut pack, reporter)?;
+        drop((trees, changes));
 
-        let sealed = pack.seal()?;
-        let (objects, pack_bytes) = (u64::from(sealed.objects()), sealed.bytes());
-        let name = sealed.name();
-        self.note_pending(&name)?;
-        sealed.publish()?;
-        let index = changelog.index();
-        let pairs = [
-            pairs(revs.iter().map(|rev| index.node(*rev)), &converted.commits),
-            pairs(plan.revs.iter().map(|rev| manifest.index().node(*rev)), &converted.roots),
-            new_files
-                .iter()
-                .filter_map(|&file| Some(Pair { node: files.node(file), oid: files.oid(file)? }))
-                .collect(),
-        ];
-        let Request { readers, prefix, .. } = *self.request;
-        let segments = self.map.extended(readers, prefix, pairs)?.segments;
+        let manifests = || plan.revs.iter().map(|rev| manifest.index().node(*rev));
+        let commits_as_keys = converted.commits.iter().map(|oid| Node::from_bytes(*oid.as_bytes()));
+        let new = New {
+            map: sorted([
+                pairs(revs.iter().map(|rev| changelog.index().node(*rev)), &converted.commits),
+                pairs(manifests(), &converted.roots),
+                new_files
+                    .iter()
+                    .filter_map(|&file| {
+                        Some(Pair { node: files.node(file), oid: files.oid(file)? })
+                    })
+                    .collect(),
+            ]),
+            metadata: sorted([
+                pairs(commits_as_keys, &note_oids),
+                pairs(manifests(), &converted.manifest_commits),
+                files_metadata,
+            ]),
+        };
+        drop((files, new_files, note_oids));
+        let Converted { heads, manifest_heads, .. } = converted;
+        let mut metadata_pack = PackWriter::create(self.request.packs, self.request.readers)?;
+        let state = tip.write(&mut metadata_pack, state, &heads, manifest_heads, &new)?;
+
+        let packs = [Some(pack).filter(|pack| !pack.is_empty()), Some(metadata_pack)];
+        let packs: Vec<SealedPack> =
+            packs.into_iter().flatten().map(PackWriter::seal).collect::<Result<_, _>>()?;
+        let objects = packs.iter().map(|pack| u64::from(pack.objects())).sum();
+        let pack_bytes = packs.iter().map(SealedPack::bytes).sum();
+        let made = Some(self.publish(packs, new, &state)?);
         let changesets = revs.len() as u64;
-        Ok(Report { changesets, objects, pack_bytes, pack: Some(name), segments })
+        Ok(Report { changesets, objects, pack_bytes, made })
+    }
+
+    /// Makes it all visible, in the order that is safe.
+    fn publish(&self, packs: Vec<SealedPack>, new: New, state: &State) -> Result<Made> {
+        let Request { map: directory, readers, prefix, .. } = *self.request;
+        let mut names: Vec<String> = packs.iter().map(SealedPack::name).collect();
+        self.note_pending(&names)?;
+        for pack in packs {
+            pack.publish()?;
+        }
+        let segments = self.map.extended(readers, prefix, new.map)?.segments;
+        let prefix = format!("{prefix}-metadata");
+        let metadata = Metadata {
+            segments: self.metadata_map.extended(readers, &prefix, new.metadata)?.segments,
+            state: Some(state.create(directory, readers, &prefix)?),
+            anew: false,
+        };
+        let metadata_pack = names.pop().expect("there is one");
+        Ok(Made {
+            pack: names.pop(),
+            metadata_pack,
+            segments,
+            metadata,
+            metadata_commit: state.commit,
+        })
     }
 
     fn threads(&self) -> usize {
@@ -294,7 +392,8 @@ impl Run<'_> {
         files: &mut FileTable,
         pack: &mut PackWriter,
         reporter: &mut Reporter<'_, '_>,
-    ) -> Result<()> {
+    ) -> Result<Vec<Pair>> {
+        let mut files_metadata = Vec::new();
         let filelogs = Filelogs::new(self.store, changes, files, new_files);
         let (level, check_texts) = (self.request.level, self.request.check_texts);
         let met = Met::default();
@@ -312,26 +411,32 @@ impl Run<'_> {
             },
             |blobs| {
                 done.set(done.get() + blobs.len() as u64);
-                for Blob { file, oid, base, inflated_len, deflated } in blobs {
+                for Blob { file, oid, base, inflated_len, deflated, metadata } in blobs {
                     files.set_oid(file, oid);
+                    if let Some(blobs::Metadata { oid, inflated_len, deflated }) = metadata {
+                        files_metadata.push(Pair { node: files.node(file), oid });
+                        add(pack, Kind::Blob, oid, None, inflated_len, &deflated)?;
+                    }
                     let base = base.and_then(|base| files.oid(base));
                     add(pack, Kind::Blob, oid, base, inflated_len, &deflated)?;
                 }
                 Ok(())
             },
             || reporter.report(Phase::Files, done.get(), new_files.len() as u64),
-        )
+        )?;
+        Ok(files_metadata)
     }
 
     fn convert_history(
         &self,
         sources: &Sources<'_>,
+        mut converted: Converted,
         files: &mut FileTable,
         pack: &mut PackWriter,
         reporter: &mut Reporter<'_, '_>,
-    ) -> Result<Converted> {
+    ) -> Result<(Converted, Vec<Oid>)> {
         let mut names = Names::default();
-        let mut converted = Converted::default();
+        let mut note_oids = Vec::with_capacity(sources.revs.len());
         let (mut scratch, mut manifest_scratch) = (Scratch::default(), Scratch::default());
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
         let mut manifest_texts = Texts::new(sources.manifest, &mut manifest_scratch, 0);
@@ -342,28 +447,33 @@ impl Run<'_> {
             self.threads(),
             history,
             || Compressor::new(self.request.level),
-            |compressor, objects: Vec<Object>| {
+            |compressor, mut batch: Batch| {
+                let mut made = notes_of(sources.changelog, &batch)?;
+                let notes: Vec<Oid> = made.iter().map(|note| note.oid).collect();
+                batch.objects.append(&mut made);
+                let objects = batch.objects;
                 let deflated = objects.iter().map(|object| compressor.deflate(&object.payload));
-                Ok((deflated.collect::<Vec<_>>(), objects))
+                Ok((deflated.collect::<Vec<_>>(), objects, notes))
             },
-            |(deflated, objects)| {
+            |(deflated, objects, mut new_notes)| {
+                done.set(done.get() + new_notes.len() as u64);
+                note_oids.append(&mut new_notes);
                 for (deflated, object) in deflated.iter().zip(objects) {
                     let Object { kind, oid, base, payload } = object;
-                    done.set(done.get() + u64::from(kind == Kind::Commit));
                     add(pack, kind, oid, base, payload.len(), deflated)?;
                 }
                 Ok(())
             },
             || reporter.report(Phase::Commits, done.get(), sources.revs.len() as u64),
         )?;
-        Ok(converted)
+        Ok((converted, note_oids))
     }
 
-    /// Notes the name of a pack that is about to appear.
-    fn note_pending(&self, pack: &str) -> Result<()> {
+    /// Notes the names of packs that are about to appear.
+    fn note_pending(&self, packs: &[String]) -> Result<()> {
         let Request { map, readers, prefix, .. } = *self.request;
         write_whole(map, UNFINISHED, readers, |out| {
-            out.write_all(pack.as_bytes())?;
+            out.write_all(packs.join("\n").as_bytes())?;
             Ok(format!("{prefix}.pending"))
         })?;
         Ok(())
@@ -374,8 +484,17 @@ fn pairs(nodes: impl Iterator<Item = Node>, oids: &[Oid]) -> Vec<Pair> {
     nodes.zip(oids).map(|(node, oid)| Pair { node, oid: *oid }).collect()
 }
 
+/// Tables ascending by node, each node once.
+fn sorted(mut tables: [Vec<Pair>; 3]) -> [Vec<Pair>; 3] {
+    for table in &mut tables {
+        table.sort_unstable();
+        table.dedup_by_key(|pair| pair.node);
+    }
+    tables
+}
+
 /// Adds an object unless the pack has it.
-fn add(
+pub(crate) fn add(
     pack: &mut PackWriter,
     kind: Kind,
     oid: Oid,

@@ -1,8 +1,9 @@
 //! Trees and commits, in the order of the changesets.
 //!
-//! Replays the changes of the manifests on directory trees, and makes a commit of each changeset. A
-//! commit id that another changeset has already is made different by line feeds at its end, as
-//! git-cinnabar does it: so ids depend on the order, which is that of the changelog.
+//! Replays the changes of the manifests on directory trees, and makes a commit of each changeset and
+//! of each manifest. A commit id that another changeset has already is made different by line feeds
+//! at its end, as git-cinnabar does it: so ids depend on the order, which is that of the changelog.
+//! Counts heads on the way.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,8 +20,11 @@ use crate::commit;
 use crate::directory::{Change, Context, Directory, Unconverted};
 use crate::error::Result;
 use crate::files::FileTable;
+use crate::heads::{ChangesetHeads, ManifestHeads, branch_of};
 use crate::manifests::{Base, Plan, REACH};
+use crate::metadata::manifest_commit;
 use crate::names::Names;
+use crate::note::Noted;
 use crate::object::Object;
 use crate::oidmap::OidMap;
 use crate::segment::Table;
@@ -46,6 +50,8 @@ pub(crate) struct Sources<'a> {
     pub changelog: &'a Revlog,
     pub manifest: &'a Revlog,
     pub map: &'a OidMap,
+    /// The map of what only git-cinnabar needs.
+    pub metadata_map: &'a OidMap,
     /// Changesets to convert, ascending, and their trees.
     pub revs: &'a [Rev],
     pub trees: &'a [Tree],
@@ -60,8 +66,19 @@ pub(crate) struct Sources<'a> {
 pub(crate) struct Converted {
     /// Commits of the changesets, in their order.
     pub commits: Vec<Oid>,
-    /// Root trees of the plan's manifests, in its order.
+    /// Root trees of the plan's manifests, in its order, and their commits.
     pub roots: Vec<Oid>,
+    pub manifest_commits: Vec<Oid>,
+    /// Heads, those of earlier runs included.
+    pub heads: ChangesetHeads,
+    pub manifest_heads: ManifestHeads,
+}
+
+/// Objects to compress, and changesets whose notes are still to be made.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub objects: Vec<Object>,
+    pub noted: Vec<Noted>,
 }
 
 /// Makes the objects; an iterator of batches.
@@ -112,17 +129,19 @@ impl<'a> History<'a> {
     }
 
     /// The next objects, and the bytes that they take.
-    fn batch(&mut self) -> Result<(u64, Vec<Object>)> {
-        let mut objects = Vec::new();
+    fn batch(&mut self) -> Result<(u64, Batch)> {
+        let mut batch = Batch::default();
         let mut bytes = 0;
         let mut measured = 0;
         while bytes < BATCH_BYTES && self.converted.commits.len() < self.sources.revs.len() {
-            let tree = self.tree(self.sources.trees[self.converted.commits.len()], &mut objects)?;
-            objects.push(self.commit(tree)?);
-            bytes += objects[measured..].iter().map(Object::bytes).sum::<u64>();
-            measured = objects.len();
+            let tree = self.sources.trees[self.converted.commits.len()];
+            let tree = self.tree(tree, &mut batch.objects)?;
+            self.commit(tree, &mut batch)?;
+            bytes += batch.objects[measured..].iter().map(Object::bytes).sum::<u64>();
+            bytes += batch.noted.last().map_or(0, Noted::bytes);
+            measured = batch.objects.len();
         }
-        Ok((bytes, objects))
+        Ok((bytes, batch))
     }
 
     /// The root tree of a changeset; makes all trees up to it that are not made yet.
@@ -132,8 +151,7 @@ impl<'a> History<'a> {
             Tree::Empty => Oid::EMPTY_TREE,
             Tree::Position(position) => {
                 while self.converted.roots.len() <= position {
-                    self.next_root()?;
-                    objects.append(&mut self.writer.take());
+                    self.next_root(objects)?;
                 }
                 self.converted.roots[position]
             }
@@ -146,7 +164,7 @@ impl<'a> History<'a> {
         Ok(oid)
     }
 
-    fn next_root(&mut self) -> Result<()> {
+    fn next_root(&mut self, objects: &mut Vec<Object>) -> Result<()> {
         let position = self.converted.roots.len();
         let before = match self.sources.changes.base(position) {
             Base::Empty => None,
@@ -166,7 +184,12 @@ impl<'a> History<'a> {
         let after = context
             .apply(before.as_ref(), &changes)
             .map_err(|problem| self.blame(self.sources.plan.revs[position], &problem))?;
-        self.converted.roots.push(after.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.oid));
+        objects.append(&mut self.writer.take());
+        let (root, tree) = after.as_ref().map_or((Oid::EMPTY_TREE, Oid::EMPTY_TREE), |after| {
+            (after.git.oid, after.manifest.oid)
+        });
+        self.converted.roots.push(root);
+        objects.push(self.manifest_commit(position, tree));
         self.states.push_back((position, after));
         if self.states.len() > REACH + 1 {
             self.states.pop_front();
@@ -174,12 +197,30 @@ impl<'a> History<'a> {
         Ok(())
     }
 
+    /// The commit of the manifest at `position`, of which `tree` tells the files.
+    ///
+    /// A parent that no changeset has which is or was converted is left out.
+    fn manifest_commit(&mut self, position: usize, tree: Oid) -> Object {
+        let index = self.sources.manifest.index();
+        let rev = self.sources.plan.revs[position];
+        let Parents(p1, p2) = index.parents(rev);
+        let commit_of = |parent: Rev| match self.sources.plan.position(parent) {
+            Some(position) => self.converted.manifest_commits.get(position).copied(),
+            None => self.sources.metadata_map.oid(Table::Manifests, &index.node(parent)),
+        };
+        let parents: Vec<Oid> = [p1, p2].into_iter().flatten().filter_map(commit_of).collect();
+        let object = manifest_commit(tree, &parents, index.node(rev));
+        self.converted.manifest_commits.push(object.oid);
+        self.converted.manifest_heads.add(object.oid, &parents);
+        object
+    }
+
     fn blame(&self, rev: Rev, Unconverted(file): &Unconverted) -> revlog::Error {
         let what = format!("its file revision {} was not converted", self.files.node(*file));
         self.sources.manifest.corrupt(rev, what)
     }
 
-    fn commit(&mut self, tree: Oid) -> Result<Object> {
+    fn commit(&mut self, tree: Oid, batch: &mut Batch) -> Result<()> {
         let changelog = self.sources.changelog;
         let rev = self.sources.revs[self.converted.commits.len()];
         let Parents(p1, p2) = changelog.index().parents(rev);
@@ -191,7 +232,10 @@ impl<'a> History<'a> {
         }
         let text = self.texts.get(rev)?.text;
         let mut payload = Vec::new();
-        commit::write(&mut payload, tree, &parents, &parse(changelog, rev, &text)?);
+        let changeset = parse(changelog, rev, &text)?;
+        commit::write(&mut payload, tree, &parents, &changeset);
+        let parents = [p1, p2].into_iter().flatten().map(Rev::number);
+        self.converted.heads.add(rev.number(), parents, branch_of(&changeset));
         let oid = loop {
             let head = object_header(Kind::Commit, payload.len() as u64);
             let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
@@ -201,7 +245,10 @@ impl<'a> History<'a> {
             payload.push(b'\n');
         };
         self.converted.commits.push(oid);
-        Ok(Object { kind: Kind::Commit, oid, base: None, payload })
+        let node = changelog.index().node(rev);
+        batch.noted.push(Noted { rev, node, text, commit: batch.objects.len() });
+        batch.objects.push(Object { kind: Kind::Commit, oid, base: None, payload });
+        Ok(())
     }
 
     fn commit_of(&self, rev: Rev) -> Option<Oid> {
@@ -216,7 +263,7 @@ impl<'a> History<'a> {
 }
 
 impl Iterator for History<'_> {
-    type Item = Result<(u64, Vec<Object>)>;
+    type Item = Result<(u64, Batch)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let is_done = self.converted.commits.len() == self.sources.revs.len();

@@ -67,6 +67,41 @@ fn push_date(out: &mut Vec<u8>, date: Date) {
     out.extend_from_slice(format!("{seconds} {sign}{hours:02}{minutes:02}").as_bytes());
 }
 
+/// Who and when, as Mercurial would have it if all that is known is git's ident.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Who<'a> {
+    /// The user line.
+    pub user: Vec<u8>,
+    /// Seconds since 1970, in digits.
+    pub seconds: &'a [u8],
+    /// Seconds west of UTC.
+    pub offset_seconds: i32,
+}
+
+impl Who<'_> {
+    /// As an extra has it.
+    pub fn canonical(&self) -> Vec<u8> {
+        let Self { user, seconds, offset_seconds } = self;
+        let offset_seconds = offset_seconds.to_string();
+        [user, *seconds, offset_seconds.as_bytes()].join(&b' ')
+    }
+}
+
+/// Reads an ident that [`push_ident`] or [`push_committer`] wrote; `None` if it is none.
+pub(crate) fn read_back(ident: &[u8]) -> Option<Who<'_>> {
+    let mut parts = ident.rsplitn(3, |&byte| byte == b' ');
+    let zone: i32 = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+    let seconds = parts.next()?;
+    let user = match split_user(parts.next()?) {
+        (b"", email) => [b"<", email, b">"].concat(),
+        (name, b"") => name.to_vec(),
+        (name, email) => [name, b" <", email, b">"].concat(),
+    };
+    let clock = zone.checked_abs()?;
+    let offset_seconds = (clock / 100).checked_mul(3600)?.checked_add(clock % 100 * 60)?;
+    Some(Who { user, seconds, offset_seconds: -zone.signum() * offset_seconds })
+}
+
 /// `USER SECONDS ZONE`, split at the last two spaces.
 fn split_dated_user(extra: &[u8]) -> Option<(&[u8], Date)> {
     if extra.ends_with(b">") {

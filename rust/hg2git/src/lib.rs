@@ -7,7 +7,8 @@
 //! A run, [`export`], has four phases: changesets are read for their manifests (`changelog`),
 //! manifests for what they change (`manifests`, kept in `changes`), file revisions become blobs
 //! (`filelogs`, `blobs`), then trees and commits follow in order (`history`, `directory`, `trees`,
-//! `commit`). Every phase runs on `ordered`: parallel work, results in order, so that the same
+//! `commit`). What git-cinnabar needs besides is made with them (`note`, manifest commits), and at the
+//! end what names all of it (`tip`, `metadata`, `notes`). Every phase runs on `ordered`: parallel work, results in order, so that the same
 //! history gives the same bytes on any number of threads.
 
 mod blobs;
@@ -22,26 +23,31 @@ mod error;
 mod export;
 mod filelogs;
 mod files;
+mod heads;
 mod history;
 mod identity;
-#[allow(dead_code)] // until the metadata is written
+mod leaves;
 mod linediff;
 mod manifests;
+mod metadata;
 mod names;
-#[allow(dead_code)] // until the metadata is written
+mod note;
 mod notes;
 mod object;
 mod oidmap;
 mod ordered;
 mod prefix;
+mod recovery;
 mod segment;
+mod state;
+mod tip;
 mod trees;
 mod verify;
 
 pub use changelog::Selection;
 pub use compare::{Comparison, Difference};
 pub use error::{Error, Result};
-pub use export::{Phase, Progress, Report, Request, export};
+pub use export::{Made, Metadata, Phase, Progress, Report, Request, export};
 pub use oidmap::{Extended, Matches, OidMap, Side};
 pub use prefix::Prefix;
 pub use segment::{Pair, Segment, TABLES, Table};

@@ -206,6 +206,12 @@ impl Segment {
         Some(Pair { node: Node::from_bytes(*node), oid: Oid::from_bytes(*oid) })
     }
 
+    /// The position of the first pair of a table whose node is not below `start`.
+    pub(crate) fn position(&self, table: Table, start: &[u8; ID_LEN]) -> usize {
+        let (first, end) = self.range(table, start[0]);
+        first + self.nodes(table)[first..end].partition_point(|node| node < start)
+    }
+
     /// All pairs of a table, ascending by node.
     pub fn pairs(&self, table: Table) -> impl Iterator<Item = Pair> {
         let pairs = self.nodes(table).iter().zip(self.oids(table));

@@ -1,11 +1,15 @@
 //! How trees are stored: as what changed since the tree of the same directory before.
 //!
+//! There are two kinds: git's, and those of git-cinnabar's manifest commits, in which each name
+//! has `_` before it, and what a file leads to is its node in Mercurial, with a mode of its own.
+//!
 //! A chain of such deltas is at most [`MAX_DEPTH`] long, git's own default. Where it would be longer
 //! the tree is compared with a landmark: an earlier tree of the directory whose own chain is short.
 
 use std::sync::Arc;
 
 use gitpack::delta::{Op, encode};
+use gitpack::tree::Mode;
 use gitpack::{Differ, Kind, Oid};
 
 use crate::directory::{Directory, Entry};
@@ -16,6 +20,27 @@ use crate::object::Object;
 pub(crate) const MAX_DEPTH: u8 = 50;
 /// Longest chain of a landmark: what remains of [`MAX_DEPTH`] is for the trees after it.
 pub(crate) const MAX_LANDMARK_DEPTH: u8 = 24;
+
+/// What is before each name in a manifest's tree.
+pub(crate) const MANIFEST_PREFIX: u8 = b'_';
+
+/// The mode that a file has in a manifest's tree.
+pub(crate) const fn manifest_mode(mode: Mode) -> Mode {
+    match mode {
+        Mode::EXECUTABLE => Mode(0o160_755),
+        Mode::SYMLINK => Mode(0o160_000),
+        _ => Mode(0o160_644),
+    }
+}
+
+/// Which trees of a directory are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Those of commits.
+    Git,
+    /// Those of manifest commits.
+    Manifest,
+}
 
 /// A tree whose content is kept to compare later ones with.
 #[derive(Debug)]
@@ -55,12 +80,13 @@ impl TreeWriter {
     pub fn write(
         &mut self,
         names: &Names,
+        view: View,
         before: Option<&Directory>,
         entries: &[Entry],
         content: Vec<u8>,
         oid: Oid,
     ) -> Storage {
-        let (storage, base, payload) = self.store(names, before, entries, content, oid);
+        let (storage, base, payload) = self.store(names, view, before, entries, content, oid);
         self.objects.push(Object { kind: Kind::Tree, oid, base, payload });
         storage
     }
@@ -68,19 +94,21 @@ impl TreeWriter {
     fn store(
         &mut self,
         names: &Names,
+        view: View,
         before: Option<&Directory>,
         entries: &[Entry],
         content: Vec<u8>,
         oid: Oid,
     ) -> (Storage, Option<Oid>, Vec<u8>) {
-        let chain = before.and_then(|before| Some((before, before.storage.depth?)));
-        let Some((before, depth)) = chain else {
+        let tree = before.map(|before| before.tree(view));
+        let chain = tree.and_then(|tree| Some((before?, tree, tree.storage.depth?)));
+        let Some((before, tree, depth)) = chain else {
             return (Storage { depth: Some(0), landmark: None }, None, content);
         };
-        let landmark = before.storage.landmark.clone();
+        let landmark = tree.storage.landmark.clone();
         if depth < MAX_DEPTH {
-            if let Some(delta) = delta_from(names, before, entries, &content) {
-                return (Storage { depth: Some(depth + 1), landmark }, Some(before.oid), delta);
+            if let Some(delta) = delta_from(names, view, before, entries, &content) {
+                return (Storage { depth: Some(depth + 1), landmark }, Some(tree.oid), delta);
             }
             return (Storage { depth: Some(0), landmark }, None, content);
         }
@@ -104,6 +132,7 @@ impl TreeWriter {
 /// than the content.
 fn delta_from(
     names: &Names,
+    view: View,
     before: &Directory,
     entries: &[Entry],
     content: &[u8],
@@ -112,28 +141,29 @@ fn delta_from(
     let mut old = before.entries.iter().peekable();
     let (mut old_at, mut new_at) = (0, 0);
     for entry in entries {
-        let len = entry_len(names, entry);
+        let len = entry_len(names, view, entry);
         while let Some(gone) = old.next_if(|old| old.order(names, entry).is_lt()) {
-            old_at += entry_len(names, gone);
+            old_at += entry_len(names, view, gone);
         }
         let replaced = old.next_if(|old| old.order(names, entry).is_eq());
         ops.push(match replaced {
-            Some(same) if same.target.is_same(&entry.target) => {
+            Some(same) if same.target.is_same(&entry.target, view) => {
                 Op::Copy { offset: old_at as u64, len: len as u64 }
             }
             _ => Op::Insert(&content[new_at..new_at + len]),
         });
-        old_at += replaced.map_or(0, |replaced| entry_len(names, replaced));
+        old_at += replaced.map_or(0, |replaced| entry_len(names, view, replaced));
         new_at += len;
     }
-    let old_len = old_at + old.map(|entry| entry_len(names, entry)).sum::<usize>();
+    let old_len = old_at + old.map(|entry| entry_len(names, view, entry)).sum::<usize>();
     let mut delta = Vec::new();
     encode(old_len as u64, content.len() as u64, ops, &mut delta).ok()?;
     (delta.len() < content.len() / 2).then_some(delta)
 }
 
 /// Bytes of an entry in the tree's content: mode, space, name, NUL, oid.
-fn entry_len(names: &Names, entry: &Entry) -> usize {
+fn entry_len(names: &Names, view: View, entry: &Entry) -> usize {
     let mode_len = if entry.target.is_directory() { 5 } else { 6 };
-    mode_len + 1 + names.get(entry.name).len() + 1 + 20
+    let prefix_len = usize::from(view == View::Manifest);
+    mode_len + 1 + prefix_len + names.get(entry.name).len() + 1 + 20
 }

@@ -18,7 +18,7 @@ from .. import refs as refsmod, selection
 from ..docket import Docket
 from ..holder import State, holder
 from ..oidmap import Table
-from . import files, paths, recomputed
+from . import files, metadata, paths, recomputed
 from .findings import Difference, Findings, Note, Remedy
 from .mapping import Served, check_objects, check_segments
 from .names import Names, unreachable
@@ -76,10 +76,16 @@ class _Verification:
         findings.add(files.check_foreign(repository, docket))
         findings.notes += files.unfinished(repository, docket)
         directory = self._store.map_vfs.base
-        if findings.add(check_segments(directory, docket.segments, deep)):
+        segments = docket.segments + docket.metadata.segments
+        if findings.add(check_segments(directory, segments, deep)):
             self._leave_out(_(b"changesets, refs and objects"))
             return
-        with contextlib.closing(self._store.open_map(docket)) as oidmap:
+        findings.add(metadata.check_presence(self._store.map_vfs, docket, deep))
+        with (
+            contextlib.closing(self._store.open_map(docket)) as oidmap,
+            contextlib.closing(self._store.open_metadata_map(docket)) as metadata_map,
+        ):
+            findings.add(metadata.check_counts(oidmap, metadata_map))
             served = self._check_history(oidmap)
             self._check_names(oidmap, deep)
             if deep:
@@ -87,9 +93,9 @@ class _Verification:
             if damaged:
                 self._leave_out(_(b"objects"))
             elif deep:
-                self._check_objects(oidmap)
+                self._check_objects(oidmap, metadata_map)
             if full:
-                self._recompute(oidmap, served, damaged)
+                self._recompute(oidmap, metadata_map, served, damaged)
 
     def _check_presence(self) -> Iterator[Difference]:
         """Yield docket or git repository if they are not there."""
@@ -123,8 +129,11 @@ class _Verification:
         view = selection.view_of(self._repo, self._store.config.export)
         nodes, head = refsmod.wanted(view, self._store.config.refs)
         oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
+        refs = {name: oid for name, oid in oids.items() if oid}
+        if commit := self._docket.metadata.commit:
+            refs[refsmod.METADATA] = bytes.fromhex(commit)
         names = Names(
-            refs={name: oid for name, oid in oids.items() if oid},
+            refs=refs,
             head=head,
             pending={name: nodes[name] for name, oid in oids.items() if not oid},
         )
@@ -134,12 +143,18 @@ class _Verification:
             self._findings.unreachable, noted = unreachable(view, nodes.values())
             self._findings.notes += noted
 
-    def _check_objects(self, oidmap: OidMap) -> None:
-        self._findings.objects = sum(oidmap.count(table) for table in Table)
-        git = self._repository.git
-        self._findings.add(check_objects(self._repo.ui, git, oidmap))
+    def _check_objects(self, oidmap: OidMap, metadata_map: OidMap) -> None:
+        findings, ui, git = self._findings, self._repo.ui, self._repository.git
+        maps = (oidmap, metadata_map)
+        findings.objects = sum(one.count(table) for one in maps for table in Table)
+        findings.add(check_objects(ui, git, oidmap))
+        findings.add(check_objects(ui, git, metadata_map, metadata.KINDS))
+        if self._docket.metadata.commit:
+            findings.add(metadata.check_commit(git, self._docket))
 
-    def _recompute(self, oidmap: OidMap, served: Served, damaged: bool) -> None:
+    def _recompute(
+        self, oidmap: OidMap, metadata_map: OidMap, served: Served, damaged: bool
+    ) -> None:
         """Make all again, as far as it is exported, and compare."""
         findings, ui = self._findings, self._repo.ui
         selected = self._selected
@@ -148,6 +163,7 @@ class _Verification:
             selected = selection.select(self._repo, self._store.config.export, nodes)
         with recomputed.Recomputed.of(self._store, selected) as right:
             findings.add(right.check_map(ui, oidmap))
+            findings.add(right.check_metadata(ui, metadata_map, self._docket))
             if not damaged:
                 findings.add(right.check_objects(self._repository, self._docket))
         notes = findings.notes

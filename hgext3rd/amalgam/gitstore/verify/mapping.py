@@ -24,7 +24,7 @@ from ..oidmap import ID_LEN, OidMap, Table
 from .findings import Difference, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -118,10 +118,16 @@ class Served:
                 yield Difference(b"changeset", hex_id(node), found, why, Remedy.REBUILD)
 
 
-def check_objects(ui: UiT, git: Git, oidmap: OidMap) -> Iterator[Difference]:
+def check_objects(
+    ui: UiT,
+    git: Git,
+    oidmap: OidMap,
+    kinds: Mapping[Table, tuple[bytes, bytes]] = KINDS,
+) -> Iterator[Difference]:
     """Yield the objects of the map that git does not find, or finds to be another kind.
 
-    One git process; takes some microseconds an object.
+    ``kinds`` has for each table what its nodes are, and the kind of the objects. One
+    git process; takes some microseconds an object.
     """
     total = sum(oidmap.count(table) for table in Table)
     progress = ui.makeprogress(_(b"checking objects"), _(b"objects"), total)
@@ -138,7 +144,7 @@ def check_objects(ui: UiT, git: Git, oidmap: OidMap) -> Iterator[Difference]:
         asking.start()
         try:
             for table in Table:
-                kind = KINDS[table][1] + b"\n"
+                kind = kinds[table][1] + b"\n"
                 for pairs, count in oidmap.pairs(table):
                     found = list(itertools.islice(process.stdout, count))
                     if len(found) < count:
@@ -148,7 +154,7 @@ def check_objects(ui: UiT, git: Git, oidmap: OidMap) -> Iterator[Difference]:
                         yield Difference(b"git", b"", said, whole, Remedy.REBUILD)
                         return
                     if found.count(kind) != count:
-                        yield from _wrong(table, pairs, found)
+                        yield from _wrong(*kinds[table], pairs, found)
                     progress.increment(count)
         finally:
             process.kill()
@@ -167,8 +173,9 @@ def _ask(stdin: Any, oidmap: OidMap) -> None:
                 stdin.write(oids.hex("\n", ID_LEN).encode() + b"\n")
 
 
-def _wrong(table: Table, pairs: bytes, found: list[bytes]) -> Iterator[Difference]:
-    what, kind = KINDS[table]
+def _wrong(
+    what: bytes, kind: bytes, pairs: bytes, found: list[bytes]
+) -> Iterator[Difference]:
     for number, line in enumerate(found):
         if line != kind + b"\n":
             start = number * _PAIR_LEN

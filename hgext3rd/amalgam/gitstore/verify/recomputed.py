@@ -22,13 +22,16 @@ from mercurial.node import hex as hex_id
 
 from .. import requirements
 from ..conversion import Conversion
+from ..docket import Metadata
 from ..oidmap import OidMap, Table
+from ..refs import METADATA
+from . import metadata
 from .files import PACKS, object_ids
 from .findings import Difference, Note, Remedy
 from .mapping import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mercurial.interfaces.types import UiT
 
@@ -48,8 +51,11 @@ class Recomputed:
     """What an export from nothing makes."""
 
     oidmap: OidMap
-    idx_path: bytes | None
-    """The index of its pack; ``None`` if there was nothing to convert."""
+    metadata_map: OidMap
+    metadata_commit: str
+    """In hex; empty if there was nothing to convert."""
+    idx_paths: tuple[bytes, ...]
+    """The indexes of its packs."""
 
     @classmethod
     @contextlib.contextmanager
@@ -68,27 +74,38 @@ class Recomputed:
                 file_mode=0o600,
                 check_texts=store.config.check_texts,
             )
-            done = conversion.run(repo.ui, selected, (), 0)
-            idx = os.path.join(directory, os.fsencode(done.pack) + b".idx")
-            with contextlib.closing(OidMap(directory, done.segments)) as oidmap:
-                yield cls(oidmap, idx if done.pack else None)
+            done = conversion.run(repo.ui, selected, 0)
+            made = done.metadata or Metadata()
+            packs = (*filter(None, [done.pack]), *made.packs)
+            idx_paths = tuple(
+                os.path.join(directory, os.fsencode(pack) + b".idx") for pack in packs
+            )
+            with (
+                contextlib.closing(OidMap(directory, done.segments)) as oidmap,
+                contextlib.closing(OidMap(directory, made.segments)) as metadata_map,
+            ):
+                yield cls(oidmap, metadata_map, made.commit, idx_paths)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
     def check_map(self, ui: UiT, oidmap: OidMap) -> Iterator[Difference]:
         """Yield each pair of ``oidmap`` that is missing, wrong, or not served."""
-        total = sum(oidmap.count(table) + self.oidmap.count(table) for table in Table)
-        nothing = _(b"nothing")
-        with ui.makeprogress(_(b"comparing ids"), _(b"ids"), total) as progress:
-            for table in Table:
-                what, kind = KINDS[table]
-                differences = oidmap.differences(table, self.oidmap, progress.increment)
-                for node, found, expected in differences:
-                    right = nothing + _(b", since no served changeset has it")
-                    if expected:
-                        right = b"%s %s" % (kind, hex_id(expected))
-                    there = b"%s %s" % (kind, hex_id(found)) if found else nothing
-                    yield Difference(what, hex_id(node), there, right, Remedy.REBUILD)
+        return _compare(ui, oidmap, self.oidmap, KINDS)
+
+    def check_metadata(
+        self, ui: UiT, metadata_map: OidMap, docket: Docket
+    ) -> Iterator[Difference]:
+        """Yield what of the metadata that ``docket`` names is missing or wrong."""
+        yield from _compare(ui, metadata_map, self.metadata_map, metadata.KINDS)
+        found, expected = docket.metadata.commit, self.metadata_commit
+        if found != expected:
+            yield Difference(
+                b"metadata",
+                METADATA,
+                found.encode() or _(b"nothing"),
+                expected.encode() or _(b"nothing"),
+                Remedy.REBUILD,
+            )
 
     def check_objects(
         self, repository: Repository, docket: Docket
@@ -98,32 +115,65 @@ class Recomputed:
             repository.vfs.join(b"%s/%s.idx" % (PACKS, os.fsencode(pack)))
             for pack in docket.packs
         ]
-        there = (
-            (oid, True)
-            for oid, _same in itertools.groupby(heapq.merge(*map(object_ids, files)))
-        )
-        wanted: Iterable[bytes] = (
-            () if self.idx_path is None else object_ids(self.idx_path)
-        )
+        there = ((oid, True) for oid, _same in itertools.groupby(_merged_ids(files)))
+        wanted = (oid for oid, _same in itertools.groupby(_merged_ids(self.idx_paths)))
         both = heapq.merge(there, ((oid, False) for oid in wanted))
+        foreign = []
         for oid, entries in itertools.groupby(both, key=lambda entry: entry[0]):
             is_there = [is_there for _oid, is_there in entries]
-            if len(is_there) == 1:
-                found, expected = _(b"nothing"), _(b"one in a pack")
-                if is_there[0]:
-                    found, expected = (
-                        _(b"one in a pack"),
-                        _(b"nothing that is not served"),
-                    )
+            if is_there == [True]:
+                foreign.append(oid)
+            elif is_there == [False]:
                 yield Difference(
-                    b"object", hex_id(oid), found, expected, Remedy.REBUILD
+                    b"object",
+                    hex_id(oid),
+                    _(b"nothing"),
+                    _(b"one in a pack"),
+                    Remedy.REBUILD,
                 )
+        old = metadata.outdated(repository.git, foreign)
+        for oid in foreign:
+            if oid not in old:
+                yield Difference(
+                    b"object",
+                    hex_id(oid),
+                    _(b"one in a pack"),
+                    _(b"nothing that is not served"),
+                    Remedy.REBUILD,
+                )
+
+
+def _merged_ids(idx_paths: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the ids in all these indexes, ascending, as often as they are there."""
+    return heapq.merge(*map(object_ids, idx_paths))
+
+
+def _compare(
+    ui: UiT,
+    oidmap: OidMap,
+    expected: OidMap,
+    kinds: Mapping[Table, tuple[bytes, bytes]],
+) -> Iterator[Difference]:
+    total = sum(oidmap.count(table) + expected.count(table) for table in Table)
+    nothing = _(b"nothing")
+    with ui.makeprogress(_(b"comparing ids"), _(b"ids"), total) as progress:
+        for table in Table:
+            what, kind = kinds[table]
+            differences = oidmap.differences(table, expected, progress.increment)
+            for node, found, wanted in differences:
+                right = nothing + _(b", since no served changeset has it")
+                if wanted:
+                    right = b"%s %s" % (kind, hex_id(wanted))
+                there = b"%s %s" % (kind, hex_id(found)) if found else nothing
+                yield Difference(what, hex_id(node), there, right, Remedy.REBUILD)
 
 
 def check_with_git(ui: UiT, git: Git, notes: list[Note]) -> Iterator[Difference]:
     """Yield what ``git fsck`` finds broken; what it dislikes, but is so, is a note."""
+    # manifests have modes of their own, that no checkout ever sees
     with git.start(
         *("fsck", "--full", "--strict", "--no-dangling", "--progress"),
+        config={"fsck.badFilemode": "ignore"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     ) as process:
