@@ -42,8 +42,8 @@ def build(tmp_path: Path, **tools: str | None) -> tuple[int, list[str]]:
         ),
         ({"rustc": None}, "no Rust: 'rustc --version' fails; install it (https://rust"),
         (
-            {"rustc": "#!/bin/sh\necho 'rustc 1.87.9'\n"},
-            "rustc 1.87.9 is too old: 1.88 or later is needed; update it (rust",
+            {"rustc": "#!/bin/sh\necho 'rustc 1.88.9'\n"},
+            "rustc 1.88.9 is too old: 1.89 or later is needed; update it (rust",
         ),
     ],
 )

@@ -68,6 +68,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// The rest of the current run, empty only after the last block.
+    #[inline]
     pub(crate) fn run(&self) -> &[Block] {
         if self.in_place.is_empty() {
             &self.stage[self.staged_from..self.staged_to]
@@ -76,12 +77,28 @@ impl<'a> Blocks<'a> {
         }
     }
 
+    /// Blocks that have not been left behind yet.
+    pub(crate) fn len(&self) -> usize {
+        let left = self.head.len() + self.body.len();
+        let padded = if self.padded { 0 } else { left + PADDING_MIN_BYTES };
+        self.run().len() + padded.div_ceil(size_of::<Block>())
+    }
+
     /// Leaves the first `count` blocks of [`Blocks::run`] behind.
     ///
     /// # Panics
     ///
     /// If the run is shorter than that.
+    #[inline]
     pub(crate) fn advance(&mut self, count: usize) {
+        if count < self.in_place.len() {
+            self.in_place = &self.in_place[count..];
+        } else {
+            self.advance_over_an_end(count);
+        }
+    }
+
+    fn advance_over_an_end(&mut self, count: usize) {
         if self.in_place.is_empty() {
             self.staged_from += count;
             assert!(self.staged_from <= self.staged_to, "a run ends before its blocks do");
@@ -159,7 +176,9 @@ mod tests {
     /// What a walk hands out, at most `step` blocks at a time.
     fn walked(walk: &mut Blocks<'_>, step: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
+        let blocks = walk.len();
         while !walk.run().is_empty() {
+            assert_eq!(walk.len(), blocks - bytes.len() / 64);
             let count = step.min(walk.run().len());
             bytes.extend(walk.run()[..count].as_flattened());
             walk.advance(count);
@@ -184,7 +203,9 @@ mod tests {
     #[test]
     fn an_ended_walk_has_no_blocks() {
         let mut stage = STAGE;
-        assert!(Blocks::ended(&mut stage).run().is_empty());
+        let walk = Blocks::ended(&mut stage);
+        assert!(walk.run().is_empty());
+        assert_eq!(walk.len(), 0);
     }
 
     #[test]

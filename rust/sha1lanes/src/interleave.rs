@@ -1,12 +1,11 @@
 //! Which message is in which lane, and when.
 //!
-//! Owns the schedule: every lane that has a message takes part in each step, a step is as long as
+//! Owns the schedule of kernels that can be of any width: every lane that has a message takes part in each step, a step is as long as
 //! the shortest run among them, and a lane whose message ended takes the next one at once. Only
 //! when none is left do steps get narrower. Knows nothing of the rounds of SHA-1: those are a
 //! [`Kernel`]'s.
 
-use std::iter::Zip;
-use std::{array, slice};
+use std::array;
 
 use crate::blocks::{Block, Blocks, STAGE, Stage};
 use crate::{Digest, Message};
@@ -15,26 +14,58 @@ use crate::{Digest, Message};
 /// 4.9 in six and 5.0 in eight (Zen 5, 2026-11); four already need more registers than there are.
 const WIDTH: usize = 4;
 
+/// A chaining value, `a` to `e`.
+pub(crate) type Words = [u32; 5];
+
+/// The chaining value that every message starts from: FIPS 180-4, section 5.3.1.
+pub(crate) const START: Words = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
+
+/// The digest of a message whose last block led to `words`.
+pub(crate) fn digest_of(words: Words) -> Digest {
+    let mut digest = [0; 20];
+    digest.as_chunks_mut().0.copy_from_slice(&words.map(u32::to_be_bytes));
+    digest
+}
+
 /// The compression function over several states side by side.
 pub(crate) trait Kernel {
-    /// The chaining value of one message.
+    /// The chaining value of one message, as the kernel wants it.
     type State: Copy;
 
-    /// The chaining value that every message starts from.
-    fn start(&self) -> Self::State;
+    /// The state of a message that is at `words`.
+    fn state(&self, words: Words) -> Self::State;
 
     /// Takes `runs[i]` into `states[i]`. The runs have equal lengths.
     fn compress<const N: usize>(&self, states: &mut [Self::State; N], runs: [&[Block]; N]);
 
-    /// The digest of a message whose last block is in `state`.
-    fn digest(&self, state: Self::State) -> Digest;
+    /// Where `state` is.
+    fn words(&self, state: Self::State) -> Words;
+}
+
+/// What a lane takes up.
+pub(crate) enum Next<'a> {
+    Message(&'a Message<'a>, &'a mut Digest),
+    Begun(Begun<'a>),
+}
+
+/// A message some blocks into it.
+pub(crate) struct Begun<'a> {
+    pub words: Words,
+    pub blocks: Blocks<'a>,
+    pub into: &'a mut Digest,
 }
 
 /// What [`crate::Lanes::digest`] says, with `kernel` doing the work.
 pub(crate) fn digest<K: Kernel>(kernel: &K, messages: &[Message<'_>], digests: &mut [Digest]) {
     assert_eq!(messages.len(), digests.len(), "one digest per message");
+    let messages = messages.iter().zip(digests);
+    run(kernel, messages.map(|(message, into)| Next::Message(message, into)));
+}
+
+/// Hashes all that `waiting` has.
+pub(crate) fn run<'a, K: Kernel>(kernel: &K, waiting: impl Iterator<Item = Next<'a>>) {
     let mut stages = [STAGE; WIDTH];
-    let mut lanes = LaneSet::new(kernel, messages.iter().zip(digests), &mut stages);
+    let mut lanes = LaneSet::new(kernel, waiting, &mut stages);
     loop {
         match lanes.active {
             0 => return,
@@ -46,25 +77,23 @@ pub(crate) fn digest<K: Kernel>(kernel: &K, messages: &[Message<'_>], digests: &
     }
 }
 
-type Waiting<'a> = Zip<slice::Iter<'a, Message<'a>>, slice::IterMut<'a, Digest>>;
-
 /// The lanes, those with a message first, and the messages that have none yet.
-struct LaneSet<'a, K: Kernel> {
-    kernel: &'a K,
-    waiting: Waiting<'a>,
+struct LaneSet<'a, 'k, K: Kernel, W> {
+    kernel: &'k K,
+    waiting: W,
     active: usize,
     states: [K::State; WIDTH],
     blocks: [Blocks<'a>; WIDTH],
     digests: [Option<&'a mut Digest>; WIDTH],
 }
 
-impl<'a, K: Kernel> LaneSet<'a, K> {
-    fn new(kernel: &'a K, waiting: Waiting<'a>, stages: &'a mut [Stage; WIDTH]) -> Self {
+impl<'s, 'a: 's, 'k, K: Kernel, W: Iterator<Item = Next<'a>>> LaneSet<'s, 'k, K, W> {
+    fn new(kernel: &'k K, waiting: W, stages: &'s mut [Stage; WIDTH]) -> Self {
         let mut lanes = Self {
             kernel,
             waiting,
             active: 0,
-            states: [kernel.start(); WIDTH],
+            states: [kernel.state(START); WIDTH],
             blocks: stages.each_mut().map(Blocks::ended),
             digests: [const { None }; WIDTH],
         };
@@ -74,11 +103,20 @@ impl<'a, K: Kernel> LaneSet<'a, K> {
         lanes
     }
 
-    /// Starts the next message in `lane`; false if there is none.
+    /// Takes up the next message in `lane`; false if there is none.
     fn refill(&mut self, lane: usize) -> bool {
-        let Some((message, into)) = self.waiting.next() else { return false };
-        self.states[lane] = self.kernel.start();
-        self.blocks[lane].restart(*message);
+        let (words, into) = match self.waiting.next() {
+            None => return false,
+            Some(Next::Message(message, into)) => {
+                self.blocks[lane].restart(*message);
+                (START, into)
+            }
+            Some(Next::Begun(Begun { words, blocks, into })) => {
+                self.blocks[lane] = blocks;
+                (words, into)
+            }
+        };
+        self.states[lane] = self.kernel.state(words);
         self.digests[lane] = Some(into);
         true
     }
@@ -101,7 +139,7 @@ impl<'a, K: Kernel> LaneSet<'a, K> {
     /// Stores the digest of `lane`, and finds it another message or retires it.
     fn end(&mut self, lane: usize) {
         if let Some(into) = self.digests[lane].take() {
-            *into = self.kernel.digest(self.states[lane]);
+            *into = digest_of(self.kernel.words(self.states[lane]));
         }
         if !self.refill(lane) {
             self.active -= 1;
@@ -114,39 +152,12 @@ impl<'a, K: Kernel> LaneSet<'a, K> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
     use proptest::prelude::*;
 
     use super::*;
     use crate::portable;
+    use crate::recorder::Recorder;
     use crate::strategies::{pool, spans};
-
-    /// The compression function of the `sha1` crate, and a record of (width, blocks) of each step.
-    #[derive(Default)]
-    struct Recorder(RefCell<Vec<(usize, usize)>>);
-
-    impl Kernel for Recorder {
-        type State = [u32; 5];
-
-        fn start(&self) -> [u32; 5] {
-            [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0]
-        }
-
-        fn compress<const N: usize>(&self, states: &mut [[u32; 5]; N], runs: [&[Block]; N]) {
-            self.0.borrow_mut().push((N, runs[0].len()));
-            for (state, run) in states.iter_mut().zip(runs) {
-                assert_eq!(run.len(), runs[0].len());
-                sha1::block_api::compress(state, run);
-            }
-        }
-
-        fn digest(&self, state: [u32; 5]) -> Digest {
-            let mut digest = [0; 20];
-            digest.as_chunks_mut().0.copy_from_slice(&state.map(u32::to_be_bytes));
-            digest
-        }
-    }
 
     /// Widths and blocks of the steps that bodies of these lengths take.
     fn steps(body_lengths: &[usize]) -> Vec<(usize, usize)> {
@@ -155,7 +166,7 @@ mod tests {
             body_lengths.iter().map(|&end| Message { head: &[], body: &zeros[..end] }).collect();
         let recorder = Recorder::default();
         digest(&recorder, &messages, &mut vec![[0; 20]; messages.len()]);
-        recorder.0.into_inner()
+        recorder.steps()
     }
 
     proptest! {

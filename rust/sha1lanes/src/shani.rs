@@ -1,6 +1,6 @@
 //! The SHA extensions of `x86_64`, several messages side by side.
 //!
-//! Owns all intrinsics. `sha1rnds4` does four of the eighty rounds and hands its result to the
+//! Owns the intrinsics of these. `sha1rnds4` does four of the eighty rounds and hands its result to the
 //! next one some cycles later; the code below issues the same step of every message before the
 //! next step of any, so that the messages fill each other's waits. Instructions: Intel SDM,
 //! volume 2; the order of steps is that of Intel's "New Instructions Supporting the Secure Hash
@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 };
 
 use crate::blocks::Block;
-use crate::interleave::{self, Kernel};
+use crate::interleave::{self, Kernel, Words};
 use crate::{Digest, Lanes, Message};
 
 /// Proof that this CPU has SHA, SSSE3 and SSE4.1: only [`detect`] hands it out.
@@ -52,9 +52,9 @@ pub(crate) struct State {
 impl Kernel for ShaNi {
     type State = State;
 
-    fn start(&self) -> State {
+    fn state(&self, words: Words) -> State {
         // SAFETY: whoever holds a `ShaNi` has it from `detect`, and a CPU with SSE4.1 has SSE2.
-        unsafe { start() }
+        unsafe { state(words) }
     }
 
     fn compress<const N: usize>(&self, states: &mut [State; N], runs: [&[Block]; N]) {
@@ -63,31 +63,21 @@ impl Kernel for ShaNi {
         unsafe { compress(states, runs) }
     }
 
-    fn digest(&self, state: State) -> Digest {
+    fn words(&self, state: State) -> Words {
         // SAFETY: whoever holds a `ShaNi` has it from `detect`, which asked the CPU for SSE4.1.
-        let words = unsafe { words(state) };
-        let mut digest = [0; 20];
-        for (into, word) in digest.as_chunks_mut().0.iter_mut().zip(words) {
-            *into = word.to_be_bytes();
-        }
-        digest
+        unsafe { words(state) }
     }
 }
 
-/// FIPS 180-4, section 5.3.1.
 #[inline]
 #[target_feature(enable = "sse2")]
-fn start() -> State {
-    let word = u32::cast_signed;
-    let abcd = [0x6745_2301, word(0xefcd_ab89), word(0x98ba_dcfe), 0x1032_5476];
-    State {
-        abcd: _mm_set_epi32(abcd[0], abcd[1], abcd[2], abcd[3]),
-        e: _mm_set_epi32(word(0xc3d2_e1f0), 0, 0, 0),
-    }
+fn state(words: Words) -> State {
+    let [abcd @ .., e] = words.map(u32::cast_signed);
+    State { abcd: _mm_set_epi32(abcd[0], abcd[1], abcd[2], abcd[3]), e: _mm_set_epi32(e, 0, 0, 0) }
 }
 
 #[target_feature(enable = "sse4.1")]
-fn words(State { abcd, e }: State) -> [u32; 5] {
+fn words(State { abcd, e }: State) -> Words {
     [
         _mm_extract_epi32::<3>(abcd),
         _mm_extract_epi32::<2>(abcd),

@@ -34,14 +34,16 @@ impl Span {
     }
 }
 
-/// Up to twenty messages.
+/// Up to eighty messages: several rounds of the widest kernel, and what is left over.
 pub(crate) fn spans() -> impl Strategy<Value = Vec<Span>> {
-    let span = (0..64_usize, head_len(), body_len()).prop_map(|(start, head_len, body_len)| Span {
-        start,
-        head_len,
-        body_len,
-    });
-    vec(span, 0..20)
+    let span = || {
+        (0..64_usize, head_len(), body_len()).prop_map(|(start, head_len, body_len)| Span {
+            start,
+            head_len,
+            body_len,
+        })
+    };
+    prop_oneof![vec(span(), 0..20), vec(span(), 10..80)]
 }
 
 fn head_len() -> impl Strategy<Value = usize> {
