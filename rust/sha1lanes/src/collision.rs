@@ -28,8 +28,8 @@ impl std::error::Error for Collision {}
 
 /// The SHA-1 of a message that carries no known attack.
 ///
-/// Long messages take 1.2 times as long as in [`crate::digest_one`] and three times as long as in
-/// the lanes of [`crate::best`], messages of 300 bytes 1.6 and four times.
+/// Long messages take 1.2 times as long as in [`crate::digest_one`] and four times as long as in
+/// the widest lanes of [`crate::best`], messages of 300 bytes 1.2 times and twice.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! Which message is in which lane, and when.
 //!
-//! Owns the schedule of kernels that can be of any width: every lane that has a message takes part in each step, a step is as long as
-//! the shortest run among them, and a lane whose message ended takes the next one at once. Only
-//! when none is left do steps get narrower. Knows nothing of the rounds of SHA-1: those are a
-//! [`Kernel`]'s.
+//! Owns the schedule of kernels that can be of any width: every lane that has a message takes part
+//! in each step, a step is as long as the shortest run among them, and a lane whose message ended
+//! takes the next one at once. Only when none is left do steps get narrower. Knows nothing of the
+//! rounds of SHA-1: those are a [`Kernel`]'s.
 
 use std::array;
 

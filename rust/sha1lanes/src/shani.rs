@@ -1,7 +1,7 @@
 //! The SHA extensions of `x86_64`, several messages side by side.
 //!
-//! Owns the intrinsics of these. `sha1rnds4` does four of the eighty rounds and hands its result to the
-//! next one some cycles later; the code below issues the same step of every message before the
+//! Owns the intrinsics of these. `sha1rnds4` does four of the eighty rounds and hands its result to
+//! the next one some cycles later; the code below issues the same step of every message before the
 //! next step of any, so that the messages fill each other's waits. Instructions: Intel SDM,
 //! volume 2; the order of steps is that of Intel's "New Instructions Supporting the Secure Hash
 //! Algorithm", 2013.
