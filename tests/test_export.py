@@ -137,7 +137,8 @@ def test_bytes_do_not_depend_on_the_number_of_threads(
         convert(project, int(rev) + 1, bytes.fromhex(tip), directory, threads)
         made.append({path.name: path.read_bytes() for path in directory.iterdir()})
     assert made[0] == made[1] == made[2]
-    assert len(made[0]) == 5  # pack, idx, rev, segment, journal
+    # two times pack, idx, rev; a segment of each map; the metadata's state; journal
+    assert len(made[0]) == 10
     packs = {path.name for path in store_of(project).glob("objects/pack/*.pack")}
     assert packs <= made[0].keys()
 
@@ -190,7 +191,7 @@ def test_nothing_new_writes_nothing_and_starts_no_git(
     assert not log.exists()
 
 
-def test_one_more_changeset_is_one_more_small_pack(
+def test_one_more_changeset_is_two_more_small_packs(
     tmp_path: Path, server: HgServer
 ) -> None:
     repo = generate(tmp_path / "repo", "realistic", "--changesets=120")
@@ -201,15 +202,21 @@ def test_one_more_changeset_is_one_more_small_pack(
     server.hg(repo, "git::export")
     after = snapshot(repo)
     changed = {name for name, stat in after.items() if before.get(name) != stat}
-    (pack,) = [name for name in changed if name.endswith(".pack")]
-    stem = pack.removesuffix(".pack")
-    (segment,) = [name for name in changed if name.endswith(".map")]
+    packs = [name for name in changed if name.endswith(".pack")]
+    segments = {name for name in changed if name.endswith(".map")}
+    states = {name for name in changed if name.endswith(".state")}
     refs_and_docket = {"git/cinnabar.git/packed-refs", "map/cinnabar.docket"}
-    files = {f"{stem}.{suffix}" for suffix in ("pack", "idx", "rev")}
-    assert changed == files | {segment} | refs_and_docket
-    assert set(before) <= set(after)
-    # a commit, a blob, a tree that is a delta of the one before
-    assert after[pack][1] < 1000
+    stems = [pack.removesuffix(".pack") for pack in packs]
+    files = {f"{stem}.{suffix}" for stem in stems for suffix in ("pack", "idx", "rev")}
+    assert changed == files | segments | states | refs_and_docket
+    assert (len(packs), len(segments), len(states)) == (2, 2, 1)
+    gone = set(before) - set(after)
+    assert [Path(name).suffix for name in gone] == [".state"]
+    # two commits, two blobs, trees that are deltas of those before; and of the notes
+    # trees what changed
+    small, tip = sorted(after[pack][1] for pack in packs)
+    assert small < 2000
+    assert tip < 20_000
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -240,10 +247,10 @@ def test_rebuild_gives_the_same_ids_in_one_pack(
     server.hg(repo, "git::export", "-r", "50")
     server.hg(repo, "git::export")
     expected = ids(server, repo), refs(repo)
-    assert len(list(store_of(repo).glob("objects/pack/*.pack"))) == 2
+    assert len(list(store_of(repo).glob("objects/pack/*.pack"))) == 4
     server.hg(repo, "git::export", "--rebuild")
     assert (ids(server, repo), refs(repo)) == expected
-    assert len(list(store_of(repo).glob("objects/pack/*.pack"))) == 1
+    assert len(list(store_of(repo).glob("objects/pack/*.pack"))) == 2
     git(store_of(repo), "fsck", "--full", "--strict")
 
 

@@ -37,8 +37,12 @@ def said(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def refs(repo: Path) -> dict[str, str]:
-    """Return the refs of the git store: name to description of the changeset."""
-    lines = git(repo / STORE, "for-each-ref", "--format=%(objectname) %(refname)")
+    """Return the refs of the git store: name to description of the changeset.
+
+    Without those that are for git-cinnabar.
+    """
+    shown = ("--format=%(objectname) %(refname)", "--exclude=refs/cinnabar")
+    lines = git(repo / STORE, "for-each-ref", *shown)
     pairs = [line.split() for line in lines.decode().splitlines()]
     log = hg(repo, "log", "--hidden", "-r", "all()", "-T", "{gitnode} {desc}\n")
     names = dict(line.split() for line in log.decode().splitlines() if line[0] != " ")

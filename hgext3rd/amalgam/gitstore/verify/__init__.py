@@ -80,12 +80,14 @@ class _Verification:
         if findings.add(check_segments(directory, segments, deep)):
             self._leave_out(_(b"changesets, refs and objects"))
             return
-        findings.add(metadata.check_presence(self._store.map_vfs, docket, deep))
+        presence = metadata.check_presence(self._store.map_vfs, docket, deep)
+        has_metadata = not findings.add(presence)
         with (
             contextlib.closing(self._store.open_map(docket)) as oidmap,
             contextlib.closing(self._store.open_metadata_map(docket)) as metadata_map,
         ):
-            findings.add(metadata.check_counts(oidmap, metadata_map))
+            if has_metadata:
+                findings.add(metadata.check_counts(oidmap, metadata_map))
             served = self._check_history(oidmap)
             self._check_names(oidmap, deep)
             if deep:
