@@ -76,7 +76,7 @@ test-hg-rust: ## the same with a Mercurial that is built with Rust
 
 ODD = 30
 .PHONY: oracle
-oracle: local $(CINNABAR) ## compare ids with git-cinnabar; CORPORA=DIR: its *.hg bundles, too
+oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar; CORPORA=DIR: its *.hg bundles, too
 	@cd tests && $(BIN)/python3 -m oracle --cinnabar $(CINNABAR) --odd $(ODD) \
 	  $(if $(CORPORA),--corpora $(abspath $(CORPORA))) \
 	  --keep $(CURDIR)/build/oracle --json $(CURDIR)/build/oracle.json

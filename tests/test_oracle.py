@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from oracle import metadata
 from oracle.crashes import CRASHES, our_answers
 from oracle.shrinking import shrink
+from oracle.sides import STORE
 from testlib import odd
-from testlib.environment import ROOT
-from testlib.oddstore import Step
+from testlib.environment import ROOT, hg
+from testlib.oddstore import Edit, Step, write
 
 DOCUMENT = ROOT / "docs" / "formats" / "cinnabar.rst"
 
@@ -45,6 +47,34 @@ def test_shrinking_ends_after_so_many_trials() -> None:
 
     assert len(shrink(steps, is_bad, trials=3)) < len(steps)
     assert len(tried) == 3
+
+
+@pytest.mark.slow
+def test_a_difference_of_metadata_is_told_by_its_entries(tmp_path: Path) -> None:
+    steps = [
+        Step(0, edits=(Edit("write", b"a", b"1\n"),)),
+        Step(1, 0, user=b"Foo (f@x)"),
+    ]
+    found = []
+    for name in ("ours", "theirs"):
+        repository = tmp_path / name
+        write(repository, steps)
+        hg(repository, "git::export")
+        found.append(metadata.read(repository / STORE))
+        steps[1] = Step(1, 0, user=b"Foo <f@x> ")
+    ours, theirs = found
+    assert ours is not None
+    assert ours.entries == 2 * len(steps) + 2  # a manifest and a file
+    assert list(metadata.differences(ours, ours)) == []
+    assert list(metadata.differences(ours, None)) == ["git-cinnabar has none"]
+    told = "\n".join(metadata.differences(ours, theirs))
+    assert [name for name in metadata.PARENTS if f"{name}: " in told] == [
+        "changesets",
+        "hg2git",
+        "git2hg",
+    ]
+    assert r"\nauthor Foo (f@x)" in told
+    assert r"\nauthor Foo <f@x> '" in told
 
 
 def culprit(step: Step) -> bool:

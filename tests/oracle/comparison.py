@@ -1,17 +1,20 @@
 """One repository on both sides: which ids are equal, and which are not.
 
 Every served changeset counts. Its commit id covers its whole tree and all its
-ancestors, so nothing else has to be compared.
+ancestors. What git-cinnabar knows beside that is compared by its commit, and entry by
+entry where that differs.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from testlib.environment import hg
 
+from . import metadata
 from .sides import NONE, SERVED, Answer, Ours, SideError, Theirs
 
 #: Differences that are kept: the first ones tell the cause.
@@ -37,6 +40,8 @@ class Outcome:
     changesets: int = 0
     equal: int = 0
     """Changesets whose ids are equal, however they were exported."""
+    entries: int = 0
+    """Entries of the maps that git-cinnabar keeps, all of which have to be ours."""
     differences: list[Difference] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """What went wrong on either side, and what git finds wrong with our store."""
@@ -55,11 +60,17 @@ class Outcome:
 
 
 def compare(
-    name: str, repository: Path, theirs: Theirs, *, percent: int | None = None
+    name: str,
+    repository: Path,
+    theirs: Theirs,
+    *,
+    percent: int | None = None,
+    check: bool = False,
 ) -> Outcome:
     """Convert ``repository`` on both sides and compare all ids.
 
     ``percent``: ours exports so much first, then the rest, and then all at once again.
+    ``check``: git-cinnabar checks what git fetches of ours as it checks its own clone.
     """
     outcome = Outcome(name)
     ours = Ours(repository)
@@ -80,6 +91,8 @@ def compare(
         outcome.problems.append(f"git-cinnabar: {err}")
         return outcome
     outcome.how, outcome.theirs_seconds = reference.how, reference.seconds
+    if reference.metadata is not None:
+        outcome.entries = reference.metadata.entries
     different: dict[str, Difference] = {}
     for answer in answers:
         for rev, node in enumerate(nodes):
@@ -89,11 +102,26 @@ def compare(
                 different.setdefault(node, difference)
         for node in sorted(answer.ids.keys() - set(nodes)):
             outcome.problems.append(f"amalgam: {node} is not served and was exported")
+        wrong = list(metadata.differences(answer.metadata, reference.metadata))
+        if wrong:
+            outcome.problems.append("\n".join((f"metadata, {answer.how}:", *wrong)))
     outcome.equal = len(nodes) - len(different)
     outcome.differences = sorted(different.values(), key=lambda one: one.rev)[:_KEPT]
     if complaint := ours.fsck():
         outcome.problems.append(f"git fsck: {complaint}")
+    if check and not outcome.problems and reference.metadata is not None:
+        try:
+            outcome.problems += _checked(answers[-1].store, reference.store, theirs)
+        except SideError as err:
+            outcome.problems.append(f"taking the metadata: {err}")
     return outcome
+
+
+def _checked(ours: Path, reference: Path, theirs: Theirs) -> Iterator[str]:
+    """Say where git-cinnabar's own check of ours is not that of what it made itself."""
+    found, expected = theirs.check(theirs.take(ours)), theirs.check(reference)
+    if found != expected:
+        yield f"git cinnabar fsck --full:\n{found}\nof its own:\n{expected}"
 
 
 def _reference(repository: Path, nodes: list[str], theirs: Theirs) -> Answer:

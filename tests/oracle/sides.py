@@ -13,6 +13,8 @@ from pathlib import Path
 
 from testlib.environment import ENVIRONMENT, HG, git, hg
 
+from .metadata import REF, Metadata, read
+
 #: Ids, changeset to commit, both in hex; ``NONE`` if a side has none.
 Ids = dict[str, str]
 NONE = "0" * 40
@@ -39,6 +41,9 @@ class Answer:
     """What a side made, and how long that took."""
 
     ids: Ids
+    metadata: Metadata | None
+    store: Path
+    """The git repository."""
     seconds: float
     how: str
 
@@ -54,7 +59,7 @@ class Ours:
         started = time.perf_counter()
         self._hg("git::export", "--rebuild")
         seconds = time.perf_counter() - started
-        return Answer(self._ids(), seconds, "exported at once")
+        return self._answer(seconds, "exported at once")
 
     def in_two(self, percent: int) -> Answer:
         """Export so much of the changelog first, then the rest."""
@@ -65,7 +70,7 @@ class Ours:
         self._hg("git::export", "-r", first)
         self._hg("git::export")
         seconds = time.perf_counter() - started
-        return Answer(self._ids(), seconds, f"exported {percent} % first")
+        return self._answer(seconds, f"exported {percent} % first")
 
     def fsck(self) -> str:
         """What git finds wrong with the store, but for what cannot be otherwise."""
@@ -89,6 +94,10 @@ class Ours:
     def served(self) -> list[str]:
         """The changesets that have to be exported, in order."""
         return self._hg("log", "-r", SERVED, "-T", "{node}\n").decode().split()
+
+    def _answer(self, seconds: float, how: str) -> Answer:
+        store = self._repository / STORE
+        return Answer(self._ids(), read(store), store, seconds, how)
 
     def _ids(self) -> Ids:
         """Ids of all changesets that have one, hidden and secret ones included."""
@@ -122,7 +131,7 @@ class Theirs:
         target = self._fresh("clone.git")
         self._run("git", "clone", "-q", "--bare", f"hg::{repository}", str(target))
         seconds = time.perf_counter() - started
-        return Answer(self._ids(target, nodes), seconds, "git clone")
+        return self._answer(target, nodes, seconds, "git clone")
 
     def fetch(self, repository: Path, heads: list[str], nodes: list[str]) -> Answer:
         """Fetch all heads by their nodes: a clone has no ref for some of them."""
@@ -132,11 +141,36 @@ class Theirs:
         fetch = ("git", "cinnabar", "fetch", f"hg::{repository}", *heads)
         self._run(*fetch, cwd=target)
         seconds = time.perf_counter() - started
-        return Answer(self._ids(target, nodes), seconds, "git cinnabar fetch")
+        return self._answer(target, nodes, seconds, "git cinnabar fetch")
+
+    def check(self, store: Path) -> str:
+        """What git-cinnabar finds wrong with a repository that has its metadata."""
+        done = subprocess.run(
+            ["git", "cinnabar", "fsck", "--full"],
+            cwd=store,
+            env=self._environment,
+            capture_output=True,
+        )
+        lines = sorted(_text(done.stdout + done.stderr).splitlines())
+        return "\n".join((f"exit {done.returncode}", *lines))
+
+    def take(self, store: Path) -> Path:
+        """Fetch the metadata of ``store``, and no more, with plain git."""
+        target = self._fresh("taken.git")
+        self._run("git", "init", "-q", "--bare", str(target))
+        pack = "git -c transfer.hideRefs=!refs/cinnabar upload-pack"
+        fetch = ("git", "fetch", "-q", f"--upload-pack={pack}")
+        self._run(*fetch, str(store), f"{REF}:{REF}", cwd=target)
+        return target
 
     def version(self) -> str:
         """The name and version of the program."""
         return self._run("git", "cinnabar", "--version").splitlines()[0]
+
+    def _answer(
+        self, target: Path, nodes: list[str], seconds: float, how: str
+    ) -> Answer:
+        return Answer(self._ids(target, nodes), read(target), target, seconds, how)
 
     def _ids(self, target: Path, nodes: list[str]) -> Ids:
         if not nodes:
