@@ -30,7 +30,7 @@ _PHASES = {
     2: (_(b"exporting files"), _(b"revisions")),
     3: (_(b"exporting changesets"), _(b"changesets")),
 }
-_LEVEL = 4
+_LEVEL = 1
 _NOTHING = Metadata()
 
 

@@ -8,32 +8,41 @@ use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 /// libdeflate's slowest level; git's own scale ends at 9.
 const SLOWEST: u8 = 12;
 
+/// Room for streams that is kept from one to the next, in bytes.
+const KEPT_ROOM: usize = 1 << 20;
+
 /// No deflate stream grows by more than this: 258 bytes from two bits.
 const GREATEST_RATIO: usize = 1032;
 
 /// Compresses one buffer after the other; a thread has its own.
 ///
 /// Its tables are set up once, which is most of the cost of compressing something short.
-pub struct Deflater(Compressor);
+pub struct Deflater {
+    compressor: Compressor,
+    /// Room for a stream of unknown length, if it is not too long to be kept.
+    room: Vec<u8>,
+}
 
 impl Deflater {
     /// Compresses at `level`: 0 stores, 1 is fast, 6 is git's default, 12 and above the slowest.
     #[must_use]
     pub fn new(level: u8) -> Self {
         let level = CompressionLvl::new(i32::from(level.min(SLOWEST)));
-        Self(Compressor::new(level.unwrap_or_default()))
+        Self { compressor: Compressor::new(level.unwrap_or_default()), room: Vec::new() }
     }
 
-    /// Replaces the contents of `out` by `data`, compressed; equal input gives equal bytes.
+    /// Appends `data`, compressed, to `out`; equal input gives equal bytes.
     pub fn deflate(&mut self, data: &[u8], out: &mut Vec<u8>) {
-        let bound = self.0.zlib_compress_bound(data.len());
-        // Whatever `out` held is as good as zeros to write over.
-        if out.len() < bound {
-            out.resize(bound, 0);
+        let bound = self.compressor.zlib_compress_bound(data.len());
+        if self.room.len() < bound {
+            self.room.resize(bound, 0);
         }
-        match self.0.zlib_compress(data, out) {
-            Ok(len) => out.truncate(len),
+        match self.compressor.zlib_compress(data, &mut self.room) {
+            Ok(len) => out.extend_from_slice(&self.room[..len]),
             Err(error) => unreachable!("zlib_compress_bound() is what suffices: {error}"),
+        }
+        if self.room.len() > KEPT_ROOM {
+            self.room = Vec::new();
         }
     }
 }
@@ -98,7 +107,7 @@ mod tests {
     fn deflated(level: u8, data: &[u8]) -> Vec<u8> {
         let mut out = vec![7; 3];
         Deflater::new(level).deflate(data, &mut out);
-        out
+        out.split_off(3)
     }
 
     #[test]
@@ -113,6 +122,7 @@ mod tests {
         let mut deflater = Deflater::new(6);
         let mut out = Vec::new();
         for text in [&b"some text, some text"[..], b"", &[b'x'; 5000], b"short"] {
+            out.clear();
             deflater.deflate(text, &mut out);
             assert_eq!(out, deflated(6, text));
         }

@@ -14,7 +14,7 @@ use gitpack::staged::write_whole;
 use gitpack::{Entry, Kind, Oid, PackWriter, Readers, SealedPack};
 use revlog::{Encoding, Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Texts};
 
-use crate::blobs::{self, Blob, Converter};
+use crate::blobs::{self, Blob, Blobs, Converter};
 use crate::changelog::{self, Selection};
 use crate::changes::ChangeLog;
 use crate::compress::Compressor;
@@ -403,22 +403,24 @@ impl Run<'_> {
             filelogs,
             || Converter::new(level, check_texts, &met),
             |converter, pieces| {
-                let mut blobs = Vec::new();
+                let mut blobs = Blobs::default();
                 for piece in pieces {
                     converter.convert(&piece.revlog, &piece.plan, piece.range, &mut blobs)?;
                 }
                 Ok(blobs)
             },
-            |blobs| {
+            |Blobs { blobs, streams }| {
                 done.set(done.get() + blobs.len() as u64);
-                for Blob { file, oid, base, inflated_len, deflated, metadata } in blobs {
+                let mut streams = streams.iter();
+                let mut stream = || streams.next().expect("each blob has its streams");
+                for Blob { file, oid, base, inflated_len, metadata } in blobs {
                     files.set_oid(file, oid);
-                    if let Some(blobs::Metadata { oid, inflated_len, deflated }) = metadata {
+                    if let Some(blobs::Metadata { oid, inflated_len }) = metadata {
                         files_metadata.push(Pair { node: files.node(file), oid });
-                        add(pack, Kind::Blob, oid, None, inflated_len, &deflated)?;
+                        add(pack, Kind::Blob, oid, None, inflated_len, stream())?;
                     }
                     let base = base.and_then(|base| files.oid(base));
-                    add(pack, Kind::Blob, oid, base, inflated_len, &deflated)?;
+                    add(pack, Kind::Blob, oid, base, inflated_len, stream())?;
                 }
                 Ok(())
             },
@@ -451,14 +453,13 @@ impl Run<'_> {
                 let mut made = notes_of(sources.changelog, &batch)?;
                 let notes: Vec<Oid> = made.iter().map(|note| note.oid).collect();
                 batch.objects.append(&mut made);
-                let objects = batch.objects;
-                let deflated = objects.iter().map(|object| compressor.deflate(&object.payload));
-                Ok((deflated.collect::<Vec<_>>(), objects, notes))
+                let streams = compressor.deflate_all(&batch.objects);
+                Ok((streams, batch.objects, notes))
             },
-            |(deflated, objects, mut new_notes)| {
+            |(streams, objects, mut new_notes)| {
                 done.set(done.get() + new_notes.len() as u64);
                 note_oids.append(&mut new_notes);
-                for (deflated, object) in deflated.iter().zip(objects) {
+                for (deflated, object) in streams.iter().zip(objects) {
                     let Object { kind, oid, base, payload } = object;
                     add(pack, kind, oid, base, payload.len(), deflated)?;
                 }

@@ -136,11 +136,11 @@ impl Sink<'_> {
             jobs,
             || Compressor::new(level),
             |compressor, objects: Vec<Object>| {
-                let deflated = objects.iter().map(|object| compressor.deflate(&object.payload));
-                Ok::<_, Error>((deflated.collect::<Vec<_>>(), objects))
+                let streams = compressor.deflate_all(&objects);
+                Ok::<_, Error>((streams, objects))
             },
-            |(deflated, objects)| {
-                for (deflated, object) in deflated.iter().zip(objects) {
+            |(streams, objects)| {
+                for (deflated, object) in streams.iter().zip(objects) {
                     let Object { kind, oid, base, payload } = object;
                     add(pack, kind, oid, base, payload.len(), deflated)?;
                 }

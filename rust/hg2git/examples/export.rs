@@ -1,0 +1,112 @@
+//! Exports all of a repository and tells what it took: `export STORE OUTDIR [threads] [nocheck]`.
+//!
+//! STORE is a directory `.hg/store`, OUTDIR is made, and gets a pack and a map. Prints for each phase
+//! the seconds, the processor seconds and the peak of resident memory so far. Linux: asks `/proc`.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use gitpack::Readers;
+use hg2git::{Metadata, Phase, Request, Selection, export};
+use revlog::{Encoding, Kind, Node, Store};
+
+/// `USER_HZ`: the unit of times in `/proc/self/stat`, the same on all Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [store, outdir, rest @ ..] = arguments.as_slice() else {
+        return Err("usage: export STORE OUTDIR [threads] [nocheck]".into());
+    };
+    let threads = rest.iter().find_map(|argument| argument.parse().ok()).unwrap_or(0);
+    let (store, outdir) = (Path::new(store), Path::new(outdir));
+    let packs = outdir.join("objects/pack");
+    fs::create_dir_all(&packs)?;
+    let changelog = Store::new(store, Encoding::DotEncode).open(Kind::Changelog)?;
+    let index = changelog.index();
+    let request = Request {
+        store,
+        encoding: Encoding::DotEncode,
+        packs: &packs,
+        map: outdir,
+        prefix: "map",
+        readers: Readers::BY_UMASK,
+        segments: Vec::new(),
+        metadata: Metadata::default(),
+        selection: Selection {
+            len: index.len(),
+            tip: index.revs().next_back().map_or(Node::NULL, |rev| index.node(rev)),
+            excluded: Vec::new(),
+            known_below: 0,
+        },
+        check_texts: !rest.iter().any(|argument| argument == "nocheck"),
+        threads,
+        level: 1,
+    };
+    let start = Moment::now()?;
+    let mut now = (Phase::Changesets, start);
+    let report = export(&request, &mut |phase, _done, _total| {
+        if phase != now.0
+            && let Ok(moment) = Moment::now()
+        {
+            now.1.tell(&format!("{:?}", now.0), &moment);
+            now = (phase, moment);
+        }
+        false
+    })?;
+    let end = Moment::now()?;
+    now.1.tell(&format!("{:?}", now.0), &end);
+    start.tell("all", &end);
+    println!(
+        "{} changesets, {} objects, {} bytes, {}",
+        report.changesets,
+        report.objects,
+        report.pack_bytes,
+        report
+            .made
+            .map_or_else(|| "nothing new".to_owned(), |made| made.metadata_commit.to_string()),
+    );
+    Ok(())
+}
+
+/// What this process has used until now.
+#[derive(Clone, Copy)]
+struct Moment {
+    wall: Instant,
+    user_seconds: f64,
+    system_seconds: f64,
+    peak_kib: u64,
+}
+
+impl Moment {
+    fn now() -> Result<Self, Box<dyn Error>> {
+        let stat = fs::read_to_string("/proc/self/stat")?;
+        // fields 14 and 15; the name before the bracket may have spaces
+        let (_, fields) = stat.rsplit_once(')').ok_or("no stat")?;
+        let mut times = fields.split(' ').skip(12).map(str::parse::<f64>);
+        let mut seconds = || -> Result<f64, Box<dyn Error>> {
+            Ok(times.next().ok_or("stat is cut")?? / TICKS_PER_SECOND)
+        };
+        let status = fs::read_to_string("/proc/self/status")?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|peak| peak.trim().split(' ').next()).ok_or("no VmHWM")?;
+        Ok(Self {
+            wall: Instant::now(),
+            user_seconds: seconds()?,
+            system_seconds: seconds()?,
+            peak_kib: peak.parse()?,
+        })
+    }
+
+    fn tell(&self, what: &str, after: &Self) {
+        println!(
+            "{what:12} {:7.3} s  user {:6.2}  system {:5.2}  peak {:6.1} MiB",
+            (after.wall - self.wall).as_secs_f64(),
+            after.user_seconds - self.user_seconds,
+            after.system_seconds - self.system_seconds,
+            f64::from(u32::try_from(after.peak_kib).unwrap_or(u32::MAX)) / 1024.0,
+        );
+    }
+}
