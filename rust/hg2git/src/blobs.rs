@@ -28,9 +28,12 @@ const JOB_TEXT_BYTES: u64 = 96 << 20;
 const JOB_STORED_BYTES: u64 = 4 << 20;
 /// Texts kept while walking a filelog, in bytes.
 const KEPT_TEXT_BYTES: usize = 12 << 20;
-/// Revisions hashed together, and the text they may have together, in bytes.
-const HASHED_AT_ONCE: usize = 16;
-const HASHED_TEXT_BYTES: usize = 8 << 20;
+/// Buffers kept to use again, in bytes.
+const SPARE_BYTES: usize = 16 << 20;
+/// Revisions hashed together: so many at least, unless they have the longer text, and so many at
+/// most, or fewer that have the shorter one.
+const HASHED_AT_ONCE: (usize, usize) = (8, 32);
+const HASHED_TEXT_BYTES: (usize, usize) = (512 << 10, 8 << 20);
 /// A delta is worth it up to this part of its content. To compress both and to take the shorter
 /// gains 0.1 % of the pack and costs a fourth of all compression (octave, 2026-11).
 const LONGEST_DELTA: (usize, usize) = (2, 3);
@@ -224,7 +227,7 @@ impl<'a> Converter<'a> {
             check_texts,
             met,
         };
-        Self { scratch: Scratch::default(), encoder }
+        Self { scratch: Scratch::new(SPARE_BYTES), encoder }
     }
 
     /// Converts the revisions at `range` of the plan, and appends them to `blobs` in order.
@@ -264,7 +267,9 @@ impl<'a> Converter<'a> {
             };
             waiting_bytes += revision.text.len();
             waiting.push(Waiting { planned: *planned, revision, base_text });
-            if waiting.len() == HASHED_AT_ONCE || waiting_bytes > HASHED_TEXT_BYTES {
+            let (count, bytes) = (waiting.len(), waiting_bytes);
+            let is_enough = count >= HASHED_AT_ONCE.0 && bytes > HASHED_TEXT_BYTES.0;
+            if is_enough || count == HASHED_AT_ONCE.1 || bytes > HASHED_TEXT_BYTES.1 {
                 encoder.finish(revlog, plan, &waiting, blobs)?;
                 waiting.drain(..).for_each(|waited| {
                     drop(waited.base_text);

@@ -36,6 +36,9 @@ use crate::tip::Tip;
 /// Shortest time between two calls of the progress callback.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
+/// Buffers that a thread keeps to use again, in bytes.
+const SPARE_BYTES: usize = 12 << 20;
+
 /// What a run is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -302,7 +305,7 @@ impl Run<'_> {
         ordered::run(
             self.threads(),
             changelog::jobs(revs.len()).map(|range| Ok((changelog::JOB_BYTES, range))),
-            Scratch::default,
+            || Scratch::new(SPARE_BYTES),
             |scratch, range| {
                 changelog::read_manifest_nodes(changelog, &revs[range], check_texts, scratch)
             },
@@ -359,7 +362,7 @@ impl Run<'_> {
         ordered::run(
             self.threads(),
             plan.jobs(manifest.index()).into_iter().map(Ok),
-            Scratch::default,
+            || Scratch::new(SPARE_BYTES),
             |scratch, range| manifests::read(manifest, plan, range, check_texts, scratch),
             |read| {
                 for changes in &read {
@@ -439,7 +442,7 @@ impl Run<'_> {
     ) -> Result<(Converted, Vec<Oid>)> {
         let mut names = Names::default();
         let mut note_oids = Vec::with_capacity(sources.revs.len());
-        let (mut scratch, mut manifest_scratch) = (Scratch::default(), Scratch::default());
+        let (mut scratch, mut manifest_scratch) = (Scratch::new(SPARE_BYTES), Scratch::new(0));
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
         let mut manifest_texts = Texts::new(sources.manifest, &mut manifest_scratch, 0);
         let history =

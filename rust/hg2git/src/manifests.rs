@@ -26,8 +26,9 @@ const JOB_REVS: usize = 32;
 const KEPT_TEXT_BYTES: usize = 8 << 20;
 /// Bytes compared at once.
 const BLOCK: usize = 64;
-/// Texts hashed together.
-const CHECKED_AT_ONCE: usize = 4;
+/// Texts hashed together, and how many bytes they may have together, about.
+const CHECKED_AT_ONCE: usize = 16;
+const CHECKED_BYTES: usize = 8 << 20;
 
 /// What a manifest's changes count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +168,7 @@ pub(crate) fn read(
     let mut texts = Texts::new(revlog, scratch, KEPT_TEXT_BYTES);
     let mut changes = Vec::with_capacity(range.len());
     let mut unchecked: Vec<(Rev, Arc<Vec<u8>>)> = Vec::new();
+    let mut unchecked_bytes = 0;
     for position in range {
         let rev = plan.revs[position];
         if revlog.index().unusual_flags(rev) != 0 {
@@ -175,8 +177,10 @@ pub(crate) fn read(
         let (text, one) = read_one(revlog, plan, position, &mut texts)?;
         changes.push(one);
         if check_texts {
+            unchecked_bytes += text.len();
             unchecked.push((rev, text));
-            if unchecked.len() == CHECKED_AT_ONCE {
+            if unchecked.len() == CHECKED_AT_ONCE || unchecked_bytes > CHECKED_BYTES {
+                unchecked_bytes = 0;
                 check(revlog, &mut unchecked, &mut texts)?;
             }
         } else {

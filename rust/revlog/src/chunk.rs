@@ -104,8 +104,8 @@ impl Unpacker {
         // room is only made as the frame fills it: a hostile header costs nothing
         let believed = chunk.len().saturating_mul(64).max(1 << 16);
         if let Some(len) = declared.filter(|&len| len <= believed) {
-            out.resize(len, 0);
-            let unpacked = self.zstd.decompress(out.as_mut_slice(), chunk).map_err(damaged)?;
+            out.reserve(len);
+            let unpacked = self.zstd.decompress(out, chunk).map_err(damaged)?;
             return if unpacked == len { Ok(()) } else { Err(Undecodable::Zstd("it is cut")) };
         }
         let mut room = declared.unwrap_or(len_hint.max(chunk.len() * 4)).clamp(1, believed);

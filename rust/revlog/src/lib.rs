@@ -15,6 +15,7 @@ pub mod node;
 pub mod patch;
 mod path;
 mod revlog;
+mod spare;
 mod store;
 mod texts;
 

@@ -11,36 +11,40 @@ use crate::error::Result;
 use crate::index::Rev;
 use crate::patch::{Delta, apply_chain};
 use crate::revlog::Revlog;
+use crate::spare::Spare;
 
 /// Bytes read from a data file at once, at least.
 const WINDOW_LEN: usize = 128 << 10;
-/// Buffers kept for reuse; more than a walk has in hand at a time is waste.
-const SPARE_BUFFERS: usize = 8;
+
+/// Buffers kept to use again, in bytes, if the caller does not say.
+const USUAL_SPARE_BYTES: usize = 16 << 20;
 
 /// What a thread keeps from revlog to revlog: decompressors and buffers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Scratch {
     unpacker: Unpacker,
     window: Vec<u8>,
-    spare: Vec<Vec<u8>>,
+    spare: Spare,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new(USUAL_SPARE_BYTES)
+    }
 }
 
 impl Scratch {
-    fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
+    /// Keeps buffers of up to `spare_bytes` together.
+    #[must_use]
+    pub fn new(spare_bytes: usize) -> Self {
+        let (unpacker, window) = (Unpacker::default(), Vec::new());
+        Self { unpacker, window, spare: Spare::new(spare_bytes) }
     }
 
     /// Takes back the buffer of a text that nobody else holds.
     pub fn recycle(&mut self, text: Arc<Vec<u8>>) {
         if let Some(buffer) = Arc::into_inner(text) {
-            self.keep_buffer(buffer);
-        }
-    }
-
-    fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_BUFFERS {
-            buffer.clear();
-            self.spare.push(buffer);
+            self.spare.put(buffer);
         }
     }
 }
@@ -103,10 +107,10 @@ impl<'a> Texts<'a> {
             None => self.rebuild(base)?,
         };
         let bytes = self.unpack(rev)?;
-        let mut text = self.scratch.buffer();
-        Delta::parse(&bytes, base_text.len())
-            .map_err(|problem| self.revlog.corrupt(rev, problem))?
-            .apply(&base_text, &mut text);
+        let delta = Delta::parse(&bytes, base_text.len())
+            .map_err(|problem| self.revlog.corrupt(rev, problem))?;
+        let mut text = self.scratch.spare.take(delta.result_len());
+        delta.apply(&base_text, &mut text);
         let text = Arc::new(text);
         self.keep(rev, &text);
         Ok(Revision { text, delta: Some(StoredDelta { base, bytes }) })
@@ -120,7 +124,7 @@ impl<'a> Texts<'a> {
     /// Takes back the buffer of a stored delta.
     pub fn recycle_delta(&mut self, delta: Option<StoredDelta>) {
         if let Some(StoredDelta { bytes, .. }) = delta {
-            self.scratch.keep_buffer(bytes);
+            self.scratch.spare.put(bytes);
         }
     }
 
@@ -147,11 +151,11 @@ impl<'a> Texts<'a> {
                 Arc::new(deltas.remove(0))
             }
         };
-        let mut text = self.scratch.buffer();
+        let mut text = self.scratch.spare.take(self.revlog.index().text_len_hint(rev) as usize);
         apply_chain(&base_text, &deltas, &mut text)
             .map_err(|(position, problem)| self.revlog.corrupt(chain[position], problem))?;
         for delta in deltas {
-            self.scratch.keep_buffer(delta);
+            self.scratch.spare.put(delta);
         }
         let text = Arc::new(text);
         self.keep(rev, &text);
@@ -162,9 +166,10 @@ impl<'a> Texts<'a> {
     fn unpack(&mut self, rev: Rev) -> Result<Vec<u8>> {
         let index = self.revlog.index();
         let (offset, len) = index.chunk_range(rev);
-        let mut out = self.scratch.buffer();
         let is_full = index.delta_base(rev).is_none();
         let len_hint = if is_full { index.text_len_hint(rev) as usize } else { len * 3 };
+        // a damaged index may claim any length; the unpacker makes room for a true one
+        let mut out = self.scratch.spare.take(len_hint.min(len * 64));
         let chunk = match index.inline_chunk(rev) {
             Some(chunk) => chunk,
             None => {
