@@ -1,13 +1,21 @@
-//! Entries of a revlog v1 index (`*.i`).
+//! Entries of a revlog index: a file `*.i` of version 1, or the `*.idx` that a docket names.
 //!
-//! Fields: `hg help internals.revlogs`, integers big-endian. Bounds are checked once, in
-//! [`Index::parse`]; a [`Rev`] that an index handed out cannot miss in it. Which file the bytes
-//! came from is not known here.
+//! Fields: `hg help internals.revlogs`, `mercurial/revlogutils/constants.py`, integers big-endian.
+//! Entries are kept in the layout of version 1, which has all that matters here. Bounds are checked
+//! once, in [`Index::parse`]; a [`Rev`] that an index handed out cannot miss in it. Which file the
+//! bytes came from is not known here.
 
+use crate::docket::Version;
 use crate::node::Node;
 
 /// Bytes of one entry.
 pub(crate) const ENTRY_LEN: usize = 64;
+/// Bytes of one entry of version 2.
+const ENTRY_2_LEN: usize = 96;
+/// Where an entry that was of version 2 keeps how its chunk is compressed; padding in version 1.
+const COMPRESSION_AT: usize = 52;
+/// The chunk is as it is, without a byte that tells its compression.
+const COMPRESSION_PLAIN: u8 = 0;
 
 const VERSION_MASK: u32 = 0xffff;
 const VERSION_1: u32 = 1;
@@ -22,6 +30,11 @@ const KNOWN_FLAGS: u32 = FLAG_INLINE | FLAG_GENERALDELTA | FLAG_FILELOG_META | F
 /// Revision flags that leave the text as stored and its node true: copy tracing hints, "has
 /// metadata", and what is known of the delta's quality (`REVIDX_NEUTRAL_FLAGS`).
 const NEUTRAL_FLAGS: u16 = 0b0001_1111_1100_0000;
+
+/// The text was replaced by a note why, which is not what the node was computed from.
+pub const FLAG_CENSORED: u16 = 1 << 15;
+/// The text names something that is stored elsewhere, from which the node was computed (LFS).
+pub const FLAG_EXTERNAL: u16 = 1 << 13;
 
 /// A revision known to exist in the [`Index`] that answered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,26 +71,65 @@ pub(crate) enum Malformed {
     Field { rev: usize, field: &'static str, value: i64 },
     #[error("revision {0}: its inline data ends after the file")]
     InlineData(usize),
+    #[error("its docket is cut")]
+    Docket,
+    #[error("index has {0} bytes, its docket says {1}")]
+    Short(u64, u64),
 }
 
 /// Checked entries.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Index {
     bytes: Vec<u8>,
     /// Where each entry begins if data lies between them, empty else.
     inline_starts: Vec<u32>,
     general_delta: bool,
+    /// Whether entries tell how their chunk is compressed, and the first one has no header.
+    is_version_2: bool,
     len: u32,
 }
 
 impl Index {
+    /// Checks `bytes`, the part of an index file that its docket says counts.
+    pub(crate) fn parse_version_2(version: Version, bytes: &[u8]) -> Result<Self, Malformed> {
+        let (entries, rest) = bytes.as_chunks::<ENTRY_2_LEN>();
+        if !rest.is_empty() {
+            return Err(Malformed::Truncated(entries.len(), rest.len()));
+        }
+        let count = entries.len();
+        let len = i32::try_from(count).map_err(|_| Malformed::TooLong(count))?.cast_unsigned();
+        let mut bytes = Vec::with_capacity(count * ENTRY_LEN);
+        for (rev, entry) in (0..len).zip(entries) {
+            let compression = match version {
+                Version::Revlog2 => {
+                    bytes.extend_from_slice(&entry[..COMPRESSION_AT]);
+                    entry[76]
+                }
+                Version::Changelog2 => {
+                    bytes.extend_from_slice(&entry[..16]);
+                    let no_delta_and_link = [rev.to_be_bytes(), rev.to_be_bytes()];
+                    bytes.extend_from_slice(no_delta_and_link.as_flattened());
+                    bytes.extend_from_slice(&entry[16..44]);
+                    entry[68]
+                }
+            };
+            bytes.push(compression & 3);
+            bytes.resize((rev as usize + 1) * ENTRY_LEN, 0);
+        }
+        let general_delta = version == Version::Revlog2;
+        let inline_starts = Vec::new();
+        let index = Self { bytes, inline_starts, general_delta, is_version_2: true, len };
+        index.check_entries()?;
+        Ok(index)
+    }
+
     /// Checks `bytes`, the whole content of an index file, in time proportional to its length.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, Malformed> {
         let Some(header) = bytes.first_chunk::<4>() else {
             if !bytes.is_empty() {
                 return Err(Malformed::Truncated(0, bytes.len()));
             }
-            return Ok(Self { bytes, inline_starts: Vec::new(), general_delta: true, len: 0 });
+            return Ok(Self::default());
         };
         let header = u32::from_be_bytes(*header);
         if header & VERSION_MASK != VERSION_1 {
@@ -98,7 +150,7 @@ impl Index {
         };
         let len = i32::try_from(count).map_err(|_| Malformed::TooLong(count))?.cast_unsigned();
         let general_delta = header & FLAG_GENERALDELTA != 0;
-        let index = Self { bytes, inline_starts, general_delta, len };
+        let index = Self { bytes, inline_starts, general_delta, is_version_2: false, len };
         index.check_entries()?;
         Ok(index)
     }
@@ -195,6 +247,8 @@ impl Index {
     }
 
     /// Flags of `rev` that change what its text or node mean; 0 for an ordinary revision.
+    ///
+    /// [`FLAG_CENSORED`], [`FLAG_EXTERNAL`], and others that are not known.
     #[must_use]
     pub fn unusual_flags(&self, rev: Rev) -> u16 {
         let entry = self.entry(rev);
@@ -208,13 +262,18 @@ impl Index {
         if let Some(&start) = self.inline_starts.get(rev.at()) {
             return (u64::from(start) + ENTRY_LEN as u64, len);
         }
-        if rev.0 == 0 {
+        if rev.0 == 0 && !self.is_version_2 {
             return (0, len); // the header lies over the first offset
         }
         let entry = self.entry(rev);
         let mut offset = [0; 8];
         offset[2..].copy_from_slice(&entry[..6]);
         (u64::from_be_bytes(offset), len)
+    }
+
+    /// Whether the chunk of `rev` is what it says, not compressed, without a byte that tells so.
+    pub(crate) fn is_plain(&self, rev: Rev) -> bool {
+        self.is_version_2 && self.entry(rev)[COMPRESSION_AT] == COMPRESSION_PLAIN
     }
 
     /// The chunk of `rev` if the data is inline.

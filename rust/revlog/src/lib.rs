@@ -7,6 +7,7 @@
 
 pub mod changeset;
 mod chunk;
+mod docket;
 mod error;
 mod filelog;
 mod index;
@@ -22,8 +23,8 @@ mod texts;
 pub use changeset::Changeset;
 pub use error::{Error, Result, readable};
 pub use filelog::{Split, split_metadata};
-pub use index::{Index, Parents, Rev};
-pub use manifest::{Flag, Line, Lines};
+pub use index::{FLAG_CENSORED, FLAG_EXTERNAL, Index, Parents, Rev};
+pub use manifest::{Entries, Entry, Flag, Line, Lines};
 pub use node::Node;
 pub use patch::{Delta, Hunk};
 pub use path::Encoding;

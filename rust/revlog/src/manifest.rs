@@ -1,14 +1,15 @@
-//! Lines of a flat manifest: path, NUL, 40 digits of the file node, flag, LF.
+//! Lines of manifests: path, NUL, 40 digits of a node, flag, LF.
 //!
-//! Sorted by path, bytewise (`mercurial/manifest.py`).
+//! Sorted by path, bytewise (`mercurial/manifest.py`). A flat manifest has the whole tree. In a tree
+//! manifest each directory has its own, with names for paths, where flag `t` is a directory and the
+//! node that of its manifest.
 
 use crate::error::readable;
 use crate::node::Node;
 
-/// Longest path that is read, in bytes: `PATH_MAX` of Linux. Trees are walked by recursion, so a
-/// path of a million directories, which a client may push, must not get that far; git itself stops
-/// at 2048 (`core.maxTreeDepth`).
-const MAX_PATH_LEN: usize = 4096;
+/// Most directories that a path may go through, git's default for `core.maxTreeDepth`. Trees are
+/// walked by recursion, so a path of a million, which a client may push, must not get that far.
+const MAX_DEPTH: usize = 2048;
 
 /// What a file is, beside its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,18 +33,29 @@ pub struct Line<'a> {
     pub flag: Flag,
 }
 
+/// What is in one directory of a tree manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Name in the directory.
+    pub name: &'a [u8],
+    /// The file's revision, or that of the directory's manifest.
+    pub node: Node,
+    /// What the file is; `None` for a directory.
+    pub flag: Option<Flag>,
+}
+
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The text ends within a line.
     #[error("its text ends within a line")]
     Cut,
-    /// The path is empty, absolute or has an empty end.
+    /// The path is empty or has an empty end; or a name is no name.
     #[error("it has a path that names no file: '{0}'")]
     Path(String),
-    /// The path is longer than any file system's.
-    #[error("it has a path of {0} bytes, more than 4096")]
-    LongPath(usize),
+    /// The path goes through too many directories.
+    #[error("it has a path of {0} directories, more than 2048")]
+    DeepPath(usize),
     /// There are no 40 digits after the path.
     #[error("it has no node for '{0}'")]
     Node(String),
@@ -64,32 +76,13 @@ impl<'a> Lines<'a> {
     }
 
     fn split_line(&mut self) -> Result<Line<'a>, Malformed> {
-        let (path, rest) = match memchr::memchr(0, self.0) {
-            Some(at) => (&self.0[..at], &self.0[at + 1..]),
-            None => return Err(Malformed::Cut),
-        };
-        if path.is_empty()
-            || path.contains(&b'\n')
-            || path.starts_with(b"/")
-            || path.ends_with(b"/")
-        {
+        let (Fields { path, node, flag }, rest) = split(self.0)?;
+        if path.is_empty() || path.ends_with(b"/") {
             return Err(Malformed::Path(readable(path)));
         }
-        if path.len() > MAX_PATH_LEN {
-            return Err(Malformed::LongPath(path.len()));
-        }
-        let (digits, rest) = rest.split_at_checked(40).ok_or(Malformed::Cut)?;
-        let node = Node::from_hex(digits).ok_or_else(|| Malformed::Node(readable(path)))?;
-        let end = memchr::memchr(b'\n', rest).ok_or(Malformed::Cut)?;
-        let flag = match &rest[..end] {
-            b"" => Flag::Regular,
-            b"x" => Flag::Executable,
-            b"l" => Flag::Symlink,
-            other => {
-                return Err(Malformed::Flag(readable(path), readable(other)));
-            }
-        };
-        self.0 = &rest[end + 1..];
+        check_depth(path)?;
+        let flag = flag_of(flag).ok_or_else(|| unknown(path, flag))?;
+        self.0 = rest;
         Ok(Line { path, node, flag })
     }
 }
@@ -107,6 +100,94 @@ impl<'a> Iterator for Lines<'a> {
         }
         Some(line)
     }
+}
+
+/// The entries of one directory's text.
+#[derive(Clone, Debug)]
+pub struct Entries<'a>(&'a [u8]);
+
+impl<'a> Entries<'a> {
+    /// Reads the manifest of a directory.
+    #[must_use]
+    pub const fn new(text: &'a [u8]) -> Self {
+        Self(text)
+    }
+
+    fn split_entry(&mut self) -> Result<Entry<'a>, Malformed> {
+        let (Fields { path: name, node, flag }, rest) = split(self.0)?;
+        if name.is_empty() || name.contains(&b'/') {
+            return Err(Malformed::Path(readable(name)));
+        }
+        let flag = match flag {
+            b"t" => None,
+            _ => Some(flag_of(flag).ok_or_else(|| unknown(name, flag))?),
+        };
+        self.0 = rest;
+        Ok(Entry { name, node, flag })
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let entry = self.split_entry();
+        if entry.is_err() {
+            self.0 = &[];
+        }
+        Some(entry)
+    }
+}
+
+/// Whether a path goes through no more directories than it may.
+///
+/// # Errors
+///
+/// [`Malformed::DeepPath`]
+pub fn check_depth(path: &[u8]) -> Result<(), Malformed> {
+    if path.len() > 2 * MAX_DEPTH {
+        let depth = memchr::memchr_iter(b'/', path).count();
+        if depth > MAX_DEPTH {
+            return Err(Malformed::DeepPath(depth));
+        }
+    }
+    Ok(())
+}
+
+/// What a line has, flat or not.
+struct Fields<'a> {
+    path: &'a [u8],
+    node: Node,
+    flag: &'a [u8],
+}
+
+/// The first line of `text`, and what follows it.
+fn split(text: &[u8]) -> Result<(Fields<'_>, &[u8]), Malformed> {
+    let end = memchr::memchr(0, text).ok_or(Malformed::Cut)?;
+    let (path, rest) = (&text[..end], &text[end + 1..]);
+    if path.contains(&b'\n') {
+        return Err(Malformed::Path(readable(path)));
+    }
+    let (digits, rest) = rest.split_at_checked(40).ok_or(Malformed::Cut)?;
+    let node = Node::from_hex(digits).ok_or_else(|| Malformed::Node(readable(path)))?;
+    let end = memchr::memchr(b'\n', rest).ok_or(Malformed::Cut)?;
+    Ok((Fields { path, node, flag: &rest[..end] }, &rest[end + 1..]))
+}
+
+const fn flag_of(flag: &[u8]) -> Option<Flag> {
+    match flag {
+        b"" => Some(Flag::Regular),
+        b"x" => Some(Flag::Executable),
+        b"l" => Some(Flag::Symlink),
+        _ => None,
+    }
+}
+
+fn unknown(path: &[u8], flag: &[u8]) -> Malformed {
+    Malformed::Flag(readable(path), readable(flag))
 }
 
 #[cfg(test)]
@@ -140,11 +221,27 @@ mod tests {
     }
 
     #[test]
-    fn a_path_longer_than_file_systems_allow_is_refused() {
+    fn a_path_deeper_than_git_allows_is_refused() {
         let hex = "7cf5203a514b008b1e2996986ea9627b44d287c1";
-        for (depth, problem) in [(2047, None), (2048, Some(Malformed::LongPath(4097)))] {
+        for (depth, problem) in [(2048, None), (2049, Some(Malformed::DeepPath(2049)))] {
             let text = format!("{}f\0{hex}\n", "a/".repeat(depth));
             assert_eq!(Lines::new(text.as_bytes()).find_map(Result::err), problem);
+        }
+        let text = format!("{}\0{hex}\n", "long".repeat(100_000));
+        assert_eq!(Lines::new(text.as_bytes()).find_map(Result::err), None);
+    }
+
+    #[test]
+    fn entries_are_files_and_directories() {
+        let hex = "7cf5203a514b008b1e2996986ea9627b44d287c1";
+        let text = format!("a\0{hex}\nbin\0{hex}t\nrun\0{hex}x\n");
+        let entries: Result<Vec<_>, _> = Entries::new(text.as_bytes()).collect();
+        let entries = entries.expect("well-formed");
+        let flags: Vec<_> = entries.iter().map(|entry| entry.flag).collect();
+        assert_eq!(flags, [Some(Flag::Regular), None, Some(Flag::Executable)]);
+        for text in [format!("a/b\0{hex}\n"), format!("\0{hex}\n"), format!("a\0{hex}d\n")] {
+            let entries: Vec<_> = Entries::new(text.as_bytes()).collect();
+            assert!(matches!(entries.as_slice(), [Err(_)]), "{text:?}");
         }
     }
 
@@ -158,7 +255,7 @@ mod tests {
             format!("\0{hex}\n"),
             format!("a\0{}\n", "g".repeat(40)),
             format!("a\0{hex}t\n"),
-            format!("/a\0{hex}\n"),
+            format!("a/\0{hex}\n"),
         ] {
             let lines: Vec<_> = Lines::new(text.as_bytes()).collect();
             assert!(matches!(lines.as_slice(), [Err(_)]), "{text:?}");

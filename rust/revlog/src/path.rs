@@ -21,24 +21,36 @@ pub enum Encoding {
     Escaped,
     /// `fncache`: long names are hashed.
     Hybrid,
-    /// `fncache` and `dotencode`: leading dots and spaces are escaped, too.
+    /// `fncache` and `dotencode`, or `fileindex-v1`: leading dots and spaces are escaped, too.
     DotEncode,
+    /// `exp-very-fragile-and-unsafe-plain-store-encoding`: directories end in `_`.
+    Plain,
 }
 
 impl Encoding {
-    /// Encodes `path`, which begins with `data/` or `meta/` and ends in `.i` or `.d`.
+    /// Encodes `path`, which begins with `data/` or `meta/` and ends in a suffix like `.i`.
     #[must_use]
     pub fn encode(self, path: &[u8]) -> Vec<u8> {
+        if self == Self::Plain {
+            return mark_directories(path);
+        }
         let path = encode_directories(path);
         let escaped = escape(&path, true);
         let dot = match self {
             Self::Escaped => return escaped,
-            Self::Hybrid => false,
+            Self::Hybrid | Self::Plain => false,
             Self::DotEncode => true,
         };
         let plain = mask_components(&escaped, dot).join(&b'/');
         if plain.len() <= MAX_PATH_LEN { plain } else { hashed(&path, dot) }
     }
+}
+
+/// Keeps directories apart from revlogs, which end in a letter.
+fn mark_directories(path: &[u8]) -> Vec<u8> {
+    let Some(rest) = path.strip_prefix(b"data/") else { return path.to_owned() };
+    let components: Vec<&[u8]> = rest.split(|&byte| byte == b'/').collect();
+    [&b"data/"[..], &components.join(&b"_/"[..])].concat()
 }
 
 /// Keeps a directory `foo.i` apart from the index of file `foo`.

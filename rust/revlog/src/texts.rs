@@ -116,6 +116,11 @@ impl<'a> Texts<'a> {
         Ok(Revision { text, delta: Some(StoredDelta { base, bytes }) })
     }
 
+    /// Takes a text that the caller has of `rev`, so that it need not be rebuilt.
+    pub fn learn(&mut self, rev: Rev, text: &Arc<Vec<u8>>) {
+        self.keep(rev, text);
+    }
+
     /// Takes back the buffer of a text that nobody else holds.
     pub fn recycle(&mut self, text: Arc<Vec<u8>>) {
         self.scratch.recycle(text);
@@ -193,6 +198,11 @@ impl<'a> Texts<'a> {
                 &self.scratch.window[from..from + len]
             }
         };
+        if index.is_plain(rev) {
+            out.clear();
+            out.extend_from_slice(chunk);
+            return Ok(out);
+        }
         self.scratch
             .unpacker
             .unpack(chunk, len_hint, &mut out)
