@@ -117,8 +117,8 @@ def test_repair_tells_what_it_mended_and_what_is_left(store: Exported) -> None:
 
 def test_requirement_that_is_not_known_is_a_problem(store: Exported) -> None:
     with (store.root / ".hg/store/requires").open("a") as file:
-        file.write("treemanifest\n")
-    assert problems(status_of(store))[0].endswith("that requires: treemanifest")
+        file.write("exp-compression-zlib\n")
+    assert problems(status_of(store))[0].endswith("that requires: exp-compression-zlib")
 
 
 def test_never_exported_is_not_wrong(empty: Exported) -> None:

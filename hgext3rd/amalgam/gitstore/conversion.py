@@ -40,6 +40,7 @@ class Conversion:
 
     store_path: bytes
     encoding: int
+    tree_manifests: bool
     packs_path: bytes
     map_path: bytes
     prefix: bytes
@@ -87,6 +88,7 @@ class Conversion:
         keep.append(names)
         request.metadata_anew = anew
         request.encoding = self.encoding
+        request.tree_manifests = self.tree_manifests
         request.file_mode = self.file_mode
         request.len = selected.len
         request.known_below = known_below

@@ -15,22 +15,31 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
 # numbers of ``amalgam_export_request.encoding``
-ESCAPED, HASHED, DOT_ENCODED = range(3)
+ESCAPED, HASHED, DOT_ENCODED, PLAIN = range(4)
+_PLAIN = b"exp-very-fragile-and-unsafe-plain-store-encoding"
+_TREES = b"treemanifest"
 
-_STORE = frozenset(
-    {
-        b"revlogv1",
-        b"store",
-        b"fncache",
-        b"dotencode",
-        b"generaldelta",
-        b"sparserevlog",
-        b"delta-info-revlog",
-        b"revlog-compression-zstd",
-        b"exp-compression-none",
-        b"persistent-nodemap",
-    }
-)
+_REVLOGS = frozenset({b"revlogv1", b"exp-revlogv2.2"})
+_STORE = _REVLOGS | {
+    b"store",
+    b"fncache",
+    b"dotencode",
+    b"fileindex-v1",
+    _PLAIN,
+    b"generaldelta",
+    b"sparserevlog",
+    b"delta-info-revlog",
+    # hg 7.1 (names of what delta-info-revlog is since 7.2)
+    b"exp-delta-info-revlog",
+    b"exp-filelog-metaflag",
+    b"revlog-compression-zstd",
+    b"exp-compression-none",
+    b"persistent-nodemap",
+    b"exp-changelog-v2",
+    b"exp-copies-sidedata-changeset",
+    b"lfs",
+    _TREES,
+}
 # these say something of the working copy, of other files, or of phases that hg reads
 _ELSEWHERE = frozenset(
     {
@@ -60,7 +69,9 @@ def check(repo: RepoT) -> None:
             hint=_(b"unbundle or pull it first"),
         )
     unknown = repo.requirements - _STORE - _ELSEWHERE
-    missing = {b"revlogv1", b"store"} - repo.requirements
+    missing = {b"store"} - repo.requirements
+    if not _REVLOGS & repo.requirements:
+        missing.add(b"revlogv1")
     if unknown:
         raise error.Abort(
             _(b"cannot export a repository that requires: %s")
@@ -76,6 +87,15 @@ def check(repo: RepoT) -> None:
 
 def encoding(repo: RepoT) -> int:
     """Return how names in the store are encoded, as the core numbers it."""
+    if _PLAIN in repo.requirements:
+        return PLAIN
+    if b"fileindex-v1" in repo.requirements:
+        return DOT_ENCODED
     if b"fncache" not in repo.requirements:
         return ESCAPED
     return DOT_ENCODED if b"dotencode" in repo.requirements else HASHED
+
+
+def has_tree_manifests(repo: RepoT) -> bool:
+    """Tell whether each directory has a manifest of its own."""
+    return _TREES in repo.requirements

@@ -61,6 +61,7 @@ class Run:
         self._conversion = Conversion(
             store_path=store.repo.store.path,
             encoding=requirements.encoding(store.repo),
+            tree_manifests=requirements.has_tree_manifests(store.repo),
             packs_path=store.repository.packs_path,
             map_path=store.map_vfs.base,
             prefix=store.config.dialect,

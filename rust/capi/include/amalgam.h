@@ -76,8 +76,10 @@ typedef struct amalgam_export_request {
     // The directory `.hg/store`.
     struct amalgam_bytes store;
     // How names are encoded in it: 0 escaped, 1 with long names hashed, 2 with leading dots
-    // escaped as well.
+    // escaped as well, 3 plain.
     uint32_t encoding;
+    // Whether each directory has a manifest of its own: 0 or 1.
+    uint32_t tree_manifests;
     // The directory `objects/pack` of the git repository.
     struct amalgam_bytes packs;
     // The directory of the oid map.

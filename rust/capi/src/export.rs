@@ -19,8 +19,10 @@ pub struct ExportRequest {
     /// The directory `.hg/store`.
     pub store: Bytes,
     /// How names are encoded in it: 0 escaped, 1 with long names hashed, 2 with leading dots
-    /// escaped as well.
+    /// escaped as well, 3 plain.
     pub encoding: u32,
+    /// Whether each directory has a manifest of its own: 0 or 1.
+    pub tree_manifests: u32,
     /// The directory `objects/pack` of the git repository.
     pub packs: Bytes,
     /// The directory of the oid map.
@@ -155,8 +157,10 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
             0 => Encoding::Escaped,
             1 => Encoding::Hybrid,
             2 => Encoding::DotEncode,
+            3 => Encoding::Plain,
             unknown => return Err(Failure::bug(format!("unknown store encoding {unknown}"))),
         },
+        tree_manifests: request.tree_manifests != 0,
         packs: path(&request.packs)?,
         map: path(&request.map)?,
         prefix: ascii(bytes(&request.prefix)?)?,

@@ -32,6 +32,7 @@ use crate::ordered;
 use crate::segment::{Pair, Table, UNFINISHED};
 use crate::state::State;
 use crate::tip::Tip;
+use crate::treemanifests::Directories;
 
 /// Shortest time between two calls of the progress callback.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -60,6 +61,8 @@ pub struct Request<'a> {
     pub store: &'a Path,
     /// How names are encoded in it.
     pub encoding: Encoding,
+    /// Whether each directory has a manifest of its own.
+    pub tree_manifests: bool,
     /// The directory `objects/pack` of the git repository.
     pub packs: &'a Path,
     /// The directory of the oid map.
@@ -199,7 +202,10 @@ impl Run<'_> {
         let (plan, trees) = self.plan_manifests(&manifest, &nodes)?;
         drop(nodes);
         let mut files = FileTable::default();
-        let changes = self.read_manifests(&manifest, &plan, &mut files, reporter)?;
+        let directories = (self.request.tree_manifests)
+            .then(|| Directories::new(self.store, &manifest, self.request.check_texts));
+        let directories = directories.as_ref();
+        let changes = self.read_manifests(&manifest, directories, &plan, &mut files, reporter)?;
 
         let mut pack = PackWriter::create(self.request.packs, self.request.readers)?;
         let new_files: Vec<FileId> = files.unknown().collect();
@@ -210,6 +216,7 @@ impl Run<'_> {
         let sources = Sources {
             changelog,
             manifest: &manifest,
+            directories,
             map: self.map,
             metadata_map: self.metadata_map,
             revs,
@@ -352,18 +359,26 @@ impl Run<'_> {
     fn read_manifests(
         &self,
         manifest: &Revlog,
+        directories: Option<&Directories<'_>>,
         plan: &Plan,
         files: &mut FileTable,
         reporter: &mut Reporter<'_, '_>,
     ) -> Result<ChangeLog> {
         let mut log = ChangeLog::default();
         let check_texts = self.request.check_texts;
+        let jobs = match directories {
+            Some(_) => Directories::jobs(plan),
+            None => plan.jobs(manifest.index()),
+        };
         let done = std::cell::Cell::new(0);
         ordered::run(
             self.threads(),
-            plan.jobs(manifest.index()).into_iter().map(Ok),
+            jobs.into_iter().map(Ok),
             || Scratch::new(SPARE_BYTES),
-            |scratch, range| manifests::read(manifest, plan, range, check_texts, scratch),
+            |scratch, range| match directories {
+                Some(directories) => directories.read(plan, range, scratch),
+                None => manifests::read(manifest, plan, range, check_texts, scratch),
+            },
             |read| {
                 for changes in &read {
                     log.begin(changes.base);

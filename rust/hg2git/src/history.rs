@@ -28,6 +28,7 @@ use crate::note::Noted;
 use crate::object::Object;
 use crate::oidmap::OidMap;
 use crate::segment::Table;
+use crate::treemanifests::Directories;
 use crate::trees::TreeWriter;
 use crate::verify::Check;
 
@@ -49,6 +50,8 @@ pub(crate) enum Tree {
 pub(crate) struct Sources<'a> {
     pub changelog: &'a Revlog,
     pub manifest: &'a Revlog,
+    /// Where each directory has a manifest of its own.
+    pub directories: Option<&'a Directories<'a>>,
     pub map: &'a OidMap,
     /// The map of what only git-cinnabar needs.
     pub metadata_map: &'a OidMap,
@@ -288,8 +291,11 @@ fn load(
     names: &mut Names,
     files: &mut FileTable,
 ) -> Result<Option<Arc<Directory>>> {
-    let text = texts.get(rev)?.text;
-    if sources.check_texts {
+    let text = match sources.directories {
+        Some(directories) => Arc::new(directories.flat_text(rev)?),
+        None => texts.get(rev)?.text,
+    };
+    if sources.check_texts && sources.directories.is_none() {
         // no changeset of this run has it, and each of them builds on it
         Check::new(sources.manifest).texts(&[(rev, text.as_slice())])?;
     }

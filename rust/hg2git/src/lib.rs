@@ -5,11 +5,12 @@
 //! that knows both. Decides nothing about who may see what: the caller selects.
 //!
 //! A run, [`export`], has four phases: changesets are read for their manifests (`changelog`),
-//! manifests for what they change (`manifests`, kept in `changes`), file revisions become blobs
-//! (`filelogs`, `blobs`), then trees and commits follow in order (`history`, `directory`, `trees`,
-//! `commit`). What git-cinnabar needs besides is made with them (`note`, manifest commits), and at the
-//! end what names all of it (`tip`, `metadata`, `notes`). Every phase runs on `ordered`: parallel work, results in order, so that the same
-//! history gives the same bytes on any number of threads.
+//! manifests for what they change (`manifests` or `treemanifests`, kept in `changes`), file
+//! revisions become blobs (`filelogs`, `blobs`), then trees and commits follow in order (`history`,
+//! `directory`, `trees`, `commit`). What git-cinnabar needs besides is made with them (`note`,
+//! manifest commits), and at the end what names all of it (`tip`, `metadata`, `notes`). Every phase
+//! runs on `ordered`: parallel work, results in order, so that the same history gives the same bytes
+//! on any number of threads.
 
 mod blobs;
 mod changelog;
@@ -41,6 +42,7 @@ mod recovery;
 mod segment;
 mod state;
 mod tip;
+mod treemanifests;
 mod trees;
 mod verify;
 

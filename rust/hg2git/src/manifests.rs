@@ -67,6 +67,11 @@ impl<'a> Change<'a> {
 }
 
 impl Changes {
+    /// None yet, from `base`.
+    pub const fn new(base: Base) -> Self {
+        Self { base, lines: Vec::new() }
+    }
+
     /// The differences, ascending by path.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
         let mut rest = self.lines.as_slice();
@@ -88,7 +93,8 @@ impl Changes {
         })
     }
 
-    fn push(&mut self, change: Change<'_>) -> Result<(), Unusable> {
+    /// Adds a difference; ascending by path.
+    pub fn push(&mut self, change: Change<'_>) -> Result<(), Unusable> {
         let kind = match change {
             Change::Remove(_) => b'-',
             Change::Set(Line { flag: Flag::Regular, .. }) => b'r',
@@ -109,7 +115,7 @@ impl Changes {
 
 /// Why a manifest cannot be converted.
 #[derive(Debug, thiserror::Error)]
-enum Unusable {
+pub(crate) enum Unusable {
     #[error(transparent)]
     Line(#[from] Malformed),
     #[error("its lines are not sorted at '{0}'")]
@@ -218,7 +224,7 @@ fn read_one(
         let base_text = texts.get(delta.base)?.text;
         let parsed = Delta::parse(&delta.bytes, base_text.len());
         let parsed = parsed.map_err(|problem| revlog.corrupt(rev, problem))?;
-        let mut changes = Changes { base: Base::Position(base), lines: Vec::new() };
+        let mut changes = Changes::new(Base::Position(base));
         if is_aligned(&base_text, &parsed) {
             changes_of_delta(&base_text, &parsed, &mut changes).map_err(blame)?;
         } else {
@@ -229,7 +235,7 @@ fn read_one(
         return Ok((text, changes));
     }
     let near = near_base(revlog, plan, position);
-    let mut changes = Changes { base: near, lines: Vec::new() };
+    let mut changes = Changes::new(near);
     let base_rev = match near {
         Base::Empty => None,
         Base::Position(base) => Some(plan.revs[base]),
@@ -244,7 +250,7 @@ fn read_one(
 }
 
 /// A parent within reach, else the manifest before, else one of an earlier run.
-fn near_base(revlog: &Revlog, plan: &Plan, position: usize) -> Base {
+pub(crate) fn near_base(revlog: &Revlog, plan: &Plan, position: usize) -> Base {
     let Parents(p1, p2) = revlog.index().parents(plan.revs[position]);
     let within_reach =
         |parent: Option<Rev>| plan.position(parent?).filter(|parent| parent + REACH >= position);
@@ -357,7 +363,7 @@ mod tests {
     }
 
     fn between(base: &[u8], text: &[u8]) -> Vec<String> {
-        let mut changes = Changes { base: Base::Empty, lines: Vec::new() };
+        let mut changes = Changes::new(Base::Empty);
         changes_between(base, text, &mut changes).expect("sorted");
         let named = changes.iter().map(|change| {
             let sign = if matches!(change, Change::Remove(_)) { '-' } else { '+' };
@@ -380,7 +386,7 @@ mod tests {
     #[test]
     fn unsorted_lines_are_refused() {
         let text = format!("b\0{}\na\0{}\n", HEX[0], HEX[0]);
-        let mut changes = Changes { base: Base::Empty, lines: Vec::new() };
+        let mut changes = Changes::new(Base::Empty);
         let problem = changes_between(b"", text.as_bytes(), &mut changes);
         assert!(matches!(problem, Err(Unusable::Order(path)) if path == "a"));
     }
@@ -393,7 +399,7 @@ mod tests {
     proptest! {
         #[test]
         fn changes_lead_from_base_to_text(base in files(), text in files()) {
-            let mut changes = Changes { base: Base::Empty, lines: Vec::new() };
+            let mut changes = Changes::new(Base::Empty);
             changes_between(&manifest(&base), &manifest(&text), &mut changes).expect("sorted");
             let mut reached = base.clone();
             for change in changes.iter() {

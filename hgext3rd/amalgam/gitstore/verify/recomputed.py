@@ -68,6 +68,7 @@ class Recomputed:
             conversion = Conversion(
                 store_path=repo.store.path,
                 encoding=requirements.encoding(repo),
+                tree_manifests=requirements.has_tree_manifests(repo),
                 packs_path=directory,
                 map_path=directory,
                 prefix=store.config.dialect,
