@@ -123,6 +123,7 @@ NAMES: tuple[bytes, ...] = (
     b"long/" + b"l" * 300,
     b"/".join(b"d%d" % depth for depth in range(60)),
     b"/".join([b"deep component with capitals ABC"] * 12),
+    b"/".join([b"l" * 250] * 20),
 )
 #: Paths that no checkout makes.
 REFUSED_NAMES: tuple[bytes, ...] = (
@@ -136,6 +137,7 @@ REFUSED_NAMES: tuple[bytes, ...] = (
 #: Old conversions left such paths; in the store they are where the same without is.
 DOUBLED_NAMES: tuple[bytes, ...] = (
     *(b"a//b", b"dir//f", b"dir//sub/g", b"dir/sub//g", b"q//x//y", b"t///u"),
+    *(b"/a", b"/dir/f", b"//b", b"/dir//sub/g"),
 )
 CONTENTS: tuple[bytes, ...] = (
     b"",
