@@ -61,6 +61,32 @@ def test_censored_revision_is_an_empty_file(
     check(store)
 
 
+def test_what_is_censored_after_an_export_leaves_the_git_store(
+    tmp_path: Path, server: HgServer
+) -> None:
+    hgrc = "[extensions]\ncensor =\n[censor]\npolicy = ignore\n"
+    store = make(tmp_path / "repo", server, hgrc=hgrc)
+    for text in ("public", "password", "none"):
+        commit(store, file=f"{text}\n")
+        store.hg("git::export")
+    before = commits(store)
+    secret = store.git("rev-parse", f"{before['1']}:file")
+    store.hg("censor", "-r", "1", "file")
+    store.hg("git::export")
+
+    after = commits(store)
+    assert after["0"] == before["0"]
+    assert blob(store, "1", "file") == b""
+    assert store.git("cat-file", "--batch-all-objects", "--batch-check").count("blob")
+    assert secret not in store.git(
+        "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"
+    )
+    check(store)
+    store.hg("git::export", "--rebuild")
+    assert commits(store) == after
+    assert store.hg("git::export").startswith("nothing")
+
+
 # LFS
 
 

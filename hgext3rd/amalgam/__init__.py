@@ -98,6 +98,7 @@ from mercurial import exthelper
 
 from . import configitems, metadata
 from .commands import admin, git, ids, verify
+from .gitstore import censorship
 from .index import mapped
 
 __version__ = metadata.__version__
@@ -112,6 +113,7 @@ eh.merge(git.eh)
 eh.merge(ids.eh)
 eh.merge(verify.eh)
 eh.merge(mapped.eh)
+eh.merge(censorship.eh)
 
 cmdtable = eh.cmdtable
 configtable = eh.configtable

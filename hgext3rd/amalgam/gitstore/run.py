@@ -17,7 +17,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ..native import errors
-from . import refs as refsmod, requirements, selection
+from . import censorship, refs as refsmod, requirements, selection
 from .conversion import Conversion, Converted
 from .docket import Docket, Metadata
 from .placement import TEMPORARY
@@ -77,6 +77,8 @@ class Run:
             self._refuse_foreign_store()
         self._repository.set_up()
         self._remove_debris()
+        if censorship.is_marked(self._store.map_vfs, self._config.dialect):
+            self._forget()
         whole = self._whole()
         if is_there and whole is None and not rebuild:
             why = _(b"is not whole")
@@ -98,6 +100,12 @@ class Run:
             self._repository.remove_loose_objects()
             self._write(dataclasses.replace(self._docket, dropped=()))
         self._remove_debris()
+
+    def _forget(self) -> None:
+        """Let nothing count that is exported; its packs go once others are there."""
+        packs = tuple(self._repository.packs(usable=False))
+        self._write(Docket(dropped=packs))
+        censorship.unmark(self._store.map_vfs, self._config.dialect)
 
     def is_up_to_date(self) -> bool:
         """Tell whether an export would write nothing; writes nothing itself."""
