@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let request = Request {
         store,
         encoding: Encoding::DotEncode,
+        tree_manifests: false,
         packs: &packs,
         map: outdir,
         prefix: "map",
