@@ -70,7 +70,7 @@ def compare(
     """Convert ``repository`` on both sides and compare all ids.
 
     ``percent``: ours exports so much first, then the rest, and then all at once again.
-    ``check``: git-cinnabar checks what git fetches of ours as it checks its own clone.
+    ``check``: git-cinnabar checks what git fetches of ours, and of its own clone.
     """
     outcome = Outcome(name)
     ours = Ours(repository)
@@ -118,8 +118,12 @@ def compare(
 
 
 def _checked(ours: Path, reference: Path, theirs: Theirs) -> Iterator[str]:
-    """Say where git-cinnabar's own check of ours is not that of what it made itself."""
-    found, expected = theirs.check(theirs.take(ours)), theirs.check(reference)
+    """Say where git-cinnabar's own check of ours is not that of what it made itself.
+
+    Both as git fetches them: what no ref leads to, which a clone may have, is then on
+    neither side.
+    """
+    found, expected = (theirs.check(theirs.take(each)) for each in (ours, reference))
     if found != expected:
         yield f"git cinnabar fsck --full:\n{found}\nof its own:\n{expected}"
 

@@ -5,6 +5,7 @@ Knows how each is run and asked; what the answers mean is ``comparison``'s.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import time
@@ -30,6 +31,9 @@ _ACCEPTED = (
     *("gitmodulesBlob", "gitmodulesName", "gitmodulesPath", "gitmodulesUrl"),
     *("gitmodulesUpdate", "gitattributesSymlink", "gitignoreSymlink"),
 )
+
+# how far it is, once a second
+_PROGRESS = re.compile(r"\s*(Checking \d+ .*)?$")
 
 
 class SideError(Exception):
@@ -151,7 +155,8 @@ class Theirs:
             env=self._environment,
             capture_output=True,
         )
-        lines = sorted(_text(done.stdout + done.stderr).splitlines())
+        said = _text(done.stdout + done.stderr).splitlines()
+        lines = sorted(line for line in said if not _PROGRESS.match(line))
         return "\n".join((f"exit {done.returncode}", *lines))
 
     def take(self, store: Path) -> Path:

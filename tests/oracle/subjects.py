@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from testlib import odd, oddstore
+from testlib import odd, oddnotes, oddstore
 from testlib.environment import ENVIRONMENT, HG, ROOT
 from testlib.oddstore import Step
 
@@ -71,6 +71,12 @@ class Odd(Subject):
 
 
 @dataclass(frozen=True)
+class _Notes(Subject):
+    def make(self, path: Path) -> None:
+        oddstore.write(path, oddnotes.steps())
+
+
+@dataclass(frozen=True)
 class _Corpus(Subject):
     bundle: Path
 
@@ -92,12 +98,13 @@ class _Given(Subject):
 
 
 def generated() -> Iterator[Subject]:
-    """One repository for each profile and size."""
+    """One repository for each profile and size, and one for all kinds of notes."""
     for line in _PROFILES:
         profile, *sizes = line.split()
         numbers = [size.split("=")[1] for size in sizes]
         name = "-".join([profile, *numbers])
         yield _Generated(name, "generated", 50, (profile, *sizes))
+    yield _Notes("notes", "generated", 50)
 
 
 def odd_ones(first_seed: int, count: int) -> Iterator[Odd]:

@@ -9,6 +9,7 @@ numbers: ``odd`` does.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 import os
 from collections.abc import Iterable, Sequence
@@ -58,8 +59,8 @@ class Step:
     description: bytes = b"change"
     edits: tuple[Edit, ...] = ()
     listing: str = "sorted"
-    """How files are listed: ``sorted``, ``reversed``, ``twice`` or ``more`` (with one
-    that did not change)."""
+    """How files are listed: ``sorted``, ``reversed``, ``mixed``, ``twice`` or
+    ``more`` (with one that did not change)."""
     new_manifest: bool = False
     """Whether a manifest is written even where that of a parent would do."""
     null_manifest: bool = False
@@ -208,6 +209,8 @@ class _Tree:
         paths = {*before, *self.files}
         names = [path for path in paths if self.files.get(path) != before.get(path)]
         names.sort(reverse=listing == "reversed")
+        if listing == "mixed":
+            names.sort(key=lambda name: hashlib.sha1(name).digest())
         if listing == "twice":
             return [*names, *names[:1]]
         if listing == "more" and names:
