@@ -6,46 +6,58 @@ use crate::notes::{Entries, Key};
 use crate::oidmap::OidMap;
 use crate::segment::{Pair, Segment, Table};
 
-/// Ascending runs of pairs, no two with a node in common; `excluded` is in none of them.
-#[derive(Debug)]
+/// The node of an empty file without parents, of which git-cinnabar keeps no note: one of the
+/// empty manifest, which has the same node, it keeps.
+const EMPTY_FILE: Key = [
+    0xb8, 0x0d, 0xe5, 0xd1, 0x38, 0x75, 0x85, 0x41, 0xc5, 0xf0, 0x52, 0x65, 0xad, 0x14, 0x4a, 0xb9,
+    0xfa, 0x86, 0xd1, 0xdb,
+];
+
+/// Ascending runs of pairs, no two with a node in common, the empty file apart.
+#[derive(Debug, Default)]
 pub(crate) struct Leaves<'a> {
     runs: Vec<Run<'a>>,
-    excluded: Option<Key>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Run<'a> {
-    Mapped(&'a Segment, Table),
+struct Run<'a> {
+    table: Table,
+    pairs: Pairs<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pairs<'a> {
+    Mapped(&'a Segment),
     New(&'a [Pair]),
 }
 
 impl<'a> Leaves<'a> {
-    /// No entries but those that are added, and not `excluded`.
-    pub const fn without(excluded: Option<Key>) -> Self {
-        Self { runs: Vec::new(), excluded }
-    }
-
     /// Adds a table of a map, and the pairs that are new in it, ascending.
     pub fn add(&mut self, map: &'a OidMap, table: Table, new: &'a [Pair]) {
-        self.runs.extend(map.segments().iter().map(|segment| Run::Mapped(segment, table)));
-        self.runs.push(Run::New(new));
+        let mapped = map.segments().iter().map(Pairs::Mapped);
+        let all = mapped.chain(std::iter::once(Pairs::New(new)));
+        self.runs.extend(all.map(|pairs| Run { table, pairs }));
     }
 }
 
 impl Run<'_> {
     fn pair(&self, at: usize) -> Option<Pair> {
-        match self {
-            Self::Mapped(segment, table) => segment.pair(*table, at),
-            Self::New(pairs) => pairs.get(at).copied(),
+        match self.pairs {
+            Pairs::Mapped(segment) => segment.pair(self.table, at),
+            Pairs::New(pairs) => pairs.get(at).copied(),
         }
     }
 
     /// The position of the first pair whose node is not below `start`.
     fn position(&self, start: &Key) -> usize {
-        match self {
-            Self::Mapped(segment, table) => segment.position(*table, start),
-            Self::New(pairs) => pairs.partition_point(|pair| pair.node.as_bytes() < start),
+        match self.pairs {
+            Pairs::Mapped(segment) => segment.position(self.table, start),
+            Pairs::New(pairs) => pairs.partition_point(|pair| pair.node.as_bytes() < start),
         }
+    }
+
+    fn is_empty_file(&self, pair: &Pair) -> bool {
+        self.table == Table::Files && *pair.node.as_bytes() == EMPTY_FILE
     }
 }
 
@@ -67,8 +79,9 @@ impl Entries for Leaves<'_> {
                 Some(next) => heads[least] = (next, at + 1, run),
                 None => drop(heads.swap_remove(least)),
             }
-            Some((*pair.node.as_bytes(), pair.oid))
+            Some((pair, run))
         });
-        all.filter(|(key, _)| Some(*key) != self.excluded)
+        let kept = all.filter(|(pair, run)| !run.is_empty_file(pair));
+        kept.map(|(pair, _)| (*pair.node.as_bytes(), pair.oid))
     }
 }

@@ -14,12 +14,6 @@ use crate::recovery;
 use crate::segment::{Pair, Table};
 use crate::state::{Head, State};
 
-/// The node of an empty file without parents. git-cinnabar keeps no note of it.
-const EMPTY_FILE: Key = [
-    0xb8, 0x0d, 0xe5, 0xd1, 0x38, 0x75, 0x85, 0x41, 0xc5, 0xf0, 0x52, 0x65, 0xad, 0x14, 0x4a, 0xb9,
-    0xfa, 0x86, 0xd1, 0xdb,
-];
-
 /// What the metadata commit of a run is made from.
 pub(crate) struct Tip<'a> {
     pub request: &'a Request<'a>,
@@ -69,8 +63,7 @@ impl Tip<'_> {
         let heads = self.commits_of(heads, new)?;
         let [commits, _, blobs] = &new.map;
         let [notes, manifests, files] = &new.metadata;
-        let without = |key| Leaves::without(key);
-        let mut leaves = [without(Some(EMPTY_FILE)), without(None), without(None)];
+        let mut leaves: [Leaves<'_>; 3] = Default::default();
         let [hg2git, git2hg, files_meta] = &mut leaves;
         hg2git.add(self.map, Table::Changesets, commits);
         hg2git.add(self.metadata_map, Table::Manifests, manifests);
