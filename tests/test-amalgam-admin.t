@@ -22,7 +22,7 @@ Before the first export, nothing is wrong:
   nothing is wrong
 
   $ hg git::export
-  exported 3 changesets: 9 objects, * in * seconds (glob)
+  exported 3 changesets: 27 objects, * in * seconds (glob)
   1 refs changed
   $ hg admin::amalgam
   indexes
@@ -32,7 +32,7 @@ Before the first export, nothing is wrong:
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
     exported      3 of 3 changesets, up to date
     refs          1
-    objects       9 in 1 packs, * KB (glob)
+    objects       27 in 2 packs, * KB (glob)
     map           3 changesets, 3 manifests, 3 file revisions in 1 segments, * KB (glob)
     lock          free
   
@@ -51,9 +51,9 @@ Before the first export, nothing is wrong:
     "manifests": 3,
     "map_bytes": 3528,
     "mended": [],
-    "objects": 9,
+    "objects": 27,
     "pack_bytes": *, (glob)
-    "packs": 1,
+    "packs": 2,
     "path": "$TESTTMP/repo/.hg/amalgam/git/cinnabar.git",
     "problems": [],
     "refs": 1,
@@ -73,7 +73,7 @@ To be behind is not wrong, an export is all it takes:
     refs          2, 2 behind (run 'hg git::export')
   $ hg bookmark -r 0 old
   $ hg git::export
-  exported 1 changesets: 3 objects, * in * seconds (glob)
+  exported 1 changesets: 15 objects, * in * seconds (glob)
   3 refs changed
   $ hg bookmark -r 1 -f old
   $ hg admin::amalgam | grep behind
@@ -121,11 +121,13 @@ So does what an export would not mend, or not expect:
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
     exported      4 of 4 changesets, up to date
     refs          3
-    objects       12 in 2 packs, * KB (glob)
+    objects       42 in 4 packs, * KB (glob)
     map           4 changesets, 4 manifests, 4 file revisions in 2 segments, * KB (glob)
     lock          free
   
   wrong
+    pack pack-*.rev: found nothing, expected a whole file (glob)
+    pack pack-*.rev: found nothing, expected a whole file (glob)
     pack pack-*.rev: found nothing, expected a whole file (glob)
     pack pack-*.rev: found nothing, expected a whole file (glob)
     (run 'hg admin::amalgam --repair')
@@ -134,6 +136,8 @@ So does what an export would not mend, or not expect:
     (run 'hg git::export')
   [1]
   $ hg admin::amalgam --repair
+  mended: pack pack-*.rev: found nothing, expected a whole file (glob)
+  mended: pack pack-*.rev: found nothing, expected a whole file (glob)
   mended: pack pack-*.rev: found nothing, expected a whole file (glob)
   mended: pack pack-*.rev: found nothing, expected a whole file (glob)
   mended: ref refs/heads/old: found nothing, expected e0339af8fb95b8cd9c37dba61c3f41d531148a56
@@ -146,13 +150,13 @@ So does what an export would not mend, or not expect:
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
     exported      4 of 4 changesets, up to date
     refs          3
-    objects       12 in 1 packs, * KB (glob)
+    objects       33 in 2 packs, * KB (glob)
     map           4 changesets, 4 manifests, 4 file revisions in 1 segments, * KB (glob)
     lock          free
   
   nothing is wrong
   $ hg git::verify --full
-  checked 4 changesets, 12 objects, 3 refs, 1 packs
+  checked 4 changesets, 20 objects, 3 refs, 2 packs
   no differences
 
 There is nothing to repair in what is whole, or was never made:
@@ -198,7 +202,7 @@ All of it may be removed at any time, even while a server runs:
   $ hg admin::amalgam | grep exported
     exported      nothing of 4 changesets (run 'hg git::export')
   $ hg git::export
-  exported 4 changesets: 12 objects, * in * seconds (glob)
+  exported 4 changesets: 33 objects, * in * seconds (glob)
   3 refs changed
   $ ask
   # Mode revset expression search

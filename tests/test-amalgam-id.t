@@ -12,7 +12,7 @@ Nothing is exported yet, and that is what one is told:
   [10]
 
   $ hg git::export
-  exported 12 changesets: 13 objects, * in * seconds (glob)
+  exported 12 changesets: 33 objects, * in * seconds (glob)
   1 refs changed
   $ hg log -r '0:3' -T '{node} {gitnode}\n'
   1ea73414a91b0920940797d8fc6a11e447f8ea1e cfffb15dae120b4db84a37e6a51e248fa48130f4

@@ -5,10 +5,10 @@ What amalgam writes has the permissions of .hg/store
   $ cat > printmodes.py << 'END'
   > import os, re, sys
   > for root, dirs, files in sorted(os.walk(sys.argv[1])):
-  >     for name in [""] + sorted(files):
-  >         path = os.path.join(root, name)
-  >         shown = re.sub(r"[0-9a-f]{16,40}", "ID", path)
-  >         print("%05o %s" % (os.lstat(path).st_mode & 0o7777, shown))
+  >     shown = {name: re.sub(r"[0-9a-f]{16,40}", "ID", name) for name in ["", *files]}
+  >     for name in sorted(shown, key=shown.get):
+  >         mode = os.lstat(os.path.join(root, name)).st_mode & 0o7777
+  >         print("%05o %s" % (mode, os.path.join(root, shown[name])))
   > END
 
 Just in case somebody has a strange $TMPDIR:
@@ -22,7 +22,7 @@ A store that a group may write, by a user whose umask gives nothing to anybody:
   $ chmod 0770 .hg/store
   $ echo one > file && hg commit -qAm one -d '0 0'
   $ hg git::export
-  exported 1 changesets: 3 objects, * bytes in * seconds (glob)
+  exported 1 changesets: 15 objects, * KB in * seconds (glob)
   1 refs changed
 
 The group may do what it may do with .hg/store: write what changes, read what does not.
@@ -38,13 +38,18 @@ The group may do what it may do with .hg/store: write what changes, read what do
   00770 .hg/amalgam/git/cinnabar.git/objects/info/
   00770 .hg/amalgam/git/cinnabar.git/objects/pack/
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
+  00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
+  00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
+  00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
   00770 .hg/amalgam/git/cinnabar.git/refs/
   00770 .hg/amalgam/git/cinnabar.git/refs/heads/
   00770 .hg/amalgam/git/cinnabar.git/refs/tags/
   00770 .hg/amalgam/map/
   00440 .hg/amalgam/map/cinnabar-ID.map
+  00440 .hg/amalgam/map/cinnabar-metadata-ID.map
+  00440 .hg/amalgam/map/cinnabar-metadata-ID.state
   00660 .hg/amalgam/map/cinnabar.docket
 
 What git itself writes there follows, too:
@@ -71,12 +76,20 @@ When the administrator opens the store to everybody, new files follow at once:
   00664 .hg/amalgam/git/cinnabar.git/config
   00664 .hg/amalgam/git/cinnabar.git/packed-refs
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
-  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
-  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
   00444 .hg/amalgam/map/cinnabar-ID.map
+  00444 .hg/amalgam/map/cinnabar-metadata-ID.map
+  00444 .hg/amalgam/map/cinnabar-metadata-ID.state
   00664 .hg/amalgam/map/cinnabar.docket
   $ cd ..
 

@@ -13,13 +13,13 @@ Before the first export there is nothing to check:
   $ for n in 0 1 2; do echo $n > file; hg commit -qAm "change $n" -d "$n 0"; done
   $ hg bookmark -r 1 work
   $ hg git::export
-  exported 3 changesets: 9 objects, * in * seconds (glob)
+  exported 3 changesets: 27 objects, * in * seconds (glob)
   2 refs changed
   $ hg git::verify
-  checked 3 changesets, 9 objects, 2 refs, 1 packs
+  checked 3 changesets, 15 objects, 2 refs, 2 packs
   no differences
   $ hg git::verify --full
-  checked 3 changesets, 9 objects, 2 refs, 1 packs
+  checked 3 changesets, 15 objects, 2 refs, 2 packs
   no differences
 
   $ hg git::verify -T json
@@ -29,8 +29,8 @@ Before the first export there is nothing to check:
     "differences": [],
     "full": false,
     "notes": [],
-    "objects": 9,
-    "packs": 1,
+    "objects": 15,
+    "packs": 2,
     "path": "$TESTTMP/repo/.hg/amalgam/git/cinnabar.git",
     "refs": 2,
     "unreachable": 0
@@ -48,7 +48,7 @@ brings objects that we have not written:
   object 82c78a0da5368a5eb5f2af8eee1ffb7870cdc516: found one that amalgam did not write, expected nothing
   object 950b81b7eee953d050aa05a641f8e056c85dd1bd: found one that amalgam did not write, expected nothing
   loose ref refs/heads/work: found '82c78a0da5368a5eb5f2af8eee1ffb7870cdc516', expected no file of that name
-  checked 3 changesets, 9 objects, 2 refs, 1 packs
+  checked 3 changesets, 15 objects, 2 refs, 2 packs
   4 differences
   (run 'hg admin::amalgam --repair')
   [1]
@@ -67,24 +67,24 @@ It goes away with a repair:
   mended: object 950b81b7eee953d050aa05a641f8e056c85dd1bd: found one that amalgam did not write, expected nothing
   mended: loose ref refs/heads/work: found '82c78a0da5368a5eb5f2af8eee1ffb7870cdc516', expected no file of that name
   $ hg git::verify
-  checked 3 changesets, 9 objects, 2 refs, 1 packs
+  checked 3 changesets, 15 objects, 2 refs, 2 packs
   no differences
 
 A disk has lost some bytes of a pack. What depends on them is not looked at:
 
   $ chmod u+w .hg/amalgam/git/cinnabar.git/objects/pack/*.pack
-  $ printf 'oops' | dd of=`echo .hg/amalgam/git/cinnabar.git/objects/pack/*.pack` bs=1 seek=40 conv=notrunc 2> /dev/null
+  $ printf 'oops' | dd of=`ls .hg/amalgam/git/cinnabar.git/objects/pack/*.pack | head -n 1` bs=1 seek=40 conv=notrunc 2> /dev/null
   $ hg git::verify
   pack pack-*.pack: found a damaged one, expected a whole file (glob)
   note: objects: not compared, since what they depend on is damaged
-  checked 3 changesets, 0 objects, 2 refs, 1 packs
+  checked 3 changesets, 0 objects, 2 refs, 2 packs
   1 differences
   (run 'hg admin::amalgam --repair')
   [1]
   $ hg admin::amalgam --repair | sed '/^$/,$d'
   mended: pack pack-*.pack: found a damaged one, expected a whole file (glob)
   $ hg git::verify --full
-  checked 3 changesets, 9 objects, 2 refs, 1 packs
+  checked 3 changesets, 15 objects, 2 refs, 2 packs
   no differences
 
 A changeset that is served but not exported differs, too. That takes an export only:
@@ -93,15 +93,15 @@ A changeset that is served but not exported differs, too. That takes an export o
   $ hg git::verify
   changeset 9d3176e3efd3bce9e8a2b64e08531bf5b26954fe: found nothing, expected a commit
   ref refs/heads/default: found 1e305612e690c9064d854cc9d5b3ad568152f845, expected the commit of changeset 9d3176e3efd3bce9e8a2b64e08531bf5b26954fe, which is not exported yet
-  checked 4 changesets, 9 objects, 2 refs, 1 packs
+  checked 4 changesets, 15 objects, 2 refs, 2 packs
   2 differences
   (run 'hg git::export')
   [1]
   $ hg git::export
-  exported 1 changesets: 3 objects, * in * seconds (glob)
+  exported 1 changesets: 15 objects, * in * seconds (glob)
   1 refs changed
   $ hg git::verify
-  checked 4 changesets, 12 objects, 2 refs, 2 packs
+  checked 4 changesets, 20 objects, 2 refs, 4 packs
   no differences
 
 One that is secret by now should no longer be there:
@@ -110,7 +110,7 @@ One that is secret by now should no longer be there:
   $ hg git::verify
   changeset 9d3176e3efd3bce9e8a2b64e08531bf5b26954fe: found commit 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected nothing, since it is not served
   ref refs/heads/default: found 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected 1e305612e690c9064d854cc9d5b3ad568152f845
-  checked 3 changesets, 12 objects, 2 refs, 2 packs
+  checked 3 changesets, 20 objects, 2 refs, 4 packs
   2 differences
   (run 'hg admin::amalgam --repair')
   [1]
@@ -118,7 +118,7 @@ One that is secret by now should no longer be there:
   mended: changeset 9d3176e3efd3bce9e8a2b64e08531bf5b26954fe: found commit 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected nothing, since it is not served
   mended: ref refs/heads/default: found 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected 1e305612e690c9064d854cc9d5b3ad568152f845
   $ hg git::verify
-  checked 3 changesets, 9 objects, 2 refs, 1 packs
+  checked 3 changesets, 15 objects, 2 refs, 2 packs
   no differences
 
 Names that git refuses are exported, since the ids depend on them. They are noted, and so
@@ -135,5 +135,5 @@ are changesets that no ref leads to:
   note: refs: 2 changesets in 2 heads have no ref that leads to them
   note: file .git/config: git refuses to check out this name
   note: tree 22f7f0a141f786326481a25ff725bbecd94673bf: hasDotgit: contains '.git'
-  checked 5 changesets, 15 objects, 2 refs, 2 packs
+  checked 5 changesets, 25 objects, 2 refs, 4 packs
   no differences

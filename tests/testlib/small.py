@@ -41,9 +41,10 @@ def refs(repo: Path) -> dict[str, str]:
 
     Without those that are for git-cinnabar.
     """
-    shown = ("--format=%(objectname) %(refname)", "--exclude=refs/cinnabar")
-    lines = git(repo / STORE, "for-each-ref", *shown)
-    pairs = [line.split() for line in lines.decode().splitlines()]
+    lines = git(repo / STORE, "for-each-ref", "--format=%(objectname) %(refname)")
+    pairs = [
+        line.split() for line in lines.decode().splitlines() if "cinnabar" not in line
+    ]
     log = hg(repo, "log", "--hidden", "-r", "all()", "-T", "{gitnode} {desc}\n")
     names = dict(line.split() for line in log.decode().splitlines() if line[0] != " ")
     return {name: names.get(oid, oid) for oid, name in pairs}

@@ -13,7 +13,8 @@ const EMPTY_FILE: Key = [
     0xfa, 0x86, 0xd1, 0xdb,
 ];
 
-/// Ascending runs of pairs, no two with a node in common, the empty file apart.
+/// Ascending runs of pairs. Of those with one node, that of a changeset counts, then that of a
+/// manifest: whose text is also that of a file, with the same parents, has the file's node, too.
 #[derive(Debug, Default)]
 pub(crate) struct Leaves<'a> {
     runs: Vec<Run<'a>>,
@@ -73,7 +74,8 @@ impl Entries for Leaves<'_> {
             .collect();
         // there are few runs, and hardly ever more than one or two long ones
         let all = std::iter::from_fn(move || {
-            let least = (0..heads.len()).min_by_key(|&head| heads[head].0.node)?;
+            let rank = |&head: &usize| (heads[head].0.node, heads[head].2.table as u8);
+            let least = (0..heads.len()).min_by_key(rank)?;
             let (pair, at, run) = heads[least];
             match run.pair(at + 1) {
                 Some(next) => heads[least] = (next, at + 1, run),
@@ -82,6 +84,32 @@ impl Entries for Leaves<'_> {
             Some((pair, run))
         });
         let kept = all.filter(|(pair, run)| !run.is_empty_file(pair));
+        let mut last = None;
         kept.map(|(pair, _)| (*pair.node.as_bytes(), pair.oid))
+            .filter(move |(key, _)| last.replace(*key) != Some(*key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use revlog::Node;
+
+    use super::*;
+
+    #[test]
+    fn of_two_with_one_node_the_manifest_counts() {
+        let pair =
+            |node, oid| Pair { node: Node::from_bytes(node), oid: Oid::from_bytes([oid; 20]) };
+        let map = OidMap::open(std::path::Path::new(""), []).expect("empty");
+        let files = [pair([1; 20], 1), pair([2; 20], 2), pair(EMPTY_FILE, 3)];
+        let manifests = [pair([2; 20], 4), pair(EMPTY_FILE, 5)];
+        let mut leaves = Leaves::default();
+        leaves.add(&map, Table::Files, &files);
+        let of = |leaves: &Leaves<'_>| -> Vec<_> {
+            leaves.entries_from([0; 20]).map(|(_, oid)| oid.as_bytes()[0]).collect()
+        };
+        assert_eq!(of(&leaves), [1, 2]);
+        leaves.add(&map, Table::Manifests, &manifests);
+        assert_eq!(of(&leaves), [1, 4, 5]);
     }
 }
