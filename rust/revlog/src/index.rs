@@ -369,6 +369,44 @@ mod tests {
     }
 
     #[test]
+    fn entries_of_version_2_are_those_of_version_1_and_a_compression() {
+        let mut first = entry(0, 7, -1, -1);
+        first[32..52].fill(0xab);
+        first.resize(ENTRY_2_LEN, 0);
+        let mut second = first.clone();
+        second[..8].copy_from_slice(&(9u64 << 16).to_be_bytes());
+        second[16..20].copy_from_slice(&0i32.to_be_bytes());
+        second[76] = 2;
+        let bytes = [first, second].concat();
+        let index = Index::parse_version_2(Version::Revlog2, &bytes).expect("two entries");
+        let (first, second) = (Rev(0), Rev(1));
+        assert_eq!((index.chunk_range(first), index.chunk_range(second)), ((0, 7), (9, 7)));
+        assert_eq!((index.delta_base(first), index.delta_base(second)), (None, Some(first)));
+        assert_eq!((index.is_plain(first), index.is_plain(second)), (true, false));
+        assert_eq!(index.node(second), Node::from_bytes([0xab; 20]));
+        let cut = Index::parse_version_2(Version::Revlog2, &bytes[..100]).err();
+        assert_eq!(cut, Some(Malformed::Truncated(1, 4)));
+    }
+
+    #[test]
+    fn changelogs_of_version_2_have_full_texts() {
+        let mut first = entry(0, 7, -1, -1);
+        first.splice(16..24, []);
+        first[24..44].fill(0xab);
+        first.resize(ENTRY_2_LEN, 0);
+        let mut second = first.clone();
+        second[16..20].copy_from_slice(&0i32.to_be_bytes());
+        second[68] = 1;
+        let bytes = [first, second].concat();
+        let index = Index::parse_version_2(Version::Changelog2, &bytes).expect("two entries");
+        let (first, second) = (Rev(0), Rev(1));
+        assert_eq!(index.parents(second), Parents(Some(first), None));
+        assert_eq!((index.delta_base(first), index.delta_base(second)), (None, None));
+        assert_eq!((index.is_plain(first), index.is_plain(second)), (true, false));
+        assert_eq!(index.node(second), Node::from_bytes([0xab; 20]));
+    }
+
+    #[test]
     fn a_parent_that_does_not_come_earlier_is_refused() {
         let problem = Index::parse(entry(0x2_0001, 0, 0, 0)).err();
         assert_eq!(problem, Some(Malformed::Field { rev: 0, field: "first parent", value: 0 }));
