@@ -174,8 +174,8 @@ def draw_trees(store: Exported, seed: int, count: int) -> None:
         tip = int(store.hg("log", "-r", "tip", "-T", "{rev}"))
         if tip > 3 and draw.random() < 0.3:
             store.hg("update", "-qC", str(tip - draw.randrange(4)))
-        elif tip > 6 and draw.random() < 0.3:
-            store.run("merge", "-q", "--tool", ":local", str(tip - 5))  # if it can be
+        elif tip > 3 and draw.random() < 0.4:  # merge, if there is another head
+            store.run("merge", "-q", "--tool", ":local", "last(head() - .)")
         for name in draw.sample(names, 3):
             path = store.root / name
             if draw.random() < 0.3 and path.is_dir():
