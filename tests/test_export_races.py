@@ -128,7 +128,7 @@ from hgext3rd.amalgam.gitstore import conversion
 def extsetup(ui):
     left = [int(os.environ.get("TIMES", "1"))]
 
-    def run(orig, *args):
+    def run(orig, *args, **kwargs):
         when = os.environ["WHEN"]
         def happen():
             if left[0]:
@@ -136,13 +136,13 @@ def extsetup(ui):
                 subprocess.run(os.environ["WHAT"], shell=True, check=True)
         if when == "before":
             happen()
-        converted = orig(*args)
+        converted = orig(*args, **kwargs)
         if when == "after":
             happen()
         return converted
 
     orig = conversion.Conversion.run
-    conversion.Conversion.run = lambda *args: run(orig, *args)
+    conversion.Conversion.run = lambda *args, **kwargs: run(orig, *args, **kwargs)
 """
 
 EVENTS = {

@@ -126,13 +126,26 @@ def test_git_gc_loses_nothing(unnamed_head: Path) -> None:
     assert hg(unnamed_head, "log", "-T", "{gitnode}\n") == log
 
 
-def test_store_that_lost_unreachable_objects_is_made_again(two_packs: Path) -> None:
+def test_git_gc_that_prunes_loses_no_head(two_packs: Path) -> None:
+    """The metadata commit leads to all heads, and no other ref to some of them."""
     hg(two_packs, "git::export", "--config", "amalgam.git.refs=bookmarks")
+    assert refs(two_packs) == {}
+    git(two_packs / STORE, "-c", "gc.pruneExpire=now", "gc", "-q", "--prune=now")
+    done = run_hg(two_packs, "git::export")
+    assert said(done) == "1 refs changed\n"
+    git(two_packs / STORE, "fsck", "--full", "--strict")
+    assert refs(two_packs) == {"refs/heads/default": "two"}
+
+
+def test_store_that_lost_objects_is_made_again(two_packs: Path) -> None:
+    named = refs(two_packs)
+    for name in ("packed-refs", "packed-refs.old"):
+        (two_packs / STORE / name).unlink(missing_ok=True)
     git(two_packs / STORE, "-c", "gc.pruneExpire=now", "gc", "-q", "--prune=now")
     done = run_hg(two_packs, "git::export")
     assert "exported 2 changesets" in said(done), said(done)
     git(two_packs / STORE, "fsck", "--full", "--strict")
-    assert refs(two_packs) == {"refs/heads/default": "two"}
+    assert refs(two_packs) == named
 
 
 @pytest.mark.parametrize("name", ["HEAD", "refs", "config", "packed-refs"])

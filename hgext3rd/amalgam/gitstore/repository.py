@@ -33,9 +33,11 @@ _PACKS = b"objects/pack"
 _UNFINISHED = b"tmp_amalgam_"
 
 # What every store is set up with, for git tools that amalgam does not start; none of it
-# changes what objects mean. Heads without a ref are unreachable for git, hence "never".
+# changes what objects mean. Heads without a ref are unreachable for git but through the
+# metadata commit, hence "never"; and manifests have modes that no checkout ever sees.
 _SETTINGS = (
     ("core.logAllRefUpdates", "false"),
+    ("fsck.badFilemode", "ignore"),
     ("gc.auto", "0"),
     ("gc.pruneExpire", "never"),
     ("maintenance.auto", "false"),
