@@ -17,9 +17,9 @@ from testlib.oddstore import Step, write
 # of git-cinnabar 0.7.5
 NOTES = "9901b7fbbb68d147430ac2274b3e225161b7438c"
 ODD = {
-    3: "76d337203599146ab5f85ea63b49ec43e23b4b35",  # an empty manifest without parents
-    6: "f41403f2d0cd0a6fb81d11b5c515bc99b98e0298",
-    15: "d6d70982219c58c09b30a791a31b3e42d7b51cbd",  # a null manifest, hidden ones
+    3: "6449c1ad864a5e8717cdec404e23277a94f03c05",
+    6: "b838779fc2b2f1f17561b55212ffe3ea8ff3f854",
+    15: "a97670e5e8521b5a964198c44b17108cca941b68",
 }
 
 

@@ -237,7 +237,7 @@ DIE_WITH_THE_LOCK = """
 import os, signal
 from hgext3rd.amalgam.gitstore import conversion
 
-def run(*args):
+def run(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def extsetup(ui):
@@ -333,7 +333,7 @@ def test_share_and_source_are_one_store(repo: Path, tmp_path: Path, safe: str) -
     store = tmp_path / "repo/stores/cinnabar.git"
     assert str(store).encode() in done
     expected = {"refs/heads/default", "refs/heads/of-source"}
-    listing = git(store, "for-each-ref", "--format=%(refname)")
+    listing = git(store, "for-each-ref", "--format=%(refname)", "refs/heads")
     assert set(listing.decode().split()) == expected
     assert hg(repo, "git::export") == b"nothing new to export\n"
     assert not (share / ".hg/amalgam").exists()

@@ -11,6 +11,7 @@ import resource
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from .environment import ENVIRONMENT, HG, git, hg
 from .hgserver import HgServer
@@ -92,12 +93,14 @@ class Interrupted:
     def debris(self) -> set[str]:
         """Return files that are there and should not be, and none that may come yet."""
         docket_path = self.amalgam / "map" / "cinnabar.docket"
-        docket: dict[str, list[str]] = {"segments": [], "packs": []}
+        docket: dict[str, Any] = {"segments": [], "packs": []}
         if docket_path.exists():
             docket = json.loads(docket_path.read_bytes())
         packs = f"{self.git_dir.relative_to(self.amalgam)}/objects/pack"
         wanted = {name for name in self._files if not _is_data(name)}
-        wanted |= {f"map/{segment}" for segment in docket["segments"]}
+        metadata = docket.get("metadata", {"segments": [], "state": ""})
+        for name in (*docket["segments"], *metadata["segments"], metadata["state"]):
+            wanted.add(f"map/{name}")
         for suffix in ("pack", "idx", "rev"):
             wanted |= {f"{packs}/{pack}.{suffix}" for pack in docket["packs"]}
         return self.files() - wanted
@@ -158,4 +161,4 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_data(name: str) -> bool:
-    return name.endswith((".map", ".pack", ".idx", ".rev"))
+    return name.endswith((".map", ".state", ".pack", ".idx", ".rev"))

@@ -156,7 +156,10 @@ impl<'a> Texts<'a> {
                 Arc::new(deltas.remove(0))
             }
         };
-        let mut text = self.scratch.spare.take(self.revlog.index().text_len_hint(rev) as usize);
+        // a damaged index may claim any length; deltas cannot make more than they have
+        let most = base_text.len() + deltas.iter().map(Vec::len).sum::<usize>();
+        let hint = self.revlog.index().text_len_hint(rev) as usize;
+        let mut text = self.scratch.spare.take(hint.min(most));
         apply_chain(&base_text, &deltas, &mut text)
             .map_err(|(position, problem)| self.revlog.corrupt(chain[position], problem))?;
         for delta in deltas {
