@@ -98,9 +98,10 @@ class Interrupted:
             docket = json.loads(docket_path.read_bytes())
         packs = f"{self.git_dir.relative_to(self.amalgam)}/objects/pack"
         wanted = {name for name in self._files if not _is_data(name)}
-        metadata = docket.get("metadata", {"segments": [], "state": ""})
-        for name in (*docket["segments"], *metadata["segments"], metadata["state"]):
-            wanted.add(f"map/{name}")
+        wanted |= {f"map/{segment}" for segment in docket["segments"]}
+        if metadata := docket.get("metadata"):
+            wanted |= {f"map/{name}" for name in metadata["segments"]}
+            wanted.add(f"map/{metadata['state']}")
         for suffix in ("pack", "idx", "rev"):
             wanted |= {f"{packs}/{pack}.{suffix}" for pack in docket["packs"]}
         return self.files() - wanted

@@ -46,6 +46,7 @@ _SETTINGS = (
     ("transfer.hideRefs", "refs/hg"),
 )
 _LOOSE = re.compile(rb"[0-9a-f]{2}")
+_LOOSE_FILE = re.compile(rb"[0-9a-f]{38}")
 _SHARED = "core.sharedRepository"
 _EDITED = b".amalgam-edited"
 
@@ -165,6 +166,15 @@ class Repository:
         """Return the directories of loose objects: git makes them, and we do not."""
         names = self.vfs.listdir(b"objects")
         return [b"objects/" + name for name in names if _LOOSE.fullmatch(name)]
+
+    def loose_objects(self) -> list[bytes]:
+        """Return the oids of all loose objects."""
+        return [
+            bytes.fromhex((directory[-2:] + name).decode())
+            for directory in self.loose_object_directories()
+            for name in self.vfs.listdir(directory)
+            if _LOOSE_FILE.fullmatch(name)
+        ]
 
     def remove_loose_objects(self) -> None:
         """Remove all loose objects."""

@@ -20,6 +20,7 @@ from ..native import errors
 from . import censorship, refs as refsmod, requirements, selection
 from .conversion import Conversion, Converted
 from .docket import Docket, Metadata
+from .outdated import outdated
 from .placement import TEMPORARY
 
 if TYPE_CHECKING:
@@ -246,10 +247,15 @@ class Run:
         packs = self._repository.packs()
         if packs.issuperset(docket.packs):
             return docket
-        # git-repack(1) puts what was in our packs into others. What is then loose is
-        # better packed by us.
-        is_packed = not self._repository.loose_object_directories()
+        # git-repack(1) puts what was in our packs into others, git-gc(1) makes loose
+        # what no ref leads to. If any of that is needed, it is better packed by us.
+        loose = frozenset(self._repository.loose_objects())
+        is_packed = (
+            bytes.fromhex(metadata.commit) not in loose
+            and outdated(self._repository.git, loose) == loose
+        )
         if is_packed and packs.difference(docket.packs) and self._has_heads(docket):
+            self._repository.remove_loose_objects()
             kept = tuple(name for name in metadata.packs if name in packs)
             metadata = dataclasses.replace(metadata, packs=kept)
             names = tuple(sorted(packs))

@@ -13,6 +13,8 @@ use crate::patch::{Delta, apply_chain};
 use crate::revlog::Revlog;
 use crate::spare::Spare;
 
+/// Room made for a text before its length is known for sure, at most.
+const MOST_GUESSED: usize = 32 << 20;
 /// Bytes read from a data file at once, at least.
 const WINDOW_LEN: usize = 128 << 10;
 
@@ -177,7 +179,7 @@ impl<'a> Texts<'a> {
         let is_full = index.delta_base(rev).is_none();
         let len_hint = if is_full { index.text_len_hint(rev) as usize } else { len * 3 };
         // a damaged index may claim any length; the unpacker makes room for a true one
-        let mut out = self.scratch.spare.take(len_hint.min(len * 64));
+        let mut out = self.scratch.spare.take(len_hint.min(len * 64).min(MOST_GUESSED));
         let chunk = match index.inline_chunk(rev) {
             Some(chunk) => chunk,
             None => {

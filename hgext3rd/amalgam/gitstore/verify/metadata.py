@@ -1,14 +1,9 @@
-"""What is kept for git-cinnabar: is it there, whole, and of all that is exported.
-
-Owns also what is left of it: each export makes some of it anew, and what it was before
-stays in packs until there is enough of it to be worth a new pack.
-"""
+"""What is kept for git-cinnabar: is it there, whole, and of all that is exported."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 from typing import TYPE_CHECKING
 
 from mercurial.i18n import _
@@ -18,7 +13,7 @@ from ..refs import METADATA
 from .findings import Difference, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from mercurial.interfaces.types import VfsT
 
@@ -35,12 +30,6 @@ KINDS = {
 
 _STATE_MAGIC = b"AMALGMET"
 _SUM_LEN = 20
-# of a tree of notes: hexadecimal digits, two for a directory
-_NOTES_ENTRY = re.compile(
-    rb"(?:40000 [0-9a-f]{2}|1(?:60000|00644) [0-9a-f]{34,40})\0", re.S
-)
-_IDENTS = b"author  <cinnabar@git> 0 +0000\ncommitter  <cinnabar@git> 0 +0000\n\n"
-_EMPTY_TREE = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n"
 
 
 def check_presence(map_vfs: VfsT, docket: Docket, deep: bool) -> Iterator[Difference]:
@@ -102,43 +91,3 @@ def check_commit(git: Git, docket: Docket) -> Iterator[Difference]:
         said = done.stderr.strip().rpartition(b"\n")[2]
         whole = _(b"a metadata commit that it can read")
         yield Difference(b"git", commit.encode(), said, whole, Remedy.REBUILD)
-
-
-def outdated(git: Git, oids: Iterable[bytes]) -> frozenset[bytes]:
-    """Return those of ``oids`` that only a metadata commit of before can need."""
-    listing = b"".join(oid.hex().encode() + b"\n" for oid in oids)
-    if not listing:
-        return frozenset()
-    found = git.run("cat-file", "--batch", input=listing).stdout
-    old = set()
-    at = 0
-    while at < len(found):
-        end = found.index(b"\n", at)
-        name, kind, *size = found[at:end].split()
-        at = end + 1
-        if size:
-            content = found[at : at + int(size[0])]
-            at += len(content) + 1
-            if _is_metadata(kind, content):
-                old.add(bytes.fromhex(name.decode()))
-    return frozenset(old)
-
-
-def _is_metadata(kind: bytes, content: bytes) -> bool:
-    """Tell whether an object is a metadata commit, or a part that others replace."""
-    if kind == b"commit":
-        head, idents, message = content.partition(_IDENTS)
-        is_notes = not message and head.count(b"\n") == 1
-        is_list = head.startswith(_EMPTY_TREE) and not re.fullmatch(
-            rb"[0-9a-f]{40}", message
-        )
-        return bool(idents) and (is_notes or is_list)
-    if kind != b"tree":
-        return False
-    at = 0
-    while at < len(content):
-        entry = _NOTES_ENTRY.match(content, at)
-        if not entry:
-            return False
-        at = entry.end() + 20
-    return True

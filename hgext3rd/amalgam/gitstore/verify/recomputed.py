@@ -24,6 +24,7 @@ from .. import requirements
 from ..conversion import Conversion
 from ..docket import Metadata
 from ..oidmap import OidMap, Table
+from ..outdated import outdated
 from ..refs import METADATA
 from . import metadata
 from .files import PACKS, object_ids
@@ -132,7 +133,7 @@ class Recomputed:
                     _(b"one in a pack"),
                     Remedy.REBUILD,
                 )
-        old = metadata.outdated(repository.git, foreign)
+        old = outdated(repository.git, foreign)
         for oid in foreign:
             if oid not in old:
                 yield Difference(
