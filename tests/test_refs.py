@@ -198,9 +198,11 @@ def test_an_empty_repository_has_no_refs(tmp_path: Path) -> None:
 
 
 def named(repo: Path) -> dict[str, str]:
-    """Return the refs of the store: name to the first line of the description."""
+    """Return the refs that users see: name to the first line of the description."""
     lines = git(repo / STORE, "for-each-ref", "--format=%(refname)%09%(subject)")
-    return dict(line.split("\t") for line in lines.decode().splitlines())
+    refs = dict(line.split("\t") for line in lines.decode().splitlines())
+    refs.pop("refs/cinnabar/metadata", None)
+    return refs
 
 
 def head(repo: Path) -> str:
