@@ -181,6 +181,50 @@ fn permuted(longest: u32) -> impl Strategy<Value = Pair> {
     )
 }
 
+/// Texts of the same long pieces in other places, and of lines between them that fit anywhere: a
+/// search that is given up, or ends at a place that looks good, misses the shortest way.
+fn composed() -> impl Strategy<Value = Pair> {
+    let piece = prop::collection::vec(0_u32..400, 22..45);
+    let between = prop::collection::vec(0_u32..12, 1..25);
+    let piece = prop_oneof![piece, between];
+    let part = || (any::<prop::sample::Index>(), 0_u8..100);
+    let parts = prop::collection::vec((part(), part()), 80..250);
+    (prop::collection::vec(piece, 10..40), parts, 20_u8..90).prop_map(|(pieces, parts, same)| {
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for ((one, chance), (other, _)) in parts {
+            before.extend_from_slice(&pieces[one.index(pieces.len())]);
+            let chosen = if chance < same { one } else { other };
+            after.extend_from_slice(&pieces[chosen.index(pieces.len())]);
+        }
+        (text(&before, true), text(&after, true))
+    })
+}
+
+/// Runs of lines that are in one text only, and of lines that the other has very often.
+fn discarded() -> impl Strategy<Value = Pair> {
+    let run = (0_u8..8, 1_u32..70);
+    let runs = || prop::collection::vec(run.clone(), 5..40);
+    (runs(), runs()).prop_map(|(before, after)| {
+        let lines = |runs: Vec<(u8, u32)>, own: u32| {
+            let mut next = own;
+            let mut lines = Vec::new();
+            for (kind, len) in runs {
+                let len = if kind == 7 { 1 } else { len };
+                for _ in 0..len {
+                    next += 1;
+                    lines.push(match kind {
+                        0..4 => next,
+                        4..7 => u32::from(kind) % 2,
+                        _ => 1000 + next % 1000,
+                    });
+                }
+            }
+            lines
+        };
+        (text(&lines(before, 10_000), true), text(&lines(after, 20_000), true))
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4, max_shrink_iters: 200, ..Default::default() })]
 
@@ -194,6 +238,20 @@ proptest! {
     #[test]
     fn edited_texts_differ_as_git_says(
         pairs in prop::collection::vec(edited(600, 60), 200)
+    ) {
+        check(&pairs)?;
+    }
+
+    #[test]
+    fn composed_texts_differ_as_git_says(
+        pairs in prop::collection::vec(composed(), 60)
+    ) {
+        check(&pairs)?;
+    }
+
+    #[test]
+    fn texts_of_discarded_lines_differ_as_git_says(
+        pairs in prop::collection::vec(discarded(), 100)
     ) {
         check(&pairs)?;
     }
