@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from testlib.environment import ENVIRONMENT, HG, git, hg
 from testlib.small import DETAILED, STORE, commit, refs, repository, run_hg, said
-from testlib.users import User, in_namespace, require_mounts, require_users
+from testlib.users import User, in_namespace
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,6 @@ def repo(tmp_path: Path) -> Path:
 @pytest.fixture
 def server() -> Iterator[Path]:
     """A repository of alice's that the developers may write and all may read."""
-    require_users()
     directory = Path(tempfile.mkdtemp(prefix="amalgam-users-"))
     directory.chmod(0o755)
     repo = directory / "repo"
@@ -69,6 +68,7 @@ def assert_like_the_store(repo: Path) -> None:
             assert mode in (0o664, 0o444), f"{path} {mode:o}"
 
 
+@pytest.mark.needs("users")
 def test_two_users_of_a_group_export_in_turn_and_a_third_reads(server: Path) -> None:
     commit_as(ALICE, server, "one")
     assert "exported 1 changesets" in said(ALICE.hg(server, "git::export"))
@@ -107,6 +107,7 @@ def test_two_users_of_a_group_export_in_turn_and_a_third_reads(server: Path) -> 
     assert (target / "clone/three").exists()
 
 
+@pytest.mark.needs("users")
 def test_each_user_sees_the_state_of_the_store(server: Path) -> None:
     commit_as(ALICE, server, "one")
     ALICE.hg(server, "git::export")
@@ -127,6 +128,7 @@ def test_each_user_sees_the_state_of_the_store(server: Path) -> None:
     assert_like_the_store(server)
 
 
+@pytest.mark.needs("users")
 def test_user_who_may_only_read_is_told_what_is_to_be_written(server: Path) -> None:
     commit_as(ALICE, server, "one")
     done = CAROL.hg(server, "--config", DETAILED, "git::export")
@@ -154,6 +156,7 @@ def test_user_who_may_only_read_is_told_what_is_to_be_written(server: Path) -> N
     assert not list((server / ".hg/amalgam").rglob("*tmp*"))
 
 
+@pytest.mark.needs("users")
 def test_file_of_mercurial_that_cannot_be_read_is_named(server: Path) -> None:
     commit_as(ALICE, server, "one")
     filelog = server / ".hg/store/data/one.i"
@@ -163,6 +166,7 @@ def test_file_of_mercurial_that_cannot_be_read_is_named(server: Path) -> None:
     assert said(done) == f"abort: Permission denied: '{filelog}'\n"
 
 
+@pytest.mark.needs("users")
 def test_git_runs_for_another_user_only_if_hg_trusts_the_owner(server: Path) -> None:
     commit_as(ALICE, server, "one")
     ALICE.hg(server, "git::export")
@@ -184,6 +188,7 @@ def test_git_runs_for_another_user_only_if_hg_trusts_the_owner(server: Path) -> 
     assert f"belongs to user '{BOB.uid}', who does not own '.hg'" in said(done)
 
 
+@pytest.mark.needs("users")
 def test_what_root_makes_belongs_to_the_owner(server: Path) -> None:
     commit_as(ALICE, server, "one")
     hg(server, "git::export")
@@ -194,6 +199,7 @@ def test_what_root_makes_belongs_to_the_owner(server: Path) -> None:
     assert not ALICE.hg(server, "git::verify").returncode
 
 
+@pytest.mark.needs("users")
 def test_git_gc_by_another_user_loses_nothing(server: Path) -> None:
     for name in ("one", "two"):
         commit_as(ALICE, server, name)
@@ -212,6 +218,7 @@ def test_git_gc_by_another_user_loses_nothing(server: Path) -> None:
     assert "exported 1 changesets" in said(done), said(done)
 
 
+@pytest.mark.needs("users")
 def test_stale_lock_of_another_user_is_taken_over(server: Path) -> None:
     commit_as(ALICE, server, "one")
     ALICE.hg(server, "git::export")
@@ -238,8 +245,8 @@ def extsetup(ui):
 """
 
 
+@pytest.mark.needs("mounts")
 def test_read_only_media_can_be_read_and_need_no_export(repo: Path) -> None:
-    require_mounts()
     hg(repo, "git::export")
     read_only = f"mount --bind -o ro {repo} {repo}; mount -o remount,ro,bind {repo}"
 
