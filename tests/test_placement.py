@@ -13,7 +13,7 @@ from mercurial import error
 from testlib import killpoints
 from testlib.environment import ENVIRONMENT, hg
 
-from hgext3rd.amalgam.gitstore.placement import Placement, forget
+from hgext3rd.amalgam.placement import Placement, forget
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from .selection import Seen
 if TYPE_CHECKING:
     from mercurial.interfaces.types import VfsT
 
-    from .placement import Placement
+    from ..placement import Placement
 
 VERSION = 1
 

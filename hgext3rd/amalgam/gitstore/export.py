@@ -16,12 +16,12 @@ from mercurial import error, txnutil, vfs as vfsmod
 from mercurial.i18n import _
 
 from ..configitems import GitConfig
+from ..placement import Placement
 from . import requirements
 from .docket import Docket
 from .exclusion import locked
 from .gitprocess import Git, Owner
 from .oidmap import OidMap
-from .placement import Placement
 from .repository import Repository
 from .run import Run
 from .source import source_of

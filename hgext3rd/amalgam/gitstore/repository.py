@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from mercurial import vfs as vfsmod
 
+from ..placement import forget
 from .gitprocess import Git
-from .placement import forget
 from .refs import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .placement import Placement
+    from ..placement import Placement
 
 _PACKED_REFS = b"packed-refs"
 _PACKED_REFS_HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"

@@ -17,11 +17,11 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ..native import errors
+from ..placement import TEMPORARY
 from . import censorship, refs as refsmod, requirements, selection
 from .conversion import Conversion, Converted
 from .docket import Docket, Metadata
 from .outdated import outdated
-from .placement import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

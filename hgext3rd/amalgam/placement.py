@@ -74,12 +74,24 @@ class Placement:
             os.chown(path, uid, self.gid)
         os.chmod(path, mode)
 
-    def replace(self, path: bytes, content: bytes) -> None:
-        """Write a file as a whole. It is on disk when this returns, or is as it was."""
+    def create(self, path: bytes) -> int:
+        """Make a file that is not there yet, and return a descriptor to write it."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.fchmod(fd, self.file_mode)
+        return fd
+
+    def replace(self, path: bytes, content: bytes, *, durable: bool = True) -> None:
+        """Write a file as a whole. It is on disk when this returns, or is as it was.
+
+        What is not ``durable`` may be lost or torn by a crash of the machine.
+        """
         fd, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=os.path.dirname(path))
         try:
-            self._fill(fd, content)
-            _move(temporary, path)
+            self._fill(fd, content, durable)
+            if durable:
+                _move(temporary, path)
+            else:
+                os.rename(temporary, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -106,12 +118,13 @@ class Placement:
         finally:
             forget(path)
 
-    def _fill(self, fd: int, content: bytes) -> None:
+    def _fill(self, fd: int, content: bytes, durable: bool = True) -> None:
         with os.fdopen(fd, "wb") as file:
             file.write(content)
             file.flush()
             os.fchmod(fd, self.file_mode)
-            os.fsync(fd)
+            if durable:
+                os.fsync(fd)
 
 
 def _move(source: bytes, path: bytes) -> None:
