@@ -6,10 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use gitpack::{Oid, Readers};
-use revlog::Node;
+use revlog::{Node, Prefix};
 
 use crate::error::Result;
-use crate::prefix::Prefix;
 use crate::segment::{Pair, Segment, TABLES, Table, create};
 
 /// Open segments, oldest first.

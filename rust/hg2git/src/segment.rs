@@ -22,11 +22,10 @@ use std::path::{Path, PathBuf};
 use gitpack::staged::write_whole;
 use gitpack::{Oid, Readers};
 use memmap2::Mmap;
-use revlog::Node;
+use revlog::{Node, Prefix};
 use sha1::{Digest, Sha1};
 
 use crate::error::{Error, Result};
-use crate::prefix::Prefix;
 
 const MAGIC: &[u8; 8] = b"AMALGMAP";
 const VERSION: u32 = 1;

@@ -1,6 +1,7 @@
 //! The beginning of an id, as people abbreviate it.
 
-use crate::segment::ID_LEN;
+/// Bytes of an id.
+const ID_LEN: usize = 20;
 
 /// Some first hexadecimal digits of a node or an oid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,12 @@ impl Prefix {
             };
         }
         Some(Self { least, digits })
+    }
+
+    /// How many digits it has.
+    #[must_use]
+    pub const fn digits(&self) -> usize {
+        self.digits
     }
 
     /// The least id that has this beginning.
