@@ -30,6 +30,113 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
+    def amalgam_nodemap_open(
+        self,
+        out: _Pointer,
+        path: _Pointer,
+        path_len: int,
+        uid: _Pointer,
+        uid_len: int,
+        runs: _Pointer,
+        runs_len: int,
+        limit: int,
+        index: _Pointer,
+        index_len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_nodemap_open_upstream(
+        self,
+        out: _Pointer,
+        path: _Pointer,
+        path_len: int,
+        len_bytes: int,
+        revs: int,
+        mapped: int,
+        index: _Pointer,
+        index_len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_nodemap_free(self, map: _Pointer, /) -> None: ...
+    def amalgam_nodemap_rev(
+        self,
+        map: _Pointer,
+        index: _Pointer,
+        index_len: int,
+        node: _Pointer,
+        node_len: int,
+        /,
+    ) -> int: ...
+    def amalgam_nodemap_match(
+        self,
+        node: _Pointer,
+        node_len: int,
+        map: _Pointer,
+        index: _Pointer,
+        index_len: int,
+        digits: _Pointer,
+        digits_len: int,
+        /,
+    ) -> int: ...
+    def amalgam_nodemap_shortest(
+        self,
+        map: _Pointer,
+        index: _Pointer,
+        index_len: int,
+        node: _Pointer,
+        node_len: int,
+        /,
+    ) -> int: ...
+    def amalgam_nodemap_append(
+        self,
+        map: _Pointer,
+        rev: int,
+        node: _Pointer,
+        node_len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_nodemap_truncate(self, map: _Pointer, revs: int, /) -> None: ...
+    def amalgam_nodemap_check(
+        self,
+        map: _Pointer,
+        index: _Pointer,
+        index_len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_nodemap_run_len_bytes(self, revs: int, /) -> int: ...
+    def amalgam_nodemap_run_write(
+        self,
+        bytes: _Pointer,
+        bytes_len: int,
+        uid: _Pointer,
+        uid_len: int,
+        run: _Pointer,
+        index: _Pointer,
+        index_len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_nodemap_content_make(
+        self,
+        out: _Pointer,
+        len_bytes: _Pointer,
+        index: _Pointer,
+        index_len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_nodemap_content_copy(
+        self,
+        bytes: _Pointer,
+        bytes_len: int,
+        content: _Pointer,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_nodemap_content_free(self, content: _Pointer, /) -> None: ...
     def amalgam_map_open(
         self,
         out: _Pointer,

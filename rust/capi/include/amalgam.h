@@ -28,6 +28,12 @@ typedef enum amalgam_status {
 // An open oid map.
 typedef struct amalgam_map amalgam_map;
 
+// An open node map.
+typedef struct amalgam_nodemap amalgam_nodemap;
+
+// What a file of Mercurial's own node map consists of.
+typedef struct amalgam_nodemap_content amalgam_nodemap_content;
+
 // A sum that several calls add to.
 typedef struct amalgam_selftest amalgam_selftest;
 
@@ -146,6 +152,16 @@ typedef struct amalgam_error {
     uint8_t hint[512];
 } amalgam_error;
 
+// A run: consecutive revisions in a file of the node map.
+typedef struct amalgam_nodemap_run {
+    // Its first byte in the file, a multiple of 4096.
+    uint64_t offset;
+    // Its first revision.
+    uint32_t first;
+    // How many revisions, at least one.
+    uint32_t revs;
+} amalgam_nodemap_run;
+
 // Where a comparison of two maps is; made by the caller, zeros at first.
 typedef struct amalgam_map_comparison {
     // Position to go on at. All is compared when it is the sum of both maps' pairs.
@@ -170,6 +186,164 @@ enum amalgam_status amalgam_export_run(struct amalgam_export_report *out,
                                        amalgam_report_fn report,
                                        void *handle,
                                        struct amalgam_error *error);
+
+// Opens the map in the file at `path`, made with `uid` of the first `limit` revisions of `index`,
+// or of more. It is made of `runs`, in the order of their revisions, from 0 on.
+//
+// # Safety
+//
+// `error` as everywhere; `out` is writable; all else is lent for the call. The map is given to
+// `amalgam_nodemap_free` once.
+enum amalgam_status amalgam_nodemap_open(struct amalgam_nodemap **out,
+                                         const uint8_t *path,
+                                         size_t path_len,
+                                         const uint8_t *uid,
+                                         size_t uid_len,
+                                         const struct amalgam_nodemap_run *runs,
+                                         size_t runs_len,
+                                         uint32_t limit,
+                                         const uint8_t *index,
+                                         size_t index_len,
+                                         struct amalgam_error *error);
+
+// Opens Mercurial's own map: the first `len_bytes` bytes of the file at `path`, which has the first
+// `revs` revisions of `index`. If `mapped` is 0 the file is read.
+//
+// # Safety
+//
+// As `amalgam_nodemap_open`.
+enum amalgam_status amalgam_nodemap_open_upstream(struct amalgam_nodemap **out,
+                                                  const uint8_t *path,
+                                                  size_t path_len,
+                                                  uint64_t len_bytes,
+                                                  uint32_t revs,
+                                                  int32_t mapped,
+                                                  const uint8_t *index,
+                                                  size_t index_len,
+                                                  struct amalgam_error *error);
+
+// Frees a map; null is ignored.
+//
+// # Safety
+//
+// `map` came from an `amalgam_nodemap_open*`, and nobody uses it any more.
+void amalgam_nodemap_free(struct amalgam_nodemap *map);
+
+// The revision of a node, -1 for the null node; -2 if there is none, -3 if the map cannot
+// tell, -4 if that is no node.
+//
+// # Safety
+//
+// `map` is null or came from an `amalgam_nodemap_open*`, and is not freed before the call ends;
+// `index` and `node` are lent for the call.
+int32_t amalgam_nodemap_rev(const struct amalgam_nodemap *map,
+                            const uint8_t *index,
+                            size_t index_len,
+                            const uint8_t *node,
+                            size_t node_len);
+
+// What 1 to 40 hexadecimal `digits` mean: 1 if it is the node that is written to the 20 bytes at
+// `node`, 0 if there is none, 2 if there are more, -3 if the map cannot tell,
+// -4 if these are no digits.
+//
+// # Safety
+//
+// As `amalgam_nodemap_rev`; `node` is lent for the call.
+int32_t amalgam_nodemap_match(uint8_t *node,
+                              size_t node_len,
+                              const struct amalgam_nodemap *map,
+                              const uint8_t *index,
+                              size_t index_len,
+                              const uint8_t *digits,
+                              size_t digits_len);
+
+// How many digits of a node mean it and no other; -2 if there is no such node, -3 if the map
+// cannot tell, -4 if that is no node.
+//
+// # Safety
+//
+// As `amalgam_nodemap_rev`.
+int32_t amalgam_nodemap_shortest(const struct amalgam_nodemap *map,
+                                 const uint8_t *index,
+                                 size_t index_len,
+                                 const uint8_t *node,
+                                 size_t node_len);
+
+// Adds revision `rev`, which is not among those of the index that were there at the opening.
+//
+// # Safety
+//
+// `map` as for `amalgam_nodemap_rev`; `node` is lent for the call.
+enum amalgam_status amalgam_nodemap_append(const struct amalgam_nodemap *map,
+                                           uint32_t rev,
+                                           const uint8_t *node,
+                                           size_t node_len,
+                                           struct amalgam_error *error);
+
+// Forgets the revisions from `revs` on.
+//
+// # Safety
+//
+// As `amalgam_nodemap_rev`.
+void amalgam_nodemap_truncate(const struct amalgam_nodemap *map, uint32_t revs);
+
+// Looks up every revision of `index`; `CORRUPT` if one is not found as what it is.
+//
+// # Safety
+//
+// `error` as everywhere; `map` as for `amalgam_nodemap_rev`; `index` is lent for the call.
+enum amalgam_status amalgam_nodemap_check(const struct amalgam_nodemap *map,
+                                          const uint8_t *index,
+                                          size_t index_len,
+                                          struct amalgam_error *error);
+
+// How many bytes a run of `revs` revisions has in the file.
+uint64_t amalgam_nodemap_run_len_bytes(uint32_t revs);
+
+// Writes `run` of a file made with `uid`, of the nodes in `index`, to `bytes`, which has its
+// length.
+//
+// # Safety
+//
+// `error` as everywhere; all else is lent for the call.
+enum amalgam_status amalgam_nodemap_run_write(uint8_t *bytes,
+                                              size_t bytes_len,
+                                              const uint8_t *uid,
+                                              size_t uid_len,
+                                              const struct amalgam_nodemap_run *run,
+                                              const uint8_t *index,
+                                              size_t index_len,
+                                              struct amalgam_error *error);
+
+// Makes the content of a file of Mercurial's own node map, of all entries in `index`, and
+// writes its length.
+//
+// # Safety
+//
+// `error` as everywhere; `out` and `len_bytes` are writable; `index` is lent for the call. The
+// content is given to `amalgam_nodemap_content_free` once.
+enum amalgam_status amalgam_nodemap_content_make(struct amalgam_nodemap_content **out,
+                                                 uint64_t *len_bytes,
+                                                 const uint8_t *index,
+                                                 size_t index_len,
+                                                 struct amalgam_error *error);
+
+// Copies a content to `bytes`, which has its length.
+//
+// # Safety
+//
+// `error` as everywhere; `bytes` is lent for the call; `content` is not freed before it ends.
+enum amalgam_status amalgam_nodemap_content_copy(uint8_t *bytes,
+                                                 size_t bytes_len,
+                                                 const struct amalgam_nodemap_content *content,
+                                                 struct amalgam_error *error);
+
+// Frees a content; null is ignored.
+//
+// # Safety
+//
+// `content` came from `amalgam_nodemap_content_make`, and nobody uses it any more.
+void amalgam_nodemap_content_free(struct amalgam_nodemap_content *content);
 
 // Opens the map made of `segments`, file names in `directory`, oldest first.
 //

@@ -14,6 +14,7 @@ pub mod export;
 pub mod failure;
 pub mod handle;
 pub mod lent;
+pub mod nodemap;
 pub mod oidmap;
 pub mod report;
 pub mod selftest;

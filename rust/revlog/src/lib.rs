@@ -13,6 +13,7 @@ mod filelog;
 mod index;
 pub mod manifest;
 pub mod node;
+pub mod nodemap;
 pub mod patch;
 mod path;
 mod prefix;

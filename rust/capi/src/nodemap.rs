@@ -1,0 +1,435 @@
+//! The node map of an open index: look-ups one at a time, and what makes its file.
+//!
+//! The look-ups answer a number instead of a status, and take no `amalgam_error`: they are made by the
+//! thousand, each in less than a microsecond, and there is one thing to do when one fails, which is
+//! to ask the index itself. The bytes of the index are lent for each call; they must be the same
+//! for all calls on a handle.
+
+use revlog::nodemap::{self, Entries, Match, NodeMap as Inner, Place};
+use revlog::{Node, Prefix};
+
+use crate::entry::{entry, entry_silent};
+use crate::failure::{ErrorInfo, Failure, Status};
+use crate::handle::{self, Handle};
+use crate::lent;
+
+/// No such node.
+const UNKNOWN: i32 = -2;
+/// The map cannot answer, now or ever: ask the index.
+const FAILED: i32 = -3;
+/// It is no question for a map: ask the index this time.
+const INVALID: i32 = -4;
+
+/// An open node map.
+pub struct NodeMap(Handle<Inner>);
+
+/// A run: consecutive revisions in a file of the node map.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct NodeMapRun {
+    /// Its first byte in the file, a multiple of 4096.
+    pub offset: u64,
+    /// Its first revision.
+    pub first: u32,
+    /// How many revisions, at least one.
+    pub revs: u32,
+}
+
+impl From<NodeMapRun> for Place {
+    fn from(run: NodeMapRun) -> Self {
+        Self { offset: run.offset, first: run.first, revs: run.revs }
+    }
+}
+
+impl From<nodemap::Error> for Failure {
+    fn from(error: nodemap::Error) -> Self {
+        match error {
+            nodemap::Error::Io(source) => Self::io("".as_ref(), &source),
+            nodemap::Error::Damaged(what) => Self::corrupt(what),
+        }
+    }
+}
+
+/// Opens the map in the file at `path`, made with `uid` of the first `limit` revisions of `index`,
+/// or of more. It is made of `runs`, in the order of their revisions, from 0 on.
+///
+/// # Safety
+///
+/// `error` as everywhere; `out` is writable; all else is lent for the call. The map is given to
+/// `amalgam_nodemap_free` once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_open(
+    out: *mut *mut NodeMap,
+    path: *const u8,
+    path_len: usize,
+    uid: *const u8,
+    uid_len: usize,
+    runs: *const NodeMapRun,
+    runs_len: usize,
+    limit: u32,
+    index: *const u8,
+    index_len: usize,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (path, uid, runs, index) = unsafe {
+            (
+                lent::path(path, path_len)?,
+                lent::slice(uid, uid_len)?,
+                lent::slice(runs, runs_len)?,
+                lent::slice(index, index_len)?,
+            )
+        };
+        let places: Vec<Place> = runs.iter().map(|run| Place::from(*run)).collect();
+        let map = Inner::open(path, uid, &places, limit, Entries::new(index))
+            .map_err(|error| Failure::from(error).at(path))?;
+        // SAFETY: as the caller promises.
+        unsafe { handle::give(out, NodeMap(Handle::new(map))) }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// Opens Mercurial's own map: the first `len_bytes` bytes of the file at `path`, which has the first
+/// `revs` revisions of `index`. If `mapped` is 0 the file is read.
+///
+/// # Safety
+///
+/// As `amalgam_nodemap_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_open_upstream(
+    out: *mut *mut NodeMap,
+    path: *const u8,
+    path_len: usize,
+    len_bytes: u64,
+    revs: u32,
+    mapped: i32,
+    index: *const u8,
+    index_len: usize,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (path, index) =
+            unsafe { (lent::path(path, path_len)?, lent::slice(index, index_len)?) };
+        let map = Inner::open_upstream(path, len_bytes, revs, mapped != 0, Entries::new(index))
+            .map_err(|error| Failure::from(error).at(path))?;
+        // SAFETY: as the caller promises.
+        unsafe { handle::give(out, NodeMap(Handle::new(map))) }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// Frees a map; null is ignored.
+///
+/// # Safety
+///
+/// `map` came from an `amalgam_nodemap_open*`, and nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_free(map: *mut NodeMap) {
+    // SAFETY: as the caller promises.
+    unsafe { handle::free(map) }
+}
+
+/// The revision of a node, -1 for the null node; -2 if there is none, -3 if the map cannot
+/// tell, -4 if that is no node.
+///
+/// # Safety
+///
+/// `map` is null or came from an `amalgam_nodemap_open*`, and is not freed before the call ends;
+/// `index` and `node` are lent for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_rev(
+    map: *const NodeMap,
+    index: *const u8,
+    index_len: usize,
+    node: *const u8,
+    node_len: usize,
+) -> i32 {
+    let mut found = FAILED;
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (NodeMap(handle), index, node) = unsafe {
+            (handle::borrow(map)?, lent::slice(index, index_len)?, lent::slice(node, node_len)?)
+        };
+        let Ok(node) = node.try_into() else {
+            found = INVALID;
+            return Ok(());
+        };
+        let rev = handle.call(|map| Ok(map.rev(Entries::new(index), node)?))?;
+        found = rev.unwrap_or(UNKNOWN);
+        Ok(())
+    };
+    // SAFETY: nobody is told.
+    let _status = unsafe { entry(std::ptr::null_mut(), body) };
+    found
+}
+
+/// What 1 to 40 hexadecimal `digits` mean: 1 if it is the node that is written to the 20 bytes at
+/// `node`, 0 if there is none, 2 if there are more, -3 if the map cannot tell,
+/// -4 if these are no digits.
+///
+/// # Safety
+///
+/// As `amalgam_nodemap_rev`; `node` is lent for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_match(
+    node: *mut u8,
+    node_len: usize,
+    map: *const NodeMap,
+    index: *const u8,
+    index_len: usize,
+    digits: *const u8,
+    digits_len: usize,
+) -> i32 {
+    let mut found = FAILED;
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (node, NodeMap(handle), index, digits) = unsafe {
+            (
+                lent::buffer(node, node_len)?,
+                handle::borrow(map)?,
+                lent::slice(index, index_len)?,
+                lent::slice(digits, digits_len)?,
+            )
+        };
+        let Some(prefix) = prefix_of(digits) else {
+            found = INVALID;
+            return Ok(());
+        };
+        let place: &mut [u8; 20] =
+            node.try_into().map_err(|_| Failure::bug("a node has 20 bytes"))?;
+        found = match handle.call(|map| Ok(map.matching(Entries::new(index), prefix)?))? {
+            Match::None => 0,
+            Match::One(node) => {
+                *place = *node.as_bytes();
+                1
+            }
+            Match::Many => 2,
+        };
+        Ok(())
+    };
+    // SAFETY: nobody is told.
+    let _status = unsafe { entry(std::ptr::null_mut(), body) };
+    found
+}
+
+/// How many digits of a node mean it and no other; -2 if there is no such node, -3 if the map
+/// cannot tell, -4 if that is no node.
+///
+/// # Safety
+///
+/// As `amalgam_nodemap_rev`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_shortest(
+    map: *const NodeMap,
+    index: *const u8,
+    index_len: usize,
+    node: *const u8,
+    node_len: usize,
+) -> i32 {
+    let mut found = FAILED;
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (NodeMap(handle), index, node) = unsafe {
+            (handle::borrow(map)?, lent::slice(index, index_len)?, lent::slice(node, node_len)?)
+        };
+        let Ok(node) = node.try_into() else {
+            found = INVALID;
+            return Ok(());
+        };
+        let digits = handle.call(|map| Ok(map.shortest(Entries::new(index), node)?))?;
+        let digits = digits.map(|digits| i32::try_from(digits).unwrap_or(FAILED));
+        found = digits.unwrap_or(UNKNOWN);
+        Ok(())
+    };
+    // SAFETY: nobody is told.
+    let _status = unsafe { entry(std::ptr::null_mut(), body) };
+    found
+}
+
+/// Adds revision `rev`, which is not among those of the index that were there at the opening.
+///
+/// # Safety
+///
+/// `map` as for `amalgam_nodemap_rev`; `node` is lent for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_append(
+    map: *const NodeMap,
+    rev: u32,
+    node: *const u8,
+    node_len: usize,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (NodeMap(handle), node) =
+            unsafe { (handle::borrow(map)?, lent::slice(node, node_len)?) };
+        let node = node.try_into().map_err(|_| Failure::input("a node has 20 bytes"))?;
+        handle.call(|map| {
+            map.append(node, rev);
+            Ok(())
+        })
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// Forgets the revisions from `revs` on.
+///
+/// # Safety
+///
+/// As `amalgam_nodemap_rev`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_truncate(map: *const NodeMap, revs: u32) {
+    entry_silent(|| {
+        // SAFETY: as the caller promises.
+        if let Ok(NodeMap(handle)) = unsafe { handle::borrow(map) } {
+            let _poisoned = handle.call(|map| {
+                map.truncate(revs);
+                Ok(())
+            });
+        }
+    });
+}
+
+/// Looks up every revision of `index`; `CORRUPT` if one is not found as what it is.
+///
+/// # Safety
+///
+/// `error` as everywhere; `map` as for `amalgam_nodemap_rev`; `index` is lent for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_check(
+    map: *const NodeMap,
+    index: *const u8,
+    index_len: usize,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (NodeMap(handle), index) =
+            unsafe { (handle::borrow(map)?, lent::slice(index, index_len)?) };
+        handle.call(|map| Ok(map.check(Entries::new(index))?))
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// How many bytes a run of `revs` revisions has in the file.
+#[unsafe(no_mangle)]
+pub extern "C" fn amalgam_nodemap_run_len_bytes(revs: u32) -> u64 {
+    Place { offset: 0, first: 0, revs }.len_bytes() as u64
+}
+
+/// Writes `run` of a file made with `uid`, of the nodes in `index`, to `bytes`, which has its
+/// length.
+///
+/// # Safety
+///
+/// `error` as everywhere; all else is lent for the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_run_write(
+    bytes: *mut u8,
+    bytes_len: usize,
+    uid: *const u8,
+    uid_len: usize,
+    run: *const NodeMapRun,
+    index: *const u8,
+    index_len: usize,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (bytes, uid, run, index) = unsafe {
+            (
+                lent::buffer(bytes, bytes_len)?,
+                lent::slice(uid, uid_len)?,
+                handle::borrow(run)?,
+                lent::slice(index, index_len)?,
+            )
+        };
+        Ok(nodemap::run::write(bytes, uid, Place::from(*run), Entries::new(index))?)
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// What a file of Mercurial's own node map consists of.
+pub struct NodeMapContent(Handle<Vec<u8>>);
+
+/// Makes the content of a file of Mercurial's own node map, of all entries in `index`, and
+/// writes its length.
+///
+/// # Safety
+///
+/// `error` as everywhere; `out` and `len_bytes` are writable; `index` is lent for the call. The
+/// content is given to `amalgam_nodemap_content_free` once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_content_make(
+    out: *mut *mut NodeMapContent,
+    len_bytes: *mut u64,
+    index: *const u8,
+    index_len: usize,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let index = unsafe { lent::slice(index, index_len) }?;
+        let content = nodemap::upstream::content(Entries::new(index))?;
+        // SAFETY: as the caller promises.
+        unsafe {
+            lent::put(len_bytes, content.len() as u64)?;
+            handle::give(out, NodeMapContent(Handle::new(content)))
+        }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// Copies a content to `bytes`, which has its length.
+///
+/// # Safety
+///
+/// `error` as everywhere; `bytes` is lent for the call; `content` is not freed before it ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_content_copy(
+    bytes: *mut u8,
+    bytes_len: usize,
+    content: *const NodeMapContent,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (bytes, NodeMapContent(handle)) =
+            unsafe { (lent::buffer(bytes, bytes_len)?, handle::borrow(content)?) };
+        handle.call(|content| {
+            if bytes.len() != content.len() {
+                return Err(Failure::bug("the buffer has not the length of the content"));
+            }
+            bytes.copy_from_slice(content);
+            Ok(())
+        })
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// Frees a content; null is ignored.
+///
+/// # Safety
+///
+/// `content` came from `amalgam_nodemap_content_make`, and nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_nodemap_content_free(content: *mut NodeMapContent) {
+    // SAFETY: as the caller promises.
+    unsafe { handle::free(content) }
+}
+
+/// The prefix that `digits` are.
+fn prefix_of(digits: &[u8]) -> Option<Prefix> {
+    let mut padded = [b'0'; 40];
+    padded.get_mut(..digits.len())?.copy_from_slice(digits);
+    Prefix::new(*Node::from_hex(&padded)?.as_bytes(), digits.len())
+}

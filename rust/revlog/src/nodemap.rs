@@ -1,0 +1,281 @@
+//! The node map: which revision has a node, without reading the index for it.
+//!
+//! Serves what Mercurial asks of an index about nodes: exact look-ups, abbreviations with their
+//! ambiguities, shortest abbreviations. Revisions are found in three places: a **base** on disk, our own ([`run`],
+//! docs/formats/nodemap.rst) or Mercurial's ([`upstream`]); the **recent** ones, which the base
+//! does not cover, in memory; and the null revision, which no file has.
+//!
+//! A hit is compared with the index before it is answered, so a base that is damaged or belongs to
+//! another history cannot give a wrong revision. That nothing is missing is up to the base: our
+//! own has a checksum on each page, and is only used for the bytes that it was made from. Which
+//! bytes these are is the caller's knowledge, not ours.
+
+mod file;
+pub mod run;
+pub mod upstream;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::index::ENTRY_LEN;
+use crate::node::Node;
+use crate::prefix::Prefix;
+
+pub use run::Place;
+
+/// Digits of a node.
+const DIGITS: usize = 40;
+/// Where the node lies in an entry.
+const NODE_AT: usize = 32;
+/// The revision that nothing has as its number: the parent of those that have none.
+pub const NULL_REV: i32 = -1;
+
+/// Why a map cannot be used: it is cut, damaged, or of another index.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be opened or read.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// What was found instead of what should be there.
+    #[error("{0}")]
+    Damaged(&'static str),
+}
+
+/// What an abbreviation means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// No node begins so.
+    None,
+    /// This node, and no other.
+    One(Node),
+    /// More than one.
+    Many,
+}
+
+/// The entries of an index that is not inline, as they lie in its file.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries<'a>(&'a [[u8; ENTRY_LEN]]);
+
+impl<'a> Entries<'a> {
+    /// The whole entries at the beginning of `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes.as_chunks().0)
+    }
+
+    /// How many there are; more than a revlog can number do not count.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX).min(i32::MAX.cast_unsigned())
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The node of a revision.
+    #[must_use]
+    pub fn node(&self, rev: u32) -> Option<&'a [u8; 20]> {
+        self.0.get(rev as usize)?[NODE_AT..].first_chunk()
+    }
+}
+
+/// Revisions by node, those on disk.
+#[derive(Debug)]
+enum Base {
+    Own(run::Runs),
+    Upstream(upstream::Trie),
+}
+
+impl Base {
+    /// Calls `visit` with each revision below `limit` whose node begins with `prefix`, and that
+    /// node, until it breaks. Their order means nothing.
+    fn visit(
+        &self,
+        entries: Entries<'_>,
+        limit: u32,
+        prefix: Prefix,
+        visit: &mut dyn FnMut(u32, &[u8; 20]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Own(runs) => runs.visit(entries, limit, prefix, visit),
+            Self::Upstream(trie) => trie.visit(entries, limit, prefix, visit),
+        }
+    }
+}
+
+/// Nodes of one index, for as long as it is open. Several threads may use it.
+///
+/// Every question passes the [`Entries`] of the file anew: those which it was opened with, since
+/// the bytes are lent to us.
+#[derive(Debug)]
+pub struct NodeMap {
+    base: Base,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Revisions of the base that count: those below.
+    limit: u32,
+    /// Those from there on, in the file or not yet.
+    recent: BTreeMap<[u8; 20], u32>,
+}
+
+impl NodeMap {
+    /// Opens our own map: the runs at `places` of the file at `path`, of which the first `limit`
+    /// revisions count. `uid` is what the file was made with.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if it cannot be opened, or is not as long as it should be.
+    pub fn open(
+        path: &Path,
+        uid: &[u8],
+        places: &[Place],
+        limit: u32,
+        entries: Entries<'_>,
+    ) -> Result<Self, Error> {
+        let runs = run::Runs::open(path, uid, places)?;
+        let limit = limit.min(runs.revs());
+        Self::with(Base::Own(runs), limit, entries)
+    }
+
+    /// Opens Mercurial's map of the index: the first `len` bytes of the file at `path`, which cover
+    /// the first `revs` revisions. It is read rather than mapped unless `mapped`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if it cannot be opened, or is not as long as it should be.
+    pub fn open_upstream(
+        path: &Path,
+        len: u64,
+        revs: u32,
+        mapped: bool,
+        entries: Entries<'_>,
+    ) -> Result<Self, Error> {
+        let trie = upstream::Trie::open(path, len, mapped)?;
+        Self::with(Base::Upstream(trie), revs, entries)
+    }
+
+    fn with(base: Base, limit: u32, entries: Entries<'_>) -> Result<Self, Error> {
+        if limit > entries.len() {
+            return Err(Error::Damaged("it covers more revisions than there are"));
+        }
+        let tail = (limit..entries.len()).filter_map(|rev| Some((*entries.node(rev)?, rev)));
+        let state = State { limit, recent: tail.collect() };
+        Ok(Self { base, state: Mutex::new(state) })
+    }
+
+    /// The revision of `node`, `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`]: the map must not be used any more.
+    pub fn rev(&self, entries: Entries<'_>, node: &[u8; 20]) -> Result<Option<i32>, Error> {
+        if node == Node::NULL.as_bytes() {
+            return Ok(Some(NULL_REV));
+        }
+        let state = self.state();
+        if let Some(rev) = state.recent.get(node) {
+            return Ok(Some(rev.cast_signed()));
+        }
+        let mut found = None;
+        let whole = Prefix::new(*node, DIGITS).ok_or(Error::Damaged("a node has 40 digits"))?;
+        self.base.visit(entries, state.limit, whole, &mut |rev, _node| {
+            found = found.max(Some(rev.cast_signed()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// What `prefix` means. The null revision is one among the others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rev`].
+    pub fn matching(&self, entries: Entries<'_>, prefix: Prefix) -> Result<Match, Error> {
+        let state = self.state();
+        let mut found = Match::None;
+        let mut add = |node: &[u8; 20]| {
+            let node = Node::from_bytes(*node);
+            match found {
+                Match::None => found = Match::One(node),
+                Match::One(first) if first == node => {}
+                _ => found = Match::Many,
+            }
+            if found == Match::Many { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        if prefix.begins(Node::NULL.as_bytes()) {
+            let _first = add(Node::NULL.as_bytes());
+        }
+        let recent = state.recent.range(*prefix.least()..).map(|(node, _rev)| node);
+        let mut recent = recent.take_while(|node| prefix.begins(node));
+        if recent.try_for_each(&mut add).is_continue() {
+            self.base.visit(entries, state.limit, prefix, &mut |_rev, node| add(node))?;
+        }
+        Ok(found)
+    }
+
+    /// How many digits of `node` mean it and nothing else, at least one; `None` if there is no
+    /// such node.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rev`].
+    pub fn shortest(&self, entries: Entries<'_>, node: &[u8; 20]) -> Result<Option<usize>, Error> {
+        if self.rev(entries, node)?.is_none() {
+            return Ok(None);
+        }
+        // what is unique stays so with more digits
+        let (mut least, mut most) = (1, DIGITS);
+        while least < most {
+            let digits = usize::midpoint(least, most);
+            let prefix = Prefix::new(*node, digits).ok_or(Error::Damaged("1 to 40 digits"))?;
+            match self.matching(entries, prefix)? {
+                Match::Many => least = digits + 1,
+                _ => most = digits,
+            }
+        }
+        Ok(Some(least))
+    }
+
+    /// Looks up every entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] if one is not found as what it is.
+    pub fn check(&self, entries: Entries<'_>) -> Result<(), Error> {
+        for rev in 0..entries.len() {
+            let found = entries.node(rev).map(|node| self.rev(entries, node)).transpose()?;
+            if found.flatten() != Some(rev.cast_signed()) {
+                return Err(Error::Damaged("a node is not found as what it is"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a revision that is not yet in the file, or not yet in its entries.
+    pub fn append(&self, node: [u8; 20], rev: u32) {
+        self.state().recent.insert(node, rev);
+    }
+
+    /// Forgets the revisions from `revs` on.
+    pub fn truncate(&self, revs: u32) {
+        let mut state = self.state();
+        state.limit = state.limit.min(revs);
+        state.recent.retain(|_node, rev| *rev < revs);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // nothing is left half done by a panic
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;
