@@ -9,25 +9,31 @@ from hgext3rd.amalgam.index.decision import reason_for
 
 
 @pytest.mark.parametrize(
-    ("threshold", "size", "inline", "safe", "expected"),
+    ("threshold", "size", "inline", "pending", "safe", "expected"),
     [
-        (100, None, False, True, Reason.MISSING),
-        (None, None, False, True, Reason.MISSING),
-        (0, 0, False, True, Reason.EMPTY),
-        (None, 0, False, True, Reason.EMPTY),
-        (0, 64, True, True, Reason.INLINE),
-        (None, 64, True, True, Reason.INLINE),
-        (None, 64, False, True, Reason.SWITCHED_OFF),
-        (65, 64, False, True, Reason.BELOW_THRESHOLD),
-        (64, 64, False, True, Reason.LARGE_ENOUGH),
-        (0, 1, False, True, Reason.LARGE_ENOUGH),
-        (64, 64, False, False, Reason.UNSAFE_FILE_SYSTEM),
+        (100, None, False, False, True, Reason.MISSING),
+        (None, None, False, False, True, Reason.MISSING),
+        (0, 0, False, True, True, Reason.EMPTY),
+        (None, 0, False, False, True, Reason.EMPTY),
+        (0, 64, True, True, True, Reason.INLINE),
+        (None, 64, True, False, True, Reason.INLINE),
+        (None, 64, False, True, True, Reason.SWITCHED_OFF),
+        (65, 64, False, True, True, Reason.BELOW_THRESHOLD),
+        (64, 64, False, True, True, Reason.PENDING),
+        (64, 64, False, False, True, Reason.LARGE_ENOUGH),
+        (0, 1, False, False, True, Reason.LARGE_ENOUGH),
+        (64, 64, False, False, False, Reason.UNSAFE_FILE_SYSTEM),
     ],
 )
 def test_reason(
-    threshold: int | None, size: int | None, inline: bool, safe: bool, expected: Reason
+    threshold: int | None,
+    size: int | None,
+    inline: bool,
+    pending: bool,
+    safe: bool,
+    expected: Reason,
 ) -> None:
-    assert reason_for(threshold, size, inline, lambda: safe) is expected
+    assert reason_for(threshold, size, inline, pending, lambda: safe) is expected
 
 
 @pytest.mark.parametrize(("threshold", "size"), [(None, 64), (65, 64), (0, 0)])
@@ -37,7 +43,7 @@ def test_file_system_is_asked_only_if_it_matters(
     def is_mmap_safe() -> bool:
         raise AssertionError("asked")
 
-    reason_for(threshold, size, False, is_mmap_safe)
+    reason_for(threshold, size, False, False, is_mmap_safe)
 
 
 @pytest.mark.parametrize("reason", Reason)

@@ -88,8 +88,14 @@ do::
   # the threshold; setting it alone means yes, and 0 is every index
   mmapindexthreshold = 1 MB
 
-A strip shortens an index that another process may have mapped, which can end that
-process with a bus error; ``mmapindex = no`` excludes it.
+A strip shortens an index that another process may have mapped, which ends that
+process with a bus error. So amalgam maps a snapshot of it, in
+``.hg/amalgam/index``; where there can be none, the index is read::
+
+  [amalgam]
+  # what of an index to read ahead when it is mapped: none, willneed (all, in
+  # the background) or populate (all, before going on)
+  index.prefault = none
 """
 
 from __future__ import annotations

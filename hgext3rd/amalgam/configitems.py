@@ -26,12 +26,14 @@ eh.configitem(b"amalgam", b"git.export", default=b"served")
 eh.configitem(b"amalgam", b"git.path", default=None)
 eh.configitem(b"amalgam", b"git.program", default=b"git")
 eh.configitem(b"amalgam", b"git.refs", default=lambda: [b"bookmarks", b"tips", b"tags"])
+eh.configitem(b"amalgam", b"index.prefault", default=b"none")
 eh.configitem(b"experimental", b"mmapindex", default=None)
 eh.configitem(b"experimental", b"mmapindexthreshold", default=None)
 
 DIALECTS = (b"cinnabar",)
 EXPORTS = (b"served", b"public")
 REF_KINDS = (b"bookmarks", b"tips", b"heads", b"tags")
+PREFAULTS = (b"none", b"willneed", b"populate")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,20 +82,31 @@ class GitConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IndexConfig:
-    """From which size on the indexes of changelog and manifest are mapped.
+    """From which size on the indexes of changelog and manifest are mapped, and how.
 
     The items are ``experimental.mmapindex`` and ``experimental.mmapindexthreshold``;
-    Mercurial's own, ``storage.revlog.mmap.index*``, where these are not set.
+    Mercurial's own, ``storage.revlog.mmap.index*``, where these are not set; and
+    ``amalgam.index.prefault``.
     """
 
     threshold_bytes: int | None
     """Indexes of at least this size are mapped; ``None``: no index is."""
     item: bytes
     """The config item that decided: the threshold's, or what switched mapping off."""
+    prefault: bytes = PREFAULTS[0]
+    """What of an index is read ahead when it is mapped: one of ``PREFAULTS``."""
 
     @classmethod
     def from_ui(cls, ui: UiT, stock_threshold_bytes: int | None) -> IndexConfig:
         """Read the items. ``stock_threshold_bytes``: what Mercurial made of its own."""
+        prefault = _one_of(ui, b"index.prefault", PREFAULTS)
+        threshold, item = cls._threshold(ui, stock_threshold_bytes)
+        return cls(threshold, item, prefault)
+
+    @staticmethod
+    def _threshold(
+        ui: UiT, stock_threshold_bytes: int | None
+    ) -> tuple[int | None, bytes]:
         wanted = ui.configbool(b"experimental", b"mmapindex")
         threshold = ui.configbytes(b"experimental", b"mmapindexthreshold")
         if threshold is not None and threshold < 0:
@@ -102,15 +115,15 @@ class IndexConfig:
                 hint=_(b"0 maps every index, and experimental.mmapindex=no none"),
             )
         if wanted is False:
-            return cls(None, b"experimental.mmapindex")
+            return None, b"experimental.mmapindex"
         if threshold is not None:
-            return cls(threshold, b"experimental.mmapindexthreshold")
+            return threshold, b"experimental.mmapindexthreshold"
         stock = b"revlog.mmap.index:size-threshold"
         if wanted:
-            return cls(ui.configbytes(b"storage", stock), b"storage." + stock)
+            return ui.configbytes(b"storage", stock), b"storage." + stock
         if stock_threshold_bytes is None:
-            return cls(None, b"storage.revlog.mmap.index")
-        return cls(stock_threshold_bytes, b"storage." + stock)
+            return None, b"storage.revlog.mmap.index"
+        return stock_threshold_bytes, b"storage." + stock
 
 
 def _trusted_path(ui: UiT, name: bytes) -> bytes | None:

@@ -37,10 +37,15 @@ class Placement:
     @classmethod
     def of(cls, repo: RepoT) -> Placement:
         """Look at the store of ``repo``."""
-        stat = os.stat(repo.store.path)
+        return cls.at(repo.store.path, repo.sharedpath)
+
+    @classmethod
+    def at(cls, store_path: bytes, owner_path: bytes) -> Placement:
+        """Look at a store, and at ``.hg``, which may be of another repository."""
+        stat = os.stat(store_path)
         # git insists that the owner may write
         mode = stat.st_mode & 0o7777 | 0o700
-        return cls(mode, os.stat(repo.sharedpath).st_uid, stat.st_gid)
+        return cls(mode, os.stat(owner_path).st_uid, stat.st_gid)
 
     @property
     def file_mode(self) -> int:

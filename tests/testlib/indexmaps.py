@@ -39,20 +39,25 @@ def open_repository(ui: Any, path: bytes) -> Any:
 
 
 def mapped_files() -> list[str]:
-    """Return the index files that this process has mapped, once for each mapping."""
+    """Return the files of indexes that this process has mapped, once a mapping."""
     lines = Path("/proc/self/maps").read_text().splitlines()
-    return [line.split()[-1] for line in lines if line.endswith(".i")]
+    return [line.split()[-1] for line in lines if _is_index(line)]
 
 
 def open_indexes() -> int:
-    """Return how many descriptors of index files this process has open."""
+    """Return how many descriptors of files of indexes this process has open."""
     count = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
-            count += str(descriptor.readlink()).endswith(".i")
+            count += _is_index(str(descriptor.readlink()))
         except FileNotFoundError:  # that of the directory itself
             continue
     return count
+
+
+def _is_index(name: str) -> bool:
+    # what is removed while it is mapped says so
+    return name.removesuffix(" (deleted)").endswith((".i", ".idx", ".snap"))
 
 
 @command(b"debugindexmaps", [], b"[REPO]...", norepo=True)
@@ -63,11 +68,13 @@ def debugindexmaps(ui: Any, *paths: bytes, **_opts: Any) -> None:
         repo = open_repository(ui, path)
         lengths = [len(repo.changelog), len(repo.manifestlog.getstorage(b""))]
         mapped = sorted(set(mapped_files()) - set(before))
-        decisions = index.decisions(repo)
-        if not decisions:
+        opened = index.open_indexes(repo)
+        if not opened:
             ui.write(b"left to Mercurial\n")
-        for decision in decisions:
+        for decision in (how.decision for how in opened):
             ui.write(b"%s: %s\n" % (decision.index, decision.explain()))
-        if mapped != sorted(os.fsdecode(d.path) for d in decisions if d.mapped):
+        if mapped != sorted(
+            os.fsdecode(how.snapshot.path) for how in opened if how.snapshot
+        ):
             ui.write(b"mapped in fact: %s\n" % " ".join(mapped).encode())
         ui.debug(b"lengths: %d %d\n" % tuple(lengths))

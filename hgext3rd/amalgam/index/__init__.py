@@ -1,13 +1,22 @@
 """How the indexes of changelog and manifest get into memory.
 
-``decision`` is what was decided for one index, and why; ``mapped`` makes it so when
-Mercurial opens a revlog. The configuration is ``configitems.IndexConfig``. Nothing here
-knows git.
+``mapped`` is where Mercurial opens them. It asks ``indexfile`` what a file looks like,
+``decision`` whether it is to be mapped, and ``opening`` for its bytes: a ``snapshot``,
+with its ``docket``, in a ``buffer``. ``renewal`` brings snapshots up to date. The
+configuration is ``configitems.IndexConfig``. Nothing here knows git.
 """
 
 from __future__ import annotations
 
 from .decision import Decision, Reason
-from .mapped import decisions
+from .mapped import Opened, decisions, open_indexes, opened, rebuild
 
-__all__ = ["Decision", "Reason", "decisions"]
+__all__ = [
+    "Decision",
+    "Opened",
+    "Reason",
+    "decisions",
+    "open_indexes",
+    "opened",
+    "rebuild",
+]

@@ -1,7 +1,7 @@
 """What is decided for one index: mapped into memory or read, and why.
 
 Owns the order in which reasons count, and their words. Opens nothing: it is told what
-the file looks like.
+the file looks like, and what ``opening`` finds out when all speaks for mapping.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ class Reason(enum.Enum):
     SWITCHED_OFF = "switched-off"
     BELOW_THRESHOLD = "below-threshold"
     UNSAFE_FILE_SYSTEM = "unsafe-file-system"
+    PENDING = "pending"
+    TRANSACTION = "transaction"
+    BUSY = "busy"
+    CHANGING = "changing"
+    NO_SNAPSHOT = "no-snapshot"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class Decision:
     """The size from which on indexes are mapped; ``None`` if they never are."""
     item: bytes
     """The config item that decided: the threshold's, or what switched mapping off."""
+    detail: bytes = b""
+    """Why there is no snapshot, in the words of the operating system."""
 
     @property
     def mapped(self) -> bool:
@@ -63,6 +70,16 @@ class Decision:
             return _(b"read: %s switches mapping off") % self.item
         if self.reason is Reason.UNSAFE_FILE_SYSTEM:
             return _(b"read: mapping is not safe on its file system")
+        if self.reason is Reason.PENDING:
+            return _(b"read: it is a copy with what a transaction has added")
+        if self.reason is Reason.TRANSACTION:
+            return _(b"read: it changed, and a transaction is running or interrupted")
+        if self.reason is Reason.BUSY:
+            return _(b"read: another process is writing snapshots")
+        if self.reason is Reason.CHANGING:
+            return _(b"read: it changed while it was being opened")
+        if self.reason is Reason.NO_SNAPSHOT:
+            return _(b"read: no snapshot can be made of it: %s") % self.detail
         size = util.bytecount(self.size_bytes)
         threshold = util.bytecount(self.threshold_bytes)
         if self.reason is Reason.BELOW_THRESHOLD:
@@ -74,9 +91,12 @@ def reason_for(
     threshold_bytes: int | None,
     size_bytes: int | None,
     inline: bool,
+    pending: bool,
     is_mmap_safe: Callable[[], bool],
 ) -> Reason:
     """Decide for a file of ``size_bytes``, ``None`` if there is no such file.
+
+    One that is ``pending`` has another name than the index, which it may replace.
 
     Of several reasons to read it, that counts which least can be done about. Whether
     the file system is safe is asked only when all else speaks for mapping.
@@ -91,4 +111,6 @@ def reason_for(
         return Reason.SWITCHED_OFF
     if size_bytes < threshold_bytes:
         return Reason.BELOW_THRESHOLD
+    if pending:
+        return Reason.PENDING
     return Reason.LARGE_ENOUGH if is_mmap_safe() else Reason.UNSAFE_FILE_SYSTEM

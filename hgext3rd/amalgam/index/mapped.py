@@ -1,8 +1,8 @@
 """Makes Mercurial open indexes as the configuration says, and remembers what it did.
 
-Two places are wrapped: where the options of a store are resolved from the
-configuration, and ``revlog._get_data``, which fetches the bytes of an index. The
-mapping itself is Mercurial's, and so is its life: it ends with the index that uses it.
+Wrapped are the place where the options of a store are resolved from the configuration,
+``revlog._get_data``, which fetches the bytes of an index, and what a change of the
+history passes through: there, ``renewal`` brings snapshots up to date.
 
 An extension that one repository enables is loaded for the whole process (hgweb serves
 many). So a store carries an option of ours only if its repository's own configuration
@@ -16,22 +16,39 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mercurial import extensions, exthelper, localrepo, revlog
+from mercurial import error, extensions, exthelper, localrepo, revlog
 from mercurial.revlogutils import constants
 
 from .. import compat
 from ..configitems import IndexConfig
-from .decision import Decision, Reason, reason_for
+from . import indexfile, renewal
+from .decision import Decision, Reason
+from .opening import Site, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mercurial.interfaces.types import RepoT, UiT, VfsT
+    from mercurial.interfaces.types import RepoT, TransactionT, UiT
+
+    from .docket import State
+    from .snapshot import Snapshot
 
 eh = exthelper.exthelper()
 
 _OPTION = b"amalgam-index"
-_ATTRIBUTE = "_amalgam_decision"  # of a revlog; it lives as long as the mapping
+_ATTRIBUTE = "_amalgam_opened"  # of a revlog; it lives as long as the mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Opened:
+    """How the index of a revlog got into memory."""
+
+    decision: Decision
+    """Whether it was mapped, and why."""
+    snapshot: Snapshot | None
+    """What its first bytes are mapped from; ``None`` if all of it was read."""
+    data: Any
+    """All of it: a read-only buffer, which owns its memory."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -43,6 +60,11 @@ class _Switch:
 
     config: IndexConfig
     ui: UiT
+    site: Site | None = None
+    """Where snapshots are; ``None`` until the repository object is made."""
+    before: dict[bytes, State] = dataclasses.field(default_factory=dict)
+    """Indexes as the running transaction found them. It only appends to them, so that
+    what was their beginning then still is. Empty if that is not so."""
     unlogged: dict[bytes, Decision] = dataclasses.field(default_factory=dict)
 
     def log(self) -> None:
@@ -56,20 +78,17 @@ class _Switch:
             self.ui.log(b"amalgam", b"%s: %s\n", name, decision.explain())
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Seen:
-    """A file that Mercurial is about to open as an index."""
+def opened(revlog: Any) -> Opened | None:
+    """Return how the index of ``revlog`` was opened.
 
-    size_bytes: int | None
-    """``None`` if there is no such file, 0 if it is a docket."""
-    inline: bool = False
-    """Whether revisions lie between the entries."""
-    docket: bool = False
-    """Whether it names the file of the index, and is none itself."""
+    ``None`` if that was left to Mercurial: the repository does not enable amalgam, or
+    it is a filelog.
+    """
+    return getattr(revlog, _ATTRIBUTE, None)
 
 
-def decisions(repo: RepoT) -> list[Decision]:
-    """Return what was decided for the indexes of ``repo``, opening them if need be.
+def open_indexes(repo: RepoT) -> list[Opened]:
+    """Return how the indexes of ``repo`` were opened, opening them if need be.
 
     Changelog and manifest, then the tree manifests that are already open. Nothing if
     the configuration of ``repo`` does not enable amalgam.
@@ -79,8 +98,13 @@ def decisions(repo: RepoT) -> list[Decision]:
     trees = [log for name, log in sorted(manifest._dirlogcache.items()) if name]
     revlogs = [storage.get_revlog() for storage in (changelog, manifest, *trees)]
     _log(repo)
-    found = [getattr(opened, _ATTRIBUTE, None) for opened in revlogs]
-    return [decision for decision in found if decision is not None]
+    found = map(opened, revlogs)
+    return [how for how in found if how is not None]
+
+
+def decisions(repo: RepoT) -> list[Decision]:
+    """Return what was decided for the indexes of ``repo``, as ``open_indexes``."""
+    return [how.decision for how in open_indexes(repo)]
 
 
 @eh.wrapfunction(*compat.revlog_options_resolver())
@@ -95,6 +119,15 @@ def _resolve_options(
         data_config.mmap_index_threshold = config.threshold_bytes
         options[_OPTION] = _Switch(config, ui)
     return options
+
+
+@eh.wrapfunction(localrepo.localrepository, "__init__")
+def _init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> None:
+    """Let the store know where its snapshots are, before anybody opens an index."""
+    orig(repo, *args, **kwargs)
+    switch = _switch(repo)
+    if switch is not None:
+        switch.site = renewal.site_of(repo, switch.config)
 
 
 @eh.wrapfunction(revlog.revlog, "_get_data")
@@ -114,29 +147,77 @@ def _get_data(
     if not self.data_config.mmap_large_index:  # a filelog
         return orig(self, filepath, mmap_threshold, size)
 
-    threshold = switch.config.threshold_bytes
-    seen = _look(self.opener, filepath, is_index=size is not None)
-    is_mmap_safe = functools.partial(self.opener.is_mmap_safe, filepath)
-    reason = reason_for(threshold, seen.size_bytes, seen.inline, is_mmap_safe)
-    mapped = reason is Reason.LARGE_ENOUGH
-    data = orig(self, filepath, threshold if mapped else None, size)
-    if mapped and not isinstance(data, memoryview):
-        # Mercurial looked again, and it was no longer the file that was seen.
-        seen = dataclasses.replace(seen, size_bytes=len(data))
-        reason = reason_for(threshold, seen.size_bytes, seen.inline, lambda: False)
+    data, snapshot, detail = None, None, b""
+    with indexfile.opened(self.opener, filepath, size) as seen:
+        reason = seen.reason(switch.config, switch.site)
+        if reason is Reason.LARGE_ENOUGH:
+            in_transaction = functools.partial(self.opener.exists, b"journal")
+            try:
+                data, snapshot = switch.site.open(seen.file, in_transaction)
+            except Unavailable as exc:
+                reason, detail = exc.reason, exc.detail
+    if data is None:
+        data = orig(self, filepath, None, size)
 
     decision = Decision(
         index=self.display_id,
         path=self.opener.join(filepath),
         size_bytes=seen.size_bytes or 0,
         reason=reason,
-        threshold_bytes=threshold,
+        threshold_bytes=switch.config.threshold_bytes,
         item=switch.config.item,
+        detail=detail,
     )
-    setattr(self, _ATTRIBUTE, decision)
+    setattr(self, _ATTRIBUTE, Opened(decision, snapshot, data))
     if not seen.docket:
         switch.unlogged[decision.index] = decision
     return data
+
+
+@eh.wrapfunction(localrepo.localrepository, "transaction")
+def _transaction(
+    orig: Callable[..., TransactionT], repo: RepoT, *args: Any, **kwargs: Any
+) -> TransactionT:
+    """Note the state of indexes before a transaction appends to them."""
+    switch = _switch(repo)
+    if switch is not None and repo.currenttransaction() is None:
+        switch.before = renewal.states(repo)
+    return orig(repo, *args, **kwargs)
+
+
+@eh.wrapfunction(revlog.revlog, "strip")
+def _strip(orig: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> None:
+    """Know that an index does not only grow."""
+    switch = self.opener.options.get(_OPTION)
+    if switch is not None:
+        switch.before = {}
+    orig(self, *args, **kwargs)
+
+
+@eh.wrapfunction(localrepo.localrepository, "updatecaches")
+def _updatecaches(
+    orig: Callable[..., None],
+    repo: RepoT,
+    tr: TransactionT | None = None,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    """Renew snapshots after each change of the history, and when somebody asks.
+
+    That is the end of a transaction, of a strip, of a rollback.
+    """
+    orig(repo, tr, *args, **kwargs)
+    switch = _switch(repo)
+    if switch is None or switch.site is None:
+        return
+    before, switch.before = switch.before, {}
+    if tr is None:
+        before = {}
+    elif tr.hookargs.get(b"source") == b"strip":
+        return  # comes back without a transaction
+    problem = renewal.renew(repo, switch.site, switch.config, before)
+    if problem:
+        switch.ui.log(b"amalgam", b"snapshots were not renewed: %s\n", problem)
 
 
 @eh.wrapfunction(localrepo.localrepository, "close")
@@ -146,26 +227,24 @@ def _close(orig: Callable[..., None], repo: RepoT) -> None:
     orig(repo)
 
 
+def rebuild(repo: RepoT) -> None:
+    """Make all snapshots of ``repo`` anew, and all that leans on them."""
+    repo = repo.unfiltered()
+    switch = _switch(repo)
+    if switch is None or switch.site is None:
+        raise error.ProgrammingError(b"amalgam is not enabled")
+    renewal.rebuild(repo, switch.site, switch.config)
+    repo.invalidate(clearfilecache=True)
+
+
+def _switch(repo: RepoT) -> _Switch | None:
+    return getattr(repo.svfs, "options", {}).get(_OPTION)
+
+
 def _log(repo: RepoT) -> None:
-    switch = getattr(repo.svfs, "options", {}).get(_OPTION)
+    switch = _switch(repo)
     if switch is not None:
         switch.log()
-
-
-def _look(opener: VfsT, path: bytes, *, is_index: bool) -> _Seen:
-    """Look at a file; if it is known to be an index, at its size only."""
-    try:
-        with opener(path) as file:
-            size_bytes = opener.fstat(file).st_size
-            header = 0 if is_index else int.from_bytes(file.read(4), "big")
-    except FileNotFoundError:
-        return _Seen(size_bytes=None)
-    version = header & 0xFFFF
-    if version in (constants.REVLOGV2, constants.CHANGELOGV2):
-        # The index that it names comes in a second call, unless that is empty.
-        return _Seen(size_bytes=0, docket=True)
-    inline = bool(header & constants.FLAG_INLINE_DATA)
-    return _Seen(size_bytes, inline=version == constants.REVLOGV1 and inline)
 
 
 def _enabled(ui: UiT) -> bool:

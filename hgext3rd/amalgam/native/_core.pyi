@@ -237,6 +237,31 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
+    def amalgam_mapped_new(
+        self,
+        out: _Pointer,
+        data: _Pointer,
+        path: _Pointer,
+        path_len: int,
+        covered: int,
+        index: int,
+        len: int,
+        prefault: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_mapped_free(self, mapped: _Pointer, /) -> None: ...
+    def amalgam_snapshot_common(
+        self,
+        common: _Pointer,
+        path: _Pointer,
+        path_len: int,
+        covered: int,
+        index: int,
+        len: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
     def amalgam_version(self) -> _Pointer: ...
 
 class _FFI:

@@ -28,6 +28,9 @@ typedef enum amalgam_status {
 // An open oid map.
 typedef struct amalgam_map amalgam_map;
 
+// An index in memory.
+typedef struct amalgam_mapped amalgam_mapped;
+
 // An open node map.
 typedef struct amalgam_nodemap amalgam_nodemap;
 
@@ -514,6 +517,49 @@ enum amalgam_status amalgam_selftest_join(uint8_t *out,
                                           const struct amalgam_bytes *parts,
                                           size_t count,
                                           struct amalgam_error *error);
+
+// Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`
+// where they are.
+//
+// The first `covered` of them are mapped from the file at `path`, its snapshot; the others are
+// read. `prefault` says what to read ahead: 0 nothing, 1 all in the background, 2 all
+// before the call ends. `MOVED` if the files are not as was said.
+//
+// # Safety
+//
+// `error` as everywhere; `out` and `data` are writable; `path` is lent for the call; `index` is
+// an open descriptor until it ends. The index is given to `amalgam_mapped_free` once.
+enum amalgam_status amalgam_mapped_new(struct amalgam_mapped **out,
+                                       const uint8_t **data,
+                                       const uint8_t *path,
+                                       size_t path_len,
+                                       uint64_t covered,
+                                       int32_t index,
+                                       uint64_t len,
+                                       uint32_t prefault,
+                                       struct amalgam_error *error);
+
+// Frees an index, and the memory that `amalgam_mapped_new` named; null is ignored.
+//
+// # Safety
+//
+// `mapped` came from `amalgam_mapped_new`, and nobody uses it nor its bytes any more.
+void amalgam_mapped_free(struct amalgam_mapped *mapped);
+
+// Writes to `common` in how many bytes, of its first `covered`, the snapshot at `path` agrees
+// with the first `len` of the index open as `index`.
+//
+// # Safety
+//
+// `error` as everywhere; `common` is writable; `path` is lent for the call; `index` is an open
+// descriptor until it ends.
+enum amalgam_status amalgam_snapshot_common(uint64_t *common,
+                                            const uint8_t *path,
+                                            size_t path_len,
+                                            uint64_t covered,
+                                            int32_t index,
+                                            uint64_t len,
+                                            struct amalgam_error *error);
 
 // The version of the core, as `X.Y.Z`. The bytes live as long as the process.
 struct amalgam_bytes amalgam_version(void);

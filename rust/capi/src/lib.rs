@@ -18,4 +18,5 @@ pub mod nodemap;
 pub mod oidmap;
 pub mod report;
 pub mod selftest;
+pub mod snapshot;
 pub mod version;

@@ -3,7 +3,8 @@
 //! Owns the formats of `hg help internals.revlogs`, `hg help internals.changegroups` (deltas) and
 //! the store path encodings. Knows no git, no configuration and no Python: what may leave the
 //! repository is decided by the caller. Files of the store are read, never mapped: a strip in
-//! another process truncates them in place, and a mapping would die of that.
+//! another process truncates them in place, and a mapping would die of that; [`mapping`] maps
+//! copies of them.
 
 pub mod changeset;
 mod chunk;
@@ -12,6 +13,7 @@ mod error;
 mod filelog;
 mod index;
 pub mod manifest;
+pub mod mapping;
 pub mod node;
 pub mod nodemap;
 pub mod patch;

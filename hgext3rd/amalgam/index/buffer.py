@@ -1,0 +1,65 @@
+"""The bytes of an index as Mercurial wants them: one buffer, read-only.
+
+Its memory is that of the native core, which maps a snapshot and reads what follows; it
+is freed with the last object that refers to the buffer, and holds no descriptor.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from typing import Any
+
+from ..native._core import ffi, lib
+from ..native.errors import call
+from ..native.lent import lent
+
+
+class Prefault(enum.Enum):
+    """What of a mapped snapshot is read ahead of its first use."""
+
+    NONE = 0
+    WILLNEED = 1
+    POPULATE = 2
+
+
+def mapped(
+    path: bytes, covered: int, fd: int, length_bytes: int, prefault: Prefault
+) -> memoryview:
+    """Return the first ``length_bytes`` of the index open as ``fd``.
+
+    The first ``covered`` of them are mapped from the snapshot at ``path``. ``Moved`` if
+    a file is shorter than that, or if they differ at the end of the snapshot.
+    """
+    out = ffi.new("amalgam_mapped **")
+    data = ffi.new("uint8_t const **")
+    call(
+        lib.amalgam_mapped_new,
+        out,
+        data,
+        *lent(path),
+        covered,
+        fd,
+        length_bytes,
+        prefault.value,
+    )
+    owner = ffi.gc(out[0], lib.amalgam_mapped_free)
+    # A buffer keeps what it is made of, which keeps its destructor, and that the owner.
+    # A Mercurial built with Rust refuses the buffer itself, but not a view of it.
+    start = ffi.gc(data[0], functools.partial(_release, owner))
+    return memoryview(ffi.buffer(start, length_bytes)).toreadonly()
+
+
+def common_prefix(path: bytes, covered: int, fd: int, length_bytes: int) -> int:
+    """Return in how many first bytes the snapshot at ``path`` agrees with ``fd``.
+
+    Of the one ``covered`` are looked at, of the other ``length_bytes``. ``Moved`` if
+    there is no snapshot.
+    """
+    common = ffi.new("uint64_t *")
+    call(lib.amalgam_snapshot_common, common, *lent(path), covered, fd, length_bytes)
+    return int(common[0])
+
+
+def _release(_owner: Any, _start: Any) -> None:
+    """Do nothing: the owner is freed with the partial function that refers to it."""

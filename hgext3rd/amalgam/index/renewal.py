@@ -1,0 +1,115 @@
+"""Which snapshots are renewed when the history of a repository has changed.
+
+Owns the list of indexes that are looked at: changelog, manifest, and the manifests of
+directories that are in use. Whoever calls holds the lock of the repository, or wants
+all of it made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+from mercurial.utils import stringutil
+
+from ..native.errors import Moved
+from . import buffer, indexfile
+from .decision import Reason
+from .docket import State
+from .opening import Site
+from .snapshot import Busy, Snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mercurial.interfaces.types import RepoT
+
+    from ..configitems import IndexConfig
+    from ..placement import Placement
+    from .snapshot import Snapshot
+
+_PATHS = (b"00changelog.i", b"00manifest.i")
+
+
+def site_of(repo: RepoT, config: IndexConfig) -> Site:
+    """Return where the snapshots of the store of ``repo`` are."""
+    return Site(
+        snapshots=Snapshots(os.path.join(repo.sharedpath, b"amalgam", b"index")),
+        store_path=repo.store.path,
+        owner_path=repo.sharedpath,
+        prefault=buffer.Prefault[config.prefault.decode().upper()],
+        follow=_follow,
+    )
+
+
+def states(repo: RepoT) -> dict[bytes, State]:
+    """Return what the file system says of the indexes that a transaction appends to."""
+    found = {}
+    for path in _PATHS:
+        with contextlib.suppress(OSError):
+            found[path] = State.of(repo.svfs.stat(path))
+    return found
+
+
+def renew(
+    repo: RepoT,
+    site: Site,
+    config: IndexConfig,
+    before: Mapping[bytes, State],
+    *,
+    afresh: bool = False,
+) -> bytes:
+    """Renew the snapshots of all indexes that are to be mapped.
+
+    Those in ``before`` have only been appended to since they had that state. Return
+    why not all of it was possible, or nothing: what is lost is speed.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            wanted = []
+            for path in _paths(repo):
+                seen = stack.enter_context(indexfile.opened(repo.svfs, path))
+                if seen.reason(config, site) is Reason.LARGE_ENOUGH:
+                    wanted.append(seen.file)
+            if wanted:
+                placement = site.placement()
+                stack.enter_context(site.snapshots.writing(placement))
+                for file in wanted:
+                    site.renew(
+                        file,
+                        placement,
+                        grown_from=before.get(file.path),
+                        afresh=afresh,
+                    )
+    except Busy:
+        return _(b"another process is writing snapshots")
+    except (Moved, OSError) as exc:
+        return stringutil.forcebytestr(exc)
+    return b""
+
+
+def rebuild(repo: RepoT, site: Site, config: IndexConfig) -> None:
+    """Make all snapshots anew, and forget those of indexes that are gone."""
+    with repo.lock():
+        problem = renew(repo, site, config, {}, afresh=True)
+    if problem:
+        raise error.StateError(
+            _(b"snapshots cannot be made anew: %s") % problem,
+            hint=_(b"mend that, or remove %s") % site.snapshots.directory,
+        )
+
+
+def _paths(repo: RepoT) -> list[bytes]:
+    """Return the paths of the indexes that may be mapped, below ``.hg/store``."""
+    manifest = repo.manifestlog.getstorage(b"")
+    trees = [log.get_revlog() for name, log in manifest._dirlogcache.items() if name]
+    return [*_PATHS, *sorted(tree._indexfile for tree in trees)]
+
+
+def _follow(
+    placement: Placement, snapshot: Snapshot, data: memoryview, afresh: bool
+) -> None:
+    """Renew what leans on a snapshot."""

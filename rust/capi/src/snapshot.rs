@@ -1,0 +1,123 @@
+//! Snapshots of indexes: mapped with what follows them, and compared.
+
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::path::Path;
+
+use revlog::mapping::{self, Mapping, MappingError, Prefault};
+
+use crate::entry::entry;
+use crate::failure::{ErrorInfo, Failure, Status};
+use crate::handle;
+use crate::lent;
+
+/// An index in memory.
+pub struct Mapped(#[expect(dead_code, reason = "it is only freed")] Mapping);
+
+/// Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`
+/// where they are.
+///
+/// The first `covered` of them are mapped from the file at `path`, its snapshot; the others are
+/// read. `prefault` says what to read ahead: 0 nothing, 1 all in the background, 2 all
+/// before the call ends. `MOVED` if the files are not as was said.
+///
+/// # Safety
+///
+/// `error` as everywhere; `out` and `data` are writable; `path` is lent for the call; `index` is
+/// an open descriptor until it ends. The index is given to `amalgam_mapped_free` once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_mapped_new(
+    out: *mut *mut Mapped,
+    data: *mut *const u8,
+    path: *const u8,
+    path_len: usize,
+    covered: u64,
+    index: i32,
+    len: u64,
+    prefault: u32,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (path, index) = unsafe { (lent::path(path, path_len)?, lent_file(index)?) };
+        let failed = |error| failure(error, path);
+        let prefault = match prefault {
+            0 => Prefault::Nothing,
+            1 => Prefault::WillNeed,
+            2 => Prefault::Populate,
+            unknown => return Err(Failure::bug(format!("unknown prefault {unknown}"))),
+        };
+        let snapshot = mapping::open_snapshot(path).map_err(failed)?;
+        let mapped = Mapping::new(&snapshot, covered, &index, len, prefault).map_err(failed)?;
+        // SAFETY: as the caller promises.
+        unsafe {
+            lent::put(data, mapped.bytes().as_ptr())?;
+            handle::give(out, Mapped(mapped))
+        }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// Frees an index, and the memory that `amalgam_mapped_new` named; null is ignored.
+///
+/// # Safety
+///
+/// `mapped` came from `amalgam_mapped_new`, and nobody uses it nor its bytes any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_mapped_free(mapped: *mut Mapped) {
+    // SAFETY: as the caller promises.
+    unsafe { handle::free(mapped) }
+}
+
+/// Writes to `common` in how many bytes, of its first `covered`, the snapshot at `path` agrees
+/// with the first `len` of the index open as `index`.
+///
+/// # Safety
+///
+/// `error` as everywhere; `common` is writable; `path` is lent for the call; `index` is an open
+/// descriptor until it ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_snapshot_common(
+    common: *mut u64,
+    path: *const u8,
+    path_len: usize,
+    covered: u64,
+    index: i32,
+    len: u64,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (path, index) = unsafe { (lent::path(path, path_len)?, lent_file(index)?) };
+        let failed = |error| failure(error, path);
+        let snapshot = mapping::open_snapshot(path).map_err(failed)?;
+        let found = mapping::common_prefix(&snapshot, covered, &index, len);
+        let found = found.map_err(|error| failed(error.into()))?;
+        // SAFETY: as the caller promises.
+        unsafe { lent::put(common, found) }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// A file that the caller has open, and keeps open.
+///
+/// # Safety
+///
+/// `descriptor` is open until the call ends.
+unsafe fn lent_file(descriptor: i32) -> Result<ManuallyDrop<File>, Failure> {
+    if descriptor < 0 {
+        return Err(Failure::bug("no descriptor"));
+    }
+    // SAFETY: as the caller promises; it is never closed here.
+    Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))
+}
+
+fn failure(error: MappingError, path: &Path) -> Failure {
+    match error {
+        MappingError::Io(source) => Failure::io(path, &source),
+        MappingError::Moved(message) => Failure::moved(message).at(path),
+    }
+}

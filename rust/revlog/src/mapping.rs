@@ -1,0 +1,329 @@
+//! An index in memory: what a snapshot has of it is mapped, the rest is read.
+//!
+//! A file that somebody may truncate cannot be mapped: touching a page behind its new end kills
+//! the process, and the rest of its last page turns to zeros. So the pages are those of a
+//! snapshot, a file that only grows, and what lies behind them is read from the index itself into
+//! the same region of memory. Nothing is known here of entries, nor of how a snapshot comes to
+//! be: `docs/formats/index-snapshot.rst` does.
+
+#![expect(unsafe_code, reason = "memory mappings")]
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::ptr::NonNull;
+
+use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
+
+/// Bytes that are compared at once; two of them fit into the cache of a core.
+const COMPARED_AT_ONCE: usize = 128 << 10;
+
+/// Bytes before the end of a snapshot that are compared whenever it is mapped.
+const COMPARED_END: usize = 4096;
+
+/// Why an index could not be mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum MappingError {
+    /// The operating system refused.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The files are not what the caller saw; he may look again.
+    #[error("{0}")]
+    Moved(&'static str),
+}
+
+/// What to read ahead of the first access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefault {
+    /// Nothing: each page is read when it is touched.
+    Nothing,
+    /// All of it, by the kernel, while the caller goes on.
+    WillNeed,
+    /// All of it, before the mapping is handed out.
+    Populate,
+}
+
+/// A readable region of memory with the content of an index. It holds no descriptor.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    /// Length of the region, in whole pages.
+    reserved: usize,
+}
+
+// SAFETY: the region is readable, never written after `new`, and freed by `drop` only.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `index`, of which `snapshot` has the first `covered`.
+    ///
+    /// The end of what `snapshot` covers is compared with `index`: there, a history that was
+    /// rewritten differs.
+    ///
+    /// # Errors
+    ///
+    /// [`MappingError::Moved`] if a file is shorter than was said, or if they differ there.
+    pub fn new(
+        snapshot: &File,
+        covered: u64,
+        index: &File,
+        len: u64,
+        prefault: Prefault,
+    ) -> Result<Self, MappingError> {
+        if covered == 0 || covered > len {
+            return Err(MappingError::Moved("the snapshot covers nothing, or too much"));
+        }
+        if snapshot.metadata()?.len() < covered {
+            return Err(MappingError::Moved("the snapshot is cut"));
+        }
+        let (covered, len) = (in_memory(covered)?, in_memory(len)?);
+        let mut mapping = Self::reserve(len)?;
+        mapping.share(snapshot, covered, prefault)?;
+
+        let compared = covered.saturating_sub(COMPARED_END)..covered;
+        let mut end = [0; COMPARED_END];
+        let end = &mut end[..compared.len()];
+        read_exact(index, end, compared.start)?;
+        if *end != mapping.bytes()[compared] {
+            return Err(MappingError::Moved("the index was rewritten"));
+        }
+        // The last page that is shared becomes a copy of ours here, if anything follows.
+        read_exact(index, &mut mapping.bytes_mut()[covered..], covered)?;
+        mapping.protect()?;
+        Ok(mapping)
+    }
+
+    /// The content.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` bytes from `start` on are readable until `drop`. What is mapped of a file
+        // lies before an end that the file keeps, and nobody changes it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// A writable region of zeros for `len` bytes.
+    fn reserve(len: usize) -> io::Result<Self> {
+        let reserved = len.next_multiple_of(rustix::param::page_size());
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new region, at an address that the kernel chooses.
+        let start = unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            mm::mmap_anonymous(std::ptr::null_mut(), reserved, access, flags)?
+        };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, len, reserved })
+    }
+
+    /// Puts the pages of the first `covered` bytes of `snapshot` over the start of the region.
+    fn share(&mut self, snapshot: &File, covered: usize, prefault: Prefault) -> io::Result<()> {
+        let start = self.start.as_ptr().cast();
+        // SAFETY: the pages lie in the region, which is ours alone, and nothing borrows from it.
+        // What is written to them stays in this process.
+        unsafe {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+            mm::mmap(start, covered, access, flags, snapshot, 0)?;
+        }
+        let advice = match prefault {
+            Prefault::Nothing => return Ok(()),
+            Prefault::WillNeed => Advice::WillNeed,
+            Prefault::Populate => POPULATE,
+        };
+        // SAFETY: as above; the advice changes no content. What an old kernel does not know is
+        // not done.
+        let _ = unsafe { mm::madvise(start, covered, advice) };
+        Ok(())
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as `bytes`, and exclusively borrowed; every page is a private one.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+
+    /// Makes the region read-only.
+    fn protect(&mut self) -> io::Result<()> {
+        // SAFETY: the region is ours, and no exclusive borrow is left.
+        unsafe { mm::mprotect(self.start.as_ptr().cast(), self.reserved, MprotectFlags::READ) }?;
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the region is ours, and whoever borrowed from it borrowed `self`. There is
+        // nothing to do if the kernel refuses.
+        let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.reserved) };
+    }
+}
+
+#[cfg(target_os = "linux")]
+const POPULATE: Advice = Advice::LinuxPopulateRead;
+#[cfg(not(target_os = "linux"))]
+const POPULATE: Advice = Advice::WillNeed;
+
+/// The number of bytes, of the first `covered` and the first `len`, in which both files agree.
+///
+/// # Errors
+///
+/// Those of reading. A file that is shorter than was said agrees up to its end.
+pub fn common_prefix(snapshot: &File, covered: u64, index: &File, len: u64) -> io::Result<u64> {
+    let end = covered.min(len);
+    let (mut left, mut right) = (vec![0; COMPARED_AT_ONCE], vec![0; COMPARED_AT_ONCE]);
+    let mut common = 0;
+    while common < end {
+        let wanted = usize::try_from(end - common).unwrap_or(usize::MAX).min(COMPARED_AT_ONCE);
+        let read_left = read_some(snapshot, &mut left[..wanted], common)?;
+        let read_right = read_some(index, &mut right[..wanted], common)?;
+        let read = read_left.min(read_right);
+        let (left, right) = (&left[..read], &right[..read]);
+        if left != right {
+            let same = left.iter().zip(right).take_while(|(left, right)| left == right).count();
+            return Ok(common + same as u64);
+        }
+        common += read as u64;
+        if read < wanted {
+            break;
+        }
+    }
+    Ok(common)
+}
+
+/// Opens a snapshot to map or compare it.
+///
+/// # Errors
+///
+/// [`MappingError::Moved`] if there is no such file.
+pub fn open_snapshot(path: &Path) -> Result<File, MappingError> {
+    File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => MappingError::Moved("the snapshot is gone"),
+        _ => error.into(),
+    })
+}
+
+/// Fills `buffer` from `offset` of an index on.
+fn read_exact(index: &File, buffer: &mut [u8], offset: usize) -> Result<(), MappingError> {
+    let read = read_some(index, buffer, offset as u64)?;
+    let cut = MappingError::Moved("the index is shorter than it was");
+    if read == buffer.len() { Ok(()) } else { Err(cut) }
+}
+
+/// Fills as much of `buffer` as there is from `offset` on, and answers how much.
+fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+fn in_memory(len: u64) -> io::Result<usize> {
+    usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const PREFAULTS: [Prefault; 3] = [Prefault::Nothing, Prefault::WillNeed, Prefault::Populate];
+
+    fn file(content: &[u8]) -> File {
+        let mut file = tempfile::tempfile().expect("a temporary file");
+        file.write_all(content).expect("room for it");
+        file
+    }
+
+    fn content(len: usize) -> Vec<u8> {
+        (0..len).map(|at| u8::try_from(at * 31 % 251).expect("less than 251")).collect()
+    }
+
+    #[test]
+    fn pages_and_what_lies_behind_are_one() {
+        let page = rustix::param::page_size();
+        for len in [1, 64, page - 64, page, page + 64, 5 * page, 5 * page + 192] {
+            for covered in [1, 64, page - 1, page, page + 1, 3 * page, len] {
+                if covered > len {
+                    continue;
+                }
+                let bytes = content(len);
+                let index = file(&bytes);
+                // what follows in the snapshot is not ours
+                let snapshot = file(&[&bytes[..covered], b"later".as_slice()].concat());
+                for prefault in PREFAULTS {
+                    let mapping =
+                        Mapping::new(&snapshot, covered as u64, &index, len as u64, prefault)
+                            .expect("both fit");
+                    assert_eq!(mapping.bytes(), bytes, "{covered} of {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_that_is_cut_later_stays() {
+        let page = rustix::param::page_size();
+        let bytes = content(4 * page + 128);
+        let (index, snapshot) = (file(&bytes), file(&bytes[..4 * page]));
+        let (covered, len) = (4 * page as u64, bytes.len() as u64);
+        let mapping =
+            Mapping::new(&snapshot, covered, &index, len, Prefault::Nothing).expect("both fit");
+        index.set_len(64).expect("a file of ours");
+        drop((index, snapshot));
+        assert_eq!(mapping.bytes(), bytes);
+    }
+
+    #[test]
+    fn what_is_not_as_was_said_is_refused() {
+        let page = rustix::param::page_size();
+        let bytes = content(2 * page);
+        let (covered, len) = (page as u64 + 64, bytes.len() as u64);
+        let refused = |snapshot: &[u8], covered, index: &[u8], len| {
+            let (snapshot, index) = (file(snapshot), file(index));
+            match Mapping::new(&snapshot, covered, &index, len, Prefault::Nothing) {
+                Err(MappingError::Moved(message)) => message,
+                other => panic!("not refused: {other:?}"),
+            }
+        };
+        let message = refused(&bytes[..page], covered, &bytes, len);
+        assert_eq!(message, "the snapshot is cut");
+        let message = refused(&bytes, covered, &bytes[..page + 64], len);
+        assert_eq!(message, "the index is shorter than it was");
+        let mut other = bytes.clone();
+        other[page + 63] ^= 1; // the last byte that is covered
+        let message = refused(&bytes, covered, &other, len);
+        assert_eq!(message, "the index was rewritten");
+        for covered in [0, len + 1] {
+            let message = refused(&bytes, covered, &bytes, len);
+            assert_eq!(message, "the snapshot covers nothing, or too much");
+        }
+    }
+
+    #[test]
+    fn the_first_difference_ends_what_is_common() {
+        let bytes = content(COMPARED_AT_ONCE * 2 + 700);
+        let len = bytes.len() as u64;
+        let snapshot = file(&bytes);
+        let common = |index: &[u8], covered, len| {
+            common_prefix(&snapshot, covered, &file(index), len).expect("readable")
+        };
+        assert_eq!(common(&bytes, len, len), len);
+        assert_eq!(common(&bytes, 100, len), 100);
+        assert_eq!(common(&bytes, len, 100), 100);
+        assert_eq!(common(&bytes[..500], len, len), 500);
+        assert_eq!(common(&bytes, len + 9, len + 9), len);
+        for at in [0, 1, COMPARED_AT_ONCE - 1, COMPARED_AT_ONCE, COMPARED_AT_ONCE * 2 + 699] {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            assert_eq!(common(&other, len, len), at as u64);
+        }
+    }
+}
