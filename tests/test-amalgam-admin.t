@@ -13,6 +13,7 @@ Before the first export, nothing is wrong:
   $ hg admin::amalgam
   indexes
     00changelog   mapped: 192 bytes, at least 1 bytes (experimental.mmapindexthreshold)
+                  snapshot of 192 bytes
     00manifest    read: it is inline, with revisions among its entries
   
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
@@ -27,6 +28,7 @@ Before the first export, nothing is wrong:
   $ hg admin::amalgam
   indexes
     00changelog   mapped: 192 bytes, at least 1 bytes (experimental.mmapindexthreshold)
+                  snapshot of 192 bytes
     00manifest    read: it is inline, with revisions among its entries
   
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
@@ -44,7 +46,7 @@ Before the first export, nothing is wrong:
     "changesets": 3,
     "exists": true,
     "files": 3,
-    "indexes": [{"bytes": 192, "index": "00changelog", "mapped": true, "reason": "large-enough"}, {"bytes": 333, "index": "00manifest", "mapped": false, "reason": "inline"}],
+    "indexes": [{"bytes": 192, "index": "00changelog", "mapped": true, "reason": "large-enough", "snapshot_bytes": 192}, {"bytes": 333, "index": "00manifest", "mapped": false, "reason": "inline", "snapshot_bytes": 0}],
     "lock": "free",
     "lock_host": "",
     "lock_pid": 0,
@@ -116,6 +118,7 @@ So does what an export would not mend, or not expect:
   $ hg admin::amalgam
   indexes
     00changelog   mapped: 256 bytes, at least 1 bytes (experimental.mmapindexthreshold)
+                  snapshot of 256 bytes
     00manifest    read: it is inline, with revisions among its entries
   
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
@@ -145,6 +148,7 @@ So does what an export would not mend, or not expect:
   
   indexes
     00changelog   mapped: 256 bytes, at least 1 bytes (experimental.mmapindexthreshold)
+                  snapshot of 256 bytes
     00manifest    read: it is inline, with revisions among its entries
   
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
@@ -208,3 +212,37 @@ All of it may be removed at any time, even while a server runs:
   # Mode revset expression search
   changeset:   ed51d10d1b1e564a7d57d664e19b47e88961757b
   $ cat errors.log
+
+Snapshots of indexes
+====================
+
+A snapshot that somebody has written to is noticed. All snapshots are made anew:
+
+  $ hg init ../large && cd ../large
+  $ hg debugbuilddag -q +100
+  $ printf '!' | dd of=`echo .hg/amalgam/index/00changelog-*.snap` bs=1 seek=70 conv=notrunc 2> /dev/null
+  $ hg admin::amalgam | sed -n '/^wrong/,$p'
+  wrong
+    snapshot of 00changelog differs from it at byte 70
+    (run 'hg admin::amalgam --repair')
+  $ hg admin::amalgam --repair | tail -1
+  nothing is wrong
+
+Where none can be made, the index is read, and the reason is told:
+
+  $ rm -r .hg/amalgam/index
+  $ echo 'in the way' > .hg/amalgam/index
+  $ hg admin::amalgam | grep 00changelog
+    00changelog   read: no snapshot can be made of it: Not a directory
+  $ hg log -r tip -T '{rev}\n'
+  99
+  $ rm .hg/amalgam/index
+  $ touch .hg/store/journal
+  $ hg admin::amalgam | grep 00changelog
+    00changelog   read: it changed, and a transaction is running or interrupted
+  $ rm .hg/store/journal
+  $ hg debugupdatecaches
+  $ ls .hg/amalgam/index | sed 's/-[0-9a-f]*/-UID/'
+  00changelog-UID.snap
+  00changelog.docket
+  lock

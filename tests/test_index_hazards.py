@@ -23,10 +23,15 @@ pytestmark = pytest.mark.slow
 
 COUNT = 3000  # entries of 64 bytes: 47 pages of 4 KiB
 KEPT = 300
-WITH = ("extensions.amalgam=", "experimental.mmapindex=yes")
-WITH += ("experimental.mmapindexthreshold=4096",)
-WITHOUT = ("storage.revlog.mmap.index=yes",)
-WITHOUT += ("storage.revlog.mmap.index:size-threshold=4096",)
+WITH = (
+    "extensions.amalgam=",
+    "experimental.mmapindex=yes",
+    "experimental.mmapindexthreshold=4096",
+)
+WITHOUT = (
+    "storage.revlog.mmap.index=yes",
+    "storage.revlog.mmap.index:size-threshold=4096",
+)
 WRITER = ("extensions.strip=", "ui.rollback=yes", "phases.publish=no")
 
 

@@ -17,14 +17,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 #: Whatever has one of these in its name touches what amalgam does to indexes.
-WORDS = ("revlog", "strip", "rollback", "transaction", "phase", "branchmap", "rebase")
-WORDS += ("histedit", "share", "clone", "nodemap", "bundle")
-#: Others that do, `spec` of a whole run without amalgam: they passed, or were skipped.
-OTHERS = """
-    extension fncache hgweb hgweb-commands http http-bad-server http-permissions
-    http-protocol http-proxy https inherit-mode parseindex parseindex2 split-legacy-inline-changelog
-    wireproto
-""".split()
+WORDS = {"revlog", "strip", "rollback", "transaction", "phase", "branchmap", "rebase"}
+WORDS |= {"histedit", "share", "clone", "nodemap", "bundle"}
+#: Others that do.
+OTHERS = {"extension", "fncache", "hgweb", "hgweb-commands", "http", "http-bad-server"}
+OTHERS |= {"http-permissions", "http-protocol", "http-proxy", "https", "inherit-mode"}
+OTHERS |= {"parseindex", "parseindex2", "split-legacy-inline-changelog", "wireproto"}
 CONFIG = (
     "extensions.amalgam=",
     "experimental.mmapindex=yes",
@@ -47,7 +45,9 @@ def main(arguments: Sequence[str]) -> int:
 
     wanted = options.tests or list(concerned(options.sdist / "tests"))
     with_amalgam = runner.run("with", wanted, CONFIG)
-    failed = sorted(name for name, result in with_amalgam.items() if result == "failure")
+    failed = sorted(
+        name for name, result in with_amalgam.items() if result == "failure"
+    )
     without = runner.run("without", sorted({file_of(name) for name in failed}), ())
     worse = [name for name in failed if without.get(name) != "failure"]
     unexpected = [name for name in worse if file_of(name) not in exceptions]
@@ -89,7 +89,9 @@ def file_of(name: str) -> str:
 
 def read_exceptions(path: Path) -> dict[str, str]:
     """Return the reasons in a file of lines ``TEST: REASON``; ``#`` is a comment."""
-    lines = [line for line in path.read_text().splitlines() if line[:1] not in ("", "#")]
+    lines = [
+        line for line in path.read_text().splitlines() if line[:1] not in ("", "#")
+    ]
     pairs = [line.split(": ", 1) for line in lines]
     return {name: reason.strip() for name, reason in pairs}
 

@@ -30,7 +30,7 @@ _MOST_SHOWN = 12
 @eh.command(
     b"admin::amalgam",
     [
-        (b"", b"repair", False, _(b"verify the git repository, and mend it")),
+        (b"", b"repair", False, _(b"make snapshots anew, mend the git repository")),
         *formatteropts,
     ],
     _(b"[--repair]"),
@@ -43,19 +43,24 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     its history is exported to git, how large that is, how fresh, and what is wrong,
     with what to type. This is quick, and changes nothing.
 
+    A large index is mapped from a snapshot, which is compared with it here. Where there
+    can be none, the index is read, and the reason is shown.
+
     Being behind is not wrong: :hg:`git::export` converts what is new. Something is
     wrong if it does not go away by itself: a file is lost or was changed by somebody
     else, or an export cannot work at all. :hg:`git::verify` looks deeper than this.
 
-    With --repair, the git repository is verified as by :hg:`git::verify`, and what
-    differs is mended: what somebody else put there is removed, branches and tags are
-    made those of this repository, and if anything is damaged, all is exported again.
+    With --repair, the snapshots of indexes are made anew. The git repository is
+    verified as by :hg:`git::verify`, and what differs is mended: what somebody else put
+    there is removed, branches and tags are made those of this repository, and if
+    anything is damaged, all is exported again.
     The history itself is never touched: all that amalgam keeps is in ``.hg/amalgam``,
     follows from the history, and may as well be removed, even while servers run.
 
     Template keywords:
 
-    :indexes:     List. With ``index``, ``mapped``, ``reason``, ``bytes``.
+    :indexes:     List. With ``index``, ``mapped``, ``reason``, ``bytes``,
+                  ``snapshot_bytes``.
     :path:        String. The git repository.
     :exists:      Boolean. Whether there was an export.
     :served:      Integer. Changesets that should be exported.
@@ -80,6 +85,8 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """
     store = GitStore(repo, GitConfig.from_ui(ui))
     mended: Sequence[Difference] = ()
+    if opts["repair"]:
+        index.rebuild(repo)
     if opts["repair"] and Status.of(store).exists:
         before, after = repair(store)
         left = {(difference.what, difference.id) for difference in after.differences}
@@ -89,14 +96,16 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
             if (difference.what, difference.id) not in left
         ]
     status = Status.of(store)
+    indexes = index.examine(repo)
+    problems = [*_index_problems(indexes), *status.problems]
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"admin-amalgam", byte_opts) as fm:
         fm.startitem()
         _show_mended(fm, mended)
-        _show_indexes(fm, repo)
+        _show_indexes(fm, indexes)
         _show_store(fm, store.repository.path, status)
-        _show_problems(fm, status)
-    return 1 if status.problems else 0
+        _show_problems(fm, problems)
+    return 1 if problems else 0
 
 
 def _show_mended(fm: Any, mended: Sequence[Difference]) -> None:
@@ -114,18 +123,36 @@ def _show_mended(fm: Any, mended: Sequence[Difference]) -> None:
         fm.plain(b"\n")
 
 
-def _show_indexes(fm: Any, repo: RepoT) -> None:
+def _show_indexes(fm: Any, indexes: Sequence[index.Examined]) -> None:
     fm.plain(_(b"indexes\n"))
     with fm.nested(b"indexes", tmpl=b"{index} {reason}\n") as nested:
-        for decision in index.decisions(repo):
+        for opened in (examined.opened for examined in indexes):
+            decision, snapshot = opened.decision, opened.snapshot
+            snapshot_bytes = snapshot.length_bytes if snapshot else 0
             nested.startitem()
             nested.data(
                 index=decision.index,
                 mapped=decision.mapped,
                 reason=decision.reason.value.encode(),
                 bytes=decision.size_bytes,
+                snapshot_bytes=snapshot_bytes,
             )
             nested.plain(b"  %-13s %s\n" % (decision.index, decision.explain()))
+            if snapshot_bytes:
+                size = util.bytecount(snapshot_bytes)
+                nested.plain(_(b"  %-13s snapshot of %s\n") % (b"", size))
+
+
+def _index_problems(indexes: Sequence[index.Examined]) -> list[Problem]:
+    return [
+        Problem(
+            _(b"snapshot of %s differs from it at byte %d")
+            % (examined.opened.decision.index, examined.differs_at),
+            _(b"run 'hg admin::amalgam --repair'"),
+        )
+        for examined in indexes
+        if examined.differs_at is not None
+    ]
 
 
 def _show_store(fm: Any, path: bytes, status: Status) -> None:
@@ -187,24 +214,23 @@ def _show_line(fm: Any, label: bytes, text: bytes) -> None:
     fm.plain(b"  %-13s %s\n" % (label, text))
 
 
-def _show_problems(fm: Any, status: Status) -> None:
+def _show_problems(fm: Any, problems: Sequence[Problem]) -> None:
     with fm.nested(b"problems", tmpl=b"{text}\n") as nested:
-        if status.problems:
+        if problems:
             nested.plain(_(b"\nwrong\n"))
-        for number, problem in enumerate(status.problems, start=1):
+        for number, problem in enumerate(problems, start=1):
             nested.startitem()
             nested.data(text=problem.text, hint=problem.hint)
             if number <= _MOST_SHOWN:
                 nested.plain(b"  %s\n" % problem.text)
-                following = status.problems[number : number + 1]
+                following = problems[number : number + 1]
                 if number == _MOST_SHOWN or problem.hint not in map(_hint, following):
                     nested.plain(b"  (%s)\n" % problem.hint)
-    if len(status.problems) > _MOST_SHOWN:
+    if len(problems) > _MOST_SHOWN:
         fm.plain(
-            _(b"  and %d more; see 'hg git::verify'\n")
-            % (len(status.problems) - _MOST_SHOWN)
+            _(b"  and %d more; see 'hg git::verify'\n") % (len(problems) - _MOST_SHOWN)
         )
-    if not status.problems:
+    if not problems:
         fm.plain(_(b"\nnothing is wrong\n"))
 
 

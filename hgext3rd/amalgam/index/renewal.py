@@ -59,8 +59,6 @@ def renew(
     site: Site,
     config: IndexConfig,
     before: Mapping[bytes, State],
-    *,
-    afresh: bool = False,
 ) -> bytes:
     """Renew the snapshots of all indexes that are to be mapped.
 
@@ -68,22 +66,7 @@ def renew(
     why not all of it was possible, or nothing: what is lost is speed.
     """
     try:
-        with contextlib.ExitStack() as stack:
-            wanted = []
-            for path in _paths(repo):
-                seen = stack.enter_context(indexfile.opened(repo.svfs, path))
-                if seen.reason(config, site) is Reason.LARGE_ENOUGH:
-                    wanted.append(seen.file)
-            if wanted:
-                placement = site.placement()
-                stack.enter_context(site.snapshots.writing(placement))
-                for file in wanted:
-                    site.renew(
-                        file,
-                        placement,
-                        grown_from=before.get(file.path),
-                        afresh=afresh,
-                    )
+        _renew(repo, site, config, before)
     except Busy:
         return _(b"another process is writing snapshots")
     except (Moved, OSError) as exc:
@@ -92,14 +75,48 @@ def renew(
 
 
 def rebuild(repo: RepoT, site: Site, config: IndexConfig) -> None:
-    """Make all snapshots anew, and forget those of indexes that are gone."""
-    with repo.lock():
-        problem = renew(repo, site, config, {}, afresh=True)
-    if problem:
+    """Make all snapshots anew, and forget those of indexes that are gone.
+
+    ``StateError`` or ``OSError`` if that cannot be done.
+    """
+    try:
+        with repo.lock():
+            _renew(repo, site, config, {}, afresh=True)
+    except Busy:
         raise error.StateError(
-            _(b"snapshots cannot be made anew: %s") % problem,
-            hint=_(b"mend that, or remove %s") % site.snapshots.directory,
-        )
+            _(b"another process is writing snapshots of indexes"),
+            hint=_(b"try again"),
+        ) from None
+
+
+def _renew(
+    repo: RepoT,
+    site: Site,
+    config: IndexConfig,
+    before: Mapping[bytes, State],
+    *,
+    afresh: bool = False,
+) -> None:
+    paths, gone = set(_paths(repo)), set()
+    if afresh:
+        gone = set(site.snapshots.names())
+        dockets = map(site.snapshots.docket, gone)
+        paths |= {docket.index for docket in dockets if docket is not None}
+    wanted = []
+    with contextlib.ExitStack() as stack:
+        for path in sorted(paths):
+            seen = stack.enter_context(indexfile.opened(repo.svfs, path))
+            if seen.reason(config, site) is Reason.LARGE_ENOUGH:
+                wanted.append(seen.file)
+        if not wanted and not gone:
+            return
+        placement = site.placement()
+        stack.enter_context(site.snapshots.writing(placement))
+        for file in wanted:
+            grown_from = before.get(file.path)
+            site.renew(file, placement, grown_from=grown_from, afresh=afresh)
+        for name in gone - {file.name for file in wanted}:
+            site.snapshots.forget(name)
 
 
 def _paths(repo: RepoT) -> list[bytes]:

@@ -92,6 +92,24 @@ class Snapshots:
         """Return what is remembered of the snapshot of an index."""
         return Docket.read(self._docket_path(name))
 
+    def names(self) -> list[bytes]:
+        """Return the names of all indexes that have a docket here."""
+        try:
+            entries = os.listdir(self.directory)
+        except FileNotFoundError:
+            return []
+        return sorted(
+            entry.removesuffix(_DOCKET) for entry in entries if entry.endswith(_DOCKET)
+        )
+
+    def forget(self, name: bytes) -> None:
+        """Remove what there is of an index that is gone. Within ``writing``."""
+        docket = self.docket(name)
+        os.unlink(self._docket_path(name))
+        if docket is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(_data_path(self.directory, name, docket.uid))
+
     def find(self, file: IndexFile, state: State) -> Snapshot | None:
         """Return the snapshot of a file that has that state, if it is known to fit."""
         docket = self.docket(file.name)
@@ -142,7 +160,8 @@ class Snapshots:
         length_bytes -= length_bytes % file.entry_bytes
         if not length_bytes:
             return None
-        docket = None if afresh else self.docket(file.name)
+        before = self.docket(file.name)
+        docket = None if afresh else before
         fitting = 0
         if docket is not None and docket.index == file.path:
             if docket.state == state and docket.length_bytes <= length_bytes:
@@ -153,7 +172,7 @@ class Snapshots:
             raise Moved(b"%s: the index changed while it was copied" % file.path)
         renewed = Docket(file.path, uid, covered, state)
         renewed.write(self._docket_path(file.name), placement)
-        self._remove_old(file.name, docket, renewed)
+        self._remove_old(file.name, before, renewed)
         return self._snapshot(file.name, renewed)
 
     def difference(self, file: IndexFile, snapshot: Snapshot) -> int | None:
@@ -235,7 +254,7 @@ class Snapshots:
                 os.utime(_data_path(self.directory, name, before.uid))
         kept = os.path.basename(_data_path(self.directory, name, now.uid))
         for entry in os.scandir(self.directory):
-            ours = entry.name.startswith(name + b"-") and entry.name.endswith(_DATA)
+            ours = entry.name.startswith(name + b"-") and len(entry.name) == len(kept)
             if entry.name == kept or not (ours or entry.name.startswith(TEMPORARY)):
                 continue
             with contextlib.suppress(OSError):
