@@ -82,8 +82,14 @@ oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar; CORPORA
 	  --keep $(CURDIR)/build/oracle --json $(CURDIR)/build/oracle.json
 
 .PHONY: torture
-torture: local ## kills, full disks and damaged files by the thousand
+torture: local ## kills, full disks, damaged and truncated files by the thousand
 	@cd tests && $(BIN)/python3 -m torture --json $(CURDIR)/build/torture.json
+
+# Takes hours at low priority: not part of `test`. TESTS="test-strip.t ..." is a part of it.
+.PHONY: upstream
+upstream: local $(SDIST)/tests/run-tests.py ## Mercurial's own tests, with amalgam on
+	@cd tests && nice -n 15 $(BIN)/python3 -m upstream --sdist $(SDIST) --hg $(BIN)/hg \
+	  --output $(CURDIR)/build/upstream --json $(CURDIR)/build/upstream.json $(TESTS)
 
 .PHONY: deny
 deny: $(CARGO_DENY) ## check licences and sources of the Rust dependencies

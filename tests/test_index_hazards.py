@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from testlib.environment import ENVIRONMENT, HG
 from testlib.reader import DiedError, Reader
+from testlib.truncation import cut_under_load
 
 pytestmark = pytest.mark.slow
 
@@ -263,3 +264,9 @@ def aborted_unbundle(
         yield finish
     finally:
         finish()
+
+
+def test_server_with_requests_in_flight(repo: Path, tmp_path: Path) -> None:
+    bundle = make_bundle(repo, tmp_path)
+    counts = cut_under_load(repo, bundle, KEPT, rounds=4, clients=3)
+    assert counts["200"]

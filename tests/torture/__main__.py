@@ -1,4 +1,4 @@
-"""Kills, full disks and flipped bits, many of them: python -m torture, in ``tests``.
+"""Kills, full disks, flipped bits, truncations: python -m torture, in ``tests``.
 
 Prints counts and writes them as JSON. Whatever goes wrong is printed with what repeats
 it, and ends it with 1. How long anything takes decides nothing.
@@ -20,7 +20,7 @@ from testlib.hgserver import HgServer
 from testlib.interruption import Interrupted, bookmarked
 from testlib.needs import missing
 
-from . import disks, flips, kills
+from . import disks, flips, kills, truncations
 
 
 class Torture:
@@ -80,6 +80,10 @@ def main() -> int:
             return counts
 
         torture.run("damaged files", flip)
+        torture.run(
+            "truncated indexes",
+            lambda: truncations.under_load(scratch, options.cuts),
+        )
         server.close()
     report = {"seed": options.seed, "counts": torture.counts}
     report |= {"problems": torture.problems, "seconds": torture.seconds}
@@ -97,6 +101,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=120, help="to damage files for"
     )
+    parser.add_argument("--cuts", type=int, default=200, help="of a served repository")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--json", type=Path, help="file for counts and problems")
     return parser.parse_args()

@@ -1,0 +1,123 @@
+"""A server with requests in flight, while the history under it is cut."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from .environment import ENVIRONMENT, HG
+
+#: Requests that need the index, a part of it or all.
+PATHS = (
+    "shortlog?revcount=2000",
+    "graph/tip?revcount=200&style=raw",
+    "log?rev=branch(default)&revcount=5",
+    "?cmd=heads",
+    "?cmd=branchmap",
+    "?cmd=known&nodes=" + "5a" * 20,
+    "?cmd=getbundle&heads=" + "00" * 20,
+    "rev/tip",
+    "file/tip",
+)
+_SERVER = ("extensions.amalgam=", "experimental.mmapindexthreshold=4096")
+_WRITER = ("extensions.strip=", "ui.rollback=yes", "phases.publish=no")
+
+
+class Server:
+    """``hg serve`` of one repository, threaded, at a port that is free."""
+
+    def __init__(self, repo: Path, config: Sequence[str] = _SERVER) -> None:
+        command = _command("serve", "-a", "127.0.0.1", "-p", "0", config=config)
+        self._process = subprocess.Popen(
+            command,
+            cwd=repo,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self._process.stdout
+        said = self._process.stdout.readline().decode()
+        self.url = f"http://127.0.0.1:{said.split(':')[2].split('/')[0]}/"
+
+    def ask(self, path: str) -> str:
+        """Return the status of the answer, or ``none`` if there is none."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=120) as answer:
+                answer.read()
+                return str(answer.status)
+        except urllib.error.HTTPError as exc:
+            exc.read()
+            return str(exc.code)
+        except OSError:
+            return "none"
+
+    def exit_code(self) -> int | None:
+        """Return what it ended with, ``None`` if it runs."""
+        return self._process.poll()
+
+    def close(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.wait()
+        assert self._process.stdout
+        self._process.stdout.close()
+
+
+def cut_under_load(
+    repo: Path, bundle: Path, kept: int, rounds: int, clients: int
+) -> Counter[str]:
+    """Cut ``repo`` and restore it, ``rounds`` times, while clients ask a server.
+
+    ``bundle`` has all changesets from ``kept`` on. Strips and rollbacks take turns, by
+    processes with amalgam and without. Returns how many answers had which status;
+    ``AssertionError`` if the server dies.
+    """
+    server = Server(repo)
+    done = threading.Event()
+    counts: Counter[str] = Counter()
+    counting = threading.Lock()
+
+    def keep_asking(first: int) -> None:
+        number = first
+        while not done.is_set():
+            path = PATHS[number % len(PATHS)]
+            status = server.ask(path)
+            with counting:
+                counts[status] += 1
+            number += 1
+
+    threads = [threading.Thread(target=keep_asking, args=(n,)) for n in range(clients)]
+    try:
+        for thread in threads:
+            thread.start()
+        for turn in range(rounds):
+            config = [*_WRITER, *(_SERVER if turn % 2 else ())]
+            if turn and turn % 3 == 0:
+                cut = ["rollback", "-q"]
+            else:
+                cut = ["debugstrip", "--no-backup", str(kept)]
+            for arguments in (cut, ["unbundle", "-q", str(bundle)]):
+                command = _command(*arguments, config=config)
+                subprocess.run(command, cwd=repo, env=ENVIRONMENT, check=True)
+            counts["cuts"] += 1
+            code = server.exit_code()
+            assert code is None, f"the server ended with {code} after {turn + 1} cuts"
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+        code = server.exit_code()
+        server.close()
+    assert code is None, f"the server ended with {code}"
+    assert not counts["none"], f"{counts['none']} requests were not answered"
+    return counts
+
+
+def _command(*arguments: str, config: Sequence[str]) -> list[str]:
+    options = [word for item in config for word in ("--config", item)]
+    return [str(HG), *options, *arguments]
