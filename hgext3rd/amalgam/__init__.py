@@ -88,6 +88,12 @@ do::
   # the threshold; setting it alone means yes, and 0 is every index
   mmapindexthreshold = 1 MB
 
+Which revision has a node is kept on disk, for indexes that are mapped, and found
+there::
+
+  [amalgam]
+  index.node-map = yes
+
 A strip shortens an index that another process may have mapped, which ends that
 process with a bus error. So amalgam maps a snapshot of it, in
 ``.hg/amalgam/index``; where there can be none, the index is read::
@@ -105,7 +111,7 @@ from mercurial import exthelper
 from . import configitems, metadata
 from .commands import admin, git, ids, verify
 from .gitstore import censorship
-from .index import mapped
+from .index import lookup, mapped
 
 __version__ = metadata.__version__
 testedwith = metadata.testedwith
@@ -120,6 +126,7 @@ eh.merge(ids.eh)
 eh.merge(verify.eh)
 eh.merge(mapped.eh)
 eh.merge(censorship.eh)
+eh.merge(lookup.eh)
 
 cmdtable = eh.cmdtable
 configtable = eh.configtable

@@ -26,6 +26,7 @@ eh.configitem(b"amalgam", b"git.export", default=b"served")
 eh.configitem(b"amalgam", b"git.path", default=None)
 eh.configitem(b"amalgam", b"git.program", default=b"git")
 eh.configitem(b"amalgam", b"git.refs", default=lambda: [b"bookmarks", b"tips", b"tags"])
+eh.configitem(b"amalgam", b"index.node-map", default=True)
 eh.configitem(b"amalgam", b"index.prefault", default=b"none")
 eh.configitem(b"experimental", b"mmapindex", default=None)
 eh.configitem(b"experimental", b"mmapindexthreshold", default=None)
@@ -124,6 +125,14 @@ class IndexConfig:
         if stock_threshold_bytes is None:
             return None, b"storage.revlog.mmap.index"
         return stock_threshold_bytes, b"storage." + stock
+
+
+def wants_node_map(ui: UiT) -> bool:
+    """Tell whether nodes are to be looked up in a node map: ``amalgam.index.node-map``.
+
+    As with all that only affects speed, the choice of who owns the repository counts.
+    """
+    return bool(ui.configbool(b"amalgam", b"index.node-map", untrusted=True))
 
 
 def _trusted_path(ui: UiT, name: bytes) -> bytes | None:

@@ -113,7 +113,7 @@ def _resolve_options(
 ) -> dict[bytes, Any]:
     """Let our configuration say from which size on indexes are mapped."""
     options = orig(ui, *args, **kwargs)
-    if _enabled(ui):
+    if enabled(ui):
         data_config = options[b"data-config"]
         config = IndexConfig.from_ui(ui, data_config.mmap_index_threshold)
         data_config.mmap_index_threshold = config.threshold_bytes
@@ -247,7 +247,7 @@ def _log(repo: RepoT) -> None:
         switch.log()
 
 
-def _enabled(ui: UiT) -> bool:
+def enabled(ui: UiT) -> bool:
     """Tell whether the configuration in ``ui`` enables amalgam."""
     package = sys.modules[__name__.rsplit(".", 2)[0]]
     return any(module is package for _name, module in extensions.extensions(ui))

@@ -16,7 +16,7 @@ from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from ..native.errors import Moved
-from . import buffer, indexfile
+from . import buffer, indexfile, nodefile
 from .decision import Reason
 from .docket import State
 from .opening import Site
@@ -129,4 +129,6 @@ def _paths(repo: RepoT) -> list[bytes]:
 def _follow(
     placement: Placement, snapshot: Snapshot, data: memoryview, afresh: bool
 ) -> None:
-    """Renew what leans on a snapshot."""
+    """Renew what leans on a snapshot; where that fails, only speed is lost."""
+    with contextlib.suppress(OSError, error.StorageError):
+        nodefile.renew(placement, snapshot, data, afresh=afresh)

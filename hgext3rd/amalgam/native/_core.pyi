@@ -97,7 +97,13 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
-    def amalgam_nodemap_truncate(self, map: _Pointer, revs: int, /) -> None: ...
+    def amalgam_nodemap_truncate(
+        self,
+        map: _Pointer,
+        revs: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
     def amalgam_nodemap_check(
         self,
         map: _Pointer,
@@ -106,7 +112,13 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
-    def amalgam_nodemap_run_len_bytes(self, revs: int, /) -> int: ...
+    def amalgam_nodemap_run_len(
+        self,
+        len_bytes: _Pointer,
+        revs: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
     def amalgam_nodemap_run_write(
         self,
         bytes: _Pointer,

@@ -287,8 +287,10 @@ enum amalgam_status amalgam_nodemap_append(const struct amalgam_nodemap *map,
 //
 // # Safety
 //
-// As `amalgam_nodemap_rev`.
-void amalgam_nodemap_truncate(const struct amalgam_nodemap *map, uint32_t revs);
+// `error` as everywhere; `map` as for `amalgam_nodemap_rev`.
+enum amalgam_status amalgam_nodemap_truncate(const struct amalgam_nodemap *map,
+                                             uint32_t revs,
+                                             struct amalgam_error *error);
 
 // Looks up every revision of `index`; `CORRUPT` if one is not found as what it is.
 //
@@ -300,8 +302,14 @@ enum amalgam_status amalgam_nodemap_check(const struct amalgam_nodemap *map,
                                           size_t index_len,
                                           struct amalgam_error *error);
 
-// How many bytes a run of `revs` revisions has in the file.
-uint64_t amalgam_nodemap_run_len_bytes(uint32_t revs);
+// Writes how many bytes a run of `revs` revisions has in the file.
+//
+// # Safety
+//
+// `error` as everywhere; `len_bytes` is writable.
+enum amalgam_status amalgam_nodemap_run_len(uint64_t *len_bytes,
+                                            uint32_t revs,
+                                            struct amalgam_error *error);
 
 // Writes `run` of a file made with `uid`, of the nodes in `index`, to `bytes`, which has its
 // length.

@@ -8,7 +8,7 @@
 use revlog::nodemap::{self, Entries, Match, NodeMap as Inner, Place};
 use revlog::{Node, Prefix};
 
-use crate::entry::{entry, entry_silent};
+use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
 use crate::lent;
@@ -281,18 +281,23 @@ pub unsafe extern "C" fn amalgam_nodemap_append(
 ///
 /// # Safety
 ///
-/// As `amalgam_nodemap_rev`.
+/// `error` as everywhere; `map` as for `amalgam_nodemap_rev`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn amalgam_nodemap_truncate(map: *const NodeMap, revs: u32) {
-    entry_silent(|| {
+pub unsafe extern "C" fn amalgam_nodemap_truncate(
+    map: *const NodeMap,
+    revs: u32,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
         // SAFETY: as the caller promises.
-        if let Ok(NodeMap(handle)) = unsafe { handle::borrow(map) } {
-            let _poisoned = handle.call(|map| {
-                map.truncate(revs);
-                Ok(())
-            });
-        }
-    });
+        let NodeMap(handle) = unsafe { handle::borrow(map) }?;
+        handle.call(|map| {
+            map.truncate(revs);
+            Ok(())
+        })
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
 }
 
 /// Looks up every revision of `index`; `CORRUPT` if one is not found as what it is.
@@ -317,10 +322,24 @@ pub unsafe extern "C" fn amalgam_nodemap_check(
     unsafe { entry(error, body) }
 }
 
-/// How many bytes a run of `revs` revisions has in the file.
+/// Writes how many bytes a run of `revs` revisions has in the file.
+///
+/// # Safety
+///
+/// `error` as everywhere; `len_bytes` is writable.
 #[unsafe(no_mangle)]
-pub extern "C" fn amalgam_nodemap_run_len_bytes(revs: u32) -> u64 {
-    Place { offset: 0, first: 0, revs }.len_bytes() as u64
+pub unsafe extern "C" fn amalgam_nodemap_run_len(
+    len_bytes: *mut u64,
+    revs: u32,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        let place = Place { offset: 0, first: 0, revs };
+        // SAFETY: as the caller promises.
+        unsafe { lent::put(len_bytes, place.len_bytes() as u64) }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
 }
 
 /// Writes `run` of a file made with `uid`, of the nodes in `index`, to `bytes`, which has its

@@ -1,0 +1,80 @@
+"""Puts node maps before the indexes that Mercurial opens.
+
+A Mercurial built with Rust has an index of its own, which is left alone; so is every
+index that is inline, or not of version 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mercurial import exthelper, policy, revlog, scmutil
+from mercurial.revlogutils import constants
+
+from .. import compat
+from ..configitems import wants_node_map
+from . import mapped
+from .nodemap import MappedIndex
+from .nodesource import NodeSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+eh = exthelper.exthelper()
+
+parsers = policy.importmod("parsers")
+
+_OPTION = b"amalgam-node-map"
+_SLOW_PATH = (b"storage", b"revlog.persistent-nodemap.slow-path")
+_WITHIN = (b"experimental", b"revisions.disambiguatewithin")
+_NODETREE = b"disambiguationnodetree"
+
+
+@eh.wrapfunction(revlog.revlog, "_load_inner")
+def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
+    """Put the node map before a C index that has been opened."""
+    orig(self, *args)
+    opened = mapped.opened(self)
+    if opened is None or _OPTION not in self.opener.options:
+        return
+    index = self._inner.index
+    plain = self._format_version == constants.REVLOGV1 and not self._inline
+    if plain and type(index) is getattr(parsers, "index", None):
+        source = NodeSource.of(self, index, opened.snapshot)
+        if source is not None:
+            self.index = MappedIndex(index, opened.data, source)
+
+
+@eh.wrapfunction(*compat.revlog_options_resolver())
+def _resolve_options(
+    orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
+) -> dict[bytes, Any]:
+    """Note whether node maps are wanted, and that Mercurial's are then not slow."""
+    wanted = mapped.enabled(ui) and wants_node_map(ui)
+    overrides = {}
+    if wanted and ui.config(*_SLOW_PATH) == b"default":
+        overrides[_SLOW_PATH] = b"allow"
+    with ui.configoverride(overrides, b"amalgam"):
+        options = orig(ui, *args, **kwargs)
+    if wanted:
+        options[_OPTION] = True
+    return options
+
+
+@eh.wrapfunction(scmutil, "shortesthexnodeidprefix")
+def _shortesthexnodeidprefix(
+    orig: Callable[..., bytes],
+    repo: RepoT,
+    node: bytes,
+    minlength: int = 1,
+    cache: dict[bytes, Any] | None = None,
+) -> bytes:
+    """Make the tree of nodes that only a C index can be given to."""
+    index = repo.unfiltered().changelog.index
+    if isinstance(index, MappedIndex) and repo.ui.config(*_WITHIN):
+        cache = {} if cache is None else cache
+        if cache.get(_NODETREE) is None:
+            cache[_NODETREE] = parsers.nodetree(index._index, 1)
+    return orig(repo, node, minlength, cache)

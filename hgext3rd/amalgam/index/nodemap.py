@@ -1,0 +1,200 @@
+"""The index object of a revlog, with its node look-ups answered by the node map.
+
+``MappedIndex`` is composed over Mercurial's C index: questions about nodes go to the
+map, all else is the C object's own methods. The C object holds everything, so it can
+take over at any time: it does where there is no map, and where one turns out to be
+unusable. Revlogs keep it as ``_inner.index``, so what reads chunks and deltas never
+passes here, and C functions get what they demand.
+
+A Mercurial built with Rust has an index of its own, which is left alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mercurial import error
+
+from ..native import errors
+from ..native._core import ffi, lib
+from ..native.lent import lent, lent_writable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..native.lent import Buffer
+
+ENTRY_LEN = 64
+
+# what the core answers, see amalgam.h
+_UNKNOWN = -2
+_FAILED = -3
+_MANY = 2
+
+_rev = lib.amalgam_nodemap_rev
+_match = lib.amalgam_nodemap_match
+_shortest = lib.amalgam_nodemap_shortest
+
+
+class Source(Protocol):
+    """Where a node map comes from."""
+
+    def open(self, data: Any) -> Any | None:
+        """Return a handle for the index ``data``, ``None`` if there is no map."""
+
+    def discard(self) -> None:
+        """Give up the map that was opened: it cannot be right."""
+
+
+class MappedIndex:
+    """Mercurial's C index, but that a node map finds nodes.
+
+    The map is opened by the first look-up. The interface is that of
+    ``pure.parsers.BaseIndexObject``, with what the C index has beyond it.
+    """
+
+    def __init__(self, index: Any, data: Buffer, source: Source) -> None:
+        """Compose over ``index``, which was made of ``data``."""
+        self._index = index
+        self._data = ffi.from_buffer("uint8_t[]", data)
+        self._size = len(data)
+        self._on_disk = self._kept = len(index)
+        self._source = source
+        self._map: Any = ffi.NULL
+        for name in _delegated(index.__class__):
+            setattr(self, name, getattr(index, name))
+
+    def __len__(self) -> int:
+        """Return the number of revisions."""
+        return len(self._index)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the entry of a revision."""
+        return self._index[key]
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the entries."""
+        return iter(self._index)
+
+    def __contains__(self, key: Any) -> bool:
+        """Tell whether there is such a revision or node."""
+        return self.has_node(key) if isinstance(key, bytes) else key in self._index
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what only some C indexes have."""
+        return getattr(self._index, name)
+
+    @property
+    def nodemap(self) -> MappedIndex:
+        """The index itself, as the C index has it for old extensions."""
+        return self
+
+    def get_rev(self, node: bytes) -> int | None:
+        """Return the revision of ``node``, ``None`` if there is none."""
+        rev: int = _rev(self._map, self._data, self._size, node, len(node))
+        if rev > _UNKNOWN:
+            return rev
+        return None if rev == _UNKNOWN else self._other(rev).get_rev(node)
+
+    get = get_rev
+
+    def rev(self, node: bytes) -> int:
+        """Return the revision of ``node``; ``RevlogError`` if there is none."""
+        rev: int = _rev(self._map, self._data, self._size, node, len(node))
+        if rev > _UNKNOWN:
+            return rev
+        if rev == _UNKNOWN:
+            raise error.RevlogError(None)
+        return self._other(rev).rev(node)
+
+    def has_node(self, node: bytes) -> bool:
+        """Tell whether there is such a node."""
+        rev: int = _rev(self._map, self._data, self._size, node, len(node))
+        return rev > _UNKNOWN if rev >= _UNKNOWN else self._other(rev).has_node(node)
+
+    def partialmatch(self, digits: bytes) -> bytes | None:
+        """Return the node that begins with ``digits``, ``None`` if there is none.
+
+        ``RevlogError`` if there are more.
+        """
+        node = ffi.new("uint8_t[20]")
+        data = (self._map, self._data, self._size)
+        count = _match(node, 20, *data, digits, len(digits))
+        if count == 1:
+            return bytes(ffi.buffer(node))
+        if count == _MANY:
+            raise error.RevlogError(None)
+        return self._other(count).partialmatch(digits) if count else None
+
+    def shortest(self, node: bytes) -> int:
+        """Return how many digits mean ``node``; ``RevlogError`` if there is none."""
+        digits: int = _shortest(self._map, self._data, self._size, node, len(node))
+        if digits > 0:
+            return digits
+        if digits == _UNKNOWN:
+            raise error.RevlogError(None)
+        return self._other(digits).shortest(node)
+
+    def append(self, entry: tuple[Any, ...]) -> None:
+        """Add a revision, in memory."""
+        self._index.append(entry)
+        if self._map:
+            self._add(len(self._index) - 1, entry[7])
+
+    def __delitem__(self, key: slice) -> None:
+        """Forget the last revisions: ``del index[rev:-1]``."""
+        del self._index[key]
+        self._kept = min(self._kept, len(self._index))
+        if self._map:
+            self._truncate(len(self._index))
+
+    def nodemap_data_all(self) -> bytes:
+        """Return what Mercurial writes as the content of its own node map.
+
+        It would ask for that by the same name if it was built with Rust; as it is, it
+        would make it in Python, in 10 s for 1M revisions.
+        """
+        entries = bytearray(ffi.buffer(self._data)[: self._kept * ENTRY_LEN])
+        for rev in range(self._kept, len(self._index)):
+            entries += self._index.entry_binary(rev)
+        out, size = ffi.new("amalgam_nodemap_content **"), ffi.new("uint64_t *")
+        errors.call(lib.amalgam_nodemap_content_make, out, size, *lent(entries))
+        content = ffi.gc(out[0], lib.amalgam_nodemap_content_free)
+        data = bytearray(size[0])
+        errors.call(lib.amalgam_nodemap_content_copy, *lent_writable(data), content)
+        return bytes(data)
+
+    def _add(self, rev: int, node: bytes) -> None:
+        errors.call(lib.amalgam_nodemap_append, self._map, rev, node, len(node))
+
+    def _truncate(self, revs: int) -> None:
+        errors.call(lib.amalgam_nodemap_truncate, self._map, revs)
+
+    def _other(self, answer: int) -> Any:
+        """Return who answers what the core answered ``_FAILED`` to, or less."""
+        if answer < _FAILED:
+            return self._index  # and knows how to refuse
+        if self._map:
+            self._source.discard()
+        elif opened := self._source.open(self._data):
+            self._map = opened
+            if self._kept < self._on_disk:
+                self._truncate(self._kept)
+            for rev in range(self._kept, len(self._index)):
+                self._add(rev, self._index[rev][7])
+            return self
+        # from now on as if there was nothing between
+        for name in _ANSWERED:
+            setattr(self, name, getattr(self._index, name))
+        self._map = ffi.NULL
+        return self._index
+
+
+_ANSWERED = ("get", "get_rev", "has_node", "partialmatch", "rev", "shortest")
+
+
+@functools.cache
+def _delegated(kind: Any) -> tuple[str, ...]:
+    """Return the methods and values of the C index that are passed on as they are."""
+    return tuple(name for name in vars(kind) if not hasattr(MappedIndex, name))
