@@ -76,7 +76,7 @@ class Index:
 
     def read(self, in_transaction: bool = False) -> bytes:
         with self.open() as file:
-            return bytes(self.site.open(file, lambda: in_transaction)[0])
+            return bytes(self.site.open(file, lambda: in_transaction)[0].data)
 
     def data_files(self) -> list[Path]:
         return sorted(self.directory.glob("*.snap"))
@@ -244,7 +244,7 @@ def test_index_that_keeps_changing_is_read(
     index.renew()
     mapped = buffer.mapped
 
-    def changing(*args: object) -> memoryview:
+    def changing(*args: object) -> buffer.Mapped:
         os.utime(index.path)
         return mapped(*args)  # type: ignore[arg-type]
 
@@ -346,7 +346,7 @@ def test_files_have_the_mode_of_the_store(index: Index) -> None:
 
 def test_mapping_outlives_files_and_is_read_only(index: Index) -> None:
     with index.open() as file:
-        data, _snapshot = index.site.open(file, lambda: False)
+        data = index.site.open(file, lambda: False)[0].data
     for path in index.data_files():
         path.unlink()
     index.write(range(1))

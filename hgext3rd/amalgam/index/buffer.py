@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import enum
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..native._core import ffi, lib
 from ..native.errors import call
 from ..native.lent import lent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Expected(enum.Enum):
+    """What of a mapped snapshot is about to be touched."""
+
+    FEW_PLACES = 0
+    EVERYTHING = 1
 
 
 class Prefault(enum.Enum):
@@ -23,9 +33,19 @@ class Prefault(enum.Enum):
     POPULATE = 2
 
 
+class Mapped(NamedTuple):
+    """An index in memory."""
+
+    data: memoryview
+    """All of it, read-only. It owns the memory."""
+    expect: Callable[[Expected], None]
+    """Tells the kernel what is about to be touched; by itself it reads megabytes around
+    each place. Owns the memory, too."""
+
+
 def mapped(
     path: bytes, covered: int, fd: int, length_bytes: int, prefault: Prefault
-) -> memoryview:
+) -> Mapped:
     """Return the first ``length_bytes`` of the index open as ``fd``.
 
     The first ``covered`` of them are mapped from the snapshot at ``path``. ``Moved`` if
@@ -47,7 +67,12 @@ def mapped(
     # A buffer keeps what it is made of, which keeps its destructor, and that the owner.
     # A Mercurial built with Rust refuses the buffer itself, but not a view of it.
     start = ffi.gc(data[0], functools.partial(_release, owner))
-    return memoryview(ffi.buffer(start, length_bytes)).toreadonly()
+    view = memoryview(ffi.buffer(start, length_bytes)).toreadonly()
+    return Mapped(view, functools.partial(_expect, owner))
+
+
+def _expect(owner: Any, expected: Expected) -> None:
+    call(lib.amalgam_mapped_expect, owner, expected.value)
 
 
 def common_prefix(path: bytes, covered: int, fd: int, length_bytes: int) -> int:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, TransactionT, UiT
 
+    from .buffer import Expected
     from .docket import State
     from .snapshot import Snapshot
 
@@ -49,6 +50,8 @@ class Opened:
     """What its first bytes are mapped from; ``None`` if all of it was read."""
     data: Any
     """All of it: a read-only buffer, which owns its memory."""
+    expect: Callable[[Expected], None]
+    """Tells the kernel what of it is about to be touched."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -147,13 +150,14 @@ def _get_data(
     if not self.data_config.mmap_large_index:  # a filelog
         return orig(self, filepath, mmap_threshold, size)
 
-    data, snapshot, detail = None, None, b""
+    data, snapshot, expect, detail = None, None, _expect_nothing, b""
     with indexfile.opened(self.opener, filepath, size) as seen:
         reason = seen.reason(switch.config, switch.site)
         if reason is Reason.LARGE_ENOUGH:
             in_transaction = functools.partial(self.opener.exists, b"journal")
             try:
-                data, snapshot = switch.site.open(seen.file, in_transaction)
+                mapped, snapshot = switch.site.open(seen.file, in_transaction)
+                data, expect = mapped
             except Unavailable as exc:
                 reason, detail = exc.reason, exc.detail
     if data is None:
@@ -168,7 +172,7 @@ def _get_data(
         item=switch.config.item,
         detail=detail,
     )
-    setattr(self, _ATTRIBUTE, Opened(decision, snapshot, data))
+    setattr(self, _ATTRIBUTE, Opened(decision, snapshot, data, expect))
     if not seen.docket:
         switch.unlogged[decision.index] = decision
     return data
@@ -239,6 +243,10 @@ def rebuild(repo: RepoT) -> None:
 
 def _switch(repo: RepoT) -> _Switch | None:
     return getattr(repo.svfs, "options", {}).get(_OPTION)
+
+
+def _expect_nothing(_expected: Expected) -> None:
+    """Tell nobody: what was read is in memory."""
 
 
 def _log(repo: RepoT) -> None:

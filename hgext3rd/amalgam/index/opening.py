@@ -70,13 +70,13 @@ class Site:
             file, placement, grown_from=grown_from, afresh=afresh
         )
         if snapshot is not None:
-            data = self._mapped(snapshot, file, file.state(), buffer.Prefault.NONE)
-            self.follow(placement, snapshot, data, afresh)
+            mapped = self._mapped(snapshot, file, file.state(), buffer.Prefault.NONE)
+            self.follow(placement, snapshot, mapped.data, afresh)
 
     def open(
         self, file: IndexFile, in_transaction: Callable[[], bool]
-    ) -> tuple[memoryview, Snapshot]:
-        """Return the content of an index; ``Unavailable`` if it cannot be mapped."""
+    ) -> tuple[buffer.Mapped, Snapshot]:
+        """Return an index and its snapshot; ``Unavailable`` if it cannot be mapped."""
         damaged = False
         try:
             for _attempt in range(_ATTEMPTS):
@@ -87,13 +87,13 @@ class Site:
                     damaged = False
                     continue
                 try:
-                    data = self._mapped(snapshot, file, state, self.prefault)
+                    mapped = self._mapped(snapshot, file, state, self.prefault)
                 except Moved:
                     # a snapshot that fits no longer, though nobody touched the index
                     damaged = file.state() == state
                     continue
                 if file.state() == state:
-                    return data, snapshot
+                    return mapped, snapshot
         except Moved:
             pass
         except OSError as exc:
@@ -107,7 +107,7 @@ class Site:
         file: IndexFile,
         state: State,
         prefault: buffer.Prefault,
-    ) -> memoryview:
+    ) -> buffer.Mapped:
         covered, length_bytes = snapshot.length_bytes, file.length_bytes(state)
         return buffer.mapped(snapshot.path, covered, file.fd, length_bytes, prefault)
 

@@ -262,6 +262,9 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
+    def amalgam_mapped_expect(
+        self, mapped: _Pointer, expected: int, error: _Pointer, /
+    ) -> int: ...
     def amalgam_mapped_free(self, mapped: _Pointer, /) -> None: ...
     def amalgam_snapshot_common(
         self,

@@ -547,6 +547,15 @@ enum amalgam_status amalgam_mapped_new(struct amalgam_mapped **out,
                                        uint32_t prefault,
                                        struct amalgam_error *error);
 
+// Tells the kernel what of an index is about to be touched: 0 a few places, 1 all of it.
+//
+// # Safety
+//
+// `error` as everywhere; `mapped` is not freed before the call ends.
+enum amalgam_status amalgam_mapped_expect(const struct amalgam_mapped *mapped,
+                                          uint32_t expected,
+                                          struct amalgam_error *error);
+
 // Frees an index, and the memory that `amalgam_mapped_new` named; null is ignored.
 //
 // # Safety

@@ -5,15 +5,15 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::path::Path;
 
-use revlog::mapping::{self, Mapping, MappingError, Prefault};
+use revlog::mapping::{self, Expected, Mapping, MappingError, Prefault};
 
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
-use crate::handle;
+use crate::handle::{self, Handle};
 use crate::lent;
 
 /// An index in memory.
-pub struct Mapped(#[expect(dead_code, reason = "it is only freed")] Mapping);
+pub struct Mapped(Handle<Mapping>);
 
 /// Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`
 /// where they are.
@@ -53,8 +53,36 @@ pub unsafe extern "C" fn amalgam_mapped_new(
         // SAFETY: as the caller promises.
         unsafe {
             lent::put(data, mapped.bytes().as_ptr())?;
-            handle::give(out, Mapped(mapped))
+            handle::give(out, Mapped(Handle::new(mapped)))
         }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// Tells the kernel what of an index is about to be touched: 0 a few places, 1 all of it.
+///
+/// # Safety
+///
+/// `error` as everywhere; `mapped` is not freed before the call ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_mapped_expect(
+    mapped: *const Mapped,
+    expected: u32,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let Mapped(handle) = unsafe { handle::borrow(mapped) }?;
+        let expected = match expected {
+            0 => Expected::FewPlaces,
+            1 => Expected::Everything,
+            unknown => return Err(Failure::bug(format!("unknown expectation {unknown}"))),
+        };
+        handle.call(|mapping| {
+            mapping.expect(expected);
+            Ok(())
+        })
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }

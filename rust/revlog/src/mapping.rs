@@ -44,6 +44,15 @@ pub enum Prefault {
     Populate,
 }
 
+/// What is about to be touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// A few places, far from one another.
+    FewPlaces,
+    /// All of it, from one end to the other.
+    Everything,
+}
+
 /// A readable region of memory with the content of an index. It holds no descriptor.
 #[derive(Debug)]
 pub struct Mapping {
@@ -51,6 +60,8 @@ pub struct Mapping {
     len: usize,
     /// Length of the region, in whole pages.
     reserved: usize,
+    /// How much of it is of a snapshot.
+    covered: usize,
 }
 
 // SAFETY: the region is readable, never written after `new`, and freed by `drop` only.
@@ -82,7 +93,9 @@ impl Mapping {
         }
         let (covered, len) = (in_memory(covered)?, in_memory(len)?);
         let mut mapping = Self::reserve(len)?;
-        mapping.share(snapshot, covered, prefault)?;
+        mapping.share(snapshot, covered)?;
+        // What is touched here is not what will be.
+        mapping.advise(Advice::Random);
 
         let compared = covered.saturating_sub(COMPARED_END)..covered;
         let mut end = [0; COMPARED_END];
@@ -94,7 +107,28 @@ impl Mapping {
         // The last page that is shared becomes a copy of ours here, if anything follows.
         read_exact(index, &mut mapping.bytes_mut()[covered..], covered)?;
         mapping.protect()?;
+        // The header, which Mercurial looks at first.
+        std::hint::black_box(mapping.bytes().first());
+        mapping.advise(Advice::Normal);
+        match prefault {
+            Prefault::Nothing => {}
+            Prefault::WillNeed => mapping.advise(Advice::WillNeed),
+            Prefault::Populate => mapping.advise(POPULATE),
+        }
         Ok(mapping)
+    }
+
+    /// Tells the kernel what will be touched: all of it, or a few places.
+    ///
+    /// By itself, it reads what surrounds a place that is touched, often megabytes.
+    pub fn expect(&self, expected: Expected) {
+        match expected {
+            Expected::FewPlaces => self.advise(Advice::Random),
+            Expected::Everything => {
+                self.advise(Advice::Normal);
+                self.advise(Advice::WillNeed);
+            }
+        }
     }
 
     /// The content.
@@ -115,11 +149,11 @@ impl Mapping {
             mm::mmap_anonymous(std::ptr::null_mut(), reserved, access, flags)?
         };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, len, reserved })
+        Ok(Self { start, len, reserved, covered: 0 })
     }
 
     /// Puts the pages of the first `covered` bytes of `snapshot` over the start of the region.
-    fn share(&mut self, snapshot: &File, covered: usize, prefault: Prefault) -> io::Result<()> {
+    fn share(&mut self, snapshot: &File, covered: usize) -> io::Result<()> {
         let start = self.start.as_ptr().cast();
         // SAFETY: the pages lie in the region, which is ours alone, and nothing borrows from it.
         // What is written to them stays in this process.
@@ -128,15 +162,15 @@ impl Mapping {
             let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
             mm::mmap(start, covered, access, flags, snapshot, 0)?;
         }
-        let advice = match prefault {
-            Prefault::Nothing => return Ok(()),
-            Prefault::WillNeed => Advice::WillNeed,
-            Prefault::Populate => POPULATE,
-        };
-        // SAFETY: as above; the advice changes no content. What an old kernel does not know is
-        // not done.
-        let _ = unsafe { mm::madvise(start, covered, advice) };
+        self.covered = covered;
         Ok(())
+    }
+
+    /// Advises the kernel on what is of the snapshot.
+    fn advise(&self, advice: Advice) {
+        // SAFETY: the pages are of the region, and none of these changes what is in them. What
+        // an old kernel does not know is not done.
+        let _ = unsafe { mm::madvise(self.start.as_ptr().cast(), self.covered, advice) };
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
@@ -279,6 +313,18 @@ mod tests {
         index.set_len(64).expect("a file of ours");
         drop((index, snapshot));
         assert_eq!(mapping.bytes(), bytes);
+    }
+
+    #[test]
+    fn expectations_change_nothing() {
+        let bytes = content(70_000);
+        let (index, snapshot) = (file(&bytes), file(&bytes[..66_000]));
+        let mapping = Mapping::new(&snapshot, 66_000, &index, 70_000, Prefault::Nothing);
+        let mapping = mapping.expect("both fit");
+        for expected in [Expected::FewPlaces, Expected::Everything] {
+            mapping.expect(expected);
+            assert_eq!(mapping.bytes(), bytes);
+        }
     }
 
     #[test]
