@@ -33,6 +33,15 @@ LINK_OPTIONS = {
 }
 
 
+# What Python calls too often for cffi; knows nothing of the core.
+FORWARDING = Extension(
+    "hgext3rd.amalgam.native._forwarding",
+    ["hgext3rd/amalgam/native/_forwarding.c"],
+    define_macros=[("Py_LIMITED_API", "0x030a0000")],
+    py_limited_api=True,
+)
+
+
 class BuildCore(build_ext):
     """Builds the Rust core before the module that links it."""
 
@@ -42,7 +51,10 @@ class BuildCore(build_ext):
         check_rust()
 
     def build_extension(self, ext: Extension) -> None:
-        """Build ``ext``, if the core or the header changed."""
+        """Build ``ext``; the core's module if the core or the header changed."""
+        if ext.name == FORWARDING.name:
+            super().build_extension(ext)
+            return
         library = build_core()
         ext.extra_objects = [str(library)]
         ext.depends = [str(library), str(RUST / "capi" / "include" / "amalgam.h")]
@@ -129,6 +141,7 @@ setup(
     packages=find_namespace_packages(
         include=["hgext3rd.amalgam", "hgext3rd.amalgam.*"]
     ),
+    ext_modules=[FORWARDING],
     cffi_modules=["hgext3rd/amalgam/native/_build.py:ffi_builder"],
     cmdclass={"build_ext": BuildCore},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},

@@ -75,9 +75,9 @@ def check(log: Any) -> None:
 def test_ours_is_used_first(ui: Any, path: Path) -> None:
     log = changelog(ui, path)
     check(log)
-    assert isinstance(log.index, MappedIndex)
+    assert type(log.index) is MappedIndex
     assert type(log._inner.index) is parsers.index
-    assert log.index._source.is_ours
+    assert vars(log.index)["_source"].is_ours
 
 
 def without_ours(ui: Any, path: Path) -> Any:
@@ -94,7 +94,7 @@ def test_mercurials_is_read_where_ours_is_missing(ui: Any, path: Path) -> None:
     log = without_ours(ui, path)
     check(log)
     assert log.index._map
-    assert not log.index._source.is_ours
+    assert not vars(log.index)["_source"].is_ours
     assert (path / ".hg/store/00changelog.n").read_bytes() == before
 
 

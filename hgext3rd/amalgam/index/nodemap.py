@@ -18,11 +18,10 @@ from mercurial import error
 
 from ..native import errors
 from ..native._core import ffi, lib
+from ..native._forwarding import Forwarding
 from ..native.lent import lent, lent_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..native.lent import Buffer
 
 ENTRY_LEN = 64
@@ -47,7 +46,7 @@ class Source(Protocol):
         """Give up the map that was opened: it cannot be right."""
 
 
-class MappedIndex:
+class MappedIndex(Forwarding):
     """Mercurial's C index, but that a node map finds nodes.
 
     The map is opened by the first look-up. The interface is that of
@@ -56,7 +55,7 @@ class MappedIndex:
 
     def __init__(self, index: Any, data: Buffer, source: Source) -> None:
         """Compose over ``index``, which was made of ``data``."""
-        self._index = index
+        super().__init__(index)
         self._data = ffi.from_buffer("uint8_t[]", data)
         self._size = len(data)
         self._on_disk = self._kept = len(index)
@@ -64,18 +63,6 @@ class MappedIndex:
         self._map: Any = ffi.NULL
         for name in _delegated(index.__class__):
             setattr(self, name, getattr(index, name))
-
-    def __len__(self) -> int:
-        """Return the number of revisions."""
-        return len(self._index)
-
-    def __getitem__(self, key: Any) -> Any:
-        """Return the entry of a revision."""
-        return self._index[key]
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the entries."""
-        return iter(self._index)
 
     def __contains__(self, key: Any) -> bool:
         """Tell whether there is such a revision or node."""
