@@ -151,6 +151,16 @@ def test_what_mercurial_writes_with_our_content_is_right(ui: Any, path: Path) ->
     assert counts[0] == counts[1]
 
 
+def test_a_map_of_mercurials_made_with_its_repository_is_right(tmp_path: Path) -> None:
+    options = ["--config", "experimental.mmapindexthreshold=0"]
+    hg(tmp_path, "init", "repo", "--config", "format.use-persistent-nodemap=yes")
+    repo = tmp_path / "repo"
+    hg(repo, "debugbuilddag", "+300", *options)  # in one transaction
+    ours = hg(repo, "debugnodemap", "--dump-disk", *ALLOW)
+    assert hg(repo, "debugnodemap", "--dump-new", *ALLOW) == ours
+    hg(repo, "debugnodemap", "--check", *ALLOW)
+
+
 def test_a_repository_that_needs_mercurials_opens_without_rust(path: Path) -> None:
     with pytest.raises(Exception, match="persistent-nodemap"):
         hg(path, "log", "-r", "tip", *STOCK)

@@ -14,7 +14,7 @@ from mercurial.revlogutils import constants
 from .. import compat
 from ..configitems import wants_node_map
 from . import mapped
-from .nodemap import MappedIndex
+from .nodemap import ENTRY_LEN, MappedIndex
 from .nodesource import NodeSource
 
 if TYPE_CHECKING:
@@ -39,9 +39,11 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     opened = mapped.opened(self)
     if opened is None or _OPTION not in self.opener.options:
         return
-    index = self._inner.index
+    index = getattr(self._inner, "index", None)  # not if it is written in Rust
+    if type(index) is not getattr(parsers, "index", object):
+        return
     plain = self._format_version == constants.REVLOGV1 and not self._inline
-    if plain and type(index) is getattr(parsers, "index", None):
+    if plain and len(opened.data) == len(index) * ENTRY_LEN:
         source = NodeSource.of(self, index, opened.snapshot)
         if source is not None:
             self.index = MappedIndex(index, opened.data, source)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..native.lent import Buffer
 
 ENTRY_LEN = 64
+_NODE = 7  # in an entry as Python has it
+_NODE_END = 52  # in an entry as it is on disk
 
 # what the core answers, see amalgam.h
 _UNKNOWN = -2
@@ -127,7 +129,7 @@ class MappedIndex(Forwarding):
         """Add a revision, in memory."""
         self._index.append(entry)
         if self._map:
-            self._add(len(self._index) - 1, entry[7])
+            self._add(len(self._index) - 1, entry[_NODE])
 
     def __delitem__(self, key: slice) -> None:
         """Forget the last revisions: ``del index[rev:-1]``."""
@@ -144,7 +146,10 @@ class MappedIndex(Forwarding):
         """
         entries = bytearray(ffi.buffer(self._data)[: self._kept * ENTRY_LEN])
         for rev in range(self._kept, len(self._index)):
-            entries += self._index.entry_binary(rev)
+            # the packed entry would not do: that of revision 0 has no header
+            entries += (
+                self._index[rev][_NODE].rjust(_NODE_END, b"\0").ljust(ENTRY_LEN, b"\0")
+            )
         out, size = ffi.new("amalgam_nodemap_content **"), ffi.new("uint64_t *")
         errors.call(lib.amalgam_nodemap_content_make, out, size, *lent(entries))
         content = ffi.gc(out[0], lib.amalgam_nodemap_content_free)
@@ -169,7 +174,7 @@ class MappedIndex(Forwarding):
             if self._kept < self._on_disk:
                 self._truncate(self._kept)
             for rev in range(self._kept, len(self._index)):
-                self._add(rev, self._index[rev][7])
+                self._add(rev, self._index[rev][_NODE])
             return self
         # from now on as if there was nothing between
         for name in _ANSWERED:
