@@ -242,7 +242,9 @@ Where none can be made, the index is read, and the reason is told:
     00changelog   read: it changed, and a transaction is running or interrupted
   $ rm .hg/store/journal
   $ hg debugupdatecaches
-  $ ls .hg/amalgam/index | sed 's/-[0-9a-f]*/-UID/'
+  $ ls .hg/amalgam/index | sed 's/-[0-9a-f]*/-UID/' | LC_ALL=C sort
+  00changelog-UID.nodemap
   00changelog-UID.snap
   00changelog.docket
+  00changelog.nodemap
   lock

@@ -43,3 +43,5 @@ Its configuration items are known too:
   amalgam.git.path=None
   amalgam.git.program=git
   amalgam.git.refs=[b'bookmarks', b'tips', b'tags']
+  amalgam.index.node-map=True
+  amalgam.index.prefault=none

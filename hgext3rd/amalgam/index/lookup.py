@@ -39,9 +39,10 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     opened = mapped.opened(self)
     if opened is None or _OPTION not in self.opener.options:
         return
-    index = getattr(self._inner, "index", None)  # not if it is written in Rust
-    if type(index) is not getattr(parsers, "index", object):
+    found = getattr(self._inner, "index", None)  # not if it is written in Rust
+    if type(found) is not getattr(parsers, "index", object):
         return
+    index: Any = found
     plain = self._format_version == constants.REVLOGV1 and not self._inline
     if plain and len(opened.data) == len(index) * ENTRY_LEN:
         source = NodeSource.of(self, index, opened.snapshot)

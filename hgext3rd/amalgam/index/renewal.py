@@ -77,8 +77,11 @@ def renew(
 def rebuild(repo: RepoT, site: Site, config: IndexConfig) -> None:
     """Make all snapshots anew, and forget those of indexes that are gone.
 
-    ``StateError`` or ``OSError`` if that cannot be done.
+    Nothing for a user who may not write to the store: his are read plainly if they are
+    wrong. ``StateError`` or ``OSError`` if it cannot be done.
     """
+    if not os.access(repo.store.path, os.W_OK):
+        return
     try:
         with repo.lock():
             _renew(repo, site, config, {}, afresh=True)
