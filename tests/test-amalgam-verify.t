@@ -112,7 +112,7 @@ One that is secret by now should no longer be there:
   ref refs/heads/default: found 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected 1e305612e690c9064d854cc9d5b3ad568152f845
   checked 3 changesets, 20 objects, 2 refs, 4 packs
   2 differences
-  (run 'hg admin::amalgam --repair')
+  (run 'hg git::export')
   [1]
   $ hg admin::amalgam --repair | sed '/^$/,$d'
   mended: changeset 9d3176e3efd3bce9e8a2b64e08531bf5b26954fe: found commit 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected nothing, since it is not served

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, git, hg
+from testlib.environment import ENVIRONMENT, git, hg, publish_commits
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
@@ -195,6 +195,7 @@ def test_one_more_changeset_is_two_more_small_packs(
     tmp_path: Path, server: HgServer
 ) -> None:
     repo = generate(tmp_path / "repo", "realistic", "--changesets=120")
+    publish_commits(repo)
     server.hg(repo, "git::export")
     before = snapshot(repo)
     server.hg(repo, "update", "-q", "@")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    return repository(tmp_path / "repo")
+    return repository(tmp_path / "repo", publishes=False)
 
 
 @contextlib.contextmanager

@@ -58,7 +58,7 @@ def known(repo: Exported) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def oidmap(repo: Exported) -> OidMap:
-    return OidMap(bytes(repo.map_dir), repo.docket()["segments"])
+    return OidMap(bytes(repo.map_dir), repo.named("segments"))
 
 
 def test_every_abbreviation_means_what_begins_with_it(

@@ -184,7 +184,13 @@ except KeyboardInterrupt:
 def test_ctrl_c_ends_a_long_call_soon(tmp_path: Path) -> None:
     command = [sys.executable, "-c", INTERRUPTED]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        text=True,
+        # what a shell starts in the background ignores it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "started\n"

@@ -201,6 +201,9 @@ def test_what_root_makes_belongs_to_the_owner(server: Path) -> None:
 
 @pytest.mark.needs("users")
 def test_git_gc_by_another_user_loses_nothing(server: Path) -> None:
+    with (server / ".hg/hgrc").open("a") as file:
+        file.write("[phases]\nnew-commit = public\n")
+    os.chown(server / ".hg/hgrc", ALICE.uid, DEVELOPERS)  # or it is not trusted
     for name in ("one", "two"):
         commit_as(ALICE, server, name)
         ALICE.hg(server, "git::export")

@@ -212,8 +212,8 @@ def a_segment_with_two_changesets_of_one_commit(store: Exported) -> str:
 @quick
 def a_docket_that_lacks_the_last_export(store: Exported) -> str:
     node, _oid = store.ids("tip")
-    docket = store.docket()
-    store.write_docket(packs=docket["packs"][:2], segments=docket["segments"][:1])
+    packs, segments = store.named("packs"), store.named("segments")
+    store.write_docket(packs=packs[:2], segments=segments[:1])
     return rf"changeset {node}: found nothing, expected a commit"
 
 
@@ -234,7 +234,7 @@ def a_damaged_docket(store: Exported) -> str:
 @quick
 def a_docket_that_names_a_missing_pack(store: Exported) -> str:
     name = f"pack-{'34' * 20}"
-    store.write_docket(packs=[*store.docket()["packs"], name])
+    store.write_docket(packs=[*store.named("packs"), name])
     return rf"pack {name}.pack: found nothing, expected a whole file"
 
 
@@ -475,6 +475,7 @@ def test_other_values_of_refs_and_export_are_respected(store: Exported) -> None:
     assert lines(verified(store)) == []
     found = lines(verified(store, git__refs="tips"))
     assert len([line for line in found if "expected nothing" in line]) == 3
+    store.hg("phase", "--force", "--draft", "tip")
     found = lines(verified(store, git__export="public"))
     assert [line for line in found if "since it is not served" in line]
 

@@ -35,6 +35,12 @@ def hg(cwd: Path, *args: str) -> bytes:
     return _output(cwd, command)
 
 
+def publish_commits(repo: Path) -> None:
+    """Let what is committed in ``repo`` be public at once, as on a server."""
+    with (repo / ".hg" / "hgrc").open("a") as file:
+        file.write("[phases]\nnew-commit = public\n")
+
+
 def git(cwd: Path, *args: str) -> bytes:
     """Run git in ``cwd`` and return its stdout."""
     return _output(cwd, ["git", *args])

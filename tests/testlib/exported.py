@@ -12,7 +12,7 @@ from typing import Any
 
 from mercurial import extensions, hg as hgmod, ui as uimod
 
-from .environment import git
+from .environment import git, publish_commits
 from .hgserver import HgServer, Outcome
 
 
@@ -30,8 +30,9 @@ class Exported:
 
     @classmethod
     def init(cls, root: Path, server: HgServer) -> Exported:
-        """Make an empty repository, which is not exported."""
+        """Make an empty repository, which is not exported; it publishes commits."""
         server.hg(root.parent, "init", str(root))
+        publish_commits(root)
         return cls(root, server)
 
     @classmethod
@@ -43,7 +44,6 @@ class Exported:
             (root / f"file{number}").write_text(f"text {number}\n" * 20)
             (root / "dir" / "below" / "common").write_text(f"common {number}\n")
             store.hg("commit", "-qAm", f"number {number}", "-d", f"{number} 0")
-        store.hg("phase", "--public", ".")
         store.hg("update", "-q", "3")
         store.hg("branch", "-q", "stable")
         (root / "fix").write_text("fix\n")
@@ -86,16 +86,24 @@ class Exported:
     def docket(self) -> dict[str, Any]:
         return dict(json.loads(self.docket_path.read_text()))
 
+    def named(self, what: str) -> list[str]:
+        """Return the ``packs`` or ``segments`` that the docket names, oldest first."""
+        docket = self.docket()
+        return [*docket["base"][what], *docket["drafts"][what]]
+
     def write_docket(self, **changes: Any) -> None:
-        self.docket_path.write_text(json.dumps(self.docket() | changes))
+        """Change what the docket says of the base."""
+        docket = self.docket()
+        docket["base"] |= changes
+        self.docket_path.write_text(json.dumps(docket))
 
     def packs(self) -> list[Path]:
         """Return the packs, oldest first."""
-        return [self.packs_dir / f"{name}.pack" for name in self.docket()["packs"]]
+        return [self.packs_dir / f"{name}.pack" for name in self.named("packs")]
 
     def segments(self) -> list[Path]:
         """Return the segments of the map, oldest first."""
-        return [self.map_dir / name for name in self.docket()["segments"]]
+        return [self.map_dir / name for name in self.named("segments")]
 
     def ids(self, rev: str) -> tuple[str, str]:
         """Return node and oid of a changeset."""

@@ -73,8 +73,9 @@ class Interrupted:
         return {str(path.relative_to(self.amalgam)) for path in paths if _is_file(path)}
 
     def sizes(self) -> list[int]:
-        """Return the sizes of all files of amalgam, ascending."""
-        return sorted((self.amalgam / name).stat().st_size for name in self.files())
+        """Return the sizes of all files of amalgam that have any, ascending."""
+        sizes = ((self.amalgam / name).stat().st_size for name in self.files())
+        return sorted(filter(None, sizes))
 
     def check_valid(self) -> None:
         """Let git look at all objects, and at all refs."""
@@ -93,17 +94,18 @@ class Interrupted:
     def debris(self) -> set[str]:
         """Return files that are there and should not be, and none that may come yet."""
         docket_path = self.amalgam / "map" / "cinnabar.docket"
-        docket: dict[str, Any] = {"segments": [], "packs": []}
+        layers: list[dict[str, Any]] = []
         if docket_path.exists():
             docket = json.loads(docket_path.read_bytes())
+            layers = [docket["base"], docket["drafts"]]
         packs = f"{self.git_dir.relative_to(self.amalgam)}/objects/pack"
         wanted = {name for name in self._files if not _is_data(name)}
-        wanted |= {f"map/{segment}" for segment in docket["segments"]}
-        if metadata := docket.get("metadata"):
-            wanted |= {f"map/{name}" for name in metadata["segments"]}
-            wanted.add(f"map/{metadata['state']}")
-        for suffix in ("pack", "idx", "rev"):
-            wanted |= {f"{packs}/{pack}.{suffix}" for pack in docket["packs"]}
+        for layer in layers:
+            metadata = layer["metadata"]
+            names = [*layer["segments"], *metadata["segments"], metadata["state"]]
+            wanted |= {f"map/{name}" for name in names if name}
+            for suffix in ("pack", "idx", "rev", "keep"):
+                wanted |= {f"{packs}/{pack}.{suffix}" for pack in layer["packs"]}
         return self.files() - wanted
 
     def check_next(self, *args: str) -> None:
@@ -162,4 +164,4 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_data(name: str) -> bool:
-    return name.endswith((".map", ".state", ".pack", ".idx", ".rev"))
+    return name.endswith((".map", ".state", ".pack", ".idx", ".rev", ".keep"))

@@ -3,10 +3,12 @@
 TEMPLATE is a repository. For each step that the export ``ARGS`` takes in the file
 system, a copy in SCRATCH is exported, killed before that step, looked at, exported
 again, and looked at again. Prints the number of steps. Forks, hence a program.
+The environment variable GONE may name an object that must not be answered.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -16,9 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mercurial import dispatch, pycompat
+from mercurial import dispatch, extensions, hg, pycompat, ui as uimod
 
 STEPS = ("mkdir", "rename", "link", "unlink", "chmod", "fsync")
+# an object that must not be there, or nothing may be answered
+GONE = os.environ.get("GONE", "")
 STORE = Path(".hg/amalgam/git/cinnabar.git")
 
 
@@ -62,6 +66,23 @@ def git(repo: Path, *args: str) -> str:
     return done.stdout
 
 
+def shows(repo: Path, oid: str) -> bool:
+    """Tell whether git finds an object."""
+    command = ["git", "-C", str(repo / STORE), "cat-file", "-e", oid]
+    return bool(oid) and not subprocess.run(command, capture_output=True).returncode
+
+
+def may_answer(repo: Path) -> bool:
+    """Tell whether a server would answer from the store."""
+    ui = uimod.ui.load()
+    ui.setconfig(b"extensions", b"amalgam", b"")
+    extensions.loadall(ui)
+    repository = hg.repository(ui, os.fsencode(repo))
+    store = importlib.import_module("hgext3rd.amalgam.gitstore.export")
+    config = importlib.import_module("hgext3rd.amalgam.configitems")
+    return bool(store.GitStore(repository, config.GitConfig.from_ui(ui)).may_answer())
+
+
 def leftovers(repo: Path) -> list[str]:
     """Return files that a finished export should not leave."""
     names = [path.name for path in (repo / ".hg/amalgam").rglob("*")]
@@ -95,6 +116,7 @@ def main(template: str, scratch: str, *args: str) -> None:
             print(step)
             return
         assert code == -signal.SIGKILL, f"{where}: {code}"
+        assert not (may_answer(repo) and shows(repo, GONE)), where
         assert export(repo, [*args]) == 0, where
         git(repo, "fsck", "--full", "--strict")
         assert not leftovers(repo), f"{where}: {leftovers(repo)}"

@@ -5,15 +5,20 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from .environment import ENVIRONMENT, HG, git, hg
+from .environment import ENVIRONMENT, HG, git, hg, publish_commits
 
 STORE = ".hg/amalgam/git/cinnabar.git"
 DETAILED = "ui.detailed-exit-code=yes"
 
 
-def repository(path: Path) -> Path:
-    """Make a repository with one changeset, whose description is ``one``."""
+def repository(path: Path, *, publishes: bool = True) -> Path:
+    """Make a repository with one changeset, whose description is ``one``.
+
+    Whatever is committed is public if it ``publishes``, else draft.
+    """
     hg(path.parent, "init", str(path))
+    if publishes:
+        publish_commits(path)
     commit(path, "one")
     return path
 

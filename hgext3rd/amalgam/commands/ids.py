@@ -81,17 +81,20 @@ def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
         )
     byte_opts = {name.encode(): value for name, value in opts.items()}
     complete = True
+    _refuse_rewritten(repo)
     with _open_map(repo) as oidmap:
         translations = [
             _only(repo, oidmap, id_, meanings)
-            for id_, meanings in zip(given, ids.translate(oidmap, given), strict=True)
+            for id_, meanings in zip(
+                given, _translate(repo, oidmap, given), strict=True
+            )
         ]
         with ui.formatter(b"git-id", byte_opts) as fm:
             for id_, translation in zip(given, translations, strict=True):
                 _show(fm, id_, [translation])
                 fm.plain(b"%s\n" % hex_node(translation.other))
             for block in _line_blocks(ui) if opts["stdin"] else ():
-                complete &= _answer_lines(ui, fm, oidmap, block)
+                complete &= _answer_lines(ui, repo, fm, oidmap, block)
     return 0 if complete else 1
 
 
@@ -180,9 +183,33 @@ def _line_blocks(ui: UiT) -> Iterator[list[bytes]]:
         yield [rest.strip()]
 
 
-def _answer_lines(ui: UiT, fm: Any, oidmap: OidMap, given: Sequence[bytes]) -> bool:
+def _refuse_rewritten(repo: RepoT) -> None:
+    """Abort if the ids of the store are not those that it will have."""
+    if GitStore(repo, GitConfig.from_ui(repo.ui)).docket().refused:
+        raise error.StateError(
+            _(b"git store is being rewritten, since changesets have vanished"),
+            hint=_(b"wait for the export that does it, or run 'hg git::export'"),
+        )
+
+
+def _translate(
+    repo: RepoT, oidmap: OidMap, given: Sequence[bytes]
+) -> list[list[Translation]]:
+    """Return what ids may mean, but for what is no longer served."""
+    config = GitConfig.from_ui(repo.ui)
+    source = GitStore(repo, config).repo
+    has_node = selection.view_of(source, config.export).changelog.hasnode
+    return [
+        [meaning for meaning in meanings if has_node(meaning.node)]
+        for meanings in ids.translate(oidmap, given)
+    ]
+
+
+def _answer_lines(
+    ui: UiT, repo: RepoT, fm: Any, oidmap: OidMap, given: Sequence[bytes]
+) -> bool:
     """Answer a block of lines; tell whether all of them were translated."""
-    answers = ids.translate(oidmap, given)
+    answers = _translate(repo, oidmap, given)
     if fm.isplain():
         lines = [
             hex_node(meanings[0].other)

@@ -111,7 +111,7 @@ def _show(fm: Any, findings: Findings) -> None:
 
 
 def _what_mends(findings: Findings) -> bytes:
-    if findings.remedy is Remedy.EXPORT:
+    if findings.remedy in (Remedy.EXPORT, Remedy.WITHDRAW):
         return b"hg git::export"
     if findings.remedy is Remedy.REBUILD and findings.full:
         return b"hg git::export --rebuild"  # a repair would not look that deep

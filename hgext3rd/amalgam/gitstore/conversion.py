@@ -14,7 +14,8 @@ from mercurial.i18n import _
 from ..native._core import ffi, lib
 from ..native.lent import lent, lent_list
 from ..native.operation import Operation
-from .docket import Metadata
+from .docket import Layer, Metadata
+from .oidmap import ID_LEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,9 @@ _PHASES = {
     3: (_(b"exporting changesets"), _(b"changesets")),
 }
 _LEVEL = 1
-_NOTHING = Metadata()
+_NOTHING = Layer()
+
+_Nodes = tuple[bytes, bytes]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,16 +57,16 @@ class Conversion:
         ui: UiT,
         selected: Selection,
         known_below: int,
-        segments: Sequence[str] = (),
-        metadata: Metadata = _NOTHING,
+        layer: Layer = _NOTHING,
+        base: Layer = _NOTHING,
         *,
         anew: bool = False,
     ) -> Converted:
-        """Convert what is selected, but not what ``segments`` have.
+        """Convert what is selected, but not what ``base`` and ``layer`` have.
 
-        ``anew`` writes all that a metadata commit needs and no other commit does, even
-        if nothing is converted. ``native.errors.Moved`` if the repository is not as
-        ``selected`` says.
+        What is new becomes part of ``layer``. ``anew`` writes all that a metadata
+        commit needs and no other commit does, even if nothing is converted.
+        ``native.errors.Moved`` if the repository is not as ``selected`` says.
         """
         request = ffi.new("amalgam_export_request *")
         lent_bytes = {
@@ -72,20 +75,22 @@ class Conversion:
             "map": self.map_path,
             "prefix": self.prefix,
             "tip": selected.tip,
-            "excluded": b"".join(selected.excluded.values()),
-            "metadata_state": os.fsencode(metadata.state),
+            "excluded": b"".join(
+                node for rev, node in selected.excluded.items() if rev >= known_below
+            ),
+            "metadata_state": os.fsencode(
+                layer.metadata.state if layer.segments else base.metadata.state
+            ),
         }
         keep = []
         for name, value in lent_bytes.items():
             pointer, length = lent(value)
             keep.append(pointer)
             setattr(request, name, {"data": pointer, "len": length})
-        names, count = lent_list([os.fsencode(name) for name in segments])
-        keep.append(names)
-        request.segments, request.segments_len = names, count
-        names, count = lent_list([os.fsencode(name) for name in metadata.segments])
-        request.metadata_segments, request.metadata_segments_len = names, count
-        keep.append(names)
+        keep += _lend_segments(request, "", base.segments, layer.segments)
+        keep += _lend_segments(
+            request, "metadata_", base.metadata.segments, layer.metadata.segments
+        )
         request.metadata_anew = anew
         request.encoding = self.encoding
         request.tree_manifests = self.tree_manifests
@@ -96,13 +101,18 @@ class Conversion:
         request.level = _LEVEL
         done = ffi.new("amalgam_export_report *")
         Operation(ui, _PHASES).run(lib.amalgam_export_run, done, request)
+        displaced = bytes(ffi.buffer(done.displaced))
         return Converted(
             changesets=int(done.changesets),
             objects=int(done.objects),
             bytes=int(done.pack_bytes),
             pack=_text(done.pack, done.pack_len),
-            segments=tuple(_text(done.segments, done.segments_len).split()),
-            metadata=_metadata(done) if done.metadata_pack_len else None,
+            segments=_names(done.segments, done.segments_len, base.segments),
+            metadata=_metadata(done, base) if done.metadata_pack_len else None,
+            displaced=tuple(
+                (displaced[at : at + ID_LEN], displaced[at + ID_LEN : at + 2 * ID_LEN])
+                for at in range(0, done.displaced_len * 2 * ID_LEN, 2 * ID_LEN)
+            ),
         )
 
 
@@ -117,16 +127,35 @@ class Converted:
     pack: str = ""
     """Name of the pack without suffix, empty if none was needed."""
     segments: tuple[str, ...] = ()
-    """File names of all segments that now make the map, oldest first."""
+    """File names of all segments that now make the layer's map, oldest first."""
     metadata: Metadata | None = None
-    """What is now kept for git-cinnabar, with the one pack that was made of it."""
+    """What the layer now keeps for git-cinnabar, with the one pack that was made."""
+    displaced: tuple[_Nodes, ...] = ()
+    """Changesets that were converted before, and earlier ones that should have got
+    their commits: pairs of nodes. If there are any, nothing was converted."""
 
 
-def _metadata(done: Any) -> Metadata:
+def _lend_segments(
+    request: Any, prefix: str, base: Sequence[str], own: Sequence[str]
+) -> list[Any]:
+    """Set the fields of a list of segments; return what has to live as long."""
+    names, count = lent_list([os.fsencode(name) for name in (*base, *own)])
+    setattr(request, f"{prefix}segments", names)
+    setattr(request, f"{prefix}segments_len", count)
+    setattr(request, f"{prefix}base_len", len(base))
+    return [names]
+
+
+def _names(array: Any, length: int, base: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in ``array`` but for those of the base, which come first."""
+    return tuple(_text(array, length).split())[len(base) :]
+
+
+def _metadata(done: Any, base: Layer) -> Metadata:
     return Metadata(
         commit=ffi.buffer(done.metadata_commit)[:].hex(),
-        segments=tuple(
-            _text(done.metadata_segments, done.metadata_segments_len).split()
+        segments=_names(
+            done.metadata_segments, done.metadata_segments_len, base.metadata.segments
         ),
         state=_text(done.metadata_state, done.metadata_state_len),
         packs=(_text(done.metadata_pack, done.metadata_pack_len),),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..placement import Placement
 
-VERSION = 1
+VERSION = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,20 +51,92 @@ class Metadata:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Docket:
-    """One dialect's state; the default is that of nothing exported."""
+class Layer:
+    """Some changesets, and the files that have what was made of them."""
 
     segments: tuple[str, ...] = ()
     """File names of the map's segments, oldest first."""
     packs: tuple[str, ...] = ()
     """Names of the packs we wrote, without suffix, oldest first."""
-    seen: Seen | None = None
-    """What was selected when all of it was exported; ``None`` if that never was."""
+    metadata: Metadata = Metadata()
+    """What is kept for git-cinnabar, up to this layer."""
+    seen: tuple[Seen, ...] = ()
+    """What was selected when all of it was exported, up to some places in the
+    changelog, ascending; empty if it never was, or if more has been exported since."""
+
+    def with_above(self, above: Layer) -> Layer:
+        """Return the layer that this one and the one above it are together."""
+        if not above.segments:
+            return self
+        own, metadata = self.metadata, above.metadata
+        return Layer(
+            segments=self.segments + above.segments,
+            packs=self.packs + above.packs,
+            metadata=dataclasses.replace(
+                metadata,
+                segments=own.segments + metadata.segments,
+                packs=own.packs + metadata.packs,
+            ),
+        )
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Layer:
+        """Read what ``to_json`` wrote."""
+        return cls(
+            segments=tuple(map(str, data["segments"])),
+            packs=tuple(map(str, data["packs"])),
+            metadata=Metadata.from_json(data["metadata"]),
+            seen=tuple(map(Seen.from_json, data["seen"])),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``from_json`` reads."""
+        return {
+            "segments": self.segments,
+            "packs": self.packs,
+            "metadata": dataclasses.asdict(self.metadata),
+            "seen": [seen.to_json() for seen in self.seen],
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Docket:
+    """One dialect's state; the default is that of nothing exported."""
+
+    base: Layer = Layer()
+    """The public changesets. Needs nothing of the other layer."""
+    drafts: Layer = Layer()
+    """All others, on top of the base: what goes when one of them does."""
+    held: tuple[tuple[bytes, bytes], ...] = ()
+    """Public changesets that are with the drafts, with the draft that is the reason:
+    it comes earlier, and would have the same commit."""
+    refused: bool = False
+    """Whether something had to go at once: then nothing may be answered from the store
+    until an export ends, and what is dropped goes before that does anything else."""
     dropped: tuple[str, ...] = ()
     """Names of packs that go as soon as no ref needs them."""
-    metadata: Metadata = Metadata()
     named: str = ""
     """``Repository.names_digest`` after the export; empty if that is not known."""
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The segments of both layers, those of the base first."""
+        return self.base.segments + self.drafts.segments
+
+    @property
+    def packs(self) -> tuple[str, ...]:
+        """The packs of both layers, those of the base first."""
+        return self.base.packs + self.drafts.packs
+
+    @property
+    def metadata(self) -> Metadata:
+        """What is kept for git-cinnabar of both layers."""
+        return self.base.with_above(self.drafts).metadata
+
+    @property
+    def metadata_files(self) -> tuple[str, ...]:
+        """File names of all of it in the map's directory."""
+        return self.base.metadata.files + self.drafts.metadata.files
 
     @classmethod
     def read(cls, vfs: VfsT, dialect: bytes) -> Docket:
@@ -76,17 +148,15 @@ class Docket:
             data = json.loads(vfs.tryread(_name(dialect)) or b"{}")
             if data.get("version") != VERSION:
                 return cls()
-            seen = data["seen"]
             return cls(
-                segments=tuple(map(str, data["segments"])),
-                packs=tuple(map(str, data["packs"])),
-                seen=None if seen is None else Seen.from_json(seen),
-                dropped=tuple(map(str, data["dropped"])),
-                metadata=(
-                    Metadata.from_json(data["metadata"])
-                    if "metadata" in data
-                    else Metadata()
+                base=Layer.from_json(data["base"]),
+                drafts=Layer.from_json(data["drafts"]),
+                held=tuple(
+                    (bytes.fromhex(public), bytes.fromhex(draft))
+                    for public, draft in data["held"]
                 ),
+                refused=bool(data["refused"]),
+                dropped=tuple(map(str, data["dropped"])),
                 named=str(data.get("named", "")),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
@@ -96,11 +166,11 @@ class Docket:
         """Make this the state. Durable when it returns."""
         data = {
             "version": VERSION,
-            "segments": self.segments,
-            "packs": self.packs,
-            "seen": None if self.seen is None else self.seen.to_json(),
+            "base": self.base.to_json(),
+            "drafts": self.drafts.to_json(),
+            "held": [(public.hex(), draft.hex()) for public, draft in self.held],
+            "refused": self.refused,
             "dropped": self.dropped,
-            "metadata": dataclasses.asdict(self.metadata),
             "named": self.named,
         }
         content = json.dumps(data, indent=1).encode() + b"\n"

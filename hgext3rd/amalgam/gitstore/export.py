@@ -17,7 +17,7 @@ from mercurial.i18n import _
 
 from ..configitems import GitConfig
 from ..placement import Placement
-from . import requirements
+from . import layers, requirements
 from .docket import Docket
 from .exclusion import locked
 from .gitprocess import Git, Owner
@@ -75,6 +75,11 @@ class GitStore:
         git = Git(config.program, os.path.join(path, config.dialect + b".git"), owner)
         self.repository = Repository(git, self.placement)
 
+    @property
+    def pending(self) -> bytes:
+        """The file that names a pack which the docket does not have yet."""
+        return self.config.dialect + b".pending"
+
     def docket(self) -> Docket:
         """Return what is exported; nothing if the git repository is gone."""
         docket = Docket.read(self.map_vfs, self.config.dialect)
@@ -99,6 +104,18 @@ class GitStore:
         a file revision to what precedes its content.
         """
         return OidMap(self.map_vfs.base, docket.metadata.segments)
+
+    def may_answer(self) -> bool:
+        """Tell whether all that is exported may be read by who reads the repository.
+
+        What answers from the store asks this whenever ``selection.state_of`` has
+        changed; if not, it answers after an export, or not at all. Quick unless
+        something was removed, hidden or published below the last changeset.
+        """
+        docket, export = self.docket(), self.config.export
+        if docket.refused or docket.dropped or self.map_vfs.exists(self.pending):
+            return False  # there are packs that the docket does not count
+        return layers.is_safe(self.repo, export, docket, self.map_vfs.base)
 
     def export(
         self, revs: Iterable[int] | None = None, *, rebuild: bool = False

@@ -66,7 +66,8 @@ def wanted(view: RepoT, kinds: Iterable[bytes]) -> tuple[dict[bytes, bytes], byt
         tags = {
             name: node
             for name, node in view.tags().items()
-            if view.tagtype(name) == b"global" and _served(view, node)
+            if name != b"tip" and view.tagtype(name) == b"global"
+            if _served(view, node)
         }
 
     names = {("bookmark", name): name for name in bookmarks}

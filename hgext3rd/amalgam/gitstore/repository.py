@@ -18,7 +18,6 @@ from mercurial import vfs as vfsmod
 
 from ..placement import forget
 from .gitprocess import Git
-from .refs import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,6 +43,17 @@ _SETTINGS = (
     ("pack.writeReverseIndex", "true"),
     ("transfer.hideRefs", "refs/cinnabar"),
     ("transfer.hideRefs", "refs/hg"),
+)
+_KEEP = b".keep"
+# what git writes of commits beside their packs: all of it can be missing
+_SUMMARIES = (
+    b"objects/info/commit-graph",
+    b"objects/info/commit-graphs",
+    b"objects/info/packs",
+    b"info/refs",
+    b"logs",
+    b"FETCH_HEAD",
+    b"ORIG_HEAD",
 )
 _LOOSE = re.compile(rb"[0-9a-f]{2}")
 _LOOSE_FILE = re.compile(rb"[0-9a-f]{38}")
@@ -162,6 +172,33 @@ class Repository:
         for file in sorted(files, key=lambda file: not file.endswith(b".idx")):
             self.vfs.tryunlink(b"%s/%s" % (_PACKS, file))
 
+    def keep(self, names: Iterable[str]) -> None:
+        """Have git leave packs (names without suffix) alone, and no others.
+
+        What git-gc(1) made of packs of several layers could not be told apart.
+        """
+        wanted = {os.fsencode(name) + _KEEP for name in names}
+        there = {name for name in self.vfs.listdir(_PACKS) if name.endswith(_KEEP)}
+        for name in wanted - there:
+            path = self.vfs.join(b"%s/%s" % (_PACKS, name))
+            with open(path, "wb"):
+                os.chmod(path, self._placement.file_mode)
+        for name in there - wanted:
+            self.vfs.tryunlink(b"%s/%s" % (_PACKS, name))
+
+    def remove_traces(self) -> None:
+        """Remove what git may have made of objects that are gone."""
+        self.remove_loose_objects()
+        for name in _SUMMARIES:
+            path = self.vfs.join(name)
+            if os.path.isdir(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                self.vfs.tryunlink(name)
+        for file in self.vfs.listdir(_PACKS):
+            if file.startswith((b"multi-pack-index", b"tmp_")):
+                self.vfs.tryunlink(b"%s/%s" % (_PACKS, file))
+
     def loose_object_directories(self) -> list[bytes]:
         """Return the directories of loose objects: git makes them, and we do not."""
         names = self.vfs.listdir(b"objects")
@@ -195,13 +232,11 @@ class Repository:
             if sibling.startswith(name + b".tmp-"):
                 shutil.rmtree(os.path.join(parent, sibling), ignore_errors=True)
 
-    def set_refs(self, refs: Mapping[bytes, bytes], head: bytes) -> int:
+    def set_refs(self, refs: Mapping[bytes, bytes], head: bytes) -> None:
         """Make ``refs`` (name to oid, 20 bytes) all refs, and HEAD lead to ``head``.
 
-        Returns how many refs that users see are new, gone or moved. Writes nothing if
-        nothing changes.
+        Writes nothing if nothing changes.
         """
-        changed = self.differences(refs)
         content = _packed(refs)
         if self.vfs.tryread(_PACKED_REFS) != content:
             self._placement.replace_of_git(self.vfs.join(_PACKED_REFS), content)
@@ -209,7 +244,6 @@ class Repository:
             self.vfs.tryunlink(name)
         if self.vfs.tryread(b"HEAD") != _symbolic(head):
             self._placement.replace_of_git(self.vfs.join(b"HEAD"), _symbolic(head))
-        return changed
 
     def is_named(self, refs: Mapping[bytes, bytes], head: bytes) -> bool:
         """Tell whether ``set_refs`` would write nothing."""
@@ -225,6 +259,11 @@ class Repository:
         files = (_PACKED_REFS, b"HEAD")
         return hashlib.sha1(b"\0".join(map(self.vfs.tryread, files))).hexdigest()
 
+    def head(self) -> bytes:
+        """Return the ref that HEAD leads to."""
+        content: bytes = self.vfs.tryread(b"HEAD")
+        return content.removeprefix(b"ref: ").rstrip(b"\n") or b"refs/heads/default"
+
     def has_commits(self, oids: Sequence[bytes]) -> bool:
         """Ask git whether each of ``oids`` is a commit that is there."""
         listing = "".join(f"{oid.hex()}\n" for oid in oids).encode()
@@ -235,15 +274,6 @@ class Repository:
     def has_refs(self) -> bool:
         """Tell whether there is any ref."""
         return bool(self.refs() or self.loose_refs())
-
-    def differences(self, refs: Mapping[bytes, bytes]) -> int:
-        """Return how many refs are other than in ``refs``: new, gone or moved.
-
-        Those that are for git-cinnabar alone are not counted.
-        """
-        before = self.refs()
-        names = (before.keys() | refs.keys()) - {METADATA}
-        return sum(before.get(name) != refs.get(name) for name in names)
 
     def refs(self) -> dict[bytes, bytes]:
         """Return the refs in ``packed-refs``: name to oid, 20 bytes."""
@@ -260,6 +290,12 @@ class Repository:
             for directory, _directories, files in self.vfs.walk(b"refs")
             for file in files
         ]
+
+
+def differences(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> int:
+    """Return how many refs are new, gone or moved."""
+    changed = sum(before.get(name) != oid for name, oid in after.items())
+    return changed + sum(name not in after for name in before)
 
 
 def _packed(refs: Mapping[bytes, bytes]) -> bytes:

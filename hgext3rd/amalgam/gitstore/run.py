@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from typing import TYPE_CHECKING
 
 from mercurial import error
 from mercurial.i18n import _
 
 from ..native import errors
-from ..placement import TEMPORARY
-from . import censorship, refs as refsmod, requirements, selection
+from . import censorship, layers, refs as refsmod, requirements, selection
+from .contents import Contents, with_metadata, without_drafts
 from .conversion import Conversion, Converted
-from .docket import Docket, Metadata
-from .outdated import outdated
+from .docket import Docket, Layer
+from .layers import Drafts, Wanted
+from .oidmap import OidMap, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .export import GitStore
-    from .selection import FilesState, Selection
+    from .selection import FilesState, Seen, Selection
 
 # Each round but the first has only that to convert which came during the one before:
 # milliseconds. So many changes in a row are no coincidence.
@@ -46,6 +46,14 @@ _TORN = (
 )
 
 
+class _DisplacedError(Exception):
+    """Later changesets have the commits of earlier ones."""
+
+    def __init__(self, displaced: Sequence[tuple[bytes, bytes]]) -> None:
+        super().__init__()
+        self.displaced = displaced
+
+
 class Run:
     """One export of a store, and what came of it. All but reading needs the lock."""
 
@@ -57,8 +65,7 @@ class Run:
         self._repo = store.repo
         self._config = store.config
         self._repository = store.repository
-        self._docket = self._next = Docket()
-        """What is on disk, and what the next conversion builds on."""
+        self._contents = Contents(store)
         self._conversion = Conversion(
             store_path=store.repo.store.path,
             encoding=requirements.encoding(store.repo),
@@ -72,54 +79,61 @@ class Run:
 
     def update(self, rebuild: bool) -> None:
         """Do what there is to do."""
-        self._docket = Docket.read(self._store.map_vfs, self._config.dialect)
+        self._contents.read()
         is_there = self._repository.exists()
         if is_there and not rebuild:
             self._refuse_foreign_store()
         self._repository.set_up()
-        self._remove_debris()
+        self._contents.remove_debris()
         if censorship.is_marked(self._store.map_vfs, self._config.dialect):
-            self._forget()
-        whole = self._whole()
-        if is_there and whole is None and not rebuild:
-            why = _(b"is not whole")
-            if self._docket.segments and self._docket.metadata == Metadata():
-                why = _(b"is of an older version")
-            self._repo.ui.warn(_(b"warning: git store %s: exporting all\n") % why)
+            self._contents.drop_all()
+            censorship.unmark(self._store.map_vfs, self._config.dialect)
+        elif self._contents.docket.refused:
+            self._contents.remove(self._contents.docket.dropped)
+        whole = self._contents.whole()
+        if is_there and not rebuild:
+            self._warn_of_loss(whole)
         if rebuild or whole is None:
-            whole = Docket(dropped=tuple(self._repository.packs(usable=False)))
-        self._next = whole
+            whole = self._contents.anew(self._contents.docket)
+        self._contents.next = whole
         try:
             self._rounds()
         except BaseException:
             # the next run would do it, too; but why leave it what can be large
             with contextlib.suppress(OSError):
-                self._remove_debris()
+                self._contents.remove_debris()
             raise
-        if self._docket.dropped:
-            self._repository.remove_packs(self._docket.dropped)
-            self._repository.remove_loose_objects()
-            self._write(dataclasses.replace(self._docket, dropped=()))
-        self._remove_debris()
+        self._contents.remove_dropped()
+        self._contents.remove_debris()
 
-    def _forget(self) -> None:
-        """Let nothing count that is exported; its packs go once others are there."""
-        packs = tuple(self._repository.packs(usable=False))
-        self._write(Docket(dropped=packs))
-        censorship.unmark(self._store.map_vfs, self._config.dialect)
+    def _warn_of_loss(self, whole: Docket | None) -> None:
+        """Say what is made again because it was lost."""
+        if whole is None:
+            what = _(b"all")
+        elif self._contents.docket.drafts.segments and not whole.drafts.segments:
+            what = _(b"drafts")
+        else:
+            return
+        self._repo.ui.warn(_(b"warning: git store is not whole: exporting %s\n") % what)
 
     def is_up_to_date(self) -> bool:
         """Tell whether an export would write nothing; writes nothing itself."""
         selection.read_again(self._repo)
         docket = self._store.docket()
-        selected = self._select()
+        wanted = self._want(docket)
+        if docket.refused:
+            return False
         if self._nodes is None:
-            whole = selected.known_below(self._repo, docket.seen) == selected.len
+            known = wanted.allowed.known_below(self._repo, docket.drafts.seen)
+            whole = (
+                wanted.is_as_seen(self._repo, docket) and known == wanted.allowed.len
+            )
         else:
-            excluded = frozenset(selected.excluded.values())
-            wanted = [node for node in self._nodes if node not in excluded]
+            wanted_nodes = [
+                node for node in self._nodes if wanted.allowed.has(self._repo, node)
+            ]
             with contextlib.closing(self._store.open_map(docket)) as oidmap:
-                whole = None not in oidmap.oids(wanted)
+                whole = None not in oidmap.oids(wanted_nodes)
         return whole and self._repository.is_named(*self._wanted_refs(docket))
 
     def _rounds(self) -> None:
@@ -135,7 +149,7 @@ class Run:
             except _TORN:
                 if selection.state_of(self._repo) == state:
                     raise
-            self._remove_debris()
+            self._contents.remove_debris()
         raise error.StateError(
             _(b"repository kept changing while it was exported"),
             hint=_(b"run 'hg git::export' again; what was converted is kept"),
@@ -147,66 +161,188 @@ class Run:
         Refs are named only from a view that was still that of the repository's files
         after all that it selects was converted.
         """
-        docket = self._convert(self._select(), self._next)
-        self._write(docket)
-        self._store.map_vfs.tryunlink(self._pending)
+        wanted = self._settle()
+        try:
+            self._convert(wanted)
+        except _DisplacedError as found:
+            self._make_room(wanted, found.displaced)
+            return False
+        if not self._is_exact(wanted):
+            return False
+        docket = self._contents.next
         refs, head = self._wanted_refs(docket)
         if selection.state_of(self._repo) != state:
             return False
-        self.refs += self._repository.set_refs(refs, head)
+        self.refs += self._contents.name(refs, head)
+        self._repository.keep(docket.packs if docket.drafts.packs else ())
         named = self._repository.names_digest()
-        self._write(dataclasses.replace(docket, named=named))
+        if wanted.is_all:
+            docket = _with_seen(docket, *wanted.places(self._repo))
+        self._contents.write(dataclasses.replace(docket, named=named, refused=False))
         return selection.state_of(self._repo) == state
 
-    def _select(self) -> Selection:
-        return selection.select(self._repo, self._config.export, self._nodes)
+    def _want(self, docket: Docket) -> Wanted:
+        return Wanted.of(self._repo, self._config.export, docket, self._nodes)
 
-    def _convert(self, selected: Selection, before: Docket) -> Docket:
-        """Convert what is selected and not in ``before``; return what is then there."""
-        known_below = selected.known_below(self._repo, before.seen)
-        docket = before
-        anew = self._is_metadata_stale(before)
-        is_lost = before.segments and not before.metadata.state
-        if known_below < selected.len or is_lost:
-            done = self._conversion.run(
-                self._repo.ui,
-                selected,
-                known_below,
-                before.segments,
-                before.metadata,
-                anew=anew,
+    def _settle(self) -> Wanted:
+        """Take away what does not belong there, before anything is added.
+
+        Return what is to be there.
+        """
+        docket, nodes = self._contents.next, self._nodes
+        wanted = self._want(docket)
+        judgement = wanted.judge(self._repo, docket, self._contents.map_path)
+        if judgement in (Drafts.SORT, Drafts.DROP):
+            self._select_again(wanted, docket.drafts)
+        if judgement is Drafts.DROP:
+            self._contents.drop_drafts(docket)
+        elif judgement is Drafts.SORT:
+            self._contents.next = without_drafts(docket)
+        elif judgement is Drafts.PROMOTE:
+            base = docket.base.with_above(docket.drafts)
+            self._contents.next = dataclasses.replace(docket, base=base, drafts=Layer())
+        if not wanted.is_all and not wanted.is_base_as_seen(self._repo, docket):
+            # an export of all counts what there is; this one cannot
+            self._drop_vanished(wanted)
+        return wanted if self._nodes is nodes else self._want(self._contents.next)
+
+    def _select_again(self, wanted: Wanted, layer: Layer) -> None:
+        """Let this export make again what stays of ``layer``."""
+        if self._nodes is not None:
+            nodes = layers.changesets(self._contents.map_path, layer)
+            stay = (node for node in nodes if wanted.allowed.has(self._repo, node))
+            self._nodes = [*self._nodes, *stay]
+
+    def _drop_vanished(self, wanted: Wanted) -> bool:
+        """If the base has what it must not have, remove all; tell whether it had."""
+        base = self._contents.next.base
+        if not layers.vanished(
+            self._repo, wanted.allowed, self._contents.map_path, base
+        ):
+            return False
+        self._repo.ui.warn(
+            _(b"warning: public changesets have vanished: exporting all again\n")
+        )
+        for layer in (base, self._contents.next.drafts):
+            self._select_again(wanted, layer)
+        self._contents.drop_all()
+        return True
+
+    def _convert(self, wanted: Wanted) -> None:
+        """Convert what is selected and not there, the base first.
+
+        If the base grows, drafts on top of it are made again: the metadata commit of
+        all changesets is theirs.
+        """
+        docket = dataclasses.replace(self._contents.next, held=wanted.held)
+        base = self._extend(docket.base, Layer(), wanted.for_base, 0)
+        if base is not docket.base:
+            drafts = docket.drafts
+            docket = dataclasses.replace(
+                without_drafts(docket),
+                base=base,
+                dropped=(*docket.dropped, *drafts.packs, *_gone(docket.base, base)),
             )
-            if done.metadata:
-                self.done.append(done)
-                docket = self._extended(before, done, done.metadata, anew)
-        if self._nodes is None:
-            return dataclasses.replace(docket, seen=selected.seen())
-        return docket
-
-    def _extended(
-        self, before: Docket, done: Converted, metadata: Metadata, anew: bool
-    ) -> Docket:
-        """Return ``before`` with what was made."""
-        dropped = before.metadata.packs if anew else ()
-        made = (*filter(None, [done.pack]), *metadata.packs)
-        kept = () if anew else before.metadata.packs
-        return dataclasses.replace(
-            before,
-            segments=done.segments,
-            packs=(*(name for name in before.packs if name not in dropped), *made),
-            dropped=tuple(
-                name for name in (*before.dropped, *dropped) if name not in made
-            ),
-            metadata=dataclasses.replace(metadata, packs=(*kept, *metadata.packs)),
+            docket = self._contents.settle(docket)
+            if drafts.segments and self._nodes is not None:
+                self._select_again(wanted, drafts)
+                wanted = self._want(docket)
+        known_below = wanted.first_draft()
+        drafts = docket.drafts
+        if known_below < wanted.selected.len:
+            drafts = self._extend(drafts, base, wanted.selected, known_below)
+        dropped = (*docket.dropped, *_gone(docket.drafts, drafts))
+        self._contents.settle(
+            dataclasses.replace(docket, drafts=drafts, dropped=dropped)
         )
 
-    def _is_metadata_stale(self, docket: Docket) -> bool:
+    def _extend(
+        self, layer: Layer, base: Layer, selected: Selection, known_below: int
+    ) -> Layer:
+        """Convert what is selected and in neither ``layer`` nor ``base``."""
+        known_below = max(known_below, selected.known_below(self._repo, layer.seen))
+        is_lost = layer.segments and not layer.metadata.state
+        if not selected.has_above(known_below) and not is_lost:
+            return layer
+        anew = self._is_metadata_stale(layer, base)
+        done = self._conversion.run(
+            self._repo.ui, selected, known_below, layer, base, anew=anew
+        )
+        if done.displaced:
+            raise _DisplacedError(done.displaced)
+        if not done.metadata:
+            return layer
+        self.done.append(done)
+        old = layer.metadata.packs
+        kept = () if anew else old
+        packs = [name for name in layer.packs if name in kept or name not in old]
+        return Layer(
+            segments=done.segments,
+            packs=(*packs, *filter(None, [done.pack]), *done.metadata.packs),
+            metadata=dataclasses.replace(
+                done.metadata, packs=(*kept, *done.metadata.packs)
+            ),
+        )
+
+    def _is_metadata_stale(self, layer: Layer, base: Layer) -> bool:
         """Tell whether to write all that the metadata commit needs once more."""
-        metadata = docket.metadata
-        if not metadata.state:
-            return bool(docket.segments)
-        first, *others = map(self._repository.pack_bytes, metadata.packs or ("",))
-        return sum(others) > max(first, _STALE_BYTES)
+        if not layer.metadata.state:
+            return bool(layer.segments)
+        size = self._repository.pack_bytes
+        first, *others = map(size, layer.metadata.packs or ("",))
+        whole = max(map(size, base.metadata.packs), default=0)
+        return sum(others) > max(first, whole, _STALE_BYTES)
+
+    def _make_room(
+        self, wanted: Wanted, displaced: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        """See to it that earlier changesets get the commits that later ones have.
+
+        A later one is converted again; if it is public and the earlier one a draft,
+        then with the drafts, since its id depends on one.
+        """
+        docket = self._contents.next
+        held = dict(docket.held)
+        anew = False
+        for later, earlier in displaced:
+            if wanted.public.has(self._repo, later):
+                anew = True
+                if not wanted.public.has(self._repo, earlier):
+                    held[later] = earlier
+            elif not wanted.allowed.has(self._repo, later):
+                anew = True
+        for layer in (docket.base, docket.drafts) if anew else (docket.drafts,):
+            self._select_again(wanted, layer)
+        next_ = self._contents.anew(docket) if anew else without_drafts(docket)
+        self._contents.next = dataclasses.replace(next_, held=tuple(held.items()))
+
+    def _is_exact(self, wanted: Wanted) -> bool:
+        """Tell whether the store has what is wanted, and no more.
+
+        Else prepare another round. Where changesets are is only a hint of what they
+        are: after a strip, others may have come in their place.
+        """
+        if not wanted.is_all:
+            return True
+        docket = self._contents.next
+        with contextlib.closing(self._store.open_map(docket)) as oidmap:
+            count = oidmap.count(Table.CHANGESETS)
+            heads = selection.heads(self._repo, self._config.export)
+            whole = None not in oidmap.oids(heads)
+        with contextlib.closing(
+            OidMap(self._contents.map_path, docket.base.segments)
+        ) as base:
+            public = base.count(Table.CHANGESETS)
+        if not whole:
+            self._contents.next = _with_seen(docket, (), ())
+        elif public != wanted.public.count():
+            if not self._drop_vanished(wanted):
+                self._contents.next = self._contents.anew(docket)
+        elif count != wanted.allowed.count():
+            self._contents.drop_drafts(docket)
+        else:
+            return True
+        return False
 
     def _wanted_refs(self, docket: Docket) -> tuple[dict[bytes, bytes], bytes]:
         """Return refs, name to oid, and HEAD; what is not exported is left out."""
@@ -215,15 +351,14 @@ class Run:
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
         refs = {name: oid for name, oid in oids.items() if oid is not None}
-        if docket.metadata.commit:
-            refs[refsmod.METADATA] = bytes.fromhex(docket.metadata.commit)
-        return refs, head
+        return with_metadata(refs, docket), head
 
     def _refuse_foreign_store(self) -> None:
         """Abort if ``amalgam.git.path`` leads to a repository that others fill."""
-        packs = self._docket.packs
+        packs = self._contents.docket.packs
         is_ours = packs and (
-            any(map(self._repository.has_pack, packs)) or self._has_heads(self._docket)
+            any(map(self._repository.has_pack, packs))
+            or self._contents.has_heads(self._contents.docket)
         )
         if self._config.path and self._repository.has_refs() and not is_ours:
             raise error.StateError(
@@ -232,68 +367,17 @@ class Run:
                 hint=_(b"set amalgam.git.path to another directory, or use --rebuild"),
             )
 
-    def _whole(self) -> Docket | None:
-        """Return what is on disk; ``None`` if something of it is lost."""
-        docket = self._docket
-        metadata = docket.metadata
-        for segment in (*docket.segments, *metadata.segments):
-            if not self._store.map_vfs.exists(os.fsencode(segment)):
-                return None
-        if docket.segments and not metadata.segments:
-            return None
-        if not self._store.map_vfs.exists(os.fsencode(metadata.state)):
-            metadata = dataclasses.replace(metadata, state="")
-            docket = dataclasses.replace(docket, metadata=metadata)
-        packs = self._repository.packs()
-        if packs.issuperset(docket.packs):
-            return docket
-        # git-repack(1) puts what was in our packs into others, git-gc(1) makes loose
-        # what no ref leads to. If any of that is needed, it is better packed by us.
-        loose = frozenset(self._repository.loose_objects())
-        is_packed = (
-            bytes.fromhex(metadata.commit) not in loose
-            and outdated(self._repository.git, loose) == loose
-        )
-        if is_packed and packs.difference(docket.packs) and self._has_heads(docket):
-            self._repository.remove_loose_objects()
-            kept = tuple(name for name in metadata.packs if name in packs)
-            metadata = dataclasses.replace(metadata, packs=kept)
-            names = tuple(sorted(packs))
-            return dataclasses.replace(docket, packs=names, metadata=metadata)
-        return None
 
-    def _has_heads(self, docket: Docket) -> bool:
-        """Tell whether git finds the commits of all heads that are exported."""
-        heads = self._repo.unfiltered().changelog.heads()
-        try:
-            with contextlib.closing(self._store.open_map(docket)) as oidmap:
-                oids = [oid for oid in oidmap.oids(heads) if oid is not None]
-        except FileNotFoundError:
-            return False
-        return bool(oids) and self._repository.has_commits(oids)
+def _with_seen(
+    docket: Docket, base: tuple[Seen, ...], drafts: tuple[Seen, ...]
+) -> Docket:
+    return dataclasses.replace(
+        docket,
+        base=dataclasses.replace(docket.base, seen=base),
+        drafts=dataclasses.replace(docket.drafts, seen=drafts),
+    )
 
-    def _write(self, docket: Docket) -> None:
-        if docket != self._docket:
-            store = self._store
-            docket.write(store.map_vfs, self._config.dialect, store.placement)
-        self._docket = self._next = docket
 
-    @property
-    def _pending(self) -> bytes:
-        return self._config.dialect + b".pending"
-
-    def _remove_debris(self) -> None:
-        """Remove what a killed run left, and segments that were merged into others."""
-        vfs = self._store.map_vfs
-        pending = vfs.tryread(self._pending).decode("ascii", "replace").split()
-        packs = [pack for pack in pending if pack not in self._docket.packs]
-        self._repository.remove_packs(packs)
-        vfs.tryunlink(self._pending)
-        names = (*self._docket.segments, *self._docket.metadata.files)
-        kept = frozenset(map(os.fsencode, names))
-        ours = self._config.dialect + b"-"
-        for name in vfs.listdir():
-            is_ours = name.startswith(ours) and name.endswith((b".map", b".state"))
-            if name.startswith(TEMPORARY) or (is_ours and name not in kept):
-                vfs.tryunlink(name)
-        self._repository.remove_debris()
+def _gone(before: Layer, after: Layer) -> tuple[str, ...]:
+    """Return the packs that a layer had and has no more."""
+    return tuple(name for name in before.packs if name not in after.packs)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .export import GitStore
     from .verify import Difference
 
+_EXPORT = _(b"run 'hg git::export'")
 _REPAIR = _(b"run 'hg admin::amalgam --repair'")
 
 
@@ -82,11 +83,16 @@ class Status:
         for difference in findings.differences:
             if status.lock and status.lock.state is State.RUNNING:
                 continue  # what an export has only begun would look wrong
-            if difference.remedy is not Remedy.EXPORT:
+            if difference.remedy is Remedy.WITHDRAW:
+                text = difference.line().rstrip()
+                status.problems.append(Problem(text, _EXPORT))
+            elif difference.remedy is not Remedy.EXPORT:
                 text = difference.line().rstrip()
                 status.problems.append(Problem(text, _REPAIR))
             elif difference.what == b"changeset":
                 unexported += 1
+            elif difference.what == b"layer":
+                pass  # published since the last export
             else:
                 refs.append(difference)
         if findings.changesets:
@@ -138,8 +144,7 @@ class Status:
             if as_exported and ref.what != b"loose ref":
                 self.refs_behind += 1
             else:
-                hint = _(b"run 'hg git::export'")
-                self.problems.append(Problem(ref.line().rstrip(), hint))
+                self.problems.append(Problem(ref.line().rstrip(), _EXPORT))
 
 
 def _size(vfs: VfsT, names: Iterable[bytes]) -> int:

@@ -70,6 +70,11 @@ typedef struct amalgam_export_report {
     uint8_t metadata_state[128];
     // Oid of the metadata commit.
     uint8_t metadata_commit[20];
+    // How many pairs are in `displaced`. If there are any, nothing was written.
+    uint32_t displaced_len;
+    // Pairs of nodes, not necessarily all: a changeset of the map, and an earlier one that should
+    // have got its commit.
+    uint8_t displaced[2560];
 } amalgam_export_report;
 
 // A string of bytes among several; single ones are passed as pointer and length.
@@ -102,10 +107,14 @@ typedef struct amalgam_export_request {
     const struct amalgam_bytes *segments;
     // How many there are.
     size_t segments_len;
+    // How many of them, the first, belong to a base: built on, and left as they are.
+    size_t base_len;
     // The same of the metadata's map.
     const struct amalgam_bytes *metadata_segments;
     // How many there are.
     size_t metadata_segments_len;
+    // How many of them belong to a base.
+    size_t metadata_base_len;
     // File name of the metadata's state; if it is empty, it is made again from maps and store.
     struct amalgam_bytes metadata_state;
     // Whether to write a metadata pack that needs none before it, in any case: 0 or 1.

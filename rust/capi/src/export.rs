@@ -36,10 +36,14 @@ pub struct ExportRequest {
     pub segments: *const Bytes,
     /// How many there are.
     pub segments_len: usize,
+    /// How many of them, the first, belong to a base: built on, and left as they are.
+    pub base_len: usize,
     /// The same of the metadata's map.
     pub metadata_segments: *const Bytes,
     /// How many there are.
     pub metadata_segments_len: usize,
+    /// How many of them belong to a base.
+    pub metadata_base_len: usize,
     /// File name of the metadata's state; if it is empty, it is made again from maps and store.
     pub metadata_state: Bytes,
     /// Whether to write a metadata pack that needs none before it, in any case: 0 or 1.
@@ -92,6 +96,11 @@ pub struct ExportReport {
     pub metadata_state: [u8; 128],
     /// Oid of the metadata commit.
     pub metadata_commit: [u8; 20],
+    /// How many pairs are in `displaced`. If there are any, nothing was written.
+    pub displaced_len: u32,
+    /// Pairs of nodes, not necessarily all: a changeset of the map, and an earlier one that should
+    /// have got its commit.
+    pub displaced: [u8; 2560],
 }
 
 /// Converts what is selected and not yet in the map to two packs, a segment of each map, and a state.
@@ -169,8 +178,10 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
             bits => Readers::of_mode(bits),
         },
         segments: names(segments)?,
+        base: request.base_len,
         metadata: Metadata {
             segments: names(metadata_segments)?,
+            base: request.metadata_base_len,
             state: match ascii(bytes(&request.metadata_state)?)? {
                 "" => None,
                 name => Some(name.to_owned()),
@@ -226,6 +237,8 @@ impl TryFrom<&Report> for ExportReport {
             metadata_segments: [0; 8192],
             metadata_state: [0; 128],
             metadata_commit: [0; 20],
+            displaced_len: 0,
+            displaced: [0; 2560],
         };
         if let Some(made) = &report.made {
             let lines = |names: &[String]| -> String {
@@ -240,6 +253,12 @@ impl TryFrom<&Report> for ExportReport {
                 copy(&mut told.metadata_segments, &lines(&metadata.segments))?;
             told.metadata_state_len = copy(&mut told.metadata_state, state)?;
             told.metadata_commit = *made.metadata_commit.as_bytes();
+        }
+        let (rooms, _) = told.displaced.as_chunks_mut::<40>();
+        for (room, displaced) in rooms.iter_mut().zip(&report.displaced) {
+            room[..20].copy_from_slice(displaced.later.as_bytes());
+            room[20..].copy_from_slice(displaced.earlier.as_bytes());
+            told.displaced_len += 1;
         }
         Ok(told)
     }

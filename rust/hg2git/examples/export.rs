@@ -35,6 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         prefix: "map",
         readers: Readers::BY_UMASK,
         segments: Vec::new(),
+        base: 0,
         metadata: Metadata::default(),
         selection: Selection {
             len: index.len(),

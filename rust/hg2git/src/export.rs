@@ -22,7 +22,7 @@ use crate::duplicates::Met;
 use crate::error::{Error, Result};
 use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
-use crate::history::{Batch, Converted, History, Sources, Tree, mode_of};
+use crate::history::{Batch, Converted, Displaced, History, Sources, Tree, mode_of};
 use crate::manifests::{self, Change, Plan};
 use crate::names::Names;
 use crate::note::notes_of;
@@ -73,6 +73,8 @@ pub struct Request<'a> {
     pub readers: Readers,
     /// File names of the map's segments, oldest first.
     pub segments: Vec<String>,
+    /// How many of them, the first, belong to a base: built on, and left as they are.
+    pub base: usize,
     /// The same of what git-cinnabar needs.
     pub metadata: Metadata,
     /// Which changesets.
@@ -91,6 +93,8 @@ pub struct Metadata {
     /// File names of the segments of its map, oldest first. It leads from a commit to the note of
     /// its changeset, from a manifest to its commit, from a file revision to its metadata.
     pub segments: Vec<String>,
+    /// How many of them, the first, belong to a base.
+    pub base: usize,
     /// File name of the state; without one, it is made again from maps and store.
     pub state: Option<String>,
     /// Whether to write all of the metadata commit's pack, even if nothing is converted, so that
@@ -109,6 +113,9 @@ pub struct Report {
     pub pack_bytes: u64,
     /// What was made; `None` if there was nothing to do.
     pub made: Option<Made>,
+    /// Changesets of the map whose commits earlier changesets should have got, found by this run.
+    /// Then nothing was written.
+    pub displaced: Vec<Displaced>,
 }
 
 /// Files that a run made, and what they are added to.
@@ -234,6 +241,9 @@ impl Run<'_> {
             self.convert_history(&sources, converted, &mut files, &mut pack, reporter)?;
         drop((trees, changes));
 
+        if !converted.displaced.is_empty() {
+            return Ok(Report { displaced: converted.displaced, ..Report::default() });
+        }
         let manifests = || plan.revs.iter().map(|rev| manifest.index().node(*rev));
         let commits_as_keys = converted.commits.iter().map(|oid| Node::from_bytes(*oid.as_bytes()));
         let new = New {
@@ -265,21 +275,24 @@ impl Run<'_> {
         let pack_bytes = packs.iter().map(SealedPack::bytes).sum();
         let made = Some(self.publish(packs, new, &state)?);
         let changesets = revs.len() as u64;
-        Ok(Report { changesets, objects, pack_bytes, made })
+        Ok(Report { changesets, objects, pack_bytes, made, displaced: Vec::new() })
     }
 
     /// Makes it all visible, in the order that is safe.
     fn publish(&self, packs: Vec<SealedPack>, new: New, state: &State) -> Result<Made> {
-        let Request { map: directory, readers, prefix, .. } = *self.request;
+        let Request { map: directory, readers, prefix, base, ref metadata, .. } = *self.request;
         let mut names: Vec<String> = packs.iter().map(SealedPack::name).collect();
         self.note_pending(&names)?;
         for pack in packs {
             pack.publish()?;
         }
-        let segments = self.map.extended(readers, prefix, new.map)?.segments;
+        let segments = self.map.extended(readers, prefix, base, new.map)?.segments;
         let prefix = format!("{prefix}-metadata");
         let metadata = Metadata {
-            segments: self.metadata_map.extended(readers, &prefix, new.metadata)?.segments,
+            segments: (self.metadata_map)
+                .extended(readers, &prefix, metadata.base, new.metadata)?
+                .segments,
+            base: metadata.base,
             state: Some(state.create(directory, readers, &prefix)?),
             anew: false,
         };

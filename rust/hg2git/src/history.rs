@@ -75,6 +75,20 @@ pub(crate) struct Converted {
     /// Heads, those of earlier runs included.
     pub heads: ChangesetHeads,
     pub manifest_heads: ManifestHeads,
+    /// Earlier runs should have given these other commits.
+    pub displaced: Vec<Displaced>,
+}
+
+/// A changeset of the map that has the commit of one that comes before it in the changelog.
+///
+/// Ids are those of an export of everything at once, in the order of the changelog, where the
+/// earlier one would have got it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Displaced {
+    /// The changeset that has the commit.
+    pub later: Node,
+    /// The one that should have it.
+    pub earlier: Node,
 }
 
 /// Objects to compress, and changesets whose notes are still to be made.
@@ -242,8 +256,10 @@ impl<'a> History<'a> {
         let oid = loop {
             let head = object_header(Kind::Commit, payload.len() as u64);
             let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
-            if self.sources.map.changeset(&oid).is_none() && self.taken.insert(oid) {
-                break oid;
+            match self.sources.map.changeset(&oid) {
+                None if self.taken.insert(oid) => break oid,
+                None => {}
+                Some(other) => self.note_displaced(rev, other),
             }
             payload.push(b'\n');
         };
@@ -252,6 +268,21 @@ impl<'a> History<'a> {
         batch.noted.push(Noted { rev, node, text, commit: batch.objects.len() });
         batch.objects.push(Object { kind: Kind::Commit, oid, base: None, payload });
         Ok(())
+    }
+
+    /// Notes that a changeset of the map has the commit of `rev`, unless it comes before it.
+    fn note_displaced(&mut self, rev: Rev, other: Node) {
+        let index = self.sources.changelog.index();
+        // one that is gone does not come before anything
+        let comes_before = self
+            .sources
+            .changelog
+            .find(&[other])
+            .is_ok_and(|found| found.iter().all(|&other| other < rev));
+        if !comes_before {
+            let earlier = index.node(rev);
+            self.converted.displaced.push(Displaced { later: other, earlier });
+        }
     }
 
     fn commit_of(&self, rev: Rev) -> Option<Oid> {

@@ -49,6 +49,7 @@ pub use changelog::Selection;
 pub use compare::{Comparison, Difference};
 pub use error::{Error, Result};
 pub use export::{Made, Metadata, Phase, Progress, Report, Request, export};
+pub use history::Displaced;
 pub use oidmap::{Extended, Matches, OidMap, Side};
 pub use revlog::Prefix;
 pub use segment::{Pair, Segment, TABLES, Table};

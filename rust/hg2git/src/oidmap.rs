@@ -119,7 +119,8 @@ impl OidMap {
     }
 
     /// Writes new pairs as a segment, together with the newest segments that are not at least
-    /// twice as long as what is written: so their number stays logarithmic. Old files stay.
+    /// twice as long as what is written: so their number stays logarithmic. Old files stay, and
+    /// the first `base` segments are not merged with others.
     ///
     /// # Errors
     ///
@@ -128,11 +129,12 @@ impl OidMap {
         &self,
         readers: Readers,
         prefix: &str,
+        base: usize,
         mut tables: [Vec<Pair>; 3],
     ) -> Result<Extended> {
         let mut kept = self.segments.len();
         let mut count: usize = tables.iter().map(Vec::len).sum();
-        while kept > 0 {
+        while kept > base {
             let newest = &self.segments[kept - 1];
             let len: usize = TABLES.iter().map(|table| newest.len(*table)).sum();
             if len >= 2 * count {
@@ -177,12 +179,17 @@ mod tests {
         Pair { node: Node::from_bytes(of(0)), oid: Oid::from_bytes(of(77)) }
     }
 
+    fn tables_of(batch: &[u32]) -> [Vec<Pair>; 3] {
+        let pairs: Vec<Pair> = batch.iter().copied().map(pair).collect();
+        [pairs.clone(), Vec::new(), pairs]
+    }
+
     fn map_of(directory: &Path, batches: &[Vec<u32>]) -> OidMap {
         let mut map = OidMap::open(directory, []).expect("empty");
         for batch in batches {
-            let pairs: Vec<Pair> = batch.iter().copied().map(pair).collect();
-            let tables = [pairs.clone(), Vec::new(), pairs];
-            let names = map.extended(Readers::BY_UMASK, "test", tables).expect("writable").segments;
+            let tables = tables_of(batch);
+            let names =
+                map.extended(Readers::BY_UMASK, "test", 0, tables).expect("writable").segments;
             map = OidMap::open(directory, names.iter().map(String::as_str)).expect("readable");
         }
         map
@@ -213,6 +220,21 @@ mod tests {
         let map = map_of(directory.path(), &batches);
         assert!(map.segments().len() <= 8, "{}", map.segments().len());
         assert_eq!(map.len(Table::Changesets), 100);
+    }
+
+    #[test]
+    fn segments_of_the_base_stay_as_they_are() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let map = map_of(directory.path(), &[vec![1]]);
+        let base: Vec<String> =
+            map.extended(Readers::BY_UMASK, "test", 1, tables_of(&[2])).expect("writable").segments;
+        assert_eq!(base.len(), 2);
+        let map =
+            OidMap::open(directory.path(), base.iter().map(String::as_str)).expect("readable");
+        let names =
+            map.extended(Readers::BY_UMASK, "test", 1, tables_of(&[3])).expect("writable").segments;
+        assert_eq!((names.len(), &names[0]), (2, &base[0]));
+        assert_ne!(names[1], base[1]);
     }
 
     proptest! {

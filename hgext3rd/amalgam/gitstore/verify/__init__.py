@@ -17,10 +17,11 @@ from mercurial.i18n import _
 from .. import refs as refsmod, selection
 from ..docket import Docket
 from ..holder import State, holder
+from ..layers import Wanted
 from ..oidmap import Table
 from . import files, metadata, paths, recomputed
 from .findings import Difference, Findings, Note, Remedy
-from .mapping import Served, check_objects, check_segments
+from .mapping import Served, check_layers, check_objects, check_segments
 from .names import Names, unreachable
 
 if TYPE_CHECKING:
@@ -104,7 +105,10 @@ class _Verification:
         name = self._store.config.dialect + b".docket"
         repository, map_vfs = self._repository, self._store.map_vfs
         nothing, state = _(b"nothing"), _(b"the state of an export")
-        if self._docket != Docket():
+        if self._docket.refused:
+            found = _(b"that of a rewrite that did not end")
+            yield Difference(b"docket", name, found, state, Remedy.WITHDRAW)
+        elif self._docket != Docket():
             if not repository.exists():
                 whole = _(b"a git repository")
                 yield Difference(
@@ -123,8 +127,13 @@ class _Verification:
     def _check_history(self, oidmap: OidMap) -> Served:
         served = Served.of(self._repo, oidmap, self._selected)
         self._findings.changesets = len(served.nodes) + len(served.missing)
-        known_below = self._selected.known_below(self._repo, self._docket.seen)
-        self._findings.add(served.check(self._repo, oidmap, known_below))
+        known_below = self._selected.known_below(self._repo, self._docket.drafts.seen)
+        findings, directory = self._findings, self._store.map_vfs.base
+        if not findings.add(served.check(self._repo, oidmap, known_below)):
+            export = self._store.config.export
+            wanted = Wanted.of(self._repo, export, self._docket)
+            layers = check_layers(self._repo, wanted, self._docket, directory)
+            findings.add(layers)
         return served
 
     def _check_names(self, oidmap: OidMap, deep: bool) -> None:

@@ -21,9 +21,12 @@ class Remedy(enum.Enum):
 
     EXPORT = 1
     """An export, which also names refs."""
-    REMOVE = 2
+    WITHDRAW = 2
+    """An export, before which nothing may be answered: what is there may not be read.
+    """
+    REMOVE = 3
     """Removing a file that is not ours, then an export."""
-    REBUILD = 3
+    REBUILD = 4
     """An export from nothing."""
 
 

@@ -20,6 +20,7 @@ from mercurial import error, pycompat
 from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
+from ..layers import changesets
 from ..oidmap import ID_LEN, OidMap, Table
 from .findings import Difference, Remedy
 
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
+    from ..docket import Docket
     from ..gitprocess import Git
+    from ..layers import Wanted
     from ..selection import Selection
 
 _BATCH = 50_000
@@ -115,7 +118,29 @@ class Served:
                 why = _(b"nothing, since it is not in the repository")
                 if has_node(node):
                     why = _(b"nothing, since it is not served")
-                yield Difference(b"changeset", hex_id(node), found, why, Remedy.REBUILD)
+                withdraw = Remedy.WITHDRAW
+                yield Difference(b"changeset", hex_id(node), found, why, withdraw)
+
+
+def check_layers(
+    repo: RepoT, wanted: Wanted, docket: Docket, directory: bytes
+) -> Iterator[Difference]:
+    """Yield the layers that have changesets of the other one."""
+    if wanted.is_as_seen(repo, docket):
+        return
+    for name, layer, belongs, expected in (
+        (b"base", docket.base, True, _(b"public ones only")),
+        (b"drafts", docket.drafts, False, _(b"none")),
+    ):
+        nodes = changesets(directory, layer)
+        count = sum(
+            wanted.allowed.has(repo, node)
+            and wanted.public.has(repo, node) is not belongs
+            for node in nodes
+        )
+        if count:
+            found = _(b"%d drafts") if belongs else _(b"%d public changesets")
+            yield Difference(b"layer", name, found % count, expected, Remedy.EXPORT)
 
 
 def check_objects(

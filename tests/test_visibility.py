@@ -1,0 +1,464 @@
+"""What may not be read is not there: each way in which a changeset stops being served.
+
+The oracles are the files themselves, inflated, and git; for ids, an export of a clone
+that has what is served, all of it public, at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from testlib import killpoints
+from testlib.environment import ENVIRONMENT
+from testlib.exported import Exported
+from testlib.hgserver import HgServer
+from testlib.planted import traces
+
+from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.gitstore.export import GitStore
+
+pytestmark = pytest.mark.slow
+
+WORD = "planted7f3a"
+CONFIG = """
+[extensions]
+strip =
+amend =
+[experimental]
+evolution = all
+[ui]
+rollback = yes
+[phases]
+new-commit = draft
+publish = no
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, server: HgServer) -> Exported:
+    """A public changeset, a draft, and on top a draft with planted content."""
+    store = Exported.init(tmp_path / "repo", server)
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write(CONFIG)
+    commit(store, "public")
+    store.hg("phase", "--public", ".")
+    commit(store, "draft")
+    plant(store)
+    return store
+
+
+def commit(store: Exported, name: str, *options: str) -> None:
+    (store.root / name).write_text(f"{name}\n" * 50)
+    store.hg("commit", "-qAm", name, "-d", "0 0", *options)
+
+
+def plant(store: Exported) -> None:
+    (store.root / "draft").write_text("draft\n" * 50 + f"{WORD}\n")
+    (store.root / WORD).write_text(f"{WORD}\n")
+    user = f"{WORD} <{WORD}@example.org>"
+    store.hg("commit", "-qAm", WORD, "-u", user, "-d", "1 0")
+
+
+def hide(store: Exported) -> None:
+    store.hg("update", "-q", "1")
+    store.hg("debugobsolete", store.ids("2")[0])
+
+
+def amend(store: Exported) -> None:
+    (store.root / "draft").write_text("innocent\n")
+    store.hg("remove", "-f", WORD)
+    store.hg("amend", "-q", "-m", "innocent", "-u", "test")
+
+
+def keep_secret(store: Exported) -> None:
+    store.hg("phase", "--force", "--secret", "2")
+
+
+def strip(store: Exported) -> None:
+    store.hg("strip", "-q", "--no-backup", "2")
+
+
+def roll_back(store: Exported) -> None:
+    store.hg("rollback", "-q", "--force")
+
+
+EVENTS: dict[str, Callable[[Exported], None]] = {
+    "hidden": hide,
+    "amended": amend,
+    "secret": keep_secret,
+    "stripped": strip,
+    "rolled back": roll_back,
+}
+
+
+def git_in(store: Exported, *args: str, stdin: bytes = b"") -> None:
+    """Run git as a user of the store would, with nobody's configuration."""
+    command = ["git", *args]
+    subprocess.run(command, cwd=store.git_dir, env=ENVIRONMENT, input=stdin, check=True)
+
+
+def leave_alone(_store: Exported) -> None:
+    pass
+
+
+def collect_garbage(store: Exported) -> None:
+    git_in(store, "gc", "-q")
+
+
+def repack_all(store: Exported) -> None:
+    git_in(store, "repack", "-q", "-a", "-d", "-f", "--pack-kept-objects")
+
+
+def repack_beside(store: Exported) -> None:
+    git_in(store, "repack", "-q", "-a", "--pack-kept-objects")
+    git_in(store, "multi-pack-index", "write")
+
+
+def loosen(store: Exported) -> None:
+    packs = [pack.read_bytes() for pack in store.packs()]
+    for number, pack in enumerate(store.packs()):
+        for suffix in ("pack", "idx"):
+            path = pack.with_suffix(f".{suffix}")
+            path.rename(path.with_suffix(f".{number}.aside"))
+    for pack_bytes in packs:
+        git_in(store, "unpack-objects", "-q", stdin=pack_bytes)
+    for aside in list(store.packs_dir.glob("*.aside")):
+        aside.unlink()
+    for number, pack in enumerate(store.packs()):
+        pack.write_bytes(packs[number])
+        git_in(store, "index-pack", str(pack))
+
+
+def summarise(store: Exported) -> None:
+    git_in(store, "commit-graph", "write", "--reachable", "--split")
+    git_in(store, "update-server-info")
+
+
+def keep_logs(store: Exported) -> None:
+    (store.git_dir / "logs" / "refs" / "heads").mkdir(parents=True)
+    oid = store.ids("2")[1]
+    line = f"{'0' * 40} {oid} {WORD} <{WORD}> 1 +0000\tcommit\n"
+    (store.git_dir / "logs" / "refs" / "heads" / "default").write_text(line)
+
+
+HABITS = [
+    leave_alone,
+    collect_garbage,
+    repack_all,
+    repack_beside,
+    loosen,
+    summarise,
+    keep_logs,
+]
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_draft_that_is_no_longer_served_leaves_nothing(
+    store: Exported, event: str
+) -> None:
+    store.hg("git::export")
+    base = store.docket()["base"]
+    check_gone(store, event)
+    # and the public changeset was not touched for it
+    assert store.docket()["base"]["packs"] == base["packs"]
+
+
+@pytest.mark.parametrize("habit", HABITS[1:], ids=lambda habit: habit.__name__)
+def test_what_git_made_of_a_draft_goes_with_it(
+    store: Exported, habit: Callable[[Exported], None]
+) -> None:
+    store.hg("git::export")
+    habit(store)
+    check_gone(store, "amended")
+
+
+@pytest.mark.parametrize("habit", HABITS, ids=lambda habit: habit.__name__)
+@pytest.mark.parametrize("event", ["secret", "stripped"])
+def test_public_changeset_that_vanishes_leaves_nothing(
+    store: Exported, event: str, habit: Callable[[Exported], None]
+) -> None:
+    store.hg("phase", "--public", "2")
+    store.hg("git::export")
+    assert not store.docket()["drafts"]["packs"]
+    habit(store)
+    check_gone(store, event)
+
+
+def check_gone(store: Exported, event: str) -> None:
+    """Let the planted changeset vanish, and look for it everywhere."""
+    _node, oid = store.ids("2")
+    assert traces(store.amalgam, WORD.encode())
+    assert answers(store)
+    EVENTS[event](store)
+    assert not answers(store)
+    said = store.run("git::verify")
+    assert said.code == 1
+    assert f"found commit {oid}, expected nothing" in said.out.decode()
+    assert store.run("git::id", oid).code == 10
+    store.hg("git::export")
+    for trace in (WORD.encode(), bytes.fromhex(oid), oid.encode()):
+        assert not traces(store.amalgam, trace)
+    with pytest.raises(AssertionError):
+        store.git("cat-file", "-e", oid)
+    store.git("fsck", "--strict", "--full")
+    assert store.run("git::verify", "--full").code == 0
+    assert answers(store)
+    check_ids(store)
+
+
+def answers(store: Exported) -> bool:
+    repo = store.open()
+    return GitStore(repo, GitConfig.from_ui(repo.ui)).may_answer()
+
+
+def log(store: Exported) -> dict[str, str]:
+    lines = store.hg("log", "-r", "not secret()", "-T", "{node} {gitnode}\n")
+    return dict(line.split(" ") for line in lines.splitlines())
+
+
+def metadata_of(store: Exported) -> str:
+    return store.git("rev-parse", "refs/cinnabar/metadata")
+
+
+def check_ids(store: Exported) -> None:
+    """Compare ids with those of a clone that is exported at once, all public."""
+    clone = store.root.parent / "clone"
+    store.server.hg(store.root.parent, "clone", "-qU", "--pull", "repo", str(clone))
+    served = Exported(clone, store.server)
+    if served.hg("log", "-r", "draft()", "-T", "x"):
+        served.hg("phase", "--public", "draft()")
+    served.hg("git::export")
+    assert log(store) == log(served)
+    assert metadata_of(store) == metadata_of(served)
+    shutil.rmtree(clone)
+    before = log(store)
+    rebuilt = store.root.parent / "rebuilt"
+    shutil.copytree(store.root, rebuilt, symlinks=True)
+    copy = Exported(rebuilt, store.server)
+    copy.hg("git::export", "--rebuild")
+    assert log(copy) == before
+    assert metadata_of(copy) == metadata_of(store)
+    shutil.rmtree(rebuilt)
+
+
+def test_export_that_died_in_a_rewrite_is_refused_and_then_ended(
+    store: Exported,
+) -> None:
+    store.hg("phase", "--public", "2")
+    store.hg("git::export")
+    oid = store.ids("2")[1]
+    docket = store.docket()
+    metadata = {"commit": "", "segments": [], "state": "", "packs": []}
+    empty = {"segments": [], "packs": [], "metadata": metadata, "seen": []}
+    refused = docket | {"base": empty, "drafts": empty, "refused": True}
+    store.docket_path.write_text(
+        json.dumps(refused | {"dropped": docket["base"]["packs"]})
+    )
+    assert not answers(store)
+    said = store.run("git::id", oid)
+    assert said.code == 20
+    assert b"git store is being rewritten" in said.err
+    assert (
+        b"docket cinnabar.docket: found that of a rewrite"
+        in store.run("git::verify").out
+    )
+    assert store.run("admin::amalgam").code == 1
+    store.hg("git::export")
+    assert store.ids("2")[1] == oid
+    assert answers(store)
+
+
+def test_publishing_all_drafts_converts_nothing(store: Exported) -> None:
+    store.hg("git::export")
+    before = store.docket()
+    store.hg("phase", "--public", "2")
+    assert "exported" not in store.hg("git::export")
+    docket = store.docket()
+    assert not docket["drafts"]["packs"]
+    for what in ("packs", "segments"):
+        assert docket["base"][what] == before["base"][what] + before["drafts"][what]
+    assert not list(store.packs_dir.glob("*.keep"))
+    check_ids(store)
+
+
+def test_publishing_some_drafts_leaves_the_others_in_packs_of_their_own(
+    store: Exported,
+) -> None:
+    store.hg("git::export")
+    store.hg("phase", "--public", "1")
+    store.hg("git::export")
+    docket = store.docket()
+    packs = {f"{pack}.pack" for pack in docket["drafts"]["packs"]}
+    assert len(packs) == 2  # what is for git-cinnabar is in the other
+    listing = {Path(name).parts[-1] for name in traces(store.amalgam, WORD.encode())}
+    assert listing
+    assert listing <= packs
+    check_ids(store)
+    check_gone(store, "stripped")
+
+
+def test_lost_drafts_are_made_again(store: Exported) -> None:
+    store.hg("git::export")
+    before = store.docket()
+    for name in before["drafts"]["packs"]:
+        (store.packs_dir / f"{name}.idx").unlink()
+        done = store.run("git::export")
+        assert done.err == b"warning: git store is not whole: exporting drafts\n"
+        assert b"exported 2 changesets" in done.out
+        after = store.docket()
+        assert after["base"]["packs"] == before["base"]["packs"]
+        assert after["drafts"]["packs"] == before["drafts"]["packs"]
+        check_ids(store)
+
+
+def test_drafts_grow_without_being_made_again(store: Exported) -> None:
+    store.hg("git::export")
+    before = store.docket()["drafts"]["packs"]
+    commit(store, "more")
+    assert "exported 1 changesets" in store.hg("git::export")
+    assert store.docket()["drafts"]["packs"][:-2] == before
+    check_ids(store)
+
+
+# rev 1 is a draft that has the commit of rev 2, which is public
+@pytest.fixture
+def colliding(tmp_path: Path, server: HgServer) -> Exported:
+    store = Exported.init(tmp_path / "repo", server)
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write(CONFIG)
+    commit(store, "root")
+    for branch in ("one", "two"):
+        store.hg("update", "-q", "0")
+        store.hg("branch", "-q", branch)
+        commit(store, "same")
+    commit(store, "child")
+    store.hg("phase", "--public", "3")
+    return store
+
+
+def test_public_changeset_after_a_draft_with_its_commit_gets_another(
+    colliding: Exported,
+) -> None:
+    store = colliding
+    store.hg("git::export")
+    check_ids(store)
+    assert len(store.docket()["held"]) == 1
+    store.hg("git::export", "--rebuild")
+    check_ids(store)
+    commit(store, "grandchild")
+    store.hg("git::export")
+    check_ids(store)
+    # without the draft it has that commit itself
+    store.hg("debugobsolete", store.ids("1")[0])
+    assert "exported" in store.hg("git::export")
+    check_ids(store)
+    assert not store.docket()["held"]
+
+
+def test_draft_that_appears_before_a_public_changeset_takes_its_commit(
+    colliding: Exported,
+) -> None:
+    store = colliding
+    store.hg("phase", "--force", "--secret", "1")
+    store.hg("git::export")
+    plain = store.ids("2")[1]
+    store.hg("phase", "--draft", "1")
+    store.hg("git::export")
+    assert store.ids("1")[1] == plain
+    assert store.ids("2")[1] != plain
+    check_ids(store)
+    store.hg("phase", "--public", "1")
+    store.hg("git::export")
+    assert not store.docket()["drafts"]["packs"]
+    check_ids(store)
+
+
+def test_parts_in_any_order_give_the_ids_of_all_at_once(colliding: Exported) -> None:
+    store = colliding
+    for revs in ("3", "1", "all()"):
+        store.hg("git::export", "-r", revs)
+    store.hg("git::export")
+    check_ids(store)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", "6"))))
+def test_any_events_give_the_ids_of_what_is_served(
+    tmp_path: Path, server: HgServer, seed: int
+) -> None:
+    draw = random.Random(seed)
+    store = Exported.init(tmp_path / "repo", server)
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write(CONFIG)
+    commit(store, "root")
+    store.hg("phase", "--public", ".")
+    for _event in range(25):
+        change(store, draw)
+        if draw.random() < 0.6:
+            options = ["-r", "last(all(), 3)"] if draw.random() < 0.2 else []
+            store.hg("git::export", *options)
+    store.hg("git::export")
+    assert store.run("git::verify", "--full").code == 0
+    store.git("fsck", "--strict", "--full")
+    check_ids(store)
+
+
+def change(store: Exported, draw: random.Random) -> None:
+    """Do one random thing, of those that work."""
+    revs = store.hg("log", "-r", "all()", "-T", "{rev} ").split()
+    rev = draw.choice(revs)
+    event = draw.choice(
+        ["commit"] * 8 + ["publish"] * 3 + ["secret", "draft", "strip", "obsolete"]
+    )
+    if event == "commit":
+        # of little variety, so that different changesets have the same commit
+        store.hg("update", "-qC", draw.choice(revs[:3]))
+        store.hg("branch", "-qf", draw.choice(["one", "two", "three"]))
+        (store.root / "file").write_text(f"{draw.randrange(2)}\n")
+        store.run("commit", "-qAm", "same", "-d", "0 0")
+    elif event == "publish":
+        store.run("phase", "--public", draw.choice(revs[-4:]))
+    elif rev == "0":
+        pass
+    elif event == "secret":
+        store.run("phase", "--force", "--secret", rev)
+    elif event == "draft":
+        store.run("phase", "--draft", rev)
+    elif event == "strip":
+        store.run("strip", "-q", "--no-backup", rev)
+    elif event == "obsolete":
+        node = store.hg("log", "-r", rev, "-T", "{node}")
+        store.hg("update", "-qC", "null")
+        store.run("debugobsolete", node)
+
+
+@pytest.mark.parametrize("phase", ["draft", "public"])
+@pytest.mark.parametrize("event", ["secret", "stripped"])
+def test_export_killed_anywhere_answers_nothing_that_is_gone(
+    store: Exported, tmp_path: Path, event: str, phase: str
+) -> None:
+    if phase == "public":
+        store.hg("phase", "--public", "2")
+    store.hg("git::export")
+    oid = store.ids("2")[1]
+    EVENTS[event](store)
+    scratch = tmp_path / "scratch"
+    done = subprocess.run(
+        [
+            *(sys.executable, killpoints.__file__, str(store.root), str(scratch)),
+            "git::export",
+        ],
+        env=ENVIRONMENT | {"GONE": oid},
+        capture_output=True,
+        text=True,
+    )
+    assert not done.returncode, done.stderr
+    assert int(done.stdout.splitlines()[-1]) > 20
+    assert not traces(scratch / "repo" / ".hg" / "amalgam", WORD.encode())
