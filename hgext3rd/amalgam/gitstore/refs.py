@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
+from mercurial import error
+from mercurial.i18n import _
 from mercurial.node import hex as hex_node
+from mercurial.utils import stringutil
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -53,14 +56,14 @@ def wanted(view: RepoT, kinds: Iterable[bytes]) -> tuple[dict[bytes, bytes], byt
     tips: dict[bytes, bytes] = {}
     others: dict[bytes, bytes] = {}
     if kinds & {b"tips", b"heads"}:
-        branchmap = view.branchmap()
-        for branch in branchmap:
-            if b"tips" in kinds and branchmap.branchheads(branch):
-                tips[branch] = branchmap.branchtip(branch)
-            if b"heads" in kinds:
-                for node in branchmap.branchheads(branch, closed=True):
-                    if tips.get(branch) != node:
-                        others[branch + b"/" + hex_node(node)] = node
+        try:
+            tips, others = _heads(view, kinds)
+        except ValueError as exc:  # of the cache of branches, which is believed
+            raise error.StorageError(
+                _(b"branch cache does not fit the changelog: %s")
+                % stringutil.forcebytestr(exc),
+                hint=_(b"run 'hg verify'"),
+            ) from exc
     tags = {}
     if b"tags" in kinds:
         tags = {
@@ -88,6 +91,23 @@ def wanted(view: RepoT, kinds: Iterable[bytes]) -> tuple[dict[bytes, bytes], byt
         if key in heads_refs:
             return refs, HEADS + heads_refs[key]
     return refs, HEADS + b"default"
+
+
+def _heads(
+    view: RepoT, kinds: frozenset[bytes]
+) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """Return the tips of open branches, and other heads, each by name."""
+    tips: dict[bytes, bytes] = {}
+    others: dict[bytes, bytes] = {}
+    branchmap = view.branchmap()
+    for branch in branchmap:
+        if b"tips" in kinds and branchmap.branchheads(branch):
+            tips[branch] = branchmap.branchtip(branch)
+        if b"heads" in kinds:
+            for node in branchmap.branchheads(branch, closed=True):
+                if tips.get(branch) != node:
+                    others[branch + b"/" + hex_node(node)] = node
+    return tips, others
 
 
 def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
