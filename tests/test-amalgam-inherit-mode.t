@@ -15,6 +15,13 @@ Just in case somebody has a strange $TMPDIR:
 
   $ mkdir dir && chmod g-s dir && cd dir
 
+A server that publishes, so that packs have no .keep and git may repack them:
+
+  $ cat >> "$HGRCPATH" << 'END'
+  > [phases]
+  > new-commit = public
+  > END
+
 A store that a group may write, by a user whose umask gives nothing to anybody:
 
   $ umask 077

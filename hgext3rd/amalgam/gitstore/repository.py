@@ -18,6 +18,7 @@ from mercurial import vfs as vfsmod
 
 from ..placement import forget
 from .gitprocess import Git
+from .refs import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -293,9 +294,9 @@ class Repository:
 
 
 def differences(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> int:
-    """Return how many refs are new, gone or moved."""
-    changed = sum(before.get(name) != oid for name, oid in after.items())
-    return changed + sum(name not in after for name in before)
+    """Return how many refs that users see are new, gone or moved."""
+    names = (before.keys() | after.keys()) - {METADATA}
+    return sum(before.get(name) != after.get(name) for name in names)
 
 
 def _packed(refs: Mapping[bytes, bytes]) -> bytes:
