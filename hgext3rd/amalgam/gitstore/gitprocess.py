@@ -168,13 +168,7 @@ class Git:
         ``Abort`` if there is no git, ``SecurityError`` if the repository's owner or its
         configuration is not to be trusted.
         """
-        _check_version(self.program)
-        overrides = _NEUTRAL | dict(config or {})
-        if self.directory is not None and os.path.exists(self.directory):
-            if not util.isowner(os.stat(self.directory)):
-                check_owner(self.directory, self.owner)
-                overrides["safe.directory"] = os.fsdecode(self.directory)
-            _check_config(self.program, self.directory)
+        overrides = _NEUTRAL | dict(config or {}) | self.check()
         command = [*map(os.fsencode, args)]
         operands = [*operands]
         if operands:
@@ -182,6 +176,18 @@ class Git:
         environment = _environment(self.directory, overrides)
         environment[b"GIT_ALLOW_PROTOCOL"] = protocols.encode()
         return _popen([self.program, *command], environment, **pipes)
+
+    def check(self) -> dict[str, str]:
+        """Abort as ``start`` does; return the configuration that trusts the owner."""
+        _check_version(self.program)
+        if self.directory is None or not os.path.exists(self.directory):
+            return {}
+        trusted = {}
+        if not util.isowner(os.stat(self.directory)):
+            check_owner(self.directory, self.owner)
+            trusted["safe.directory"] = os.fsdecode(self.directory)
+        _check_config(self.program, self.directory)
+        return trusted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
