@@ -276,9 +276,11 @@ class Run:
         old = layer.metadata.packs
         kept = () if anew else old
         packs = [name for name in layer.packs if name in kept or name not in old]
+        is_first = not layer.segments and not base.segments
         return Layer(
             segments=done.segments,
-            packs=(*packs, *filter(None, [done.pack]), *done.metadata.packs),
+            packs=(*packs, *done.packs),
+            complete=done.pack if is_first and done.aside_pack else layer.complete,
             metadata=dataclasses.replace(
                 done.metadata, packs=(*kept, *done.metadata.packs)
             ),
