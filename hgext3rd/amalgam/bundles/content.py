@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 from mercurial.node import hex as hex_id
 
-from . import packs
+from ..gitstore import selection
+from . import copies, packs
 from .packs import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..gitstore.export import GitStore
+    from ..gitstore.oidmap import OidMap
     from .parts import Part
 
 
@@ -50,20 +52,39 @@ class Content:
 
 
 @contextlib.contextmanager
-def of_history(store: GitStore, part: Part, filter: bytes) -> Iterator[Content]:
-    """Return a bundle of ``part`` for git. ``BehindError`` unless it is exported."""
+def of_history(
+    store: GitStore, export: bytes, part: Part, filter: bytes
+) -> Iterator[Content]:
+    """Return a bundle of ``part`` for git; ``export`` is what may leave.
+
+    ``BehindError`` unless it is exported.
+    """
+    docket = store.docket()
     names = [*part.refs]
-    oids = _oids(store, [*part.refs.values(), *part.boundary])
+    with contextlib.closing(store.open_map(docket)) as oidmap:
+        oids = _oids(oidmap, [*part.refs.values(), *part.boundary])
     refs = dict(zip(names, oids, strict=False))
     known = tuple(sorted(oids[len(names) :]))
     wanted = Wanted(tuple(sorted({*refs.values()})), known, filter)
-    with packs.packed(store.repository.git, wanted) as pack:
-        yield Content(part.changesets, part.heads, refs, known, pack)
+    copy = None
+    if not known and not filter:
+        may_add = selection.select(store.repo, export) if part.is_all else None
+        copy = copies.find(store, docket, part.revs, may_add)
+    git = store.repository.git
+    with contextlib.ExitStack() as stack:
+        if copy is None:
+            pack = stack.enter_context(packs.packed(git, wanted))
+        else:
+            sources = [stack.enter_context(packs.copied(copy.path))]
+            if not copy.is_all:
+                rest = packs.packed(git, copy.rest(wanted))
+                sources.append(stack.enter_context(rest))
+            pack = packs.joined(sources)
+        yield Content(len(part.revs), part.heads, refs, known, pack)
 
 
-def _oids(store: GitStore, nodes: Sequence[bytes]) -> list[bytes]:
-    with contextlib.closing(store.open_map()) as oidmap:
-        oids = [oid for oid in oidmap.oids(nodes) if oid is not None]
+def _oids(oidmap: OidMap, nodes: Sequence[bytes]) -> list[bytes]:
+    oids = [oid for oid in oidmap.oids(nodes) if oid is not None]
     if len(oids) != len(nodes):
         raise BehindError
     return oids

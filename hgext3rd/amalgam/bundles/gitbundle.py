@@ -183,7 +183,7 @@ def _content(
     else:
         kinds = store.config.refs
         part = parts.named(repo, export, kinds, nodes, base, tips_only=tips_only)
-        made = of_history(store, part, filter)
+        made = of_history(store, export, part, filter)
     with made as content:
         yield content
 

@@ -19,7 +19,7 @@ from ..gitstore.conversion import Conversion
 from ..gitstore.layers import Wanted as Layers
 from ..gitstore.oidmap import OidMap, Table
 from ..gitstore.refs import METADATA
-from . import packs
+from . import copies, packs
 from .content import Content
 from .packs import Wanted
 from .parts import NothingToBundleError
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ..gitstore.export import GitStore
     from ..gitstore.selection import Selection
 
-# Other packs than the largest may have so much of a layer's bytes. They were packed
-# each for itself, which git does better.
+# Other packs than the two largest (what is for git, what is for git-cinnabar) may have
+# so much of a layer's bytes. They were packed each for itself, which git does better.
 _OTHERS_SHARE = 0.02
 
 
@@ -54,7 +54,10 @@ def of_metadata(
     heads = changelog.index.headrevs(frozenset(selected.excluded))
     nodes = tuple(map(changelog.node, sorted(heads)))
     layer = _layer_of(store, docket, selected.count(), nodes)
-    made = _exported(store, layer) if layer else _converted(store, selected)
+    if layer:
+        made = _exported(store, docket, layer, selected)
+    else:
+        made = _converted(store, selected)
     with made as (commit, pack):
         refs = {METADATA: bytes.fromhex(commit)}
         yield Content(selected.count(), nodes, refs, (), pack)
@@ -88,7 +91,9 @@ def _layer_of(
 
 
 @contextlib.contextmanager
-def _exported(store: GitStore, layer: Layer) -> Iterator[tuple[str, Iterator[bytes]]]:
+def _exported(
+    store: GitStore, docket: Docket, layer: Layer, selected: Selection
+) -> Iterator[tuple[str, Iterator[bytes]]]:
     """Return the metadata commit of a layer, and a pack of all that it leads to."""
     repository = store.repository
     repository.git.check()
@@ -98,24 +103,35 @@ def _exported(store: GitStore, layer: Layer) -> Iterator[tuple[str, Iterator[byt
         for name in layer.packs
     ]
     # packs of older metadata have what nobody needs
-    whole = len(layer.metadata.packs) == 1 and _is_mostly_one(
+    whole = len(layer.metadata.packs) == 1 and _are_mostly_two(
         [
             repository.pack_bytes(name)
             for name in layer.packs
             if name not in layer.metadata.packs
         ]
     )
-    if whole and packs.are_disjoint(paths):
-        pack = packs.joined(paths)
-    else:
-        pack = packs.packed(repository.git, Wanted((bytes.fromhex(commit),)))
-    with pack as pieces:
-        yield commit, pieces
+    with contextlib.ExitStack() as stack:
+        if whole and packs.are_disjoint(paths):
+            pack = _joined(stack, paths)
+        else:
+            wanted = Wanted((bytes.fromhex(commit),))
+            revs = {*range(selected.len)} - selected.excluded.keys()
+            copy = copies.find(store, docket, revs, None)
+            if copy is None:
+                pack = stack.enter_context(packs.packed(repository.git, wanted))
+            else:
+                copied = stack.enter_context(packs.copied(copy.path))
+                rest = packs.packed(repository.git, copy.rest(wanted))
+                pack = packs.joined([copied, stack.enter_context(rest)])
+        yield commit, pack
 
 
-def _is_mostly_one(sizes: Sequence[int]) -> bool:
-    largest = max(sizes, default=0)
-    return sum(sizes) - largest <= largest * _OTHERS_SHARE
+def _joined(stack: contextlib.ExitStack, paths: Sequence[bytes]) -> Iterator[bytes]:
+    return packs.joined([stack.enter_context(packs.copied(path)) for path in paths])
+
+
+def _are_mostly_two(sizes: Sequence[int]) -> bool:
+    return sum(sorted(sizes)[:-2]) <= _OTHERS_SHARE * sum(sizes)
 
 
 @contextlib.contextmanager
@@ -143,15 +159,16 @@ def _converted(
         commit = done.metadata.commit
         paths = [
             os.path.join(packs_path, os.fsencode(name) + b".pack")
-            for name in (*filter(None, [done.pack]), *done.metadata.packs)
+            for name in done.packs
         ]
-        if packs.are_disjoint(paths):
-            pack = packs.joined(paths)
-        else:
-            git = dataclasses.replace(store.repository.git, directory=directory)
-            git.run("init", "--quiet", "--bare", "--template=")
-            pack = packs.packed(git, Wanted((bytes.fromhex(commit),)))
-        with pack as pieces:
-            yield commit, pieces
+        with contextlib.ExitStack() as stack:
+            if packs.are_disjoint(paths):
+                pack = _joined(stack, paths)
+            else:
+                git = dataclasses.replace(store.repository.git, directory=directory)
+                git.run("init", "--quiet", "--bare", "--template=")
+                wanted = Wanted((bytes.fromhex(commit),))
+                pack = stack.enter_context(packs.packed(git, wanted))
+            yield commit, pack
     finally:
         shutil.rmtree(directory, ignore_errors=True)

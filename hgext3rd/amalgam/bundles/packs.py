@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import os
 import struct
 import subprocess
@@ -23,7 +24,7 @@ from mercurial.i18n import _
 from ..gitstore.gitprocess import said
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from typing import IO
 
     from ..gitstore.gitprocess import Git
@@ -49,6 +50,8 @@ class Wanted:
     """Commits: without what these lead to."""
     filter: bytes = b""
     """What to leave out of that, as in git-rev-list(1)."""
+    kept_packs: tuple[bytes, ...] = ()
+    """Packs (file names) whose objects are left out, too, wherever they are."""
 
 
 @contextlib.contextmanager
@@ -62,6 +65,7 @@ def packed(git: Git, wanted: Wanted) -> Iterator[Iterator[bytes]]:
         args.append("--thin")
     if wanted.filter:
         args.append("--filter=" + wanted.filter.decode("ascii"))
+    args += ["--keep-pack=" + os.fsdecode(name) for name in wanted.kept_packs]
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as errors:
         asked.writelines(b"%s\n" % oid.hex().encode() for oid in wanted.tips)
         asked.writelines(b"^%s\n" % oid.hex().encode() for oid in wanted.known)
@@ -89,67 +93,82 @@ def _pieces(
         raise error.Abort(_(b"git pack-objects failed: %s") % said(done))
 
 
+def oids_of(path: bytes) -> list[bytes]:
+    """Return the oids of all objects of a pack, by the path of the pack, ascending."""
+    with open(path.removesuffix(b".pack") + b".idx", "rb") as file:
+        header = file.read(_OIDS_AT)
+        if not header.startswith(_IDX_HEADER):
+            raise _damaged(path)
+        table = file.read(int.from_bytes(header[_COUNT_AT:], "big") * _OID_BYTES)
+    return [table[at : at + _OID_BYTES] for at in range(0, len(table), _OID_BYTES)]
+
+
 def are_disjoint(paths: Iterable[bytes]) -> bool:
     """Tell whether no two packs (their paths) have an object in common."""
     oids: set[bytes] = set()
     count = 0
     for path in paths:
-        with open(path.removesuffix(b".pack") + b".idx", "rb") as file:
-            header = file.read(_OIDS_AT)
-            if not header.startswith(_IDX_HEADER):
-                return False
-            here = int.from_bytes(header[_COUNT_AT:], "big")
-            table = file.read(here * _OID_BYTES)
-        count += here
-        oids.update(
-            table[at : at + _OID_BYTES] for at in range(0, len(table), _OID_BYTES)
-        )
+        here = oids_of(path)
+        count += len(here)
+        oids.update(here)
     return len(oids) == count
 
 
 @contextlib.contextmanager
-def joined(paths: Sequence[bytes]) -> Iterator[Iterator[bytes]]:
-    """Make one pack of all entries of others, which are ``are_disjoint``.
+def copied(path: bytes) -> Iterator[Iterator[bytes]]:
+    """Yield the pieces of a pack, which may be removed once the context has begun."""
+    with open(path, "rb") as file:
+        yield iter(lambda: file.read(_CHUNK_BYTES), b"")
 
-    They may be removed once the context has begun. ``StorageError`` after the last
-    entry of one that is not as its checksum says.
+
+def joined(sources: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
+    """Yield the pieces of one pack that has all entries of others.
+
+    No two of ``sources`` may have an object in common. ``StorageError`` after the
+    entries of one that is not as its checksum says.
     """
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open(path, "rb")) for path in paths]
-        yield _entries(files)
-
-
-def _entries(files: Sequence[IO[bytes]]) -> Iterator[bytes]:
-    headers = [file.read(PACK_HEADER.size) for file in files]
+    begun = []
     count = 0
-    for file, header in zip(files, headers, strict=True):
-        if len(header) != PACK_HEADER.size:
-            raise _damaged(file)
-        magic, version, objects = PACK_HEADER.unpack(header)
+    for source in sources:
+        first = next(source, b"")
+        if len(first) < PACK_HEADER.size:
+            raise _damaged()
+        magic, version, objects = PACK_HEADER.unpack_from(first)
         if (magic, version) != (_MAGIC, _VERSION):
-            raise _damaged(file)
+            raise _damaged()
         count += objects
+        begun.append(itertools.chain([first], source))
     header = PACK_HEADER.pack(_MAGIC, _VERSION, count)
     digest = hashlib.sha1(header, usedforsecurity=False)
     yield header
-    for file, own_header in zip(files, headers, strict=True):
-        own_digest = hashlib.sha1(own_header, usedforsecurity=False)
-        left = os.fstat(file.fileno()).st_size - len(own_header) - _SUM_BYTES
-        while left > 0:
-            piece = file.read(min(left, _CHUNK_BYTES))
-            if not piece:
-                raise _damaged(file)
-            left -= len(piece)
-            own_digest.update(piece)
+    for source in begun:
+        for piece in _entries(source):
             digest.update(piece)
             yield piece
-        if file.read() != own_digest.digest():
-            raise _damaged(file)
     yield digest.digest()
 
 
-def _damaged(file: IO[bytes]) -> error.StorageError:
+def _entries(source: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield a pack without its header and its checksum, which is compared."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    kept = b""
+    skipped = PACK_HEADER.size
+    for piece in source:
+        data = kept + piece
+        kept = data[-_SUM_BYTES:]
+        data = data[:-_SUM_BYTES]
+        digest.update(data)
+        if skipped:
+            data, skipped = data[skipped:], max(0, skipped - len(data))
+        if data:
+            yield data
+    if kept != digest.digest():
+        raise _damaged()
+
+
+def _damaged(path: bytes = b"") -> error.StorageError:
+    what = _(b"pack '%s'") % path if path else _(b"a pack")
     return error.StorageError(
-        _(b"pack '%s' of the git store is damaged") % os.fsencode(file.name),
+        _(b"%s of the git store is damaged") % what,
         hint=_(b"run 'hg admin::amalgam --repair'"),
     )

@@ -33,12 +33,14 @@ class NothingToBundleError(error.InputError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """Some changesets, by node."""
+    """Some changesets."""
 
-    changesets: int
-    """How many."""
+    revs: frozenset[int]
+    """The changesets."""
     refs: dict[bytes, bytes]
     """Names of some of them, from which all are reached."""
+    is_all: bool
+    """Whether it is all that may leave and has a name."""
     boundary: tuple[bytes, ...]
     """Parents of them that are not among them."""
     heads: tuple[bytes, ...]
@@ -88,8 +90,9 @@ def named(
     heads = _heads(view, {*named_revs, *_revs(view, base)})
     node = changelog.node
     return Part(
-        changesets=len(fresh),
+        revs=frozenset(fresh),
         refs=refs,
+        is_all=nodes is None and not known,
         boundary=tuple(map(node, boundary)),
         heads=tuple(map(node, heads)),
     )
