@@ -424,6 +424,31 @@ def test_public_metadata_and_names_are_those_of_a_clone_without_drafts(
         assert bundle.refs["HEAD"] == bundle.refs["refs/heads/@"]
 
 
+def test_metadata_has_no_ids_that_depend_on_drafts(
+    empty: Exported, tmp_path: Path
+) -> None:
+    store = empty
+    commit(store, "root")
+    # revision 1 is a draft that has the commit of revision 2, which is public
+    for branch, draft in (("one", "yes"), ("two", "no")):
+        store.hg("update", "-q", "0")
+        store.hg("branch", "-q", branch)
+        phase = "draft" if draft == "yes" else "public"
+        commit(store, "same", "--config", f"phases.new-commit={phase}")
+    bundle, report = written(store, CINNABAR_V1, public_only=True)
+    assert len(store.docket()["held"]) == 1
+    assert report.changesets == 1
+    check_metadata(bundle, store.git_dir, tmp_path / "public.git")
+    assert bundle.refs[METADATA] == store.docket()["base"]["metadata"]["commit"]
+    bundle, report = written(store, public_only=True)
+    assert report.changesets == 2
+    assert store.ids("2")[1] in bundle.objects(tmp_path / "git.git")
+    assert store.ids("1")[1] not in bundle.objects(tmp_path / "again.git")
+    bundle, report = written(store, CINNABAR_V1)
+    assert report.changesets == 3
+    check_metadata(bundle, store.git_dir, tmp_path / "all.git")
+
+
 @pytest.mark.parametrize("option", ["-r", "--base"])
 @pytest.mark.parametrize("rev", ["secret()", "hidden()"])
 def test_nothing_is_said_of_what_may_not_leave(

@@ -57,12 +57,12 @@ def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
 
     The type, -t/--type, says who can read the bundle:
 
-    :``git-v2``: every git. With ``--filter blob:none``, there are no contents of
+    :git-v2:      Every git. With ``--filter blob:none``, there are no contents of
         files in it: that is for clones with the same filter, by git 2.36 or later,
         which fetch contents from a server when they need them.
-    :``cinnabar-v1``: git-cinnabar, as a place where ``git clone hg::URL`` starts: see
-        ``cinnabarclone`` in its documentation. It has no branches, but what
-        git-cinnabar knows of each changeset, and is always complete.
+    :cinnabar-v1: git-cinnabar, which can begin a clone with it (``cinnabarclone`` in
+        its documentation). It has no branches, but what git-cinnabar knows of each
+        changeset, and is never based on others.
 
     Template keywords:
 
