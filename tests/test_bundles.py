@@ -12,7 +12,7 @@ import pytest
 from mercurial import error
 from testlib.bundles import Bundle, command, reached, written
 from testlib.environment import ENVIRONMENT, git
-from testlib.exported import Exported, edit
+from testlib.exported import Exported, edit, replace
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 from testlib.planted import traces
@@ -290,6 +290,19 @@ def test_a_damaged_pack_is_not_copied(large: Exported) -> None:
         assert done.err.startswith(b"abort: a pack of the git store is damaged\n(run ")
     assert path.read_bytes() == b"as it was"
     assert sorted(large.root.parent.iterdir()) == [large.root, path]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [0, 500, 2000])
+def test_a_cut_index_is_named(large: Exported, length: int) -> None:
+    idx = complete_pack(large).with_suffix(".idx")
+    replace(idx, idx.read_bytes()[:length])
+    path = large.root.with_name("x.bundle")
+    for kind in ("git-v2", "cinnabar-v1"):
+        done = large.run("git::bundle", "-t", kind, str(path))
+        assert done.code == 50
+        assert done.err.startswith(f"abort: '{idx}' is no index of a pack\n".encode())
+        assert not path.exists()
 
 
 # For git-cinnabar

@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ..gitstore.oidmap import ID_LEN, Table
-from . import packs
+from . import idx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Set as AbstractSet
@@ -62,13 +62,18 @@ def find(
         return None
     path = os.path.join(repository.packs_path, os.fsencode(complete) + b".pack")
     changelog = store.repo.unfiltered().changelog
+    rev_of = changelog.index.get_rev
     with contextlib.closing(store.open_map(docket)) as oidmap:
-        commits = dict(_commits(oidmap))
-    oids = {
-        changelog.index.get_rev(commits[oid]): oid
-        for oid in commits.keys() & packs.oids_of(path)
-    }
-    there = oids.keys()
+        with idx.opened(path) as index:
+            there = {rev_of(node) for node, oid in _commits(oidmap) if index.has(oid)}
+        parents = {
+            parent
+            for rev in there
+            if rev is not None
+            for parent in changelog.parentrevs(rev)
+        }
+        heads = [rev for rev in there - parents if rev is not None]
+        oids = oidmap.oids([changelog.node(rev) for rev in heads])
     unnamed = there - revs
     if len(there) - len(unnamed) < _LEAST_SHARE * len(revs):
         return None
@@ -79,13 +84,11 @@ def find(
         if rev is None or may_add is None or rev in may_add.excluded:
             return None
     repository.git.check()
-    parents = {parent for rev in there for parent in changelog.parentrevs(rev)}
-    heads = tuple(sorted(oids[rev] for rev in there - parents))
-    return Copy(path, heads, is_all=there >= revs)
+    return Copy(path, tuple(sorted(filter(None, oids))), is_all=there >= revs)
 
 
 def _commits(oidmap: OidMap) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the oid of each commit, and the node of its changeset."""
+    """Yield the node of each changeset, and the oid of its commit."""
     for pairs, _count in oidmap.pairs(Table.CHANGESETS):
         for at in range(0, len(pairs), _PAIR_LEN):
-            yield pairs[at + ID_LEN : at + _PAIR_LEN], pairs[at : at + ID_LEN]
+            yield pairs[at : at + ID_LEN], pairs[at + ID_LEN : at + _PAIR_LEN]

@@ -131,7 +131,7 @@ def write(
 
     ``InputError`` if what is asked for cannot be, ``NothingToBundleError`` if it is
     nothing; the errors of ``GitStore.export``; ``OSError`` of ``out``. What is in
-    ``out`` then is to be thrown away. Memory does not grow with the bundle.
+    ``out`` then is to be thrown away. Memory follows the number of changesets.
     """
     started = time.monotonic()
     check(repo, kind, bool(base), filter)

@@ -19,7 +19,7 @@ from ..gitstore.conversion import Conversion
 from ..gitstore.layers import Wanted as Layers
 from ..gitstore.oidmap import OidMap, Table
 from ..gitstore.refs import METADATA
-from . import copies, packs
+from . import copies, idx, packs
 from .content import Content
 from .packs import Wanted
 from .parts import NothingToBundleError
@@ -111,7 +111,7 @@ def _exported(
         ]
     )
     with contextlib.ExitStack() as stack:
-        if whole and packs.are_disjoint(paths):
+        if whole and idx.are_disjoint(paths):
             pack = _joined(stack, paths)
         else:
             wanted = Wanted((bytes.fromhex(commit),))
@@ -162,7 +162,7 @@ def _converted(
             for name in done.packs
         ]
         with contextlib.ExitStack() as stack:
-            if packs.are_disjoint(paths):
+            if idx.are_disjoint(paths):
                 pack = _joined(stack, paths)
             else:
                 git = dataclasses.replace(store.repository.git, directory=directory)

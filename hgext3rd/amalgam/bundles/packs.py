@@ -33,11 +33,6 @@ PACK_HEADER = struct.Struct(">4sII")
 _MAGIC, _VERSION = b"PACK", 2
 _SUM_BYTES = 20
 _CHUNK_BYTES = 1 << 20
-# gitformat-pack(5), "Version 2 pack-*.idx files"
-_IDX_HEADER = b"\xfftOc\0\0\0\2"
-_COUNT_AT = len(_IDX_HEADER) + 4 * 255
-_OIDS_AT = _COUNT_AT + 4
-_OID_BYTES = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,27 +88,6 @@ def _pieces(
         raise error.Abort(_(b"git pack-objects failed: %s") % said(done))
 
 
-def oids_of(path: bytes) -> list[bytes]:
-    """Return the oids of all objects of a pack, by the path of the pack, ascending."""
-    with open(path.removesuffix(b".pack") + b".idx", "rb") as file:
-        header = file.read(_OIDS_AT)
-        if not header.startswith(_IDX_HEADER):
-            raise _damaged(path)
-        table = file.read(int.from_bytes(header[_COUNT_AT:], "big") * _OID_BYTES)
-    return [table[at : at + _OID_BYTES] for at in range(0, len(table), _OID_BYTES)]
-
-
-def are_disjoint(paths: Iterable[bytes]) -> bool:
-    """Tell whether no two packs (their paths) have an object in common."""
-    oids: set[bytes] = set()
-    count = 0
-    for path in paths:
-        here = oids_of(path)
-        count += len(here)
-        oids.update(here)
-    return len(oids) == count
-
-
 @contextlib.contextmanager
 def copied(path: bytes) -> Iterator[Iterator[bytes]]:
     """Yield the pieces of a pack, which may be removed once the context has begun."""
@@ -166,9 +140,8 @@ def _entries(source: Iterator[bytes]) -> Iterator[bytes]:
         raise _damaged()
 
 
-def _damaged(path: bytes = b"") -> error.StorageError:
-    what = _(b"pack '%s'") % path if path else _(b"a pack")
+def _damaged() -> error.StorageError:
     return error.StorageError(
-        _(b"%s of the git store is damaged") % what,
+        _(b"a pack of the git store is damaged"),
         hint=_(b"run 'hg admin::amalgam --repair'"),
     )
