@@ -214,6 +214,8 @@ def test_a_pack_for_git_alone_is_copied(large: Exported, tmp_path: Path) -> None
     assert there >= reached(large.git_dir, *bundle.refs.values())
     # other heads of branches have no name, but clients may have them
     assert there == reached(large.git_dir, *all_heads(large))
+    heads = large.open().heads()
+    assert written(large, nodes=heads)[0] == bundle
     command_ = ("bundle", "create", "-q", "-", "--branches", "--tags", "HEAD")
     of_git = git(large.git_dir, *command_)
     assert len(bundle.pack) <= 1.05 * len(of_git)

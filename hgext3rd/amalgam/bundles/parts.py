@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mercurial import error
 from mercurial.i18n import _
-from mercurial.node import nullid, short
+from mercurial.node import nullid, nullrev, short
 
 from ..gitstore import selection
 from ..gitstore.refs import HEADS
@@ -73,7 +73,9 @@ def named(
     revs = None
     if nodes is not None:
         tips = _revs(view, nodes)
-        revs = {*changelog.ancestors(tips, inclusive=True)}
+        revs = {*changelog.ancestors(tips, inclusive=True)} - {nullrev}
+        if len(revs) == len(changelog) - len(changelog.filteredrevs):
+            revs = None  # these are all
     refs, head = names.refs_of(view, kinds, revs)
     if tips_only:
         refs = _tips_only(view, refs)
@@ -86,13 +88,13 @@ def named(
     if head in refs and not tips_only:
         refs = {HEAD: refs[head], **refs}
     parents = {parent for rev in fresh for parent in changelog.parentrevs(rev)}
-    boundary = sorted(parents - fresh - {-1})
+    boundary = sorted(parents - fresh - {nullrev})
     heads = _heads(view, {*named_revs, *_revs(view, base)})
     node = changelog.node
     return Part(
         revs=frozenset(fresh),
         refs=refs,
-        is_all=nodes is None and not known,
+        is_all=revs is None and not known,
         boundary=tuple(map(node, boundary)),
         heads=tuple(map(node, heads)),
     )
