@@ -17,7 +17,9 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ..configitems import GitConfig
+from ..gitstore import selection
 from ..gitstore.export import GitStore
+from ..gitstore.run import TORN
 from ..native.errors import Moved
 from . import parts
 from .content import BehindError, Content, of_history
@@ -139,18 +141,23 @@ def write(
         config = GitConfig.from_ui(repo.ui, b"cinnabar")
     store = GitStore(repo, config)
     with contextlib.ExitStack() as stack:
-        for remaining in reversed(range(_TRIES)):
+        for _try in range(_TRIES):
+            state = selection.state_of(store.repo)
             store.export()
             made = _content(store, kind, nodes, base, filter, public_only, tips_only)
             try:
                 content = stack.enter_context(made)
                 break
             except (BehindError, Moved, FileNotFoundError):
-                if not remaining:
-                    raise error.StateError(
-                        _(b"repository kept changing while it was bundled"),
-                        hint=_(b"try again"),
-                    ) from None
+                pass
+            except TORN:
+                if selection.state_of(store.repo) == state:
+                    raise
+        else:
+            raise error.StateError(
+                _(b"repository kept changing while it was bundled"),
+                hint=_(b"try again"),
+            )
         objects, size = _stream(repo.ui, out, content.header(filter), content.pack)
     return Written(
         kind=kind,

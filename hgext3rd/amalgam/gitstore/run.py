@@ -37,12 +37,14 @@ _ROUNDS = 20
 _STALE_BYTES = 1 << 16
 # What reading a repository may raise if it is written at the same time: an index that
 # was read and the data that it leads to are then of two states. A full disk is none.
-_TORN = (
+TORN = (
     error.StorageError,
     error.RepoError,
     LookupError,
     ValueError,
     FileNotFoundError,
+    # mercurial.branchmap, of its caches
+    AssertionError,
 )
 
 
@@ -146,7 +148,7 @@ class Run:
                     return
             except errors.Moved:
                 pass
-            except _TORN:
+            except TORN:
                 if selection.state_of(self._repo) == state:
                     raise
             self._contents.remove_debris()
