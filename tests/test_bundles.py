@@ -146,6 +146,36 @@ def test_increments_follow_each_other(store: Exported, tmp_path: Path) -> None:
     git(tmp_path / "client.git", "fsck", "--full", "--strict")
 
 
+def test_an_increment_has_what_had_no_name_before(
+    store: Exported, tmp_path: Path
+) -> None:
+    # of two heads of a branch, only the tip has a name
+    store.hg("update", "-q", "1")
+    commit(store, "tip")
+    git(tmp_path, "init", "-q", "--bare", "client.git")
+    heads: tuple[bytes, ...] = ()
+    for number in range(2):
+        path = tmp_path / f"{number}.bundle"
+        repo = store.open()
+        with path.open("wb") as out:
+            report = gitbundle.write(
+                repo,
+                GitConfig.from_ui(repo.ui),
+                out,
+                GIT_V2,
+                base=heads,
+                tips_only=True,
+            )
+        heads = report.heads
+        git(tmp_path / "client.git", "fetch", "-q", str(path), "refs/heads/default")
+        git(tmp_path / "client.git", "update-ref", "refs/heads/x", "FETCH_HEAD")
+        if not number:
+            store.hg("merge", "-q", "desc(last)")
+            store.hg("commit", "-qm", "merged", "-d", "30 0")
+    assert store.ids("desc(last)")[1] in reached(tmp_path / "client.git", "x")
+    git(tmp_path / "client.git", "fsck", "--full", "--strict")
+
+
 def test_file_contents_can_be_left_out(store: Exported, tmp_path: Path) -> None:
     bundle = command(store, "--filter", "blob:none")
     assert bundle.version == "# v3 git bundle"

@@ -33,6 +33,9 @@ PACK_HEADER = struct.Struct(">4sII")
 _MAGIC, _VERSION = b"PACK", 2
 _SUM_BYTES = 20
 _CHUNK_BYTES = 1 << 20
+# With more threads, packs differ each time. Deltas are searched only for what the store
+# has none for, so there is little to gain from them.
+_CONFIG = {"pack.threads": "1", "pack.windowMemory": "64m"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +68,9 @@ def packed(git: Git, wanted: Wanted) -> Iterator[Iterator[bytes]]:
         asked.writelines(b"%s\n" % oid.hex().encode() for oid in wanted.tips)
         asked.writelines(b"^%s\n" % oid.hex().encode() for oid in wanted.known)
         asked.seek(0)
-        process = git.start(*args, stdin=asked, stdout=subprocess.PIPE, stderr=errors)
+        process = git.start(
+            *args, config=_CONFIG, stdin=asked, stdout=subprocess.PIPE, stderr=errors
+        )
         assert process.stdout is not None
         try:
             yield _pieces(process, process.stdout, errors)
