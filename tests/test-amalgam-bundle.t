@@ -57,7 +57,7 @@ Secret changesets are in none:
   $ test -e ../secret.bundle
   [1]
 
-Nothing is written if there is nothing to bundle:
+Nothing is written if there is nothing to bundle, or no place for it:
 
   $ hg git::bundle --base 'not secret()' ../nothing.bundle
   abort: no changesets to bundle
@@ -68,3 +68,6 @@ Nothing is written if there is nothing to bundle:
   [10]
   $ test -e ../nothing.bundle
   [1]
+  $ hg git::bundle nowhere/to.bundle
+  abort: * '$TESTTMP/project/nowhere/to.bundle' (glob)
+  [255]

@@ -133,7 +133,12 @@ def _opened(ui: UiT, file: bytes) -> Iterator[IO[bytes]]:
         with open(path, "wb") as special:
             yield special
         return
-    with util.atomictempfile(path, b"wb") as out:
+    try:
+        temporary = util.atomictempfile(path, b"wb")
+    except OSError as exc:
+        exc.filename = path  # not a name that nobody knows
+        raise
+    with temporary as out:
         yield out
 
 
