@@ -14,18 +14,14 @@ import hashlib
 import itertools
 import os
 import struct
-import subprocess
-import tempfile
 from typing import TYPE_CHECKING
 
 from mercurial import error
 from mercurial.i18n import _
-
-from ..gitstore.gitprocess import said
+from mercurial.node import hex as hex_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import IO
 
     from ..gitstore.gitprocess import Git
 
@@ -52,8 +48,9 @@ class Wanted:
     """Packs (file names) whose objects are left out, too, wherever they are."""
 
 
-@contextlib.contextmanager
-def packed(git: Git, wanted: Wanted) -> Iterator[Iterator[bytes]]:
+def packed(
+    git: Git, wanted: Wanted
+) -> contextlib.AbstractContextManager[Iterator[bytes]]:
     """Have git make a pack; the context yields its pieces, the header in the first.
 
     ``Abort`` after the last piece if git fails. git ends with the context.
@@ -64,33 +61,9 @@ def packed(git: Git, wanted: Wanted) -> Iterator[Iterator[bytes]]:
     if wanted.filter:
         args.append("--filter=" + wanted.filter.decode("ascii"))
     args += ["--keep-pack=" + os.fsdecode(name) for name in wanted.kept_packs]
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as errors:
-        asked.writelines(b"%s\n" % oid.hex().encode() for oid in wanted.tips)
-        asked.writelines(b"^%s\n" % oid.hex().encode() for oid in wanted.known)
-        asked.seek(0)
-        process = git.start(
-            *args, config=_CONFIG, stdin=asked, stdout=subprocess.PIPE, stderr=errors
-        )
-        assert process.stdout is not None
-        try:
-            yield _pieces(process, process.stdout, errors)
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
-
-
-def _pieces(
-    process: subprocess.Popen[bytes], output: IO[bytes], errors: IO[bytes]
-) -> Iterator[bytes]:
-    while piece := output.read(_CHUNK_BYTES):
-        yield piece
-    if process.wait():
-        errors.seek(0)
-        done = subprocess.CompletedProcess(
-            process.args, process.returncode, b"", errors.read()
-        )
-        raise error.Abort(_(b"git pack-objects failed: %s") % said(done))
+    revs = [b"%s\n" % hex_id(oid) for oid in wanted.tips]
+    revs += [b"^%s\n" % hex_id(oid) for oid in wanted.known]
+    return git.pieces(*args, input=revs, config=_CONFIG)
 
 
 @contextlib.contextmanager
