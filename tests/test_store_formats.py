@@ -37,7 +37,7 @@ FORMATS = {
     "fileindex-v1": ["format.use-fileindex-v1=yes"],
     "delta-info flags": ["format.use-delta-info-flags=yes"],
     "delta-info flags of 7.1": ["format.exp-use-delta-info-flags=yes"],
-    "filelog flags of 7.1": ["format.exp-use-filelog-metaflag=yes"],
+    "filelog flags of 7.1": ["format.exp-use-hasmeta-flag=yes"],
     "plain names": [
         "format.exp-use-very-fragile-and-unsafe-plain-store-encoding=yes",
         "format.dotencode=no",

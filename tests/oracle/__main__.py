@@ -1,9 +1,10 @@
 """Compare with git-cinnabar: python3 -m oracle --cinnabar PROGRAM [...].
 
 Generates repositories, or takes real ones from bundles, exports each with amalgam, in
-two steps and at once, clones it with git-cinnabar, and compares the ids of all
-changesets that are served, and all that git-cinnabar keeps beside them. Prints how many
-of how many are equal, for each repository and in total, and ends with 1 if any is not.
+two steps and at once, real ones after each of twenty pulls, too, clones it with
+git-cinnabar, and compares the ids of all changesets that are served, and all that
+git-cinnabar keeps beside them. Prints how many of how many are equal, for each
+repository and in total, and ends with 1 if any is not.
 An odd repository with a difference is shrunk and kept. The last line is JSON; `--json`
 writes all of it.
 """
@@ -34,6 +35,7 @@ from .sides import SideError, Theirs
 from .subjects import Odd, Subject
 
 _SHRUNK = 3  # of the histories with a difference: it takes minutes each
+_PULLS = 20  # of real history
 _LINES = 12  # of what a program said
 _CHARACTERS = 400  # of a step: contents may be long
 _KINDS = {
@@ -135,6 +137,7 @@ class Oracle:
             repository,
             theirs,
             percent=subject.percent,
+            pulls=_PULLS if subject.kind == "corpus" else 0,
             check=subject.kind in ("generated", "odd"),
         )
         shutil.rmtree(place)

@@ -15,7 +15,7 @@ from pathlib import Path
 from testlib.environment import hg
 
 from . import metadata
-from .sides import NONE, SERVED, Answer, Ours, SideError, Theirs
+from .sides import NONE, SERVED, Answer, Ids, Ours, SideError, Theirs
 
 #: Differences that are kept: the first ones tell the cause.
 _KEPT = 5
@@ -65,11 +65,13 @@ def compare(
     theirs: Theirs,
     *,
     percent: int | None = None,
+    pulls: int = 0,
     check: bool = False,
 ) -> Outcome:
     """Convert ``repository`` on both sides and compare all ids.
 
     ``percent``: ours exports so much first, then the rest, and then all at once again.
+    ``pulls``: the same history is pulled in so many parts, and exported after each.
     ``check``: git-cinnabar checks what git fetches of ours, and of its own clone.
     """
     outcome = Outcome(name)
@@ -81,6 +83,8 @@ def compare(
         if percent is not None:
             answers.append(ours.in_two(percent))
         answers.append(ours.at_once())
+        if pulls:
+            outcome.problems += _pulled(repository, answers[-1].ids, pulls)
     except SideError as err:
         outcome.problems.append(f"amalgam: {err}")
         return outcome
@@ -115,6 +119,26 @@ def compare(
         except SideError as err:
             outcome.problems.append(f"taking the metadata: {err}")
     return outcome
+
+
+def _pulled(origin: Path, ids: Ids, pulls: int) -> Iterator[str]:
+    """Say where exports after each of some pulls end with other than one at once."""
+    for publishing in (False, True):  # the other way, the origin's would be public
+        target = origin.with_name(f"pulled-{publishing}")
+        ours = Ours(target)
+        parts = ours.in_pulls(origin, pulls, publishing=publishing)
+        shown = "%(refname) %(objectname)"
+        refs = ours.refs(shown)
+        whole = ours.at_once()
+        if parts.ids != ids or whole.ids != ids:
+            yield f"{parts.how}: other ids"
+        if refs != ours.refs(shown):
+            yield f"{parts.how}: other refs"
+        wrong = list(metadata.differences(parts.metadata, whole.metadata))
+        if wrong:
+            yield "\n".join((f"metadata, {parts.how}, and at once:", *wrong))
+        if complaint := ours.fsck():
+            yield f"{parts.how}: git fsck: {complaint}"
 
 
 def _checked(ours: Path, reference: Path, theirs: Theirs) -> Iterator[str]:

@@ -5,6 +5,7 @@ Knows how each is run and asked; what the answers mean is ``comparison``'s.
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import subprocess
@@ -76,6 +77,24 @@ class Ours:
         seconds = time.perf_counter() - started
         return self._answer(seconds, f"exported {percent} % first")
 
+    def in_pulls(self, origin: Path, times: int, *, publishing: bool) -> Answer:
+        """Make the repository by pulls of random changesets, and export after each.
+
+        The last one pulls all. What is pulled from a repository that is not
+        ``publishing`` stays draft.
+        """
+        started = time.perf_counter()
+        hg(origin.parent, "init", str(self._repository))
+        count = len(hg(origin, "log", "-r", "all()", "-T", "x"))
+        some = random.Random(count).sample(range(count), times - 1)
+        config = ("--config", f"phases.publish={publishing}")
+        for revs in (*(["-r", str(rev)] for rev in sorted(some)), []):
+            self._hg("pull", "-q", *config, *revs, str(origin))
+            self._hg("git::export")
+        seconds = time.perf_counter() - started
+        kind = "public" if publishing else "draft"
+        return self._answer(seconds, f"exported in {times} pulls, {kind}")
+
     def fsck(self) -> str:
         """What git finds wrong with the store, but for what cannot be otherwise."""
         command = ["git"]
@@ -91,9 +110,9 @@ class Ours:
         """The content of a git object."""
         return git(self._repository / STORE, "cat-file", "-p", oid)
 
-    def refs(self) -> bytes:
-        """The names of all refs."""
-        return git(self._repository / STORE, "for-each-ref", "--format=%(refname)")
+    def refs(self, shown: str = "%(refname)") -> bytes:
+        """The names of all refs, or what else git is to show of them."""
+        return git(self._repository / STORE, "for-each-ref", f"--format={shown}")
 
     def served(self) -> list[str]:
         """The changesets that have to be exported, in order."""

@@ -12,12 +12,13 @@ import dataclasses
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from . import revlogs
-from .environment import git
+from .environment import ENVIRONMENT, HG, git
 from .generated import generate
 from .hgserver import HgServer, Outcome
 
@@ -150,6 +151,21 @@ class Victim:
         if not self._packs() <= self._expected_packs:
             self._fsck()  # the same objects, but packed in another way
         return "refused" if done.code else "same"
+
+    def opens(self, damage: Damage) -> bool:
+        """Damage, let hg alone look, repair; return whether it noticed nothing."""
+        path = self.root / ".hg" / "store" / damage.file
+        whole = path.read_bytes()
+        path.chmod(0o644)
+        path.write_bytes(damage.to(whole))
+        alone = [str(HG), "--config", "extensions.amalgam=!", "log", "-r", "all()"]
+        try:
+            done = subprocess.run(
+                alone, cwd=self.root, env=ENVIRONMENT, capture_output=True
+            )
+        finally:
+            path.write_bytes(whole)
+        return not done.returncode
 
     def survive(self, damage: Damage, *options: str) -> int:
         """Damage, export, repair, whatever comes of it; return the exit code."""

@@ -42,7 +42,9 @@ def _setup(_ui: UiT) -> None:
 def _censor(
     orig: Callable[..., Any], log: Any, transaction: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    map_path = os.path.join(os.path.dirname(log.opener.base), b"amalgam", b"map")
+    # not every vfs has a base: Mercurial 6.9 wraps the one of filelogs
+    store = log.opener.join(b"")
+    map_path = os.path.join(os.path.dirname(store), b"amalgam", b"map")
     # before as well: an export may begin while the transaction ends
     transaction.addpostclose(b"amalgam-censored", lambda _: _mark(map_path))
     _mark(map_path)

@@ -10,7 +10,10 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, TypeVar
 
+from mercurial import error
+from mercurial.i18n import _
 from mercurial.node import hex as hex_node
+from mercurial.utils import stringutil
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -66,14 +69,14 @@ class Names:
         tips: dict[bytes, bytes] = {}
         others: dict[bytes, bytes] = {}
         if kinds & {b"tips", b"heads"}:
-            branchmap = view.branchmap()
-            for branch in branchmap:
-                if b"tips" in kinds and branchmap.branchheads(branch):
-                    tips[branch] = branchmap.branchtip(branch)
-                if b"heads" in kinds:
-                    for node in branchmap.branchheads(branch, closed=True):
-                        if tips.get(branch) != node:
-                            others[branch + b"/" + hex_node(node)] = node
+            try:
+                tips, others = _heads(view, kinds)
+            except ValueError as exc:  # of the cache of branches, which is believed
+                raise error.StorageError(
+                    _(b"branch cache does not fit the changelog: %s")
+                    % stringutil.forcebytestr(exc),
+                    hint=_(b"run 'hg verify'"),
+                ) from exc
         tags = {}
         if b"tags" in kinds:
             tags = {
@@ -115,6 +118,23 @@ class Names:
 def wanted(view: RepoT, kinds: Iterable[bytes]) -> tuple[dict[bytes, bytes], bytes]:
     """Return the refs that ``view`` has, name to node, and the name HEAD leads to."""
     return Names.of(view, kinds).refs()
+
+
+def _heads(
+    view: RepoT, kinds: frozenset[bytes]
+) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """Return the tips of open branches, and other heads, each by name."""
+    tips: dict[bytes, bytes] = {}
+    others: dict[bytes, bytes] = {}
+    branchmap = view.branchmap()
+    for branch in branchmap:
+        if b"tips" in kinds and branchmap.branchheads(branch):
+            tips[branch] = branchmap.branchtip(branch)
+        if b"heads" in kinds:
+            for node in branchmap.branchheads(branch, closed=True):
+                if tips.get(branch) != node:
+                    others[branch + b"/" + hex_node(node)] = node
+    return tips, others
 
 
 def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
