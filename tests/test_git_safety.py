@@ -487,6 +487,8 @@ def test_commands_of_the_extension_run_nothing_of_a_store(
     hg(repo, "git::export")
     hg(repo, "git::export", "--rebuild")
     hg(repo, "git::verify", "--full")
+    for kind in ("git-v2", "cinnabar-v1"):
+        hg(repo, "git::bundle", "-t", kind, str(repo / "x.bundle"))
     assert not victim.was_hit()
 
 

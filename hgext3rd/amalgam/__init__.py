@@ -109,7 +109,7 @@ from __future__ import annotations
 from mercurial import exthelper
 
 from . import configitems, metadata
-from .commands import admin, git, ids, verify
+from .commands import admin, bundle, git, ids, verify
 from .gitstore import censorship
 from .index import lookup, mapped
 
@@ -121,6 +121,7 @@ buglink = metadata.buglink
 eh = exthelper.exthelper()
 eh.merge(configitems.eh)
 eh.merge(admin.eh)
+eh.merge(bundle.eh)
 eh.merge(git.eh)
 eh.merge(ids.eh)
 eh.merge(verify.eh)

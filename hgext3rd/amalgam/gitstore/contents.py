@@ -109,9 +109,11 @@ class Contents:
             return None
         self._repository.remove_loose_objects()
         kept = tuple(name for name in metadata.packs if name in packs)
+        complete = docket.base.complete
         base = dataclasses.replace(
             docket.base,
             packs=tuple(sorted(packs)),
+            complete=complete if complete in packs else "",
             metadata=dataclasses.replace(metadata, packs=kept),
         )
         return dataclasses.replace(docket, base=base)

@@ -108,6 +108,7 @@ class Conversion:
             bytes=int(done.pack_bytes),
             pack=_text(done.pack, done.pack_len),
             segments=_names(done.segments, done.segments_len, base.segments),
+            aside_pack=_text(done.aside_pack, done.aside_pack_len),
             metadata=_metadata(done, base) if done.metadata_pack_len else None,
             displaced=tuple(
                 (displaced[at : at + ID_LEN], displaced[at + ID_LEN : at + 2 * ID_LEN])
@@ -126,6 +127,9 @@ class Converted:
     """Size of the packs."""
     pack: str = ""
     """Name of the pack without suffix, empty if none was needed."""
+    aside_pack: str = ""
+    """Name of the pack of what is only for git-cinnabar and stays; empty if that is in
+    ``pack``."""
     segments: tuple[str, ...] = ()
     """File names of all segments that now make the layer's map, oldest first."""
     metadata: Metadata | None = None
@@ -133,6 +137,12 @@ class Converted:
     displaced: tuple[_Nodes, ...] = ()
     """Changesets that were converted before, and earlier ones that should have got
     their commits: pairs of nodes. If there are any, nothing was converted."""
+
+    @property
+    def packs(self) -> tuple[str, ...]:
+        """Names of all packs that were made."""
+        own = filter(None, [self.pack, self.aside_pack])
+        return (*own, *(self.metadata.packs if self.metadata else ()))
 
 
 def _lend_segments(

@@ -58,6 +58,9 @@ class Layer:
     """File names of the map's segments, oldest first."""
     packs: tuple[str, ...] = ()
     """Names of the packs we wrote, without suffix, oldest first."""
+    complete: str = ""
+    """Name of the one of them with all that git clients need of its changesets, and
+    nothing else; empty if there is none."""
     metadata: Metadata = Metadata()
     """What is kept for git-cinnabar, up to this layer."""
     seen: tuple[Seen, ...] = ()
@@ -72,6 +75,7 @@ class Layer:
         return Layer(
             segments=self.segments + above.segments,
             packs=self.packs + above.packs,
+            complete=self.complete or above.complete,
             metadata=dataclasses.replace(
                 metadata,
                 segments=own.segments + metadata.segments,
@@ -85,6 +89,7 @@ class Layer:
         return cls(
             segments=tuple(map(str, data["segments"])),
             packs=tuple(map(str, data["packs"])),
+            complete=str(data.get("complete", "")),
             metadata=Metadata.from_json(data["metadata"]),
             seen=tuple(map(Seen.from_json, data["seen"])),
         )
@@ -94,6 +99,7 @@ class Layer:
         return {
             "segments": self.segments,
             "packs": self.packs,
+            "complete": self.complete,
             "metadata": dataclasses.asdict(self.metadata),
             "seen": [seen.to_json() for seen in self.seen],
         }

@@ -19,24 +19,27 @@ Knows nothing of what amalgam's stores contain.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
 import re
 import subprocess
+import tempfile
 import types
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from mercurial import error, pycompat, util
 from mercurial.i18n import _
 from mercurial.utils import procutil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mercurial.interfaces.types import UiT
 
 OLDEST = (2, 39)
+_PIECE_BYTES = 1 << 20
 
 # What an own value takes precedence over, in whatever file it stands. Not here, since
 # git itself reads it from no repository: uploadpack.packObjectsHook, safe.*, trace2.*.
@@ -168,13 +171,7 @@ class Git:
         ``Abort`` if there is no git, ``SecurityError`` if the repository's owner or its
         configuration is not to be trusted.
         """
-        _check_version(self.program)
-        overrides = _NEUTRAL | dict(config or {})
-        if self.directory is not None and os.path.exists(self.directory):
-            if not util.isowner(os.stat(self.directory)):
-                check_owner(self.directory, self.owner)
-                overrides["safe.directory"] = os.fsdecode(self.directory)
-            _check_config(self.program, self.directory)
+        overrides = _NEUTRAL | dict(config or {}) | self.check()
         command = [*map(os.fsencode, args)]
         operands = [*operands]
         if operands:
@@ -182,6 +179,43 @@ class Git:
         environment = _environment(self.directory, overrides)
         environment[b"GIT_ALLOW_PROTOCOL"] = protocols.encode()
         return _popen([self.program, *command], environment, **pipes)
+
+    @contextlib.contextmanager
+    def pieces(
+        self,
+        *args: str | bytes,
+        input: Iterable[bytes] = (),
+        config: Mapping[str, str] | None = None,
+    ) -> Iterator[Iterator[bytes]]:
+        """Run git as long as the context lasts, which yields what it writes, in pieces.
+
+        After the last piece, ``Abort`` if git failed.
+        """
+        with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as errors:
+            asked.writelines(input)
+            asked.seek(0)
+            process = self.start(
+                *args, config=config, stdin=asked, stdout=subprocess.PIPE, stderr=errors
+            )
+            assert process.stdout is not None
+            try:
+                yield _pieces(args[0], process, process.stdout, errors)
+            finally:
+                process.kill()
+                process.wait()
+                process.stdout.close()
+
+    def check(self) -> dict[str, str]:
+        """Abort as ``start`` does; return the configuration that trusts the owner."""
+        _check_version(self.program)
+        if self.directory is None or not os.path.exists(self.directory):
+            return {}
+        trusted = {}
+        if not util.isowner(os.stat(self.directory)):
+            check_owner(self.directory, self.owner)
+            trusted["safe.directory"] = os.fsdecode(self.directory)
+        _check_config(self.program, self.directory)
+        return trusted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -222,6 +256,22 @@ def said(done: subprocess.CompletedProcess[bytes]) -> bytes:
     if not lines:
         return bytes(procutil.explainexit(done.returncode))
     return bytes(lines[-1].removeprefix(b"fatal: ").removeprefix(b"error: "))
+
+
+def _pieces(
+    name: str | bytes,
+    process: subprocess.Popen[bytes],
+    output: IO[bytes],
+    errors: IO[bytes],
+) -> Iterator[bytes]:
+    while piece := output.read(_PIECE_BYTES):
+        yield piece
+    if process.wait():
+        errors.seek(0)
+        done = subprocess.CompletedProcess(
+            process.args, process.returncode, b"", errors.read()
+        )
+        raise error.Abort(_(b"git %s failed: %s") % (os.fsencode(name), said(done)))
 
 
 def _environment(

@@ -6,6 +6,7 @@ git allows. Nothing here reads or writes the git store.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,56 +42,82 @@ _REFUSED = re.compile(
 )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Names:
+    """What has a name in a repository, by kind: name to node."""
+
+    bookmarks: dict[bytes, bytes]
+    tips: dict[bytes, bytes]
+    """Of each open branch."""
+    others: dict[bytes, bytes]
+    """All other heads of branches, by ``branch/node``."""
+    tags: dict[bytes, bytes]
+    tip_branch: bytes
+    """The branch of the last changeset."""
+
+    @classmethod
+    def of(cls, view: RepoT, kinds: Iterable[bytes]) -> Names:
+        """Look at ``view``; ``kinds`` is the value of ``amalgam.git.refs``."""
+        kinds = frozenset(kinds)
+        bookmarks = {}
+        if b"bookmarks" in kinds:
+            bookmarks = {
+                name: node
+                for name, node in view._bookmarks.items()
+                if _served(view, node)
+            }
+        tips: dict[bytes, bytes] = {}
+        others: dict[bytes, bytes] = {}
+        if kinds & {b"tips", b"heads"}:
+            try:
+                tips, others = _heads(view, kinds)
+            except ValueError as exc:  # of the cache of branches, which is believed
+                raise error.StorageError(
+                    _(b"branch cache does not fit the changelog: %s")
+                    % stringutil.forcebytestr(exc),
+                    hint=_(b"run 'hg verify'"),
+                ) from exc
+        tags = {}
+        if b"tags" in kinds:
+            tags = {
+                name: node
+                for name, node in view.tags().items()
+                if name != b"tip" and view.tagtype(name) == b"global"
+                if _served(view, node)
+            }
+        return cls(bookmarks, tips, others, tags, view[b"tip"].branch())
+
+    def refs(self) -> tuple[dict[bytes, bytes], bytes]:
+        """Return the refs, name to node, and the name that HEAD leads to.
+
+        HEAD may lead to no ref, as in an empty repository.
+        """
+        names = {("bookmark", name): name for name in self.bookmarks}
+        for branch in self.tips:
+            clashes = branch in self.bookmarks
+            names["tip", branch] = b"branches/" + branch if clashes else branch
+        heads_refs = distinct(names)
+        refs = {
+            HEADS + heads_refs["bookmark", name]: node
+            for name, node in self.bookmarks.items()
+        }
+        refs |= {
+            HEADS + heads_refs["tip", name]: node for name, node in self.tips.items()
+        }
+        for prefix, pool in ((TAGS, self.tags), (OTHER_HEADS, self.others)):
+            short = distinct({name: name for name in pool})
+            refs |= {prefix + short[name]: node for name, node in pool.items()}
+
+        branches = (("tip", b"default"), ("tip", self.tip_branch))
+        for key in (("bookmark", b"@"), *branches):
+            if key in heads_refs:
+                return refs, HEADS + heads_refs[key]
+        return refs, HEADS + b"default"
+
+
 def wanted(view: RepoT, kinds: Iterable[bytes]) -> tuple[dict[bytes, bytes], bytes]:
-    """Return the refs that ``view`` has, name to node, and the name that HEAD leads to.
-
-    ``kinds`` is the value of ``amalgam.git.refs``. HEAD may lead to no ref, as in an
-    empty repository.
-    """
-    kinds = frozenset(kinds)
-    bookmarks = {}
-    if b"bookmarks" in kinds:
-        bookmarks = {
-            name: node for name, node in view._bookmarks.items() if _served(view, node)
-        }
-    tips: dict[bytes, bytes] = {}
-    others: dict[bytes, bytes] = {}
-    if kinds & {b"tips", b"heads"}:
-        try:
-            tips, others = _heads(view, kinds)
-        except ValueError as exc:  # of the cache of branches, which is believed
-            raise error.StorageError(
-                _(b"branch cache does not fit the changelog: %s")
-                % stringutil.forcebytestr(exc),
-                hint=_(b"run 'hg verify'"),
-            ) from exc
-    tags = {}
-    if b"tags" in kinds:
-        tags = {
-            name: node
-            for name, node in view.tags().items()
-            if name != b"tip" and view.tagtype(name) == b"global"
-            if _served(view, node)
-        }
-
-    names = {("bookmark", name): name for name in bookmarks}
-    for branch in tips:
-        clashes = branch in bookmarks
-        names["tip", branch] = b"branches/" + branch if clashes else branch
-    heads_refs = distinct(names)
-    refs = {
-        HEADS + heads_refs["bookmark", name]: node for name, node in bookmarks.items()
-    }
-    refs |= {HEADS + heads_refs["tip", name]: node for name, node in tips.items()}
-    for prefix, pool in ((TAGS, tags), (OTHER_HEADS, others)):
-        short = distinct({name: name for name in pool})
-        refs |= {prefix + short[name]: node for name, node in pool.items()}
-
-    tip_branch = view[b"tip"].branch()
-    for key in (("bookmark", b"@"), ("tip", b"default"), ("tip", tip_branch)):
-        if key in heads_refs:
-            return refs, HEADS + heads_refs[key]
-    return refs, HEADS + b"default"
+    """Return the refs that ``view`` has, name to node, and the name HEAD leads to."""
+    return Names.of(view, kinds).refs()
 
 
 def _heads(

@@ -37,12 +37,14 @@ _ROUNDS = 20
 _STALE_BYTES = 1 << 16
 # What reading a repository may raise if it is written at the same time: an index that
 # was read and the data that it leads to are then of two states. A full disk is none.
-_TORN = (
+TORN = (
     error.StorageError,
     error.RepoError,
     LookupError,
     ValueError,
     FileNotFoundError,
+    # mercurial.branchmap, of its caches
+    AssertionError,
 )
 
 
@@ -146,7 +148,7 @@ class Run:
                     return
             except errors.Moved:
                 pass
-            except _TORN:
+            except TORN:
                 if selection.state_of(self._repo) == state:
                     raise
             self._contents.remove_debris()
@@ -276,9 +278,11 @@ class Run:
         old = layer.metadata.packs
         kept = () if anew else old
         packs = [name for name in layer.packs if name in kept or name not in old]
+        is_first = not layer.segments and not base.segments
         return Layer(
             segments=done.segments,
-            packs=(*packs, *filter(None, [done.pack]), *done.metadata.packs),
+            packs=(*packs, *done.packs),
+            complete=done.pack if is_first and done.aside_pack else layer.complete,
             metadata=dataclasses.replace(
                 done.metadata, packs=(*kept, *done.metadata.packs)
             ),

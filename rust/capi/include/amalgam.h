@@ -56,6 +56,10 @@ typedef struct amalgam_export_report {
     uint8_t pack[64];
     // File names of the segments that now make the map, oldest first, each followed by LF.
     uint8_t segments[8192];
+    // Length of `aside_pack`, 0 if there is none.
+    uint32_t aside_pack_len;
+    // Name of the pack of what is only for git-cinnabar: without one, that is in `pack`.
+    uint8_t aside_pack[64];
     // Length of `metadata_pack`, 0 if there was nothing to do: then all names are empty.
     uint32_t metadata_pack_len;
     // Length of `metadata_segments`.
@@ -182,7 +186,8 @@ typedef struct amalgam_map_comparison {
     uint64_t written;
 } amalgam_map_comparison;
 
-// Converts what is selected and not yet in the map to two packs, a segment of each map, and a state.
+// Converts what is selected and not yet in the map to two or three packs, a segment of each map, and a
+// state.
 //
 // The packs are in place before the rest is; their names, with LF between, are noted in
 // `PREFIX.pending` in the map's directory before that. The names of the metadata's files begin

@@ -82,6 +82,10 @@ pub struct ExportReport {
     pub pack: [u8; 64],
     /// File names of the segments that now make the map, oldest first, each followed by LF.
     pub segments: [u8; 8192],
+    /// Length of `aside_pack`, 0 if there is none.
+    pub aside_pack_len: u32,
+    /// Name of the pack of what is only for git-cinnabar: without one, that is in `pack`.
+    pub aside_pack: [u8; 64],
     /// Length of `metadata_pack`, 0 if there was nothing to do: then all names are empty.
     pub metadata_pack_len: u32,
     /// Length of `metadata_segments`.
@@ -103,7 +107,8 @@ pub struct ExportReport {
     pub displaced: [u8; 2560],
 }
 
-/// Converts what is selected and not yet in the map to two packs, a segment of each map, and a state.
+/// Converts what is selected and not yet in the map to two or three packs, a segment of each map, and a
+/// state.
 ///
 /// The packs are in place before the rest is; their names, with LF between, are noted in
 /// `PREFIX.pending` in the map's directory before that. The names of the metadata's files begin
@@ -230,6 +235,8 @@ impl TryFrom<&Report> for ExportReport {
             segments_len: 0,
             pack: [0; 64],
             segments: [0; 8192],
+            aside_pack_len: 0,
+            aside_pack: [0; 64],
             metadata_pack_len: 0,
             metadata_segments_len: 0,
             metadata_state_len: 0,
@@ -248,6 +255,8 @@ impl TryFrom<&Report> for ExportReport {
             let state = metadata.state.as_deref().unwrap_or_default();
             told.pack_len = copy(&mut told.pack, made.pack.as_deref().unwrap_or_default())?;
             told.segments_len = copy(&mut told.segments, &lines(&made.segments))?;
+            let aside_pack = made.aside_pack.as_deref().unwrap_or_default();
+            told.aside_pack_len = copy(&mut told.aside_pack, aside_pack)?;
             told.metadata_pack_len = copy(&mut told.metadata_pack, &made.metadata_pack)?;
             told.metadata_segments_len =
                 copy(&mut told.metadata_segments, &lines(&metadata.segments))?;

@@ -1,7 +1,8 @@
 //! One run: everything selected and not yet in the map becomes a pack, and a segment of each map.
 //!
-//! The metadata commit and what only it needs go into a second pack, since the next run replaces
-//! them. The order of what becomes visible is the crash safety: the packs first, then the maps and
+//! The metadata commit and what only it needs go into a pack of their own, since the next run replaces
+//! them. If the first run has much to convert, what else only git-cinnabar needs has one, too: then
+//! the first pack is all that a clone by git needs, as it is. The order of what becomes visible is the crash safety: the packs first, then the maps and
 //! the state of the metadata. A run that dies between leaves packs that are named in the journal
 //! (`PREFIX.pending`), which the owner of the docket removes. Nothing here decides what may be
 //! converted, nor writes refs.
@@ -33,9 +34,13 @@ use crate::segment::{Pair, Table, UNFINISHED};
 use crate::state::State;
 use crate::tip::Tip;
 use crate::treemanifests::Directories;
+use crate::trees::View;
 
 /// Shortest time between two calls of the progress callback.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// Changesets from which on the first run makes a pack for git clients alone: fewer are not worth a file.
+const APART_FROM: usize = 1000;
 
 /// Buffers that a thread keeps to use again, in bytes.
 const SPARE_BYTES: usize = 12 << 20;
@@ -123,6 +128,9 @@ pub struct Report {
 pub struct Made {
     /// Name of the pack, without a suffix; `None` if there was nothing to convert.
     pub pack: Option<String>,
+    /// Name of the pack of what is only for git-cinnabar, as notes and manifests; `None` if it is
+    /// in `pack`.
+    pub aside_pack: Option<String>,
     /// Name of the pack of the metadata commit, without a suffix.
     pub metadata_pack: String,
     /// File names of all segments that now make the map, oldest first.
@@ -181,6 +189,37 @@ pub(crate) struct New {
     pub metadata: [Vec<Pair>; 3],
 }
 
+/// Where objects go.
+struct Packs {
+    pack: PackWriter,
+    /// The pack of what git clients do not need, if there is one.
+    aside: Option<PackWriter>,
+}
+
+impl Packs {
+    fn create(request: &Request<'_>, apart: bool) -> Result<Self> {
+        let create = || PackWriter::create(request.packs, request.readers);
+        let pack = create()?;
+        let aside = apart.then(create).transpose()?;
+        Ok(Self { pack, aside })
+    }
+
+    fn of(&mut self, view: View) -> &mut PackWriter {
+        match (view, &mut self.aside) {
+            (View::Manifest, Some(aside)) => aside,
+            _ => &mut self.pack,
+        }
+    }
+
+    /// Ends each that has an object.
+    fn seal(self) -> Result<[Option<SealedPack>; 2]> {
+        let seal = |pack: Option<PackWriter>| {
+            pack.filter(|pack| !pack.is_empty()).map(PackWriter::seal).transpose()
+        };
+        Ok([seal(Some(self.pack))?, seal(self.aside)?])
+    }
+}
+
 /// What does not change during a run.
 struct Run<'a> {
     request: &'a Request<'a>,
@@ -214,10 +253,11 @@ impl Run<'_> {
         let directories = directories.as_ref();
         let changes = self.read_manifests(&manifest, directories, &plan, &mut files, reporter)?;
 
-        let mut pack = PackWriter::create(self.request.packs, self.request.readers)?;
+        let apart = self.map.is_empty() && revs.len() >= APART_FROM;
+        let mut packs = Packs::create(self.request, apart)?;
         let new_files: Vec<FileId> = files.unknown().collect();
         let files_metadata =
-            self.convert_files(&changes, &new_files, &mut files, &mut pack, reporter)?;
+            self.convert_files(&changes, &new_files, &mut files, &mut packs, reporter)?;
 
         let plan = &plan;
         let sources = Sources {
@@ -238,12 +278,14 @@ impl Run<'_> {
             ..Converted::default()
         };
         let (converted, note_oids) =
-            self.convert_history(&sources, converted, &mut files, &mut pack, reporter)?;
+            self.convert_history(&sources, converted, &mut files, &mut packs, reporter)?;
         drop((trees, changes));
 
         if !converted.displaced.is_empty() {
             return Ok(Report { displaced: converted.displaced, ..Report::default() });
         }
+        // what they keep of their objects is not needed any more, and new pairs need as much
+        let [pack, aside] = packs.seal()?;
         let manifests = || plan.revs.iter().map(|rev| manifest.index().node(*rev));
         let commits_as_keys = converted.commits.iter().map(|oid| Node::from_bytes(*oid.as_bytes()));
         let new = New {
@@ -268,22 +310,21 @@ impl Run<'_> {
         let mut metadata_pack = PackWriter::create(self.request.packs, self.request.readers)?;
         let state = tip.write(&mut metadata_pack, state, &heads, manifest_heads, &new)?;
 
-        let packs = [Some(pack).filter(|pack| !pack.is_empty()), Some(metadata_pack)];
-        let packs: Vec<SealedPack> =
-            packs.into_iter().flatten().map(PackWriter::seal).collect::<Result<_, _>>()?;
-        let objects = packs.iter().map(|pack| u64::from(pack.objects())).sum();
-        let pack_bytes = packs.iter().map(SealedPack::bytes).sum();
+        let packs = [pack, aside, Some(metadata_pack.seal()?)];
+        let all = || packs.iter().flatten();
+        let objects = all().map(|pack| u64::from(pack.objects())).sum();
+        let pack_bytes = all().map(SealedPack::bytes).sum();
         let made = Some(self.publish(packs, new, &state)?);
         let changesets = revs.len() as u64;
         Ok(Report { changesets, objects, pack_bytes, made, displaced: Vec::new() })
     }
 
     /// Makes it all visible, in the order that is safe.
-    fn publish(&self, packs: Vec<SealedPack>, new: New, state: &State) -> Result<Made> {
+    fn publish(&self, packs: [Option<SealedPack>; 3], new: New, state: &State) -> Result<Made> {
         let Request { map: directory, readers, prefix, base, ref metadata, .. } = *self.request;
-        let mut names: Vec<String> = packs.iter().map(SealedPack::name).collect();
-        self.note_pending(&names)?;
-        for pack in packs {
+        let names = packs.each_ref().map(|pack| pack.as_ref().map(SealedPack::name));
+        self.note_pending(&names.iter().flatten().map(String::as_str).collect::<Vec<_>>())?;
+        for pack in packs.into_iter().flatten() {
             pack.publish()?;
         }
         let segments = self.map.extended(readers, prefix, base, new.map)?.segments;
@@ -296,10 +337,11 @@ impl Run<'_> {
             state: Some(state.create(directory, readers, &prefix)?),
             anew: false,
         };
-        let metadata_pack = names.pop().expect("there is one");
+        let [pack, aside_pack, metadata_pack] = names;
         Ok(Made {
-            pack: names.pop(),
-            metadata_pack,
+            pack,
+            aside_pack,
+            metadata_pack: metadata_pack.expect("the metadata commit is in it"),
             segments,
             metadata,
             metadata_commit: state.commit,
@@ -421,7 +463,7 @@ impl Run<'_> {
         changes: &ChangeLog,
         new_files: &[FileId],
         files: &mut FileTable,
-        pack: &mut PackWriter,
+        packs: &mut Packs,
         reporter: &mut Reporter<'_, '_>,
     ) -> Result<Vec<Pair>> {
         let mut files_metadata = Vec::new();
@@ -448,10 +490,11 @@ impl Run<'_> {
                     files.set_oid(file, oid);
                     if let Some(blobs::Metadata { oid, inflated_len }) = metadata {
                         files_metadata.push(Pair { node: files.node(file), oid });
+                        let pack = packs.of(View::Manifest);
                         add(pack, Kind::Blob, oid, None, inflated_len, stream())?;
                     }
                     let base = base.and_then(|base| files.oid(base));
-                    add(pack, Kind::Blob, oid, base, inflated_len, stream())?;
+                    add(packs.of(View::Git), Kind::Blob, oid, base, inflated_len, stream())?;
                 }
                 Ok(())
             },
@@ -465,7 +508,7 @@ impl Run<'_> {
         sources: &Sources<'_>,
         mut converted: Converted,
         files: &mut FileTable,
-        pack: &mut PackWriter,
+        packs: &mut Packs,
         reporter: &mut Reporter<'_, '_>,
     ) -> Result<(Converted, Vec<Oid>)> {
         let mut names = Names::default();
@@ -491,8 +534,8 @@ impl Run<'_> {
                 done.set(done.get() + new_notes.len() as u64);
                 note_oids.append(&mut new_notes);
                 for (deflated, object) in streams.iter().zip(objects) {
-                    let Object { kind, oid, base, payload } = object;
-                    add(pack, kind, oid, base, payload.len(), deflated)?;
+                    let Object { kind, oid, base, payload, view } = object;
+                    add(packs.of(view), kind, oid, base, payload.len(), deflated)?;
                 }
                 Ok(())
             },
@@ -502,7 +545,7 @@ impl Run<'_> {
     }
 
     /// Notes the names of packs that are about to appear.
-    fn note_pending(&self, packs: &[String]) -> Result<()> {
+    fn note_pending(&self, packs: &[&str]) -> Result<()> {
         let Request { map, readers, prefix, .. } = *self.request;
         write_whole(map, UNFINISHED, readers, |out| {
             out.write_all(packs.join("\n").as_bytes())?;

@@ -29,7 +29,7 @@ use crate::object::Object;
 use crate::oidmap::OidMap;
 use crate::segment::Table;
 use crate::treemanifests::Directories;
-use crate::trees::TreeWriter;
+use crate::trees::{TreeWriter, View};
 use crate::verify::Check;
 
 /// Objects are handed over in batches of about so many bytes.
@@ -176,7 +176,13 @@ impl<'a> History<'a> {
         if oid == Oid::EMPTY_TREE && !self.empty_tree_written {
             // git knows this tree without having it; other readers of packs may not
             self.empty_tree_written = true;
-            objects.push(Object { kind: Kind::Tree, oid, base: None, payload: Vec::new() });
+            objects.push(Object {
+                kind: Kind::Tree,
+                oid,
+                base: None,
+                payload: Vec::new(),
+                view: View::Git,
+            });
         }
         Ok(oid)
     }
@@ -266,7 +272,13 @@ impl<'a> History<'a> {
         self.converted.commits.push(oid);
         let node = changelog.index().node(rev);
         batch.noted.push(Noted { rev, node, text, commit: batch.objects.len() });
-        batch.objects.push(Object { kind: Kind::Commit, oid, base: None, payload });
+        batch.objects.push(Object {
+            kind: Kind::Commit,
+            oid,
+            base: None,
+            payload,
+            view: View::Git,
+        });
         Ok(())
     }
 

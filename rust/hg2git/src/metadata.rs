@@ -18,6 +18,7 @@ use crate::notes::{self, Key};
 use crate::object::Object;
 use crate::ordered;
 use crate::state::{Head, LEAVES, State};
+use crate::trees::View;
 
 /// Who makes all of it, and when.
 const IDENTS: &str = "author  <cinnabar@git> 0 +0000\ncommitter  <cinnabar@git> 0 +0000\n\n";
@@ -80,7 +81,13 @@ pub(crate) fn write(
     let parents: Vec<_> = parts.iter().chain(&notes).map(|part| part.oid).collect();
     let top = commit(Oid::EMPTY_TREE, &parents, FORM);
     let commit = top.oid;
-    let empty = Object { kind: Kind::Tree, oid: Oid::EMPTY_TREE, base: None, payload: Vec::new() };
+    let empty = Object {
+        kind: Kind::Tree,
+        oid: Oid::EMPTY_TREE,
+        base: None,
+        payload: Vec::new(),
+        view: View::Manifest,
+    };
     for object in std::iter::once(empty).chain(parts).chain(notes).chain([top]) {
         sink.take(object)?;
     }
@@ -99,7 +106,7 @@ fn commit(tree: Oid, parents: &[Oid], message: &[u8]) -> Object {
     payload.extend_from_slice(message);
     let head = object_header(Kind::Commit, payload.len() as u64);
     let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
-    Object { kind: Kind::Commit, oid, base: None, payload }
+    Object { kind: Kind::Commit, oid, base: None, payload, view: View::Manifest }
 }
 
 /// Objects on their way to the pack; many at once are compressed on many threads.
@@ -141,7 +148,7 @@ impl Sink<'_> {
             },
             |(streams, objects)| {
                 for (deflated, object) in streams.iter().zip(objects) {
-                    let Object { kind, oid, base, payload } = object;
+                    let Object { kind, oid, base, payload, .. } = object;
                     add(pack, kind, oid, base, payload.len(), deflated)?;
                 }
                 Ok(())

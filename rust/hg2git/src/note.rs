@@ -18,6 +18,7 @@ use crate::history::Batch;
 use crate::identity::{Who, read_back};
 use crate::linediff;
 use crate::object::Object;
+use crate::trees::View;
 
 /// The extras of a changeset, ascending by key; of two with one key, the later.
 type Extras<'a> = BTreeMap<&'a [u8], &'a [u8]>;
@@ -62,7 +63,7 @@ pub(crate) fn notes_of(changelog: &Revlog, batch: &Batch) -> Result<Vec<Object>>
     sha1lanes::best().digest(&messages, &mut digests);
     let objects = digests.into_iter().zip(notes).map(|(digest, payload)| {
         let oid = Oid::from_bytes(digest);
-        Object { kind: Kind::Blob, oid, base: None, payload }
+        Object { kind: Kind::Blob, oid, base: None, payload, view: View::Manifest }
     });
     Ok(objects.collect())
 }

@@ -24,6 +24,7 @@ use kept::{Below, Directory};
 
 use crate::error::Result;
 use crate::object::Object;
+use crate::trees::View;
 
 /// Directories that one may have in it: one for each byte.
 const BYTES: usize = 256;
@@ -218,7 +219,13 @@ impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
             let Unhashed { content: payload, below, is_new } = directory;
             let oid = Oid::from_bytes(digest);
             if is_new && *before != Some(oid) {
-                (self.sink)(Object { kind: Kind::Tree, oid, base: None, payload })?;
+                (self.sink)(Object {
+                    kind: Kind::Tree,
+                    oid,
+                    base: None,
+                    payload,
+                    view: View::Manifest,
+                })?;
             }
             written.push(Directory { oid, below });
         }

@@ -2,6 +2,8 @@
 
 use gitpack::{Kind, Oid};
 
+use crate::trees::View;
+
 /// An object on its way to the pack, not compressed yet.
 #[derive(Debug)]
 pub(crate) struct Object {
@@ -11,6 +13,8 @@ pub(crate) struct Object {
     /// is the content.
     pub base: Option<Oid>,
     pub payload: Vec<u8>,
+    /// Who needs it.
+    pub view: View,
 }
 
 impl Object {

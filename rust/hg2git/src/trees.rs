@@ -33,12 +33,12 @@ pub(crate) const fn manifest_mode(mode: Mode) -> Mode {
     }
 }
 
-/// Which trees of a directory are meant.
+/// Which trees of a directory are meant, or who needs an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
-    /// Those of commits.
+    /// Those of commits: all that git clients are shown.
     Git,
-    /// Those of manifest commits.
+    /// Those of manifest commits, which only git-cinnabar needs, as notes.
     Manifest,
 }
 
@@ -87,7 +87,7 @@ impl TreeWriter {
         oid: Oid,
     ) -> Storage {
         let (storage, base, payload) = self.store(names, view, before, entries, content, oid);
-        self.objects.push(Object { kind: Kind::Tree, oid, base, payload });
+        self.objects.push(Object { kind: Kind::Tree, oid, base, payload, view });
         storage
     }
 

@@ -78,9 +78,9 @@ class Recomputed:
             )
             done = conversion.run(repo.ui, selected, 0)
             made = done.metadata or Metadata()
-            packs = (*filter(None, [done.pack]), *made.packs)
             idx_paths = tuple(
-                os.path.join(directory, os.fsencode(pack) + b".idx") for pack in packs
+                os.path.join(directory, os.fsencode(pack) + b".idx")
+                for pack in done.packs
             )
             with (
                 contextlib.closing(OidMap(directory, done.segments)) as oidmap,

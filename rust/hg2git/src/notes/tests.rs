@@ -79,7 +79,7 @@ struct Store(Trees);
 impl Store {
     /// Takes an object and checks that it is none that we have.
     fn take(&mut self, object: Object) {
-        let Object { kind, oid, base, payload } = object;
+        let Object { kind, oid, base, payload, .. } = object;
         assert_eq!((kind, base), (Kind::Tree, None));
         let head = object_header(Kind::Tree, payload.len() as u64);
         assert_eq!(oid.as_bytes(), &digest_one(Message { head: &head, body: &payload }));

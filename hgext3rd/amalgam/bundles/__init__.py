@@ -1,0 +1,1 @@
+"""Files that a clone can start from, made of what the repository has published."""
