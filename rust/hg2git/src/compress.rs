@@ -31,6 +31,12 @@ impl Compressor {
         streams.ends.push(streams.bytes.len());
     }
 
+    /// Appends the stream of `payload`, which would not become much shorter, to `streams`.
+    pub fn store(&mut self, payload: &[u8], streams: &mut Streams) {
+        self.short.deflate(payload, &mut streams.bytes);
+        streams.ends.push(streams.bytes.len());
+    }
+
     /// The streams of the payloads of objects.
     pub fn deflate_all(&mut self, objects: &[Object]) -> Streams {
         let mut streams = Streams::default();

@@ -25,6 +25,7 @@ mod export;
 mod filelogs;
 mod files;
 mod heads;
+mod hex;
 mod history;
 mod identity;
 mod leaves;
