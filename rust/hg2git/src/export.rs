@@ -244,6 +244,8 @@ impl Run<'_> {
         if !converted.displaced.is_empty() {
             return Ok(Report { displaced: converted.displaced, ..Report::default() });
         }
+        // what it keeps of its objects is not needed any more, and new pairs need as much
+        let pack = (!pack.is_empty()).then(|| pack.seal()).transpose()?;
         let manifests = || plan.revs.iter().map(|rev| manifest.index().node(*rev));
         let commits_as_keys = converted.commits.iter().map(|oid| Node::from_bytes(*oid.as_bytes()));
         let new = New {
@@ -268,9 +270,7 @@ impl Run<'_> {
         let mut metadata_pack = PackWriter::create(self.request.packs, self.request.readers)?;
         let state = tip.write(&mut metadata_pack, state, &heads, manifest_heads, &new)?;
 
-        let packs = [Some(pack).filter(|pack| !pack.is_empty()), Some(metadata_pack)];
-        let packs: Vec<SealedPack> =
-            packs.into_iter().flatten().map(PackWriter::seal).collect::<Result<_, _>>()?;
+        let packs: Vec<SealedPack> = pack.into_iter().chain([metadata_pack.seal()?]).collect();
         let objects = packs.iter().map(|pack| u64::from(pack.objects())).sum();
         let pack_bytes = packs.iter().map(SealedPack::bytes).sum();
         let made = Some(self.publish(packs, new, &state)?);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gitpack::tree::Mode;
 use gitpack::{Kind, Oid, object_header};
-use hashbrown::HashSet;
+use hashbrown::HashTable;
 use revlog::{Flag, Lines, Node, Parents, Rev, Revlog, Texts};
 use sha1lanes::{Message, digest_one};
 
@@ -109,7 +109,8 @@ pub(crate) struct History<'a> {
     /// The trees of the last manifests: position and tree.
     states: VecDeque<(usize, Option<Arc<Directory>>)>,
     start: Option<Arc<Directory>>,
-    taken: HashSet<Oid>,
+    /// Positions of the commits, by their oids.
+    taken: HashTable<u32>,
     empty_tree_written: bool,
 }
 
@@ -140,7 +141,7 @@ impl<'a> History<'a> {
             converted,
             states: VecDeque::with_capacity(REACH + 2),
             start,
-            taken: HashSet::new(),
+            taken: HashTable::new(),
             empty_tree_written: false,
         })
     }
@@ -257,7 +258,7 @@ impl<'a> History<'a> {
             let head = object_header(Kind::Commit, payload.len() as u64);
             let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
             match self.sources.map.changeset(&oid) {
-                None if self.taken.insert(oid) => break oid,
+                None if self.take(oid) => break oid,
                 None => {}
                 Some(other) => self.note_displaced(rev, other),
             }
@@ -268,6 +269,18 @@ impl<'a> History<'a> {
         batch.noted.push(Noted { rev, node, text, commit: batch.objects.len() });
         batch.objects.push(Object { kind: Kind::Commit, oid, base: None, payload });
         Ok(())
+    }
+
+    /// Takes an oid for the next commit; `false` if another has it.
+    fn take(&mut self, oid: Oid) -> bool {
+        let commits = &self.converted.commits;
+        let hash = oid_hash(&oid);
+        if self.taken.find(hash, |&at| commits[at as usize] == oid).is_some() {
+            return false;
+        }
+        let position = u32::try_from(commits.len()).expect("revisions have 32 bits");
+        self.taken.insert_unique(hash, position, |&at| oid_hash(&commits[at as usize]));
+        true
     }
 
     /// Notes that a changeset of the map has the commit of `rev`, unless it comes before it.
@@ -303,6 +316,12 @@ impl Iterator for History<'_> {
         let is_done = self.converted.commits.len() == self.sources.revs.len();
         (!is_done).then(|| self.batch())
     }
+}
+
+/// Oids are digests already.
+fn oid_hash(oid: &Oid) -> u64 {
+    let (beginning, _) = oid.as_bytes().split_first_chunk().expect("oids are longer");
+    u64::from_ne_bytes(*beginning)
 }
 
 /// The mode of a file in git.
