@@ -21,8 +21,8 @@ use crate::directory::{Change, Context, Directory, Unconverted};
 use crate::error::Result;
 use crate::files::FileTable;
 use crate::heads::{ChangesetHeads, ManifestHeads, branch_of};
+use crate::manifestcommits::ManifestCommits;
 use crate::manifests::{Base, Plan, REACH};
-use crate::metadata::manifest_commit;
 use crate::names::Names;
 use crate::note::Noted;
 use crate::object::Object;
@@ -105,6 +105,7 @@ pub(crate) struct History<'a> {
     names: &'a mut Names,
     files: &'a FileTable,
     writer: TreeWriter,
+    manifest_commits: ManifestCommits,
     converted: &'a mut Converted,
     /// The trees of the last manifests: position and tree.
     states: VecDeque<(usize, Option<Arc<Directory>>)>,
@@ -138,6 +139,7 @@ impl<'a> History<'a> {
             names,
             files,
             writer: TreeWriter::default(),
+            manifest_commits: ManifestCommits::default(),
             converted,
             states: VecDeque::with_capacity(REACH + 2),
             start,
@@ -227,7 +229,7 @@ impl<'a> History<'a> {
             None => self.sources.metadata_map.oid(Table::Manifests, &index.node(parent)),
         };
         let parents: Vec<Oid> = [p1, p2].into_iter().flatten().filter_map(commit_of).collect();
-        let object = manifest_commit(tree, &parents, index.node(rev));
+        let object = self.manifest_commits.next(tree, &parents, index.node(rev));
         self.converted.manifest_commits.push(object.oid);
         self.converted.manifest_heads.add(object.oid, &parents);
         object

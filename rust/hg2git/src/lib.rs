@@ -30,6 +30,7 @@ mod history;
 mod identity;
 mod leaves;
 mod linediff;
+mod manifestcommits;
 mod manifests;
 mod metadata;
 mod names;

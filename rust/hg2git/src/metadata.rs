@@ -22,7 +22,8 @@ use crate::ordered;
 use crate::state::{Head, LEAVES, State};
 
 /// Who makes all of it, and when.
-const IDENTS: &str = "author  <cinnabar@git> 0 +0000\ncommitter  <cinnabar@git> 0 +0000\n\n";
+pub(crate) const IDENTS: &str =
+    "author  <cinnabar@git> 0 +0000\ncommitter  <cinnabar@git> 0 +0000\n\n";
 /// What the metadata consists of, for readers that know other forms.
 const FORM: &[u8] = b"files-meta unified-manifests-v2";
 /// Objects are compressed together up to so many bytes.
@@ -39,12 +40,6 @@ pub(crate) struct Covered<'a> {
     pub leaves: [Leaves<'a>; 3],
     /// The keys that are new in each since the state before, ascending; `None` makes all anew.
     pub new_keys: Option<[Vec<Key>; 3]>,
-}
-
-/// The commit of a manifest, of which `tree` tells the files; parents as the manifest has them,
-/// even if they are the same.
-pub(crate) fn manifest_commit(tree: Oid, parents: &[Oid], node: revlog::Node) -> Object {
-    commit(tree, parents, &hex(node.as_bytes()))
 }
 
 /// Adds to `pack` what is new in the metadata of `covered` since `before`, and answers what it then
@@ -92,7 +87,7 @@ pub(crate) fn write(
 }
 
 /// A commit by nobody, at no time. Parents that come twice stay two.
-fn commit(tree: Oid, parents: &[Oid], message: &[u8]) -> Object {
+pub(crate) fn commit(tree: Oid, parents: &[Oid], message: &[u8]) -> Object {
     let mut payload = Vec::with_capacity(IDENTS.len() + 48 * (parents.len() + 1) + message.len());
     push_tree_and_parents(&mut payload, tree, parents);
     payload.extend_from_slice(IDENTS.as_bytes());
@@ -167,14 +162,5 @@ mod tests {
         // a commit on the empty tree is that of an empty notes tree
         let empty = commit(Oid::EMPTY_TREE, &[], b"");
         assert_eq!(empty.oid.to_string(), "06960cd44d1ded330aa2b0f99558e319960f11fc");
-        let oid = |hex: &[u8]| {
-            let node = revlog::Node::from_hex(hex).expect("40 digits");
-            Oid::from_bytes(*node.as_bytes())
-        };
-        // the first manifest of the tiny vector
-        let node = revlog::Node::from_hex(b"b371960ec604e7eed7420846f7b1171091f92cab");
-        let tree = oid(b"e6e9e2898826541c80226524aa19471490a36be7");
-        let made = manifest_commit(tree, &[], node.expect("40 digits"));
-        assert_eq!(made.oid.to_string(), "1514efa9847f040422dea9341d804a646b59da30");
     }
 }

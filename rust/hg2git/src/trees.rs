@@ -21,6 +21,10 @@ pub(crate) const MAX_DEPTH: u8 = 50;
 /// Longest chain of a landmark: what remains of [`MAX_DEPTH`] is for the trees after it.
 pub(crate) const MAX_LANDMARK_DEPTH: u8 = 24;
 
+/// Operations, and bytes, of the delta of a tree of which one entry changes, with room to spare.
+const USUAL_OPS: usize = 16;
+const USUAL_DELTA_LEN: usize = 64;
+
 /// Bytes at the end of an entry that name an object.
 const OID_LEN: usize = 20;
 
@@ -135,7 +139,7 @@ fn delta_from(
     after: &Entries,
     content: &[u8],
 ) -> Option<Vec<u8>> {
-    let mut ops = Vec::new();
+    let mut ops = Vec::with_capacity(USUAL_OPS);
     let (mut old, mut new) = (Walk::new(before), Walk::new(after));
     let (mut old_at, mut new_at) = (0, 0);
     while let Some(entry) = new.peek() {
@@ -165,7 +169,7 @@ fn delta_from(
         new_at += len;
         new.step();
     }
-    let mut delta = Vec::new();
+    let mut delta = Vec::with_capacity(USUAL_DELTA_LEN);
     encode(before.content_len(view) as u64, content.len() as u64, ops, &mut delta).ok()?;
     (delta.len() < content.len() / 2).then_some(delta)
 }

@@ -23,13 +23,13 @@ pub(crate) struct Entries(Vec<Arc<Leaf>>);
 /// Some of them, never none.
 #[derive(Debug)]
 pub(crate) struct Leaf {
-    entries: Box<[Entry]>,
+    entries: Vec<Entry>,
     content_len: usize,
     is_plain: bool,
 }
 
 impl Leaf {
-    fn new(names: &Names, entries: Box<[Entry]>) -> Self {
+    fn new(names: &Names, entries: Vec<Entry>) -> Self {
         let content_len = entries.iter().map(|entry| entry_len(names, View::Git, entry)).sum();
         let is_plain = entries.iter().all(|entry| match &entry.target {
             Target::Directory(inner) => inner.is_plain && !names.get(entry.name).is_empty(),
@@ -148,7 +148,9 @@ pub(super) struct Edit<'e> {
 impl<'e> Edit<'e> {
     pub fn new(old: &'e [Arc<Leaf>]) -> Self {
         let rest = Walk { leaves: old, behind: 0 };
-        Self { rest, made: Vec::with_capacity(old.len() + 1), open: Vec::new() }
+        // most directories are one leaf, and get an entry more at most
+        let room = old.first().map_or(0, |first| first.entries.len() + 1);
+        Self { rest, made: Vec::with_capacity(old.len() + 1), open: Vec::with_capacity(room) }
     }
 
     /// Takes all old entries before that of this name and kind, and answers it, if there is one.
@@ -217,7 +219,11 @@ impl<'e> Edit<'e> {
 
     /// Makes leaves of about equal length of the open entries.
     fn close(&mut self, names: &Names) {
-        let mut open = std::mem::take(&mut self.open).into_iter();
+        let open = std::mem::take(&mut self.open);
+        if (1..=LONGEST).contains(&open.len()) {
+            return self.made.push(Arc::new(Leaf::new(names, open)));
+        }
+        let mut open = open.into_iter();
         for parts in (1..=open.len().div_ceil(LONGEST)).rev() {
             let len = open.len().div_ceil(parts);
             let entries = open.by_ref().take(len).collect();
