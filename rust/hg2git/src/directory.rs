@@ -10,6 +10,7 @@
 mod content;
 mod doubled;
 mod entries;
+mod parts;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use crate::names::{NameId, Names};
 use crate::trees::{Storage, TreeWriter, View};
 use entries::Edit;
 pub(crate) use entries::{Entries, Walk, entry_len};
+pub(crate) use parts::{LARGE, Parts};
 
 /// A file or directory in a directory.
 #[derive(Clone, Debug)]
@@ -97,13 +99,13 @@ impl Directory {
     }
 }
 
-/// One file that a changed tree has or has not.
-#[derive(Clone, Copy, Debug)]
+/// One file that a changed tree has or has not; or a directory, where none was.
+#[derive(Clone, Debug)]
 pub(crate) struct Change<'a> {
     /// Path from the root.
     pub path: &'a [u8],
     /// `None` if the file is gone.
-    pub file: Option<(FileId, Mode)>,
+    pub target: Option<Target>,
 }
 
 /// What making trees needs to know, and where new ones go.
@@ -157,7 +159,8 @@ impl Context<'_> {
             let (here, after) = remaining.split_at(count);
             remaining = after;
 
-            let replaced = edit.seek(self.names, name, slash);
+            let is_directory = slash || first.target.as_ref().is_some_and(Target::is_directory);
+            let replaced = edit.seek(self.names, name, is_directory);
             if replaced.is_some() {
                 edit.skip();
             }
@@ -168,7 +171,7 @@ impl Context<'_> {
                 };
                 self.apply_at(inner, here, depth + name.len() + 1)?.map(Target::Directory)
             } else {
-                first.file.map(|(file, mode)| Target::File(file, mode))
+                first.target.clone()
             };
             is_same &= match (replaced, &target) {
                 (Some(entry), Some(target)) => entry.target.is_same(target, View::Manifest),

@@ -17,7 +17,7 @@ use sha1lanes::{Message, digest_one};
 use crate::changelog::parse;
 use crate::changes::ChangeLog;
 use crate::commit;
-use crate::directory::{Change, Context, Directory, Unconverted};
+use crate::directory::{Change, Context, Directory, LARGE, Parts, Target, Unconverted};
 use crate::error::Result;
 use crate::files::FileTable;
 use crate::heads::{ChangesetHeads, ManifestHeads, branch_of};
@@ -110,6 +110,8 @@ pub(crate) struct History<'a> {
     /// The trees of the last manifests: position and tree.
     states: VecDeque<(usize, Option<Arc<Directory>>)>,
     start: Option<Arc<Directory>>,
+    /// The next tree, if it is a large one.
+    parts: Option<Parts<'a>>,
     /// Positions of the commits, by their oids.
     taken: HashTable<u32>,
     empty_tree_written: bool,
@@ -143,6 +145,7 @@ impl<'a> History<'a> {
             converted,
             states: VecDeque::with_capacity(REACH + 2),
             start,
+            parts: None,
             taken: HashTable::new(),
             empty_tree_written: false,
         })
@@ -155,22 +158,27 @@ impl<'a> History<'a> {
         let mut measured = 0;
         while bytes < BATCH_BYTES && self.converted.commits.len() < self.sources.revs.len() {
             let tree = self.sources.trees[self.converted.commits.len()];
-            let tree = self.tree(tree, &mut batch.objects)?;
-            self.commit(tree, &mut batch)?;
+            if let Some(tree) = self.tree(tree, &mut batch.objects)? {
+                self.commit(tree, &mut batch)?;
+                bytes += batch.noted.last().map_or(0, Noted::bytes);
+            }
             bytes += batch.objects[measured..].iter().map(Object::bytes).sum::<u64>();
-            bytes += batch.noted.last().map_or(0, Noted::bytes);
             measured = batch.objects.len();
         }
         Ok((bytes, batch))
     }
 
-    /// The root tree of a changeset; makes all trees up to it that are not made yet.
-    fn tree(&mut self, tree: Tree, objects: &mut Vec<Object>) -> Result<Oid> {
+    /// The root tree of a changeset; makes all trees up to it that are not made yet. `None` if more
+    /// is to be made, in another call.
+    fn tree(&mut self, tree: Tree, objects: &mut Vec<Object>) -> Result<Option<Oid>> {
         let oid = match tree {
-            Tree::Known(oid) => return Ok(oid),
+            Tree::Known(oid) => return Ok(Some(oid)),
             Tree::Empty => Oid::EMPTY_TREE,
             Tree::Position(position) => {
                 while self.converted.roots.len() <= position {
+                    if self.next_part(objects)? {
+                        return Ok(None);
+                    }
                     self.next_root(objects)?;
                 }
                 self.converted.roots[position]
@@ -181,7 +189,27 @@ impl<'a> History<'a> {
             self.empty_tree_written = true;
             objects.push(Object { kind: Kind::Tree, oid, base: None, payload: Vec::new() });
         }
-        Ok(oid)
+        Ok(Some(oid))
+    }
+
+    /// Makes a part of the next root, if it has many files and not all parts are made.
+    fn next_part(&mut self, objects: &mut Vec<Object>) -> Result<bool> {
+        let position = self.converted.roots.len();
+        let changes = self.sources.changes;
+        if self.parts.is_none() {
+            if changes.base(position) != Base::Empty || changes.of(position).count() < LARGE {
+                return Ok(false);
+            }
+            self.parts = Some(Parts::new(changes_at(changes, position)));
+        }
+        let Some(parts) = &mut self.parts else { return Ok(false) };
+        let mut context =
+            Context { names: self.names, files: self.files, writer: Some(&mut self.writer) };
+        let advanced = parts
+            .advance(&mut context)
+            .map_err(|problem| self.blame(self.sources.plan.revs[position], &problem))?;
+        objects.append(&mut self.writer.take());
+        Ok(advanced)
     }
 
     fn next_root(&mut self, objects: &mut Vec<Object>) -> Result<()> {
@@ -194,16 +222,14 @@ impl<'a> History<'a> {
                 kept.expect("a base is within reach").1.clone()
             }
         };
-        let paths: Vec<_> = self.sources.changes.of(position).collect();
-        let changes: Vec<Change<'_>> = paths
-            .iter()
-            .map(|&(path, file)| Change { path: self.sources.changes.path(path), file })
-            .collect();
         let mut context =
             Context { names: self.names, files: self.files, writer: Some(&mut self.writer) };
-        let after = context
-            .apply(before.as_ref(), &changes)
-            .map_err(|problem| self.blame(self.sources.plan.revs[position], &problem))?;
+        let after = match self.parts.take() {
+            Some(parts) => parts.finish(&mut context),
+            None => context.apply(before.as_ref(), &changes_at(self.sources.changes, position)),
+        };
+        let after =
+            after.map_err(|problem| self.blame(self.sources.plan.revs[position], &problem))?;
         objects.append(&mut self.writer.take());
         let (root, tree) = after.as_ref().map_or((Oid::EMPTY_TREE, Oid::EMPTY_TREE), |after| {
             (after.git.oid, after.manifest.oid)
@@ -326,6 +352,15 @@ fn oid_hash(oid: &Oid) -> u64 {
     u64::from_ne_bytes(*beginning)
 }
 
+/// The changes of the manifest at `position`.
+fn changes_at(changes: &ChangeLog, position: usize) -> Vec<Change<'_>> {
+    let all = changes.of(position).map(|(path, file)| {
+        let target = file.map(|(file, mode)| Target::File(file, mode));
+        Change { path: changes.path(path), target }
+    });
+    all.collect()
+}
+
 /// The mode of a file in git.
 pub(crate) const fn mode_of(flag: Flag) -> Mode {
     match flag {
@@ -357,7 +392,8 @@ fn load(
         let path = names.number(line.path);
         let known = |node: &Node| sources.map.oid(Table::Files, node);
         let file = files.number(line.node, path, known);
-        changes.push(Change { path: line.path, file: Some((file, mode_of(line.flag))) });
+        changes
+            .push(Change { path: line.path, target: Some(Target::File(file, mode_of(line.flag))) });
     }
     let mut context = Context { names, files, writer: None };
     let tree = context.apply(None, &changes).map_err(|Unconverted(file)| {

@@ -141,7 +141,7 @@ proptest! {
                 };
             }
             let list: Vec<Change<'_>> = revision.iter().map(|(path, file)| {
-                Change { path: path.as_bytes(), file: file.map(|id| (FileId(id), Mode::FILE)) }
+                Change { path: path.as_bytes(), target: file.map(|id| Target::File(FileId(id), Mode::FILE)) }
             }).collect();
             let mut context =
                 Context { names: &mut names, files: &files, writer: Some(&mut writer) };
@@ -208,7 +208,7 @@ proptest! {
             }
             let mode = |flag| if flag { Mode::EXECUTABLE } else { Mode::FILE };
             let list: Vec<Change<'_>> = changes.iter().map(|(path, file)| {
-                Change { path: path.as_bytes(), file: file.map(|(id, flag)| (FileId(id), mode(flag))) }
+                Change { path: path.as_bytes(), target: file.map(|(id, flag)| Target::File(FileId(id), mode(flag))) }
             }).collect();
             let mut context = Context { names: &mut names, files: &files, writer: Some(&mut writer) };
             tree = context.apply(tree.as_ref(), &list).expect("all blobs are known");
@@ -235,4 +235,52 @@ proptest! {
             }
         }
     }
+}
+
+/// A tree of these paths, and its objects: made at once, or in parts.
+fn made(paths: &[String], in_parts: bool) -> (Oid, Oid, BTreeSet<Oid>) {
+    let mut names = Names::default();
+    let mut files = FileTable::default();
+    let mut changes = Vec::new();
+    for (seed, path) in (0u32..).zip(paths) {
+        let mut id = [0; 20];
+        id[..4].copy_from_slice(&seed.to_le_bytes());
+        id[19] = 1;
+        let name = names.number(path.as_bytes());
+        let node = revlog::Node::from_bytes(id);
+        let file = files.number(node, name, |_| Some(Oid::from_bytes(id)));
+        changes
+            .push(Change { path: path.as_bytes(), target: Some(Target::File(file, Mode::FILE)) });
+    }
+    let mut writer = TreeWriter::default();
+    let mut context = Context { names: &mut names, files: &files, writer: Some(&mut writer) };
+    let tree = if in_parts {
+        let mut parts = Parts::new(changes);
+        let mut count = 0;
+        while parts.advance(&mut context).expect("all blobs are known") {
+            count += 1;
+        }
+        assert!(count > 1, "{count} parts");
+        parts.finish(&mut context)
+    } else {
+        context.apply(None, &changes)
+    };
+    let tree = tree.expect("all blobs are known").expect("it has files");
+    let objects = writer.take().into_iter().map(|object| object.oid).collect();
+    (tree.git.oid, tree.manifest.oid, objects)
+}
+
+#[test]
+fn a_tree_made_in_parts_is_the_same() {
+    let mut paths: Vec<String> = Vec::new();
+    for number in 0..5000 {
+        paths.push(format!("file{number:05}"));
+        paths.push(format!("many/{:02}/file{number:05}", number % 50));
+        paths.push(format!("many/flat/file{number:05}"));
+    }
+    paths.extend(
+        ["a.c", "a/b", "a//c", "a0", "many.x", "many//flat/odd", "z/y/x"].map(str::to_owned),
+    );
+    paths.sort_unstable();
+    assert_eq!(made(&paths, true), made(&paths, false));
 }
