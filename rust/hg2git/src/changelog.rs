@@ -14,8 +14,9 @@ use crate::verify::Check;
 
 /// Changesets that one job reads.
 const JOB_REVS: usize = 2048;
-/// Texts kept while walking, in bytes: changesets are rarely deltas.
-pub(crate) const KEPT_TEXT_BYTES: usize = 1 << 20;
+/// Texts kept while walking, in bytes: changesets are rarely deltas, and all kept ones are looked
+/// through for each.
+pub(crate) const KEPT_TEXT_BYTES: usize = 16 << 10;
 /// Texts hashed together.
 const CHECKED_AT_ONCE: usize = 16;
 

@@ -7,15 +7,26 @@
 use gitpack::Oid;
 use revlog::Changeset;
 
+use crate::hex::hex;
 use crate::identity::{Date, push_committer, push_ident};
+
+/// Appends the first lines of a commit.
+pub(crate) fn push_tree_and_parents(out: &mut Vec<u8>, tree: Oid, parents: &[Oid]) {
+    let mut push_line = |name: &[u8], oid: Oid| {
+        out.extend_from_slice(name);
+        out.extend_from_slice(&hex(oid.as_bytes()));
+        out.push(b'\n');
+    };
+    push_line(b"tree ", tree);
+    for parent in parents {
+        push_line(b"parent ", *parent);
+    }
+}
 
 /// Replaces `out` by the content of the commit.
 pub(crate) fn write(out: &mut Vec<u8>, tree: Oid, parents: &[Oid], changeset: &Changeset<'_>) {
     out.clear();
-    out.extend_from_slice(format!("tree {tree}\n").as_bytes());
-    for parent in parents {
-        out.extend_from_slice(format!("parent {parent}\n").as_bytes());
-    }
+    push_tree_and_parents(out, tree, parents);
     let date = Date { seconds: changeset.seconds, offset_seconds: changeset.offset_seconds };
     out.extend_from_slice(b"author ");
     push_ident(out, changeset.user, date);

@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use gitpack::tree::Mode;
 use gitpack::{Kind, Oid, object_header};
-use hashbrown::HashSet;
+use hashbrown::HashTable;
 use revlog::{Flag, Lines, Node, Parents, Rev, Revlog, Texts};
 use sha1lanes::{Message, digest_one};
 
 use crate::changelog::parse;
 use crate::changes::ChangeLog;
 use crate::commit;
-use crate::directory::{Change, Context, Directory, Unconverted};
+use crate::directory::{Change, Context, Directory, LARGE, Parts, Target, Unconverted};
 use crate::error::Result;
 use crate::files::FileTable;
 use crate::heads::{ChangesetHeads, ManifestHeads, branch_of};
+use crate::manifestcommits::ManifestCommits;
 use crate::manifests::{Base, Plan, REACH};
-use crate::metadata::manifest_commit;
 use crate::names::Names;
 use crate::note::Noted;
 use crate::object::Object;
@@ -105,11 +105,15 @@ pub(crate) struct History<'a> {
     names: &'a mut Names,
     files: &'a FileTable,
     writer: TreeWriter,
+    manifest_commits: ManifestCommits,
     converted: &'a mut Converted,
     /// The trees of the last manifests: position and tree.
     states: VecDeque<(usize, Option<Arc<Directory>>)>,
     start: Option<Arc<Directory>>,
-    taken: HashSet<Oid>,
+    /// The next tree, if it is a large one.
+    parts: Option<Parts<'a>>,
+    /// Positions of the commits, by their oids.
+    taken: HashTable<u32>,
     empty_tree_written: bool,
 }
 
@@ -137,10 +141,12 @@ impl<'a> History<'a> {
             names,
             files,
             writer: TreeWriter::default(),
+            manifest_commits: ManifestCommits::default(),
             converted,
             states: VecDeque::with_capacity(REACH + 2),
             start,
-            taken: HashSet::new(),
+            parts: None,
+            taken: HashTable::new(),
             empty_tree_written: false,
         })
     }
@@ -152,22 +158,27 @@ impl<'a> History<'a> {
         let mut measured = 0;
         while bytes < BATCH_BYTES && self.converted.commits.len() < self.sources.revs.len() {
             let tree = self.sources.trees[self.converted.commits.len()];
-            let tree = self.tree(tree, &mut batch.objects)?;
-            self.commit(tree, &mut batch)?;
+            if let Some(tree) = self.tree(tree, &mut batch.objects)? {
+                self.commit(tree, &mut batch)?;
+                bytes += batch.noted.last().map_or(0, Noted::bytes);
+            }
             bytes += batch.objects[measured..].iter().map(Object::bytes).sum::<u64>();
-            bytes += batch.noted.last().map_or(0, Noted::bytes);
             measured = batch.objects.len();
         }
         Ok((bytes, batch))
     }
 
-    /// The root tree of a changeset; makes all trees up to it that are not made yet.
-    fn tree(&mut self, tree: Tree, objects: &mut Vec<Object>) -> Result<Oid> {
+    /// The root tree of a changeset; makes all trees up to it that are not made yet. `None` if more
+    /// is to be made, in another call.
+    fn tree(&mut self, tree: Tree, objects: &mut Vec<Object>) -> Result<Option<Oid>> {
         let oid = match tree {
-            Tree::Known(oid) => return Ok(oid),
+            Tree::Known(oid) => return Ok(Some(oid)),
             Tree::Empty => Oid::EMPTY_TREE,
             Tree::Position(position) => {
                 while self.converted.roots.len() <= position {
+                    if self.next_part(objects)? {
+                        return Ok(None);
+                    }
                     self.next_root(objects)?;
                 }
                 self.converted.roots[position]
@@ -184,7 +195,27 @@ impl<'a> History<'a> {
                 view: View::Git,
             });
         }
-        Ok(oid)
+        Ok(Some(oid))
+    }
+
+    /// Makes a part of the next root, if it has many files and not all parts are made.
+    fn next_part(&mut self, objects: &mut Vec<Object>) -> Result<bool> {
+        let position = self.converted.roots.len();
+        let changes = self.sources.changes;
+        if self.parts.is_none() {
+            if changes.base(position) != Base::Empty || changes.of(position).count() < LARGE {
+                return Ok(false);
+            }
+            self.parts = Some(Parts::new(changes_at(changes, position)));
+        }
+        let Some(parts) = &mut self.parts else { return Ok(false) };
+        let mut context =
+            Context { names: self.names, files: self.files, writer: Some(&mut self.writer) };
+        let advanced = parts
+            .advance(&mut context)
+            .map_err(|problem| self.blame(self.sources.plan.revs[position], &problem))?;
+        objects.append(&mut self.writer.take());
+        Ok(advanced)
     }
 
     fn next_root(&mut self, objects: &mut Vec<Object>) -> Result<()> {
@@ -197,16 +228,14 @@ impl<'a> History<'a> {
                 kept.expect("a base is within reach").1.clone()
             }
         };
-        let paths: Vec<_> = self.sources.changes.of(position).collect();
-        let changes: Vec<Change<'_>> = paths
-            .iter()
-            .map(|&(path, file)| Change { path: self.sources.changes.path(path), file })
-            .collect();
         let mut context =
             Context { names: self.names, files: self.files, writer: Some(&mut self.writer) };
-        let after = context
-            .apply(before.as_ref(), &changes)
-            .map_err(|problem| self.blame(self.sources.plan.revs[position], &problem))?;
+        let after = match self.parts.take() {
+            Some(parts) => parts.finish(&mut context),
+            None => context.apply(before.as_ref(), &changes_at(self.sources.changes, position)),
+        };
+        let after =
+            after.map_err(|problem| self.blame(self.sources.plan.revs[position], &problem))?;
         objects.append(&mut self.writer.take());
         let (root, tree) = after.as_ref().map_or((Oid::EMPTY_TREE, Oid::EMPTY_TREE), |after| {
             (after.git.oid, after.manifest.oid)
@@ -232,7 +261,7 @@ impl<'a> History<'a> {
             None => self.sources.metadata_map.oid(Table::Manifests, &index.node(parent)),
         };
         let parents: Vec<Oid> = [p1, p2].into_iter().flatten().filter_map(commit_of).collect();
-        let object = manifest_commit(tree, &parents, index.node(rev));
+        let object = self.manifest_commits.next(tree, &parents, index.node(rev));
         self.converted.manifest_commits.push(object.oid);
         self.converted.manifest_heads.add(object.oid, &parents);
         object
@@ -263,7 +292,7 @@ impl<'a> History<'a> {
             let head = object_header(Kind::Commit, payload.len() as u64);
             let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
             match self.sources.map.changeset(&oid) {
-                None if self.taken.insert(oid) => break oid,
+                None if self.take(oid) => break oid,
                 None => {}
                 Some(other) => self.note_displaced(rev, other),
             }
@@ -280,6 +309,18 @@ impl<'a> History<'a> {
             view: View::Git,
         });
         Ok(())
+    }
+
+    /// Takes an oid for the next commit; `false` if another has it.
+    fn take(&mut self, oid: Oid) -> bool {
+        let commits = &self.converted.commits;
+        let hash = oid_hash(&oid);
+        if self.taken.find(hash, |&at| commits[at as usize] == oid).is_some() {
+            return false;
+        }
+        let position = u32::try_from(commits.len()).expect("revisions have 32 bits");
+        self.taken.insert_unique(hash, position, |&at| oid_hash(&commits[at as usize]));
+        true
     }
 
     /// Notes that a changeset of the map has the commit of `rev`, unless it comes before it.
@@ -317,6 +358,21 @@ impl Iterator for History<'_> {
     }
 }
 
+/// Oids are digests already.
+fn oid_hash(oid: &Oid) -> u64 {
+    let (beginning, _) = oid.as_bytes().split_first_chunk().expect("oids are longer");
+    u64::from_ne_bytes(*beginning)
+}
+
+/// The changes of the manifest at `position`.
+fn changes_at(changes: &ChangeLog, position: usize) -> Vec<Change<'_>> {
+    let all = changes.of(position).map(|(path, file)| {
+        let target = file.map(|(file, mode)| Target::File(file, mode));
+        Change { path: changes.path(path), target }
+    });
+    all.collect()
+}
+
 /// The mode of a file in git.
 pub(crate) const fn mode_of(flag: Flag) -> Mode {
     match flag {
@@ -348,7 +404,8 @@ fn load(
         let path = names.number(line.path);
         let known = |node: &Node| sources.map.oid(Table::Files, node);
         let file = files.number(line.node, path, known);
-        changes.push(Change { path: line.path, file: Some((file, mode_of(line.flag))) });
+        changes
+            .push(Change { path: line.path, target: Some(Target::File(file, mode_of(line.flag))) });
     }
     let mut context = Context { names, files, writer: None };
     let tree = context.apply(None, &changes).map_err(|Unconverted(file)| {

@@ -18,17 +18,20 @@ use crate::verify::Check;
 /// A manifest may be given as changes from one of the manifests this far before it in the
 /// conversion's order; whoever replays changes keeps that many states.
 pub(crate) const REACH: usize = 64;
-/// Text that one job rebuilds and checks, in bytes, and revisions, about: a job that begins in the
-/// middle of a delta chain rebuilds the chain first, so it must be long beside that.
+/// Text that one job rebuilds and checks, in bytes, and revisions, at least.
 const JOB_TEXT_BYTES: u64 = 32 << 20;
 const JOB_REVS: usize = 32;
+/// A job that begins in the middle of a delta chain rebuilds the chain first. So one ends where that
+/// chain has at most this part of its revisions, or when it has this much text.
+const CHAIN_PART: usize = 4;
+const LONGEST_JOB_BYTES: u64 = 8 * JOB_TEXT_BYTES;
 /// Texts kept while walking, in bytes: those between `REACH` and this are rebuilt.
 const KEPT_TEXT_BYTES: usize = 8 << 20;
 /// Bytes compared at once.
 const BLOCK: usize = 64;
 /// Texts hashed together, and how many bytes they may have together, about.
 const CHECKED_AT_ONCE: usize = 16;
-const CHECKED_BYTES: usize = 8 << 20;
+const CHECKED_BYTES: usize = 24 << 20;
 
 /// What a manifest's changes count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,17 +146,42 @@ impl Plan {
     /// about take.
     pub fn jobs(&self, index: &Index) -> Vec<(u64, Range<usize>)> {
         let mut jobs = Vec::new();
+        let mut chains = Chains { index, lens: Vec::new() };
         let (mut start, mut text_bytes, mut bytes) = (0, 0, 0);
         for (position, rev) in self.revs.iter().enumerate() {
             text_bytes += u64::from(index.text_len_hint(*rev));
             bytes += u64::from(index.stored_len(*rev)) * 2;
-            let is_enough = text_bytes >= JOB_TEXT_BYTES && position + 1 - start >= JOB_REVS;
-            if is_enough || position + 1 == self.revs.len() {
+            let count = position + 1 - start;
+            let is_enough = text_bytes >= JOB_TEXT_BYTES && count >= JOB_REVS;
+            let is_end = self.revs.get(position + 1).is_none_or(|next| {
+                is_enough
+                    && (text_bytes >= LONGEST_JOB_BYTES
+                        || chains.len(*next) as usize <= count / CHAIN_PART)
+            });
+            if is_end {
                 jobs.push((bytes, start..position + 1));
                 (start, text_bytes, bytes) = (position + 1, 0, 0);
             }
         }
         jobs
+    }
+}
+
+/// Lengths of delta chains, counted as far as they were asked for.
+struct Chains<'a> {
+    index: &'a Index,
+    lens: Vec<u32>,
+}
+
+impl Chains<'_> {
+    /// How many revisions have to be read to rebuild `rev`, without itself.
+    fn len(&mut self, rev: Rev) -> u32 {
+        let start = u32::try_from(self.lens.len()).expect("revisions have 32 bits");
+        for number in start..=rev.number() {
+            let base = self.index.rev(number).and_then(|rev| self.index.delta_base(rev));
+            self.lens.push(base.map_or(0, |base| self.lens[base.number() as usize] + 1));
+        }
+        self.lens[rev.number() as usize]
     }
 }
 

@@ -14,6 +14,7 @@ use sha1lanes::Message;
 
 use crate::changelog::parse;
 use crate::error::Result;
+use crate::hex::hex;
 use crate::history::Batch;
 use crate::identity::{Who, read_back};
 use crate::linediff;
@@ -22,6 +23,9 @@ use crate::trees::View;
 
 /// The extras of a changeset, ascending by key; of two with one key, the later.
 type Extras<'a> = BTreeMap<&'a [u8], &'a [u8]>;
+
+/// Bytes of what nearly all notes and changesets have beside names and texts.
+const NAMES_LEN: usize = 128;
 
 const COMMITTER: &[u8] = b"committer";
 
@@ -80,9 +84,11 @@ pub(crate) fn note(
     let commit = Commit::parse(commit)?;
     let (author, committer) = (read_back(commit.author)?, read_back(commit.committer)?);
 
-    let mut blob = format!("changeset {node}").into_bytes();
+    let mut blob = Vec::with_capacity(NAMES_LEN + changeset.files.len());
+    blob.extend_from_slice(b"changeset ");
+    blob.extend_from_slice(&hex(node.as_bytes()));
     if changeset.manifest != Node::NULL {
-        blob.extend_from_slice(format!("\nmanifest {}", changeset.manifest).as_bytes());
+        push_line(&mut blob, b"manifest", &hex(changeset.manifest.as_bytes()));
     }
     if author.user != changeset.user {
         push_line(&mut blob, b"author", changeset.user);
@@ -100,9 +106,9 @@ pub(crate) fn note(
         push_line(&mut blob, b"extra", &joined(extras));
     }
     if !changeset.files.is_empty() {
-        let mut files = changeset.files.to_vec();
-        files.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = 0);
-        push_line(&mut blob, b"files", &files);
+        push_line(&mut blob, b"files", changeset.files);
+        let files = blob.len() - changeset.files.len();
+        blob[files..].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = 0);
     }
     let made_again = make_again(changeset, extras, &author, &committer, &commit);
     if let Some(patch) = linediff::patch(&made_again, text) {
@@ -119,7 +125,11 @@ fn make_again(
     committer: &Who<'_>,
     commit: &Commit<'_>,
 ) -> Vec<u8> {
-    let mut text = format!("{}\n", changeset.manifest).into_bytes();
+    let mut text = Vec::with_capacity(
+        NAMES_LEN + changeset.user.len() + changeset.files.len() + commit.message.len(),
+    );
+    text.extend_from_slice(&hex(changeset.manifest.as_bytes()));
+    text.push(b'\n');
     text.extend_from_slice(changeset.user);
     text.push(b'\n');
     text.extend_from_slice(author.seconds);

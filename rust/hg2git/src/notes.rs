@@ -23,6 +23,7 @@ pub(crate) use kept::Tree;
 use kept::{Below, Directory};
 
 use crate::error::Result;
+use crate::hex::{DIGITS, hex};
 use crate::object::Object;
 use crate::trees::View;
 
@@ -188,7 +189,12 @@ impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
         let mut content = Vec::new();
         for (byte, directory) in (0..=u8::MAX).zip(&directories) {
             if let Some(directory) = directory {
-                push_entry(&mut content, Mode::DIRECTORY, &HEX[usize::from(byte)], &directory.oid);
+                push_entry(
+                    &mut content,
+                    Mode::DIRECTORY,
+                    &DIGITS[usize::from(byte)],
+                    &directory.oid,
+                );
             }
         }
         let below =
@@ -231,25 +237,6 @@ impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
         }
         Ok(written)
     }
-}
-
-/// Each byte as two digits.
-static HEX: [[u8; 2]; BYTES] = {
-    let mut digits = [[0; 2]; BYTES];
-    let mut byte = 0;
-    while byte < BYTES {
-        digits[byte] = [b"0123456789abcdef"[byte >> 4], b"0123456789abcdef"[byte & 15]];
-        byte += 1;
-    }
-    digits
-};
-
-fn hex(key: &Key) -> [u8; 40] {
-    let mut digits = [0; 40];
-    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(key) {
-        *pair = HEX[usize::from(*byte)];
-    }
-    digits
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use gitpack::delta::{Op, encode};
 use gitpack::tree::Mode;
-use gitpack::{Differ, Kind, Oid};
+use gitpack::{Kind, Oid};
 
-use crate::directory::{Directory, Entry};
+use crate::directory::{Directory, Entries, Entry, Target, Tree, Walk, entry_len};
 use crate::names::Names;
 use crate::object::Object;
 
@@ -20,6 +20,13 @@ use crate::object::Object;
 pub(crate) const MAX_DEPTH: u8 = 50;
 /// Longest chain of a landmark: what remains of [`MAX_DEPTH`] is for the trees after it.
 pub(crate) const MAX_LANDMARK_DEPTH: u8 = 24;
+
+/// Operations, and bytes, of the delta of a tree of which one entry changes, with room to spare.
+const USUAL_OPS: usize = 16;
+const USUAL_DELTA_LEN: usize = 64;
+
+/// Bytes at the end of an entry that name an object.
+const OID_LEN: usize = 20;
 
 /// What is before each name in a manifest's tree.
 pub(crate) const MANIFEST_PREFIX: u8 = b'_';
@@ -42,11 +49,11 @@ pub(crate) enum View {
     Manifest,
 }
 
-/// A tree whose content is kept to compare later ones with.
+/// A tree that is kept to compare later ones with; most of its entries are those of later ones.
 #[derive(Debug)]
 pub(crate) struct Landmark {
     oid: Oid,
-    content: Vec<u8>,
+    entries: Entries,
     depth: u8,
 }
 
@@ -66,7 +73,6 @@ impl Storage {
 /// Makes objects of trees, each stored the shortest way.
 #[derive(Debug, Default)]
 pub(crate) struct TreeWriter {
-    differ: Differ,
     objects: Vec<Object>,
 }
 
@@ -82,88 +88,97 @@ impl TreeWriter {
         names: &Names,
         view: View,
         before: Option<&Directory>,
-        entries: &[Entry],
+        entries: &Entries,
         content: Vec<u8>,
         oid: Oid,
     ) -> Storage {
-        let (storage, base, payload) = self.store(names, view, before, entries, content, oid);
+        let before = before.map(|before| (&before.entries, before.tree(view)));
+        let (storage, base, payload) = stored(names, view, before, entries, content, oid);
         self.objects.push(Object { kind: Kind::Tree, oid, base, payload, view });
         storage
     }
-
-    fn store(
-        &mut self,
-        names: &Names,
-        view: View,
-        before: Option<&Directory>,
-        entries: &[Entry],
-        content: Vec<u8>,
-        oid: Oid,
-    ) -> (Storage, Option<Oid>, Vec<u8>) {
-        let tree = before.map(|before| before.tree(view));
-        let chain = tree.and_then(|tree| Some((before?, tree, tree.storage.depth?)));
-        let Some((before, tree, depth)) = chain else {
-            return (Storage { depth: Some(0), landmark: None }, None, content);
-        };
-        let landmark = tree.storage.landmark.clone();
-        if depth < MAX_DEPTH {
-            if let Some(delta) = delta_from(names, view, before, entries, &content) {
-                return (Storage { depth: Some(depth + 1), landmark }, Some(tree.oid), delta);
-            }
-            return (Storage { depth: Some(0), landmark }, None, content);
-        }
-        // a directory that has had a long chain may have more: content to compare them with is kept
-        let mut delta = Vec::new();
-        let base = landmark.filter(|landmark| {
-            landmark.depth < MAX_LANDMARK_DEPTH
-                && self.differ.diff(&landmark.content, &content, content.len() / 2, &mut delta)
-        });
-        let depth = base.as_ref().map_or(0, |base| base.depth + 1);
-        let landmark = Some(Arc::new(Landmark { oid, content: content.clone(), depth }));
-        let storage = Storage { depth: Some(depth), landmark };
-        match base {
-            Some(base) => (storage, Some(base.oid), delta),
-            None => (storage, None, content),
-        }
-    }
 }
 
-/// The delta between two trees of a directory, entry by entry; `None` if it is not much shorter
-/// than the content.
+/// How a tree is stored best, given the one before: the base and the payload.
+fn stored(
+    names: &Names,
+    view: View,
+    before: Option<(&Entries, &Tree)>,
+    entries: &Entries,
+    content: Vec<u8>,
+    oid: Oid,
+) -> (Storage, Option<Oid>, Vec<u8>) {
+    let chain = before.and_then(|(before, tree)| Some((before, tree, tree.storage.depth?)));
+    let Some((before, tree, depth)) = chain else {
+        return (Storage { depth: Some(0), landmark: None }, None, content);
+    };
+    let landmark = tree.storage.landmark.clone();
+    if depth < MAX_DEPTH {
+        if let Some(delta) = delta_from(names, view, before, entries, &content) {
+            return (Storage { depth: Some(depth + 1), landmark }, Some(tree.oid), delta);
+        }
+        return (Storage { depth: Some(0), landmark }, None, content);
+    }
+    let base = landmark.filter(|landmark| landmark.depth < MAX_LANDMARK_DEPTH);
+    let delta = base
+        .as_ref()
+        .and_then(|landmark| delta_from(names, view, &landmark.entries, entries, &content));
+    let base = base.filter(|_| delta.is_some());
+    let depth = base.as_ref().map_or(0, |base| base.depth + 1);
+    let landmark = Some(Arc::new(Landmark { oid, entries: entries.clone(), depth }));
+    let storage = Storage { depth: Some(depth), landmark };
+    (storage, base.map(|base| base.oid), delta.unwrap_or(content))
+}
+
+/// The delta between two trees of a directory, entry by entry where they do not share a leaf; `None`
+/// if it is not much shorter than the content.
 fn delta_from(
     names: &Names,
     view: View,
-    before: &Directory,
-    entries: &[Entry],
+    before: &Entries,
+    after: &Entries,
     content: &[u8],
 ) -> Option<Vec<u8>> {
-    let mut ops = Vec::new();
-    let mut old = before.entries.iter().peekable();
+    let mut ops = Vec::with_capacity(USUAL_OPS);
+    let (mut old, mut new) = (Walk::new(before), Walk::new(after));
     let (mut old_at, mut new_at) = (0, 0);
-    for entry in entries {
-        let len = entry_len(names, view, entry);
-        while let Some(gone) = old.next_if(|old| old.order(names, entry).is_lt()) {
+    while let Some(entry) = new.peek() {
+        while let Some(gone) = old.peek().filter(|old| old.order(names, entry).is_lt()) {
             old_at += entry_len(names, view, gone);
+            old.step();
         }
-        let replaced = old.next_if(|old| old.order(names, entry).is_eq());
-        ops.push(match replaced {
-            Some(same) if same.target.is_same(&entry.target, view) => {
-                Op::Copy { offset: old_at as u64, len: len as u64 }
-            }
-            _ => Op::Insert(&content[new_at..new_at + len]),
-        });
-        old_at += replaced.map_or(0, |replaced| entry_len(names, view, replaced));
+        let leaves = old.whole_leaf().zip(new.whole_leaf());
+        if let Some((leaf, _)) = leaves.filter(|(old, new)| Arc::ptr_eq(old, new)) {
+            let len = leaf.content_len(view);
+            ops.push(Op::Copy { offset: old_at as u64, len: len as u64 });
+            old_at += len;
+            new_at += len;
+            old.step_leaf();
+            new.step_leaf();
+            continue;
+        }
+        let len = entry_len(names, view, entry);
+        let replaced = old.peek().filter(|old| old.order(names, entry).is_eq());
+        let same_len = replaced.map_or(0, |replaced| same_len(replaced, entry, view, len));
+        ops.push(Op::Copy { offset: old_at as u64, len: same_len as u64 });
+        ops.push(Op::Insert(&content[new_at + same_len..new_at + len]));
+        if let Some(replaced) = replaced {
+            old_at += entry_len(names, view, replaced);
+            old.step();
+        }
         new_at += len;
+        new.step();
     }
-    let old_len = old_at + old.map(|entry| entry_len(names, view, entry)).sum::<usize>();
-    let mut delta = Vec::new();
-    encode(old_len as u64, content.len() as u64, ops, &mut delta).ok()?;
+    let mut delta = Vec::with_capacity(USUAL_DELTA_LEN);
+    encode(before.content_len(view) as u64, content.len() as u64, ops, &mut delta).ok()?;
     (delta.len() < content.len() / 2).then_some(delta)
 }
 
-/// Bytes of an entry in the tree's content: mode, space, name, NUL, oid.
-fn entry_len(names: &Names, view: View, entry: &Entry) -> usize {
-    let mode_len = if entry.target.is_directory() { 5 } else { 6 };
-    let prefix_len = usize::from(view == View::Manifest);
-    mode_len + 1 + prefix_len + names.get(entry.name).len() + 1 + 20
+/// How many bytes two entries of one name and kind begin with, of the `len` that the later one has.
+fn same_len(before: &Entry, after: &Entry, view: View, len: usize) -> usize {
+    match (&before.target, &after.target) {
+        (before, after) if before.is_same(after, view) => len,
+        (Target::File(_, before), Target::File(_, after)) if before != after => 0,
+        _ => len - OID_LEN,
+    }
 }

@@ -1,0 +1,70 @@
+//! A large new tree, made directory by directory.
+//!
+//! The first tree of a history may have a million files. Made at once, its objects would all wait in
+//! memory; made in parts, they are handed on meanwhile. The objects are the same.
+
+use std::sync::Arc;
+
+use super::{Change, Context, Directory, Target, Unconverted, component};
+
+/// Changes from which on a tree is made in parts, and most that one part has.
+pub(crate) const LARGE: usize = 4096;
+
+/// A tree that is being made of nothing.
+pub(crate) struct Parts<'a> {
+    changes: Vec<Change<'a>>,
+    /// How many of them are dealt with.
+    done: usize,
+    /// What is left to do then: files beside many others, and directories.
+    rest: Vec<Change<'a>>,
+    /// The directories that the next change is in, if they are too large for a part.
+    large: Vec<Large>,
+}
+
+struct Large {
+    /// Bytes of its path, its last slash included.
+    depth: usize,
+    /// Where its changes end.
+    end: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// That of `changes`, which ascend by path.
+    pub fn new(changes: Vec<Change<'a>>) -> Self {
+        Self { changes, done: 0, rest: Vec::new(), large: Vec::new() }
+    }
+
+    /// Makes another directory, if one is left that is not too large; `false` if none is.
+    pub fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, Unconverted> {
+        while let Some(first) = self.changes.get(self.done) {
+            self.large.retain(|large| large.end > self.done);
+            let depth = self.large.last().map_or(0, |large| large.depth);
+            let (name, slash) = component(first.path, depth);
+            if !slash {
+                self.rest.push(first.clone());
+                self.done += 1;
+                continue;
+            }
+            let end = depth + name.len();
+            let prefix = &first.path[..=end];
+            let left = &self.changes[self.done..];
+            let count = left.partition_point(|change| change.path.starts_with(prefix));
+            if count > LARGE {
+                self.large.push(Large { depth: end + 1, end: self.done + count });
+                continue;
+            }
+            let made = context.apply_at(None, &left[..count], end + 1)?;
+            self.rest
+                .push(Change { path: &first.path[..end], target: made.map(Target::Directory) });
+            self.done += count;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// The whole tree, once all directories are made.
+    pub fn finish(self, context: &mut Context<'_>) -> Result<Option<Arc<Directory>>, Unconverted> {
+        drop(self.changes);
+        context.apply(None, &self.rest)
+    }
+}
