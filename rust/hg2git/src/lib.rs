@@ -30,6 +30,7 @@ mod identity;
 mod leaves;
 mod linediff;
 mod manifests;
+mod memory;
 mod metadata;
 mod names;
 mod note;

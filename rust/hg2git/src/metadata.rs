@@ -14,9 +14,10 @@ use crate::error::{Error, Result};
 use crate::export::add;
 use crate::heads::ManifestHeads;
 use crate::leaves::Leaves;
+use crate::memory::Shares;
 use crate::notes::{self, Key};
 use crate::object::Object;
-use crate::ordered;
+use crate::ordered::{self, Width};
 use crate::state::{Head, LEAVES, State};
 
 /// Who makes all of it, and when.
@@ -55,10 +56,10 @@ pub(crate) fn write(
     pack: &mut PackWriter,
     before: State,
     covered: Covered<'_>,
-    threads: usize,
+    shares: &Shares,
     level: u8,
 ) -> Result<State> {
-    let mut sink = Sink { pack, waiting: Vec::new(), waiting_bytes: 0, threads, level };
+    let mut sink = Sink { pack, waiting: Vec::new(), waiting_bytes: 0, shares, level };
     let Covered { heads, manifest_heads, leaves, new_keys } = covered;
     let mut trees = LEAVES.map(notes::Tree::empty);
     for (at, (before, leaves)) in before.notes.into_iter().zip(&leaves).enumerate() {
@@ -107,7 +108,7 @@ struct Sink<'a> {
     pack: &'a mut PackWriter,
     waiting: Vec<Object>,
     waiting_bytes: u64,
-    threads: usize,
+    shares: &'a Shares,
     level: u8,
 }
 
@@ -119,7 +120,9 @@ impl Sink<'_> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let threads = if self.waiting_bytes < 2 * JOB_BYTES { 1 } else { self.threads };
+        let threads =
+            if self.waiting_bytes < 2 * JOB_BYTES { 1 } else { self.shares.width.threads };
+        let width = Width { threads, ..self.shares.width };
         let mut waiting = std::mem::take(&mut self.waiting).into_iter().peekable();
         self.waiting_bytes = 0;
         let jobs = std::iter::from_fn(|| {
@@ -130,13 +133,13 @@ impl Sink<'_> {
             }
             (!job.is_empty()).then_some(Ok((bytes, job)))
         });
-        let (pack, level) = (&mut *self.pack, self.level);
+        let (pack, level, budget) = (&mut *self.pack, self.level, &self.shares.budget);
         ordered::run(
-            threads,
+            width,
             jobs,
-            || Compressor::new(level),
+            || Compressor::new(level, budget),
             |compressor, objects: Vec<Object>| {
-                let streams = compressor.deflate_all(&objects);
+                let streams = compressor.deflate_all(&objects)?;
                 Ok::<_, Error>((streams, objects))
             },
             |(streams, objects)| {
