@@ -161,6 +161,15 @@ impl Plan {
     }
 }
 
+/// Consecutive revisions of one filelog.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub revlog: Arc<Revlog>,
+    pub plan: Arc<Plan>,
+    /// Positions in the plan.
+    pub range: Range<usize>,
+}
+
 /// How much work a part of a plan is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
@@ -218,8 +227,9 @@ struct Encoder<'a> {
     met: &'a Met,
 }
 
-/// A revision that waits to be hashed with others.
-struct Waiting {
+/// A revision that waits to be hashed with others, also of other filelogs.
+struct Waiting<'a> {
+    piece: &'a Piece,
     planned: Planned,
     revision: Revision,
     /// Base text of a delta that has to be searched for.
@@ -246,75 +256,84 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// No blobs yet.
-    pub fn blobs(&self) -> Blobs {
-        Blobs { blobs: Vec::new(), streams: self.encoder.compressor.streams() }
-    }
-
-    /// Converts the revisions at `range` of the plan, and appends them to `blobs` in order.
+    /// Converts the revisions of all `pieces`, in order.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
     /// node's text, or has flags that change what its text means.
-    pub fn convert(
-        &mut self,
-        revlog: &Revlog,
-        plan: &Plan,
-        range: Range<usize>,
-        blobs: &mut Blobs,
-    ) -> Result<()> {
-        let hashed_bytes = self.hashed_bytes;
-        let mut texts = Texts::new(revlog, &mut self.scratch, self.kept_bytes);
-        let encoder = &mut self.encoder;
+    pub fn convert(&mut self, pieces: &[Piece]) -> Result<Blobs> {
+        let Self { scratch, encoder, kept_bytes, hashed_bytes } = self;
+        let streams = encoder.compressor.streams();
+        let mut blobs = Blobs { blobs: Vec::new(), streams };
         let mut waiting = Vec::new();
         let mut waiting_bytes = 0;
-        for planned in &plan.0[range] {
-            if revlog.index().unusual_flags(planned.rev) & !TEXT_REPLACED != 0 {
-                let what = "it has flags that are not known";
-                return Err(revlog.unsupported(planned.rev, what).into());
-            }
-            let mut revision = texts.get(planned.rev)?;
-            let base_text = match planned.storage {
-                Storage::Full => None,
-                Storage::Stored(base) | Storage::Searched(base) => {
-                    let base = plan.0[base].rev;
-                    let is_usable = matches!(planned.storage, Storage::Stored(_))
-                        && revision.delta.as_ref().is_some_and(|delta| delta.base == base);
-                    if !is_usable {
-                        revision.delta = None;
-                    }
-                    Some(texts.get(base)?.text)
+        for piece in pieces {
+            let mut texts = Texts::new(&piece.revlog, scratch, *kept_bytes);
+            for planned in &piece.plan.0[piece.range.clone()] {
+                let waited = Waiting::new(piece, *planned, &mut texts)?;
+                waiting_bytes += waited.bytes_beside(&waiting);
+                waiting.push(waited);
+                let (count, bytes) = (waiting.len(), waiting_bytes);
+                let is_enough = count >= HASHED_AT_ONCE.0 && bytes > HASHED_TEXT_BYTES.0;
+                if is_enough || count == HASHED_AT_ONCE.1 || bytes > *hashed_bytes {
+                    encoder.finish(&waiting, &mut blobs)?;
+                    waiting.drain(..).for_each(|waited| {
+                        drop(waited.base_text);
+                        texts.recycle(waited.revision.text);
+                        texts.recycle_delta(waited.revision.delta);
+                    });
+                    waiting_bytes = 0;
                 }
-            };
-            waiting_bytes += revision.text.len() + base_text.as_ref().map_or(0, |text| text.len());
-            waiting.push(Waiting { planned: *planned, revision, base_text });
-            let (count, bytes) = (waiting.len(), waiting_bytes);
-            let is_enough = count >= HASHED_AT_ONCE.0 && bytes > HASHED_TEXT_BYTES.0;
-            if is_enough || count == HASHED_AT_ONCE.1 || bytes > hashed_bytes {
-                encoder.finish(revlog, plan, &waiting, blobs)?;
-                waiting.drain(..).for_each(|waited| {
-                    drop(waited.base_text);
-                    texts.recycle(waited.revision.text);
-                    texts.recycle_delta(waited.revision.delta);
-                });
-                waiting_bytes = 0;
             }
         }
-        encoder.finish(revlog, plan, &waiting, blobs)
+        encoder.finish(&waiting, &mut blobs)?;
+        Ok(blobs)
+    }
+}
+
+impl<'a> Waiting<'a> {
+    fn new(piece: &'a Piece, planned: Planned, texts: &mut Texts<'_>) -> Result<Self> {
+        let revlog = &piece.revlog;
+        if revlog.index().unusual_flags(planned.rev) & !TEXT_REPLACED != 0 {
+            return Err(revlog.unsupported(planned.rev, "it has flags that are not known").into());
+        }
+        let mut revision = texts.get(planned.rev)?;
+        let base_text = match planned.storage {
+            Storage::Full => None,
+            Storage::Stored(base) | Storage::Searched(base) => {
+                let base = piece.plan.0[base].rev;
+                let is_usable = matches!(planned.storage, Storage::Stored(_))
+                    && revision.delta.as_ref().is_some_and(|delta| delta.base == base);
+                if !is_usable {
+                    revision.delta = None;
+                }
+                Some(texts.get(base)?.text)
+            }
+        };
+        Ok(Self { piece, planned, revision, base_text })
+    }
+
+    fn check(&self) -> Check<'a> {
+        Check::new(&self.piece.revlog)
+    }
+
+    /// Memory that it takes in addition to others, whose texts are often its base.
+    fn bytes_beside(&self, others: &[Self]) -> usize {
+        let is_held = |base: &Arc<Buffer>| {
+            let mut held = others.iter().flat_map(|other| {
+                std::iter::once(&other.revision.text).chain(other.base_text.as_ref())
+            });
+            held.any(|text| Arc::ptr_eq(text, base))
+        };
+        let base = self.base_text.as_ref().filter(|base| !is_held(base));
+        self.revision.text.len() + base.map_or(0, |base| base.len())
     }
 }
 
 impl Encoder<'_> {
     /// Hashes all that waits, both ways, and makes blobs of it.
-    fn finish(
-        &mut self,
-        revlog: &Revlog,
-        plan: &Plan,
-        waiting: &[Waiting],
-        blobs: &mut Blobs,
-    ) -> Result<()> {
-        let check = Check::new(revlog);
+    fn finish(&mut self, waiting: &[Waiting<'_>], blobs: &mut Blobs) -> Result<()> {
         let contents: Vec<&[u8]> =
             waiting.iter().map(|waited| split_metadata(&waited.revision.text).content).collect();
         let git_heads: Vec<_> = contents
@@ -322,7 +341,7 @@ impl Encoder<'_> {
             .map(|content| object_header(Kind::Blob, content.len() as u64))
             .collect();
         let hg_heads: Vec<_> =
-            waiting.iter().map(|waited| check.head(waited.planned.rev)).collect();
+            waiting.iter().map(|waited| waited.check().head(waited.planned.rev)).collect();
         let mut messages: Vec<Message<'_>> = Vec::with_capacity(2 * waiting.len());
         for (head, body) in git_heads.iter().zip(&contents) {
             messages.push(Message { head, body });
@@ -337,17 +356,17 @@ impl Encoder<'_> {
         let (oids, nodes) = digests.split_at(waiting.len());
         for (waited, node) in waiting.iter().zip(nodes) {
             let rev = waited.planned.rev;
-            if revlog.index().unusual_flags(rev) & TEXT_REPLACED == 0 {
-                check.digest(rev, *node)?;
+            if waited.piece.revlog.index().unusual_flags(rev) & TEXT_REPLACED == 0 {
+                waited.check().digest(rev, *node)?;
             }
         }
         for ((waited, message), oid) in waiting.iter().zip(&messages).zip(oids) {
             let oid = Oid::from_bytes(*oid);
             if !self.met.is_sound(oid, *message) {
                 let what = "its content carries a SHA-1 collision attack";
-                return Err(revlog.corrupt(waited.planned.rev, what).into());
+                return Err(waited.piece.revlog.corrupt(waited.planned.rev, what).into());
             }
-            let blob = self.blob(plan, waited, message.body, oid, &mut blobs.streams)?;
+            let blob = self.blob(waited, message.body, oid, &mut blobs.streams)?;
             blobs.blobs.push(blob);
         }
         Ok(())
@@ -356,8 +375,7 @@ impl Encoder<'_> {
     /// Makes the blob, and appends its stream.
     fn blob(
         &mut self,
-        plan: &Plan,
-        waited: &Waiting,
+        waited: &Waiting<'_>,
         content: &[u8],
         oid: Oid,
         streams: &mut Streams,
@@ -366,7 +384,7 @@ impl Encoder<'_> {
         let metadata = self.metadata(&waited.revision.text, streams)?;
         let planned_base = match waited.planned.storage {
             Storage::Full => None,
-            Storage::Stored(base) | Storage::Searched(base) => Some(plan.0[base].file),
+            Storage::Stored(base) | Storage::Searched(base) => Some(waited.piece.plan.0[base].file),
         };
         let found = self.find_delta(waited, content)?;
         let payload = match found {
@@ -394,7 +412,7 @@ impl Encoder<'_> {
 
     /// Looks for a git delta that makes `content` of the content of the planned base, and is worth
     /// it.
-    fn find_delta(&mut self, waited: &Waiting, content: &[u8]) -> Result<Found> {
+    fn find_delta(&mut self, waited: &Waiting<'_>, content: &[u8]) -> Result<Found> {
         let Some(base_text) = waited.base_text.as_ref() else { return Ok(Found::Nothing) };
         let base = split_metadata(base_text).content;
         let limit = content.len() / LONGEST_DELTA.1 * LONGEST_DELTA.0;

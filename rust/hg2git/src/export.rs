@@ -432,13 +432,7 @@ impl Run<'_> {
             shares.width,
             filelogs,
             || Converter::new(level, check_texts, &met, &shares),
-            |converter, pieces| {
-                let mut blobs = converter.blobs();
-                for piece in pieces {
-                    converter.convert(&piece.revlog, &piece.plan, piece.range, &mut blobs)?;
-                }
-                Ok(blobs)
-            },
+            |converter, pieces| converter.convert(&pieces),
             |Blobs { blobs, streams }| {
                 done.set(done.get() + blobs.len() as u64);
                 let mut streams = streams.iter();
