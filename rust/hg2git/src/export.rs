@@ -158,7 +158,10 @@ pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Repo
     let shares = Shares::new(request.memory_bytes, 0, request.threads, request.packs);
     let run =
         Run { request, store: &store, map: &map, metadata_map: &metadata_map, shares: &shares };
-    run.convert(&changelog, &revs, &mut Reporter { progress, last: None })
+    let done = run.convert(&changelog, &revs, &mut Reporter { progress, last: None });
+    drop((shares, map, metadata_map));
+    revlog::trim();
+    done
 }
 
 /// Limits how often progress is reported.
@@ -216,11 +219,13 @@ impl Run<'_> {
             .then(|| Directories::new(self.store, &manifest, self.request.check_texts));
         let directories = directories.as_ref();
         let changes = self.read_manifests(&manifest, directories, &plan, &mut files, reporter)?;
+        revlog::trim(); // of texts, nothing is kept from phase to phase
 
         let mut pack = PackWriter::create(self.request.packs, self.request.readers)?;
         let new_files: Vec<FileId> = files.unknown().collect();
         let files_metadata =
             self.convert_files(&changes, &new_files, &mut files, &mut pack, reporter)?;
+        revlog::trim();
 
         let plan = &plan;
         let sources = Sources {

@@ -33,6 +33,7 @@ pub use filelog::{Split, split_metadata};
 pub use index::{FLAG_CENSORED, FLAG_EXTERNAL, Index, Parents, Rev};
 pub use manifest::{Entries, Entry, Flag, Line, Lines};
 pub use node::Node;
+pub use pages::trim;
 pub use patch::{Delta, Hunk};
 pub use path::Encoding;
 pub use prefix::Prefix;

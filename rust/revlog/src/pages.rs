@@ -198,6 +198,21 @@ fn allocate(file: &File, len: usize) -> io::Result<()> {
     }
 }
 
+/// Lets the C library give back to the system what was freed and is kept for later; where it can.
+///
+/// Takes milliseconds. By itself, it gives back what lies at the end of its heaps:
+/// `docs/decisions/allocator.rst`.
+pub fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            // malloc_trim(3)
+            safe fn malloc_trim(pad: usize) -> std::ffi::c_int;
+        }
+        let _whether_any_was = malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
