@@ -40,6 +40,7 @@ Its configuration items are known too:
   amalgam.git.check-texts=True
   amalgam.git.dialect=cinnabar
   amalgam.git.export=served
+  amalgam.git.memory=192 MB
   amalgam.git.path=None
   amalgam.git.program=git
   amalgam.git.refs=[b'bookmarks', b'tips', b'tags']

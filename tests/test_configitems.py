@@ -25,6 +25,7 @@ def test_defaults(ui: Any) -> None:
         export=b"served",
         refs=frozenset({b"bookmarks", b"tips", b"tags"}),
         check_texts=True,
+        memory_bytes=192 << 20,
         path=None,
         program=b"git",
     )
@@ -39,6 +40,22 @@ def test_value_that_is_not_allowed_is_named_with_those_that_are(
         GitConfig.from_ui(ui)
     assert caught.value.message == b"config amalgam.%s is 'bogus'" % item
     assert caught.value.hint.startswith(b"allowed: ")
+
+
+@pytest.mark.parametrize("value", [b"0", b"-5 MB", b"1000 kb"])
+def test_memory_that_is_too_little_is_refused(ui: Any, value: bytes) -> None:
+    ui.setconfig(b"amalgam", b"git.memory", value)
+    with pytest.raises(error.ConfigError) as caught:
+        GitConfig.from_ui(ui)
+    assert caught.value.message == b"config amalgam.git.memory is '%s'" % value
+    assert caught.value.hint == b"a size such as 192 MB, at least 1.00 MB"
+
+
+def test_memory_that_is_no_size_is_refused(ui: Any) -> None:
+    ui.setconfig(b"amalgam", b"git.memory", b"plenty")
+    with pytest.raises(error.ConfigError) as caught:
+        GitConfig.from_ui(ui)
+    assert b"amalgam.git.memory is not a byte quantity" in caught.value.message
 
 
 def test_relative_path_starts_where_it_is_written(ui: Any, tmp_path: Path) -> None:

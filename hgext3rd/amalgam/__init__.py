@@ -71,6 +71,9 @@ leave, the others how it looks::
   # check each text against its Mercurial node while exporting
   git.check-texts = yes
 
+  # how much memory an export may take; what exceeds it goes to temporary files
+  git.memory = 192 MB
+
   # the directory of the git repositories, .hg/amalgam/git if not set
   git.path =
 

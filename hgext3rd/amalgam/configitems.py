@@ -23,6 +23,7 @@ eh = exthelper.exthelper()
 eh.configitem(b"amalgam", b"git.check-texts", default=True)
 eh.configitem(b"amalgam", b"git.dialect", default=b"cinnabar")
 eh.configitem(b"amalgam", b"git.export", default=b"served")
+eh.configitem(b"amalgam", b"git.memory", default=b"192 MB")
 eh.configitem(b"amalgam", b"git.path", default=None)
 eh.configitem(b"amalgam", b"git.program", default=b"git")
 eh.configitem(b"amalgam", b"git.refs", default=lambda: [b"bookmarks", b"tips", b"tags"])
@@ -34,6 +35,8 @@ eh.configitem(b"experimental", b"mmapindexthreshold", default=None)
 DIALECTS = (b"cinnabar",)
 EXPORTS = (b"served", b"public")
 REF_KINDS = (b"bookmarks", b"tips", b"heads", b"tags")
+# with less than this, an export would be files and no memory
+LEAST_MEMORY_BYTES = 1 << 20
 PREFAULTS = (b"none", b"willneed", b"populate")
 
 
@@ -49,6 +52,8 @@ class GitConfig:
     """What becomes a ref: some of ``REF_KINDS``."""
     check_texts: bool
     """Whether each text is verified against its node."""
+    memory_bytes: int
+    """Bound of the anonymous memory of one export."""
     path: bytes | None
     """Where the git stores are; relative to the file that says so. Unset or empty for
     ``.hg/amalgam/git``."""
@@ -76,6 +81,7 @@ class GitConfig:
             export=_one_of(ui, b"git.export", EXPORTS),
             refs=frozenset(refs),
             check_texts=ui.configbool(b"amalgam", b"git.check-texts"),
+            memory_bytes=_memory_bytes(ui),
             path=_trusted_path(ui, b"git.path"),
             program=util.expandpath(ui.config(b"amalgam", b"git.program")),
         )
@@ -149,6 +155,19 @@ def _trusted_path(ui: UiT, name: bytes) -> bytes | None:
     if not ui.config(b"amalgam", name):
         return None
     return os.path.abspath(ui.configpath(b"amalgam", name))
+
+
+def _memory_bytes(ui: UiT) -> int:
+    """Return ``amalgam.git.memory``; what is no size, or too little, is an error."""
+    memory_bytes: int = ui.configbytes(b"amalgam", b"git.memory")
+    if memory_bytes < LEAST_MEMORY_BYTES:
+        raise error.ConfigError(
+            _(b"config amalgam.git.memory is '%s'")
+            % ui.config(b"amalgam", b"git.memory"),
+            hint=_(b"a size such as 192 MB, at least %s")
+            % util.bytecount(LEAST_MEMORY_BYTES),
+        )
+    return memory_bytes
 
 
 def _one_of(ui: UiT, name: bytes, allowed: Iterable[bytes]) -> bytes:

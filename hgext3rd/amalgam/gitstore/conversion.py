@@ -51,6 +51,8 @@ class Conversion:
     file_mode: int
     """Permission bits of what is written."""
     check_texts: bool
+    memory_bytes: int
+    """Bound of the anonymous memory."""
 
     def run(
         self,
@@ -99,6 +101,7 @@ class Conversion:
         request.known_below = known_below
         request.check_texts = self.check_texts
         request.level = _LEVEL
+        request.memory_bytes = self.memory_bytes
         done = ffi.new("amalgam_export_report *")
         Operation(ui, _PHASES).run(lib.amalgam_export_run, done, request)
         displaced = bytes(ffi.buffer(done.displaced))

@@ -77,6 +77,7 @@ class Run:
             prefix=store.config.dialect,
             file_mode=store.placement.file_mode,
             check_texts=store.config.check_texts,
+            memory_bytes=store.config.memory_bytes,
         )
 
     def update(self, rebuild: bool) -> None:

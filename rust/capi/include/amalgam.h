@@ -137,6 +137,8 @@ typedef struct amalgam_export_request {
     uint32_t threads;
     // Compression level of objects, 1 to 12.
     uint32_t level;
+    // Bound of the anonymous memory, in bytes, but for what grows with the history alone.
+    uint64_t memory_bytes;
 } amalgam_export_request;
 
 // Called with the `handle` of the call, the `phase` it is in, and `done` of `total`.

@@ -62,6 +62,8 @@ pub struct ExportRequest {
     pub threads: u32,
     /// Compression level of objects, 1 to 12.
     pub level: u32,
+    /// Bound of the anonymous memory, in bytes, but for what grows with the history alone.
+    pub memory_bytes: u64,
 }
 
 /// What an export did.
@@ -201,6 +203,7 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
         },
         check_texts: request.check_texts != 0,
         threads: request.threads as usize,
+        memory_bytes: request.memory_bytes,
         level: u8::try_from(request.level).map_err(|_| Failure::bug("level is no byte"))?,
     })
 }

@@ -47,6 +47,26 @@ impl Deflater {
     }
 }
 
+impl Deflater {
+    /// The longest stream that `len` bytes can become.
+    pub fn bound(&mut self, len: usize) -> usize {
+        self.compressor.zlib_compress_bound(len)
+    }
+
+    /// Compresses `data` to the beginning of `out` and answers the length of the stream; the same
+    /// bytes as [`Self::deflate`].
+    ///
+    /// # Panics
+    ///
+    /// If `out` has fewer bytes than [`Self::bound`] tells.
+    pub fn deflate_to(&mut self, data: &[u8], out: &mut [u8]) -> usize {
+        match self.compressor.zlib_compress(data, out) {
+            Ok(len) => len,
+            Err(error) => panic!("zlib_compress_bound() is what suffices: {error}"),
+        }
+    }
+}
+
 impl std::fmt::Debug for Deflater {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Deflater").finish_non_exhaustive()

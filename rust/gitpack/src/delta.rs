@@ -20,7 +20,7 @@ mod encode;
 
 pub use apply::{DeltaError, apply};
 pub(crate) use encode::Encoder;
-pub use encode::{EncodeError, encode};
+pub use encode::{EncodeError, Out, encode};
 
 /// Length in bytes below which git takes a delta for damaged, `DELTA_SIZE_MIN` in its `delta.h`.
 pub const SHORTEST: usize = 4;

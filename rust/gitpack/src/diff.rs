@@ -23,13 +23,19 @@ const SHORTEST_EDGE: usize = 8;
 /// target is long. Text that was copied or moved comes from near, but not from within.
 const INDEX_AROUND: usize = 16;
 
+/// Bytes of the base that are indexed at most, those around the change. The tables are about as long.
+const MOST_INDEXED: usize = 16 << 20;
+
+/// Tables for more than so many bytes of the base are not kept.
+const MOST_KEPT: usize = 4 << 20;
+
 /// A target need not be followed further when what is to be inserted alone exceeds the limit; a
 /// match found later would have been found earlier, but for so many bytes at its front.
 const MATCHED_BACKWARDS: usize = 4 * BLOCK;
 
 /// Finds deltas; a thread has its own.
 ///
-/// Keeps its tables between calls, about as many bytes as the largest base indexed so far.
+/// Keeps its tables between calls, unless they are long; while it works, they have 16 MB at most.
 #[derive(Debug, Default)]
 pub struct Differ {
     tables: Tables,
@@ -72,12 +78,19 @@ impl Differ {
 
         encoder.copy(0, front as u64)?;
         let around = (target_end - front).saturating_mul(INDEX_AROUND);
-        let indexed = front.saturating_sub(around)..base_end.saturating_add(around).min(base.len());
+        let indexed = front.saturating_sub(around.min(MOST_INDEXED / 4))
+            ..base_end.saturating_add(around).min(base.len());
+        let indexed = indexed.start..indexed.end.min(indexed.start + MOST_INDEXED);
         if target_end - front < BLOCK {
             encoder.insert(&target[front..target_end])?;
         } else {
+            let indexed_len = indexed.len();
             let index = self.tables.index(base, indexed);
-            if !cover(&index, &target[..target_end], front, limit, &mut encoder)? {
+            let covered = cover(&index, &target[..target_end], front, limit, &mut encoder);
+            if indexed_len > MOST_KEPT {
+                self.tables = Tables::default();
+            }
+            if !covered? {
                 return Ok(false); // what there is of a delta so far may be no delta at all
             }
         }
@@ -93,7 +106,7 @@ fn cover(
     target: &[u8],
     front: usize,
     limit: usize,
-    encoder: &mut Encoder,
+    encoder: &mut Encoder<'_, Vec<u8>>,
 ) -> Result<bool, EncodeError> {
     let mut gap = Gap { covered: front, at: front, in_step: front };
     let mut give_up = front.saturating_add(limit).saturating_add(MATCHED_BACKWARDS);

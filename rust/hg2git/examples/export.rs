@@ -1,4 +1,5 @@
-//! Exports all of a repository and tells what it took: `export STORE OUTDIR [threads] [nocheck]`.
+//! Exports all of a repository and tells what it took: `export STORE OUTDIR [threads] [nocheck]
+//! [memory=MIB]`.
 //!
 //! STORE is a directory `.hg/store`, OUTDIR is made, and gets a pack and a map. Prints for each phase
 //! the seconds, the processor seconds and the peak of resident memory so far. Linux: asks `/proc`.
@@ -18,9 +19,11 @@ const TICKS_PER_SECOND: f64 = 100.0;
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [store, outdir, rest @ ..] = arguments.as_slice() else {
-        return Err("usage: export STORE OUTDIR [threads] [nocheck]".into());
+        return Err("usage: export STORE OUTDIR [threads] [nocheck] [memory=MIB]".into());
     };
     let threads = rest.iter().find_map(|argument| argument.parse().ok()).unwrap_or(0);
+    let memory = rest.iter().find_map(|argument| argument.strip_prefix("memory="));
+    let memory_mib: u64 = memory.map_or(Ok(192), str::parse)?;
     let (store, outdir) = (Path::new(store), Path::new(outdir));
     let packs = outdir.join("objects/pack");
     fs::create_dir_all(&packs)?;
@@ -45,6 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
         check_texts: !rest.iter().any(|argument| argument == "nocheck"),
         threads,
+        memory_bytes: memory_mib << 20,
         level: 1,
     };
     let start = Moment::now()?;

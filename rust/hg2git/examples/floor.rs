@@ -13,7 +13,9 @@ use std::time::Instant;
 
 use gitpack::object_header;
 use revlog::node::parents_prefix;
-use revlog::{Encoding, Kind, Node, Parents, Rev, Revlog, Scratch, Store, Texts, split_metadata};
+use revlog::{
+    Buffer, Encoding, Kind, Node, Parents, Rev, Revlog, Scratch, Store, Texts, split_metadata,
+};
 use sha1lanes::{Message, best};
 
 /// `USER_HZ`: the unit of times in `/proc/self/stat`, the same on all Linux.
@@ -142,7 +144,7 @@ struct Hasher {
 
 /// A text that waits to be hashed with others, also of other filelogs.
 struct Waiting {
-    text: Arc<Vec<u8>>,
+    text: Arc<Buffer>,
     hg_head: [u8; 40],
     node: Node,
 }

@@ -8,10 +8,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use gitpack::delta::{Op, encode};
+use gitpack::delta::{Op, Out, encode};
 use gitpack::{Differ, Kind, Oid, object_header};
 use revlog::split_metadata;
-use revlog::{Delta, Index, Parents, Rev, Revision, Revlog, Scratch, StoredDelta, Texts};
+use revlog::{Buffer, Delta, Index, Parents, Rev, Revision, Revlog, Scratch, StoredDelta, Texts};
 use revlog::{FLAG_CENSORED, FLAG_EXTERNAL};
 use sha1lanes::{Lanes, Message, digest_one};
 
@@ -19,6 +19,7 @@ use crate::compress::{Compressor, Streams};
 use crate::duplicates::Met;
 use crate::error::Result;
 use crate::files::FileId;
+use crate::memory::Shares;
 use crate::trees::{MAX_DEPTH, MAX_LANDMARK_DEPTH};
 use crate::verify::Check;
 
@@ -27,14 +28,14 @@ use crate::verify::Check;
 const JOB_TEXT_BYTES: u64 = 96 << 20;
 /// Stored bytes that one job reads, about: what it makes is about as long.
 const JOB_STORED_BYTES: u64 = 4 << 20;
-/// Texts kept while walking a filelog, in bytes.
-const KEPT_TEXT_BYTES: usize = 12 << 20;
-/// Buffers kept to use again, in bytes.
-const SPARE_BYTES: usize = 16 << 20;
 /// Revisions hashed together: so many at least, unless they have the longer text, and so many at
 /// most, or fewer that have the shorter one.
 const HASHED_AT_ONCE: (usize, usize) = (8, 32);
 const HASHED_TEXT_BYTES: (usize, usize) = (512 << 10, 8 << 20);
+/// No delta is searched for that would be longer than this, in bytes.
+const LONGEST_SEARCHED: usize = 16 << 20;
+/// A delta longer than this leaves no room behind, in bytes.
+const LONGEST_KEPT: usize = 1 << 20;
 /// A delta is worth it up to this part of its content. To compress both and to take the shorter
 /// gains 0.1 % of the pack and costs a fourth of all compression (octave, 2026-11).
 const LONGEST_DELTA: (usize, usize) = (2, 3);
@@ -160,6 +161,15 @@ impl Plan {
     }
 }
 
+/// Consecutive revisions of one filelog.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub revlog: Arc<Revlog>,
+    pub plan: Arc<Plan>,
+    /// Positions in the plan.
+    pub range: Range<usize>,
+}
+
 /// How much work a part of a plan is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
@@ -191,7 +201,7 @@ pub(crate) struct Metadata {
 }
 
 /// Blobs, and the streams of each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Blobs {
     pub blobs: Vec<Blob>,
     pub streams: Streams,
@@ -200,104 +210,130 @@ pub(crate) struct Blobs {
 /// What a thread keeps from job to job.
 pub(crate) struct Converter<'a> {
     scratch: Scratch,
+    kept_bytes: usize,
+    hashed_bytes: usize,
     encoder: Encoder<'a>,
 }
 
 /// The part of a [`Converter`] that makes blobs of texts.
 struct Encoder<'a> {
     differ: Differ,
-    delta: Vec<u8>,
+    /// The delta found last, as it was searched for or as it was translated.
+    searched: Vec<u8>,
+    translated: Buffer,
     compressor: Compressor,
     lanes: &'static dyn Lanes,
     check_texts: bool,
     met: &'a Met,
 }
 
-/// A revision that waits to be hashed with others.
-struct Waiting {
+/// A revision that waits to be hashed with others, also of other filelogs.
+struct Waiting<'a> {
+    piece: &'a Piece,
     planned: Planned,
     revision: Revision,
     /// Base text of a delta that has to be searched for.
-    base_text: Option<Arc<Vec<u8>>>,
+    base_text: Option<Arc<Buffer>>,
 }
 
 impl<'a> Converter<'a> {
     /// Compresses at `level`; all converters of a run share `met`.
-    pub fn new(level: u8, check_texts: bool, met: &'a Met) -> Self {
+    pub fn new(level: u8, check_texts: bool, met: &'a Met, shares: &Shares) -> Self {
         let encoder = Encoder {
             differ: Differ::default(),
-            delta: Vec::new(),
-            compressor: Compressor::new(level),
+            searched: Vec::new(),
+            translated: Buffer::new(Some(Arc::clone(&shares.budget))),
+            compressor: Compressor::new(level, &shares.budget),
             lanes: sha1lanes::best(),
             check_texts,
             met,
         };
-        Self { scratch: Scratch::new(SPARE_BYTES), encoder }
+        Self {
+            scratch: shares.scratch(),
+            kept_bytes: shares.kept_bytes,
+            hashed_bytes: shares.hashed_bytes.min(HASHED_TEXT_BYTES.1),
+            encoder,
+        }
     }
 
-    /// Converts the revisions at `range` of the plan, and appends them to `blobs` in order.
+    /// Converts the revisions of all `pieces`, in order.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
     /// node's text, or has flags that change what its text means.
-    pub fn convert(
-        &mut self,
-        revlog: &Revlog,
-        plan: &Plan,
-        range: Range<usize>,
-        blobs: &mut Blobs,
-    ) -> Result<()> {
-        let Self { scratch, encoder } = self;
-        let mut texts = Texts::new(revlog, scratch, KEPT_TEXT_BYTES);
+    pub fn convert(&mut self, pieces: &[Piece]) -> Result<Blobs> {
+        let Self { scratch, encoder, kept_bytes, hashed_bytes } = self;
+        let streams = encoder.compressor.streams();
+        let mut blobs = Blobs { blobs: Vec::new(), streams };
         let mut waiting = Vec::new();
         let mut waiting_bytes = 0;
-        for planned in &plan.0[range] {
-            if revlog.index().unusual_flags(planned.rev) & !TEXT_REPLACED != 0 {
-                let what = "it has flags that are not known";
-                return Err(revlog.unsupported(planned.rev, what).into());
-            }
-            let mut revision = texts.get(planned.rev)?;
-            let base_text = match planned.storage {
-                Storage::Full => None,
-                Storage::Stored(base) | Storage::Searched(base) => {
-                    let base = plan.0[base].rev;
-                    let is_usable = matches!(planned.storage, Storage::Stored(_))
-                        && revision.delta.as_ref().is_some_and(|delta| delta.base == base);
-                    if !is_usable {
-                        revision.delta = None;
-                    }
-                    Some(texts.get(base)?.text)
+        for piece in pieces {
+            let mut texts = Texts::new(&piece.revlog, scratch, *kept_bytes);
+            for planned in &piece.plan.0[piece.range.clone()] {
+                let waited = Waiting::new(piece, *planned, &mut texts)?;
+                waiting_bytes += waited.bytes_beside(&waiting);
+                waiting.push(waited);
+                let (count, bytes) = (waiting.len(), waiting_bytes);
+                let is_enough = count >= HASHED_AT_ONCE.0 && bytes > HASHED_TEXT_BYTES.0;
+                if is_enough || count == HASHED_AT_ONCE.1 || bytes > *hashed_bytes {
+                    encoder.finish(&waiting, &mut blobs)?;
+                    waiting.drain(..).for_each(|waited| {
+                        drop(waited.base_text);
+                        texts.recycle(waited.revision.text);
+                        texts.recycle_delta(waited.revision.delta);
+                    });
+                    waiting_bytes = 0;
                 }
-            };
-            waiting_bytes += revision.text.len();
-            waiting.push(Waiting { planned: *planned, revision, base_text });
-            let (count, bytes) = (waiting.len(), waiting_bytes);
-            let is_enough = count >= HASHED_AT_ONCE.0 && bytes > HASHED_TEXT_BYTES.0;
-            if is_enough || count == HASHED_AT_ONCE.1 || bytes > HASHED_TEXT_BYTES.1 {
-                encoder.finish(revlog, plan, &waiting, blobs)?;
-                waiting.drain(..).for_each(|waited| {
-                    drop(waited.base_text);
-                    texts.recycle(waited.revision.text);
-                    texts.recycle_delta(waited.revision.delta);
-                });
-                waiting_bytes = 0;
             }
         }
-        encoder.finish(revlog, plan, &waiting, blobs)
+        encoder.finish(&waiting, &mut blobs)?;
+        Ok(blobs)
+    }
+}
+
+impl<'a> Waiting<'a> {
+    fn new(piece: &'a Piece, planned: Planned, texts: &mut Texts<'_>) -> Result<Self> {
+        let revlog = &piece.revlog;
+        if revlog.index().unusual_flags(planned.rev) & !TEXT_REPLACED != 0 {
+            return Err(revlog.unsupported(planned.rev, "it has flags that are not known").into());
+        }
+        let mut revision = texts.get(planned.rev)?;
+        let base_text = match planned.storage {
+            Storage::Full => None,
+            Storage::Stored(base) | Storage::Searched(base) => {
+                let base = piece.plan.0[base].rev;
+                let is_usable = matches!(planned.storage, Storage::Stored(_))
+                    && revision.delta.as_ref().is_some_and(|delta| delta.base == base);
+                if !is_usable {
+                    revision.delta = None;
+                }
+                Some(texts.get(base)?.text)
+            }
+        };
+        Ok(Self { piece, planned, revision, base_text })
+    }
+
+    fn check(&self) -> Check<'a> {
+        Check::new(&self.piece.revlog)
+    }
+
+    /// Memory that it takes in addition to others, whose texts are often its base.
+    fn bytes_beside(&self, others: &[Self]) -> usize {
+        let is_held = |base: &Arc<Buffer>| {
+            let mut held = others.iter().flat_map(|other| {
+                std::iter::once(&other.revision.text).chain(other.base_text.as_ref())
+            });
+            held.any(|text| Arc::ptr_eq(text, base))
+        };
+        let base = self.base_text.as_ref().filter(|base| !is_held(base));
+        self.revision.text.len() + base.map_or(0, |base| base.len())
     }
 }
 
 impl Encoder<'_> {
     /// Hashes all that waits, both ways, and makes blobs of it.
-    fn finish(
-        &mut self,
-        revlog: &Revlog,
-        plan: &Plan,
-        waiting: &[Waiting],
-        blobs: &mut Blobs,
-    ) -> Result<()> {
-        let check = Check::new(revlog);
+    fn finish(&mut self, waiting: &[Waiting<'_>], blobs: &mut Blobs) -> Result<()> {
         let contents: Vec<&[u8]> =
             waiting.iter().map(|waited| split_metadata(&waited.revision.text).content).collect();
         let git_heads: Vec<_> = contents
@@ -305,7 +341,7 @@ impl Encoder<'_> {
             .map(|content| object_header(Kind::Blob, content.len() as u64))
             .collect();
         let hg_heads: Vec<_> =
-            waiting.iter().map(|waited| check.head(waited.planned.rev)).collect();
+            waiting.iter().map(|waited| waited.check().head(waited.planned.rev)).collect();
         let mut messages: Vec<Message<'_>> = Vec::with_capacity(2 * waiting.len());
         for (head, body) in git_heads.iter().zip(&contents) {
             messages.push(Message { head, body });
@@ -320,17 +356,17 @@ impl Encoder<'_> {
         let (oids, nodes) = digests.split_at(waiting.len());
         for (waited, node) in waiting.iter().zip(nodes) {
             let rev = waited.planned.rev;
-            if revlog.index().unusual_flags(rev) & TEXT_REPLACED == 0 {
-                check.digest(rev, *node)?;
+            if waited.piece.revlog.index().unusual_flags(rev) & TEXT_REPLACED == 0 {
+                waited.check().digest(rev, *node)?;
             }
         }
         for ((waited, message), oid) in waiting.iter().zip(&messages).zip(oids) {
             let oid = Oid::from_bytes(*oid);
             if !self.met.is_sound(oid, *message) {
                 let what = "its content carries a SHA-1 collision attack";
-                return Err(revlog.corrupt(waited.planned.rev, what).into());
+                return Err(waited.piece.revlog.corrupt(waited.planned.rev, what).into());
             }
-            let blob = self.blob(plan, waited, message.body, oid, &mut blobs.streams);
+            let blob = self.blob(waited, message.body, oid, &mut blobs.streams)?;
             blobs.blobs.push(blob);
         }
         Ok(())
@@ -339,37 +375,45 @@ impl Encoder<'_> {
     /// Makes the blob, and appends its stream.
     fn blob(
         &mut self,
-        plan: &Plan,
-        waited: &Waiting,
+        waited: &Waiting<'_>,
         content: &[u8],
         oid: Oid,
         streams: &mut Streams,
-    ) -> Blob {
+    ) -> Result<Blob> {
         let file = waited.planned.file;
-        let metadata = self.metadata(&waited.revision.text, streams);
+        let metadata = self.metadata(&waited.revision.text, streams)?;
         let planned_base = match waited.planned.storage {
             Storage::Full => None,
-            Storage::Stored(base) | Storage::Searched(base) => Some(plan.0[base].file),
+            Storage::Stored(base) | Storage::Searched(base) => Some(waited.piece.plan.0[base].file),
         };
-        self.delta.clear();
-        let base = planned_base.filter(|_| self.find_delta(waited, content));
-        let payload = if base.is_some() { &self.delta } else { content };
-        self.compressor.deflate(payload, streams);
-        Blob { file, oid, base, inflated_len: payload.len(), metadata }
+        let found = self.find_delta(waited, content)?;
+        let payload = match found {
+            Found::Nothing => content,
+            Found::Searched => &self.searched,
+            Found::Translated => &self.translated,
+        };
+        self.compressor.deflate(payload, streams)?;
+        let inflated_len = payload.len();
+        if inflated_len > LONGEST_KEPT {
+            self.searched = Vec::new();
+            self.translated.discard();
+        }
+        let base = planned_base.filter(|_| !matches!(found, Found::Nothing));
+        Ok(Blob { file, oid, base, inflated_len, metadata })
     }
 
-    fn metadata(&mut self, text: &[u8], streams: &mut Streams) -> Option<Metadata> {
-        let content = split_metadata(text).metadata?;
+    fn metadata(&mut self, text: &[u8], streams: &mut Streams) -> Result<Option<Metadata>> {
+        let Some(content) = split_metadata(text).metadata else { return Ok(None) };
         let head = object_header(Kind::Blob, content.len() as u64);
         let oid = Oid::from_bytes(digest_one(Message { head: &head, body: content }));
-        self.compressor.deflate(content, streams);
-        Some(Metadata { oid, inflated_len: content.len() })
+        self.compressor.deflate(content, streams)?;
+        Ok(Some(Metadata { oid, inflated_len: content.len() }))
     }
 
-    /// Sets `delta` to the git delta that makes `content` of the content of the planned base, if one
-    /// is worth it.
-    fn find_delta(&mut self, waited: &Waiting, content: &[u8]) -> bool {
-        let Some(base_text) = waited.base_text.as_ref() else { return false };
+    /// Looks for a git delta that makes `content` of the content of the planned base, and is worth
+    /// it.
+    fn find_delta(&mut self, waited: &Waiting<'_>, content: &[u8]) -> Result<Found> {
+        let Some(base_text) = waited.base_text.as_ref() else { return Ok(Found::Nothing) };
         let base = split_metadata(base_text).content;
         let limit = content.len() / LONGEST_DELTA.1 * LONGEST_DELTA.0;
         // stored deltas count in texts: they are right for contents if neither has metadata
@@ -377,23 +421,76 @@ impl Encoder<'_> {
             && base.len() == base_text.len()
             && content.len() == waited.revision.text.len()
         {
-            return translate(stored, base.len(), content.len(), &mut self.delta)
-                && self.delta.len() <= limit;
+            let is_one = translate(stored, base.len(), content.len(), &mut self.translated)?
+                && self.translated.len() <= limit;
+            return Ok(if is_one { Found::Translated } else { Found::Nothing });
         }
-        self.differ.diff(base, content, limit, &mut self.delta)
+        let limit = limit.min(LONGEST_SEARCHED);
+        let is_one = self.differ.diff(base, content, limit, &mut self.searched);
+        Ok(if is_one { Found::Searched } else { Found::Nothing })
+    }
+}
+
+/// Where a delta was put.
+#[derive(Clone, Copy)]
+enum Found {
+    Nothing,
+    Searched,
+    Translated,
+}
+
+/// A buffer that has room for the delta that is written to it.
+struct Roomy<'a>(&'a mut Buffer);
+
+impl std::ops::Deref for Roomy<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+impl std::ops::DerefMut for Roomy<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0
+    }
+}
+
+impl Out for Roomy<'_> {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes).expect("room was made");
     }
 }
 
 /// Sets `out` to a stored delta in git's form. `false` if it cannot have that form.
-fn translate(stored: &StoredDelta, base_len: usize, result_len: usize, out: &mut Vec<u8>) -> bool {
-    let Ok(parsed) = Delta::parse(&stored.bytes, base_len) else { return false };
-    let mut ops = Vec::new();
+fn translate(
+    stored: &StoredDelta,
+    base_len: usize,
+    result_len: usize,
+    out: &mut Buffer,
+) -> Result<bool> {
+    let Ok(parsed) = Delta::parse(&stored.bytes, base_len) else { return Ok(false) };
+    let copy = |from: usize, to: usize| Op::Copy { offset: from as u64, len: (to - from) as u64 };
     let mut kept_from = 0;
-    for hunk in parsed.hunks() {
-        ops.push(Op::Copy { offset: kept_from as u64, len: (hunk.start - kept_from) as u64 });
-        ops.push(Op::Insert(hunk.data));
-        kept_from = hunk.end;
-    }
-    ops.push(Op::Copy { offset: kept_from as u64, len: (base_len - kept_from) as u64 });
-    encode(base_len as u64, result_len as u64, ops, out).is_ok()
+    let ops = parsed.hunks().flat_map(|hunk| {
+        let kept = copy(std::mem::replace(&mut kept_from, hunk.end), hunk.start);
+        [kept, Op::Insert(hunk.data)]
+    });
+    let last_end = parsed.hunks().last().map_or(0, |hunk| hunk.end);
+    let ops = ops.chain([copy(last_end, base_len)]);
+    out.clear();
+    out.reserve(most_bytes(stored.bytes.len(), base_len))?;
+    Ok(encode(base_len as u64, result_len as u64, ops, &mut Roomy(out)).is_ok())
+}
+
+/// Bytes that a stored delta of `stored_len` can have in git's form: no more than 7 for each
+/// copy of 64 KiB at most, and one more for each 127 that are inserted. A hunk has a header of 12, and
+/// is one copy and one insertion.
+const fn most_bytes(stored_len: usize, base_len: usize) -> usize {
+    const LENGTHS: usize = 2 * 10;
+    stored_len + stored_len / 127 + (base_len / 0x1_0000 + 1) * 7 + LENGTHS
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use revlog::changeset::Malformed;
-use revlog::{Changeset, Node, Rev, Revlog, Scratch, Texts};
+use revlog::{Buffer, Changeset, Node, Rev, Revlog, Scratch, Texts};
 
 use crate::error::{Error, Result};
 use crate::oidmap::OidMap;
@@ -77,7 +77,7 @@ pub(crate) fn read_manifest_nodes(
 ) -> Result<Vec<Node>> {
     let mut texts = Texts::new(changelog, scratch, KEPT_TEXT_BYTES);
     let mut manifests = Vec::with_capacity(revs.len());
-    let mut unchecked: Vec<(Rev, Arc<Vec<u8>>)> = Vec::new();
+    let mut unchecked: Vec<(Rev, Arc<Buffer>)> = Vec::new();
     for revs in revs.chunks(CHECKED_AT_ONCE) {
         for &rev in revs {
             if changelog.index().unusual_flags(rev) != 0 {

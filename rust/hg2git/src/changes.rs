@@ -26,6 +26,11 @@ impl ChangeLog {
         self.manifests.push((base, self.records.len()));
     }
 
+    /// Memory that it takes, about, without the paths.
+    pub fn bytes(&self) -> u64 {
+        (self.records.capacity() + self.manifests.capacity() * size_of::<(Base, usize)>()) as u64
+    }
+
     /// The number of a path.
     pub fn number(&mut self, path: &[u8]) -> NameId {
         self.paths.number(path)

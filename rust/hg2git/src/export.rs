@@ -25,6 +25,7 @@ use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
 use crate::history::{Batch, Converted, Displaced, History, Sources, Tree, mode_of};
 use crate::manifests::{self, Change, Plan};
+use crate::memory::Shares;
 use crate::names::Names;
 use crate::note::notes_of;
 use crate::object::Object;
@@ -41,9 +42,6 @@ const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// Changesets from which on the first run makes a pack for git clients alone: fewer are not worth a file.
 const APART_FROM: usize = 1000;
-
-/// Buffers that a thread keeps to use again, in bytes.
-const SPARE_BYTES: usize = 12 << 20;
 
 /// What a run is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +84,10 @@ pub struct Request<'a> {
     pub selection: Selection,
     /// Whether every text is compared with its node.
     pub check_texts: bool,
-    /// Threads that work; 0 is one for each core.
+    /// Threads that work; 0 is one for each core, or fewer where there is little memory.
     pub threads: usize,
+    /// Bounds the anonymous memory of a run, in bytes, but for what grows with the history alone.
+    pub memory_bytes: u64,
     /// Compression level of objects, 1 to 12.
     pub level: u8,
 }
@@ -163,8 +163,13 @@ pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Repo
     }
     let names = request.metadata.segments.iter().map(String::as_str);
     let metadata_map = OidMap::open(request.map, names)?;
-    let run = Run { request, store: &store, map: &map, metadata_map: &metadata_map };
-    run.convert(&changelog, &revs, &mut Reporter { progress, last: None })
+    let shares = Shares::new(request.memory_bytes, 0, request.threads, request.packs);
+    let run =
+        Run { request, store: &store, map: &map, metadata_map: &metadata_map, shares: &shares };
+    let done = run.convert(&changelog, &revs, &mut Reporter { progress, last: None });
+    drop((shares, map, metadata_map));
+    revlog::trim();
+    done
 }
 
 /// Limits how often progress is reported.
@@ -226,6 +231,7 @@ struct Run<'a> {
     store: &'a Store,
     map: &'a OidMap,
     metadata_map: &'a OidMap,
+    shares: &'a Shares,
 }
 
 impl Run<'_> {
@@ -241,7 +247,7 @@ impl Run<'_> {
             map: self.map,
             metadata_map: self.metadata_map,
             changelog,
-            threads: self.threads(),
+            shares: self.shares,
         };
         let (state, heads) = tip.state(&manifest)?;
         let nodes = self.read_changesets(changelog, revs, reporter)?;
@@ -252,12 +258,14 @@ impl Run<'_> {
             .then(|| Directories::new(self.store, &manifest, self.request.check_texts));
         let directories = directories.as_ref();
         let changes = self.read_manifests(&manifest, directories, &plan, &mut files, reporter)?;
+        revlog::trim(); // of texts, nothing is kept from phase to phase
 
         let apart = self.map.is_empty() && revs.len() >= APART_FROM;
         let mut packs = Packs::create(self.request, apart)?;
         let new_files: Vec<FileId> = files.unknown().collect();
         let files_metadata =
             self.convert_files(&changes, &new_files, &mut files, &mut packs, reporter)?;
+        revlog::trim();
 
         let plan = &plan;
         let sources = Sources {
@@ -348,13 +356,6 @@ impl Run<'_> {
         })
     }
 
-    fn threads(&self) -> usize {
-        match self.request.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            threads => threads,
-        }
-    }
-
     fn read_changesets(
         &self,
         changelog: &Revlog,
@@ -365,9 +366,9 @@ impl Run<'_> {
         let check_texts = self.request.check_texts;
         let done = std::cell::Cell::new(0);
         ordered::run(
-            self.threads(),
+            self.shares.width,
             changelog::jobs(revs.len()).map(|range| Ok((changelog::JOB_BYTES, range))),
-            || Scratch::new(SPARE_BYTES),
+            || self.shares.scratch(),
             |scratch, range| {
                 changelog::read_manifest_nodes(changelog, &revs[range], check_texts, scratch)
             },
@@ -427,9 +428,9 @@ impl Run<'_> {
         };
         let done = std::cell::Cell::new(0);
         ordered::run(
-            self.threads(),
+            self.shares.width,
             jobs.into_iter().map(Ok),
-            || Scratch::new(SPARE_BYTES),
+            || self.shares.scratch(),
             |scratch, range| match directories {
                 Some(directories) => directories.read(plan, range, scratch),
                 None => manifests::read(manifest, plan, range, check_texts, scratch),
@@ -470,18 +471,15 @@ impl Run<'_> {
         let filelogs = Filelogs::new(self.store, changes, files, new_files);
         let (level, check_texts) = (self.request.level, self.request.check_texts);
         let met = Met::default();
+        let tables = changes.bytes() + files.bytes();
+        let Request { memory_bytes, threads, packs: directory, .. } = *self.request;
+        let shares = Shares::new(memory_bytes, tables, threads, directory);
         let done = std::cell::Cell::new(0);
         ordered::run(
-            self.threads(),
+            shares.width,
             filelogs,
-            || Converter::new(level, check_texts, &met),
-            |converter, pieces| {
-                let mut blobs = Blobs::default();
-                for piece in pieces {
-                    converter.convert(&piece.revlog, &piece.plan, piece.range, &mut blobs)?;
-                }
-                Ok(blobs)
-            },
+            || Converter::new(level, check_texts, &met, &shares),
+            |converter, pieces| converter.convert(&pieces),
             |Blobs { blobs, streams }| {
                 done.set(done.get() + blobs.len() as u64);
                 let mut streams = streams.iter();
@@ -513,21 +511,22 @@ impl Run<'_> {
     ) -> Result<(Converted, Vec<Oid>)> {
         let mut names = Names::default();
         let mut note_oids = Vec::with_capacity(sources.revs.len());
-        let (mut scratch, mut manifest_scratch) = (Scratch::new(SPARE_BYTES), Scratch::new(0));
+        let mut scratch = self.shares.scratch();
+        let mut manifest_scratch = Scratch::within(&self.shares.budget, 0);
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
         let mut manifest_texts = Texts::new(sources.manifest, &mut manifest_scratch, 0);
         let history =
             History::new(sources, texts, &mut manifest_texts, &mut names, files, &mut converted)?;
         let done = std::cell::Cell::new(0);
         ordered::run(
-            self.threads(),
+            self.shares.width,
             history,
-            || Compressor::new(self.request.level),
+            || Compressor::new(self.request.level, &self.shares.budget),
             |compressor, mut batch: Batch| {
                 let mut made = notes_of(sources.changelog, &batch)?;
                 let notes: Vec<Oid> = made.iter().map(|note| note.oid).collect();
                 batch.objects.append(&mut made);
-                let streams = compressor.deflate_all(&batch.objects);
+                let streams = compressor.deflate_all(&batch.objects)?;
                 Ok((streams, batch.objects, notes))
             },
             |(streams, objects, mut new_notes)| {

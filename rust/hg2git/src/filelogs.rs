@@ -1,12 +1,11 @@
 //! Which filelogs a conversion reads, in which pieces.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
-use revlog::{Kind, Node, Revlog, Store};
+use revlog::{Kind, Node, Store};
 
-use crate::blobs::{Load, Plan, plan};
+use crate::blobs::{Load, Piece, plan};
 use crate::changes::ChangeLog;
 use crate::error::Result;
 use crate::files::{FileId, FileTable};
@@ -15,14 +14,6 @@ use crate::names::NameId;
 /// Small pieces are handed out together until they have so much text, or so many stored bytes.
 const JOB_TEXT_BYTES: u64 = 2 << 20;
 const JOB_STORED_BYTES: u64 = 1 << 20;
-
-/// Consecutive revisions of one filelog.
-#[derive(Clone, Debug)]
-pub(crate) struct Piece {
-    pub revlog: Arc<Revlog>,
-    pub plan: Arc<Plan>,
-    pub range: Range<usize>,
-}
 
 /// Draws jobs: filelogs in the order of their paths, large ones in pieces, small ones together.
 pub(crate) struct Filelogs<'a> {

@@ -52,6 +52,12 @@ impl FileTable {
         FileId(number)
     }
 
+    /// Memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        let each = size_of::<Node>() + size_of::<NameId>() + size_of::<Oid>();
+        (self.nodes.capacity() * each + self.numbers.allocation_size()) as u64
+    }
+
     /// The node of a revision.
     pub fn node(&self, file: FileId) -> Node {
         self.nodes[file.0 as usize]

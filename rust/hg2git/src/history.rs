@@ -391,7 +391,7 @@ fn load(
     files: &mut FileTable,
 ) -> Result<Option<Arc<Directory>>> {
     let text = match sources.directories {
-        Some(directories) => Arc::new(directories.flat_text(rev)?),
+        Some(directories) => Arc::new(directories.flat_text(rev)?.into()),
         None => texts.get(rev)?.text,
     };
     if sources.check_texts && sources.directories.is_none() {

@@ -32,6 +32,7 @@ mod leaves;
 mod linediff;
 mod manifestcommits;
 mod manifests;
+mod memory;
 mod metadata;
 mod names;
 mod note;

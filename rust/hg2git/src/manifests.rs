@@ -9,8 +9,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use revlog::Texts;
 use revlog::manifest::Malformed;
-use revlog::{Delta, Flag, Index, Line, Lines, Parents, Rev, Revision, Revlog, Scratch, Texts};
+use revlog::{Buffer, Delta, Flag, Index, Line, Lines, Parents, Rev, Revision, Revlog, Scratch};
 
 use crate::error::Result;
 use crate::verify::Check;
@@ -201,7 +202,7 @@ pub(crate) fn read(
 ) -> Result<Vec<Changes>> {
     let mut texts = Texts::new(revlog, scratch, KEPT_TEXT_BYTES);
     let mut changes = Vec::with_capacity(range.len());
-    let mut unchecked: Vec<(Rev, Arc<Vec<u8>>)> = Vec::new();
+    let mut unchecked: Vec<(Rev, Arc<Buffer>)> = Vec::new();
     let mut unchecked_bytes = 0;
     for position in range {
         let rev = plan.revs[position];
@@ -227,7 +228,7 @@ pub(crate) fn read(
 
 fn check(
     revlog: &Revlog,
-    unchecked: &mut Vec<(Rev, Arc<Vec<u8>>)>,
+    unchecked: &mut Vec<(Rev, Arc<Buffer>)>,
     texts: &mut Texts<'_>,
 ) -> Result<()> {
     let revisions: Vec<_> = unchecked.iter().map(|(rev, text)| (*rev, text.as_slice())).collect();
@@ -241,7 +242,7 @@ fn read_one(
     plan: &Plan,
     position: usize,
     texts: &mut Texts<'_>,
-) -> Result<(Arc<Vec<u8>>, Changes)> {
+) -> Result<(Arc<Buffer>, Changes)> {
     let rev = plan.revs[position];
     let revision = texts.get(rev)?;
     let blame = |problem: Unusable| revlog.corrupt(rev, problem);
@@ -271,7 +272,7 @@ fn read_one(
     };
     let base_text = match base_rev {
         Some(base) => texts.get(base)?.text,
-        None => Arc::new(Vec::new()),
+        None => Arc::new(Buffer::default()),
     };
     changes_between(&base_text, &revision.text, &mut changes).map_err(blame)?;
     Ok((revision.text, changes))

@@ -10,15 +10,16 @@ use gitpack::{Kind, Oid, PackWriter, object_header};
 use sha1lanes::{Message, digest_one};
 
 use crate::commit::push_tree_and_parents;
-use crate::compress::{Compressor, Streams};
+use crate::compress::Compressor;
 use crate::error::{Error, Result};
 use crate::export::add;
 use crate::heads::ManifestHeads;
 use crate::hex::hex;
 use crate::leaves::Leaves;
+use crate::memory::Shares;
 use crate::notes::{self, Key};
 use crate::object::Object;
-use crate::ordered;
+use crate::ordered::{self, Width};
 use crate::state::{Head, LEAVES, State};
 use crate::trees::View;
 
@@ -53,10 +54,10 @@ pub(crate) fn write(
     pack: &mut PackWriter,
     before: State,
     covered: Covered<'_>,
-    threads: usize,
+    shares: &Shares,
     level: u8,
 ) -> Result<State> {
-    let mut sink = Sink { pack, waiting: Vec::new(), waiting_bytes: 0, threads, level };
+    let mut sink = Sink { pack, waiting: Vec::new(), waiting_bytes: 0, shares, level };
     let Covered { heads, manifest_heads, leaves, new_keys } = covered;
     let mut trees = LEAVES.map(notes::Tree::empty);
     for (at, (before, leaves)) in before.notes.into_iter().zip(&leaves).enumerate() {
@@ -109,7 +110,7 @@ struct Sink<'a> {
     pack: &'a mut PackWriter,
     waiting: Vec<Object>,
     waiting_bytes: u64,
-    threads: usize,
+    shares: &'a Shares,
     level: u8,
 }
 
@@ -121,7 +122,9 @@ impl Sink<'_> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let threads = if self.waiting_bytes < 2 * JOB_BYTES { 1 } else { self.threads };
+        let threads =
+            if self.waiting_bytes < 2 * JOB_BYTES { 1 } else { self.shares.width.threads };
+        let width = Width { threads, ..self.shares.width };
         let mut waiting = std::mem::take(&mut self.waiting).into_iter().peekable();
         self.waiting_bytes = 0;
         let jobs = std::iter::from_fn(|| {
@@ -132,18 +135,18 @@ impl Sink<'_> {
             }
             (!job.is_empty()).then_some(Ok((bytes, job)))
         });
-        let (pack, level) = (&mut *self.pack, self.level);
+        let (pack, level, budget) = (&mut *self.pack, self.level, &self.shares.budget);
         ordered::run(
-            threads,
+            width,
             jobs,
-            || Compressor::new(level),
+            || Compressor::new(level, budget),
             |compressor, objects: Vec<Object>| {
-                let mut streams = Streams::default();
+                let mut streams = compressor.streams();
                 // most of a notes tree are digests: level 1 took 0.5 s of octave for a tenth of them
                 for Object { kind, payload, .. } in &objects {
                     match kind {
-                        Kind::Tree => compressor.store(payload, &mut streams),
-                        _ => compressor.deflate(payload, &mut streams),
+                        Kind::Tree => compressor.store(payload, &mut streams)?,
+                        _ => compressor.deflate(payload, &mut streams)?,
                     }
                 }
                 Ok::<_, Error>((streams, objects))

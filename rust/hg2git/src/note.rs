@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gitpack::{Kind, Oid, object_header};
-use revlog::{Changeset, Node, Rev, Revlog};
+use revlog::{Buffer, Changeset, Node, Rev, Revlog};
 use sha1lanes::Message;
 
 use crate::changelog::parse;
@@ -34,7 +34,7 @@ const COMMITTER: &[u8] = b"committer";
 pub(crate) struct Noted {
     pub rev: Rev,
     pub node: Node,
-    pub text: Arc<Vec<u8>>,
+    pub text: Arc<Buffer>,
     /// Where its commit is among the objects of its batch.
     pub commit: usize,
 }

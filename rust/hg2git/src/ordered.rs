@@ -13,11 +13,18 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(100);
 /// Jobs that may be drawn and not yet consumed, for each thread.
 const WINDOW_PER_THREAD: u64 = 8;
-/// Bytes that those may take together, as they were announced; one job may take more alone.
-const WINDOW_BYTES: u64 = 48 << 20;
 
 /// The bytes that a job was announced with, and what came of it.
 type Ready<R, E> = (u64, Result<R, E>);
+
+/// How much is worked on at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Width {
+    pub threads: usize,
+    /// Bytes that jobs may take together, as they were announced, from when they are drawn until
+    /// they are consumed; one job may take more alone.
+    pub window_bytes: u64,
+}
 
 struct Outbox<R, E> {
     ready: BTreeMap<u64, Ready<R, E>>,
@@ -56,7 +63,7 @@ impl<R, E> Drop for StopOnDrop<'_, R, E> {
 }
 
 /// Draws each of `jobs`, which come with the bytes that their results will about take; does `work`
-/// on one of `threads` threads, and gives the results to `consume` in order. `tick` is called on the calling thread between results, and at least ten
+/// on one of the threads, and gives the results to `consume` in order. `tick` is called on the calling thread between results, and at least ten
 /// times a second while there are none.
 ///
 /// Drawing is sequential: an iterator that computes on `next` is a stage of its own.
@@ -66,7 +73,7 @@ impl<R, E> Drop for StopOnDrop<'_, R, E> {
 /// The first error in job order of drawing and `work`, or that of `consume` or `tick`; then no
 /// further result is consumed.
 pub(crate) fn run<J, R, E, S>(
-    threads: usize,
+    Width { threads, window_bytes }: Width,
     jobs: impl Iterator<Item = Result<(u64, J), E>> + Send,
     new_scratch: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, J) -> Result<R, E> + Sync,
@@ -88,7 +95,7 @@ where
         let mut outbox = shared.lock();
         let is_full = |outbox: &Outbox<R, E>| {
             let waiting = drawer.0 - outbox.consumed;
-            waiting >= window || (waiting > 0 && outbox.bytes >= WINDOW_BYTES)
+            waiting >= window || (waiting > 0 && outbox.bytes >= window_bytes)
         };
         while !outbox.stop && is_full(&outbox) {
             outbox = shared.changed.wait(outbox).unwrap_or_else(PoisonError::into_inner);
@@ -166,10 +173,14 @@ fn next_result<R, E>(
 mod tests {
     use super::*;
 
+    const fn width(threads: usize) -> Width {
+        Width { threads, window_bytes: 48 << 20 }
+    }
+
     fn squares(threads: usize, count: u64, fail_at: Option<u64>) -> (Vec<u64>, Result<(), u64>) {
         let mut seen = Vec::new();
         let outcome = run(
-            threads,
+            width(threads),
             (0..count).map(|job| Ok((job << 20, job))),
             || (),
             |(), job| {
@@ -203,7 +214,7 @@ mod tests {
     #[test]
     fn an_error_of_the_consumer_ends_it() {
         let jobs = (0..).map(|job: u32| Ok::<_, &str>((1, job)));
-        let outcome = run(4, jobs, || (), |(), job| Ok(job), |_| Err("full"), || Ok(()));
+        let outcome = run(width(4), jobs, || (), |(), job| Ok(job), |_| Err("full"), || Ok(()));
         assert_eq!(outcome, Err("full"));
     }
 
@@ -214,7 +225,7 @@ mod tests {
             Ok(())
         };
         let jobs = std::iter::once(Ok::<_, &str>((1, ())));
-        let outcome = run(2, jobs, || (), slow, |()| Ok(()), || Err("interrupted"));
+        let outcome = run(width(2), jobs, || (), slow, |()| Ok(()), || Err("interrupted"));
         assert_eq!(outcome, Err("interrupted"));
     }
 
@@ -222,7 +233,14 @@ mod tests {
     fn a_panic_of_a_worker_reaches_the_caller() {
         let outcome = std::panic::catch_unwind(|| {
             let work = |(): &mut (), job: u32| if job == 3 { panic!("three") } else { Ok(job) };
-            run(2, (0..9).map(|job| Ok::<_, ()>((1, job))), || (), work, |_| Ok(()), || Ok(()))
+            run(
+                width(2),
+                (0..9).map(|job| Ok::<_, ()>((1, job))),
+                || (),
+                work,
+                |_| Ok(()),
+                || Ok(()),
+            )
         });
         assert!(outcome.is_err());
     }

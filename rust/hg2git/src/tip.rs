@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::export::{New, Request};
 use crate::heads::{ChangesetHeads, ManifestHeads};
 use crate::leaves::Leaves;
+use crate::memory::Shares;
 use crate::metadata::{self, Covered};
 use crate::notes::Key;
 use crate::oidmap::OidMap;
@@ -20,7 +21,7 @@ pub(crate) struct Tip<'a> {
     pub map: &'a OidMap,
     pub metadata_map: &'a OidMap,
     pub changelog: &'a Revlog,
-    pub threads: usize,
+    pub shares: &'a Shares,
 }
 
 impl Tip<'_> {
@@ -75,7 +76,7 @@ impl Tip<'_> {
         let new_keys = (!is_whole)
             .then(|| [keys(&[commits, manifests, blobs]), keys(&[notes]), keys(&[files])]);
         let covered = Covered { heads, manifest_heads, leaves, new_keys };
-        metadata::write(pack, before, covered, self.threads, self.request.level)
+        metadata::write(pack, before, covered, self.shares, self.request.level)
     }
 
     /// Heads with their nodes and commits.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use revlog::manifest::check_depth;
 use revlog::{
-    Entries, Entry, Flag, Kind, Line, Node, Rev, Revlog, Scratch, Store, Texts, readable,
+    Buffer, Entries, Entry, Flag, Kind, Line, Node, Rev, Revlog, Scratch, Store, Texts, readable,
 };
 
 use crate::error::Result;
@@ -161,7 +161,7 @@ impl<'a> Directories<'a> {
 }
 
 /// A text that was read.
-type Kept = (Rev, Arc<Vec<u8>>);
+type Kept = (Rev, Arc<Buffer>);
 
 /// What a job has read.
 struct Reader<'a> {
@@ -226,7 +226,7 @@ impl Reader<'_> {
     }
 
     /// The text of a revision of the directory `path`.
-    fn text(&mut self, revlog: &Revlog, path: &[u8], rev: State) -> Result<Arc<Vec<u8>>> {
+    fn text(&mut self, revlog: &Revlog, path: &[u8], rev: State) -> Result<Arc<Buffer>> {
         let Some(rev) = rev else { return Ok(Arc::default()) };
         let kept = self.kept.get(path).map_or(&[][..], Vec::as_slice);
         if let Some((_, text)) = kept.iter().find(|(kept, _)| *kept == rev) {

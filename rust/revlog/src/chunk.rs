@@ -5,8 +5,15 @@
 
 use zstd_safe::DCtx;
 
+use crate::budget::Buffer;
+use crate::error::Error;
+
 /// Longest text or delta that is unpacked, in bytes; Mercurial's own fields end at 2 GiB.
 const MAX_LEN: usize = i32::MAX as usize;
+
+/// To try again with more room costs time, and to try with too much costs room: from this length on,
+/// that is worse.
+const LONG: usize = 1 << 20;
 
 /// Decompressors that are kept from chunk to chunk.
 pub(crate) struct Unpacker {
@@ -39,22 +46,33 @@ pub(crate) enum Undecodable {
     TooLong,
 }
 
+/// Why there is nothing unpacked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unpacking {
+    /// The chunk is to blame.
+    #[error(transparent)]
+    Chunk(#[from] Undecodable),
+    /// There is no room for what it holds.
+    #[error(transparent)]
+    Room(#[from] Error),
+}
+
 impl Unpacker {
     /// Replaces `out` by what `chunk` unpacks to, which is about `len_hint` bytes long.
     pub(crate) fn unpack(
         &mut self,
         chunk: &[u8],
         len_hint: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Undecodable> {
+        out: &mut Buffer,
+    ) -> Result<(), Unpacking> {
         out.clear();
         match chunk {
             [] => {}
-            [0, ..] => out.extend_from_slice(chunk),
-            [b'u', rest @ ..] => out.extend_from_slice(rest),
+            [0, ..] => out.extend_from_slice(chunk)?,
+            [b'u', rest @ ..] => out.extend_from_slice(rest)?,
             [b'x', ..] => self.inflate(chunk, len_hint, out)?,
             [b'(', ..] => self.unpack_zstd(chunk, len_hint, out)?,
-            [other, ..] => return Err(Undecodable::Compression(*other)),
+            [other, ..] => return Err(Undecodable::Compression(*other).into()),
         }
         Ok(())
     }
@@ -63,24 +81,28 @@ impl Unpacker {
         &mut self,
         chunk: &[u8],
         len_hint: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Undecodable> {
+        out: &mut Buffer,
+    ) -> Result<(), Unpacking> {
         // deflate cannot grow anything by more than 1032 times; a hint that claims more than is
         // usual may be damaged, and is not believed at once
         let most = chunk.len().saturating_mul(1032).clamp(64, MAX_LEN);
         let usual = chunk.len().saturating_mul(64);
-        let mut room = len_hint.min(usual).max(chunk.len() * 4).clamp(64, most);
+        let hint = len_hint.min(usual);
+        let room = if hint < LONG { hint.max(chunk.len() * 4) } else { hint };
+        let mut room = room.clamp(64, most);
         loop {
-            out.resize(room, 0);
+            out.resize(room)?;
             match self.zlib.zlib_decompress(chunk, out) {
                 Ok(len) => {
                     out.truncate(len);
                     return Ok(());
                 }
-                Err(libdeflater::DecompressionError::BadData) => return Err(Undecodable::Zlib),
+                Err(libdeflater::DecompressionError::BadData) => {
+                    return Err(Undecodable::Zlib.into());
+                }
                 Err(libdeflater::DecompressionError::InsufficientSpace) => {
                     if room >= most {
-                        return Err(Undecodable::TooLong);
+                        return Err(Undecodable::TooLong.into());
                     }
                     room = room.saturating_mul(4).min(most);
                 }
@@ -92,29 +114,30 @@ impl Unpacker {
         &mut self,
         chunk: &[u8],
         len_hint: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Undecodable> {
+        out: &mut Buffer,
+    ) -> Result<(), Unpacking> {
         let declared = zstd_safe::get_frame_content_size(chunk);
         let declared = declared.map_err(|_| Undecodable::Zstd("its header is cut"))?;
         let declared = declared.and_then(|len| usize::try_from(len).ok());
         if declared.is_some_and(|len| len > MAX_LEN) {
-            return Err(Undecodable::TooLong);
+            return Err(Undecodable::TooLong.into());
         }
         let damaged = |code| Undecodable::Zstd(zstd_safe::get_error_name(code));
         // room is only made as the frame fills it: a hostile header costs nothing
         let believed = chunk.len().saturating_mul(64).max(1 << 16);
         if let Some(len) = declared.filter(|&len| len <= believed) {
-            out.reserve(len);
-            let unpacked = self.zstd.decompress(out, chunk).map_err(damaged)?;
-            return if unpacked == len { Ok(()) } else { Err(Undecodable::Zstd("it is cut")) };
+            out.resize(len)?;
+            let unpacked = self.zstd.decompress(&mut out[..], chunk).map_err(damaged)?;
+            let is_whole = unpacked == len;
+            return if is_whole { Ok(()) } else { Err(Undecodable::Zstd("it is cut").into()) };
         }
         let mut room = declared.unwrap_or(len_hint.max(chunk.len() * 4)).clamp(1, believed);
         self.zstd.init().map_err(damaged)?;
         let mut input = zstd_safe::InBuffer::around(chunk);
         let mut filled = 0;
         loop {
-            out.resize(room, 0);
-            let mut output = zstd_safe::OutBuffer::around_pos(out.as_mut_slice(), filled);
+            out.resize(room)?;
+            let mut output = zstd_safe::OutBuffer::around_pos(&mut out[..], filled);
             let left = self.zstd.decompress_stream(&mut output, &mut input).map_err(damaged)?;
             filled = output.pos();
             if left == 0 {
@@ -122,16 +145,16 @@ impl Unpacker {
             }
             if filled < room {
                 // room is left, so it is input that is missing
-                return Err(Undecodable::Zstd("it is cut"));
+                return Err(Undecodable::Zstd("it is cut").into());
             }
             if room >= MAX_LEN {
-                return Err(Undecodable::TooLong);
+                return Err(Undecodable::TooLong.into());
             }
             let known = declared.filter(|&len| len > room);
             room = known.unwrap_or(room * 2).min(room.saturating_mul(16)).min(MAX_LEN);
         }
         if input.pos() != chunk.len() {
-            return Err(Undecodable::Zstd("bytes follow its end"));
+            return Err(Undecodable::Zstd("bytes follow its end").into());
         }
         out.truncate(filled);
         Ok(())
@@ -143,8 +166,12 @@ mod tests {
     use super::*;
 
     fn unpack(chunk: &[u8]) -> Result<Vec<u8>, Undecodable> {
-        let mut out = Vec::new();
-        Unpacker::default().unpack(chunk, 0, &mut out).map(|()| out)
+        let mut out = Buffer::default();
+        match Unpacker::default().unpack(chunk, 0, &mut out) {
+            Ok(()) => Ok(out.to_vec()),
+            Err(Unpacking::Chunk(problem)) => Err(problem),
+            Err(Unpacking::Room(problem)) => panic!("{problem}"),
+        }
     }
 
     fn zlib(text: &[u8]) -> Vec<u8> {

@@ -4,6 +4,9 @@
 //! data (32 bits each, big-endian), then the data. Ranges count in the base text, ascend and do
 //! not overlap; [`Delta::parse`] checks that once.
 
+use crate::budget::Buffer;
+use crate::error::Error;
+
 /// Bytes before the data of each hunk.
 const HUNK_HEADER_LEN: usize = 12;
 
@@ -85,20 +88,24 @@ impl<'a> Delta<'a> {
 
     /// Replaces `out` by the text that the delta makes of `base`.
     ///
+    /// # Errors
+    ///
+    /// As [`Buffer::reserve`].
+    ///
     /// # Panics
     ///
     /// If `base` has not the length that the delta was checked against.
-    pub fn apply(&self, base: &[u8], out: &mut Vec<u8>) {
+    pub fn apply(&self, base: &[u8], out: &mut Buffer) -> Result<(), Error> {
         assert_eq!(base.len(), self.base_len, "a delta belongs to one length of base");
         out.clear();
-        out.reserve(self.result_len);
+        out.reserve_exact(self.result_len)?;
         let mut kept_from = 0;
         for hunk in self.hunks() {
-            out.extend_from_slice(&base[kept_from..hunk.start]);
-            out.extend_from_slice(hunk.data);
+            out.extend_from_slice(&base[kept_from..hunk.start])?;
+            out.extend_from_slice(hunk.data)?;
             kept_from = hunk.end;
         }
-        out.extend_from_slice(&base[kept_from..]);
+        out.extend_from_slice(&base[kept_from..])
     }
 
     fn pieces(&self) -> Vec<Piece<'a>> {
@@ -151,6 +158,15 @@ fn push<'a>(pieces: &mut Vec<Piece<'a>>, piece: Piece<'a>) {
     }
 }
 
+/// Why a chain could not be applied.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The delta at this position does not fit the text before it.
+    Delta(usize, Invalid),
+    /// There is no room for the text.
+    Room(Error),
+}
+
 /// Applies a chain of deltas, oldest first, without making the texts between.
 ///
 /// Replaces `out` by the last text. The cost follows the hunks and one text, not the product of
@@ -158,30 +174,27 @@ fn push<'a>(pieces: &mut Vec<Piece<'a>>, piece: Piece<'a>) {
 ///
 /// # Errors
 ///
-/// The position of the first delta that does not fit the text before it, and why.
-pub(crate) fn apply_chain(
-    base: &[u8],
-    deltas: &[Vec<u8>],
-    out: &mut Vec<u8>,
-) -> Result<(), (usize, Invalid)> {
+/// The position of the first delta that does not fit the text before it, and why; or as
+/// [`Buffer::reserve`].
+pub(crate) fn apply_chain(base: &[u8], deltas: &[Buffer], out: &mut Buffer) -> Result<(), Broken> {
     let mut parsed = Vec::with_capacity(deltas.len());
     let mut len = base.len();
     for (position, bytes) in deltas.iter().enumerate() {
-        let delta = Delta::parse(bytes, len).map_err(|problem| (position, problem))?;
+        let delta = Delta::parse(bytes, len).map_err(|problem| Broken::Delta(position, problem))?;
         len = delta.result_len();
         parsed.push(delta);
     }
     out.clear();
-    out.reserve(len);
+    out.reserve_exact(len).map_err(Broken::Room)?;
     if parsed.is_empty() {
-        out.extend_from_slice(base);
-        return Ok(());
+        return out.extend_from_slice(base).map_err(Broken::Room);
     }
     for piece in fold(&parsed) {
-        out.extend_from_slice(match piece {
+        let bytes = match piece {
             Piece::Base { start, len } => &base[start..start + len],
             Piece::Data(data) => data,
-        });
+        };
+        out.extend_from_slice(bytes).map_err(Broken::Room)?;
     }
     Ok(())
 }
@@ -232,9 +245,9 @@ mod tests {
     }
 
     fn apply(base: &[u8], bytes: &[u8]) -> Result<Vec<u8>, Invalid> {
-        let mut out = Vec::new();
-        Delta::parse(bytes, base.len()).map(|delta| delta.apply(base, &mut out))?;
-        Ok(out)
+        let mut out = Buffer::default();
+        Delta::parse(bytes, base.len())?.apply(base, &mut out).expect("is memory");
+        Ok(out.to_vec())
     }
 
     #[test]
@@ -289,11 +302,11 @@ mod tests {
                     from = end;
                 }
                 text = apply(&text, &delta)?;
-                deltas.push(delta);
+                deltas.push(delta.into());
             }
-            let mut out = Vec::new();
+            let mut out = Buffer::default();
             apply_chain(&base, &deltas, &mut out).expect("each fits");
-            prop_assert_eq!(out, text);
+            prop_assert_eq!(out.as_slice(), text);
         }
 
         #[test]

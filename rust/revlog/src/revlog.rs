@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use std::collections::HashMap;
 
+use crate::budget::Buffer;
 use crate::error::{Error, Result};
 use crate::index::{Index, Rev};
 use crate::node::Node;
@@ -90,7 +91,7 @@ impl Revlog {
         rev: Rev,
         (offset, len): (u64, usize),
         most: usize,
-        out: &mut Vec<u8>,
+        out: &mut Buffer,
     ) -> Result<()> {
         let failed = |source| Error::Io { path: self.data_path.clone(), source };
         let blame = |what: &str| Error::Corrupt {
@@ -114,7 +115,7 @@ impl Revlog {
         if there < len as u64 {
             return Err(blame("its data ends after the file"));
         }
-        out.resize(usize::try_from(there).unwrap_or(most).min(most), 0);
+        out.resize(usize::try_from(there).unwrap_or(most).min(most))?;
         let mut filled = 0;
         while filled < out.len() {
             match file.read_at(&mut out[filled..], offset + filled as u64) {

@@ -4,59 +4,85 @@
 //! each would be mapped, filled with zeros page by page, and unmapped.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::budget::{Budget, Buffer};
+use crate::error::Result;
 
 /// Smaller buffers are left to the allocator, which is quick with them.
 const SMALLEST: usize = 4096;
 /// Buffers kept; more than a walk has in hand at a time is waste.
 const MOST: usize = 128;
+/// Bytes of buffers kept that are no memory.
+const MOST_FILE_BYTES: usize = 64 << 20;
 /// A buffer is not used for something so many times smaller: it would be missing for its like.
 const LARGEST_WASTE: usize = 4;
 
 /// Empty buffers, kept longest first.
 #[derive(Debug)]
 pub(crate) struct Spare {
-    buffers: VecDeque<Vec<u8>>,
+    buffers: VecDeque<Buffer>,
+    /// Memory of those that are memory, and the length of the others.
     bytes: usize,
+    file_bytes: usize,
     most_bytes: usize,
+    budget: Option<Arc<Budget>>,
 }
 
 impl Spare {
-    /// Keeps buffers of up to `most_bytes` together.
-    pub(crate) const fn new(most_bytes: usize) -> Self {
-        Self { buffers: VecDeque::new(), bytes: 0, most_bytes }
+    /// Keeps buffers of up to `most_bytes` together; new ones are within `budget`.
+    pub(crate) const fn new(most_bytes: usize, budget: Option<Arc<Budget>>) -> Self {
+        Self { buffers: VecDeque::new(), bytes: 0, file_bytes: 0, most_bytes, budget }
     }
 
     /// An empty buffer with room for about `len` bytes: the smallest kept that has it.
-    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Buffer::reserve`].
+    pub(crate) fn take(&mut self, len: usize) -> Result<Buffer> {
         if len < SMALLEST {
-            return Vec::new();
+            return Ok(Buffer::new(self.budget.clone()));
         }
         let usable = len..=len.saturating_mul(LARGEST_WASTE);
-        let room = self.buffers.iter().map(Vec::capacity).enumerate();
+        let room = self.buffers.iter().map(Buffer::capacity).enumerate();
         let smallest = room.filter(|(_, room)| usable.contains(room)).min_by_key(|(_, room)| *room);
         let found = smallest.and_then(|(position, _)| self.buffers.swap_remove_back(position));
         match found {
             Some(buffer) => {
-                self.bytes -= buffer.capacity();
-                buffer
+                *self.bytes_of(&buffer) -= buffer.capacity();
+                Ok(buffer)
             }
-            // files grow
-            None => Vec::with_capacity(len + len / 8),
+            None => {
+                let mut buffer = Buffer::new(self.budget.clone());
+                // files grow
+                buffer.reserve_exact(len + len / 8)?;
+                Ok(buffer)
+            }
         }
     }
 
     /// Keeps a buffer, whatever is in it; those kept longest make room.
-    pub(crate) fn put(&mut self, mut buffer: Vec<u8>) {
-        if buffer.capacity() < SMALLEST || buffer.capacity() > self.most_bytes {
+    pub(crate) fn put(&mut self, mut buffer: Buffer) {
+        let most = if buffer.is_memory() { self.most_bytes } else { MOST_FILE_BYTES };
+        if buffer.capacity() < SMALLEST || buffer.capacity() > most {
             return;
         }
         buffer.clear();
-        self.bytes += buffer.capacity();
+        *self.bytes_of(&buffer) += buffer.capacity();
         self.buffers.push_back(buffer);
-        while self.buffers.len() > MOST || self.bytes > self.most_bytes {
+        while self.buffers.len() > MOST
+            || self.bytes > self.most_bytes
+            || self.file_bytes > MOST_FILE_BYTES
+        {
             let Some(oldest) = self.buffers.pop_front() else { break };
-            self.bytes -= oldest.capacity();
+            *self.bytes_of(&oldest) -= oldest.capacity();
         }
+    }
+
+    /// What `buffer` is counted in.
+    const fn bytes_of(&mut self, buffer: &Buffer) -> &mut usize {
+        if buffer.is_memory() { &mut self.bytes } else { &mut self.file_bytes }
     }
 }
 
@@ -64,25 +90,29 @@ impl Spare {
 mod tests {
     use super::*;
 
+    fn taken(spare: &mut Spare) -> usize {
+        spare.take(15 << 10).expect("is memory").capacity()
+    }
+
     #[test]
     fn the_smallest_that_suffices_is_taken() {
-        let mut spare = Spare::new(1 << 20);
+        let mut spare = Spare::new(1 << 20, None);
         for kilobytes in [40, 10, 20, 100] {
-            spare.put(Vec::with_capacity(kilobytes << 10));
+            spare.put(Vec::with_capacity(kilobytes << 10).into());
         }
-        assert_eq!(spare.take(15 << 10).capacity(), 20 << 10);
-        assert_eq!(spare.take(15 << 10).capacity(), 40 << 10);
-        assert_eq!(spare.take(15 << 10).capacity(), (15 << 10) * 9 / 8, "100 is too large");
+        assert_eq!(taken(&mut spare), 20 << 10);
+        assert_eq!(taken(&mut spare), 40 << 10);
+        assert_eq!(taken(&mut spare), (15 << 10) * 9 / 8, "100 is too large");
         assert_eq!(spare.bytes, 110 << 10);
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut spare = Spare::new(100_000);
+        let mut spare = Spare::new(100_000, None);
         for _ in 0..20 {
-            spare.put(Vec::with_capacity(10_000));
-            spare.put(Vec::with_capacity(200_000));
-            spare.put(Vec::with_capacity(100));
+            spare.put(Vec::with_capacity(10_000).into());
+            spare.put(Vec::with_capacity(200_000).into());
+            spare.put(Vec::with_capacity(100).into());
         }
         assert_eq!((spare.buffers.len(), spare.bytes), (10, 100_000));
     }

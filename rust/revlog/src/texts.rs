@@ -6,10 +6,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::chunk::Unpacker;
+use crate::budget::{Budget, Buffer};
+use crate::chunk::{Unpacker, Unpacking};
 use crate::error::Result;
 use crate::index::Rev;
-use crate::patch::{Delta, apply_chain};
+use crate::patch::{Broken, Delta, apply_chain};
 use crate::revlog::Revlog;
 use crate::spare::Spare;
 
@@ -17,6 +18,8 @@ use crate::spare::Spare;
 const MOST_GUESSED: usize = 32 << 20;
 /// Bytes read from a data file at once, at least.
 const WINDOW_LEN: usize = 128 << 10;
+/// A window that had to be longer than this is not kept.
+const LONGEST_WINDOW_KEPT: usize = 1 << 20;
 
 /// Buffers kept to use again, in bytes, if the caller does not say.
 const USUAL_SPARE_BYTES: usize = 16 << 20;
@@ -25,7 +28,7 @@ const USUAL_SPARE_BYTES: usize = 16 << 20;
 #[derive(Debug)]
 pub struct Scratch {
     unpacker: Unpacker,
-    window: Vec<u8>,
+    window: Buffer,
     spare: Spare,
 }
 
@@ -39,12 +42,22 @@ impl Scratch {
     /// Keeps buffers of up to `spare_bytes` together.
     #[must_use]
     pub fn new(spare_bytes: usize) -> Self {
-        let (unpacker, window) = (Unpacker::default(), Vec::new());
-        Self { unpacker, window, spare: Spare::new(spare_bytes) }
+        Self::with(spare_bytes, None)
+    }
+
+    /// The same, with all buffers within `budget`.
+    #[must_use]
+    pub fn within(budget: &Arc<Budget>, spare_bytes: usize) -> Self {
+        Self::with(spare_bytes, Some(Arc::clone(budget)))
+    }
+
+    fn with(spare_bytes: usize, budget: Option<Arc<Budget>>) -> Self {
+        let window = Buffer::new(budget.clone());
+        Self { unpacker: Unpacker::default(), window, spare: Spare::new(spare_bytes, budget) }
     }
 
     /// Takes back the buffer of a text that nobody else holds.
-    pub fn recycle(&mut self, text: Arc<Vec<u8>>) {
+    pub fn recycle(&mut self, text: Arc<Buffer>) {
         if let Some(buffer) = Arc::into_inner(text) {
             self.spare.put(buffer);
         }
@@ -57,14 +70,14 @@ pub struct StoredDelta {
     /// The revision that it changes.
     pub base: Rev,
     /// Its bytes, which fit the text of `base`.
-    pub bytes: Vec<u8>,
+    pub bytes: Buffer,
 }
 
 /// A revision as stored.
 #[derive(Debug)]
 pub struct Revision {
     /// The raw text: what the node was computed from, copy metadata included.
-    pub text: Arc<Vec<u8>>,
+    pub text: Arc<Buffer>,
     /// The delta it was rebuilt with; `None` if the text is stored in full, or was still known.
     pub delta: Option<StoredDelta>,
 }
@@ -77,7 +90,7 @@ pub struct Texts<'a> {
     /// Where the window begins in the data file; `None` if it holds another file's bytes.
     window_start: Option<u64>,
     /// Last used last.
-    kept: VecDeque<(Rev, Arc<Vec<u8>>)>,
+    kept: VecDeque<(Rev, Arc<Buffer>)>,
     kept_bytes: usize,
     budget_bytes: usize,
 }
@@ -111,20 +124,20 @@ impl<'a> Texts<'a> {
         let bytes = self.unpack(rev)?;
         let delta = Delta::parse(&bytes, base_text.len())
             .map_err(|problem| self.revlog.corrupt(rev, problem))?;
-        let mut text = self.scratch.spare.take(delta.result_len());
-        delta.apply(&base_text, &mut text);
+        let mut text = self.scratch.spare.take(delta.result_len())?;
+        delta.apply(&base_text, &mut text)?;
         let text = Arc::new(text);
         self.keep(rev, &text);
         Ok(Revision { text, delta: Some(StoredDelta { base, bytes }) })
     }
 
     /// Takes a text that the caller has of `rev`, so that it need not be rebuilt.
-    pub fn learn(&mut self, rev: Rev, text: &Arc<Vec<u8>>) {
+    pub fn learn(&mut self, rev: Rev, text: &Arc<Buffer>) {
         self.keep(rev, text);
     }
 
     /// Takes back the buffer of a text that nobody else holds.
-    pub fn recycle(&mut self, text: Arc<Vec<u8>>) {
+    pub fn recycle(&mut self, text: Arc<Buffer>) {
         self.scratch.recycle(text);
     }
 
@@ -136,7 +149,7 @@ impl<'a> Texts<'a> {
     }
 
     /// Rebuilds a text whose base is not kept, from the nearest kept text or full text.
-    fn rebuild(&mut self, rev: Rev) -> Result<Arc<Vec<u8>>> {
+    fn rebuild(&mut self, rev: Rev) -> Result<Arc<Buffer>> {
         let mut chain = vec![rev]; // newest first
         let mut base_text = None;
         while let Some(base) = self.revlog.index().delta_base(chain[chain.len() - 1]) {
@@ -159,11 +172,13 @@ impl<'a> Texts<'a> {
             }
         };
         // a damaged index may claim any length; deltas cannot make more than they have
-        let most = base_text.len() + deltas.iter().map(Vec::len).sum::<usize>();
+        let most = base_text.len() + deltas.iter().map(|delta| delta.len()).sum::<usize>();
         let hint = self.revlog.index().text_len_hint(rev) as usize;
-        let mut text = self.scratch.spare.take(hint.min(most));
-        apply_chain(&base_text, &deltas, &mut text)
-            .map_err(|(position, problem)| self.revlog.corrupt(chain[position], problem))?;
+        let mut text = self.scratch.spare.take(hint.min(most))?;
+        apply_chain(&base_text, &deltas, &mut text).map_err(|broken| match broken {
+            Broken::Delta(position, problem) => self.revlog.corrupt(chain[position], problem),
+            Broken::Room(problem) => problem,
+        })?;
         for delta in deltas {
             self.scratch.spare.put(delta);
         }
@@ -173,13 +188,13 @@ impl<'a> Texts<'a> {
     }
 
     /// The stored chunk of `rev`, unpacked.
-    fn unpack(&mut self, rev: Rev) -> Result<Vec<u8>> {
+    fn unpack(&mut self, rev: Rev) -> Result<Buffer> {
         let index = self.revlog.index();
         let (offset, len) = index.chunk_range(rev);
         let is_full = index.delta_base(rev).is_none();
         let len_hint = if is_full { index.text_len_hint(rev) as usize } else { len * 3 };
         // a damaged index may claim any length; the unpacker makes room for a true one
-        let mut out = self.scratch.spare.take(len_hint.min(len * 64).min(MOST_GUESSED));
+        let mut out = self.scratch.spare.take(len_hint.min(len * 64).min(MOST_GUESSED))?;
         let chunk = match index.inline_chunk(rev) {
             Some(chunk) => chunk,
             None => {
@@ -205,17 +220,22 @@ impl<'a> Texts<'a> {
         };
         if index.is_plain(rev) {
             out.clear();
-            out.extend_from_slice(chunk);
-            return Ok(out);
+            out.extend_from_slice(chunk)?;
+        } else {
+            let unpacked = self.scratch.unpacker.unpack(chunk, len_hint, &mut out);
+            unpacked.map_err(|problem| match problem {
+                Unpacking::Chunk(problem) => self.revlog.corrupt(rev, problem),
+                Unpacking::Room(problem) => problem,
+            })?;
         }
-        self.scratch
-            .unpacker
-            .unpack(chunk, len_hint, &mut out)
-            .map_err(|problem| self.revlog.corrupt(rev, problem))?;
+        if self.scratch.window.len() > LONGEST_WINDOW_KEPT {
+            self.scratch.window.discard();
+            self.window_start = None;
+        }
         Ok(out)
     }
 
-    fn recall(&mut self, rev: Rev) -> Option<Arc<Vec<u8>>> {
+    fn recall(&mut self, rev: Rev) -> Option<Arc<Buffer>> {
         let position = self.kept.iter().rposition(|(kept, _)| *kept == rev)?;
         let entry = self.kept.remove(position)?;
         let text = Arc::clone(&entry.1);
@@ -223,7 +243,7 @@ impl<'a> Texts<'a> {
         Some(text)
     }
 
-    fn keep(&mut self, rev: Rev, text: &Arc<Vec<u8>>) {
+    fn keep(&mut self, rev: Rev, text: &Arc<Buffer>) {
         self.kept.push_back((rev, Arc::clone(text)));
         self.kept_bytes += text.len();
         while self.kept.len() > 2 && self.kept_bytes > self.budget_bytes {

@@ -75,6 +75,7 @@ class Recomputed:
                 prefix=store.config.dialect,
                 file_mode=0o600,
                 check_texts=store.config.check_texts,
+                memory_bytes=store.config.memory_bytes,
             )
             done = conversion.run(repo.ui, selected, 0)
             made = done.metadata or Metadata()

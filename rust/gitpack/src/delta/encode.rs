@@ -1,5 +1,7 @@
 //! Writing deltas.
 
+use std::ops::DerefMut;
+
 use super::{COPY, MORE, OFFSET_BITS, Op, SHORTEST, SIZE_BITS, SIZE_FOR_ZERO};
 
 /// Bytes of one copy. A third size byte would allow 2^24 - 1, and all readers looked at (git since
@@ -47,6 +49,25 @@ pub enum EncodeError {
     },
 }
 
+/// Where a delta goes: a vector, or what is used like one.
+pub trait Out: DerefMut<Target = [u8]> {
+    /// Removes all bytes.
+    fn clear(&mut self);
+
+    /// Appends `bytes`.
+    fn extend(&mut self, bytes: &[u8]);
+}
+
+impl Out for Vec<u8> {
+    fn clear(&mut self) {
+        self.clear();
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
 /// Replaces the contents of `out` by the delta that makes `result_len` bytes from `base_len`.
 ///
 /// Copies that continue each other become one, and so do insertions; empty operations vanish, and
@@ -61,7 +82,7 @@ pub fn encode<'a>(
     base_len: u64,
     result_len: u64,
     ops: impl IntoIterator<Item = Op<'a>>,
-    out: &mut Vec<u8>,
+    out: &mut impl Out,
 ) -> Result<(), EncodeError> {
     let encoded = encode_ops(base_len, result_len, ops, out);
     if encoded.is_err() {
@@ -74,7 +95,7 @@ fn encode_ops<'a>(
     base_len: u64,
     result_len: u64,
     ops: impl IntoIterator<Item = Op<'a>>,
-    out: &mut Vec<u8>,
+    out: &mut impl Out,
 ) -> Result<(), EncodeError> {
     let mut encoder = Encoder::new(base_len, result_len, out)?;
     let mut made = 0_u64;
@@ -100,21 +121,17 @@ fn encode_ops<'a>(
 }
 
 /// A delta being written; trusts that copies are within the base and all make up the result.
-pub(crate) struct Encoder<'o> {
-    out: &'o mut Vec<u8>,
+pub(crate) struct Encoder<'o, O> {
+    out: &'o mut O,
     /// Offset and length of a copy not written yet, since the next may continue it.
     copy: (u64, u64),
     /// Where the length of the last insertion stands, if that may still grow.
     insert: Option<usize>,
 }
 
-impl<'o> Encoder<'o> {
+impl<'o, O: Out> Encoder<'o, O> {
     /// Replaces the contents of `out` by the two lengths.
-    pub(crate) fn new(
-        base_len: u64,
-        result_len: u64,
-        out: &'o mut Vec<u8>,
-    ) -> Result<Self, EncodeError> {
+    pub(crate) fn new(base_len: u64, result_len: u64, out: &'o mut O) -> Result<Self, EncodeError> {
         out.clear();
         if base_len == 0 || result_len == 0 {
             return Err(EncodeError::Empty { base_len, result_len });
@@ -149,13 +166,13 @@ impl<'o> Encoder<'o> {
         self.end_copy()?;
         while !bytes.is_empty() {
             let at = *self.insert.get_or_insert_with(|| {
-                self.out.push(0);
+                self.out.extend(&[0]);
                 self.out.len() - 1
             });
             let room = LONGEST_INSERT - self.out[at];
             let fits = u8::try_from(bytes.len()).unwrap_or(room).min(room);
             let (piece, rest) = bytes.split_at(usize::from(fits));
-            self.out.extend_from_slice(piece);
+            self.out.extend(piece);
             self.out[at] += fits;
             bytes = rest;
             if fits == room {
@@ -188,23 +205,23 @@ impl<'o> Encoder<'o> {
     }
 }
 
-fn push_length(out: &mut Vec<u8>, mut len: u64) {
+fn push_length(out: &mut impl Out, mut len: u64) {
     loop {
         let [byte, ..] = len.to_le_bytes();
         if len < u64::from(MORE) {
-            out.push(byte);
+            out.extend(&[byte]);
             break;
         }
-        out.push(byte | MORE);
+        out.extend(&[byte | MORE]);
         len >>= 7;
     }
 }
 
 /// One copy of 1 to [`LONGEST_COPY`] bytes.
-fn push_copy(out: &mut Vec<u8>, offset: u32, len: u64) {
+fn push_copy(out: &mut impl Out, offset: u32, len: u64) {
     let [low, high, ..] = len.to_le_bytes(); // both 0 for the longest, as they should be
     let at = out.len();
-    out.push(COPY);
+    out.extend(&[COPY]);
     for (bit, byte) in (OFFSET_BITS..).zip(offset.to_le_bytes()) {
         push_present(out, at, bit, byte);
     }
@@ -214,10 +231,10 @@ fn push_copy(out: &mut Vec<u8>, offset: u32, len: u64) {
 }
 
 /// A byte of a copy, if it is not 0; `at` is where the copy begins.
-fn push_present(out: &mut Vec<u8>, at: usize, bit: u32, byte: u8) {
+fn push_present(out: &mut impl Out, at: usize, bit: u32, byte: u8) {
     if byte != 0 {
         out[at] |= 1 << bit;
-        out.push(byte);
+        out.extend(&[byte]);
     }
 }
 

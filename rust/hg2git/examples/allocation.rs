@@ -1,0 +1,173 @@
+//! What an export asks of the allocator, and what that asks of the system: `allocation STORE OUTDIR`.
+//!
+//! STORE is a directory `.hg/store`, OUTDIR is made. Prints a line of JSON twenty times a second:
+//! seconds, phase, bytes requested by Rust code and not freed, bytes that
+//! the allocator has set apart for these, anonymous memory of the process, and its peak so far.
+//! `contrib/perf/allocators.py` runs it with several allocators. Linux: asks `/proc`.
+
+#![expect(unsafe_code, reason = "an allocator that counts")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::error::Error;
+use std::ffi::c_void;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gitpack::Readers;
+use hg2git::{Metadata, Phase, Request, Selection, export};
+use revlog::{Encoding, Kind, Node, Store};
+
+const EVERY: Duration = Duration::from_millis(50);
+
+/// Counts what the system's allocator is asked for.
+struct Counting;
+
+static REQUESTED: AtomicUsize = AtomicUsize::new(0);
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" {
+    fn malloc_usable_size(pointer: *mut c_void) -> usize;
+}
+
+impl Counting {
+    fn count(pointer: *mut u8, len: usize) {
+        if !pointer.is_null() {
+            REQUESTED.fetch_add(len, Ordering::Relaxed);
+            // SAFETY: it was allocated, and not freed.
+            IN_USE.fetch_add(unsafe { malloc_usable_size(pointer.cast()) }, Ordering::Relaxed);
+        }
+    }
+
+    fn discount(pointer: *mut u8, len: usize) {
+        REQUESTED.fetch_sub(len, Ordering::Relaxed);
+        // SAFETY: it was allocated, and is not freed yet.
+        IN_USE.fetch_sub(unsafe { malloc_usable_size(pointer.cast()) }, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: all is passed on to `System`.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises, here and below.
+        let pointer = unsafe { System.alloc(layout) };
+        Self::count(pointer, layout.size());
+        pointer
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: see above.
+        let pointer = unsafe { System.alloc_zeroed(layout) };
+        Self::count(pointer, layout.size());
+        pointer
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        Self::discount(pointer, layout.size());
+        // SAFETY: see above.
+        unsafe { System.dealloc(pointer, layout) };
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, len: usize) -> *mut u8 {
+        Self::discount(pointer, layout.size());
+        // SAFETY: see above.
+        let moved = unsafe { System.realloc(pointer, layout, len) };
+        if moved.is_null() {
+            Self::count(pointer, layout.size());
+        } else {
+            Self::count(moved, len);
+        }
+        moved
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [store, outdir] = arguments.as_slice() else {
+        return Err("usage: allocation STORE OUTDIR".into());
+    };
+    let (store, outdir) = (Path::new(store), Path::new(outdir));
+    let packs = outdir.join("objects/pack");
+    fs::create_dir_all(&packs)?;
+    let changelog = Store::new(store, Encoding::DotEncode).open(Kind::Changelog)?;
+    let index = changelog.index();
+    let request = Request {
+        store,
+        encoding: Encoding::DotEncode,
+        tree_manifests: false,
+        packs: &packs,
+        map: outdir,
+        prefix: "map",
+        readers: Readers::BY_UMASK,
+        segments: Vec::new(),
+        base: 0,
+        metadata: Metadata::default(),
+        selection: Selection {
+            len: index.len(),
+            tip: index.revs().next_back().map_or(Node::NULL, |rev| index.node(rev)),
+            excluded: Vec::new(),
+            known_below: 0,
+        },
+        check_texts: true,
+        threads: 0,
+        memory_bytes: 192 << 20,
+        level: 1,
+    };
+    let clock = Clock { start: Instant::now(), phase: Mutex::new("Changesets".to_owned()) };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                clock.tell();
+                std::thread::sleep(EVERY);
+            }
+        });
+        let report = export(&request, &mut |phase: Phase, _done, _total| {
+            clock.enter(&format!("{phase:?}"));
+            false
+        });
+        clock.enter("After");
+        is_over.store(true, Ordering::Relaxed);
+        report.map(drop)
+    })?;
+    clock.tell();
+    Ok(())
+}
+
+/// Tells how memory is at a time.
+struct Clock {
+    start: Instant,
+    phase: Mutex<String>,
+}
+
+impl Clock {
+    fn enter(&self, phase: &str) {
+        if let Ok(mut now) = self.phase.lock() {
+            phase.clone_into(&mut now);
+        }
+    }
+
+    fn tell(&self) {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<usize>().ok());
+            kib.unwrap_or(0) << 10
+        };
+        let Ok(phase) = self.phase.lock() else { return };
+        println!(
+            "{{\"seconds\": {:.3}, \"phase\": \"{phase}\", \"requested\": {}, \"in_use\": {}, \
+             \"system\": {}, \"peak\": {}}}",
+            self.start.elapsed().as_secs_f64(),
+            REQUESTED.load(Ordering::Relaxed),
+            IN_USE.load(Ordering::Relaxed),
+            kib("RssAnon:"),
+            kib("VmHWM:"),
+        );
+    }
+}

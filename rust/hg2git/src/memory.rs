@@ -1,0 +1,92 @@
+//! How the memory of a run is divided.
+//!
+//! Owns the proportions. What is counted, what is not, and what came of it: `docs/decisions/memory.rst`.
+//! Nothing that is written depends on any of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use revlog::{Budget, Scratch};
+
+use crate::ordered::Width;
+
+/// With less than this for each, further threads are not started, unless they were asked for.
+const LEAST_BYTES_PER_THREAD: u64 = 16 << 20;
+/// What is left for texts at least, as a part of all: a fourth. The tables of a run grow with the
+/// history, and may take the rest.
+const LEAST_LEFT: u64 = 4;
+
+/// The parts of a budget.
+#[derive(Clone, Debug)]
+pub(crate) struct Shares {
+    /// Threads, and what their results may take.
+    pub width: Width,
+    /// For buffers that are long: half of it.
+    pub budget: Arc<Budget>,
+    /// Texts that a thread keeps while it walks a revlog, in bytes.
+    pub kept_bytes: usize,
+    /// Buffers that a thread keeps to use again, in bytes.
+    pub spare_bytes: usize,
+    /// Texts that a thread hashes at a time, in bytes.
+    pub hashed_bytes: usize,
+}
+
+impl Shares {
+    /// Divides `most_bytes`, of which tables have `taken_bytes` already, for so many threads: 0 is
+    /// one for each core, or fewer. What exceeds the budget goes to files in `dir`.
+    pub fn new(most_bytes: u64, taken_bytes: u64, threads: usize, dir: &Path) -> Self {
+        let bytes = most_bytes.saturating_sub(taken_bytes).max(most_bytes / LEAST_LEFT);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let threads = match threads {
+            0 => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                let most = usize::try_from(most_bytes / LEAST_BYTES_PER_THREAD);
+                cores.min(most.unwrap_or(usize::MAX)).max(1)
+            }
+            threads => threads,
+        };
+        let thread_bytes = bytes / 2 / threads;
+        Self {
+            width: Width { threads, window_bytes: bytes as u64 / 4 },
+            budget: Budget::new(bytes / 2, dir),
+            kept_bytes: thread_bytes / 4,
+            spare_bytes: thread_bytes / 3,
+            hashed_bytes: thread_bytes / 6,
+        }
+    }
+
+    /// What a thread that reads texts keeps.
+    pub fn scratch(&self) -> Scratch {
+        Scratch::within(&self.budget, self.spare_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_parts_together_are_the_whole() {
+        for (most, taken, threads) in
+            [(192 << 20, 0, 2), (192 << 20, 100 << 20, 8), (1 << 20, 0, 3)]
+        {
+            let shares = Shares::new(most, taken, threads, Path::new("/"));
+            let each = shares.kept_bytes + shares.spare_bytes + shares.hashed_bytes;
+            let left = usize::try_from(most - taken).expect("fits");
+            assert!(each * threads <= left / 2, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn tables_leave_a_fourth() {
+        let shares = Shares::new(100 << 20, 500 << 20, 1, Path::new("/"));
+        assert_eq!(shares.width.window_bytes, 100 << 16);
+    }
+
+    #[test]
+    fn little_memory_is_for_few_threads() {
+        let threads = |most| Shares::new(most, 0, 0, Path::new("/")).width.threads;
+        assert_eq!((threads(0), threads(1 << 20), threads(31 << 20)), (1, 1, 1));
+        assert_eq!(Shares::new(1 << 20, 0, 8, Path::new("/")).width.threads, 8);
+    }
+}

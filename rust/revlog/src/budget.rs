@@ -1,0 +1,321 @@
+//! Memory for texts: so much as there may be, and beyond it, pages of a temporary file.
+//!
+//! Owns who has how much. A [`Buffer`] is used as a vector is, whichever it lies in, and the bytes are
+//! the same. Small buffers are not counted: those who keep many of them bound their number. What
+//! is counted and why: `docs/decisions/memory.rst`.
+
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::pages::{Keeper, Pages};
+
+/// Buffers of less than this are memory, and not counted.
+const SMALLEST_COUNTED: usize = 64 << 10;
+
+/// So many bytes of memory for buffers, shared by threads.
+#[derive(Debug)]
+pub struct Budget {
+    most_bytes: usize,
+    taken_bytes: AtomicUsize,
+    /// Where files are made for what exceeds it.
+    dir: PathBuf,
+    /// Started with the first of them.
+    keeper: Mutex<Option<Keeper>>,
+}
+
+impl Budget {
+    /// Lets buffers take `most_bytes` of memory together. What exceeds that goes to files in `dir`,
+    /// which have no names.
+    #[must_use]
+    pub fn new(most_bytes: usize, dir: &Path) -> Arc<Self> {
+        let (taken_bytes, keeper) = (AtomicUsize::new(0), Mutex::new(None));
+        Arc::new(Self { most_bytes, taken_bytes, dir: dir.to_owned(), keeper })
+    }
+
+    /// Bytes that buffers have now.
+    #[must_use]
+    pub fn taken_bytes(&self) -> usize {
+        self.taken_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes `bytes` in addition to what a buffer has, if they are left.
+    fn take(&self, bytes: usize) -> bool {
+        let more = |taken: usize| taken.checked_add(bytes).filter(|all| *all <= self.most_bytes);
+        self.taken_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn pages(&self, len: usize) -> Result<Pages> {
+        let failed = |source| Error::Io { path: self.dir.clone(), source };
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let keeper = match &mut *keeper {
+            Some(keeper) => keeper,
+            none => none.insert(Keeper::start().map_err(failed)?),
+        };
+        Pages::new(&self.dir, len, keeper).map_err(failed)
+    }
+}
+
+/// Bytes in memory, or in the pages of a file.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    place: Place,
+    /// Without one, all of it is memory.
+    budget: Option<Arc<Budget>>,
+    /// Bytes taken of the budget.
+    taken_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory(Vec<u8>),
+    /// Pages, and how many of their bytes are in use.
+    File(Pages, usize),
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Memory(Vec::new())
+    }
+}
+
+impl Buffer {
+    /// An empty one, within `budget` if there is one.
+    #[must_use]
+    pub const fn new(budget: Option<Arc<Budget>>) -> Self {
+        Self { place: Place::Memory(Vec::new()), budget, taken_bytes: 0 }
+    }
+
+    /// Bytes that there is room for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        match &self.place {
+            Place::Memory(bytes) => bytes.capacity(),
+            Place::File(pages, _) => pages.bytes().len(),
+        }
+    }
+
+    /// Whether the bytes lie in memory.
+    #[must_use]
+    pub const fn is_memory(&self) -> bool {
+        matches!(self.place, Place::Memory(_))
+    }
+
+    /// Makes room for `more` bytes after those there are, and if it has to move them, for
+    /// some more than that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if a file is needed and cannot be made, or the disk is full.
+    pub fn reserve(&mut self, more: usize) -> Result<()> {
+        if self.len() + more <= self.capacity() {
+            return Ok(());
+        }
+        self.grow((self.len() + more).max(self.capacity() * 2))
+    }
+
+    /// Likewise, but for no more than that.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reserve`].
+    pub fn reserve_exact(&mut self, more: usize) -> Result<()> {
+        if self.len() + more <= self.capacity() { Ok(()) } else { self.grow(self.len() + more) }
+    }
+
+    /// Appends `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reserve`].
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) -> Result<()> {
+        self.reserve(bytes.len())?;
+        match &mut self.place {
+            Place::Memory(vec) => vec.extend_from_slice(bytes),
+            Place::File(pages, len) => {
+                pages.bytes_mut()[*len..*len + bytes.len()].copy_from_slice(bytes);
+                *len += bytes.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it `len` bytes long. New ones are anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reserve`].
+    pub fn resize(&mut self, len: usize) -> Result<()> {
+        self.reserve_exact(len.saturating_sub(self.len()))?;
+        match &mut self.place {
+            Place::Memory(vec) => vec.resize(len, 0),
+            Place::File(_, used) => *used = len,
+        }
+        Ok(())
+    }
+
+    /// Keeps the first `len` bytes; nothing, if there are fewer.
+    pub fn truncate(&mut self, len: usize) {
+        match &mut self.place {
+            Place::Memory(vec) => vec.truncate(len),
+            Place::File(_, used) => *used = len.min(*used),
+        }
+    }
+
+    /// Removes all bytes, and keeps the room.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Removes all bytes, and gives the room back.
+    pub fn discard(&mut self) {
+        *self = Self::new(self.budget.clone());
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.place {
+            Place::Memory(vec) => vec,
+            Place::File(pages, len) => &pages.bytes()[..*len],
+        }
+    }
+
+    /// Gets room for `len` bytes in all, wherever that is.
+    fn grow(&mut self, len: usize) -> Result<()> {
+        if let Some(budget) = self.budget.as_ref().filter(|_| len >= SMALLEST_COUNTED) {
+            // While bytes move there are two rooms; that is not counted, and it is short.
+            if self.is_memory() && budget.take(len - self.taken_bytes) {
+                self.taken_bytes = len;
+            } else {
+                let mut pages = budget.pages(len)?;
+                let used = self.len();
+                pages.bytes_mut()[..used].copy_from_slice(self.as_slice());
+                budget.give_back(std::mem::take(&mut self.taken_bytes));
+                self.place = Place::File(pages, used);
+                return Ok(());
+            }
+        }
+        if let Place::Memory(vec) = &mut self.place {
+            vec.reserve_exact(len - vec.len());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(budget) = self.budget.as_ref().filter(|_| self.taken_bytes > 0) {
+            budget.give_back(self.taken_bytes);
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.place {
+            Place::Memory(vec) => vec,
+            Place::File(pages, len) => &mut pages.bytes_mut()[..*len],
+        }
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    /// Takes bytes over that nobody counts.
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { place: Place::Memory(bytes), budget: None, taken_bytes: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_exceeds_a_budget_goes_to_a_file_and_comes_back_the_same() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let budget = Budget::new(1 << 20, dir.path());
+        let within = |len| {
+            let mut buffer = Buffer::new(Some(Arc::clone(&budget)));
+            buffer.reserve_exact(len).expect("room");
+            buffer
+        };
+        let first = within(700 << 10);
+        let second = within(700 << 10);
+        let small = within(10 << 10);
+        assert_eq!([&first, &second, &small].map(Buffer::is_memory), [true, false, true]);
+        assert_eq!(budget.taken_bytes(), 700 << 10);
+        drop(first);
+        assert_eq!(budget.taken_bytes(), 0);
+        assert!(within(1 << 20).is_memory());
+        assert_eq!(budget.taken_bytes(), 0);
+        assert_eq!(dir.path().read_dir().expect("is there").count(), 0);
+    }
+
+    #[test]
+    fn a_place_without_room_is_an_error_that_names_it() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let budget = Budget::new(0, &dir.path().join("missing"));
+        let mut buffer = Buffer::new(Some(budget));
+        buffer.extend_from_slice(b"small").expect("is memory");
+        let error = buffer.reserve(1 << 20).expect_err("no such directory");
+        assert!(matches!(error, Error::Io { path, .. } if path.ends_with("missing")));
+        assert_eq!(buffer.as_slice(), b"small");
+    }
+
+    proptest! {
+        #[test]
+        fn a_buffer_is_a_vector(
+            most_bytes in 0..600_000_usize,
+            steps in proptest::collection::vec((any::<u8>(), 0..90_000_usize, 0..4_u8), 0..12),
+        ) {
+            let dir = tempfile::tempdir().expect("temporary directory");
+            let budget = Budget::new(most_bytes, dir.path());
+            let mut buffer = Buffer::new(Some(Arc::clone(&budget)));
+            let mut vector = Vec::new();
+            for (byte, count, step) in steps {
+                match step {
+                    0 => {
+                        vector.truncate(count);
+                        buffer.truncate(count);
+                    }
+                    1 => {
+                        vector.clear();
+                        buffer.clear();
+                    }
+                    2 => {
+                        vector.resize(count, 0);
+                        buffer.resize(count).expect("room");
+                        vector.fill(byte);
+                        buffer.fill(byte);
+                    }
+                    _ => {
+                        let bytes = vec![byte; count];
+                        vector.extend_from_slice(&bytes);
+                        buffer.extend_from_slice(&bytes).expect("room");
+                    }
+                }
+                prop_assert_eq!(buffer.as_slice(), vector.as_slice());
+                prop_assert!(budget.taken_bytes() <= most_bytes);
+            }
+            drop(buffer);
+            prop_assert_eq!(budget.taken_bytes(), 0);
+        }
+    }
+}

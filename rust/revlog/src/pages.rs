@@ -1,0 +1,242 @@
+//! Pages of a temporary file, writable, to be used like memory.
+//!
+//! They are not anonymous: the kernel writes them to the file when it wants the memory for something
+//! else. What was touched is let go again by a [`Keeper`], many times a second, so that it is the
+//! page cache that holds a long text, and not this process. The file has no name from the start, and all
+//! of its length is allocated before anything is written: a full disk is an error here, and no
+//! signal later. Nothing is known here of what is kept in it.
+
+#![expect(unsafe_code, reason = "memory mappings")]
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+/// How the name begins that a file has for a moment; those who clean up `objects/pack` know it.
+const UNFINISHED: &str = "tmp_amalgam_text_";
+
+/// Time between two rounds of letting pages go: a core writes or reads some 20 MB in it.
+const ROUND: Duration = Duration::from_millis(10);
+
+/// What lets pages go; only Linux keeps what was written to them.
+#[cfg(target_os = "linux")]
+const LET_GO: Advice = Advice::LinuxDontNeed;
+#[cfg(not(target_os = "linux"))]
+const LET_GO: Advice = Advice::Normal;
+
+/// Zeros written at once where a file system cannot allocate.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// A writable region whose pages belong to a file without a name.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    start: NonNull<u8>,
+    len: usize,
+    live: Arc<Live>,
+}
+
+// SAFETY: the region is freed by `drop` only, and written through `&mut self` only. That pages are
+// let go meanwhile changes no byte.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Makes a region of `len` bytes, which must not be 0, in a file in `dir`. All are zero.
+    pub(crate) fn new(dir: &Path, len: usize, keeper: &Keeper) -> io::Result<Self> {
+        let file = nameless(dir)?;
+        allocate(&file, len)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new region, at an address that the kernel chooses. Nobody else has the file,
+        // so it is never cut.
+        let start =
+            unsafe { mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, &file, 0)? };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let live = Arc::clone(&keeper.live);
+        live.change(|regions| regions.by_start.insert(start.as_ptr() as usize, len));
+        Ok(Self { start, len, live })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` bytes from `start` on are readable until `drop`; `&mut` is needed to write.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and they are writable.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        self.live.change(|regions| {
+            regions.by_start.remove(&(self.start.as_ptr() as usize));
+            // SAFETY: the region is ours, nothing borrows from it any more, and who lets pages
+            // go has the lock that this thread holds.
+            let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.len) };
+        });
+    }
+}
+
+/// The regions there are, and whether anybody still keeps them small.
+#[derive(Debug, Default)]
+struct Regions {
+    /// Lengths, by address.
+    by_start: HashMap<usize, usize>,
+    is_over: bool,
+}
+
+#[derive(Debug, Default)]
+struct Live {
+    regions: Mutex<Regions>,
+    changed: Condvar,
+}
+
+impl Live {
+    fn lock(&self) -> MutexGuard<'_, Regions> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Regions) -> R) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Lets all pages go, round after round, until it is over.
+    fn keep_small(&self) {
+        let mut regions = self.lock();
+        while !regions.is_over {
+            if regions.by_start.is_empty() {
+                regions = self.changed.wait(regions).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            drop(regions);
+            std::thread::sleep(ROUND);
+            regions = self.lock();
+            for (&start, &len) in &regions.by_start {
+                // SAFETY: the region is there, since the lock is held. Its pages are those of a file
+                // that is shared: the next access finds every byte there. A refusal costs memory only.
+                let _ = unsafe { mm::madvise(start as *mut _, len, LET_GO) };
+            }
+        }
+    }
+}
+
+/// Lets the pages of all regions go while they are in use, in a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    live: Arc<Live>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(crate) fn start() -> io::Result<Self> {
+        let live = Arc::new(Live::default());
+        let thread = std::thread::Builder::new().name("let pages go".to_owned()).spawn({
+            let live = Arc::clone(&live);
+            move || live.keep_small()
+        })?;
+        Ok(Self { live, thread: Some(thread) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.live.change(|regions| regions.is_over = true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // it has nothing to say
+        }
+    }
+}
+
+/// An empty file in `dir` that is gone when it is closed.
+fn nameless(dir: &Path) -> io::Result<File> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!("{UNFINISHED}{}_{number}", std::process::id()));
+        match options.open(&path) {
+            Ok(file) => {
+                fs::remove_file(&path)?;
+                return Ok(file);
+            }
+            // of a process that died in this very moment
+            Err(problem) if problem.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(problem) => return Err(problem),
+        }
+    }
+}
+
+/// Gives `file` its length, and room on disk for all of it.
+fn allocate(file: &File, len: usize) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len as u64) {
+        Ok(()) => file.set_len(len as u64),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let mut left = len;
+            while left > 0 {
+                let now = left.min(ZEROS.len());
+                (&*file).write_all(&ZEROS[..now])?;
+                left -= now;
+            }
+            Ok(())
+        }
+        Err(problem) => Err(problem.into()),
+    }
+}
+
+/// Lets the C library give back to the system what was freed and is kept for later; where it can.
+///
+/// Takes milliseconds. By itself, it gives back what lies at the end of its heaps:
+/// `docs/decisions/allocator.rst`.
+pub fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            // malloc_trim(3)
+            safe fn malloc_trim(pad: usize) -> std::ffi::c_int;
+        }
+        let _whether_any_was = malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_stay_while_pages_are_let_go_and_no_file_is_left() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let keeper = Keeper::start().expect("a thread");
+        let mut pages = Pages::new(dir.path(), 3 << 20, &keeper).expect("room");
+        assert_eq!(dir.path().read_dir().expect("is there").count(), 0);
+        assert!(pages.bytes().iter().all(|&byte| byte == 0));
+        for round in 0..4_u8 {
+            pages.bytes_mut().fill(round);
+            std::thread::sleep(ROUND);
+            assert!(pages.bytes().iter().all(|&byte| byte == round));
+        }
+    }
+
+    #[test]
+    fn room_that_there_is_not_is_an_error() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let keeper = Keeper::start().expect("a thread");
+        assert!(Pages::new(dir.path(), 1 << 60, &keeper).is_err());
+        assert!(Pages::new(&dir.path().join("missing"), 1, &keeper).is_err());
+        assert_eq!(dir.path().read_dir().expect("is there").count(), 0);
+    }
+}
