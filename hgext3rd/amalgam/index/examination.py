@@ -5,9 +5,8 @@ Quick enough for a look at a repository, since it costs what reading the index c
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..native.errors import Moved
 from .docket import State
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(NamedTuple):
     """What an index and its snapshot look like."""
 
     opened: Opened
