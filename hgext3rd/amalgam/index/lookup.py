@@ -12,7 +12,8 @@ from mercurial import exthelper, policy, revlog, scmutil
 from mercurial.revlogutils import constants
 
 from .. import compat, configitems
-from . import buffer, mapped, nodemap, nodesource
+from ..loading import load
+from . import buffer, mapped, nodefile, nodemap, nodesource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,7 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
         return
     if opened.snapshot is None and self._nodemap_file is None:
         return
+    load(buffer, nodefile, nodemap, nodesource)
     found = getattr(self._inner, "index", None)  # not if it is written in Rust
     if type(found) is not getattr(parsers, "index", object):
         return
@@ -77,6 +79,7 @@ def _shortesthexnodeidprefix(
 ) -> bytes:
     """Make the tree of nodes that only a C index can be given to."""
     index = repo.unfiltered().changelog.index
+    load(nodemap)
     if isinstance(index, nodemap.MappedIndex) and repo.ui.config(*_WITHIN):
         cache = {} if cache is None else cache
         if cache.get(_NODETREE) is None:

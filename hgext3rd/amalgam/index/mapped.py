@@ -19,7 +19,8 @@ from mercurial import error, extensions, exthelper, localrepo, revlog
 from mercurial.revlogutils import constants
 
 from .. import compat, configitems
-from . import decision, indexfile, opening, renewal
+from ..loading import load
+from . import buffer, decision, indexfile, opening, renewal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +74,7 @@ class _Switch:
     def site(self) -> Site | None:
         """Where snapshots are, if that is known."""
         if self._site is None and self.paths is not None:
+            load(buffer, opening)
             self._site = opening.Site.of(*self.paths, self.config, _follow)
         return self._site
 
@@ -156,6 +158,7 @@ def _get_data(
     if not self.data_config.mmap_large_index:  # a filelog
         return orig(self, filepath, mmap_threshold, size)
 
+    load(decision, indexfile)
     data, snapshot, expect, detail = None, None, _expect_nothing, b""
     with indexfile.opened(self.opener, filepath, size) as seen:
         reason = seen.reason(switch.config, lambda: switch.site)
@@ -252,6 +255,7 @@ def _switch(repo: RepoT) -> _Switch | None:
 
 
 def _follow(*args: Any) -> None:
+    load(renewal)
     renewal.follow(*args)
 
 

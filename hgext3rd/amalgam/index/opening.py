@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mercurial import encoding
 
 from .. import placement
+from ..loading import load
 from ..native.errors import Moved
 from . import buffer
 from .decision import Reason
@@ -69,6 +70,7 @@ class Site(NamedTuple):
 
     def placement(self) -> Placement:
         """Return how files are written there."""
+        load(placement)
         return placement.Placement.at(self.store_path, self.owner_path)
 
     def renew(
