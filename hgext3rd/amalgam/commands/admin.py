@@ -42,8 +42,9 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     its history is exported to git, how large that is, how fresh, and what is wrong,
     with what to type. This is quick, and changes nothing.
 
-    A large index is mapped from a snapshot, which is compared with it here. Where there
-    can be none, the index is read, and the reason is shown.
+    A large index is mapped from a snapshot, which is compared with it here, and nodes
+    are looked up in a map, in which each is looked up. Where there can be no snapshot,
+    the index is read, and the reason is shown.
 
     Being behind is not wrong: :hg:`git::export` converts what is new. Something is
     wrong if it does not go away by itself: a file is lost or was changed by somebody
@@ -59,7 +60,7 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     Template keywords:
 
     :indexes:     List. With ``index``, ``mapped``, ``reason``, ``bytes``,
-                  ``snapshot_bytes``.
+                  ``snapshot_bytes``, ``mapped_nodes``, ``node_map_bytes``.
     :path:        String. The git repository.
     :exists:      Boolean. Whether there was an export.
     :served:      Integer. Changesets that should be exported.
@@ -125,8 +126,8 @@ def _show_mended(fm: Any, mended: Sequence[Difference]) -> None:
 def _show_indexes(fm: Any, indexes: Sequence[Examined]) -> None:
     fm.plain(_(b"indexes\n"))
     with fm.nested(b"indexes", tmpl=b"{index} {reason}\n") as nested:
-        for opened in (examined.opened for examined in indexes):
-            decision, snapshot = opened.decision, opened.snapshot
+        for examined in indexes:
+            decision, snapshot = examined.opened.decision, examined.opened.snapshot
             snapshot_bytes = snapshot.length_bytes if snapshot else 0
             nested.startitem()
             nested.data(
@@ -135,23 +136,33 @@ def _show_indexes(fm: Any, indexes: Sequence[Examined]) -> None:
                 reason=decision.reason.value.encode(),
                 bytes=decision.size_bytes,
                 snapshot_bytes=snapshot_bytes,
+                mapped_nodes=examined.mapped_nodes,
+                node_map_bytes=examined.node_map_bytes,
             )
             nested.plain(b"  %-13s %s\n" % (decision.name, decision.explain()))
             if snapshot_bytes:
                 size = util.bytecount(snapshot_bytes)
                 nested.plain(_(b"  %-13s snapshot of %s\n") % (b"", size))
+            if examined.mapped_nodes:
+                size = util.bytecount(examined.node_map_bytes)
+                nested.plain(
+                    _(b"  %-13s map of %d nodes, %s\n")
+                    % (b"", examined.mapped_nodes, size)
+                )
 
 
 def _index_problems(indexes: Sequence[Examined]) -> list[Problem]:
-    return [
-        state.Problem(
-            _(b"snapshot of %s differs from it at byte %d")
-            % (examined.opened.decision.name, examined.differs_at),
-            _(b"run 'hg admin::amalgam --repair'"),
-        )
-        for examined in indexes
-        if examined.differs_at is not None
-    ]
+    hint = _(b"run 'hg admin::amalgam --repair'")
+    found = []
+    for examined in indexes:
+        name = examined.opened.decision.name
+        if examined.differs_at is not None:
+            text = _(b"snapshot of %s differs from it at byte %d")
+            found.append(state.Problem(text % (name, examined.differs_at), hint))
+        for problem in examined.node_map_problems:
+            text = _(b"node map of %s: %s") % (name, problem)
+            found.append(state.Problem(text, hint))
+    return found
 
 
 def _show_store(fm: Any, path: bytes, status: Status) -> None:
