@@ -22,8 +22,6 @@ from hgext3rd.amalgam.placement import Placement
 
 parsers = policy.importmod("parsers")
 
-pytestmark = pytest.mark.needs("c-index")
-
 ENTRY = struct.Struct(">Qiiiiii20s12x")
 ENTRY_BYTES = 64
 HEADER = (1 | 1 << 17) << 32

@@ -39,10 +39,10 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
         return
     if opened.snapshot is None and self._nodemap_file is None:
         return
-    load(buffer, nodefile, nodemap, nodesource)
     found = getattr(self._inner, "index", None)  # not if it is written in Rust
     if type(found) is not getattr(parsers, "index", object):
         return
+    load(buffer, nodefile, nodemap, nodesource)
     index: Any = found
     plain = self._format_version == constants.REVLOGV1 and not self._inline
     if plain and len(opened.data) == len(index) * nodemap.ENTRY_LEN:
@@ -79,8 +79,10 @@ def _shortesthexnodeidprefix(
 ) -> bytes:
     """Make the tree of nodes that only a C index can be given to."""
     index = repo.unfiltered().changelog.index
+    if not repo.ui.config(*_WITHIN):
+        return orig(repo, node, minlength, cache)
     load(nodemap)
-    if isinstance(index, nodemap.MappedIndex) and repo.ui.config(*_WITHIN):
+    if isinstance(index, nodemap.MappedIndex):
         cache = {} if cache is None else cache
         if cache.get(_NODETREE) is None:
             cache[_NODETREE] = parsers.nodetree(index._index, 1)
