@@ -7,6 +7,7 @@ error says so; where a part of the answer was sent already, it ends the connecti
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import subprocess
 import tempfile
@@ -40,7 +41,9 @@ class Server:
     """``hg serve`` of one repository, threaded, at a port that is free."""
 
     def __init__(self, repo: Path, config: Sequence[str] = SERVER) -> None:
-        command = _command("serve", "-a", "127.0.0.1", "-p", "0", config=config)
+        # its log of requests would fill the pipe, and it would wait for ever
+        quiet = ("-A", os.devnull)
+        command = _command("serve", "-a", "127.0.0.1", "-p", "0", *quiet, config=config)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
