@@ -14,6 +14,7 @@ Before the first export, nothing is wrong:
   indexes
     00changelog   mapped: 192 bytes, at least 1 bytes (experimental.mmapindexthreshold)
                   snapshot of 192 bytes
+                  map of 3 nodes, 8.00 KB
     00manifest    read: it is inline, with revisions among its entries
   
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
@@ -29,6 +30,7 @@ Before the first export, nothing is wrong:
   indexes
     00changelog   mapped: 192 bytes, at least 1 bytes (experimental.mmapindexthreshold)
                   snapshot of 192 bytes
+                  map of 3 nodes, 8.00 KB
     00manifest    read: it is inline, with revisions among its entries
   
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
@@ -46,7 +48,7 @@ Before the first export, nothing is wrong:
     "changesets": 3,
     "exists": true,
     "files": 3,
-    "indexes": [{"bytes": 192, "index": "00changelog", "mapped": true, "reason": "large-enough", "snapshot_bytes": 192}, {"bytes": 333, "index": "00manifest", "mapped": false, "reason": "inline", "snapshot_bytes": 0}],
+    "indexes": [{"bytes": 192, "index": "00changelog", "mapped": true, "mapped_nodes": 3, "node_map_bytes": 8192, "reason": "large-enough", "snapshot_bytes": 192}, {"bytes": 333, "index": "00manifest", "mapped": false, "mapped_nodes": 0, "node_map_bytes": 0, "reason": "inline", "snapshot_bytes": 0}],
     "lock": "free",
     "lock_host": "",
     "lock_pid": 0,
@@ -119,6 +121,7 @@ So does what an export would not mend, or not expect:
   indexes
     00changelog   mapped: 256 bytes, at least 1 bytes (experimental.mmapindexthreshold)
                   snapshot of 256 bytes
+                  map of 4 nodes, 8.00 KB
     00manifest    read: it is inline, with revisions among its entries
   
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
@@ -149,6 +152,7 @@ So does what an export would not mend, or not expect:
   indexes
     00changelog   mapped: 256 bytes, at least 1 bytes (experimental.mmapindexthreshold)
                   snapshot of 256 bytes
+                  map of 4 nodes, 8.00 KB
     00manifest    read: it is inline, with revisions among its entries
   
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
@@ -227,6 +231,21 @@ A snapshot that somebody has written to is noticed. All snapshots are made anew:
     (run 'hg admin::amalgam --repair')
   $ hg admin::amalgam --repair | tail -1
   nothing is wrong
+
+So is a map of nodes in which some are not found:
+
+  $ hg init ../larger && cd ../larger
+  $ hg debugbuilddag -q +1100
+  $ hg admin::amalgam | grep 'map of'
+                  map of 1100 nodes, 16.0 KB
+  $ printf '!' | dd of=`echo .hg/amalgam/index/00changelog-*.nodemap` bs=1 seek=8400 conv=notrunc 2> /dev/null
+  $ hg admin::amalgam | sed -n '/^wrong/,$p'
+  wrong
+    node map of 00changelog: a checksum is wrong
+    (run 'hg admin::amalgam --repair')
+  $ hg admin::amalgam --repair | tail -1
+  nothing is wrong
+  $ cd ../large
 
 Where none can be made, the index is read, and the reason is told:
 

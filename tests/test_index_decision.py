@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hgext3rd.amalgam.index import Decision, Reason
-from hgext3rd.amalgam.index.decision import reason_for
+from hgext3rd.amalgam.index.decision import Decision, Reason, reason_for
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_file_system_is_asked_only_if_it_matters(
 def test_each_reason_is_told_in_its_own_words(reason: Reason) -> None:
     told = {
         other: Decision(
-            index=b"00changelog",
+            name=b"00changelog",
             path=b"/repo/.hg/store/00changelog.i",
             size_bytes=64,
             reason=other,

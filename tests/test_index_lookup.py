@@ -10,18 +10,13 @@ import pytest
 from mercurial import error, extensions, hg as hgmod, policy, ui as uimod
 from testlib.environment import hg
 
-from hgext3rd.amalgam.index import nodefile, opened
+from hgext3rd.amalgam.index import nodefile
+from hgext3rd.amalgam.index.mapped import opened
 from hgext3rd.amalgam.index.nodemap import MappedIndex
 
 parsers = policy.importmod("parsers")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not hasattr(parsers, "index") or policy.importrust("revlog") is not None,
-        reason="needs the index that is written in C, and none in Rust",
-    ),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("c-index")]
 
 REVS = 150
 STOCK = ["--config", "extensions.amalgam=!"]

@@ -15,8 +15,8 @@ from testlib import indexmaps
 from testlib.environment import hg
 from testlib.indexmaps import mapped_files, open_indexes
 
-from hgext3rd.amalgam import index
-from hgext3rd.amalgam.index import Reason
+from hgext3rd.amalgam.index import mapped as index
+from hgext3rd.amalgam.index.decision import Decision, Reason
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("maps")]
 
@@ -87,15 +87,15 @@ def snapshot_of(storage: Any) -> str:
 
 
 def reasons(repo: Any) -> dict[bytes, Reason]:
-    return {found.index: found.reason for found in index.decisions(repo)}
+    return {found.name: found.reason for found in index.decisions(repo)}
 
 
 def test_indexes_that_are_not_open_are_opened(ui: Any, path: Path) -> None:
     repo = opened(ui, path)
     assert not mapped_files()
     assert index.decisions(repo) == [
-        index.Decision(
-            index=name,
+        Decision(
+            name=name,
             path=bytes(path / ".hg/store" / os.fsdecode(name)) + b".i",
             size_bytes=192,
             reason=Reason.LARGE_ENOUGH,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import struct
 from collections.abc import Callable, Iterable
@@ -15,16 +14,13 @@ from mercurial import error, policy, revlog
 from mercurial.node import nullid
 
 from hgext3rd.amalgam.index import nodefile
+from hgext3rd.amalgam.index.buffer import Expected
 from hgext3rd.amalgam.index.nodemap import MappedIndex
 from hgext3rd.amalgam.index.nodesource import NodeSource
 from hgext3rd.amalgam.index.snapshot import Snapshot
 from hgext3rd.amalgam.placement import Placement
 
 parsers = policy.importmod("parsers")
-
-pytestmark = pytest.mark.skipif(
-    not hasattr(parsers, "index"), reason="needs the index that is written in C"
-)
 
 ENTRY = struct.Struct(">Qiiiiii20s12x")
 ENTRY_BYTES = 64
@@ -51,7 +47,7 @@ def empty(directory: Path) -> Snapshot:
 
 
 def of(snapshot: Snapshot, revs: int) -> Snapshot:
-    return dataclasses.replace(snapshot, length_bytes=revs * ENTRY_BYTES)
+    return snapshot._replace(length_bytes=revs * ENTRY_BYTES)
 
 
 class FromSnapshot(NodeSource):
@@ -145,7 +141,7 @@ def test_answers_are_those_of_the_c_index(
     on_disk = data.draw(st.integers(0, len(nodes)), label="on disk")
     length = data.draw(st.integers(0, on_disk), label="in the snapshot")
     source = FromSnapshot(of(snapshot, length))
-    index = MappedIndex(c_index(nodes[:on_disk]), data_of(nodes[:on_disk]), source)
+    index = compose(nodes[:on_disk], source)
     if data.draw(st.booleans(), label="opened early"):
         index.has_node(nullid)
     for rev in range(on_disk, len(nodes)):
@@ -161,6 +157,13 @@ def test_answers_are_those_of_the_c_index(
     same(index, again)
     assert source.opened == 1
     assert not source.discarded
+
+
+def compose(
+    nodes: list[bytes], source: NodeSource, told: list[Expected] | None = None
+) -> MappedIndex:
+    told = [] if told is None else told
+    return MappedIndex(c_index(nodes), data_of(nodes), source, told.append)
 
 
 @pytest.fixture
@@ -179,7 +182,7 @@ def composed(
     snapshot: Snapshot, nodes: list[bytes]
 ) -> tuple[MappedIndex, FromSnapshot]:
     source = FromSnapshot(of(snapshot, len(nodes)))
-    return MappedIndex(c_index(nodes), data_of(nodes), source), source
+    return compose(nodes, source), source
 
 
 def test_runs_are_merged_and_the_file_stays_small(snapshot: Snapshot) -> None:
@@ -229,7 +232,7 @@ def test_damage_is_never_answered_from(snapshot: Snapshot, what: str, how: str) 
 def test_a_map_of_another_snapshot_is_not_used(snapshot: Snapshot) -> None:
     nodes = nodes_of(100)
     renew(snapshot, nodes)
-    other = dataclasses.replace(snapshot, uid=b"fedcba9876543210")
+    other = snapshot._replace(uid=b"fedcba9876543210")
     assert nodefile.read(other) is None
     others = nodes[::-1]
     same(composed(other, others)[0], others)
@@ -243,7 +246,7 @@ def test_a_shorter_snapshot_hides_what_was_behind_it(snapshot: Snapshot) -> None
     kept, other = nodes[:300], nodes_of(900)[700:]
     source = FromSnapshot(of(snapshot, len(kept)))
     data = kept + other
-    same(MappedIndex(c_index(data), data_of(data), source), data, nodes[300:])
+    same(compose(data, source), data, nodes[300:])
 
 
 def test_everything_else_is_the_c_index(snapshot: Snapshot) -> None:
@@ -268,3 +271,42 @@ def test_everything_else_is_the_c_index(snapshot: Snapshot) -> None:
     assert not source.opened
     index.clearcaches()
     same(index, nodes)
+
+
+def test_it_is_said_once_how_much_is_touched(snapshot: Snapshot) -> None:
+    nodes = nodes_of(3000)
+    renew(snapshot, nodes)
+    source, told = FromSnapshot(of(snapshot, len(nodes))), list[Expected]()
+    index = compose(nodes, source, told)
+    for rev in range(0, 3000, 3):
+        assert index[rev][7] == nodes[rev]
+        assert index.rev(nodes[rev]) == rev
+    index.computephasesmapsets({1: set(), 2: {2500}})
+    assert told == []
+    for rev in range(100):
+        assert index[rev][7] == nodes[rev]
+    assert told == [Expected.STRETCHES]
+    index.ancestors(3, 7)
+    index.headrevs()
+    index.headrevs()
+    assert told == [Expected.STRETCHES, Expected.EVERYTHING]
+
+
+@pytest.mark.parametrize(
+    "walk",
+    [
+        list,
+        lambda index: index.ancestors(3, 7),
+        lambda index: index.commonancestorsheads(3, 7),
+        lambda index: index.computephasesmapsets({1: {5}}),
+        lambda index: index.reachableroots2(0, [2999], [5], False),
+    ],
+)
+def test_who_walks_is_expected_to(
+    snapshot: Snapshot, walk: Callable[[Any], object]
+) -> None:
+    nodes = nodes_of(3000)
+    told: list[Expected] = []
+    index = compose(nodes, FromSnapshot(snapshot), told)
+    assert walk(index) == walk(c_index(nodes))
+    assert told == [Expected.STRETCHES]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import stat
 import subprocess
@@ -128,7 +127,7 @@ def test_little_growth_is_read_and_much_is_appended(index: Index) -> None:
     assert index.read() == entries(range(104))
     index.append(range(104, 200))
     much = index.renew()
-    assert much == dataclasses.replace(first, length_bytes=200 * ENTRY)
+    assert much == first._replace(length_bytes=200 * ENTRY)
     assert index.read() == entries(range(200))
     assert len(index.data_files()) == 1
 
@@ -136,7 +135,7 @@ def test_little_growth_is_read_and_much_is_appended(index: Index) -> None:
 def test_index_that_was_cut_keeps_what_still_fits(index: Index) -> None:
     first = index.renew()
     index.write(range(60))
-    assert index.renew() == dataclasses.replace(first, length_bytes=60 * ENTRY)
+    assert index.renew() == first._replace(length_bytes=60 * ENTRY)
     assert index.read() == entries(range(60))
     # what a reader may have mapped is never written to
     index.append(range(1060, 1200))
@@ -374,7 +373,7 @@ def test_docket_that_is_damaged_is_none(at: int) -> None:
 def test_docket_of_another_index_does_not_count(index: Index) -> None:
     index.renew()
     with index.open() as file:
-        other = dataclasses.replace(file, path=b"other.i")
+        other = file._replace(path=b"other.i")
         assert index.snapshots.find(other, other.state()) is None
 
 

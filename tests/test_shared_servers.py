@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -49,13 +50,13 @@ def server() -> Iterator[Path]:
         shutil.rmtree(directory)
 
 
-def commit_as(user: User, repo: Path, name: str) -> None:
+def commit_as(user: User, repo: Path, name: str, *config: str) -> None:
     done = user.run(repo, "sh", "-c", f"echo {name} > {name}")
     assert not done.returncode, done.stderr
     # built with Rust, 7.2.4 changes modes of what is another user's, and fails
     policy = {"HGMODULEPOLICY": "c"}
     command = [sys.executable, str(HG), "--config", "extensions.amalgam="]
-    command += ["commit", "-qAm", name, "-d", "0 0", "-u", name]
+    command += ["commit", "-qAm", name, "-d", "0 0", "-u", name, *config]
     done = user.run(repo, *command, environment=policy)
     assert not done.returncode, done.stderr
 
@@ -373,3 +374,43 @@ def test_configuration_of_a_share_does_not_change_the_store(
     with (share / ".hg/hgrc").open("a") as file:
         file.write("[amalgam]\ngit.refs = tags\ngit.export = public\n")
     assert hg(share, "git::export") == b"nothing new to export\n"
+
+
+@pytest.mark.needs("users")
+def test_snapshots_are_made_by_who_may_write_and_used_by_who_may_read(
+    server: Path,
+) -> None:
+    every = ("--config", "experimental.mmapindexthreshold=0")
+
+    def look(user: User, *config: str) -> tuple[str, str]:
+        """Return why the changelog is mapped or read, and what is in it."""
+        asked = user.hg(server, "admin::amalgam", "-T", "json", *every, *config)
+        assert not asked.returncode, asked.stderr
+        (state,) = json.loads(asked.stdout)
+        reasons = {index["index"]: index["reason"] for index in state["indexes"]}
+        log = user.hg(server, "log", "-T", "{desc} ", *every, *config)
+        assert not log.returncode, log.stderr
+        return reasons["00changelog"], log.stdout.decode()
+
+    def modes() -> set[tuple[int, int]]:
+        found = [path.stat() for path in (server / ".hg/amalgam/index").iterdir()]
+        assert found
+        return {(stat.st_gid, stat.st_mode & 0o7777) for stat in found}
+
+    commit_as(ALICE, server, "one")
+    # nothing is there, and carol cannot make it
+    assert look(CAROL) == ("no-snapshot", "one ")
+    assert not (server / ".hg/amalgam").exists()
+    assert look(ALICE) == ("large-enough", "one ")
+    assert modes() == {(DEVELOPERS, 0o664)}
+    assert look(CAROL) == ("large-enough", "one ")
+
+    # bob's hg has no amalgam; who may write looks again, who may not reads
+    commit_as(BOB, server, "two", "--config", "extensions.amalgam=!")
+    assert look(CAROL) == ("no-snapshot", "two one ")
+    assert look(BOB) == ("large-enough", "two one ")
+    assert look(CAROL) == ("large-enough", "two one ")
+    commit_as(BOB, server, "three", *every)
+    commit_as(ALICE, server, "four", *every)
+    assert look(CAROL) == ("large-enough", "four three two one ")
+    assert modes() == {(DEVELOPERS, 0o664)}

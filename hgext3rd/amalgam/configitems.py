@@ -1,14 +1,13 @@
 """Every config item of amalgam: its default, and how its value is read.
 
-A group of items is read once into a frozen class; nothing else asks ``ui``. What the
+A group of items is read once into a named tuple; nothing else asks ``ui``. What the
 items mean to a user is in the README and in ``hg help amalgam``.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mercurial import error, exthelper, util
 from mercurial.i18n import _
@@ -40,8 +39,7 @@ LEAST_MEMORY_BYTES = 1 << 20
 PREFAULTS = (b"none", b"willneed", b"populate")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GitConfig:
+class GitConfig(NamedTuple):
     """The items ``amalgam.git.*``, checked."""
 
     dialect: bytes
@@ -87,8 +85,7 @@ class GitConfig:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class IndexConfig:
+class IndexConfig(NamedTuple):
     """From which size on the indexes of changelog and manifest are mapped, and how.
 
     The items are ``experimental.mmapindex`` and ``experimental.mmapindexthreshold``;

@@ -12,7 +12,7 @@ from typing import Any
 
 from mercurial import registrar, revlog, vfs
 
-from hgext3rd.amalgam import index
+from hgext3rd.amalgam.index import mapped as index
 
 try:
     from mercurial.repo import factory
@@ -72,7 +72,7 @@ def debugindexmaps(ui: Any, *paths: bytes, **_opts: Any) -> None:
         if not opened:
             ui.write(b"left to Mercurial\n")
         for decision in (how.decision for how in opened):
-            ui.write(b"%s: %s\n" % (decision.index, decision.explain()))
+            ui.write(b"%s: %s\n" % (decision.name, decision.explain()))
         if mapped != sorted(
             os.fsdecode(how.snapshot.path) for how in opened if how.snapshot
         ):

@@ -11,10 +11,14 @@ import functools
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from mercurial import policy
+
+from . import residency
 
 SKIPS = Path(__file__).parents[1] / "SKIPS"
 
@@ -43,11 +47,32 @@ def _maps() -> str:
     return "" if Path("/proc/self/maps").exists() else "no /proc/self/maps"
 
 
+def _c_index() -> str:
+    if not hasattr(policy.importmod("parsers"), "index"):
+        return "the index is written in Python"
+    return "the index is written in Rust" if policy.importrust("revlog") else ""
+
+
+def _cold() -> str:
+    if _c_index():
+        return _c_index()
+    if not hasattr(os, "posix_fadvise"):
+        return "no posix_fadvise(2)"
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(bytes(residency.PAGE_BYTES))
+        file.flush()
+        residency.drop(Path(file.name))
+        kept = residency.resident(Path(file.name))
+    return "its file system keeps files in memory" if kept else ""
+
+
 _NEEDS: dict[str, Callable[[], str]] = {
     "root": _root,  # to give files to another user
     "mounts": _mounts,  # of its own, or for all to see
     "users": _users,  # to become another user, who reaches the checkout
     "maps": _maps,  # to be told what is mapped
+    "c-index": _c_index,  # to look nodes up in our map
+    "cold": _cold,  # to have files that are not in memory
 }
 
 

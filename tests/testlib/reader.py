@@ -97,9 +97,9 @@ def _names(path: str, config: Sequence[str]) -> dict[str, Any]:
 
 
 def _opened(log: Any) -> str:
-    from hgext3rd.amalgam import index
+    from hgext3rd.amalgam.index import mapped
 
-    how = index.opened(log)
+    how = mapped.opened(log)
     assert how
     return how.decision.reason.value
 

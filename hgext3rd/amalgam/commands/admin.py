@@ -8,19 +8,18 @@ from mercurial import exthelper, registrar, util
 from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
-from .. import index
 from ..configitems import GitConfig
-from ..gitstore.export import GitStore
-from ..gitstore.oidmap import Table
-from ..gitstore.repair import repair
-from ..gitstore.status import Problem, Status
+from ..gitstore import export, oidmap, repair, status as state
+from ..index import examination, mapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
+    from ..gitstore.status import Problem, Status
     from ..gitstore.verify import Difference
+    from ..index.examination import Examined
 
 eh = exthelper.exthelper()
 
@@ -43,8 +42,9 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     its history is exported to git, how large that is, how fresh, and what is wrong,
     with what to type. This is quick, and changes nothing.
 
-    A large index is mapped from a snapshot, which is compared with it here. Where there
-    can be none, the index is read, and the reason is shown.
+    A large index is mapped from a snapshot, which is compared with it here, and nodes
+    are looked up in a map, in which each is looked up. Where there can be no snapshot,
+    the index is read, and the reason is shown.
 
     Being behind is not wrong: :hg:`git::export` converts what is new. Something is
     wrong if it does not go away by itself: a file is lost or was changed by somebody
@@ -60,7 +60,7 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     Template keywords:
 
     :indexes:     List. With ``index``, ``mapped``, ``reason``, ``bytes``,
-                  ``snapshot_bytes``.
+                  ``snapshot_bytes``, ``mapped_nodes``, ``node_map_bytes``.
     :path:        String. The git repository.
     :exists:      Boolean. Whether there was an export.
     :served:      Integer. Changesets that should be exported.
@@ -83,20 +83,20 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
     Returns 0 if nothing is wrong, 1 if something needs a person.
     """
-    store = GitStore(repo, GitConfig.from_ui(ui))
+    store = export.GitStore(repo, GitConfig.from_ui(ui))
     mended: Sequence[Difference] = ()
     if opts["repair"]:
-        index.rebuild(repo)
-    if opts["repair"] and Status.of(store).exists:
-        before, after = repair(store)
+        mapped.rebuild(repo)
+    if opts["repair"] and state.Status.of(store).exists:
+        before, after = repair.repair(store)
         left = {(difference.what, difference.id) for difference in after.differences}
         mended = [
             difference
             for difference in before.differences
             if (difference.what, difference.id) not in left
         ]
-    status = Status.of(store)
-    indexes = index.examine(repo)
+    status = state.Status.of(store)
+    indexes = examination.examine(repo)
     problems = [*_index_problems(indexes), *status.problems]
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"admin-amalgam", byte_opts) as fm:
@@ -123,36 +123,46 @@ def _show_mended(fm: Any, mended: Sequence[Difference]) -> None:
         fm.plain(b"\n")
 
 
-def _show_indexes(fm: Any, indexes: Sequence[index.Examined]) -> None:
+def _show_indexes(fm: Any, indexes: Sequence[Examined]) -> None:
     fm.plain(_(b"indexes\n"))
     with fm.nested(b"indexes", tmpl=b"{index} {reason}\n") as nested:
-        for opened in (examined.opened for examined in indexes):
-            decision, snapshot = opened.decision, opened.snapshot
+        for examined in indexes:
+            decision, snapshot = examined.opened.decision, examined.opened.snapshot
             snapshot_bytes = snapshot.length_bytes if snapshot else 0
             nested.startitem()
             nested.data(
-                index=decision.index,
+                index=decision.name,
                 mapped=decision.mapped,
                 reason=decision.reason.value.encode(),
                 bytes=decision.size_bytes,
                 snapshot_bytes=snapshot_bytes,
+                mapped_nodes=examined.mapped_nodes,
+                node_map_bytes=examined.node_map_bytes,
             )
-            nested.plain(b"  %-13s %s\n" % (decision.index, decision.explain()))
+            nested.plain(b"  %-13s %s\n" % (decision.name, decision.explain()))
             if snapshot_bytes:
                 size = util.bytecount(snapshot_bytes)
                 nested.plain(_(b"  %-13s snapshot of %s\n") % (b"", size))
+            if examined.mapped_nodes:
+                size = util.bytecount(examined.node_map_bytes)
+                nested.plain(
+                    _(b"  %-13s map of %d nodes, %s\n")
+                    % (b"", examined.mapped_nodes, size)
+                )
 
 
-def _index_problems(indexes: Sequence[index.Examined]) -> list[Problem]:
-    return [
-        Problem(
-            _(b"snapshot of %s differs from it at byte %d")
-            % (examined.opened.decision.index, examined.differs_at),
-            _(b"run 'hg admin::amalgam --repair'"),
-        )
-        for examined in indexes
-        if examined.differs_at is not None
-    ]
+def _index_problems(indexes: Sequence[Examined]) -> list[Problem]:
+    hint = _(b"run 'hg admin::amalgam --repair'")
+    found = []
+    for examined in indexes:
+        name = examined.opened.decision.name
+        if examined.differs_at is not None:
+            text = _(b"snapshot of %s differs from it at byte %d")
+            found.append(state.Problem(text % (name, examined.differs_at), hint))
+        for problem in examined.node_map_problems:
+            text = _(b"node map of %s: %s") % (name, problem)
+            found.append(state.Problem(text, hint))
+    return found
 
 
 def _show_store(fm: Any, path: bytes, status: Status) -> None:
@@ -167,9 +177,9 @@ def _show_store(fm: Any, path: bytes, status: Status) -> None:
         objects=status.objects,
         packs=status.packs,
         pack_bytes=status.pack_bytes,
-        changesets=status.pairs.get(Table.CHANGESETS, 0),
-        manifests=status.pairs.get(Table.MANIFESTS, 0),
-        files=status.pairs.get(Table.FILES, 0),
+        changesets=status.pairs.get(oidmap.Table.CHANGESETS, 0),
+        manifests=status.pairs.get(oidmap.Table.MANIFESTS, 0),
+        files=status.pairs.get(oidmap.Table.FILES, 0),
         segments=status.segments,
         map_bytes=status.map_bytes,
         lock=lock.state.value.encode() if lock else b"free",
@@ -203,7 +213,7 @@ def _show_measures(fm: Any, status: Status) -> None:
     objects = _(b"%d in %d packs, %s") % (status.objects, status.packs, size)
     _show_line(fm, _(b"objects"), objects)
     pairs = _(b"%d changesets, %d manifests, %d file revisions in %d segments, %s") % (
-        *(status.pairs.get(table, 0) for table in Table),
+        *(status.pairs.get(table, 0) for table in oidmap.Table),
         status.segments,
         util.bytecount(status.map_bytes),
     )

@@ -9,7 +9,7 @@ from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
 from ..configitems import GitConfig
-from ..gitstore.export import GitStore
+from ..gitstore import export
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -55,7 +55,7 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> None:
     """
     config = GitConfig.from_ui(ui, dialect=opts["dialect"])
     revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
-    report = GitStore(repo, config).export(revs, rebuild=opts["rebuild"])
+    report = export.GitStore(repo, config).export(revs, rebuild=opts["rebuild"])
     with ui.formatter(b"git-export", _byte_keys(opts)) as fm:
         fm.startitem()
         fm.data(

@@ -25,9 +25,7 @@ from mercurial.node import hex as hex_node, short
 
 from .. import compat
 from ..configitems import GitConfig
-from ..gitstore import ids, selection
-from ..gitstore.export import GitStore
-from ..gitstore.oidmap import Side, Table
+from ..gitstore import export as exports, ids, oidmap as oidmaps, selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -109,7 +107,7 @@ def gitnode_revset(repo: RepoT, subset: Any, x: Any) -> Any:
         found = ids.changesets(oidmap, id_)
     if len(found) > 1:
         raise _ambiguous(
-            id_, [ids.Translation(node, oid, Side.OID) for node, oid in found]
+            id_, [ids.Translation(node, oid, oidmaps.Side.OID) for node, oid in found]
         )
     revs = []
     for node, _oid in found:
@@ -126,7 +124,9 @@ def gitnode_keyword(context: Any, mapping: Any) -> bytes:
     repo = context.resource(mapping, b"repo")
     cache = context.resource(mapping, b"cache")
     if b"amalgam-map" not in cache:
-        cache[b"amalgam-map"] = GitStore(repo, GitConfig.from_ui(repo.ui)).open_map()
+        cache[b"amalgam-map"] = exports.GitStore(
+            repo, GitConfig.from_ui(repo.ui)
+        ).open_map()
     (oid,) = cache[b"amalgam-map"].oids([ctx.node()])
     return hex_node(oid) if oid else b""
 
@@ -166,7 +166,7 @@ def _after(first: Callable[[], None], func: Callable[..., Any]) -> Callable[...,
 
 @contextlib.contextmanager
 def _open_map(repo: RepoT) -> Iterator[OidMap]:
-    store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    store = exports.GitStore(repo, GitConfig.from_ui(repo.ui))
     with contextlib.closing(store.open_map()) as oidmap:
         yield oidmap
 
@@ -185,7 +185,7 @@ def _line_blocks(ui: UiT) -> Iterator[list[bytes]]:
 
 def _refuse_rewritten(repo: RepoT) -> None:
     """Abort if the ids of the store are not those that it will have."""
-    if GitStore(repo, GitConfig.from_ui(repo.ui)).docket().refused:
+    if exports.GitStore(repo, GitConfig.from_ui(repo.ui)).docket().refused:
         raise error.StateError(
             _(b"git store is being rewritten, since changesets have vanished"),
             hint=_(b"wait for the export that does it, or run 'hg git::export'"),
@@ -197,7 +197,7 @@ def _translate(
 ) -> list[list[Translation]]:
     """Return what ids may mean, but for what is no longer served."""
     config = GitConfig.from_ui(repo.ui)
-    source = GitStore(repo, config).repo
+    source = exports.GitStore(repo, config).repo
     has_node = selection.view_of(source, config.export).changelog.hasnode
     return [
         [meaning for meaning in meanings if has_node(meaning.node)]
@@ -249,7 +249,7 @@ def _only(
     node = _changeset(repo, id_)
     if not ids.is_id(id_):
         hint = _(b"for names there is 'hg log -r %s -T {gitnode}'") % id_
-    elif not oidmap.count(Table.CHANGESETS):
+    elif not oidmap.count(oidmaps.Table.CHANGESETS):
         hint = _(b"nothing is exported yet: run 'hg git::export'")
     elif node is not None:
         hint = _(b"changeset %s is not among those that are exported") % short(node)
@@ -269,7 +269,7 @@ def _changeset(repo: RepoT, id_: bytes) -> bytes | None:
 
 def _ambiguous(id_: bytes, meanings: Sequence[Translation]) -> error.InputError:
     """Return what Mercurial raises for an ambiguous abbreviation, naming two."""
-    kinds = {Side.NODE: _(b"changeset %s"), Side.OID: _(b"commit %s")}
+    kinds = {oidmaps.Side.NODE: _(b"changeset %s"), oidmaps.Side.OID: _(b"commit %s")}
     first, second = (
         kinds[meaning.asked] % hex_node(meaning.given) for meaning in meanings[:2]
     )

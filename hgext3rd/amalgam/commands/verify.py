@@ -9,9 +9,7 @@ from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
 from ..configitems import GitConfig
-from ..gitstore import verify
-from ..gitstore.export import GitStore
-from ..gitstore.verify import Remedy
+from ..gitstore import export, verify
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -65,7 +63,7 @@ def git_verify(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
     Returns 0 if nothing differs, 1 if something does.
     """
-    store = GitStore(repo, GitConfig.from_ui(ui))
+    store = export.GitStore(repo, GitConfig.from_ui(ui))
     findings = verify.run(store, full=opts["full"])
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"git-verify", byte_opts) as fm:
@@ -111,8 +109,8 @@ def _show(fm: Any, findings: Findings) -> None:
 
 
 def _what_mends(findings: Findings) -> bytes:
-    if findings.remedy in (Remedy.EXPORT, Remedy.WITHDRAW):
+    if findings.remedy in (verify.Remedy.EXPORT, verify.Remedy.WITHDRAW):
         return b"hg git::export"
-    if findings.remedy is Remedy.REBUILD and findings.full:
+    if findings.remedy is verify.Remedy.REBUILD and findings.full:
         return b"hg git::export --rebuild"  # a repair would not look that deep
     return b"hg admin::amalgam --repair"

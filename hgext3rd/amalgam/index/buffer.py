@@ -23,6 +23,7 @@ class Expected(enum.Enum):
 
     FEW_PLACES = 0
     EVERYTHING = 1
+    STRETCHES = 2
 
 
 class Prefault(enum.Enum):

@@ -6,9 +6,8 @@ the file looks like, and what ``opening`` finds out when all speaks for mapping.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mercurial import util
 from mercurial.i18n import _
@@ -34,11 +33,10 @@ class Reason(enum.Enum):
     NO_SNAPSHOT = "no-snapshot"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What was decided for one index of a repository object when it was opened."""
 
-    index: bytes
+    name: bytes
     """What hg calls it: ``00changelog``, ``00manifest``, ``meta/lib/00manifest``."""
     path: bytes
     """Full path of the file, which in a transaction may be a temporary one."""

@@ -6,10 +6,9 @@ Owns the format of ``.hg/amalgam/index/<name>.docket``, which is written down in
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ..placement import Placement
@@ -19,8 +18,7 @@ _KEYS = (b"index", b"uid", b"length", b"file")
 _LARGEST = 4096  # a docket is about 200 bytes, and the name of an index
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the file system says of a file; another whenever somebody wrote to it."""
 
     device: int
@@ -41,11 +39,10 @@ class State:
         return (self.device, self.inode) == (other.device, other.inode)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Docket:
+class Docket(NamedTuple):
     """A snapshot, and the file of which it was found to be a beginning."""
 
-    index: bytes
+    path: bytes
     """Path of the index below ``.hg/store``."""
     uid: bytes
     """16 hexadecimal digits, which name the data file."""
@@ -73,18 +70,17 @@ class Docket:
         if magic != _MAGIC:
             return None
         fields = dict(line.split(b" ", 1) for line in lines)
-        index, uid, length, state = (fields[key] for key in _KEYS)
-        return cls(index, uid, int(length), State(*map(int, state.split())))
+        path, uid, length, state = (fields[key] for key in _KEYS)
+        return cls(path, uid, int(length), State(*map(int, state.split())))
 
     def format(self) -> bytes:
         """Return the content of the file."""
-        state = dataclasses.astuple(self.state)
         lines = [
             _MAGIC,
-            b"index " + self.index,
+            b"index " + self.path,
             b"uid " + self.uid,
             b"length %d" % self.length_bytes,
-            b"file %d %d %d %d %d" % state,
+            b"file %d %d %d %d %d" % self.state,
         ]
         body = b"".join(line + b"\n" for line in lines)
         return body + b"sum %08x\n" % zlib.crc32(body)

@@ -7,30 +7,29 @@ mapped then is a question of ``decision``.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mercurial import vfs as vfsmod
 from mercurial.revlogutils import constants
 
+from . import snapshot
 from .decision import Reason, reason_for
-from .snapshot import IndexFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mercurial.interfaces.types import VfsT
 
     from ..configitems import IndexConfig
     from .opening import Site
+    from .snapshot import IndexFile
 
 _ENTRY_BYTES = 64
 _ENTRY_BYTES_WITH_DOCKET = 96  # of the formats whose index file is named by a docket
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A file that is to be opened as an index."""
 
     opener: VfsT
@@ -51,7 +50,7 @@ class Seen:
     def file(self) -> IndexFile:
         """The file as ``snapshot`` wants it."""
         limited = self.limit_bytes is not None
-        return IndexFile(
+        return snapshot.IndexFile(
             fd=self.descriptor,
             path=self.path,
             name=_name(self.path),
@@ -59,10 +58,14 @@ class Seen:
             limit_bytes=self.limit_bytes,
         )
 
-    def reason(self, config: IndexConfig, site: Site | None) -> Reason:
-        """Decide whether it is to be mapped from a snapshot at ``site``."""
+    def reason(self, config: IndexConfig, find: Callable[[], Site | None]) -> Reason:
+        """Decide whether it is to be mapped from a snapshot at the site that is found.
+
+        It is looked for only if all else speaks for mapping.
+        """
 
         def is_mmap_safe() -> bool:
+            site = find()
             if site is None or not self.opener.is_mmap_safe(self.path):
                 return False
             directory = vfsmod.vfs(site.snapshots.directory)

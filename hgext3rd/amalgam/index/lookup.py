@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 from mercurial import exthelper, policy, revlog, scmutil
 from mercurial.revlogutils import constants
 
-from .. import compat
-from ..configitems import wants_node_map
-from . import mapped
-from .nodemap import ENTRY_LEN, MappedIndex
-from .nodesource import NodeSource
+from .. import compat, configitems
+from ..loading import load
+from . import buffer, mapped, nodefile, nodemap, nodesource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,15 +37,20 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     opened = mapped.opened(self)
     if opened is None or _OPTION not in self.opener.options:
         return
+    if opened.snapshot is None and self._nodemap_file is None:
+        return
     found = getattr(self._inner, "index", None)  # not if it is written in Rust
     if type(found) is not getattr(parsers, "index", object):
         return
+    load(buffer, nodefile, nodemap, nodesource)
     index: Any = found
     plain = self._format_version == constants.REVLOGV1 and not self._inline
-    if plain and len(opened.data) == len(index) * ENTRY_LEN:
-        source = NodeSource.of(self, index, opened.snapshot)
-        if source is not None:
-            self.index = MappedIndex(index, opened.data, source)
+    if plain and len(opened.data) == len(index) * nodemap.ENTRY_LEN:
+        source = nodesource.NodeSource(
+            opened.snapshot, self.opener, self._nodemap_file, self.radix, index
+        )
+        opened.expect(buffer.Expected.FEW_PLACES)
+        self.index = nodemap.MappedIndex(index, opened.data, source, opened.expect)
 
 
 @eh.wrapfunction(*compat.revlog_options_resolver())
@@ -55,9 +58,9 @@ def _resolve_options(
     orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
 ) -> dict[bytes, Any]:
     """Note whether node maps are wanted, and that Mercurial's are then not slow."""
-    wanted = mapped.enabled(ui) and wants_node_map(ui)
+    wanted = mapped.enabled(ui) and configitems.wants_node_map(ui)
     overrides = {}
-    if wanted and ui.config(*_SLOW_PATH) == b"default":
+    if wanted and not ui.hasconfig(*_SLOW_PATH):
         overrides[_SLOW_PATH] = b"allow"
     with ui.configoverride(overrides, b"amalgam"):
         options = orig(ui, *args, **kwargs)
@@ -76,7 +79,10 @@ def _shortesthexnodeidprefix(
 ) -> bytes:
     """Make the tree of nodes that only a C index can be given to."""
     index = repo.unfiltered().changelog.index
-    if isinstance(index, MappedIndex) and repo.ui.config(*_WITHIN):
+    if not repo.ui.config(*_WITHIN):
+        return orig(repo, node, minlength, cache)
+    load(nodemap)
+    if isinstance(index, nodemap.MappedIndex):
         cache = {} if cache is None else cache
         if cache.get(_NODETREE) is None:
             cache[_NODETREE] = parsers.nodetree(index._index, 1)

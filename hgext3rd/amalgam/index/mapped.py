@@ -11,27 +11,27 @@ enables amalgam, and what lacks the option is left to Mercurial.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mercurial import error, extensions, exthelper, localrepo, revlog
 from mercurial.revlogutils import constants
 
-from .. import compat
-from ..configitems import IndexConfig
-from . import indexfile, renewal
-from .decision import Decision, Reason
-from .opening import Site, Unavailable
+from .. import compat, configitems
+from ..loading import load
+from . import buffer, decision, indexfile, opening, renewal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mercurial.interfaces.types import RepoT, TransactionT, UiT
 
+    from ..configitems import IndexConfig
     from .buffer import Expected
+    from .decision import Decision
     from .docket import State
+    from .opening import Site
     from .snapshot import Snapshot
 
 eh = exthelper.exthelper()
@@ -40,8 +40,7 @@ _OPTION = b"amalgam-index"
 _ATTRIBUTE = "_amalgam_opened"  # of a revlog; it lives as long as the mapping
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """How the index of a revlog got into memory."""
 
     decision: Decision
@@ -54,21 +53,30 @@ class Opened:
     """Tells the kernel what of it is about to be touched."""
 
 
-@dataclasses.dataclass(slots=True)
 class _Switch:
     """The option of a store: the configuration, and decisions that are not yet logged.
 
     It refers to neither store nor indexes, which are freed when they are dropped.
     """
 
-    config: IndexConfig
-    ui: UiT
-    site: Site | None = None
-    """Where snapshots are; ``None`` until the repository object is made."""
-    before: dict[bytes, State] = dataclasses.field(default_factory=dict)
-    """Indexes as the running transaction found them. It only appends to them, so that
-    what was their beginning then still is. Empty if that is not so."""
-    unlogged: dict[bytes, Decision] = dataclasses.field(default_factory=dict)
+    def __init__(self, config: IndexConfig, ui: UiT) -> None:
+        self.config = config
+        self.ui = ui
+        # those of store and .hg, not known until the repository object is made
+        self.paths: tuple[bytes, bytes] | None = None
+        self._site: Site | None = None
+        # Indexes as the running transaction found them. It only appends to them, so
+        # that what was their beginning then still is. Empty if that is not so.
+        self.before: dict[bytes, State] = {}
+        self.unlogged: dict[bytes, Decision] = {}
+
+    @property
+    def site(self) -> Site | None:
+        """Where snapshots are, if that is known."""
+        if self._site is None and self.paths is not None:
+            load(buffer, opening)
+            self._site = opening.Site.of(*self.paths, self.config, _follow)
+        return self._site
 
     def log(self) -> None:
         """Log what was decided since the last call.
@@ -77,8 +85,8 @@ class _Switch:
         While that is being opened, it would be opened a second time.
         """
         unlogged, self.unlogged = self.unlogged, {}
-        for name, decision in unlogged.items():
-            self.ui.log(b"amalgam", b"%s: %s\n", name, decision.explain())
+        for name, decided in unlogged.items():
+            self.ui.log(b"amalgam", b"%s: %s\n", name, decided.explain())
 
 
 def opened(revlog: Any) -> Opened | None:
@@ -118,7 +126,7 @@ def _resolve_options(
     options = orig(ui, *args, **kwargs)
     if enabled(ui):
         data_config = options[b"data-config"]
-        config = IndexConfig.from_ui(ui, data_config.mmap_index_threshold)
+        config = configitems.IndexConfig.from_ui(ui, data_config.mmap_index_threshold)
         data_config.mmap_index_threshold = config.threshold_bytes
         options[_OPTION] = _Switch(config, ui)
     return options
@@ -130,7 +138,7 @@ def _init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> 
     orig(repo, *args, **kwargs)
     switch = _switch(repo)
     if switch is not None:
-        switch.site = renewal.site_of(repo, switch.config)
+        switch.paths = repo.store.path, repo.sharedpath
 
 
 @eh.wrapfunction(revlog.revlog, "_get_data")
@@ -150,21 +158,22 @@ def _get_data(
     if not self.data_config.mmap_large_index:  # a filelog
         return orig(self, filepath, mmap_threshold, size)
 
+    load(decision, indexfile)
     data, snapshot, expect, detail = None, None, _expect_nothing, b""
     with indexfile.opened(self.opener, filepath, size) as seen:
-        reason = seen.reason(switch.config, switch.site)
-        if reason is Reason.LARGE_ENOUGH:
+        reason = seen.reason(switch.config, lambda: switch.site)
+        if reason is decision.Reason.LARGE_ENOUGH and switch.site is not None:
             in_transaction = functools.partial(self.opener.exists, b"journal")
             try:
                 mapped, snapshot = switch.site.open(seen.file, in_transaction)
                 data, expect = mapped
-            except Unavailable as exc:
+            except opening.Unavailable as exc:
                 reason, detail = exc.reason, exc.detail
     if data is None:
         data = orig(self, filepath, None, size)
 
-    decision = Decision(
-        index=self.display_id,
+    decided = decision.Decision(
+        name=self.display_id,
         path=self.opener.join(filepath),
         size_bytes=seen.size_bytes or 0,
         reason=reason,
@@ -172,9 +181,9 @@ def _get_data(
         item=switch.config.item,
         detail=detail,
     )
-    setattr(self, _ATTRIBUTE, Opened(decision, snapshot, data, expect))
+    setattr(self, _ATTRIBUTE, Opened(decided, snapshot, data, expect))
     if not seen.docket:
-        switch.unlogged[decision.index] = decision
+        switch.unlogged[decided.name] = decided
     return data
 
 
@@ -243,6 +252,11 @@ def rebuild(repo: RepoT) -> None:
 
 def _switch(repo: RepoT) -> _Switch | None:
     return getattr(repo.svfs, "options", {}).get(_OPTION)
+
+
+def _follow(*args: Any) -> None:
+    load(renewal)
+    renewal.follow(*args)
 
 
 def _expect_nothing(_expected: Expected) -> None:

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import binascii
 import contextlib
-import dataclasses
 import os
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mercurial import error
 from mercurial.utils import stringutil
@@ -38,8 +37,7 @@ _UID_BYTES = 8
 _RATIO = 8
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Consecutive revisions in the data file, sorted by node."""
 
     offset: int
@@ -59,8 +57,7 @@ class Run:
         return int(out[0])
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Docket:
+class Docket(NamedTuple):
     """What counts of which data file, and what it was made from."""
 
     snapshot: bytes
@@ -91,7 +88,7 @@ class Docket:
             _FIRST_LINE,
             b"snapshot %s" % self.snapshot,
             b"file %s" % self.uid,
-            *(b"run %d %d %d" % dataclasses.astuple(run) for run in self.runs),
+            *(b"run %d %d %d" % run for run in self.runs),
         ]
         body = b"".join(b"%s\n" % line for line in lines)
         return b"%ssum %08x\n" % (body, binascii.crc32(body))
@@ -149,7 +146,7 @@ def open_map(snapshot: Snapshot, index: Any) -> Any | None:
 
 def _open(snapshot: Snapshot, docket: Docket, index: Any) -> Any:
     out = ffi.new("amalgam_nodemap **")
-    runs = ffi.new("amalgam_nodemap_run[]", list(map(dataclasses.astuple, docket.runs)))
+    runs = ffi.new("amalgam_nodemap_run[]", list(docket.runs))
     errors.call(
         lib.amalgam_nodemap_open,
         out,
@@ -217,7 +214,7 @@ def _worth_keeping(docket: Docket, kept: list[Run]) -> list[Run]:
 
 def _write(fd: int, uid: bytes, run: Run, index: Buffer) -> None:
     content = bytearray(run.size_bytes)
-    place = ffi.new("amalgam_nodemap_run *", dataclasses.astuple(run))
+    place = ffi.new("amalgam_nodemap_run *", tuple(run))
     errors.call(
         lib.amalgam_nodemap_run_write,
         *lent_writable(content),

@@ -20,13 +20,17 @@ from ..native import errors
 from ..native._core import ffi, lib
 from ..native._forwarding import Forwarding
 from ..native.lent import lent, lent_writable
+from .buffer import Expected
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..native.lent import Buffer
 
 ENTRY_LEN = 64
 _NODE = 7  # in an entry as Python has it
 _NODE_END = 52  # in an entry as it is on disk
+_FEW = 1024  # consecutive revisions, in 16 pages
 
 # what the core answers, see amalgam.h
 _UNKNOWN = -2
@@ -48,31 +52,68 @@ class Source(Protocol):
         """Give up the map that was opened: it cannot be right."""
 
 
+def _walking(name: str, expected: Expected) -> Callable[..., Any]:
+    """Return a method of the C index that touches more than a few places."""
+
+    def walk(self: MappedIndex, *args: Any) -> Any:
+        self._expect(expected)
+        return getattr(self._index, name)(*args)
+
+    return walk
+
+
 class MappedIndex(Forwarding):
     """Mercurial's C index, but that a node map finds nodes.
 
-    The map is opened by the first look-up. The interface is that of
+    Until more is asked for, it is expected that few of its places are touched. The map
+    is opened by the first look-up. The interface is that of
     ``pure.parsers.BaseIndexObject``, with what the C index has beyond it.
     """
 
-    def __init__(self, index: Any, data: Buffer, source: Source) -> None:
-        """Compose over ``index``, which was made of ``data``."""
+    def __init__(
+        self,
+        index: Any,
+        data: Buffer,
+        source: Source,
+        expect: Callable[[Expected], None],
+    ) -> None:
+        """Compose over ``index``, which was made of ``data``.
+
+        ``expect`` is told what of that is about to be touched.
+        """
         super().__init__(index)
         self._data = ffi.from_buffer("uint8_t[]", data)
         self._size = len(data)
         self._on_disk = self._kept = len(index)
         self._source = source
         self._map: Any = ffi.NULL
+        self._tell = expect
+        self._told: set[Expected] = set()
         for name in _delegated(index.__class__):
             setattr(self, name, getattr(index, name))
+
+    ancestors = _walking("ancestors", Expected.STRETCHES)
+    commonancestorsheads = _walking("commonancestorsheads", Expected.STRETCHES)
+    findsnapshots = _walking("findsnapshots", Expected.STRETCHES)
+    headrevs = _walking("headrevs", Expected.EVERYTHING)
+    headrevsdiff = _walking("headrevsdiff", Expected.STRETCHES)
+    reachableroots2 = _walking("reachableroots2", Expected.STRETCHES)
+
+    def computephasesmapsets(self, roots: dict[int, set[int]]) -> Any:
+        """Return the revisions of each phase; those from the first root on are read."""
+        first = min((rev for of_phase in roots.values() for rev in of_phase), default=0)
+        if any(roots.values()) and len(self) - first > _FEW:
+            self._expect(Expected.STRETCHES)
+        return self._index.computephasesmapsets(roots)
 
     def __contains__(self, key: Any) -> bool:
         """Tell whether there is such a revision or node."""
         return self.has_node(key) if isinstance(key, bytes) else key in self._index
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what only some C indexes have."""
-        return getattr(self._index, name)
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return what is copied from the C index when this is made."""
 
     @property
     def nodemap(self) -> MappedIndex:
@@ -156,6 +197,15 @@ class MappedIndex(Forwarding):
         data = bytearray(size[0])
         errors.call(lib.amalgam_nodemap_content_copy, *lent_writable(data), content)
         return bytes(data)
+
+    def _walked(self) -> None:
+        """Take notice that more than a few entries are being read."""
+        self._expect(Expected.STRETCHES)
+
+    def _expect(self, expected: Expected) -> None:
+        if expected not in self._told:
+            self._told.add(expected)
+            self._tell(expected)
 
     def _add(self, rev: int, node: bytes) -> None:
         errors.call(lib.amalgam_nodemap_append, self._map, rev, node, len(node))

@@ -8,7 +8,6 @@ never written here.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -29,32 +28,29 @@ _MMAP = b"persistent-nodemap.mmap"
 _NODE = 7  # in an entry
 
 
-@dataclasses.dataclass(slots=True)
 class NodeSource:
     """What may have a map of one index. It does not refer to the revlog."""
 
-    snapshot: Snapshot | None
-    """The part of the index that is never changed, which ours is made from."""
-    opener: VfsT
-    """Where Mercurial's is."""
-    docket: bytes | None
-    """The name of its docket, ``None`` if the repository has none."""
-    radix: bytes
-    """How the name of its data file begins."""
-    index: Any
-    """The C index, which Mercurial's docket is compared with."""
-    is_ours: bool = False
-    """Whether the map that was opened is ours."""
+    def __init__(
+        self,
+        snapshot: Snapshot | None,
+        opener: VfsT,
+        docket: bytes | None,
+        radix: bytes,
+        index: Any,
+    ) -> None:
+        """Ours is of ``snapshot``, the part of the index that is never changed.
 
-    @classmethod
-    def of(
-        cls, revlog: Any, index: Any, snapshot: Snapshot | None
-    ) -> NodeSource | None:
-        """Return the source for ``revlog``, ``None`` if there cannot be a map."""
-        docket = revlog._nodemap_file
-        if snapshot is None and docket is None:
-            return None
-        return cls(snapshot, revlog.opener, docket, revlog.radix, index)
+        The names of Mercurial's, below ``opener``, are ``docket``, ``None`` if the
+        repository has none, and for its data file what begins with ``radix``. Its
+        docket is compared with ``index``, the C index.
+        """
+        self.snapshot = snapshot
+        self.opener = opener
+        self.docket = docket
+        self.radix = radix
+        self.index = index
+        self.is_ours = False  # the map that was opened
 
     def open(self, data: Any) -> Any | None:
         """Return a handle on the first map that can be used, ``None`` if none can."""

@@ -7,14 +7,14 @@ Mercurial's configuration.
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mercurial import encoding
 
+from .. import placement
+from ..loading import load
 from ..native.errors import Moved
-from ..placement import Placement
 from . import buffer
 from .decision import Reason
 from .snapshot import Busy, IndexFile, Snapshot, Snapshots
@@ -22,6 +22,8 @@ from .snapshot import Busy, IndexFile, Snapshot, Snapshots
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..configitems import IndexConfig
+    from ..placement import Placement
     from .docket import State
 
 _ATTEMPTS = 4
@@ -36,8 +38,7 @@ class Unavailable(Exception):  # noqa: N818
         self.detail = detail
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """Where the snapshots of a repository are, and how they are used there."""
 
     snapshots: Snapshots
@@ -50,9 +51,27 @@ class Site:
     """Renews what leans on a snapshot, with its placement and the whole index; afresh
     if the last argument says so."""
 
+    @classmethod
+    def of(
+        cls,
+        store_path: bytes,
+        owner_path: bytes,
+        config: IndexConfig,
+        follow: Callable[[Placement, Snapshot, memoryview, bool], None],
+    ) -> Site:
+        """Return where the snapshots of the store at ``store_path`` are."""
+        return cls(
+            snapshots=Snapshots(os.path.join(owner_path, b"amalgam", b"index")),
+            store_path=store_path,
+            owner_path=owner_path,
+            prefault=buffer.Prefault[config.prefault.decode().upper()],
+            follow=follow,
+        )
+
     def placement(self) -> Placement:
         """Return how files are written there."""
-        return Placement.at(self.store_path, self.owner_path)
+        load(placement)
+        return placement.Placement.at(self.store_path, self.owner_path)
 
     def renew(
         self,

@@ -16,11 +16,10 @@ from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from ..native.errors import Moved
-from . import buffer, indexfile, nodefile
+from . import indexfile, nodefile
 from .decision import Reason
 from .docket import State
-from .opening import Site
-from .snapshot import Busy, Snapshots
+from .snapshot import Busy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,20 +28,10 @@ if TYPE_CHECKING:
 
     from ..configitems import IndexConfig
     from ..placement import Placement
+    from .opening import Site
     from .snapshot import Snapshot
 
 _PATHS = (b"00changelog.i", b"00manifest.i")
-
-
-def site_of(repo: RepoT, config: IndexConfig) -> Site:
-    """Return where the snapshots of the store of ``repo`` are."""
-    return Site(
-        snapshots=Snapshots(os.path.join(repo.sharedpath, b"amalgam", b"index")),
-        store_path=repo.store.path,
-        owner_path=repo.sharedpath,
-        prefault=buffer.Prefault[config.prefault.decode().upper()],
-        follow=_follow,
-    )
 
 
 def states(repo: RepoT) -> dict[bytes, State]:
@@ -104,12 +93,12 @@ def _renew(
     if afresh:
         gone = set(site.snapshots.names())
         dockets = map(site.snapshots.docket, gone)
-        paths |= {docket.index for docket in dockets if docket is not None}
+        paths |= {docket.path for docket in dockets if docket is not None}
     wanted = []
     with contextlib.ExitStack() as stack:
         for path in sorted(paths):
             seen = stack.enter_context(indexfile.opened(repo.svfs, path))
-            if seen.reason(config, site) is Reason.LARGE_ENOUGH:
+            if seen.reason(config, lambda: site) is Reason.LARGE_ENOUGH:
                 wanted.append(seen.file)
         if not wanted and not gone:
             return
@@ -129,7 +118,7 @@ def _paths(repo: RepoT) -> list[bytes]:
     return [*_PATHS, *sorted(tree._indexfile for tree in trees)]
 
 
-def _follow(
+def follow(
     placement: Placement, snapshot: Snapshot, data: memoryview, afresh: bool
 ) -> None:
     """Renew what leans on a snapshot; where that fails, only speed is lost."""

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import binascii
 import contextlib
-import dataclasses
 import fcntl
 import os
 import stat
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from .. import placement as placements
 from ..native.errors import Moved
-from ..placement import TEMPORARY
 from . import buffer
 from .docket import Docket, State
 
@@ -34,8 +33,7 @@ _KEPT_SECONDS = 600.0  # what nobody names any more may be about to be opened
 _READ_BYTES = 256 << 10  # what reading instead of mapping costs nothing
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Bytes of an index that are on disk for good, until the file is removed."""
 
     directory: bytes
@@ -53,8 +51,7 @@ class Snapshot:
         return _data_path(self.directory, self.name, self.uid)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class IndexFile:
+class IndexFile(NamedTuple):
     """The file of an index that somebody has open."""
 
     fd: int
@@ -113,7 +110,7 @@ class Snapshots:
     def find(self, file: IndexFile, state: State) -> Snapshot | None:
         """Return the snapshot of a file that has that state, if it is known to fit."""
         docket = self.docket(file.name)
-        if docket is None or docket.state != state or docket.index != file.path:
+        if docket is None or docket.state != state or docket.path != file.path:
             return None
         return self._snapshot(file.name, docket)
 
@@ -163,7 +160,7 @@ class Snapshots:
         before = self.docket(file.name)
         docket = None if afresh else before
         fitting = 0
-        if docket is not None and docket.index == file.path:
+        if docket is not None and docket.path == file.path:
             if docket.state == state and docket.length_bytes <= length_bytes:
                 return self._snapshot(file.name, docket)
             fitting = self._fitting(file, docket, state, length_bytes, grown_from)
@@ -255,7 +252,9 @@ class Snapshots:
         kept = os.path.basename(_data_path(self.directory, name, now.uid))
         for entry in os.scandir(self.directory):
             ours = entry.name.startswith(name + b"-") and len(entry.name) == len(kept)
-            if entry.name == kept or not (ours or entry.name.startswith(TEMPORARY)):
+            if entry.name == kept or not (
+                ours or entry.name.startswith(placements.TEMPORARY)
+            ):
                 continue
             with contextlib.suppress(OSError):
                 if time.time() - entry.stat().st_mtime >= _KEPT_SECONDS:

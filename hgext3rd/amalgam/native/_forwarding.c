@@ -2,7 +2,8 @@
  *
  * Mercurial reads entries of an index by the million, and a method written in Python costs
  * each of these as much as the entry itself. Nothing else is in C: what a subclass adds is
- * written in Python. The type keeps one reference, `_index`, and owns nothing more.
+ * written in Python. The type keeps one reference, `_index`, and counts what is asked for:
+ * once, after the first `FEW` entries or when all are, it calls `_walked()`.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -11,9 +12,13 @@
 
 #include <stddef.h>
 
+/* Entries that a look-up or a short log asks for. */
+#define FEW 1024
+
 typedef struct {
 	PyObject_HEAD
 	PyObject *index;
+	int left; /* of the few; 0 when there is nobody to tell any more */
 } Forwarding;
 
 static PyObject *target(PyObject *self)
@@ -35,8 +40,18 @@ static int forwarding_init(PyObject *self, PyObject *args, PyObject *kwargs)
 		return -1;
 	Py_INCREF(index);
 	((Forwarding *)self)->index = index;
+	((Forwarding *)self)->left = FEW;
 	Py_XDECREF(old);
 	return 0;
+}
+
+static int tell(PyObject *self)
+{
+	PyObject *nothing;
+	((Forwarding *)self)->left = 0;
+	nothing = PyObject_CallMethod(self, "_walked", NULL);
+	Py_XDECREF(nothing);
+	return nothing == NULL ? -1 : 0;
 }
 
 static int forwarding_traverse(PyObject *self, visitproc visit, void *arg)
@@ -71,13 +86,20 @@ static Py_ssize_t forwarding_length(PyObject *self)
 static PyObject *forwarding_subscript(PyObject *self, PyObject *key)
 {
 	PyObject *index = target(self);
-	return index == NULL ? NULL : PyObject_GetItem(index, key);
+	Forwarding *forwarding = (Forwarding *)self;
+	if (index == NULL)
+		return NULL;
+	if (forwarding->left != 0 && --forwarding->left == 0 && tell(self) < 0)
+		return NULL;
+	return PyObject_GetItem(index, key);
 }
 
 static PyObject *forwarding_iter(PyObject *self)
 {
 	PyObject *index = target(self);
-	return index == NULL ? NULL : PyObject_GetIter(index);
+	if (index == NULL || (((Forwarding *)self)->left != 0 && tell(self) < 0))
+		return NULL;
+	return PyObject_GetIter(index);
 }
 
 static PyMemberDef forwarding_members[] = {

@@ -563,7 +563,8 @@ enum amalgam_status amalgam_mapped_new(struct amalgam_mapped **out,
                                        uint32_t prefault,
                                        struct amalgam_error *error);
 
-// Tells the kernel what of an index is about to be touched: 0 a few places, 1 all of it.
+// Tells the kernel what of an index is about to be touched: 0 a few places, 1 all of it, 2
+// stretches.
 //
 // # Safety
 //

@@ -60,7 +60,8 @@ pub unsafe extern "C" fn amalgam_mapped_new(
     unsafe { entry(error, body) }
 }
 
-/// Tells the kernel what of an index is about to be touched: 0 a few places, 1 all of it.
+/// Tells the kernel what of an index is about to be touched: 0 a few places, 1 all of it, 2
+/// stretches.
 ///
 /// # Safety
 ///
@@ -77,6 +78,7 @@ pub unsafe extern "C" fn amalgam_mapped_expect(
         let expected = match expected {
             0 => Expected::FewPlaces,
             1 => Expected::Everything,
+            2 => Expected::Stretches,
             unknown => return Err(Failure::bug(format!("unknown expectation {unknown}"))),
         };
         handle.call(|mapping| {

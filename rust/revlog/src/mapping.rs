@@ -51,6 +51,8 @@ pub enum Expected {
     FewPlaces,
     /// All of it, from one end to the other.
     Everything,
+    /// Stretches: what is touched next is near to what was touched.
+    Stretches,
 }
 
 /// A readable region of memory with the content of an index. It holds no descriptor.
@@ -62,6 +64,7 @@ pub struct Mapping {
     reserved: usize,
     /// How much of it is of a snapshot.
     covered: usize,
+    prefault: Prefault,
 }
 
 // SAFETY: the region is readable, never written after `new`, and freed by `drop` only.
@@ -93,6 +96,7 @@ impl Mapping {
         }
         let (covered, len) = (in_memory(covered)?, in_memory(len)?);
         let mut mapping = Self::reserve(len)?;
+        mapping.prefault = prefault;
         mapping.share(snapshot, covered)?;
         // What is touched here is not what will be.
         mapping.advise(Advice::Random);
@@ -107,8 +111,8 @@ impl Mapping {
         // The last page that is shared becomes a copy of ours here, if anything follows.
         read_exact(index, &mut mapping.bytes_mut()[covered..], covered)?;
         mapping.protect()?;
-        // The header, which Mercurial looks at first.
-        std::hint::black_box(mapping.bytes().first());
+        // The header, which Mercurial looks at first. Of a reference, nothing would be read.
+        std::hint::black_box(mapping.bytes().first().copied());
         mapping.advise(Advice::Normal);
         match prefault {
             Prefault::Nothing => {}
@@ -118,16 +122,18 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Tells the kernel what will be touched: all of it, or a few places.
+    /// Tells the kernel what will be touched, unless all of it was asked for at the beginning.
     ///
     /// By itself, it reads what surrounds a place that is touched, often megabytes.
     pub fn expect(&self, expected: Expected) {
         match expected {
+            _ if self.prefault != Prefault::Nothing => {}
             Expected::FewPlaces => self.advise(Advice::Random),
             Expected::Everything => {
                 self.advise(Advice::Normal);
                 self.advise(Advice::WillNeed);
             }
+            Expected::Stretches => self.advise(Advice::Normal),
         }
     }
 
@@ -149,7 +155,7 @@ impl Mapping {
             mm::mmap_anonymous(std::ptr::null_mut(), reserved, access, flags)?
         };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, len, reserved, covered: 0 })
+        Ok(Self { start, len, reserved, covered: 0, prefault: Prefault::Nothing })
     }
 
     /// Puts the pages of the first `covered` bytes of `snapshot` over the start of the region.
@@ -321,7 +327,7 @@ mod tests {
         let (index, snapshot) = (file(&bytes), file(&bytes[..66_000]));
         let mapping = Mapping::new(&snapshot, 66_000, &index, 70_000, Prefault::Nothing);
         let mapping = mapping.expect("both fit");
-        for expected in [Expected::FewPlaces, Expected::Everything] {
+        for expected in [Expected::FewPlaces, Expected::Stretches, Expected::Everything] {
             mapping.expect(expected);
             assert_eq!(mapping.bytes(), bytes);
         }
