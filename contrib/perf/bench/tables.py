@@ -1,0 +1,75 @@
+"""Tables of hg's own perf commands, on generated repositories of several sizes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from .benchmark import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from .repository import Repository
+
+COMMANDS = (
+    ("perf::amalgam-index",),
+    ("perf::amalgam-node-lookup",),
+    ("perf::amalgam-startup",),
+)
+
+Rows = list[dict[str, Any]]
+
+
+def measure(
+    hg: Path,
+    repositories: Sequence[Repository],
+    limits: str,
+    say: Callable[[str], None],
+    commands: Sequence[Sequence[str]] = COMMANDS,
+) -> Rows:
+    """Run the commands on each repository and return their rows."""
+    found: Rows = []
+    for repository in repositories:
+        for words in commands:
+            say(f"table: {' '.join(words)} {repository.name}")
+            items = ["extensions.hgext3rd.amalgam.perf=", f"perf.run-limits={limits}"]
+            config = [word for item in items for word in ("--config", item)]
+            command = [str(hg), *config, "-R", str(repository.path), *words]
+            rows: Rows = json.loads(Command([*command, "-T", "json"]).output())
+            for row in rows:
+                row["repository"] = repository.name
+                row["changesets"] = repository.changesets
+            found += rows
+    return found
+
+
+def by_title(rows: Rows) -> dict[tuple[str, str], Rows]:
+    """Return the rows of each table, by repository and title, in order."""
+    found: dict[tuple[str, str], Rows] = {}
+    for row in rows:
+        found.setdefault((row["repository"], row["title"]), []).append(row)
+    return found
+
+
+def columns(rows: Rows) -> tuple[list[str], list[list[str]]]:
+    """Return the head of one table, and its lines."""
+    caches = list(dict.fromkeys(row["cache"] for row in rows))
+    head = [""]
+    for cache in caches:
+        head += [f"{cache}, ms", "change", "MB read", "faults"]
+    lines: dict[str, list[str]] = {}
+    for row in rows:
+        line = lines.setdefault(row["subject"], [row["subject"]])
+        if "reason" in row:
+            line += [row["reason"], "", "", ""]
+            continue
+        change = row.get("change_percent")
+        line += [
+            f"{1e3 * row['median.wall']:.2f}",
+            "" if change is None else f"{change:+.0f} %",
+            f"{row['read_bytes'] / 1e6:.1f}",
+            f"{row['minor_faults'] + row['major_faults']:d}",
+        ]
+    return head, list(lines.values())
