@@ -1,4 +1,4 @@
-"""The command line: python -m bench run|tables|compare|plot|report|headline."""
+"""The command line: python -m bench COMMAND, see --help."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import comparison, headline, machine, plots, report, repository, runner, tables
+from . import (
+    comparison,
+    headline,
+    machine,
+    plots,
+    report,
+    repository,
+    runner,
+    selfcheck,
+    tables,
+)
 from .benchmark import CommandError
 from .benchmarks import BENCHMARKS
 from .instruments import INSTRUMENTS
@@ -26,6 +36,7 @@ _PROBLEMS = (
     headline.MissingError,
     repository.UnusableError,
     runner.DisagreementError,
+    selfcheck.UnfitError,
 )
 
 
@@ -79,7 +90,9 @@ def _tables(options: argparse.Namespace) -> int:
     results = Results(machine.facts(), command=_command_line())
     results.subjects = {subject.name: f"{subject.kind}, {subject.version()}"}
     repositories = _repositories(options, subject.hg, results)
-    results.tables = tables.measure(subject.hg, repositories, options.limits, _say)
+    results.tables = tables.measure(
+        subject.hg, repositories, options.limits, _say, options.commands
+    )
     results.write(options.output)
     for (name, title), rows in tables.by_title(results.tables).items():
         head, lines = tables.columns(rows)
@@ -133,6 +146,15 @@ def _headline(options: argparse.Namespace) -> int:
     """Put table and plot into the README."""
     headline.write(merge(map(Results.read, options.results)), options.readme)
     return 0
+
+
+def _selfcheck(options: argparse.Namespace) -> int:
+    """Slow a build down on purpose, and see whether that is found out."""
+    subject = Subject.parse(options.subject, None)
+    cache = options.cache
+    on = repository.prepare(options.repository, cache / "repositories", subject.hg)
+    wrong = selfcheck.check(subject, on, cache / "selfcheck", options.trials, print)
+    return 1 if wrong else 0
 
 
 def _repositories(
@@ -196,6 +218,13 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(function=_run)
 
     perf = commands.add_parser("tables", help="warm and cold, by hg's perf commands")
+    perf.add_argument(
+        "commands",
+        nargs="+",
+        choices=tables.COMMANDS,
+        metavar="TABLE",
+        help=f"any of {', '.join(tables.COMMANDS)}",
+    )
     perf.add_argument("-m", "--subject", required=True, metavar="NAME=[KIND:]PATH")
     perf.add_argument("--limits", default="15.0-10,40.0-3", help="perf.run-limits")
     perf.set_defaults(function=_tables)
@@ -234,6 +263,13 @@ def _parser() -> argparse.ArgumentParser:
     readme.add_argument("results", type=Path, nargs="+")
     readme.add_argument("--readme", type=Path, required=True)
     readme.set_defaults(function=_headline)
+
+    check = commands.add_parser("selfcheck", help="try the harness itself")
+    check.add_argument("-m", "--subject", required=True, metavar="NAME=[KIND:]PATH")
+    check.add_argument("-r", "--repository", default="realistic:changesets=300")
+    check.add_argument("--trials", type=int, default=10)
+    check.add_argument("--cache", type=Path, default=Path("build", "bench"))
+    check.set_defaults(function=_selfcheck)
     return parser
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 mpl.rcParams["svg.hashsalt"] = "bench"  # the same results give the same file
 _LEGIBLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+_STYLES = {"pss_bytes": "-", "anonymous_bytes": ":", "system": "-", "in_use": ":"}
 _LABELS = {
     "seconds": "seconds",
     "peak_pss_bytes": "peak memory of all processes, MB",
@@ -57,7 +58,10 @@ def bars(key: Key, by_subject: dict[str, list[Sample]]) -> str:
         spread = [[middle - min(numbers)], [max(numbers) - middle]]
         axes.barh(place, middle, color="#47799e", xerr=spread, height=0.6)
         axes.annotate(
-            f" {middle:.3g}", (max(numbers), place), va="center", annotation_clip=False
+            f" {_short(middle)}",
+            (max(numbers), place),
+            va="center",
+            annotation_clip=False,
         )
     axes.set_yticks(range(len(names)), names)
     axes.set_xlabel(_LABELS.get(value, value))
@@ -67,18 +71,14 @@ def bars(key: Key, by_subject: dict[str, list[Sample]]) -> str:
 def over_time(by_subject: dict[str, list[Sample]]) -> str:
     """Draw what the first sample of each subject saw over time, with its phases."""
     figure, axes = _figure(3.2)
-    for name, samples in by_subject.items():
-        first = samples[0]
-        for column, style in (
-            ("pss_bytes", "-"),
-            ("anonymous_bytes", ":"),
-            ("system", "-"),
-            ("in_use", ":"),
-        ):
-            if column in first.series:
-                numbers = [number / 1e6 for number in first.series[column]]
+    for number, (name, samples) in enumerate(by_subject.items()):
+        series = samples[0].series
+        for column, style in _STYLES.items():
+            if column in series:
+                megabytes = [size / 1e6 for size in series[column]]
                 label = f"{name}: {column.replace('_', ' ').removesuffix(' bytes')}"
-                axes.plot(first.series["seconds"], numbers, style, label=label)
+                times, color = series["seconds"], f"C{number}"
+                axes.plot(times, megabytes, style, color=color, label=label)
     phases = next((s[0].phases for s in by_subject.values() if s[0].phases), [])
     top = axes.get_ylim()[1]
     for seconds, topic in phases:
@@ -135,6 +135,10 @@ def _figure(height: float) -> tuple[Figure, Axes]:
     with mpl.rc_context(_LEGIBLE):
         figure = Figure(figsize=(7, height), layout="constrained")
         return figure, figure.subplots()
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _unit(value: str) -> float:

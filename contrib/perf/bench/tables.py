@@ -13,11 +13,8 @@ if TYPE_CHECKING:
 
     from .repository import Repository
 
-COMMANDS = (
-    ("perf::amalgam-index",),
-    ("perf::amalgam-node-lookup",),
-    ("perf::amalgam-startup",),
-)
+#: Names of commands, after ``perf::amalgam-``.
+COMMANDS = ("index", "node-lookup", "startup", "export", "bundle")
 
 Rows = list[dict[str, Any]]
 
@@ -27,16 +24,17 @@ def measure(
     repositories: Sequence[Repository],
     limits: str,
     say: Callable[[str], None],
-    commands: Sequence[Sequence[str]] = COMMANDS,
+    commands: Sequence[str],
 ) -> Rows:
     """Run the commands on each repository and return their rows."""
     found: Rows = []
     for repository in repositories:
-        for words in commands:
-            say(f"table: {' '.join(words)} {repository.name}")
+        for name in commands:
+            say(f"table: {name} {repository.name}")
             items = ["extensions.hgext3rd.amalgam.perf=", f"perf.run-limits={limits}"]
             config = [word for item in items for word in ("--config", item)]
-            command = [str(hg), *config, "-R", str(repository.path), *words]
+            command = [str(hg), *config, "-R", str(repository.path)]
+            command.append(f"perf::amalgam-{name}")
             rows: Rows = json.loads(Command([*command, "-T", "json"]).output())
             for row in rows:
                 row["repository"] = repository.name
