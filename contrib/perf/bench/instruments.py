@@ -247,7 +247,8 @@ class Allocator(Instrument):
         _wait(_start(_with_environment(command, additions)))
         series: dict[str, list[float]] = {"seconds": [], "system": [], "in_use": []}
         for path in directory.glob("allocator.*.csv"):
-            rows = [list(map(float, row)) for row in csv.reader(path.open())]
+            lines = path.read_text().splitlines()
+            rows = [list(map(float, line.split(","))) for line in lines]
             columns = [list(column) for column in zip(*rows, strict=True)]
             if rows and max(columns[1]) > max(series["system"], default=0):
                 series = dict(zip(series, columns, strict=True))

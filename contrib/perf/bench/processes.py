@@ -6,6 +6,7 @@ processes share it. proc(5) tells it for a whole process at once.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import time
@@ -86,8 +87,9 @@ def read_lines(
     assert stderr is not None
 
     def read() -> None:
-        while piece := stderr.read1(1 << 16):  # type: ignore[attr-defined]
-            each(time.perf_counter() - start, piece)
+        with stderr:
+            while piece := os.read(stderr.fileno(), 1 << 16):
+                each(time.perf_counter() - start, piece)
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
