@@ -271,8 +271,9 @@ class _Session:
         """Return what runs a whole command."""
 
         def take(subject: Subject, profiled: bool) -> tuple[Sample, Any]:
-            config = ["profiling.enabled=yes"] if profiled else []
-            sample, output = self.processes.run(subject, arguments, config=config)
+            sample, output = self.processes.run(
+                subject, arguments, root=self.processes.root, profiled=profiled
+            )
             return sample, hashlib.sha1(output).digest()
 
         return take

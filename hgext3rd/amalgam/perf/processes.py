@@ -20,7 +20,7 @@ from .pagecache import Unsuitable
 from .subjects import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -41,6 +41,8 @@ class Processes:
     """Options that are the same for all."""
     _names: tuple[bytes, ...]
     """Names that amalgam is enabled under; at least one."""
+    _write_err: Callable[[bytes], object]
+    """Where profiles go."""
 
     @classmethod
     def of(cls, ui: UiT, repo: RepoT) -> Processes:
@@ -51,7 +53,7 @@ class Processes:
                 given += [b"--config", b"%s.%s=%s" % (section, name, value)]
         package = sys.modules[_PACKAGE.rpartition(".")[0]]
         names = [n for n, module in extensions.extensions(ui) if module is package]
-        return cls(repo.root, tuple(given), tuple(names or [b"amalgam"]))
+        return cls(repo.root, tuple(given), tuple(names or [b"amalgam"]), ui.write_err)
 
     def run(
         self,
@@ -61,10 +63,12 @@ class Processes:
         root: bytes | None = None,
         request: bytes = b"",
         config: Sequence[str] = (),
+        profiled: bool = False,
     ) -> tuple[Sample, bytes]:
         """Run a command of hg; return what it took, and its output.
 
-        ``root``: in another repository. ``sample.Failed`` if it does not end with 0.
+        ``root``: of the repository, if it needs one. ``profiled``: show its profile.
+        ``sample.Failed`` if it does not end with 0.
         """
         command = [*procutil.shellsplit(procutil.hgexecutable()), *self._given]
         first, *others = self._names
@@ -72,11 +76,18 @@ class Processes:
             command += [b"--config", b"extensions.%s=!" % name]
         value = b"" if subject.amalgam else b"!"
         command += [b"--config", b"extensions.%s=%s" % (first, value)]
+        if profiled:
+            config = [*config, "profiling.enabled=yes"]
         for item in (*subject.config, *config):
             command += [b"--config", item.encode()]
-        command += [b"-R", self.root if root is None else root, *arguments]
+        if root is not None:
+            command += [b"-R", root]
+        command += arguments
         environment = {**os.environb, b"HGPLAIN": b"1"}
-        return sample.run(command, request, environment)
+        taken, output, stderr = sample.run(command, request, environment)
+        if profiled:
+            self._write_err(stderr)
+        return taken, output
 
     def probe(
         self, subject: Subject, request: dict[str, Any], *, profiled: bool = False
@@ -85,12 +96,12 @@ class Processes:
 
         ``Unsuitable`` if the index came another way than the subject's.
         """
-        config = [f"extensions.{_PACKAGE}="]
-        if profiled:
-            config.append("profiling.enabled=yes")
-        arguments = [PROBE, self.root]
         _outside, output = self.run(
-            subject, arguments, request=json.dumps(request).encode(), config=config
+            subject,
+            [PROBE, self.root],
+            request=json.dumps(request).encode(),
+            config=[f"extensions.{_PACKAGE}="],
+            profiled=profiled,
         )
         answer = json.loads(output)
         if "source" in answer and Source(answer["source"]) is not subject.source:

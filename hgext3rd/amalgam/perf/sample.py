@@ -70,8 +70,10 @@ class Meter:
 
 def run(
     command: Sequence[bytes], request: bytes, environment: Mapping[bytes, bytes]
-) -> tuple[Sample, bytes]:
-    """Run a command with ``request`` as its standard input; return its output, too.
+) -> tuple[Sample, bytes, bytes]:
+    """Run a command with ``request`` as its standard input.
+
+    Return its output, too, and what it wrote to stderr.
 
     ``Failed`` if it does not end with 0.
     """
@@ -100,7 +102,7 @@ def run(
             major_faults=usage.ru_majflt,
             rss_bytes=usage.ru_maxrss * 1024,
         )
-        return sample, stdout.read()
+        return sample, stdout.read(), problem
 
 
 def _read_bytes() -> int:
