@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from .benchmark import Command, CommandError
-from .processes import MemoryOverTime, read_lines
+from .processes import MemoryOverTime, listen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,23 +108,17 @@ class Memory(Instrument):
         process = _start(_with_progress(command), stderr=subprocess.PIPE)
         memory = MemoryOverTime(process.pid)
         memory.start()
-        reader = read_lines(process, note)
+        reader = listen(process, note)
         try:
             _wait(process)
         finally:
             reader.join()
             memory.stop()
-        series: dict[str, list[float]] = {
-            "seconds": list(memory.seconds),
-            "pss_bytes": list(memory.pss_bytes),
-            "anonymous_bytes": list(memory.anonymous_bytes),
-            "processes": list(memory.processes),
-        }
         values = {
-            "peak_pss_bytes": max(memory.pss_bytes, default=0),
-            "peak_anonymous_bytes": max(memory.anonymous_bytes, default=0),
+            "peak_pss_bytes": max(memory.series["pss_bytes"], default=0.0),
+            "peak_anonymous_bytes": max(memory.series["anonymous_bytes"], default=0.0),
         }
-        return Measured(dict(values), series, phases)
+        return Measured(values, memory.series, phases)
 
 
 class Instructions(Instrument):

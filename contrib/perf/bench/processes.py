@@ -10,7 +10,6 @@ import os
 import subprocess
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,33 +21,30 @@ if TYPE_CHECKING:
 _INTERVAL_SECONDS = 0.02
 
 
-@dataclass
 class MemoryOverTime(threading.Thread):
     """Samples the memory of a process tree until it is stopped."""
 
-    pid: int
-    seconds: list[float] = field(default_factory=list)
-    pss_bytes: list[int] = field(default_factory=list)
-    anonymous_bytes: list[int] = field(default_factory=list)
-    processes: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
+        self.series: dict[str, list[float]] = {
+            "seconds": [],
+            "pss_bytes": [],
+            "anonymous_bytes": [],
+            "processes": [],
+        }
+        self._pid = pid
         self._over = threading.Event()
         self._start = time.perf_counter()
-
-    __hash__ = threading.Thread.__hash__
 
     def run(self) -> None:
         """Sample, less often the longer it takes to."""
         while not self._over.is_set():
             before = time.perf_counter()
-            pss, anonymous, count = _tree_memory(self.pid)
+            pss, anonymous, count = _tree_memory(self._pid)
             if count:
-                self.seconds.append(round(before - self._start, 4))
-                self.pss_bytes.append(pss)
-                self.anonymous_bytes.append(anonymous)
-                self.processes.append(count)
+                row = (round(before - self._start, 4), pss, anonymous, count)
+                for column, number in zip(self.series.values(), row, strict=True):
+                    column.append(number)
             took = time.perf_counter() - before
             self._over.wait(max(_INTERVAL_SECONDS, 4 * took))
 
@@ -78,7 +74,7 @@ def _tree_memory(root: int) -> tuple[int, int, int]:
     return pss, anonymous, count
 
 
-def read_lines(
+def listen(
     process: subprocess.Popen[bytes], each: Callable[[float, bytes], None]
 ) -> threading.Thread:
     """Pass what a process writes to stderr on, piece by piece with its time."""
