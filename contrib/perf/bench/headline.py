@@ -58,7 +58,7 @@ def _table(results: Results) -> list[str]:
         "     - by",
         "     - seconds",
         "     - peak memory",
-        "     - for one of the first",
+        "     - times the first",
     ]
     keys = comparison.samples_by_subject(results)
     verdicts = {(line.key, line.other): line for line in comparison.within(results)}
