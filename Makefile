@@ -91,6 +91,10 @@ torture: local ## kills, full disks, damaged and truncated files by the thousand
 # PASSES is how often everything is measured. What else `bench` can do: contrib/perf/README.rst.
 PASSES = 5
 PERF := $(CURDIR)/build/perf
+# what hg-git has to do, and by what is told how cost grows
+PERF_SLOW = $(if $(CORPORA),$(firstword $(PERF_ON)),realistic:changesets=500)
+PERF_SIZES = 500 1000 2000 4000
+PERF_TABLES = 10000 100000
 PERF_ON = $(if $(CORPORA),$(wildcard $(abspath $(CORPORA))/*.hg),realistic:changesets=2000)
 BENCH = cd contrib/perf && $(CURDIR)/$(PERF_VENV)/bin/python3 -m bench
 .PHONY: perf
@@ -100,13 +104,13 @@ perf: local $(PERF_VENV)/.ready $(CINNABAR) $(HGGIT) ## measure and compare: bui
 	  -m fast-export=$(BIN)/hg -m git=$(shell command -v git) \
 	  $(PERF_ON:%=-r %) --passes $(PASSES) --cache $(PERF) -o $(PERF)/peers.json
 	@$(BENCH) run export -i time -i memory -m amalgam=$(BIN)/hg -m hg-git=$(HGGIT) \
-	  -r $(if $(CORPORA),$(firstword $(PERF_ON)),realistic:changesets=500) \
+	  -r $(PERF_SLOW) \
 	  --passes 3 --cache $(PERF) -o $(PERF)/hg-git.json
 	@$(BENCH) run export -i instructions -i time -m amalgam=$(BIN)/hg \
-	  $(patsubst %,-r realistic:changesets=%,500 1000 2000 4000) \
+	  $(patsubst %,-r realistic:changesets=%,$(PERF_SIZES)) \
 	  --passes 3 --cache $(PERF) -o $(PERF)/scaling.json
 	@$(BENCH) tables index node-lookup -m amalgam=$(BIN)/hg \
-	  $(patsubst %,-r linear:changesets=%$(comma)files=20,10000 100000) \
+	  $(patsubst %,-r linear:changesets=%$(comma)files=20,$(PERF_TABLES)) \
 	  --limits 8.0-5,15.0-3 --cache $(PERF) -o $(PERF)/tables.json
 	@$(BENCH) report $(PERF_RESULTS) -o $(PERF)/report.html
 
