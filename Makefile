@@ -93,7 +93,7 @@ PASSES = 5
 PERF := $(CURDIR)/build/perf
 # what hg-git has to do, and by what is told how cost grows
 PERF_SLOW = $(if $(CORPORA),$(firstword $(PERF_ON)),realistic:changesets=500)
-PERF_SIZES = 500 1000 2000 4000
+PERF_SIZES = 400 800 1600 3200
 PERF_TABLES = 10000 100000
 PERF_ON = $(if $(CORPORA),$(wildcard $(abspath $(CORPORA))/*.hg),realistic:changesets=2000)
 BENCH = cd contrib/perf && $(CURDIR)/$(PERF_VENV)/bin/python3 -m bench

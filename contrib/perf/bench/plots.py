@@ -39,7 +39,8 @@ def all_plots(results: Results) -> Iterator[tuple[str, str]]:
     for key, by_subject in samples_by_subject(results).items():
         benchmark, repository, instrument = key
         plain = {name: s for name, s in by_subject.items() if not name.endswith(AGAIN)}
-        yield f"{benchmark} of {repository}: {instrument}", bars(key, plain)
+        if len(plain) > 1:
+            yield f"{benchmark} of {repository}: {instrument}", bars(key, plain)
         if instrument in ("memory", "allocator"):
             title = f"{benchmark} of {repository}: {instrument} over time"
             yield title, over_time(plain)
