@@ -128,12 +128,17 @@ perf-index: local $(PERF_VENV)/.ready ## warm and cold starts, up to 2,000,000 c
 	  --cache $(PERF) -o $(PERF)/index.json
 	@$(BENCH) report $(PERF)/index.json -o $(PERF)/index.html
 
-# Memory and allocator over time, by phase. CORPORA=DIR as above.
+# Memory and allocator over time, by phase; and what other allocators make of it. CORPORA=DIR as above.
+PERF_MEMORY = $(PERF)/memory
 .PHONY: perf-memory
 perf-memory: local $(PERF_VENV)/.ready ## where the memory of an export goes
 	@$(BENCH) run export -i memory -i allocator -m amalgam=$(BIN)/hg \
-	  $(PERF_ON:%=-r %) --passes 3 --cache $(PERF) -o $(PERF)/memory.json
-	@$(BENCH) report $(PERF)/memory.json -o $(PERF)/memory.html
+	  $(PERF_ON:%=-r %) --passes 3 --cache $(PERF_MEMORY) -o $(PERF_MEMORY)/memory.json
+	@$(BENCH) report $(PERF_MEMORY)/memory.json -o $(PERF_MEMORY)/report.html
+	@for script in $(wildcard contrib/perf/allocators.py); do \
+	  for copy in $(PERF_MEMORY)/work/export-*-amalgam/repository; do \
+	    $(PERF_VENV)/bin/python3 $$script $$copy/.hg/store \
+	      --json $$copy/../allocators.json --plot $$copy/../allocators.svg || exit 1; done; done
 
 # Takes hours at low priority: not part of `test`. TESTS="test-strip.t ..." is a part of it.
 .PHONY: upstream

@@ -198,6 +198,23 @@ def test_a_table_has_a_line_a_subject() -> None:
     ]
 
 
+def test_docs_have_a_table_an_operation_and_a_column_a_size() -> None:
+    where = "00changelog (9 revisions, 0.1 MB)"
+    rows = [
+        row("read", title=f"open {where}, all", changesets=9, **{"median.wall": 0.5}),
+        row("mmap", title=f"open {where}, all", changesets=9, reason="not cold"),
+    ]
+    lines = tables.as_rst(rows).splitlines()
+    assert lines[4:] == [
+        "   * - open the changelog, all",
+        "     - 9, cold",
+        "   * - read",
+        "     - 500.0 (0.0 MB)",
+        "   * - mmap",
+        "     - not cold",
+    ]
+
+
 def test_the_headline_replaces_the_last_one(tmp_path: Path) -> None:
     readme = tmp_path / "README.rst"
     readme.write_text(f"before\n{headline._BEGIN}old\n{headline._END}after\n")

@@ -142,6 +142,12 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _rst(options: argparse.Namespace) -> int:
+    """Print the tables for a page of docs."""
+    print(tables.as_rst(merge(map(Results.read, options.results)).tables))
+    return 0
+
+
 def _headline(options: argparse.Namespace) -> int:
     """Put table and plot into the README."""
     headline.write(merge(map(Results.read, options.results)), options.readme)
@@ -256,6 +262,10 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument("results", type=Path, nargs="+")
     page.add_argument("-o", "--output", type=Path, default=Path("report.html"))
     page.set_defaults(function=_report)
+
+    rst = commands.add_parser("rst", help="print tables for a page of docs")
+    rst.add_argument("results", type=Path, nargs="+")
+    rst.set_defaults(function=_rst)
 
     readme = commands.add_parser(
         "headline", help="put a table and a plot in the README"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from .benchmark import Command
@@ -71,3 +72,40 @@ def columns(rows: Rows) -> tuple[list[str], list[list[str]]]:
             f"{row['minor_faults'] + row['major_faults']:d}",
         ]
     return head, list(lines.values())
+
+
+def as_rst(rows: Rows) -> str:
+    """Return a table an operation, with a column a size and state of the cache.
+
+    Cells have milliseconds; cold ones the megabytes that were read from disk, too.
+    """
+    found: dict[str, dict[str, dict[tuple[int, str], str]]] = {}
+    columns: dict[tuple[int, str], None] = {}
+    for row in rows:
+        operation = row["title"].replace(_place(row["title"]), "the changelog")
+        column = (row["changesets"], row["cache"])
+        columns[column] = None
+        line = found.setdefault(operation, {}).setdefault(row["subject"], {})
+        line[column] = _cell(row)
+    lines = []
+    for operation, by_subject in found.items():
+        lines += ["", ".. list-table::", "   :header-rows: 1", ""]
+        lines.append(f"   * - {operation}")
+        lines += [f"     - {size:,}, {cache}" for size, cache in columns]
+        for subject, cells in by_subject.items():
+            lines.append(f"   * - {subject}")
+            lines += [f"     - {cells.get(column, '')}" for column in columns]
+    return "\n".join([*lines, ""])
+
+
+def _place(title: str) -> str:
+    """Return the part of a title that names the index and its size."""
+    match = re.search(r"00\w+ \(.*?\)", title)
+    return match[0] if match else title
+
+
+def _cell(row: dict[str, Any]) -> str:
+    if "reason" in row:
+        return str(row["reason"])
+    read = f" ({row['read_bytes'] / 1e6:.1f} MB)" if row["cache"] == "cold" else ""
+    return f"{1e3 * row['median.wall']:.1f}{read}"
