@@ -224,7 +224,7 @@ def test_the_headline_replaces_the_last_one(tmp_path: Path) -> None:
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert "     - 1.94\n" in text
+    assert "     - 93.8 % more\n" in text
     assert (tmp_path / "docs" / "headline.svg").read_text().startswith("<svg")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from typing import TYPE_CHECKING
 
 from . import comparison, machine, plots
@@ -40,11 +41,12 @@ def write(results: Results, readme: Path) -> None:
         f".. image:: {_PLOT}",
         f"   :alt: hg git::export of {drawn[1]} and others",
     ]
-    versions = "; ".join(f"{name}: {what}" for name, what in results.subjects.items())
-    facts = [
-        f"{results.date[:10]}, {machine.describe(results.machine)}. {versions}.",
-    ]
-    lines = ["", *shown, "", *picture, "", *facts, ""]
+    versions = "; ".join(
+        f"{name}: {what.partition(', ')[2]}" for name, what in results.subjects.items()
+    )
+    facts = f"{results.date[:10]}, {machine.describe(results.machine)}. {versions}."
+    wrapped = textwrap.wrap(facts, 98, break_on_hyphens=False)
+    lines = ["", *shown, "", *picture, "", *wrapped, ""]
     readme.write_text(before + begin + "\n".join(lines) + "\n" + end + after)
 
 
@@ -58,7 +60,7 @@ def _table(results: Results) -> list[str]:
         "     - by",
         "     - seconds",
         "     - peak memory",
-        "     - times the first",
+        "     - against the first",
     ]
     keys = comparison.samples_by_subject(results)
     verdicts = {(line.key, line.other): line for line in comparison.within(results)}
@@ -80,7 +82,7 @@ def _table(results: Results) -> list[str]:
                 f"     - {statistics.median(peaks) / 1e6:.0f} MB"
                 if peaks
                 else "     -",
-                f"     - {line.verdict.ratio:.2f}" if line else "     - 1",
+                f"     - {line.verdict.words}" if line else "     -",
             ]
     if len(lines) < 10:
         raise MissingError("nothing was timed")

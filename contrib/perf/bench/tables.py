@@ -108,4 +108,5 @@ def _cell(row: dict[str, Any]) -> str:
     if "reason" in row:
         return str(row["reason"])
     read = f" ({row['read_bytes'] / 1e6:.1f} MB)" if row["cache"] == "cold" else ""
-    return f"{1e3 * row['median.wall']:.1f}{read}"
+    milliseconds = 1e3 * row["median.wall"]
+    return f"{milliseconds:.{1 if milliseconds >= 10 else 2}f}{read}"
