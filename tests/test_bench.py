@@ -204,14 +204,13 @@ def test_docs_have_a_table_an_operation_and_a_column_a_size() -> None:
         row("read", title=f"open {where}, all", changesets=9, **{"median.wall": 0.5}),
         row("mmap", title=f"open {where}, all", changesets=9, reason="not cold"),
     ]
-    lines = tables.as_rst(rows).splitlines()
-    assert lines[4:] == [
-        "   * - open the changelog, all",
-        "     - 9, cold",
-        "   * - read",
-        "     - 500.0 (0.0 MB)",
-        "   * - mmap",
-        "     - not cold",
+    assert tables.as_rst(rows).splitlines()[1:] == [
+        ".. csv-table:: open the changelog, all",
+        "   :header-rows: 1",
+        "",
+        '   "","9, cold"',
+        '   "read","500.0 (0.0 MB)"',
+        '   "mmap","not cold"',
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -87,15 +89,14 @@ def as_rst(rows: Rows) -> str:
         columns[column] = None
         line = found.setdefault(operation, {}).setdefault(row["subject"], {})
         line[column] = _cell(row)
-    lines = []
+    output = io.StringIO()
+    writer = csv.writer(output, quoting=csv.QUOTE_ALL, lineterminator="\n   ")
     for operation, by_subject in found.items():
-        lines += ["", ".. list-table::", "   :header-rows: 1", ""]
-        lines.append(f"   * - {operation}")
-        lines += [f"     - {size:,}, {cache}" for size, cache in columns]
+        output.write(f"\n.. csv-table:: {operation}\n   :header-rows: 1\n\n   ")
+        writer.writerow(["", *(f"{size:,}, {cache}" for size, cache in columns)])
         for subject, cells in by_subject.items():
-            lines.append(f"   * - {subject}")
-            lines += [f"     - {cells.get(column, '')}" for column in columns]
-    return "\n".join([*lines, ""])
+            writer.writerow([subject, *(cells.get(column, "") for column in columns)])
+    return "\n".join(line.rstrip() for line in output.getvalue().split("\n"))
 
 
 def _place(title: str) -> str:
