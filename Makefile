@@ -120,13 +120,14 @@ PERF_RESULTS = $(patsubst %,$(PERF)/%.json,peers hg-git scaling tables)
 perf-headline: ## put what `make perf` measured last into the README
 	@$(BENCH) headline $(PERF)/peers.json $(PERF)/hg-git.json --readme $(CURDIR)/README.rst
 
-# An hour, and 3 GB below build/perf.
+# An hour, and 3 GB below build/perf. index.rst there is for docs/decisions/prefault.rst.
 .PHONY: perf-index
 perf-index: local $(PERF_VENV)/.ready ## warm and cold starts, up to 2,000,000 changesets
 	@$(BENCH) tables index node-lookup startup -m amalgam=$(BIN)/hg \
 	  $(patsubst %,-r linear:changesets=%$(comma)files=20,10000 100000 1000000 2000000) \
 	  --cache $(PERF) -o $(PERF)/index.json
 	@$(BENCH) report $(PERF)/index.json -o $(PERF)/index.html
+	@$(BENCH) rst $(PERF)/index.json > $(PERF)/index.rst
 
 # Memory and allocator over time, by phase; and what other allocators make of it. CORPORA=DIR as above.
 PERF_MEMORY = $(PERF)/memory
