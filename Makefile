@@ -12,6 +12,8 @@ SDIST := $(CACHE)/mercurial-$(HG)
 CBINDGEN := $(CACHE)/cbindgen-0.29.4/bin/cbindgen
 CARGO_DENY := $(CACHE)/cargo-deny-0.20.2/bin/cargo-deny
 CINNABAR := $(CACHE)/git-cinnabar-0.7.5/bin/git-cinnabar
+HGGIT := $(CURDIR)/build/venv-hg-git/bin/hg
+PERF_VENV := build/venv-perf
 T_OUTPUT := build/t-$(HG)$(FLAVOUR)
 HEADER := rust/capi/include/amalgam.h
 
@@ -85,6 +87,60 @@ oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar; CORPORA
 torture: local ## kills, full disks, damaged and truncated files by the thousand
 	@cd tests && $(BIN)/python3 -m torture --json $(CURDIR)/build/torture.json
 
+# Ten minutes on 2 cores. One who has git-cinnabar or hg-git names it: CINNABAR=FILE, HGGIT=FILE.
+# PASSES is how often everything is measured. What else `bench` can do: contrib/perf/README.rst.
+PASSES = 5
+PERF := $(CURDIR)/build/perf
+# what hg-git has to do, and by what is told how cost grows
+PERF_SLOW = $(if $(CORPORA),$(firstword $(PERF_ON)),realistic:changesets=500)
+PERF_SIZES = 400 800 1600 3200
+PERF_TABLES = 10000 100000
+PERF_ON = $(if $(CORPORA),$(wildcard $(abspath $(CORPORA))/*.hg),realistic:changesets=2000)
+BENCH = cd contrib/perf && $(CURDIR)/$(PERF_VENV)/bin/python3 -m bench
+.PHONY: perf
+perf: local $(PERF_VENV)/.ready $(CINNABAR) $(HGGIT) ## measure and compare: build/perf/report.html; CORPORA=DIR: on its *.hg bundles
+	@$(BENCH) run export export-nothing git-bundle hg-bundle -i time -i memory \
+	  -m amalgam=$(BIN)/hg -m hg=$(BIN)/hg -m git-cinnabar=cinnabar:$(CINNABAR) \
+	  -m fast-export=$(BIN)/hg -m git=$(shell command -v git) \
+	  $(PERF_ON:%=-r %) --passes $(PASSES) --cache $(PERF) -o $(PERF)/peers.json
+	@$(BENCH) run export -i time -i memory -m amalgam=$(BIN)/hg -m hg-git=$(HGGIT) \
+	  -r $(PERF_SLOW) \
+	  --passes 3 --cache $(PERF) -o $(PERF)/hg-git.json
+	@$(BENCH) run export -i instructions -i time -m amalgam=$(BIN)/hg \
+	  $(patsubst %,-r realistic:changesets=%,$(PERF_SIZES)) \
+	  --passes 3 --cache $(PERF) -o $(PERF)/scaling.json
+	@$(BENCH) tables index node-lookup -m amalgam=$(BIN)/hg \
+	  $(patsubst %,-r linear:changesets=%$(comma)files=20,$(PERF_TABLES)) \
+	  --limits 8.0-5,15.0-3 --cache $(PERF) -o $(PERF)/tables.json
+	@$(BENCH) report $(PERF_RESULTS) -o $(PERF)/report.html
+
+comma := ,
+PERF_RESULTS = $(patsubst %,$(PERF)/%.json,peers hg-git scaling tables)
+.PHONY: perf-headline
+perf-headline: ## put what `make perf` measured last into the README
+	@$(BENCH) headline $(PERF)/peers.json $(PERF)/hg-git.json --readme $(CURDIR)/README.rst
+
+# An hour, and 3 GB below build/perf. index.rst there is for docs/decisions/prefault.rst.
+.PHONY: perf-index
+perf-index: local $(PERF_VENV)/.ready ## warm and cold starts, up to 2,000,000 changesets
+	@$(BENCH) tables index node-lookup startup -m amalgam=$(BIN)/hg \
+	  $(patsubst %,-r linear:changesets=%$(comma)files=20,10000 100000 1000000 2000000) \
+	  --cache $(PERF) -o $(PERF)/index.json
+	@$(BENCH) report $(PERF)/index.json -o $(PERF)/index.html
+	@$(BENCH) rst $(PERF)/index.json > $(PERF)/index.rst
+
+# Memory and allocator over time, by phase; and what other allocators make of it. CORPORA=DIR as above.
+PERF_MEMORY = $(PERF)/memory
+.PHONY: perf-memory
+perf-memory: local $(PERF_VENV)/.ready ## where the memory of an export goes
+	@$(BENCH) run export -i memory -i allocator -m amalgam=$(BIN)/hg \
+	  $(PERF_ON:%=-r %) --passes 3 --cache $(PERF_MEMORY) -o $(PERF_MEMORY)/memory.json
+	@$(BENCH) report $(PERF_MEMORY)/memory.json -o $(PERF_MEMORY)/report.html
+	@for script in $(wildcard contrib/perf/allocators.py); do \
+	  for copy in $(PERF_MEMORY)/work/export-*-amalgam/repository; do \
+	    $(PERF_VENV)/bin/python3 $$script $$copy/.hg/store \
+	      --json $$copy/../allocators.json --plot $$copy/../allocators.svg || exit 1; done; done
+
 # Takes hours at low priority: not part of `test`. TESTS="test-strip.t ..." is a part of it.
 .PHONY: upstream
 upstream: local $(SDIST)/tests/run-tests.py ## Mercurial's own tests, with amalgam on
@@ -133,7 +189,7 @@ t: local $(SDIST)/tests/run-tests.py
 
 # What they need.
 
-$(VENV)/.ready: tests/requirements.txt
+$(VENV)/.ready: tests/requirements.txt contrib/perf/requirements.txt
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -r tests/requirements.txt
 	$(INSTALL_HG)
@@ -166,6 +222,17 @@ $(CARGO_DENY):
 	CARGO_TARGET_DIR=$(CURDIR)/build/cargo-deny $(CARGO) install --quiet --locked \
 	  --version 0.20.2 --root $(CACHE)/cargo-deny-0.20.2 cargo-deny
 	rm -rf build/cargo-deny
+
+$(PERF_VENV)/.ready: contrib/perf/requirements.txt
+	$(PYTHON) -m venv --clear $(PERF_VENV)
+	$(PERF_VENV)/bin/pip install -q --disable-pip-version-check -r contrib/perf/requirements.txt
+	@touch $@
+
+# hg-git does not work with the newest Mercurial
+$(CURDIR)/build/venv-hg-git/bin/hg:
+	$(PYTHON) -m venv --clear build/venv-hg-git
+	build/venv-hg-git/bin/pip install -q --disable-pip-version-check \
+	  setuptools==65.5.0 mercurial==7.1.2 hg-git==1.2.0 dulwich==0.22.8
 
 # git runs it by its other name
 $(CINNABAR):

@@ -14,7 +14,7 @@ from hgext3rd.amalgam import configitems
 
 PACKAGE = ROOT / "hgext3rd" / "amalgam"
 #: Lower first; a module may import from its own layer and those before it.
-LAYERS = ["", "native", "index", "gitstore", "bundles", "serve", "commands"]
+LAYERS = ["", "native", "index", "gitstore", "bundles", "serve", "commands", "perf"]
 #: Modules of the lowest layer, which every other may import.
 BASE = {"metadata", "configitems", "compat", "loading", "placement"}
 

@@ -1,0 +1,89 @@
+"""What the README shows: one table and one plot, put in by this and not by hand."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from typing import TYPE_CHECKING
+
+from . import comparison, machine, plots
+from .subject import AGAIN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .results import Results
+
+_BEGIN = ".. begin of what `make perf-headline` writes\n"
+_END = ".. end of what `make perf-headline` writes\n"
+_PLOT = "docs/headline.svg"
+
+
+class MissingError(Exception):
+    """The results, or the README, lack what the headline needs."""
+
+
+def write(results: Results, readme: Path) -> None:
+    """Replace the headline in ``readme``, and the plot beside it."""
+    text = readme.read_text()
+    before, begin, rest = text.partition(_BEGIN)
+    _old, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise MissingError(f"{readme} does not say where the headline is")
+    shown = _table(results)
+    keys = comparison.samples_by_subject(results)
+    drawn = next((k for k in keys if k[0] == "export" and k[2] == "time"), None)
+    if not drawn:
+        raise MissingError("no export was timed")
+    plain = {n: s for n, s in keys[drawn].items() if not n.endswith(AGAIN)}
+    (readme.parent / _PLOT).write_text(plots.bars(drawn, plain))
+    picture = [
+        f".. image:: {_PLOT}",
+        f"   :alt: hg git::export of {drawn[1]} and others",
+    ]
+    versions = "; ".join(
+        f"{name}: {what.partition(', ')[2]}" for name, what in results.subjects.items()
+    )
+    facts = f"{results.date[:10]}, {machine.describe(results.machine)}. {versions}."
+    wrapped = textwrap.wrap(facts, 98, break_on_hyphens=False)
+    lines = ["", *shown, "", *picture, "", *wrapped, ""]
+    readme.write_text(before + begin + "\n".join(lines) + "\n" + end + after)
+
+
+def _table(results: Results) -> list[str]:
+    lines = [
+        ".. list-table::",
+        "   :header-rows: 1",
+        "",
+        "   * - what",
+        "     - on",
+        "     - by",
+        "     - seconds",
+        "     - peak memory",
+        "     - against the first",
+    ]
+    keys = comparison.samples_by_subject(results)
+    verdicts = {(line.key, line.other): line for line in comparison.within(results)}
+    for (benchmark, repository, instrument), by_subject in keys.items():
+        if instrument != "time":
+            continue
+        memory = keys.get((benchmark, repository, "memory"), {})
+        for name, samples in by_subject.items():
+            if name.endswith(AGAIN):
+                continue
+            line = verdicts.get(((benchmark, repository, instrument), name))
+            peaks = [one.values["peak_pss_bytes"] for one in memory.get(name, [])]
+            seconds = statistics.median(one.values["seconds"] for one in samples)
+            lines += [
+                f"   * - {benchmark}",
+                f"     - {repository}",
+                f"     - {name}",
+                f"     - {seconds:.2f}",
+                f"     - {statistics.median(peaks) / 1e6:.0f} MB"
+                if peaks
+                else "     -",
+                f"     - {line.verdict.words}" if line else "     -",
+            ]
+    if len(lines) < 10:
+        raise MissingError("nothing was timed")
+    return lines

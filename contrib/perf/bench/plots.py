@@ -1,0 +1,153 @@
+"""Drawings of results, as SVG."""
+
+from __future__ import annotations
+
+import io
+import statistics
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from .comparison import samples_by_subject
+from .instruments import INSTRUMENTS
+from .judgement import growth
+from .subject import AGAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+
+    from .comparison import Key
+    from .results import Results, Sample
+
+mpl.rcParams["svg.hashsalt"] = "bench"  # the same results give the same file
+_LEGIBLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+_STYLES = {"pss_bytes": "-", "anonymous_bytes": ":", "system": "-", "in_use": ":"}
+_LABELS = {
+    "seconds": "seconds",
+    "peak_pss_bytes": "peak memory of all processes, MB",
+    "instructions": "instructions, millions",
+    "fragmentation": "part of the system's bytes not in use at the peak",
+    "peak_heap_bytes": "peak heap, MB",
+}
+
+
+def all_plots(results: Results) -> Iterator[tuple[str, str]]:
+    """Yield each plot that the results allow, as title and SVG."""
+    for key, by_subject in samples_by_subject(results).items():
+        benchmark, repository, instrument = key
+        plain = {name: s for name, s in by_subject.items() if not name.endswith(AGAIN)}
+        if len(plain) > 1:
+            yield f"{benchmark} of {repository}: {instrument}", bars(key, plain)
+        if instrument in ("memory", "allocator"):
+            title = f"{benchmark} of {repository}: {instrument} over time"
+            yield title, over_time(plain)
+    yield from _scalings(results)
+
+
+def bars(key: Key, by_subject: dict[str, list[Sample]]) -> str:
+    """Draw a bar a subject: its median, with the range of its samples."""
+    value = INSTRUMENTS[key[2]].measures
+    figure, axes = _figure(1 + 0.4 * len(by_subject))
+    unit = _unit(value)
+    names = list(by_subject)[::-1]
+    for place, name in enumerate(names):
+        numbers = [sample.values[value] / unit for sample in by_subject[name]]
+        middle = statistics.median(numbers)
+        spread = [[middle - min(numbers)], [max(numbers) - middle]]
+        axes.barh(place, middle, color="#47799e", xerr=spread, height=0.6)
+        axes.annotate(
+            f" {_short(middle)}",
+            (max(numbers), place),
+            va="center",
+            annotation_clip=False,
+        )
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlabel(_LABELS.get(value, value))
+    return _svg(figure)
+
+
+def over_time(by_subject: dict[str, list[Sample]]) -> str:
+    """Draw what the first sample of each subject saw over time, with its phases."""
+    figure, axes = _figure(3.2)
+    for number, (name, samples) in enumerate(by_subject.items()):
+        series = samples[0].series
+        for column, style in _STYLES.items():
+            if column in series:
+                megabytes = [size / 1e6 for size in series[column]]
+                label = f"{name}: {column.replace('_', ' ').removesuffix(' bytes')}"
+                times, color = series["seconds"], f"C{number}"
+                axes.plot(times, megabytes, style, color=color, label=label)
+    phases = next((s[0].phases for s in by_subject.values() if s[0].phases), [])
+    top = axes.get_ylim()[1]
+    for seconds, topic in phases:
+        axes.axvline(seconds, color="#999999", linewidth=0.6)
+        axes.text(seconds, top, topic, rotation=90, va="top", ha="right", fontsize=7)
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("MB")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=7)
+    return _svg(figure)
+
+
+def _scalings(results: Results) -> Iterator[tuple[str, str]]:
+    """Yield a plot for what was measured on three sizes of a profile, or more."""
+    groups: dict[tuple[str, str, str], dict[str, dict[int, list[float]]]] = {}
+    for sample in results.samples:
+        profile, _colon, sizes = sample.repository.partition(":")
+        changesets = results.repositories.get(sample.repository, {}).get("changesets")
+        if not sizes or not isinstance(changesets, int):
+            continue
+        value = INSTRUMENTS[sample.instrument].measures
+        group = groups.setdefault((sample.benchmark, profile, value), {})
+        by_size = group.setdefault(sample.subject, {})
+        by_size.setdefault(changesets, []).append(sample.values[value])
+    for (benchmark, profile, value), by_subject in groups.items():
+        if max(map(len, by_subject.values())) >= 3:
+            yield (
+                f"{benchmark} of {profile} by size: {value}",
+                scaling(value, by_subject),
+            )
+
+
+def scaling(value: str, by_subject: dict[str, dict[int, list[float]]]) -> str:
+    """Draw cost against changesets on log axes, and name the fitted exponents."""
+    figure, axes = _figure(3.6)
+    unit = _unit(value)
+    for name, by_size in by_subject.items():
+        if name.endswith(AGAIN) or len(by_size) < 3:
+            continue
+        sizes = sorted(by_size)
+        costs = [statistics.median(by_size[size]) / unit for size in sizes]
+        fit = growth(sizes, costs)
+        label = f"{name}: exponent {fit.exponent:.2f} ± {fit.error:.2f}"
+        axes.loglog(sizes, costs, "o", label=label)
+        fitted = [fit.factor * size**fit.exponent for size in sizes]
+        axes.loglog(sizes, fitted, "-", color=axes.lines[-1].get_color(), linewidth=0.8)
+    axes.set_xlabel("changesets")
+    axes.set_ylabel(_LABELS.get(value, value))
+    axes.legend(fontsize=7)
+    return _svg(figure)
+
+
+def _figure(height: float) -> tuple[Figure, Axes]:
+    with mpl.rc_context(_LEGIBLE):
+        figure = Figure(figsize=(7, height), layout="constrained")
+        return figure, figure.subplots()
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def _unit(value: str) -> float:
+    return 1e6 if value.endswith("bytes") or value == "instructions" else 1
+
+
+def _svg(figure: Figure) -> str:
+    output = io.StringIO()
+    figure.savefig(output, format="svg", metadata={"Date": None})
+    text = output.getvalue()
+    return text[text.index("<svg") :]

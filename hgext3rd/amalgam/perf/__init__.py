@@ -1,0 +1,74 @@
+"""time amalgam with warm and with cold caches
+
+Mercurial's own perf commands measure what is in memory already. These measure, beside
+that, what the first process after a reboot pays: the files of the repository are
+dropped from the page cache of the operating system before each sample, and mincore(2)
+is asked whether they are gone. Where they cannot be dropped, that is said in place of a
+number. Each sample is a process of its own. Enable them with::
+
+  [extensions]
+  hgext3rd.amalgam.perf =
+
+The commands are ``perf::amalgam-index``, ``perf::amalgam-node-lookup``,
+``perf::amalgam-startup``, ``perf::amalgam-export`` and ``perf::amalgam-bundle``.
+
+Rows
+====
+
+``read`` is Mercurial with ``storage.revlog.mmap.index = no``, which the others are
+compared with; ``read, again`` the same once more: what these two differ by is noise.
+``mmap`` is what Mercurial does by default. The others have amalgam, which maps a
+snapshot, with each ``amalgam.index.prefault``; and one without
+``amalgam.index.node-map``. For an export, amalgam itself reads or maps.
+
+A process that did not get its index in the way of its row gives no number. All rows
+have to answer the same before anything is timed.
+
+Columns
+=======
+
+Warm and cold, or one of them with ``--cache``. Each has the median of the seconds; the
+change against the first row; megabytes that were read from disk; page faults, and
+those of them that waited for the disk (``major``). ``-T json`` has each sample.
+
+Options
+=======
+
+Upstream's, from ``contrib/perf.py``, which may be loaded, too: ``perf.presleep``,
+``perf.pre-run``, ``perf.all-timing``, ``perf.profile-benchmark``,
+``perf.profiled-runs`` and ``perf.stub``, which takes one sample each. The samples of
+a table are taken in passes, each cell once, in random order; ``perf.run-limits`` is
+about these passes (default ``20.0-20, 60.0-3``)::
+
+  [perf]
+  run-limits = 3.0-5
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mercurial import help
+
+from .. import metadata
+from . import commands, options
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import UiT
+
+__version__ = metadata.__version__
+testedwith = metadata.testedwith
+minimumhgversion = metadata.minimumhgversion
+buglink = metadata.buglink
+
+cmdtable = commands.eh.cmdtable
+
+_TOPIC = b"amalgam-perf"  # `hg help -e` splits names at dots
+
+
+def uisetup(ui: UiT) -> None:
+    """Register the options, and the text above as a help topic."""
+    options.register(ui)
+    title, _newline, text = (__doc__ or "").encode().partition(b"\n")
+    if not any(_TOPIC in topic[0] for topic in help.helptable):
+        help.helptable.append(([_TOPIC], title, lambda _ui: text))

@@ -1,0 +1,89 @@
+"""The options of upstream's ``contrib/perf.py``, as far as they make sense here.
+
+They are registered here only if perf.py is not loaded, too: it has the same ones, with
+the same meaning. What is different: ``perf.run-limits`` counts passes over a table, and
+``perf.stub`` takes one sample each and still prints it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from mercurial import configitems, error, registrar
+from mercurial.i18n import _
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import UiT
+
+_SECTION = b"perf"
+_DEFAULTS: dict[bytes, Any] = {
+    b"all-timing": True,
+    b"pre-run": 0,
+    b"presleep": 1,
+    b"profile-benchmark": False,
+    b"profiled-runs": [b"0"],
+    b"run-limits": [b"20.0-20", b"60.0-3"],
+    b"stub": False,
+}
+
+
+def register(ui: UiT) -> None:
+    """Register what no other extension has; for ``uisetup``, when all are loaded."""
+    known = ui._knownconfig.get(_SECTION, {})
+    table: dict[bytes, Any] = {}
+    item = registrar.configitem(table)
+    for name in _DEFAULTS:
+        if name not in known:
+            item(_SECTION, name, default=configitems.dynamicdefault)
+    configitems.loadconfigtable(ui, b"amalgam.perf", table)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PerfConfig:
+    """The items of ``[perf]``, checked."""
+
+    all_timing: bool
+    """Whether to give more than the best of the samples."""
+    pre_run: int
+    """How many passes to throw away first."""
+    presleep: float
+    """Seconds to be idle before."""
+    profiled_passes: frozenset[int]
+    """Passes to be profiled; their time is not what it is otherwise."""
+    limits: tuple[tuple[float, int], ...]
+    """Seconds and passes; when both of a pair are reached, it is enough."""
+
+    @classmethod
+    def from_ui(cls, ui: UiT) -> PerfConfig:
+        """Read the items; ``ConfigError`` for a limit that is none."""
+
+        def value(read: Any, name: bytes) -> Any:
+            return read(_SECTION, name, _DEFAULTS[name])
+
+        stub = value(ui.configbool, b"stub")
+        profiles = value(ui.configbool, b"profile-benchmark")
+        runs = value(ui.configlist, b"profiled-runs") if profiles else []
+        limits = map(_limit, value(ui.configlist, b"run-limits"))
+        return cls(
+            all_timing=value(ui.configbool, b"all-timing"),
+            pre_run=0 if stub else value(ui.configint, b"pre-run"),
+            presleep=0 if stub else float(value(ui.config, b"presleep")),
+            profiled_passes=frozenset(map(int, runs)),
+            limits=((0.0, 1),) if stub else tuple(limits),
+        )
+
+    def is_enough(self, seconds: float, passes: int) -> bool:
+        """Tell whether there are samples enough."""
+        return any(seconds >= most and passes >= few for most, few in self.limits)
+
+
+def _limit(text: bytes) -> tuple[float, int]:
+    seconds, _dash, passes = text.partition(b"-")
+    try:
+        return float(seconds), int(passes)
+    except ValueError:
+        raise error.ConfigError(
+            _(b"config perf.run-limits has '%s'") % text,
+            hint=_(b"SECONDS-PASSES is wanted, as in 3.0-100"),
+        ) from None

@@ -1,0 +1,138 @@
+"""What is measured inside a process: opening an index, and looking nodes up in it.
+
+Runs in a process of its own, which has touched nothing of the repository before. It
+reports where the index came from, so that nobody takes one way for another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error, hg
+from mercurial.node import hex
+
+from .sample import Meter
+from .subjects import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from .sample import Sample
+
+UNKNOWN = hashlib.sha1(b"a node that no repository has").digest()
+_MANY = 1000
+_PREFIX_LEN = 6
+
+_PACKAGES = ("hgext3rd.amalgam.index", "hgext3rd.amalgam.native")
+
+
+def nodes(repo: RepoT, manifest: bool) -> dict[str, list[bytes]]:
+    """Return the nodes to look up, by the names of the lookups."""
+    revlog = _revlog(repo, manifest)
+    last = len(revlog) - 1
+    revs = random.Random(0).sample(range(last + 1), min(_MANY, last + 1))
+    return {
+        "tip": [revlog.node(last)],
+        "old": [revlog.node(min(10, last))],
+        "unknown": [UNKNOWN],
+        "prefix": [revlog.node(last // 2)],
+        "many": [revlog.node(rev) for rev in revs],
+    }
+
+
+def sizes(repo: RepoT, manifest: bool) -> tuple[int, int, bytes]:
+    """Return how many revisions an index has, its size, and its name."""
+    revlog = _revlog(repo, manifest)
+    size_bytes = repo.svfs.stat(revlog._indexfile).st_size
+    return len(revlog), size_bytes, revlog.radix
+
+
+def measure(
+    repo: RepoT, step: str, wanted: Sequence[bytes], manifest: bool
+) -> tuple[Sample, Any, Source]:
+    """Open an index and do what ``step`` says; return its answer and its source."""
+    operation = _STEPS[step]
+    _load_code(repo.baseui, step)
+    meter = Meter()
+    revlog = _revlog(repo, manifest)
+    answer = operation(revlog, wanted)
+    sample = meter.sample()
+    return sample, answer, _source(revlog)
+
+
+def _open(revlog: Any, _wanted: Sequence[bytes]) -> Any:
+    """Read the entry of the last revision."""
+    last = len(revlog) - 1
+    return [last, hex(revlog.node(last)).decode()]
+
+
+def _heads(revlog: Any, _wanted: Sequence[bytes]) -> Any:
+    return revlog.headrevs()
+
+
+def _look_up(revlog: Any, wanted: Sequence[bytes]) -> Any:
+    return [revlog.index.get_rev(node) for node in wanted]
+
+
+def _look_up_prefix(revlog: Any, wanted: Sequence[bytes]) -> Any:
+    prefix = hex(wanted[0])[:_PREFIX_LEN]
+    try:
+        found = revlog._partialmatch(prefix)
+    except error.AmbiguousPrefixLookupError:
+        return "ambiguous"
+    return found and hex(found).decode()
+
+
+_STEPS: dict[str, Callable[[Any, Sequence[bytes]], Any]] = {
+    "open": _open,
+    "heads": _heads,
+    "tip": _look_up,
+    "old": _look_up,
+    "unknown": _look_up,
+    "prefix": _look_up_prefix,
+    "many": _look_up,
+}
+
+
+def _revlog(repo: RepoT, manifest: bool) -> Any:
+    repo = repo.unfiltered()
+    if manifest:
+        return repo.manifestlog.getstorage(b"").get_revlog()
+    return repo.changelog
+
+
+def _load_code(ui: UiT, step: str) -> None:
+    """Do the same on an empty repository, so that all modules are loaded before.
+
+    How long that takes is part of the start of a command, which is measured from
+    outside. What amalgam needs only for an index that is mapped, is loaded by name.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        empty = hg.repository(ui, os.path.join(os.fsencode(scratch), b"r"), create=True)
+        for manifest in (False, True):
+            _STEPS[step](_revlog(empty, manifest), [UNKNOWN])
+    before = 0
+    while before < len(sys.modules):
+        before = len(sys.modules)
+        for name, module in list(sys.modules.items()):
+            if name.startswith(_PACKAGES):
+                getattr(module, "__all__", None)  # what is not loaded yet loads itself
+
+
+def _source(revlog: Any) -> Source:
+    """Find out by what is mapped now, not by what was configured."""
+    with open("/proc/self/maps", "rb") as maps:
+        mapped = [line.split(b" ", 5)[-1].strip() for line in maps]
+    snapshot = b"/amalgam/index/%s-" % revlog.radix
+    if any(snapshot in path and path.endswith(b".snap") for path in mapped):
+        return Source.SNAPSHOT
+    if any(path.endswith(b"/store/%s.i" % revlog.radix) for path in mapped):
+        return Source.MAPPED
+    return Source.READ

@@ -1,0 +1,393 @@
+"""The harness of contrib/perf/bench: its judgement, on synthetic samples; its plumbing.
+
+No time is judged here.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testlib.environment import HG, ROOT
+
+PERF = ROOT / "contrib" / "perf"
+sys.path.insert(0, str(PERF))
+
+from bench import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+    benchmark,
+    comparison,
+    headline,
+    judgement,
+    plots,
+    report,
+    repository,
+    results,
+    runner,
+    subject,
+    tables,
+)
+from bench.instruments import INSTRUMENTS  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+
+# `sleep 0.05` twice and `sleep 0.1`, seven rounds on a machine with two busy cores
+FIRST = [0.0532, 0.0541, 0.0529, 0.0587, 0.0533, 0.0530, 0.0561]
+AGAIN = [0.0531, 0.0535, 0.0602, 0.0528, 0.0540, 0.0533, 0.0529]
+LONGER = [0.1033, 0.1029, 0.1041, 0.1180, 0.1030, 0.1036, 0.1032]
+
+
+def test_band_of_equal_subjects_is_narrow_and_reproducible() -> None:
+    band = judgement.noise_band(FIRST, AGAIN)
+    assert 1 < band < 1.15
+    assert judgement.noise_band(FIRST, AGAIN) == band
+
+
+def test_band_covers_what_the_halves_really_differ_by() -> None:
+    assert judgement.noise_band([1.0, 1.0, 1.0], [1.5, 1.5, 1.5]) == pytest.approx(1.5)
+
+
+def test_equal_subjects_show_no_difference() -> None:
+    band = judgement.noise_band(FIRST, AGAIN)
+    verdict = judgement.compare(FIRST, AGAIN, "seconds", band)
+    assert verdict.words == "no difference"
+
+
+def test_a_longer_sleep_is_told_apart() -> None:
+    band = judgement.noise_band(FIRST, AGAIN)
+    verdict = judgement.compare(FIRST, LONGER, "seconds", band)
+    assert verdict.words == "93.8 % more"
+    assert verdict.low < verdict.ratio < verdict.high
+    assert judgement.compare(LONGER, FIRST, "seconds", band).words == "48.4 % less"
+
+
+def test_a_noisy_first_subject_hides_a_small_difference() -> None:
+    band = judgement.noise_band([1.0, 1.4, 0.9, 1.2, 1.1], [1.3, 0.9, 1.0, 1.5, 1.2])
+    verdict = judgement.compare([1.0, 1.2, 1.1], [1.15, 1.25, 1.2], "seconds", band)
+    assert not verdict.differs
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_fifteen_per_cent_of_instructions_are_always_seen(seed: int) -> None:
+    noise = random.Random(seed)
+
+    def counted(instructions: float) -> list[float]:
+        return [instructions * noise.gauss(1, 0.001) for _sample in range(3)]
+
+    base, again = counted(2e9), counted(2e9)
+    band = judgement.noise_band(base, again)
+    assert judgement.compare(base, counted(2.3e9), "instructions", band).differs
+    assert not judgement.compare(base, counted(2e9), "instructions", band).differs
+
+
+def test_one_sample_proves_nothing() -> None:
+    assert not judgement.compare([1.0], [9.0], "seconds").differs
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
+def test_the_exponent_of_a_power_law_is_found(exponent: float) -> None:
+    sizes = [1e3, 1e4, 1e5, 1e6]
+    fit = judgement.growth(sizes, [3 * size**exponent for size in sizes])
+    assert fit.exponent == pytest.approx(exponent)
+    assert fit.factor == pytest.approx(3)
+    assert fit.error == pytest.approx(0, abs=1e-6)
+
+
+def made(
+    subjects: dict[str, list[float]], benchmark: str = "export"
+) -> results.Results:
+    """Return results as if each subject had been timed so often."""
+    machine = {"cpu": "a cpu", "cores": 2, "memory_bytes": 2**33, "platform": "x"}
+    found = results.Results({**machine, "load_average": [0.5]})
+    found.subjects = {name: f"{name} <1.0>" for name in subjects if "again" not in name}
+    for size in (100, 1000, 10000):
+        name = f"linear:changesets={size}"
+        found.repositories[name] = {"changesets": size, "tip": "0" * 40}
+        found.samples += [
+            results.Sample(
+                benchmark, name, who, "time", number, {"seconds": seconds * size}
+            )
+            for who, taken in subjects.items()
+            for number, seconds in enumerate(taken, start=1)
+        ]
+    return found
+
+
+def test_subjects_of_one_run_are_compared_with_the_first() -> None:
+    found = made({"slow": LONGER, "one": FIRST, "one (again)": AGAIN})
+    found.subjects = {"one": "", "slow": ""}
+    lines = list(comparison.within(found))
+    assert [(line.base, line.other) for line in lines[:2]] == [
+        ("one", "one (again)"),
+        ("one", "slow"),
+    ]
+    assert [line.verdict.differs for line in lines[:2]] == [False, True]
+
+
+def test_results_survive_the_disk(tmp_path: Path) -> None:
+    found = made({"one": FIRST, "two": LONGER})
+    found.write(tmp_path / "found.json")
+    assert results.Results.read(tmp_path / "found.json") == found
+    rows = (tmp_path / "found.csv").read_text().splitlines()
+    assert len(rows) == 1 + len(found.samples)
+    assert rows[1].startswith("export,linear:changesets=100,one,time,1,seconds,5.3")
+
+
+class Reader(HTMLParser):
+    """Notes what a page refers to, and whether its elements are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.sources: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.sources += [v or "" for k, v in attrs if k in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_holds_everything_and_fetches_nothing() -> None:
+    found = made({"one": FIRST, "one (again)": AGAIN, "two": LONGER})
+    found.skipped = ["three: there is no <three>"]
+    found.tables = [row("read", **{"median.wall": 0.5}), row("mmap", reason="not cold")]
+    reader = Reader()
+    text = report.page(found)
+    reader.feed(text)
+    assert reader.open == []
+    assert len(reader.sources) == 4  # bars of three repositories, and their scaling
+    assert all(source.startswith("data:") for source in reader.sources)
+    assert "there is no &lt;three&gt;" in text
+    assert "<td>93.8 % more</td>" in text
+    assert "<td>not cold</td>" in text
+
+
+def row(who: str, **more: Any) -> dict[str, Any]:
+    plain = {"repository": "r", "title": "t", "subject": who, "cache": "cold"}
+    return {**plain, "read_bytes": 1, "minor_faults": 2, "major_faults": 1, **more}
+
+
+def test_scaling_names_the_exponent() -> None:
+    found = made({"one": FIRST})
+    titles = dict(plots.all_plots(found))
+    assert "exponent 1.00" in titles["export of linear by size: seconds"].replace(
+        "<!--", ""
+    ).replace("-->", "")
+
+
+def test_a_table_has_a_line_a_subject() -> None:
+    rows = [
+        row("read", **{"median.wall": 0.5}),
+        row("mmap", **{"median.wall": 0.25, "change_percent": -50.0}),
+        row("snapshot", reason="not cold: why"),
+    ]
+    assert tables.columns(rows)[1] == [
+        ["read", "500.00", "", "0.0", "3"],
+        ["mmap", "250.00", "-50 %", "0.0", "3"],
+        ["snapshot", "not cold: why", "", "", ""],
+    ]
+
+
+def test_docs_have_a_table_an_operation_and_a_column_a_size() -> None:
+    where = "00changelog (9 revisions, 0.1 MB)"
+    rows = [
+        row("read", title=f"open {where}, all", changesets=9, **{"median.wall": 0.5}),
+        row("mmap", title=f"open {where}, all", changesets=9, reason="not cold"),
+    ]
+    assert tables.as_rst(rows).splitlines()[1:] == [
+        ".. csv-table:: open the changelog, all",
+        "   :header-rows: 1",
+        "",
+        '   "","9, cold"',
+        '   "read","500.0 (0.0 MB)"',
+        '   "mmap","not cold"',
+    ]
+
+
+def test_the_headline_replaces_the_last_one(tmp_path: Path) -> None:
+    readme = tmp_path / "README.rst"
+    readme.write_text(f"before\n{headline._BEGIN}old\n{headline._END}after\n")
+    (tmp_path / "docs").mkdir()
+    headline.write(made({"one": FIRST, "two": LONGER}), readme)
+    text = readme.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "     - 93.8 % more\n" in text
+    assert (tmp_path / "docs" / "headline.svg").read_text().startswith("<svg")
+
+
+def test_the_readme_has_a_place_for_the_headline() -> None:
+    text = (ROOT / "README.rst").read_text()
+    assert headline._BEGIN in text
+    assert headline._END in text
+
+
+@pytest.mark.parametrize("text", ["name", "=x", "a=nonsense:/bin/true", "a=/nowhere"])
+def test_what_is_no_subject_is_refused(text: str) -> None:
+    with pytest.raises(subject.SpecificationError):
+        subject.Subject.parse(text, None)
+
+
+def test_a_kind_may_be_its_own_name(tmp_path: Path) -> None:
+    parsed = subject.Subject.parse("git=/bin/true", Path("/bin/hg"))
+    assert (parsed.kind, parsed.hg) == ("git", Path("/bin/hg"))
+    assert subject.Subject.parse("old=hg:/bin/true", None).kind == "hg"
+    assert subject.Subject.parse("before=/bin/true", None).kind == "amalgam"
+
+
+class Writes(benchmark.Benchmark):
+    """Writes what the subject is called."""
+
+    name = "writes"
+    kinds = ("git", "hg")
+
+    def setup(self, job: benchmark.Job) -> None:
+        job.fresh("made")
+
+    def run(self, job: benchmark.Job) -> benchmark.Command:
+        words = f"echo {job.subject.kind} > made"
+        return benchmark.Command(["sh", "-c", words], {}, job.work)
+
+    def answer(self, job: benchmark.Job) -> benchmark.Answer:
+        return {"made": (job.work / "made").read_text()}
+
+
+def plan(tmp_path: Path, *subjects: str, **more: Any) -> runner.Plan:
+    parsed = [subject.Subject.parse(text, None) for text in subjects]
+    fields: dict[str, Any] = {
+        "benchmarks": [Writes()],
+        "repositories": [repository.Repository("r", tmp_path, 1, "0" * 40)],
+        "subjects": parsed,
+        "instruments": [INSTRUMENTS["time"]],
+        "passes": 2,
+        "directory": tmp_path / "work",
+        "limit_seconds": 60,
+    }
+    return runner.Plan(**{**fields, **more})
+
+
+def test_the_first_subject_is_measured_twice_in_each_pass(tmp_path: Path) -> None:
+    found = results.Results({})
+    runner.run(
+        plan(tmp_path, "one=git:/bin/true", "two=git:/bin/true"), found, lambda _: None
+    )
+    taken = sorted((sample.subject, sample.number) for sample in found.samples)
+    assert taken == [
+        (name, number) for name in ("one", "one (again)", "two") for number in (1, 2)
+    ]
+
+
+def test_nothing_is_measured_if_answers_differ(tmp_path: Path) -> None:
+    found = results.Results({})
+    with pytest.raises(runner.DisagreementError, match="made is hg"):
+        runner.run(
+            plan(tmp_path, "one=git:/bin/true", "two=hg:/bin/true"),
+            found,
+            lambda _: None,
+        )
+    assert found.samples == []
+
+
+def test_who_fails_or_takes_too_long_is_named_and_left_out(tmp_path: Path) -> None:
+    class Sleeps(Writes):
+        def run(self, job: benchmark.Job) -> benchmark.Command:
+            return benchmark.Command(["sleep", "60"])
+
+    found = results.Results({})
+    more = {"benchmarks": [Sleeps()], "limit_seconds": 0.1}
+    runner.run(plan(tmp_path, "one=git:/bin/true", **more), found, lambda _: None)
+    assert found.samples == []
+    assert "more than 0.1 s: sleep 60" in found.skipped[0]
+
+
+def test_the_environment_of_a_user_is_kept_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HGRCPATH", "/somewhere")
+    monkeypatch.setenv("GIT_DIR", "/somewhere")
+    environment = benchmark.Command([]).full_environment()
+    assert environment["HGRCPATH"] == ""
+    assert "GIT_DIR" not in environment
+
+
+def test_memory_is_seen_over_time_in_all_processes(tmp_path: Path) -> None:
+    child = "import time; x = bytearray(40_000_000); time.sleep(0.3)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{child}'])"
+    command = benchmark.Command([sys.executable, "-c", code])
+    measured = INSTRUMENTS["memory"].measure(command, tmp_path)
+    assert measured.values["peak_pss_bytes"] > 40_000_000
+    assert max(measured.series["processes"]) == 2
+    assert len(set(map(len, measured.series.values()))) == 1
+
+
+def test_the_allocator_is_asked_from_within(tmp_path: Path) -> None:
+    code = "import time; x = [b'x' * 1000 + bytes([i % 7]) for i in range(30_000)]"
+    command = benchmark.Command([sys.executable, "-c", f"{code}; time.sleep(0.1)"])
+    measured = INSTRUMENTS["allocator"].measure(command, tmp_path)
+    assert measured.values["peak_in_use_bytes"] > 30_000_000
+    assert measured.values["peak_system_bytes"] >= measured.values["peak_in_use_bytes"]
+
+
+@pytest.mark.slow
+def test_one_command_measures_and_another_shows_it(tmp_path: Path) -> None:
+    output, cache = tmp_path / "found.json", tmp_path / "cache"
+    words = ["run", "log", "lookup", "-m", f"amalgam={HG}", "-m", f"hg={HG}"]
+    words += ["-r", "linear:changesets=20,files=2", "--passes", "2"]
+    done = bench(*words, "--cache", str(cache), "-o", str(output))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(output.read_text())
+    assert len(found["samples"]) == 2 * 2 * 3
+    assert found["subjects"]["hg"].startswith("hg, Mercurial Distributed SCM")
+    page = tmp_path / "page.html"
+    assert bench("report", str(output), "-o", str(page)).returncode == 0
+    assert "log of linear:changesets=20,files=2: time" in page.read_text()
+    assert bench("compare", str(output), str(output)).stdout.count("no difference") == 2
+
+
+def test_bad_input_is_one_line(tmp_path: Path) -> None:
+    done = bench("report", str(tmp_path / "missing.json"))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"bench: {tmp_path}/missing.json: no results: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_readme_works(tmp_path: Path) -> None:
+    text = (PERF / "README.rst").read_text().partition(".. code-block:: python\n")[2]
+    lines = [line for line in text.splitlines() if line.startswith("    ") or not line]
+    names: dict[str, Any] = vars(benchmark).copy()
+    exec(compile(textwrap.dedent("\n".join(lines)), "README.rst", "exec"), names)
+    more = {
+        "benchmarks": [names["Verify"]()],
+        "repositories": [
+            repository.prepare("linear:changesets=9,files=2", tmp_path, HG)
+        ],
+        "passes": 1,
+    }
+    found = results.Results({})
+    subjects = (f"amalgam={HG}", f"hg={HG}")
+    runner.run(plan(tmp_path, *subjects, **more), found, lambda _: None)
+    assert found.skipped == []
+    assert len(found.samples) == 3
+
+
+def test_each_benchmark_fits_a_screen() -> None:
+    for path in (PERF / "bench" / "benchmarks").glob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                assert (node.end_lineno or 0) - node.lineno < 50, node.name
+
+
+def bench(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench", *words]
+    environment = {**os.environ, "PYTHONPATH": str(PERF)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
