@@ -9,11 +9,13 @@ from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
 from .. import index
+from ..bundles.status import Status as BundlesStatus
 from ..configitems import GitConfig
 from ..gitstore.export import GitStore
 from ..gitstore.oidmap import Table
 from ..gitstore.repair import repair
 from ..gitstore.status import Problem, Status
+from . import published
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +42,9 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """show the state of all that amalgam keeps, and mend it
 
     Show on one screen how the indexes of this repository get into memory, how much of
-    its history is exported to git, how large that is, how fresh, and what is wrong,
-    with what to type. This is quick, and changes nothing.
+    its history is exported to git, how large that is, how fresh, which bundles clients
+    may start from, and what is wrong, with what to type. This is quick, and changes
+    nothing.
 
     A large index is mapped from a snapshot, which is compared with it here. Where there
     can be none, the index is read, and the reason is shown.
@@ -78,6 +81,8 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :lock:        String. ``free``, ``running``, ``dead`` or ``elsewhere``.
     :lock_host:   String. Host of the process that holds the lock.
     :lock_pid:    Integer. Number of that process; 0 if there is none.
+    :bundles:     List. With ``format``, ``state``, ``changesets``, ``covered``,
+                  ``bytes``, ``age``, ``url``, ``name``, ``token``.
     :mended:      List. With ``what``, ``id``, ``found``, ``expected``.
     :problems:    List. With ``text``, ``hint``.
 
@@ -97,13 +102,15 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
         ]
     status = Status.of(store)
     indexes = index.examine(repo)
-    problems = [*_index_problems(indexes), *status.problems]
+    bundles = BundlesStatus.of(repo)
+    problems = [*_index_problems(indexes), *status.problems, *bundles.problems]
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"admin-amalgam", byte_opts) as fm:
         fm.startitem()
         _show_mended(fm, mended)
         _show_indexes(fm, indexes)
         _show_store(fm, store.repository.path, status)
+        published.show(fm, bundles)
         _show_problems(fm, problems)
     return 1 if problems else 0
 

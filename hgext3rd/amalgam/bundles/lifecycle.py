@@ -1,0 +1,474 @@
+"""Bundles for git in the lifecycle of Mercurial's clonebundles extension.
+
+That one owns triggers, state, commands and settings; amalgam wraps its functions by
+name (``install``) and repeats none of them. Added are formats for git, one generator at
+a time, and that a bundle which is replaced stays for a while.
+
+Order, so that a death at any moment harms nobody: what is uploaded is in the register
+first, in the state once it can be read, then in the manifests; what goes is first out
+of the manifests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from hgext import clonebundles
+from mercurial import bundlecaches, error, extensions, exthelper
+from mercurial.utils import stringutil
+
+from . import (
+    bundlelist,
+    chain as chains,
+    cinnabarclone,
+    formats,
+    generator,
+    hgmanifest,
+    live,
+    making,
+    publish,
+)
+from .register import Register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from .register import Entry
+
+eh = exthelper.exthelper()
+
+_TEMPORARY = b"tmp-bundles"
+_CATEGORY = b"clonebundles-autobundles"
+
+
+@eh.extsetup
+def install(_ui: UiT) -> None:
+    """Wrap what Mercurial's extension looks up when it runs.
+
+    Even if it is not enabled: another repository of this process may have it.
+    """
+    for name, wrapper in (
+        ("read_auto_gen", _read_state),
+        ("auto_bundle_needed_actions", _needed),
+        ("new_bundle_needed", _is_new_needed),
+        ("find_outdated_bundles", _outdated),
+        ("delete_bundle", _delete),
+        ("upload_bundle", _upload),
+        ("generate_manifest", _manifest),
+        ("update_ondisk_manifest", _update_manifest),
+        ("make_auto_bundler", _on_change),
+        ("capabilities", hgmanifest.capabilities),
+        ("reposetup", _reposetup),
+    ):
+        extensions.wrapfunction(clonebundles, name, wrapper)
+    extensions.wrapfunction(clonebundles.BundleBase, "valid_for", _is_valid)
+    extensions.wrapfunction(clonebundles.RequestedBundle, "generate_bundle", _generate)
+    for command, replacement in (
+        (b"admin::clone-bundles-refresh", _refresh),
+        (b"admin::clone-bundles-clear", _clear),
+    ):
+        extensions.wrapcommand(clonebundles.cmdtable, command, replacement)
+
+
+def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:
+    orig(ui, repo)
+    if not repo.local():
+        return
+
+    class bundledrepo(repo.__class__):  # noqa: N801
+        """A repository whose bundles for git are renewed with those of Mercurial."""
+
+        def transaction(self, *args: Any, **kwargs: Any) -> Any:
+            on_change = (b"clone-bundles", b"auto-generate.on-change")
+            if not self.ui.configbool(*on_change):
+                return super().transaction(*args, **kwargs)
+            formats.check(self)
+            if not formats.git_formats(self.ui):
+                return super().transaction(*args, **kwargs)
+            # upstream's would only complain if there are no formats of its own
+            with self.ui.configoverride({on_change: False}, b"amalgam"):
+                transaction = super().transaction(*args, **kwargs)
+            bundler = clonebundles.make_auto_bundler(self)
+            transaction.addpostclose(_CATEGORY, bundler)
+            return transaction
+
+    repo.__class__ = bundledrepo
+
+
+@eh.reposetup
+def refuse_without_extension(ui: UiT, repo: RepoT) -> None:
+    """Let nothing be written while bundles are wanted that nobody would make."""
+    wanted = ui.configlist(b"clone-bundles", b"git.formats")
+    if not repo.local() or not wanted or formats.is_enabled(ui):
+        return
+
+    class unbundledrepo(repo.__class__):  # noqa: N801
+        """A repository that aborts before the first change."""
+
+        def transaction(self, *args: Any, **kwargs: Any) -> Any:
+            formats.check(self)
+            return super().transaction(*args, **kwargs)
+
+    repo.__class__ = unbundledrepo
+
+
+def _on_change(orig: Callable[[RepoT], Any], source: RepoT) -> Callable[[Any], None]:
+    if not formats.takes_part(source):
+        return orig(source)
+    reference = weakref.ref(source)
+
+    def bundle(_transaction: Any) -> None:
+        repo = reference()
+        if repo is None or generator.is_running(repo):
+            return
+        if _missing(repo, b"on-change"):
+            generator.start(repo)
+
+    return bundle
+
+
+def _missing(repo: RepoT, op_id: bytes) -> Sequence[Any]:
+    bundles = clonebundles.read_auto_gen(repo)
+    return clonebundles.auto_bundle_needed_actions(repo, bundles, op_id)[0]
+
+
+def _read_state(orig: Callable[[RepoT], list[Any]], repo: RepoT) -> list[Any]:
+    return live.attach(repo, orig(repo))
+
+
+def _is_valid(orig: Callable[[Any, RepoT], bool], bundle: Any, repo: RepoT) -> bool:
+    if not orig(bundle, repo):
+        return False
+    return live.is_sound(repo, getattr(bundle, "entry", None))
+
+
+def _needed(
+    orig: Callable[..., tuple[list[Any], list[Any]]],
+    repo: RepoT,
+    bundles: list[Any],
+    op_id: bytes,
+) -> tuple[list[Any], list[Any]]:
+    """Say what is to be made, and what is to go; for git, too."""
+    formats.check(repo)
+    heads = making.public_heads(repo)
+    create, delete = orig(repo, bundles, op_id)
+    if not heads:
+        return [], delete  # there would be nothing in it
+    wanted = [request.bundle_type for request in create]
+    create = [
+        request
+        for request in create
+        if not _has(repo, bundles, request.bundle_type, heads)
+    ]
+    if not formats.takes_part(repo):
+        return create, delete
+    public = repo.filtered(b"immutable")
+    changelog = public.changelog
+    common = {
+        "revs": len(changelog),
+        "head_revs": changelog.headrevs(),
+        "tip_rev": changelog.tiprev(),
+        "tip_node": changelog.tip().hex().encode(),
+    }
+    trigger = formats.Trigger.from_ui(repo.ui)
+    revs = len(changelog)
+    git_formats = formats.git_formats(repo.ui)
+    if formats.CINNABAR_V1 in git_formats and formats.CINNABAR_V1 not in wanted:
+        kind = formats.CINNABAR_V1
+        needed = clonebundles.new_bundle_needed(
+            public, bundles, trigger.below_ratio, trigger.revs, kind, revs
+        )
+        if needed and not _has(repo, bundles, kind, heads):
+            create.append(_request(kind, op_id, common))
+    if formats.GIT_V2 in git_formats:
+        create += _wanted_of_chain(repo, bundles, heads, op_id, common, trigger)
+    return create, delete
+
+
+def _wanted_of_chain(
+    repo: RepoT,
+    bundles: list[Any],
+    heads: frozenset[str],
+    op_id: bytes,
+    common: dict[str, Any],
+    trigger: formats.Trigger,
+) -> list[Any]:
+    chain = chains.chain_of(bundles, lambda bundle: bundle.valid_for(repo))
+    register = Register.read(repo)
+    revs = common["revs"]
+    threshold = max(revs * trigger.below_ratio, revs - trigger.revs)
+    requests = []
+    for wanted in chains.wanted(chain, heads, register.last_token, threshold):
+        upto = wanted.upto
+        if upto is None:
+            requests.append(_request(wanted.type, op_id, common))
+            continue
+        rev = repo.changelog.rev
+        older = {
+            "revs": upto.revs,
+            "head_revs": [rev(bytes.fromhex(head)) for head in upto.heads],
+            "tip_rev": upto.tip_rev,
+            "tip_node": upto.tip_node.encode(),
+        }
+        requests.append(_request(wanted.type, op_id, older))
+    return requests
+
+
+def _request(bundle_type: bytes, op_id: bytes, data: dict[str, Any]) -> Any:
+    return clonebundles.RequestedBundle(bundle_type=bundle_type, op_id=op_id, **data)
+
+
+def _has(
+    repo: RepoT, bundles: Iterable[Any], bundle_type: bytes, heads: frozenset[str]
+) -> bool:
+    """Tell whether a bundle would be made once more as it is."""
+    return any(
+        bundle.ready
+        and bundle.bundle_type == bundle_type
+        and bundle.entry is not None
+        and frozenset(bundle.entry.heads) == heads
+        and bundle.valid_for(repo)
+        for bundle in bundles
+    )
+
+
+def _is_new_needed(
+    orig: Callable[..., bool], repo: RepoT, bundles: list[Any], *args: Any
+) -> bool:
+    alive = [b for b in bundles if b.ready or not generator.is_dead(b)]
+    return orig(repo, alive, *args)
+
+
+def _outdated(
+    orig: Callable[[RepoT, list[Any]], list[Any]], repo: RepoT, bundles: list[Any]
+) -> list[Any]:
+    """Find what is to go; also what died, and what is for git and not wanted."""
+    dead = [b for b in bundles if not b.ready and generator.is_dead(b)]
+    ready = [b for b in bundles if b.ready]
+    chain = [b for b in ready if formats.kind_of(b.bundle_type) == formats.GIT_V2]
+    others = [b for b in ready if b not in chain]
+    olds = [*dead, *orig(repo, others)]
+    configured = formats.git_formats(repo.ui)
+    if formats.GIT_V2 in configured:
+        links = chains.chain_of(chain, lambda bundle: bundle.valid_for(repo))
+        olds += chains.outdated(chain, links)
+    else:
+        olds += chain
+    if formats.CINNABAR_V1 not in configured:
+        olds += [b for b in others if b.bundle_type == formats.CINNABAR_V1]
+    return [b for number, b in enumerate(olds) if b not in olds[:number]]
+
+
+def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> None:
+    """Let a bundle go: if it is ready, not before it is out of all lists."""
+    if not bundle.ready:
+        repo.vfs.tryunlink(bundle.filepath)
+        return
+    if getattr(bundle, "entry", None) is None:  # from before amalgam took part
+        inline = bundle.file_url.startswith(bundlecaches.CLONEBUNDLESCHEME)
+        if inline or repo.ui.config(b"clone-bundles", b"delete-command"):
+            orig(repo, bundle)
+        return
+    register = Register.read(repo)
+    withdrawn = not bundle.entry.is_public(repo)
+    publish.retire(register, bundle.entry.name, at_once=withdrawn)
+    register.write(repo)
+
+
+def _generate(
+    orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT, path: bytes
+) -> None:
+    if not formats.takes_part(repo):
+        orig(request, repo, path)
+        return
+    made = repo.unfiltered().__dict__.setdefault("_amalgam_made", {})
+    made[path] = making.generate(orig, request, repo, path)
+
+
+def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
+    made = repo.unfiltered().__dict__.get("_amalgam_made", {})
+    entry = made.pop(bundle.filepath, None)
+    inline = repo.ui.configbool(b"clone-bundles", b"auto-generate.serve-inline")
+    if entry is None or (inline and not formats.kind_of(bundle.bundle_type)):
+        return orig(repo, bundle)
+    ready = publish.publish(repo, bundle, entry, orig)
+    ready.entry = Register.read(repo).entries[entry.name]
+    return ready
+
+
+def _manifest(orig: Callable[[Iterable[Any]], bytes], bundles: Iterable[Any]) -> bytes:
+    chosen = list(bundles)
+    if not any(b.entry or formats.kind_of(b.bundle_type) for b in chosen):
+        return orig(chosen)
+    return hgmanifest.lines(chosen)
+
+
+def _update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
+    """Write Mercurial's manifest, unless it is the operator's."""
+    wanted = formats.hg_formats(repo.ui)
+    bundles = clonebundles.read_auto_gen(repo)
+    if not wanted and not any(
+        b.ready and not formats.kind_of(b.bundle_type) for b in bundles
+    ):
+        urls = {entry.url for entry in Register.read(repo).entries.values()}
+        lines = repo.vfs.tryread(bundlecaches.CB_MANIFEST_FILE).splitlines()
+        named = {os.fsdecode(line.split(b" ")[0]) for line in lines}
+        if formats.takes_part(repo) and named.isdisjoint(urls):
+            return
+    orig(repo)
+
+
+def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
+    formats.check(repo)
+    if not opts.get("background"):
+        try:
+            with generator.exclusive(repo):
+                return _run(orig, ui, repo)
+        except error.LockHeld as exc:
+            raise generator.refuse(exc) from None
+    if not formats.takes_part(repo):
+        return orig(ui, repo, **opts)
+    if _missing(repo, b"refresh"):
+        generator.start(repo)
+        return None
+    try:
+        with generator.exclusive(repo):
+            return _run(orig, ui, repo)
+    except error.LockHeld:
+        return None  # who has it cleans up, too
+
+
+def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
+    """Generate what is missing, and leave nothing behind, whatever happens."""
+    part = formats.takes_part(repo)
+    _remove_debris(repo)
+    try:
+        result = orig(ui, repo, background=False)
+    except BaseException:
+        # what cannot be done here either is done the next time
+        with contextlib.suppress(OSError, error.Abort):
+            _remove_debris(repo, own=True)
+            if part:
+                advertise(repo)
+        raise
+    _remove_debris(repo, own=True)
+    if part:
+        advertise(repo)
+    return result
+
+
+def _remove_debris(repo: RepoT, *, own: bool = False) -> None:
+    """Forget bundles whose process died, or which this process failed to make."""
+    with repo.clonebundles_lock():
+        pending = [b for b in clonebundles.read_auto_gen(repo) if not b.ready]
+        gone = [
+            b for b in pending if generator.is_dead(b) or (own and generator.is_own(b))
+        ]
+        if gone:
+            clonebundles.update_bundle_list(repo, del_bundles=gone)
+        kept = {os.path.basename(b.filepath) for b in pending if b not in gone}
+        path = repo.vfs.join(_TEMPORARY)
+        if not repo.vfs.isdir(_TEMPORARY):
+            return
+        for name in os.listdir(path):
+            if name not in kept:
+                os.unlink(os.path.join(path, name))
+        if not os.listdir(path):
+            os.rmdir(path)
+
+
+def advertise(repo: RepoT) -> None:
+    """Let all manifests name what is live, and then delete what is not needed.
+
+    Only for who generates.
+    """
+    clonebundles.update_ondisk_manifest(repo)
+    chain = live.chain(repo)
+    cinnabarclone.write(repo, live.cinnabar(repo))
+    bundlelist.write(repo, [link.entry for link in chain], _list_uploader(repo, chain))
+    names = [b.basename for b in clonebundles.read_auto_gen(repo) if b.ready]
+    publish.sweep(repo, names, lambda entry: _delete_uploaded(repo, entry))
+
+
+def _list_uploader(
+    repo: RepoT, chain: Sequence[chains.Link]
+) -> Callable[[bytes], None] | None:
+    if not chain or chain[-1].entry.path:
+        return None
+    upload = clonebundles.upload_bundle
+    like = chain[-1].bundle
+
+    def run(path: bytes) -> None:
+        publish.upload_file(repo, path, upload, like)
+
+    return run
+
+
+def _delete_uploaded(repo: RepoT, entry: Entry) -> None:
+    """Run the operator's command that deletes; without one, nothing is deleted."""
+    if not repo.ui.config(b"clone-bundles", b"delete-command"):
+        return
+    bundle = clonebundles.GeneratedBundle(
+        entry.type.encode(),
+        entry.revs,
+        entry.tip_rev,
+        entry.tip_node.encode(),
+        os.fsencode(entry.url),
+        os.fsencode(entry.name),
+    )
+    clonebundles.delete_bundle(repo, bundle)
+
+
+def _clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
+    try:
+        with generator.exclusive(repo):
+            _remove_debris(repo)
+            part = formats.takes_part(repo)
+            result = orig(ui, repo)
+            if part:
+                register = Register.read(repo)
+                for name in register.entries:
+                    publish.retire(register, name, at_once=True)
+                register.write(repo)
+                advertise(repo)
+            return result
+    except error.LockHeld as exc:
+        raise generator.refuse(exc) from None
+
+
+def generate_in_background(ui: UiT, repo: RepoT) -> None:
+    """Be the process in the background: make all that is missing, and look again.
+
+    What comes while this works is not lost: who brings it either finds the lock free,
+    or brings it before this looks again.
+    """
+    while True:
+        try:
+            with generator.exclusive(repo):
+                _generate_noting(ui, repo)
+        except error.LockHeld:
+            return
+        repo.invalidateall()
+        if not _missing(repo, b"background"):
+            return
+
+
+def _generate_noting(ui: UiT, repo: RepoT) -> None:
+    """Generate, and note for ``admin::amalgam`` if it fails: nobody sees this one."""
+    refresh = clonebundles.cmd_admin_clone_bundles_refresh
+    failure = ""
+    try:
+        _run(refresh, ui, repo)
+    except BaseException as exc:
+        failure = os.fsdecode(stringutil.forcebytestr(exc)) or type(exc).__name__
+        raise
+    finally:
+        register = Register.read(repo)
+        if register.failure != failure:
+            register.failure = failure
+            register.write(repo)

@@ -1,0 +1,216 @@
+"""A repository with bundles for hg and git, and the hgweb that serves it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .environment import ENVIRONMENT, HG
+from .hgserver import HgServer, Outcome
+
+FORMATS = ("git-v2", "cinnabar-v1")
+NAME = re.compile(r"[0-9a-f]{64}\.(bundle|hg)")
+_OWN = {"register", "bundles.list", "lock"}
+
+
+class Bundled:
+    """A repository on a server, and what is published of it."""
+
+    def __init__(self, root: Path, server: HgServer) -> None:
+        self.root = root
+        self.dot_hg = root / ".hg"
+        self.directory = self.dot_hg / "amalgam" / "bundles"
+        self._server = server
+
+    @classmethod
+    def init(
+        cls,
+        root: Path,
+        server: HgServer,
+        *,
+        git: Sequence[str] = FORMATS,
+        hg: Sequence[str] = ("gzip-v2",),
+        changesets: int = 3,
+    ) -> Bundled:
+        """Make a repository with some public changesets and no bundle."""
+        made = cls(root, server)
+        server.hg(root.parent, "init", str(root))
+        made.configure("extensions", amalgam="", clonebundles="")
+        made.configure("phases", new_commit="public")
+        made.configure(
+            "clone-bundles",
+            git__formats=", ".join(git),
+            auto_generate__formats=", ".join(hg),
+        )
+        for _number in range(changesets):
+            made.commit()
+        return made
+
+    def configure(self, section: str, **items: str) -> None:
+        """Add to the configuration; ``__`` is a dot in the name of an item."""
+        with (self.dot_hg / "hgrc").open("a") as file:
+            file.write(f"[{section}]\n")
+            for name, value in items.items():
+                name = name.replace("__", ".").replace("_", "-")
+                file.write(f"{name} = {value}\n")
+
+    def run(self, *args: str) -> Outcome:
+        return self._server.run(self.root, *args)
+
+    def hg(self, *args: str) -> str:
+        return self._server.hg(self.root, *args).decode()
+
+    def commit(self, text: str | None = None, *args: str) -> str:
+        """Commit a file with ``text``, and return the node."""
+        number = len(list(self.root.glob("file*")))
+        (self.root / f"file{number}").write_text((text or f"text {number}") + "\n")
+        message = f"change {number}"
+        self.hg("commit", "-qAm", message, "-d", f"{number} 0", *args)
+        return self.hg("log", "-r", ".", "-T", "{node}")
+
+    def refresh(self) -> None:
+        self.hg("admin::clone-bundles-refresh")
+
+    def start_refresh(self, **options: Any) -> subprocess.Popen[bytes]:
+        """Start a process that generates."""
+        return subprocess.Popen(
+            [str(HG), "admin::clone-bundles-refresh"],
+            cwd=self.root,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **options,
+        )
+
+    def rows(self, state: str | None = None) -> list[dict[str, Any]]:
+        """Return the rows of ``admin::amalgam``."""
+        done = self.run("admin::amalgam", "-T", "json")
+        (shown,) = json.loads(done.out)
+        rows = shown["bundles"]
+        return [row for row in rows if state in (None, row["state"])]
+
+    def problems(self) -> list[dict[str, str]]:
+        """Return what ``admin::amalgam`` says is wrong."""
+        (shown,) = json.loads(self.run("admin::amalgam", "-T", "json").out)
+        return list(shown["problems"])
+
+    def live(self, bundle_format: str) -> Path:
+        """Return the file of the one bundle of a format that is advertised."""
+        (row,) = (r for r in self.rows("live") if r["format"] == bundle_format)
+        return self.directory / row["name"]
+
+    def read(self, name: str) -> str:
+        """Return a file below ``.hg``; nothing if it is not there."""
+        path = self.dot_hg / name
+        return path.read_text() if path.exists() else ""
+
+    def manifests(self) -> str:
+        """Return all that names bundles to clients."""
+        names = ("clonebundles.manifest", "cinnabar.manifest")
+        text = "".join(map(self.read, names))
+        return text + self.read("amalgam/bundles/bundles.list")
+
+    def named(self) -> set[str]:
+        """Return the names of the bundles that the manifests name."""
+        return {found[0] for found in NAME.finditer(self.manifests())}
+
+    def tokens(self) -> list[tuple[str, int]]:
+        """Return what ``bundles.list`` has: kind and token of each, in its order."""
+        text = self.read("amalgam/bundles/bundles.list")
+        kinds = re.findall(r'\[bundle "(\w+)-\d+"\]', text)
+        return list(
+            zip(kinds, map(int, re.findall(r"Token = (\d+)", text)), strict=True)
+        )
+
+    def bundles(self) -> set[str]:
+        """Return the names of the bundles that are there."""
+        return {path.name for path in self.directory.iterdir()} - _OWN
+
+    def debris(self) -> set[str]:
+        """Return what generators left and should not have."""
+        left = {name for name in self.bundles() if not NAME.fullmatch(name)}
+        left |= {row["name"] for row in self.rows() if row["state"] == "dead"}
+        for name in ("tmp-bundles", "amalgam/bundles/lock", "clonebundleslock"):
+            if (self.dot_hg / name).is_symlink() or (self.dot_hg / name).exists():
+                left.add(name)
+        if "PENDING" in self.read("clonebundles.auto-gen"):
+            left.add("PENDING")
+        return left
+
+    def wait(self, seconds: float = 60) -> None:
+        """Wait until no generator runs in the background, nor is about to."""
+        deadline = time.monotonic() + seconds
+        quiet = 0
+        while quiet < 10:
+            assert time.monotonic() < deadline, "a generator does not end"
+            time.sleep(0.05)
+            quiet = 0 if generators(self.dot_hg) else quiet + 1
+
+    @contextlib.contextmanager
+    def served(self, **web: str) -> Iterator[Served]:
+        """Serve it on the loopback, as any hgweb would."""
+        log = self.root.parent / f"{self.root.name}.access"
+        log.unlink(missing_ok=True)
+        options = [f"web.{name.replace('_', '-')}={web[name]}" for name in web]
+        command = [str(HG), "serve", "-p", "0", "-a", "127.0.0.1", "-A", str(log)]
+        for option in options:
+            command += ["--config", option]
+        process = subprocess.Popen(
+            command, cwd=self.root, env=ENVIRONMENT, stdout=subprocess.PIPE
+        )
+        assert process.stdout
+        try:
+            said = process.stdout.readline().decode()
+            found = re.search(r"listening at http://\S*?:(\d+)/", said)
+            assert found, said
+            yield Served(f"http://127.0.0.1:{found[1]}/", log)
+        finally:
+            process.terminate()
+            process.wait()
+            process.stdout.close()
+
+
+class Served:
+    """A repository as clients see it."""
+
+    def __init__(self, url: str, log: Path) -> None:
+        self.url = url
+        self._log = log
+
+    def get(self, path: str) -> bytes:
+        """Return what is there."""
+        with urllib.request.urlopen(self.url + path) as response:
+            return bytes(response.read())
+
+    def capabilities(self) -> set[str]:
+        return set(self.get("?cmd=capabilities").decode().split())
+
+    def requests(self) -> list[str]:
+        """Return the lines of the access log."""
+        return self._log.read_text().splitlines()
+
+    def check_offloaded(self) -> None:
+        """See that no client was sent all of the history by Mercurial."""
+        for line in self.requests():
+            if "cmd=getbundle" in line:
+                common = re.search(r"common=([0-9a-f+]*)", line)
+                assert common, line
+                assert common[1].strip("0"), line
+
+
+def generators(dot_hg: Path) -> list[int]:
+    """Return the processes that generate in the background for a repository."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (process / "cmdline").read_bytes()
+            if b"debug::amalgam-bundles" in line and bytes(dot_hg) in line:
+                found.append(int(process.name))
+    return found
