@@ -271,7 +271,7 @@ def plant_pending(
         python = HG.with_name("python3")
         host = subprocess.check_output([python, "-c", command], text=True).strip()
     path = bundled.dot_hg / "tmp-bundles" / "planted"
-    path.parent.mkdir()
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"half of it")
     with (bundled.dot_hg / "clonebundles.auto-gen").open("a") as file:
         line = f"PENDING-v1 cinnabar-v1 {revs} {rev} {node} {host} {pid} {path}\n"

@@ -113,9 +113,16 @@ class Bundled:
 
     def manifests(self) -> str:
         """Return all that names bundles to clients."""
+        listed = self.read("amalgam/bundles/bundles.list")
+        return self.manifests_of_clients() + listed
+
+    def manifests_of_clients(self) -> str:
+        """Return what Mercurial and git-cinnabar are told, as it is on disk."""
         names = ("clonebundles.manifest", "cinnabar.manifest")
-        text = "".join(map(self.read, names))
-        return text + self.read("amalgam/bundles/bundles.list")
+        return "".join(map(self.read, names))
+
+    def live_names(self) -> set[str]:
+        return {row["name"] for row in self.rows("live")}
 
     def named(self) -> set[str]:
         """Return the names of the bundles that the manifests name."""
@@ -137,8 +144,9 @@ class Bundled:
         """Return what generators left and should not have."""
         left = {name for name in self.bundles() if not NAME.fullmatch(name)}
         left |= {row["name"] for row in self.rows() if row["state"] == "dead"}
-        for name in ("tmp-bundles", "amalgam/bundles/lock", "clonebundleslock"):
-            if (self.dot_hg / name).is_symlink() or (self.dot_hg / name).exists():
+        left |= {path.name for path in self.dot_hg.glob("tmp-bundles/*")}
+        for name in ("amalgam/bundles/lock", "clonebundleslock"):
+            if (self.dot_hg / name).is_symlink():
                 left.add(name)
         if "PENDING" in self.read("clonebundles.auto-gen"):
             left.add("PENDING")
@@ -156,12 +164,18 @@ class Bundled:
     @contextlib.contextmanager
     def served(self, **web: str) -> Iterator[Served]:
         """Serve it on the loopback, as any hgweb would."""
+        aliases = {"allow_pull": "allow-pull"}
+        settings = [f"web.{aliases.get(name, name)}={web[name]}" for name in web]
+        with self.served_by(*(f"--config={setting}" for setting in settings)) as found:
+            yield found
+
+    @contextlib.contextmanager
+    def served_by(self, *options: str) -> Iterator[Served]:
+        """Serve it with options of ``hg serve``."""
         log = self.root.parent / f"{self.root.name}.access"
         log.unlink(missing_ok=True)
-        options = [f"web.{name.replace('_', '-')}={web[name]}" for name in web]
         command = [str(HG), "serve", "-p", "0", "-a", "127.0.0.1", "-A", str(log)]
-        for option in options:
-            command += ["--config", option]
+        command += options
         process = subprocess.Popen(
             command, cwd=self.root, env=ENVIRONMENT, stdout=subprocess.PIPE
         )

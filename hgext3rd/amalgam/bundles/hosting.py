@@ -46,7 +46,10 @@ def handle_request(
             raise common.ErrorResponse(
                 common.HTTP_METHOD_NOT_ALLOWED, headers=[(b"Allow", b"GET, HEAD")]
             )
-        _answer(rctx.repo, path[len(addresses.ROUTE) + 1 :], req, res)
+        name = path[len(addresses.ROUTE) + 1 :]
+        if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/"):
+            name = b""  # hgweb has taken it away; but there are no directories here
+        _answer(rctx.repo, name, req, res)
     except common.ErrorResponse as exc:
         for name, value in exc.headers:
             res.headers[name] = value

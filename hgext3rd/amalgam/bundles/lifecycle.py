@@ -372,14 +372,10 @@ def _remove_debris(repo: RepoT, *, own: bool = False) -> None:
         if gone:
             clonebundles.update_bundle_list(repo, del_bundles=gone)
         kept = {os.path.basename(b.filepath) for b in pending if b not in gone}
-        path = repo.vfs.join(_TEMPORARY)
-        if not repo.vfs.isdir(_TEMPORARY):
-            return
-        for name in os.listdir(path):
-            if name not in kept:
-                os.unlink(os.path.join(path, name))
-        if not os.listdir(path):
-            os.rmdir(path)
+        if repo.vfs.isdir(_TEMPORARY):
+            for name in repo.vfs.listdir(_TEMPORARY):
+                if name not in kept:
+                    repo.vfs.unlink(b"%s/%s" % (_TEMPORARY, name))
 
 
 def advertise(repo: RepoT) -> None:
