@@ -60,6 +60,8 @@ def git_formats(ui: UiT) -> list[bytes]:
 
 def hg_formats(ui: UiT) -> list[bytes]:
     """Return the formats for Mercurial that are wanted, as they are configured."""
+    if not is_enabled(ui):
+        return []  # nor is the item known
     return list(ui.configlist(b"clone-bundles", b"auto-generate.formats"))
 
 
@@ -109,7 +111,7 @@ def _check_spec(repo: RepoT, name: bytes) -> None:
 
 def is_uploaded(ui: UiT) -> bool:
     """Tell whether a command of the operator puts bundles somewhere."""
-    return bool(ui.config(b"clone-bundles", b"upload-command"))
+    return is_enabled(ui) and bool(ui.config(b"clone-bundles", b"upload-command"))
 
 
 def takes_part(repo: RepoT) -> bool:
@@ -120,6 +122,8 @@ def takes_part(repo: RepoT) -> bool:
     could do nothing with them. Elsewhere all is as without amalgam, but for mistakes.
     """
     ui = repo.ui
+    if not is_enabled(ui):
+        return False
     config = BundlesConfig.from_ui(ui)
     if config.formats or config.directory or config.url:
         return True

@@ -97,6 +97,7 @@ def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None
             transaction.addpostclose(_CATEGORY, bundler)
             return transaction
 
+    repo._wlockfreeprefix.add(cinnabarclone.MANIFEST)
     repo.__class__ = bundledrepo
 
 

@@ -106,7 +106,8 @@ class Status:
                 path = os.fsencode(os.path.join(entry.path, entry.name))
                 self.problems.append(Problem(_(b"bundle is lost: %s") % path, _REFRESH))
         names = {os.fsdecode(bundle.basename) for bundle in ready}
-        for entry in register.entries.values():
+        kept = register.entries.values()
+        for entry in sorted(kept, key=lambda e: (e.type, e.revs)):
             if entry.name not in names:
                 self.rows.append(_row(entry, b"kept"))
         for bundle in bundles:
