@@ -201,7 +201,7 @@ def test_addresses_are_those_that_the_client_uses(published: Bundled) -> None:
     with published.served() as served:
         port = served.url.rpartition(":")[2]
         for host in ("localhost", "127.0.0.1"):
-            there = Served(f"http://{host}:{port}", served._log)
+            there = Served(f"http://{host}:{port}", served.log, served.sent)
             text = b"".join(
                 there.get(path)
                 for path in (
@@ -267,9 +267,21 @@ def test_hg_starts_from_a_bundle_and_goes_on(growing: Bundled, tmp_path: Path) -
         assert (clone / "file3").read_text() == (growing.root / "file3").read_text()
         node = growing.commit()
         stock(clone, "pull", "-q", "-u")
-        served.check_offloaded()
+        served.check_offloaded(growing)
     assert stock(clone, "log", "-r", ".", "-T", "{node}") == node
     stock(clone, "verify", "-q")
+
+
+def test_history_that_mercurial_sends_itself_is_noticed(
+    growing: Bundled, tmp_path: Path
+) -> None:
+    with growing.served() as served:
+        stock(tmp_path, "clone", "--config", "ui.clonebundles=no", served.url, "clone")
+        with pytest.raises(AssertionError):
+            served.check_offloaded(growing)
+        for path in (served.log, served.sent):
+            path.write_text("")
+        served.check_offloaded(growing)
 
 
 def test_hg_refuses_a_bundle_that_was_changed(growing: Bundled, tmp_path: Path) -> None:
@@ -337,7 +349,7 @@ def test_directory_behind_a_web_server(growing: Bundled, tmp_path: Path) -> None
         with growing.served() as served:
             said = stock(tmp_path, "clone", served.url, "clone")
             assert f"applying clone bundle from {url}/" in said
-            served.check_offloaded()
+            served.check_offloaded(growing)
             assert "amalgam/bundles" not in "".join(served.requests())
         growing.hg("admin::clone-bundles-clear")
         assert {path.name for path in directory.iterdir()} == {"bundles.list"}

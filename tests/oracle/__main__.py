@@ -26,7 +26,7 @@ from pathlib import Path
 from testlib.environment import ENVIRONMENT, HG
 from testlib.oddstore import Step
 
-from . import subjects
+from . import bundles, subjects
 from .comparison import Outcome, compare
 from .crashes import CRASHES, our_answers, still_crashes
 from .shrinking import shrink
@@ -54,6 +54,7 @@ class Oracle:
         self.version = Theirs(program, scratch).version()
         self.outcomes: list[tuple[Subject, Outcome]] = []
         self.crashes: dict[str, str] = {}  # name to what is wrong, if anything
+        self.clients: dict[str, str] = {}  # the same
 
     def compare_all(self, wanted: Iterable[Subject], workers: int) -> None:
         """Compare each and print a line about it, in order."""
@@ -73,6 +74,11 @@ class Oracle:
             self.crashes[crash.name] = wrong
             answer = wrong or crash.answer.decode(errors="replace")
             print(f"  {crash.name:<36} {answer}", flush=True)
+
+    def check_clients(self) -> None:
+        """Let clients start from bundles, and print a line about each kind."""
+        scratch = Path(tempfile.mkdtemp(dir=self._scratch))
+        self.clients = bundles.check_all(self._program, scratch, (), None)
 
     def shrink_all(self) -> None:
         """Shrink the first odd histories that were not equal, and keep them."""
@@ -95,6 +101,8 @@ class Oracle:
             "metadata_entries": sum(outcome.entries for outcome in outcomes),
             "crashes": len(self.crashes),
             "crashes_answered": sum(not wrong for wrong in self.crashes.values()),
+            "clients": len(self.clients),
+            "clients_served": sum(not wrong for wrong in self.clients.values()),
         }
 
     def details(self) -> dict[str, object]:
@@ -103,13 +111,15 @@ class Oracle:
             {"kind": subject.kind, **outcome.to_json()}
             for subject, outcome in self.outcomes
         ]
-        return {**self.report(), "outcomes": outcomes, "answers": self.crashes}
+        answers = {"answers": self.crashes, "clients_wrong": self.clients}
+        return {**self.report(), "outcomes": outcomes, **answers}
 
     @property
     def is_good(self) -> bool:
         """Whether nothing is different or wrong."""
+        wrong = [*self.crashes.values(), *self.clients.values()]
         return all(outcome.is_good for _subject, outcome in self.outcomes) and not any(
-            self.crashes.values()
+            wrong
         )
 
     def _outcomes(
@@ -222,6 +232,8 @@ def main() -> int:
             if not options.repository:
                 print("\nWhat git-cinnabar cannot convert, and ours:\n")
                 oracle.check_crashes()
+                print("\nClients that start from bundles:\n")
+                oracle.check_clients()
             oracle.shrink_all()
         except (OSError, SideError) as err:
             print(f"oracle: {err}", file=sys.stderr)

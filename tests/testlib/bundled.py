@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import subprocess
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -175,28 +176,42 @@ class Bundled:
         log = self.root.parent / f"{self.root.name}.access"
         log.unlink(missing_ok=True)
         command = [str(HG), "serve", "-p", "0", "-a", "127.0.0.1", "-A", str(log)]
+        # some clients send arguments in headers that do not get into the access log
+        sent = self.root.parent / f"{self.root.name}.sent"
+        sent.write_text("")
+        command += ["--config", f'hooks.outgoing=echo $HG_NODE >> "{sent}"']
         command += options
+        errors = tempfile.TemporaryFile()  # noqa: SIM115
         process = subprocess.Popen(
-            command, cwd=self.root, env=ENVIRONMENT, stdout=subprocess.PIPE
+            command,
+            cwd=self.root,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=errors,
         )
         assert process.stdout
         try:
             said = process.stdout.readline().decode()
             found = re.search(r"listening at http://\S*?:(\d+)/", said)
             assert found, said
-            yield Served(f"http://127.0.0.1:{found[1]}/", log)
+            yield Served(f"http://127.0.0.1:{found[1]}/", log, sent)
         finally:
             process.terminate()
             process.wait()
             process.stdout.close()
+            errors.seek(0)
+            complaints = errors.read()
+            errors.close()
+        assert b"Traceback" not in complaints, complaints.decode()
 
 
 class Served:
     """A repository as clients see it."""
 
-    def __init__(self, url: str, log: Path) -> None:
+    def __init__(self, url: str, log: Path, sent: Path) -> None:
         self.url = url
-        self._log = log
+        self.log = log
+        self.sent = sent
 
     def get(self, path: str) -> bytes:
         """Return what is there."""
@@ -208,15 +223,18 @@ class Served:
 
     def requests(self) -> list[str]:
         """Return the lines of the access log."""
-        return self._log.read_text().splitlines()
+        return self.log.read_text().splitlines()
 
-    def check_offloaded(self) -> None:
-        """See that no client was sent all of the history by Mercurial."""
+    def check_offloaded(self, bundled: Bundled) -> None:
+        """See that Mercurial has sent the first changesets to nobody."""
         for line in self.requests():
-            if "cmd=getbundle" in line:
-                common = re.search(r"common=([0-9a-f+]*)", line)
+            if "cmd=getbundle" in line and "common=" in line:
+                common = re.search(r"common=([0-9a-f]+)", line)
                 assert common, line
                 assert common[1].strip("0"), line
+        firsts = bundled.hg("log", "-r", "roots(all())", "-T", "{node} ").split()
+        begun = self.sent.read_text().split()
+        assert not set(begun) & set(firsts), f"sent from {begun}"
 
 
 def generators(dot_hg: Path) -> list[int]:
