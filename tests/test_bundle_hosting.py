@@ -72,6 +72,17 @@ def test_file_is_sent_with_length_and_validator(served: Served, large: Path) -> 
     assert response.getheader("Content-Length") == headers["Content-Length"]
 
 
+def test_head_has_no_body_whatever_is_asked(served: Served, large: Path) -> None:
+    host = served.url.removeprefix("http://").rstrip("/")
+    connection = http.client.HTTPConnection(host)  # one, so that a body would be seen
+    for path, status in (("bundles.list", 200), ("x", 404), (large.name, 200)):
+        connection.request("HEAD", f"/amalgam/bundles/{path}")
+        response = connection.getresponse()
+        assert (response.status, response.read()) == (status, b"")
+        assert int(response.getheader("Content-Length") or 0) > 0
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("wanted", "start", "end"),
     [

@@ -118,6 +118,25 @@ def test_unknown_format_keeps_a_transaction_from_beginning(fresh: Bundled) -> No
     assert fresh.hg("log", "-T", "{rev} ") == "2 1 0 "
 
 
+def test_trigger_that_cannot_look_does_not_fail_the_transaction(
+    published: Bundled,
+) -> None:
+    published.configure("clone-bundles", auto_generate__on_change="yes")
+    (published.directory / "register").write_text("{}")
+    (published.root / "more").write_text("more\n")
+    done = published.run("commit", "-Am", "more")
+    assert done.code == 0
+    assert b"warning: bundles are not renewed: cannot read what is known" in done.err
+    (problem,) = published.problems()
+    assert problem["hint"].startswith("remove it, and run")
+    (published.directory / "register").unlink()
+    published.hg(CLEAR)
+    assert not published.bundles()
+    assert not published.named()
+    published.refresh()
+    assert len(published.rows("live")) == 3
+
+
 def test_formats_without_the_extension_are_refused(fresh: Bundled) -> None:
     fresh.configure("extensions", clonebundles="!")
     (fresh.root / "more").write_text("more\n")
@@ -302,6 +321,14 @@ def test_uploaded_bundles_are_read_back_and_then_named(fresh: Bundled) -> None:
     assert f"file://{host}/" in fresh.read("clonebundles.manifest")
     assert not fresh.bundles()
     assert not fresh.debris()
+
+
+def test_cleared_list_is_uploaded_too(fresh: Bundled) -> None:
+    host = uploading(fresh)
+    fresh.refresh()
+    fresh.hg(CLEAR)
+    assert [path.name for path in host.iterdir()] == ["bundles.list"]
+    assert "\turi" not in (host / "bundles.list").read_text()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..configitems import BundlesConfig
 from ..placement import Placement
 from . import addresses
+from .formats import is_uploaded
 from .register import Register, directory_of
 
 if TYPE_CHECKING:
@@ -47,13 +48,11 @@ def text_of(chain: Iterable[Entry], address: Callable[[bytes], bytes]) -> bytes:
     return text
 
 
-def write(
-    repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None] | None
-) -> None:
+def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) -> None:
     """Let the list name ``chain``. Only for who generates, after the bundles are there.
 
-    ``upload`` brings a file to clients under its own name; ``None``: nothing is
-    uploaded.
+    ``upload`` brings a file to clients under its own name. It is called if that is how
+    clients get files here, or have got an earlier list.
     """
     register = Register.read(repo)
     directory = BundlesConfig.from_ui(repo.ui).directory or directory_of(repo).base
@@ -68,7 +67,10 @@ def write(
         placement.make_directory(directory)
         placement.replace(path, text)
     digest = hashlib.sha256(text).hexdigest()
-    if upload is not None and register.uploaded_list != digest:
+    uploads = addresses.uploads(repo.ui)
+    if uploads or (register.uploaded_list and is_uploaded(repo.ui)):
+        if register.uploaded_list == digest:
+            return
         upload(path)
         register.uploaded_list = digest
         register.write(repo)

@@ -59,7 +59,12 @@ def _digest(content: bytes) -> str:
 
 
 def _is_ours(register: Register, content: bytes) -> bool:
-    return not content or _digest(content) in register.cinnabar_manifests
+    # nobody else writes a relative address: it means nothing to git-cinnabar
+    return (
+        not content
+        or addresses.is_relative(content)
+        or _digest(content) in register.cinnabar_manifests
+    )
 
 
 def answer(repo: RepoT, proto: Any) -> bytes:

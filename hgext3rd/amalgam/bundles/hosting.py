@@ -55,8 +55,17 @@ def handle_request(
             res.headers[name] = value
         res.status = common.statusmessage(exc.code, pycompat.bytestr(exc))
         res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
-        res.setbodybytes(res.status[4:] + b"\n")
+        _set_body(req, res, res.status[4:] + b"\n")
     return True
+
+
+def _set_body(req: Any, res: Any, body: bytes) -> None:
+    """Answer with ``body``, or only with its length if that is all that is asked."""
+    if req.method == b"HEAD":
+        res.headers[b"Content-Length"] = b"%d" % len(body)
+        res.setbodygen(iter(()))
+    else:
+        res.setbodybytes(body)
 
 
 def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
@@ -97,7 +106,7 @@ def _send_list(repo: RepoT, req: Any, res: Any) -> None:
     res.status = b"200 Script output follows"
     res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
     res.headers[b"Cache-Control"] = b"no-cache"
-    res.setbodybytes(text)
+    _set_body(req, res, text)
 
 
 def _send(repo: RepoT, entry: Entry, file: BinaryIO, req: Any, res: Any) -> None:
@@ -122,7 +131,7 @@ def _send(repo: RepoT, entry: Entry, file: BinaryIO, req: Any, res: Any) -> None
         res.headers[b"Content-Range"] = b"bytes */%d" % entry.bytes
         res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
         res.status = b"416 Range Not Satisfiable"
-        res.setbodybytes(b"range not satisfiable\n")
+        _set_body(req, res, b"range not satisfiable\n")
         return
     if span:
         sent = (start, end - 1, entry.bytes)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
 from mercurial import bundlecaches, error, extensions, exthelper
+from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from . import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 eh = exthelper.exthelper()
 
 _TEMPORARY = b"tmp-bundles"
+_FAILURES = (OSError, error.Abort, error.StorageError)
 _CATEGORY = b"clonebundles-autobundles"
 
 
@@ -127,8 +129,13 @@ def _on_change(orig: Callable[[RepoT], Any], source: RepoT) -> Callable[[Any], N
         repo = reference()
         if repo is None or generator.is_running(repo):
             return
-        if _missing(repo, b"on-change"):
-            generator.start(repo)
+        try:
+            if _missing(repo, b"on-change"):
+                generator.start(repo)
+        except _FAILURES as exc:
+            # the transaction is closed: there is nothing left to abort
+            problem = stringutil.forcebytestr(exc)
+            repo.ui.warn(_(b"warning: bundles are not renewed: %s\n") % problem)
 
     return bundle
 
@@ -352,7 +359,7 @@ def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
         result = orig(ui, repo, background=False)
     except BaseException:
         # what cannot be done here either is done the next time
-        with contextlib.suppress(OSError, error.Abort):
+        with contextlib.suppress(*_FAILURES):
             _remove_debris(repo, own=True)
             if part:
                 advertise(repo)
@@ -385,25 +392,15 @@ def advertise(repo: RepoT) -> None:
     Only for who generates.
     """
     clonebundles.update_ondisk_manifest(repo)
-    chain = live.chain(repo)
+    chain = [link.entry for link in live.chain(repo)]
     cinnabarclone.write(repo, live.cinnabar(repo))
-    bundlelist.write(repo, [link.entry for link in chain], _list_uploader(repo, chain))
+    bundlelist.write(repo, chain, lambda path: _upload_list(repo, path))
     names = [b.basename for b in clonebundles.read_auto_gen(repo) if b.ready]
     publish.sweep(repo, names, lambda entry: _delete_uploaded(repo, entry))
 
 
-def _list_uploader(
-    repo: RepoT, chain: Sequence[chains.Link]
-) -> Callable[[bytes], None] | None:
-    if not chain or chain[-1].entry.path:
-        return None
-    upload = clonebundles.upload_bundle
-    like = chain[-1].bundle
-
-    def run(path: bytes) -> None:
-        publish.upload_file(repo, path, upload, like)
-
-    return run
+def _upload_list(repo: RepoT, path: bytes) -> None:
+    publish.upload_file(repo, path, clonebundles.upload_bundle)
 
 
 def _delete_uploaded(repo: RepoT, entry: Entry) -> None:
@@ -444,6 +441,7 @@ def generate_in_background(ui: UiT, repo: RepoT) -> None:
     What comes while this works is not lost: who brings it either finds the lock free,
     or brings it before this looks again.
     """
+    before: list[tuple[bytes, bytes]] | None = None
     while True:
         try:
             with generator.exclusive(repo):
@@ -451,8 +449,11 @@ def generate_in_background(ui: UiT, repo: RepoT) -> None:
         except error.LockHeld:
             return
         repo.invalidateall()
-        if not _missing(repo, b"background"):
-            return
+        missing = _missing(repo, b"background")
+        now = [(request.bundle_type, request.tip_node) for request in missing]
+        if not missing or now == before:
+            return  # there is nothing more to do, or it does not help
+        before = now
 
 
 def _generate_noting(ui: UiT, repo: RepoT) -> None:

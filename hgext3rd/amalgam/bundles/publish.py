@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import time
+import types
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error, url as urlmod, util
@@ -90,12 +91,9 @@ def _upload(repo: RepoT, bundle: Any, name: bytes, upload: Any) -> Any:
     return ready
 
 
-def upload_file(repo: RepoT, path: bytes, upload: Any, like: Any) -> None:
-    """Upload a file under its own name. ``like``: any bundle, for its other fields."""
-    named = copy.copy(like)
-    named.filepath = path
-    named.uploaded = lambda _url, _basename: None
-    upload(repo, named)
+def upload_file(repo: RepoT, path: bytes, upload: Callable[..., Any]) -> None:
+    """Upload a file under its own name; ``upload`` as for ``publish``."""
+    upload(repo, types.SimpleNamespace(filepath=path, uploaded=lambda *_args: None))
 
 
 def _place(repo: RepoT, source: bytes, path: bytes) -> None:

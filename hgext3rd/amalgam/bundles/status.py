@@ -81,6 +81,12 @@ class Status:
         status.public = len(repo.unfiltered().revs(b"public()"))
         status.lock = holder(directory_of(repo))
         status._list(repo, register, bundles)
+        if status.lock and status.lock.needs_person:
+            path = directory_of(repo).join(b"lock")
+            text = _(b"generator of bundles on host '%s' has not ended for %d hours")
+            text %= (status.lock.host, status.lock.age_seconds // 3600)
+            hint = _(b"remove '%s' if it is not running there") % path
+            status.problems.append(Problem(text, hint))
         if register.failure and not status.is_running:
             text = _(b"bundles could not be generated: %s")
             text %= os.fsencode(register.failure)
