@@ -63,6 +63,21 @@ def test_manifest_of_hg_names_no_bundle_for_git(published: Bundled) -> None:
     ]
 
 
+@pytest.mark.parametrize(("level", "required"), [("3", []), ("22", ["256MB"])])
+def test_clients_are_told_of_large_windows(
+    fresh: Bundled, level: str, required: list[str]
+) -> None:
+    fresh.configure("clone-bundles", git__formats="")
+    fresh.configure("clone-bundles", auto_generate__formats="zstd-v2")
+    fresh.configure("experimental", bundlecomplevel__zstd=level)
+    fresh.refresh()
+    words = fresh.read("clonebundles.manifest").split()
+    wanted = [f"REQUIREDRAM={size}" for size in required]
+    assert [word for word in words if word.startswith("REQUIREDRAM")] == wanted
+    path = fresh.live("zstd-v2")
+    hg(fresh.root, "debugbundle", "--spec", str(path))
+
+
 def test_names_are_those_of_the_contents(published: Bundled) -> None:
     for path in map(published.directory.joinpath, published.bundles()):
         digest = subprocess.run(["sha256sum", path], capture_output=True).stdout
