@@ -77,19 +77,17 @@ class Wanted:
 
 
 def wanted(
-    chain: Sequence[Link], heads: frozenset[str], last_token: int, threshold: float
+    chain: Sequence[Link], heads: str, last_token: int, threshold: float
 ) -> list[Wanted]:
     """Return what to make, in this order.
 
-    ``heads``: what there is today. ``threshold``: the chain must have more revisions
-    than that.
+    ``heads``: the set of what there is today. ``threshold``: the chain must have more
+    revisions than that.
     """
-    if not heads:
-        return []
     if not chain:
         return [Wanted(GIT_V2)]
     top = chain[-1].entry
-    due = top.revs <= threshold and heads != frozenset(top.heads)
+    due = top.revs <= threshold and heads != top.heads
     found = [Wanted(increment(last_token + 1))] if due else []
     increments = chain[1:]
     if len(increments) + len(found) > MOST_INCREMENTS:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import wireprototypes, wireprotov1server
 from mercurial.i18n import _
 
-from . import addresses
+from . import addresses, headset
 from .register import Register
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def answer(repo: RepoT, proto: Any) -> bytes:
         return content
     url = content.rstrip(b"\n")
     named = [e for e in register.entries.values() if os.fsencode(e.url) == url]
-    if not any(entry.is_public(repo) for entry in named):
+    if not any(headset.is_public(repo, entry.heads) for entry in named):
         return b""  # it was made of changesets that have been withdrawn since
     url = addresses.absolute(url, addresses.base_of_peer(repo, proto))
     return url + b"\n" if url else b""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from mercurial import exthelper, pycompat, wireprotoserver
 from mercurial.hgweb import common
 
-from . import addresses, bundlelist, live, register as registers
+from . import addresses, bundlelist, headset, live, register as registers
 from .register import Register
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
     entry = None
     if registers.NAME.fullmatch(name):
         entry = Register.read(repo).entries.get(name.decode())
-    if entry is None or not entry.path or not entry.is_public(repo):
+    if entry is None or not entry.path:
+        raise common.ErrorResponse(common.HTTP_NOT_FOUND)
+    if not headset.is_public(repo, entry.heads):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     file = _open(entry)
     try:

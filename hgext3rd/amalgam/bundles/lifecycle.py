@@ -27,6 +27,7 @@ from . import (
     cinnabarclone,
     formats,
     generator,
+    headset,
     hgmanifest,
     live,
     making,
@@ -163,9 +164,10 @@ def _needed(
 ) -> tuple[list[Any], list[Any]]:
     """Say what is to be made, and what is to go; for git, too."""
     formats.check(repo)
-    heads = making.public_heads(repo)
+    nodes = headset.public_heads(repo)
+    heads = headset.name_of(nodes)
     create, delete = orig(repo, bundles, op_id)
-    if not heads:
+    if not nodes:
         return [], delete  # there would be nothing in it
     wanted = [request.bundle_type for request in create]
     create = [
@@ -201,7 +203,7 @@ def _needed(
 def _wanted_of_chain(
     repo: RepoT,
     bundles: list[Any],
-    heads: frozenset[str],
+    heads: str,
     op_id: bytes,
     common: dict[str, Any],
     trigger: formats.Trigger,
@@ -219,7 +221,7 @@ def _wanted_of_chain(
         rev = repo.changelog.rev
         older = {
             "revs": upto.revs,
-            "head_revs": [rev(bytes.fromhex(head)) for head in upto.heads],
+            "head_revs": [rev(node) for node in headset.read(repo, upto.heads)],
             "tip_rev": upto.tip_rev,
             "tip_node": upto.tip_node.encode(),
         }
@@ -231,15 +233,13 @@ def _request(bundle_type: bytes, op_id: bytes, data: dict[str, Any]) -> Any:
     return clonebundles.RequestedBundle(bundle_type=bundle_type, op_id=op_id, **data)
 
 
-def _has(
-    repo: RepoT, bundles: Iterable[Any], bundle_type: bytes, heads: frozenset[str]
-) -> bool:
+def _has(repo: RepoT, bundles: Iterable[Any], bundle_type: bytes, heads: str) -> bool:
     """Tell whether a bundle would be made once more as it is."""
     return any(
         bundle.ready
         and bundle.bundle_type == bundle_type
         and bundle.entry is not None
-        and frozenset(bundle.entry.heads) == heads
+        and bundle.entry.heads == heads
         and bundle.valid_for(repo)
         for bundle in bundles
     )
@@ -283,7 +283,7 @@ def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> Non
             orig(repo, bundle)
         return
     register = Register.read(repo)
-    withdrawn = not bundle.entry.is_public(repo)
+    withdrawn = not headset.is_public(repo, bundle.entry.heads)
     publish.retire(register, bundle.entry.name, at_once=withdrawn)
     register.write(repo)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
 
+from . import headset
 from .chain import Link, chain_of
 from .formats import CINNABAR_V1
 from .register import Register
@@ -44,7 +45,7 @@ def is_sound(repo: RepoT, entry: Entry | None) -> bool:
             return False
         if size != entry.bytes:
             return False
-    return entry.is_public(repo)
+    return headset.is_public(repo, entry.heads)
 
 
 def chain(repo: RepoT) -> list[Link]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from mercurial.node import hex as hex_node, nullrev
-
 from ..configitems import GitConfig
-from . import gitbundle, hgmanifest, live
+from . import gitbundle, headset, hgmanifest, live
 from .formats import GIT_V2, is_increment, kind_of
 from .register import Entry, Register
 
@@ -16,13 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mercurial.interfaces.types import RepoT
-
-
-def public_heads(repo: RepoT) -> frozenset[str]:
-    """Return the heads of all that may be in a bundle."""
-    changelog = repo.filtered(b"immutable").changelog
-    revs = (rev for rev in changelog.headrevs() if rev != nullrev)
-    return frozenset(hex_node(changelog.node(rev)).decode() for rev in revs)
 
 
 def generate(
@@ -48,7 +39,7 @@ def generate(
         revs=request.revs,
         tip_rev=request.tip_rev,
         tip_node=request.tip_node.decode(),
-        heads=[hex_node(node).decode() for node in nodes],
+        heads=headset.write(repo, nodes),
         made=time.time(),
     )
     if not kind:
@@ -56,7 +47,7 @@ def generate(
         entry.changesets = len(public.revs(b"::%ld", request.head_revs))
         entry.window_bytes = hgmanifest.window_bytes(path)
         return entry
-    base: tuple[bytes, ...] = ()
+    base: list[bytes] = []
     if kind == GIT_V2:
         base = _place_in_chain(repo, entry)
     config = GitConfig.from_ui(repo.ui)
@@ -75,19 +66,19 @@ def generate(
     return entry
 
 
-def _place_in_chain(repo: RepoT, entry: Entry) -> tuple[bytes, ...]:
+def _place_in_chain(repo: RepoT, entry: Entry) -> list[bytes]:
     """Give ``entry`` its token, and return the nodes that it builds upon."""
     register = Register.read(repo)
     chain = [link.entry for link in live.chain(repo)]
+    base: list[bytes] = []
     if is_increment(entry.type.encode()):
         entry.token = register.last_token + 1
         entry.follows = chain[-1].token
-        heads = chain[-1].heads
+        base = headset.read(repo, chain[-1].heads)
     else:
         # that of the last one it replaces; or of what clients may have from before
         replaced = [other.token for other in chain if other.heads == entry.heads]
         entry.token = max(replaced or [1, register.last_token])
-        heads = []
     register.last_token = max(register.last_token, entry.token)
     register.write(repo)
-    return tuple(bytes.fromhex(head) for head in heads)
+    return base

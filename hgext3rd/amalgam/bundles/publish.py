@@ -22,7 +22,7 @@ from mercurial.utils import stringutil
 
 from ..configitems import BundlesConfig
 from ..placement import TEMPORARY, Placement
-from . import addresses
+from . import addresses, headset
 from .formats import kind_of
 from .register import NAME, Entry, Register, directory_of
 
@@ -201,6 +201,8 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -
         del register.entries[entry.name]
     register.write(repo)
     _sweep_strays(repo, register)
+    used = frozenset(entry.heads for entry in register.entries.values())
+    headset.sweep(repo, used)
 
 
 def _sweep_strays(repo: RepoT, register: Register) -> None:

@@ -13,7 +13,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, phases, vfs as vfsmod
+from mercurial import error, vfs as vfsmod
 from mercurial.i18n import _
 
 from ..placement import Placement
@@ -47,8 +47,8 @@ class Entry:
     """Revisions of the repository when it was made, as Mercurial's triggers count."""
     tip_rev: int
     tip_node: str
-    heads: list[str]
-    """What it has, together with what it builds upon."""
+    heads: str
+    """The set of what it has, together with what it builds upon (``headset``)."""
     made: float
     """Seconds since the epoch."""
     token: int = 0
@@ -61,18 +61,6 @@ class Entry:
     """Since when it is not advertised."""
     at_once: bool = False
     """Whether it must go without delay."""
-
-    def is_public(self, repo: RepoT) -> bool:
-        """Tell whether all that is in it may be read by who reads ``repo``."""
-        unfiltered = repo.unfiltered()
-        index = unfiltered.changelog.index
-        for head in self.heads:
-            rev = index.get_rev(bytes.fromhex(head))
-            if rev is None:
-                return False
-            if unfiltered._phasecache.phase(unfiltered, rev) != phases.public:
-                return False
-        return True
 
 
 @dataclasses.dataclass(slots=True)

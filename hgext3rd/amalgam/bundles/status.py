@@ -16,7 +16,7 @@ from mercurial.i18n import _
 
 from ..gitstore.holder import State, holder
 from ..gitstore.status import Problem
-from . import formats, generator
+from . import formats, generator, headset
 from .register import Register, directory_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Status:
                 self.rows.append(Row(bundle.bundle_type, state, name, url, bundle.revs))
                 continue
             self.rows.append(_row(entry, state))
-            if state == b"stale" and entry.is_public(repo):
+            if state == b"stale" and headset.is_public(repo, entry.heads):
                 path = os.fsencode(os.path.join(entry.path, entry.name))
                 self.problems.append(Problem(_(b"bundle is lost: %s") % path, _REFRESH))
         names = {os.fsdecode(bundle.basename) for bundle in ready}
