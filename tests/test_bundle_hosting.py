@@ -235,6 +235,33 @@ def test_addresses_below_a_prefix(published: Bundled, tmp_path: Path) -> None:
         assert ask(served, text.removeprefix(served.url))[0].status == 200
 
 
+@pytest.mark.parametrize(
+    ("configured", "root"),
+    [
+        ("https://hg.example.org", "https://hg.example.org/"),
+        ("https://hg.example.org:8443/x", "https://hg.example.org:8443/"),
+        ("/x", None),
+    ],
+)
+def test_configured_address_of_the_server_is_used(
+    published: Bundled, configured: str, root: str | None
+) -> None:
+    with published.served(baseurl=configured) as served:
+        text = served.get("?cmd=cinnabarclone").decode()
+        assert text.startswith((root or served.url) + "amalgam/bundles/")
+
+
+def test_configured_address_of_several_repositories_is_used(
+    published: Bundled, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    web = "[web]\nbaseurl = https://hg.example.org/all\n"
+    config.write_text(f"[paths]\nrepo = {published.root}\n{web}")
+    with published.served_by("--webdir-conf", str(config)) as served:
+        text = served.get("repo?cmd=cinnabarclone").decode()
+        assert text.startswith("https://hg.example.org/all/repo/amalgam/bundles/")
+
+
 def test_clients_without_http_are_told_of_no_address(published: Bundled) -> None:
     talk = subprocess.run(
         [str(HG), "-R", str(published.root), "serve", "--stdio"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mercurial import util
+from mercurial.utils import urlutil
 
 from ..configitems import BundlesConfig
 from .formats import is_uploaded
@@ -63,10 +64,16 @@ def of_directory(repo: RepoT, name: bytes) -> bytes:
 
 
 def base_of(ui: UiT, req: Any) -> bytes:
-    """Return the URL of the repository that a web request is for, with a slash."""
-    # SERVER_NAME is what the server takes itself for, Host what the client knows it as
-    known = ui.config(b"web", b"baseurl")
-    root = req.advertisedbaseurl if known else req.baseurl
+    """Return the URL of the repository that a web request is for, with a slash.
+
+    The server is what ``web.baseurl`` says, or else what the client called it.
+    """
+    root = req.baseurl
+    configured = urlutil.url(ui.config(b"web", b"baseurl") or b"")
+    if configured.scheme and configured.host:
+        root = b"%s://%s" % (configured.scheme, configured.host)
+        if configured.port:
+            root += b":%s" % configured.port
     return b"%s%s/" % (root, util.urlreq.quote(req.apppath))
 
 
