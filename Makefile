@@ -76,13 +76,13 @@ test-hg-rust: ## the same with a Mercurial that is built with Rust
 
 ODD = 30
 .PHONY: oracle
-oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar; CORPORA=DIR: its *.hg bundles, too
+oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar, clone from bundles; CORPORA=DIR: its *.hg, too
 	@cd tests && $(BIN)/python3 -m oracle --cinnabar $(CINNABAR) --odd $(ODD) \
 	  $(if $(CORPORA),--corpora $(abspath $(CORPORA))) \
 	  --keep $(CURDIR)/build/oracle --json $(CURDIR)/build/oracle.json
 
 .PHONY: torture
-torture: local ## kills, full disks, damaged and truncated files by the thousand
+torture: local ## kills, full disks, damaged and truncated files by the thousand; bundles, too
 	@cd tests && $(BIN)/python3 -m torture --json $(CURDIR)/build/torture.json
 
 # Takes hours at low priority: not part of `test`. TESTS="test-strip.t ..." is a part of it.

@@ -15,6 +15,9 @@ from testlib.bundled import FORMATS, Bundled, Served
 from testlib.environment import ENVIRONMENT, HG, git
 from testlib.hgserver import HgServer
 
+# servers and generators are processes of their own
+pytestmark = pytest.mark.slow
+
 LARGE = 300_000
 
 

@@ -15,6 +15,9 @@ from testlib.bundled import FORMATS, Bundled
 from testlib.environment import HG, git, hg
 from testlib.hgserver import HgServer
 
+# servers and generators are processes of their own
+pytestmark = pytest.mark.slow
+
 REFRESH = "admin::clone-bundles-refresh"
 CLEAR = "admin::clone-bundles-clear"
 
@@ -503,7 +506,6 @@ def check_good(bundled: Bundled) -> None:
         assert said.stdout.decode().startswith(name.partition(".")[0])
 
 
-@pytest.mark.slow
 def test_killed_generators_leave_good_manifests(published: Bundled) -> None:
     published.configure("clone-bundles", trigger__revs="0")
     for number in range(6):
@@ -520,7 +522,6 @@ def test_killed_generators_leave_good_manifests(published: Bundled) -> None:
     assert published.named() <= names
 
 
-@pytest.mark.slow
 def test_change_after_change_has_one_generator(fresh: Bundled, tmp_path: Path) -> None:
     log = tmp_path / "log"
     host = tmp_path / "host"
