@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -370,6 +371,36 @@ def test_failed_upload_changes_nothing(fresh: Bundled, command: str) -> None:
     uploading(fresh)
     fresh.refresh()
     assert len(fresh.tokens()) == 2
+
+
+def test_failure_in_the_background_is_told(fresh: Bundled) -> None:
+    uploading(fresh, "exit 3")
+    fresh.configure("clone-bundles", auto_generate__on_change="yes")
+    fresh.commit()
+    fresh.wait()
+    (problem,) = fresh.problems()
+    assert problem["text"].startswith(
+        "bundles could not be generated: command returned"
+    )
+    assert problem["hint"] == "run 'hg admin::clone-bundles-refresh'"
+    assert not fresh.debris()
+    uploading(fresh)
+    fresh.commit()
+    fresh.wait()
+    assert not fresh.problems()
+    assert fresh.tokens() == [("base", 1)]
+
+
+def test_server_that_does_not_answer_is_not_waited_for(fresh: Bundled) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        fresh.configure("amalgam", bundles__url=f"http://127.0.0.1:{port}/bundles")
+        fresh.configure("http", timeout="0.2")
+        done = fresh.run(REFRESH)
+    assert done.code == 255
+    assert b"abort: bundle cannot be read where it was published: timed out" in done.err
+    assert not fresh.manifests()
+    assert not fresh.bundles()
 
 
 def test_failed_deletion_is_a_warning_and_tried_again(fresh: Bundled) -> None:

@@ -14,6 +14,7 @@ import os
 import shutil
 import time
 import types
+import urllib.error
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error, url as urlmod, util
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _TRIES = 3
 _PAUSE_SECONDS = 1.0
+_TIMEOUT_SECONDS = b"60"
 _UNFINISHED = b".tmp"
 _CHUNK_BYTES = 1 << 20
 
@@ -131,7 +133,7 @@ def _check_readable(repo: RepoT, entry: Entry, digest: str) -> None:
                 topic = _(b"checking bundle")
                 found = _digest(repo.ui, topic, file, entry.bytes)
         except (OSError, error.Abort) as exc:
-            problem = stringutil.forcebytestr(exc)
+            problem = _reason(exc)
         else:
             if found == digest:
                 return
@@ -142,14 +144,23 @@ def _check_readable(repo: RepoT, entry: Entry, digest: str) -> None:
             time.sleep(_PAUSE_SECONDS)
     raise error.Abort(
         _(b"bundle cannot be read where it was published: %s: '%s'") % (problem, url),
-        hint=_(b"it is not advertised; see 'hg help amalgam'"),
+        hint=_(b"it is not advertised; try again when it can be read there"),
     )
+
+
+def _reason(exc: Exception) -> bytes:
+    """Return what is wrong, without what urllib puts around it."""
+    has_reason = isinstance(exc, urllib.error.URLError) and not hasattr(exc, "code")
+    return stringutil.forcebytestr(getattr(exc, "reason", exc) if has_reason else exc)
 
 
 def _open(ui: UiT, entry: Entry) -> Any:
     if addresses.is_relative(os.fsencode(entry.url)):
         return open(os.path.join(entry.path, entry.name), "rb")
-    return urlmod.open(ui, os.fsencode(entry.url))
+    # a server that hangs must not keep the lock of generators for ever
+    timeout = ui.config(b"http", b"timeout") or _TIMEOUT_SECONDS
+    with ui.configoverride({(b"http", b"timeout"): timeout}, b"amalgam"):
+        return urlmod.open(ui, os.fsencode(entry.url))
 
 
 def _digest(ui: UiT, topic: bytes, file: Any, total: int) -> str:
