@@ -120,6 +120,26 @@ def published_problem(bundled: Bundled) -> bytes:
     return problem["text"].encode()
 
 
+def test_store_that_a_format_cannot_have_is_told(
+    tmp_path: Path, server: HgServer
+) -> None:
+    server.hg(tmp_path, "init", "--config", "experimental.treemanifest=1", "repo")
+    made = Bundled(tmp_path / "repo", server)
+    made.configure("extensions", amalgam="", clonebundles="")
+    made.configure("phases", new_commit="public")
+    made.configure("clone-bundles", git__formats="git-v2, cinnabar-v1")
+    made.commit()
+    done = made.run(REFRESH)
+    assert done.code == 20
+    assert b"treemanifest" in done.err
+    (problem,) = made.problems()
+    assert "treemanifest" in problem["text"]
+    assert not made.read("clonebundles.auto-gen")
+    made.configure("clone-bundles", git__formats="git-v2")
+    made.refresh()
+    assert made.tokens() == [("base", 1)]
+
+
 def test_format_of_git_among_those_of_hg_says_where_it_belongs(fresh: Bundled) -> None:
     fresh.configure("clone-bundles", auto_generate__formats="git-v2")
     done = fresh.run(REFRESH)

@@ -27,6 +27,7 @@ from . import (
     cinnabarclone,
     formats,
     generator,
+    gitbundle,
     headset,
     hgmanifest,
     live,
@@ -354,6 +355,8 @@ def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
 def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
     """Generate what is missing, and leave nothing behind, whatever happens."""
     part = formats.takes_part(repo)
+    for kind in formats.git_formats(ui):
+        gitbundle.check(repo, kind)
     _remove_debris(repo)
     try:
         result = orig(ui, repo, background=False)

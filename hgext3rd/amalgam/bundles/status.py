@@ -16,7 +16,7 @@ from mercurial.i18n import _
 
 from ..gitstore.holder import State, holder
 from ..gitstore.status import Problem
-from . import formats, generator, headset
+from . import formats, generator, gitbundle, headset
 from .register import Register, directory_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ class Status:
         status = cls()
         try:
             formats.check(repo)
-        except error.ConfigError as exc:
+            for kind in formats.git_formats(repo.ui):
+                gitbundle.check(repo, kind)
+        except error.Abort as exc:
             status.problems.append(Problem(exc.message, exc.hint or _REFRESH))
         try:
             register = Register.read(repo)
