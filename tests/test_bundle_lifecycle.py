@@ -405,10 +405,27 @@ def test_failure_in_the_background_is_told(fresh: Bundled) -> None:
     assert problem["hint"] == "run 'hg admin::clone-bundles-refresh'"
     assert not fresh.debris()
     uploading(fresh)
-    fresh.commit()
-    fresh.wait()
+    fresh.refresh()
     assert not fresh.problems()
     assert fresh.tokens() == [("base", 1)]
+
+
+def test_change_while_bundles_are_made_is_not_missed(
+    fresh: Bundled, tmp_path: Path
+) -> None:
+    fresh.configure("clone-bundles", auto_generate__on_change="yes", trigger__revs="0")
+    once = tmp_path / "once"
+    commit = f'"{HG}" -R "{fresh.root}" commit --cwd "{fresh.root}" -Aqm late'
+    host = uploading(fresh)
+    uploading(
+        fresh,
+        f'cp "$HGCB_BUNDLE_PATH" "{host}/$HGCB_BUNDLE_BASENAME";'
+        f'test -e "{once}" || {{ touch "{once}" "{fresh.root}/late"; {commit}; }}',
+    )
+    fresh.refresh()
+    fresh.wait()
+    assert fresh.tokens() == [("base", 1), ("increment", 2)]
+    assert not fresh.debris()
 
 
 def test_server_that_does_not_answer_is_not_waited_for(fresh: Bundled) -> None:

@@ -337,9 +337,11 @@ def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
     if not opts.get("background"):
         try:
             with generator.exclusive(repo):
-                return _run(orig, ui, repo)
+                result = _run(orig, ui, repo)
         except error.LockHeld as exc:
             raise generator.refuse(exc) from None
+        _look_again(repo)
+        return result
     if not formats.takes_part(repo):
         return orig(ui, repo, **opts)
     if _missing(repo, b"refresh"):
@@ -350,6 +352,16 @@ def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
             return _run(orig, ui, repo)
     except error.LockHeld:
         return None  # who has it cleans up, too
+
+
+def _look_again(repo: RepoT) -> None:
+    """Have made what came while this process held the lock of generators."""
+    on_change = repo.ui.configbool(b"clone-bundles", b"auto-generate.on-change")
+    if not on_change or not formats.takes_part(repo):
+        return
+    repo.invalidateall()
+    if _missing(repo, b"refresh"):
+        generator.start(repo)
 
 
 def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
@@ -370,6 +382,7 @@ def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
     _remove_debris(repo, own=True)
     if part:
         advertise(repo)
+        _note_failure(repo, "")
     return result
 
 
@@ -386,7 +399,7 @@ def _remove_debris(repo: RepoT, *, own: bool = False) -> None:
         if repo.vfs.isdir(_TEMPORARY):
             for name in repo.vfs.listdir(_TEMPORARY):
                 if name not in kept:
-                    repo.vfs.unlink(b"%s/%s" % (_TEMPORARY, name))
+                    repo.vfs.tryunlink(b"%s/%s" % (_TEMPORARY, name))
 
 
 def advertise(repo: RepoT) -> None:
@@ -461,15 +474,17 @@ def generate_in_background(ui: UiT, repo: RepoT) -> None:
 
 def _generate_noting(ui: UiT, repo: RepoT) -> None:
     """Generate, and note for ``admin::amalgam`` if it fails: nobody sees this one."""
-    refresh = clonebundles.cmd_admin_clone_bundles_refresh
-    failure = ""
     try:
-        _run(refresh, ui, repo)
+        _run(clonebundles.cmd_admin_clone_bundles_refresh, ui, repo)
     except BaseException as exc:
-        failure = os.fsdecode(stringutil.forcebytestr(exc)) or type(exc).__name__
+        problem = os.fsdecode(stringutil.forcebytestr(exc)) or type(exc).__name__
+        with contextlib.suppress(*_FAILURES):
+            _note_failure(repo, problem)
         raise
-    finally:
-        register = Register.read(repo)
-        if register.failure != failure:
-            register.failure = failure
-            register.write(repo)
+
+
+def _note_failure(repo: RepoT, problem: str) -> None:
+    register = Register.read(repo)
+    if register.failure != problem:
+        register.failure = problem
+        register.write(repo)
