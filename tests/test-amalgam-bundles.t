@@ -104,7 +104,9 @@ Clients get them from hgweb, each at the address that it knows the server by:
   4 local changesets published
   updating to branch default
   1 files updated, 0 files merged, 0 files removed, 0 files unresolved
-  $ curl -s "http://localhost:$HGPORT/?cmd=cinnabarclone"
+  $ "$PYTHON" -c 'import sys, urllib.request as http
+  > print(http.urlopen(sys.argv[1]).read().decode(), end="")
+  > ' "http://localhost:$HGPORT/?cmd=cinnabarclone"
   http://localhost:$HGPORT/amalgam/bundles/*.bundle (glob)
   $ git clone -q --bundle-uri=http://localhost:$HGPORT/amalgam/bundles/bundles.list \
   >   .hg/amalgam/git/cinnabar.git ../git-client

@@ -193,6 +193,7 @@ def test_symbolic_link_is_not_followed(published: Bundled, large: Path) -> None:
         moved.rename(large)
 
 
+@pytest.mark.needs("curl")
 def test_interrupted_download_goes_on_where_it_was(
     served: Served, large: Path, tmp_path: Path
 ) -> None:

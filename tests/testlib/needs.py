@@ -43,11 +43,16 @@ def _maps() -> str:
     return "" if Path("/proc/self/maps").exists() else "no /proc/self/maps"
 
 
+def _curl() -> str:
+    return "" if shutil.which("curl") else "no curl(1)"
+
+
 _NEEDS: dict[str, Callable[[], str]] = {
     "root": _root,  # to give files to another user
     "mounts": _mounts,  # of its own, or for all to see
     "users": _users,  # to become another user, who reaches the checkout
     "maps": _maps,  # to be told what is mapped
+    "curl": _curl,  # as a client that goes on with a download
 }
 
 
