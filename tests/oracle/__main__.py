@@ -4,9 +4,10 @@ Generates repositories, or takes real ones from bundles, exports each with amalg
 two steps and at once, clones it with git-cinnabar, and compares the ids of all
 changesets that are served, and all that git-cinnabar keeps beside them. Prints how many
 of how many are equal, for each repository and in total, and ends with 1 if any is not.
-Then lets clients of all kinds start from published bundles.
 An odd repository with a difference is shrunk and kept. The last line is JSON; `--json`
 writes all of it.
+
+Clients of all kinds start from published bundles as well, see ``bundles``.
 """
 
 from __future__ import annotations
