@@ -520,6 +520,21 @@ def test_lost_file_is_told_and_made_again(published: Bundled) -> None:
     assert not published.problems()
 
 
+def test_who_may_read_the_directory_may_read_what_is_put_there(
+    fresh: Bundled, tmp_path: Path
+) -> None:
+    (fresh.dot_hg / "store").chmod(0o700)
+    web = tmp_path / "web"
+    web.mkdir()
+    web.chmod(0o755)
+    fresh.configure("amalgam", bundles__directory=str(web / "repo"))
+    fresh.refresh()
+    modes = {path.suffix: path.stat().st_mode & 0o777 for path in web.glob("*/*")}
+    assert modes == {".bundle": 0o444, ".list": 0o644}
+    assert (web / "repo").stat().st_mode & 0o777 == 0o755
+    assert (fresh.directory / "register").stat().st_mode & 0o777 == 0o600
+
+
 def test_inline_bundles_of_hg_stay_with_mercurial(fresh: Bundled) -> None:
     fresh.configure(
         "clone-bundles",

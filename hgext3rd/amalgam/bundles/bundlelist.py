@@ -11,10 +11,9 @@ import os
 from typing import TYPE_CHECKING
 
 from ..configitems import BundlesConfig
-from ..placement import Placement
 from . import addresses
 from .formats import is_uploaded
-from .register import Register, directory_of
+from .register import Register, directory_of, placement_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -62,7 +61,7 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
         return
     # git before 2.40 knows no relative addresses; but here there is no other
     text = text_of(chain, lambda url: url.rpartition(b"/")[2] if _own(url) else url)
-    placement = Placement.of(repo)
+    placement = placement_for(repo, directory)
     if there != text:
         placement.make_directory(directory)
         placement.replace(path, text)

@@ -22,10 +22,10 @@ from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from ..configitems import BundlesConfig
-from ..placement import TEMPORARY, Placement
+from ..placement import TEMPORARY
 from . import addresses, headset
 from .formats import kind_of
-from .register import NAME, Entry, Register, directory_of
+from .register import NAME, Entry, Register, directory_of, placement_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -100,8 +100,9 @@ def upload_file(repo: RepoT, path: bytes, upload: Callable[..., Any]) -> None:
 
 def _place(repo: RepoT, source: bytes, path: bytes) -> None:
     """Put a file there as a whole, under a name that says what it is."""
-    placement = Placement.of(repo)
-    placement.make_directory(os.path.dirname(path))
+    directory = os.path.dirname(path)
+    placement = placement_for(repo, directory)
+    placement.make_directory(directory)
     unfinished = path + _UNFINISHED
     with contextlib.suppress(FileNotFoundError):
         os.unlink(unfinished)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -115,3 +116,16 @@ def directory_of(repo: RepoT) -> VfsT:
     extension, of which shares have their own.
     """
     return vfsmod.vfs(repo.vfs.join(DIRECTORY), cacheaudited=True)
+
+
+def placement_for(repo: RepoT, directory: bytes) -> Placement:
+    """Return how files come into ``directory``, or it into the one above.
+
+    Below ``.hg`` as all of amalgam. Elsewhere others have to read them, such as a web
+    server: so that directory says who may.
+    """
+    if directory == directory_of(repo).base:
+        return Placement.of(repo)
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    return Placement.at(directory, directory)
