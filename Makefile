@@ -78,13 +78,13 @@ test-hg-rust: ## the same with a Mercurial that is built with Rust
 
 ODD = 30
 .PHONY: oracle
-oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar; CORPORA=DIR: its *.hg bundles, too
+oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar, clone from bundles; CORPORA=DIR: its *.hg, too
 	@cd tests && $(BIN)/python3 -m oracle --cinnabar $(CINNABAR) --odd $(ODD) \
 	  $(if $(CORPORA),--corpora $(abspath $(CORPORA))) \
 	  --keep $(CURDIR)/build/oracle --json $(CURDIR)/build/oracle.json
 
 .PHONY: torture
-torture: local ## kills, full disks, damaged and truncated files by the thousand
+torture: local ## kills, full disks, damaged and truncated files by the thousand; bundles, too
 	@cd tests && $(BIN)/python3 -m torture --json $(CURDIR)/build/torture.json
 
 # Ten minutes on 2 cores. One who has git-cinnabar or hg-git names it: CINNABAR=FILE, HGGIT=FILE.

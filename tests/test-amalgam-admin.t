@@ -45,6 +45,7 @@ Before the first export, nothing is wrong:
   [
    {
     "behind": 0,
+    "bundles": [],
     "changesets": 3,
     "exists": true,
     "files": 3,

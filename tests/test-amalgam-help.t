@@ -23,6 +23,7 @@ The page of the extension says what it is for and how to begin:
     $ git clone .hg/amalgam/git/cinnabar.git ../my-clone
     $ hg log -r tip -T '{node|short} is {gitnode|short} in git\n'
     $ hg admin::amalgam
+    $ git clone --bundle-uri=https://example.org/repo/amalgam/bundles/bundles.list ...
 
 It is found without knowing its name:
 
@@ -37,6 +38,10 @@ Its version and the Mercurial versions it is tested with are known to hg:
 Its configuration items are known too:
 
   $ hg config --exp-all-known amalgam
+  amalgam.bundles.directory=None
+  amalgam.bundles.external=None
+  amalgam.bundles.retention=604800
+  amalgam.bundles.url=None
   amalgam.git.check-texts=True
   amalgam.git.dialect=cinnabar
   amalgam.git.export=served

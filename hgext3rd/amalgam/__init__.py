@@ -51,6 +51,31 @@ What is exported, how fresh it is, and what is wrong with it, is on one screen::
 difference; :hg:`admin::amalgam --repair` mends them. Removing ``.hg/amalgam`` is
 safe at any time, even while servers run.
 
+Bundles to start from
+=====================
+
+With Mercurial's own extension clonebundles, a server makes files that clients start
+from, and hands them out with next to no work. amalgam adds formats for git to those of
+Mercurial, and serves them all by hgweb, if they are not uploaded elsewhere::
+
+  [extensions]
+  clonebundles =
+
+  [clone-bundles]
+  # which bundles to make for git: any of git-v2, cinnabar-v1
+  git.formats = git-v2, cinnabar-v1
+  # and for Mercurial, see 'hg help -e clonebundles'
+  auto-generate.formats = zstd-v2
+  auto-generate.on-change = yes
+
+Mercurial and git-cinnabar find them by themselves. git is told where the list is::
+
+  $ git clone --bundle-uri=https://example.org/repo/amalgam/bundles/bundles.list ...
+
+:hg:`admin::clone-bundles-refresh` makes what is missing, and
+:hg:`admin::clone-bundles-clear` takes everything back. :hg:`admin::amalgam` shows what
+there is.
+
 Configuration
 =============
 
@@ -79,6 +104,22 @@ leave, the others how it looks::
 
   # the git program
   git.program = git
+
+Where bundles are kept, and for how long::
+
+  [amalgam]
+  # the directory that bundles are put in, .hg/amalgam/bundles if not set
+  bundles.directory =
+
+  # where a web server serves that directory; if not set, hgweb does
+  bundles.url =
+
+  # seconds to keep a bundle that was replaced
+  bundles.retention = 604800
+
+  # whether bundles may be where the permissions of the repository do not hold; if
+  # not set, only if anybody may read the repository
+  bundles.external =
 
 Two items say whether Mercurial maps the indexes of changelog and manifest into
 memory, or reads them. If neither is set, Mercurial's own ``storage.revlog.mmap.*``
@@ -112,7 +153,8 @@ from __future__ import annotations
 from mercurial import exthelper
 
 from . import configitems, metadata
-from .commands import admin, bundle, git, ids, verify
+from .bundles import advertising, hosting, lifecycle
+from .commands import admin, bundle, git, ids, published, verify
 from .gitstore import censorship
 from .index import lookup, mapped
 
@@ -124,7 +166,11 @@ buglink = metadata.buglink
 eh = exthelper.exthelper()
 eh.merge(configitems.eh)
 eh.merge(admin.eh)
+eh.merge(advertising.eh)
 eh.merge(bundle.eh)
+eh.merge(hosting.eh)
+eh.merge(lifecycle.eh)
+eh.merge(published.eh)
 eh.merge(git.eh)
 eh.merge(ids.eh)
 eh.merge(verify.eh)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 eh = exthelper.exthelper()
 
+eh.configitem(b"amalgam", b"bundles.directory", default=None)
+eh.configitem(b"amalgam", b"bundles.external", default=None)
+eh.configitem(b"amalgam", b"bundles.retention", default=7 * 24 * 3600)
+eh.configitem(b"amalgam", b"bundles.url", default=None)
 eh.configitem(b"amalgam", b"git.check-texts", default=True)
 eh.configitem(b"amalgam", b"git.dialect", default=b"cinnabar")
 eh.configitem(b"amalgam", b"git.export", default=b"served")
@@ -28,6 +32,7 @@ eh.configitem(b"amalgam", b"git.program", default=b"git")
 eh.configitem(b"amalgam", b"git.refs", default=lambda: [b"bookmarks", b"tips", b"tags"])
 eh.configitem(b"amalgam", b"index.node-map", default=True)
 eh.configitem(b"amalgam", b"index.prefault", default=b"none")
+eh.configitem(b"clone-bundles", b"git.formats", default=list)
 eh.configitem(b"experimental", b"mmapindex", default=None)
 eh.configitem(b"experimental", b"mmapindexthreshold", default=None)
 
@@ -130,6 +135,43 @@ class IndexConfig(NamedTuple):
         return stock_threshold_bytes, b"storage." + stock
 
 
+class BundlesConfig(NamedTuple):
+    """The items ``amalgam.bundles.*``, and ``clone-bundles.git.formats``.
+
+    They decide what is written where, so only trusted configuration counts.
+    """
+
+    formats: list[bytes]
+    """Which bundles for git are wanted, as it is configured."""
+    directory: bytes | None
+    """Where bundles are put; ``None`` for ``.hg/amalgam/bundles``."""
+    url: bytes
+    """Where that directory is served, without a slash at the end; empty if only hgweb
+    does."""
+    external: bool | None
+    """Whether bundles may be put where the permissions of the repository do not hold;
+    ``None``: if anybody may read it."""
+    retention_seconds: int
+    """How long a bundle that was replaced is kept."""
+
+    @classmethod
+    def from_ui(cls, ui: UiT) -> BundlesConfig:
+        """Read the items; a value that is not allowed is a ``ConfigError``."""
+        retention = ui.configint(b"amalgam", b"bundles.retention")
+        if retention < 0:
+            raise error.ConfigError(
+                _(b"config amalgam.bundles.retention is %d") % retention,
+                hint=_(b"it is a number of seconds"),
+            )
+        return cls(
+            formats=ui.configlist(b"clone-bundles", b"git.formats"),
+            directory=_trusted_path(ui, b"bundles.directory"),
+            url=_url(ui, b"bundles.url"),
+            external=ui.configbool(b"amalgam", b"bundles.external"),
+            retention_seconds=retention,
+        )
+
+
 def wants_node_map(ui: UiT) -> bool:
     """Tell whether nodes are to be looked up in a node map: ``amalgam.index.node-map``.
 
@@ -165,6 +207,16 @@ def _memory_bytes(ui: UiT) -> int:
             % util.bytecount(LEAST_MEMORY_BYTES),
         )
     return memory_bytes
+
+
+def _url(ui: UiT, name: bytes) -> bytes:
+    url: bytes = ui.config(b"amalgam", name) or b""
+    if url and not url.startswith((b"http://", b"https://")):
+        raise error.ConfigError(
+            _(b"config amalgam.%s is '%s'") % (name, url),
+            hint=_(b"it begins with http:// or https://"),
+        )
+    return url.rstrip(b"/")
 
 
 def _one_of(ui: UiT, name: bytes, allowed: Iterable[bytes]) -> bytes:

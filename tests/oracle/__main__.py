@@ -7,6 +7,8 @@ git-cinnabar keeps beside them. Prints how many of how many are equal, for each
 repository and in total, and ends with 1 if any is not.
 An odd repository with a difference is shrunk and kept. The last line is JSON; `--json`
 writes all of it.
+
+Clients of all kinds start from published bundles as well, see ``bundles``.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from pathlib import Path
 from testlib.environment import ENVIRONMENT, HG
 from testlib.oddstore import Step
 
-from . import subjects
+from . import bundles, subjects
 from .comparison import Outcome, compare
 from .crashes import CRASHES, our_answers, still_crashes
 from .shrinking import shrink
@@ -56,6 +58,7 @@ class Oracle:
         self.version = Theirs(program, scratch).version()
         self.outcomes: list[tuple[Subject, Outcome]] = []
         self.crashes: dict[str, str] = {}  # name to what is wrong, if anything
+        self.clients: dict[str, str] = {}  # the same
 
     def compare_all(self, wanted: Iterable[Subject], workers: int) -> None:
         """Compare each and print a line about it, in order."""
@@ -75,6 +78,11 @@ class Oracle:
             self.crashes[crash.name] = wrong
             answer = wrong or crash.answer.decode(errors="replace")
             print(f"  {crash.name:<36} {answer}", flush=True)
+
+    def check_clients(self) -> None:
+        """Let clients start from bundles, and print a line about each kind."""
+        scratch = Path(tempfile.mkdtemp(dir=self._scratch))
+        self.clients = bundles.check_all(self._program, scratch, (), None)
 
     def shrink_all(self) -> None:
         """Shrink the first odd histories that were not equal, and keep them."""
@@ -97,6 +105,8 @@ class Oracle:
             "metadata_entries": sum(outcome.entries for outcome in outcomes),
             "crashes": len(self.crashes),
             "crashes_answered": sum(not wrong for wrong in self.crashes.values()),
+            "clients": len(self.clients),
+            "clients_served": sum(not wrong for wrong in self.clients.values()),
         }
 
     def details(self) -> dict[str, object]:
@@ -105,13 +115,15 @@ class Oracle:
             {"kind": subject.kind, **outcome.to_json()}
             for subject, outcome in self.outcomes
         ]
-        return {**self.report(), "outcomes": outcomes, "answers": self.crashes}
+        answers = {"answers": self.crashes, "clients_wrong": self.clients}
+        return {**self.report(), "outcomes": outcomes, **answers}
 
     @property
     def is_good(self) -> bool:
         """Whether nothing is different or wrong."""
+        wrong = [*self.crashes.values(), *self.clients.values()]
         return all(outcome.is_good for _subject, outcome in self.outcomes) and not any(
-            self.crashes.values()
+            wrong
         )
 
     def _outcomes(
@@ -225,6 +237,8 @@ def main() -> int:
             if not options.repository:
                 print("\nWhat git-cinnabar cannot convert, and ours:\n")
                 oracle.check_crashes()
+                print("\nClients that start from bundles:\n")
+                oracle.check_clients()
             oracle.shrink_all()
         except (OSError, SideError) as err:
             print(f"oracle: {err}", file=sys.stderr)

@@ -66,6 +66,10 @@ def _cold() -> str:
     return "its file system keeps files in memory" if kept else ""
 
 
+def _curl() -> str:
+    return "" if shutil.which("curl") else "no curl(1)"
+
+
 _NEEDS: dict[str, Callable[[], str]] = {
     "root": _root,  # to give files to another user
     "mounts": _mounts,  # of its own, or for all to see
@@ -73,6 +77,7 @@ _NEEDS: dict[str, Callable[[], str]] = {
     "maps": _maps,  # to be told what is mapped
     "c-index": _c_index,  # to look nodes up in our map
     "cold": _cold,  # to have files that are not in memory
+    "curl": _curl,  # as a client that goes on with a download
 }
 
 

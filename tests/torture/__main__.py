@@ -20,7 +20,7 @@ from testlib.hgserver import HgServer
 from testlib.interruption import Interrupted, bookmarked
 from testlib.needs import missing
 
-from . import disks, flips, kills, truncations
+from . import bundles, disks, flips, kills, truncations
 
 
 class Torture:
@@ -84,6 +84,8 @@ def main() -> int:
             "truncated indexes",
             lambda: truncations.under_load(scratch, options.cuts),
         )
+        for name, part in bundles.all_of(scratch, server, options):
+            torture.run(name, part)
         server.close()
     report = {"seed": options.seed, "counts": torture.counts}
     report |= {"problems": torture.problems, "seconds": torture.seconds}
@@ -102,6 +104,7 @@ def _options() -> argparse.Namespace:
         "--seconds", type=float, default=120, help="to damage files for"
     )
     parser.add_argument("--cuts", type=int, default=200, help="of a served repository")
+    parser.add_argument("--changes", type=int, default=100, help="with bundles")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--json", type=Path, help="file for counts and problems")
     return parser.parse_args()

@@ -153,6 +153,7 @@ def _converted(
             prefix=store.config.dialect,
             file_mode=0o600,
             check_texts=store.config.check_texts,
+            memory_bytes=store.config.memory_bytes,
         )
         done = conversion.run(repo.ui, selected, 0)
         assert done.metadata is not None

@@ -8,9 +8,11 @@ from mercurial import exthelper, registrar, util
 from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
+from ..bundles import status as bundles_status
 from ..configitems import GitConfig
 from ..gitstore import export, oidmap, repair, status as state
 from ..index import examination, mapped
+from . import published
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +41,9 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """show the state of all that amalgam keeps, and mend it
 
     Show on one screen how the indexes of this repository get into memory, how much of
-    its history is exported to git, how large that is, how fresh, and what is wrong,
-    with what to type. This is quick, and changes nothing.
+    its history is exported to git, how large that is, how fresh, which bundles clients
+    may start from, and what is wrong, with what to type. This is quick, and changes
+    nothing.
 
     A large index is mapped from a snapshot, which is compared with it here, and nodes
     are looked up in a map, in which each is looked up. Where there can be no snapshot,
@@ -78,6 +81,8 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :lock:        String. ``free``, ``running``, ``dead`` or ``elsewhere``.
     :lock_host:   String. Host of the process that holds the lock.
     :lock_pid:    Integer. Number of that process; 0 if there is none.
+    :bundles:     List. With ``format``, ``state``, ``changesets``, ``covered``,
+                  ``bytes``, ``age``, ``url``, ``name``, ``token``.
     :mended:      List. With ``what``, ``id``, ``found``, ``expected``.
     :problems:    List. With ``text``, ``hint``.
 
@@ -97,13 +102,15 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
         ]
     status = state.Status.of(store)
     indexes = examination.examine(repo)
-    problems = [*_index_problems(indexes), *status.problems]
+    bundles = bundles_status.Status.of(repo)
+    problems = [*_index_problems(indexes), *status.problems, *bundles.problems]
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"admin-amalgam", byte_opts) as fm:
         fm.startitem()
         _show_mended(fm, mended)
         _show_indexes(fm, indexes)
         _show_store(fm, store.repository.path, status)
+        published.show(fm, bundles)
         _show_problems(fm, problems)
     return 1 if problems else 0
 

@@ -1,0 +1,272 @@
+"""Take the steps of docs/hosting.rst, and check what clients got: guide.py --hg PATH.
+
+Every file and command of the guide is used as it is printed there; only addresses and
+directories become those of a scratch directory and of the loopback. The web server is
+nginx. Where there is none, Python's http.server stands in for the one that serves
+files, and that is said: it shows that the guide works, not that its nginx configuration
+does. git-cinnabar is left out where there is none, and that is said, too. Ends with 1
+if anything is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+GUIDE = Path(__file__).parents[2] / "docs" / "hosting.rst"
+_HOSTS = ("hg.example.org", "bundles.example.org", "git.example.org")
+_BUNDLE = re.compile(r'"GET /(\w+)/[0-9a-f]{64}\.(bundle|hg) HTTP/1\.\d" 200')
+_FULL = re.compile(r"cmd=getbundle.*common=0{40}(?!\w)")
+
+
+def blocks(text: str) -> Iterator[list[str]]:
+    """Return the literal blocks of the guide, in their order."""
+    pattern = r"(?m)^(?!\.\.).*::\n\n((?:    .*\n|\n)+)"
+    for found in re.finditer(pattern, text):
+        yield textwrap.dedent(found[1]).strip("\n").split("\n")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Guide:
+    """One run: the place, the programs, and what was found so far."""
+
+    def __init__(self, scratch: Path, hg: Path, nginx: str | None) -> None:
+        self.scratch = scratch
+        self.nginx = nginx
+        self.problems: list[str] = []
+        self.cinnabar = shutil.which("git-cinnabar") is not None
+        self.ports = {host: free_port() for host in _HOSTS}
+        self.behind = free_port()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        if nginx is None:  # nothing is in front of hgweb
+            self.ports["hg.example.org"] = self.behind
+        kept = {name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}
+        self.environment = kept | {
+            "PATH": f"{hg.parent}:{os.environ['PATH']}",
+            "HOME": str(scratch),
+            "HGRCPATH": "",
+            "HGUSER": "guide",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": str(scratch / "gitconfig"),
+            "GIT_CINNABAR_CHECK": "no-version-check",
+        }
+        # git daemon serves what another user may own
+        safe = "[safe]\n\tdirectory = *\n[pull]\n\tff = only\n"
+        (scratch / "gitconfig").write_text(safe)
+        (scratch / "srv" / "www" / "bundles").mkdir(parents=True)
+        (scratch / "srv" / "hg").mkdir()
+
+    def local(self, text: str) -> str:
+        """Return ``text`` of the guide with the addresses of this run."""
+        text = re.sub(r"\s*ssl_certificate\S* .*", "", text)
+        for host, port in self.ports.items():
+            text = text.replace(
+                f"listen 443 ssl;\n    server_name {host};",
+                f"listen 127.0.0.1:{port};\n    server_name {host};",
+            )
+            text = re.sub(rf"https?://{host}", f"http://127.0.0.1:{port}", text)
+            text = text.replace(f"git://{host}", f"git://127.0.0.1:{port}")
+        text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.behind}")
+        text = text.replace("-p 8000", f"-p {self.behind} -A {self.scratch}/hgweb.log")
+        daemon = self.ports["git.example.org"]
+        text = text.replace(
+            "--detach", f"--detach --listen=127.0.0.1 --port={daemon} --reuseaddr"
+        )
+        return re.sub(r"/(srv|etc)/", rf"{self.scratch}/\1/", text)
+
+    def follow(self) -> None:
+        """Take all steps."""
+        steps = list(blocks(GUIDE.read_text()))
+        for block in steps:
+            # hgweb looks for new repositories every 20 seconds only
+            if block[0].endswith("/hgrc") and "/project/" not in block[0]:
+                root = Path(self.local(block[0][2:])).parents[1]
+                subprocess.run(["hg", "init", root], env=self.environment, check=True)
+        for block in steps:
+            if block[0].startswith("# /"):
+                self._write(block[0][2:], "\n".join(block))
+            for line in block:
+                if line.startswith("$ "):
+                    self._run(line[2:])
+
+    def _write(self, name: str, text: str) -> None:
+        path = Path(self.local(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.local(text).rstrip() + "\n")
+        print(f"wrote {name}")
+
+    def _run(self, command: str) -> None:
+        print(f"$ {command}", flush=True)
+        if command == "nginx -s reload":
+            self._serve_files()
+            return
+        if "project-cinnabar" in command and not self.cinnabar:
+            print("left out: there is no git-cinnabar")
+            return
+        done = subprocess.run(
+            ["sh", "-c", self.local(command)],
+            cwd=self.scratch,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for line in done.stdout.splitlines():
+            print(f"  {line}")
+        if done.returncode:
+            self.problems.append(f"'{command}' ended with {done.returncode}")
+
+    def _serve_files(self) -> None:
+        log = self.scratch / "files.log"
+        if self.nginx is None:
+            print("web server: python's http.server in place of nginx")
+            port = str(self.ports["bundles.example.org"])
+            command = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1"]
+            command.append(port)
+            self._start(command, cwd=self.scratch / "srv/www/bundles", log=log)
+        else:
+            said = subprocess.run([self.nginx, "-v"], capture_output=True, text=True)
+            print(f"web server: {said.stderr.strip()}")
+            config = self.scratch / "nginx.conf"
+            config.write_text(
+                f"daemon off; pid {self.scratch}/nginx.pid;\n"
+                f"error_log {self.scratch}/nginx.err;\nevents {{ }}\nhttp {{\n"
+                f"  access_log {log};\n"
+                + "".join(
+                    f"  {what}_temp_path {self.scratch}/{what};\n"
+                    for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+                )
+                + f"  include {self.scratch}/etc/nginx/conf.d/*.conf;\n}}\n"
+            )
+            command = [self.nginx, "-p", str(self.scratch), "-c", str(config)]
+            self._start(command, cwd=self.scratch, log=self.scratch / "nginx.out")
+        for port_number in (self.ports["bundles.example.org"], self.behind):
+            self._wait(port_number)
+
+    def _start(self, command: list[str], cwd: Path, log: Path) -> None:
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command, cwd=cwd, stdout=out, stderr=out, env=self.environment
+            )
+        self._processes.append(process)
+
+    def _wait(self, port: int) -> None:
+        for _try in range(100):
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", port)),
+            ):
+                return
+            time.sleep(0.1)
+        self.problems.append(f"nothing answers at port {port}")
+
+    def check(self) -> None:
+        """See that all clients have everything, and whence they had it."""
+        clones = ["project-hg", "project-git"]
+        if self.cinnabar:
+            clones.append("project-cinnabar")
+        for name in clones:
+            text = self.scratch / name / "README"
+            found = text.read_text() if text.exists() else "nothing"
+            self._expect(f"README of {name}", found, "hello\nmore\n")
+        if self.cinnabar:
+            self._run("git -C project-cinnabar cinnabar fsck --full")
+        sent = (self.scratch / "hgweb.log").read_text()
+        self._expect("full getbundle", bool(_FULL.search(sent)), False)
+        self._expect("bundles sent by hgweb", sent.count("amalgam/bundles"), 0)
+        served = _BUNDLE.findall((self.scratch / "files.log").read_text())
+        # each was read once to be checked, and once by its client
+        for repository, suffix, least in (
+            ("project", "hg", 2),
+            ("project", "bundle", 4 if self.cinnabar else 3),
+            ("uploaded", "hg", 2),
+        ):
+            count = served.count((repository, suffix))
+            label = f"downloads of {suffix} of {repository}, at least {least}"
+            self._expect(label, count >= least, True)
+            print(f"{count} downloads of {suffix} of {repository}")
+        if self.nginx:
+            self._check_web_server()
+
+    def _check_web_server(self) -> None:
+        """See what nginx makes of its configuration."""
+        base = f"http://127.0.0.1:{self.ports['bundles.example.org']}/project"
+        path = next((self.scratch / "srv/www/bundles/project").glob("*.hg"))
+        for what, options, expected in (
+            (path.name, ["-r", "5-9"], "206"),
+            (path.name, [], "200"),
+            (f"{path.name}/info/refs", [], "404"),
+            ("", [], "404"),
+            ("bundles.list", [], "200"),
+        ):
+            command = ["curl", "-s", "-o", os.devnull, "-w", "%{http_code}", *options]
+            done = subprocess.run([*command, f"{base}/{what}"], capture_output=True)
+            self._expect(f"status of {what}", done.stdout.decode(), expected)
+        partial = self.scratch / "partial"
+        partial.write_bytes(path.read_bytes()[:100])
+        command = ["curl", "-sf", "-C", "-", "-o", str(partial), f"{base}/{path.name}"]
+        subprocess.run(command, check=True)
+        resumed = partial.read_bytes() == path.read_bytes()
+        self._expect("download that was interrupted", resumed, True)
+
+    def _expect(self, what: str, found: object, expected: object) -> None:
+        if found != expected:
+            self.problems.append(f"{what}: {found!r}, not {expected!r}")
+
+    def close(self) -> None:
+        """End what was started, and wait for generators in the background."""
+        for lock in self.scratch.glob("srv/hg/*/.hg/amalgam/bundles/lock"):
+            for _try in range(100):
+                if lock.is_symlink():
+                    time.sleep(0.1)
+        for process in self._processes:
+            process.terminate()
+            process.wait()
+        for name in ("hgweb.pid", "git.pid"):
+            path = self.scratch / "srv" / "hg" / name
+            if path.exists():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(path.read_text()), 15)
+
+
+def main() -> int:
+    """Follow the guide, and return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--hg", type=Path, required=True)
+    parser.add_argument("--nginx", default=shutil.which("nginx", path=_PATHS))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hosting-") as directory:
+        scratch = Path(directory)
+        scratch.chmod(0o755)  # the web server runs as somebody else
+        guide = Guide(scratch, options.hg.absolute(), options.nginx)
+        try:
+            guide.follow()
+            guide.check()
+        finally:
+            guide.close()
+        for problem in guide.problems:
+            print(f"wrong: {problem}")
+    print("wrong" if guide.problems else "all is as the guide says")
+    return 1 if guide.problems else 0
+
+
+_PATHS = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+
+if __name__ == "__main__":
+    sys.exit(main())

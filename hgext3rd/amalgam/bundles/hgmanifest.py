@@ -1,0 +1,114 @@
+"""Bundles in Mercurial's own manifest: what its clients can check, and for whom it is.
+
+Adds DIGEST and REQUIREDRAM to the lines that Mercurial's extension writes ("hg help -e
+clonebundles"), and gives each client the lines that it can use.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from mercurial import bundlecaches, wireprototypes, wireprotov1server
+
+from . import addresses
+from .formats import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mercurial.interfaces.types import RepoT
+
+    from .register import Entry
+
+_COMMANDS = (b"clonebundles", b"clonebundles_manifest")
+_CAPABILITIES = frozenset(_COMMANDS)
+
+_BUNDLE2 = b"HG20"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+# below that, the interpreter of a client takes more
+_WORTH_SAYING_BYTES = 16 << 20
+
+
+def lines(bundles: Iterable[Any]) -> bytes:
+    """Return the manifest of ``bundles``, without those for git."""
+    chosen = [bundle for bundle in bundles if not kind_of(bundle.bundle_type)]
+    chosen.sort(key=lambda bundle: bundle.bundle_type)
+    return b"".join(b"%s\n" % _line(bundle) for bundle in chosen)
+
+
+def _line(bundle: Any) -> bytes:
+    line: bytes = bundle.manifest_line()
+    entry: Entry | None = bundle.entry
+    if entry is None:
+        return line
+    line += b" DIGEST=sha256:%s" % entry.name.partition(".")[0].encode()
+    if entry.window_bytes > _WORTH_SAYING_BYTES:
+        line += b" REQUIREDRAM=%s" % _megabytes(entry.window_bytes)
+    return line
+
+
+def _megabytes(count: int) -> bytes:
+    # the window, and what was decompressed of it
+    return b"%dMB" % (2 * count >> 20)
+
+
+def window_bytes(path: bytes) -> int:
+    """Return how much of its past zstd has to keep to read the bundle ``path``.
+
+    0 if it is not compressed so, or does not say (RFC 8878, section 3.1.1.1).
+    """
+    with open(path, "rb") as file:
+        if file.read(4) != _BUNDLE2:
+            return 0
+        (length,) = struct.unpack(">i", file.read(4))
+        if b"Compression=ZS" not in file.read(max(0, length)):
+            return 0
+        head = file.read(14)
+    if len(head) < 14 or head[:4] != _ZSTD:
+        return 0
+    single_segment = head[4] & 0x20
+    if single_segment:  # then the window is all of the content
+        at = 5 + (0, 1, 2, 4)[head[4] & 3]
+        size = (1, 2, 4, 8)[head[4] >> 6]
+        return int.from_bytes(head[at : at + size], "little")
+    base = 1 << (10 + (head[5] >> 3))
+    return base + (base >> 3) * (head[5] & 7)
+
+
+def _for_client(content: bytes, base: bytes) -> bytes:
+    kept = []
+    for line in content.splitlines(keepends=True):
+        url = addresses.absolute(line, base)
+        if url:
+            kept.append(url)
+    return b"".join(kept)
+
+
+def wrap_commands() -> None:
+    """Let the commands of the wire protocol name addresses that a client can reach."""
+    for name in _COMMANDS:
+        entry = wireprotov1server.commands[name]
+        entry.func = _wrapped(entry.func)
+
+
+def _wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
+    def command(repo: RepoT, proto: Any, *args: Any) -> Any:
+        response = func(repo, proto, *args)
+        base = addresses.base_of_peer(repo, proto)
+        return wireprototypes.bytesresponse(_for_client(response.data, base))
+
+    return command
+
+
+def capabilities(
+    orig: Callable[..., list[bytes]], inner: Any, repo: RepoT, proto: Any
+) -> list[bytes]:
+    """Advertise bundles only to who can reach any."""
+    found = orig(inner, repo, proto)
+    if addresses.base_of_peer(repo, proto) or _CAPABILITIES.isdisjoint(found):
+        return found
+    content = repo.vfs.tryread(bundlecaches.CB_MANIFEST_FILE)
+    if not content or _for_client(content, b""):
+        return found
+    return [name for name in found if name not in _CAPABILITIES]

@@ -1,0 +1,374 @@
+"""Bundles for git in the lifecycle of Mercurial's clonebundles extension.
+
+That one owns triggers, state, commands and settings; amalgam wraps its functions by
+name (``install``) and repeats none of them. Added are formats for git, one generator at
+a time, and that a bundle which is replaced stays for a while.
+
+Order, so that a death at any moment harms nobody: what is uploaded is in the register
+first, in the state once it can be read, then in the manifests; what goes is first out
+of the manifests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from hgext import clonebundles
+from mercurial import bundlecaches, error, extensions, exthelper
+from mercurial.i18n import _
+from mercurial.utils import stringutil
+
+from . import (
+    bundlelist,
+    cinnabarclone,
+    demand,
+    formats,
+    generator,
+    gitbundle,
+    headset,
+    hgmanifest,
+    live,
+    making,
+    publish,
+)
+from .register import Register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from .register import Entry
+
+eh = exthelper.exthelper()
+
+_TEMPORARY = b"tmp-bundles"
+_FAILURES = (OSError, error.Abort, error.StorageError)
+_CATEGORY = b"clonebundles-autobundles"
+
+
+@eh.extsetup
+def install(_ui: UiT) -> None:
+    """Wrap what Mercurial's extension looks up when it runs.
+
+    Even if it is not enabled: another repository of this process may have it.
+    """
+    for name, wrapper in (
+        ("read_auto_gen", _read_state),
+        ("auto_bundle_needed_actions", demand.needed),
+        ("new_bundle_needed", demand.is_new_needed),
+        ("find_outdated_bundles", demand.outdated),
+        ("delete_bundle", _delete),
+        ("upload_bundle", _upload),
+        ("generate_manifest", _manifest),
+        ("update_ondisk_manifest", _update_manifest),
+        ("make_auto_bundler", _on_change),
+        ("capabilities", hgmanifest.capabilities),
+        ("reposetup", _reposetup),
+    ):
+        extensions.wrapfunction(clonebundles, name, wrapper)
+    extensions.wrapfunction(clonebundles.BundleBase, "valid_for", _is_valid)
+    extensions.wrapfunction(clonebundles.RequestedBundle, "generate_bundle", _generate)
+    for command, replacement in (
+        (b"admin::clone-bundles-refresh", _refresh),
+        (b"admin::clone-bundles-clear", _clear),
+    ):
+        extensions.wrapcommand(clonebundles.cmdtable, command, replacement)
+
+
+def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:
+    orig(ui, repo)
+    if not repo.local():
+        return
+
+    class bundledrepo(repo.__class__):  # noqa: N801
+        """A repository whose bundles for git are renewed with those of Mercurial."""
+
+        def transaction(self, *args: Any, **kwargs: Any) -> Any:
+            on_change = (b"clone-bundles", b"auto-generate.on-change")
+            if not self.ui.configbool(*on_change):
+                return super().transaction(*args, **kwargs)
+            formats.check(self)
+            if not formats.git_formats(self.ui):
+                return super().transaction(*args, **kwargs)
+            # upstream's would only complain if there are no formats of its own
+            with self.ui.configoverride({on_change: False}, b"amalgam"):
+                transaction = super().transaction(*args, **kwargs)
+            bundler = clonebundles.make_auto_bundler(self)
+            transaction.addpostclose(_CATEGORY, bundler)
+            return transaction
+
+    repo._wlockfreeprefix.add(cinnabarclone.MANIFEST)
+    repo.__class__ = bundledrepo
+
+
+@eh.reposetup
+def refuse_without_extension(ui: UiT, repo: RepoT) -> None:
+    """Let nothing be written while bundles are wanted that nobody would make."""
+    wanted = ui.configlist(b"clone-bundles", b"git.formats")
+    if not repo.local() or not wanted or formats.is_enabled(ui):
+        return
+
+    class unbundledrepo(repo.__class__):  # noqa: N801
+        """A repository that aborts before the first change."""
+
+        def transaction(self, *args: Any, **kwargs: Any) -> Any:
+            formats.check(self)
+            return super().transaction(*args, **kwargs)
+
+    repo.__class__ = unbundledrepo
+
+
+def _on_change(orig: Callable[[RepoT], Any], source: RepoT) -> Callable[[Any], None]:
+    if not formats.takes_part(source):
+        return orig(source)
+    reference = weakref.ref(source)
+
+    def bundle(_transaction: Any) -> None:
+        repo = reference()
+        if repo is None or generator.is_running(repo):
+            return
+        try:
+            if _missing(repo, b"on-change"):
+                generator.start(repo)
+        except _FAILURES as exc:
+            # the transaction is closed: there is nothing left to abort
+            problem = stringutil.forcebytestr(exc)
+            repo.ui.warn(_(b"warning: bundles are not renewed: %s\n") % problem)
+
+    return bundle
+
+
+def _missing(repo: RepoT, op_id: bytes) -> Sequence[Any]:
+    bundles = clonebundles.read_auto_gen(repo)
+    return clonebundles.auto_bundle_needed_actions(repo, bundles, op_id)[0]
+
+
+def _read_state(orig: Callable[[RepoT], list[Any]], repo: RepoT) -> list[Any]:
+    return live.attach(repo, orig(repo))
+
+
+def _is_valid(orig: Callable[[Any, RepoT], bool], bundle: Any, repo: RepoT) -> bool:
+    if not orig(bundle, repo):
+        return False
+    return live.is_sound(repo, getattr(bundle, "entry", None))
+
+
+def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> None:
+    """Let a bundle go: if it is ready, not before it is out of all lists."""
+    if not bundle.ready:
+        repo.vfs.tryunlink(bundle.filepath)
+        return
+    if getattr(bundle, "entry", None) is None:  # from before amalgam took part
+        inline = bundle.file_url.startswith(bundlecaches.CLONEBUNDLESCHEME)
+        if inline or repo.ui.config(b"clone-bundles", b"delete-command"):
+            orig(repo, bundle)
+        return
+    register = Register.read(repo)
+    withdrawn = not headset.is_public(repo, bundle.entry.heads)
+    publish.retire(register, bundle.entry.name, at_once=withdrawn)
+    register.write(repo)
+
+
+def _generate(
+    orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT, path: bytes
+) -> None:
+    if not formats.takes_part(repo):
+        orig(request, repo, path)
+        return
+    made = repo.unfiltered().__dict__.setdefault("_amalgam_made", {})
+    made[path] = making.generate(orig, request, repo, path)
+
+
+def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
+    made = repo.unfiltered().__dict__.get("_amalgam_made", {})
+    entry = made.pop(bundle.filepath, None)
+    inline = repo.ui.configbool(b"clone-bundles", b"auto-generate.serve-inline")
+    if entry is None or (inline and not formats.kind_of(bundle.bundle_type)):
+        return orig(repo, bundle)
+    ready = publish.publish(repo, bundle, entry, orig)
+    ready.entry = Register.read(repo).entries[entry.name]
+    return ready
+
+
+def _manifest(orig: Callable[[Iterable[Any]], bytes], bundles: Iterable[Any]) -> bytes:
+    chosen = list(bundles)
+    if not any(b.entry or formats.kind_of(b.bundle_type) for b in chosen):
+        return orig(chosen)
+    return hgmanifest.lines(chosen)
+
+
+def _update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
+    """Write Mercurial's manifest, unless it is the operator's."""
+    wanted = formats.hg_formats(repo.ui)
+    bundles = clonebundles.read_auto_gen(repo)
+    if not wanted and not any(
+        b.ready and not formats.kind_of(b.bundle_type) for b in bundles
+    ):
+        urls = {entry.url for entry in Register.read(repo).entries.values()}
+        lines = repo.vfs.tryread(bundlecaches.CB_MANIFEST_FILE).splitlines()
+        named = {os.fsdecode(line.split(b" ")[0]) for line in lines}
+        if formats.takes_part(repo) and named.isdisjoint(urls):
+            return
+    orig(repo)
+
+
+def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
+    formats.check(repo)
+    if not opts.get("background"):
+        try:
+            with generator.exclusive(repo):
+                result = _run(orig, ui, repo)
+        except error.LockHeld as exc:
+            raise generator.refuse(exc) from None
+        _look_again(repo)
+        return result
+    if not formats.takes_part(repo):
+        return orig(ui, repo, **opts)
+    if _missing(repo, b"refresh"):
+        generator.start(repo)
+        return None
+    try:
+        with generator.exclusive(repo):
+            return _run(orig, ui, repo)
+    except error.LockHeld:
+        return None  # who has it cleans up, too
+
+
+def _look_again(repo: RepoT) -> None:
+    """Have made what came while this process held the lock of generators."""
+    on_change = repo.ui.configbool(b"clone-bundles", b"auto-generate.on-change")
+    if not on_change or not formats.takes_part(repo):
+        return
+    repo.invalidateall()
+    if _missing(repo, b"refresh"):
+        generator.start(repo)
+
+
+def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
+    """Generate what is missing, and leave nothing behind, whatever happens."""
+    part = formats.takes_part(repo)
+    for kind in formats.git_formats(ui):
+        gitbundle.check(repo, kind)
+    _remove_debris(repo)
+    try:
+        result = orig(ui, repo, background=False)
+    except BaseException:
+        # what cannot be done here either is done the next time
+        with contextlib.suppress(*_FAILURES):
+            _remove_debris(repo, own=True)
+            if part:
+                advertise(repo)
+        raise
+    _remove_debris(repo, own=True)
+    if part:
+        advertise(repo)
+        _note_failure(repo, "")
+    return result
+
+
+def _remove_debris(repo: RepoT, *, own: bool = False) -> None:
+    """Forget bundles whose process died, or which this process failed to make."""
+    with repo.clonebundles_lock():
+        pending = [b for b in clonebundles.read_auto_gen(repo) if not b.ready]
+        gone = [
+            b for b in pending if generator.is_dead(b) or (own and generator.is_own(b))
+        ]
+        if gone:
+            clonebundles.update_bundle_list(repo, del_bundles=gone)
+        kept = {os.path.basename(b.filepath) for b in pending if b not in gone}
+        if repo.vfs.isdir(_TEMPORARY):
+            for name in repo.vfs.listdir(_TEMPORARY):
+                if name not in kept:
+                    repo.vfs.tryunlink(b"%s/%s" % (_TEMPORARY, name))
+
+
+def advertise(repo: RepoT) -> None:
+    """Let all manifests name what is live, and then delete what is not needed.
+
+    Only for who generates.
+    """
+    clonebundles.update_ondisk_manifest(repo)
+    chain = [link.entry for link in live.chain(repo)]
+    cinnabarclone.write(repo, live.cinnabar(repo))
+    bundlelist.write(repo, chain, lambda path: _upload_list(repo, path))
+    names = [b.basename for b in clonebundles.read_auto_gen(repo) if b.ready]
+    publish.sweep(repo, names, lambda entry: _delete_uploaded(repo, entry))
+
+
+def _upload_list(repo: RepoT, path: bytes) -> None:
+    publish.upload_file(repo, path, clonebundles.upload_bundle)
+
+
+def _delete_uploaded(repo: RepoT, entry: Entry) -> None:
+    """Run the operator's command that deletes; without one, nothing is deleted."""
+    if not repo.ui.config(b"clone-bundles", b"delete-command"):
+        return
+    bundle = clonebundles.GeneratedBundle(
+        entry.type.encode(),
+        entry.revs,
+        entry.tip_rev,
+        entry.tip_node.encode(),
+        os.fsencode(entry.url),
+        os.fsencode(entry.name),
+    )
+    clonebundles.delete_bundle(repo, bundle)
+
+
+def _clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
+    try:
+        with generator.exclusive(repo):
+            _remove_debris(repo)
+            part = formats.takes_part(repo)
+            result = orig(ui, repo)
+            if part:
+                register = Register.read(repo)
+                for name in register.entries:
+                    publish.retire(register, name, at_once=True)
+                register.write(repo)
+                advertise(repo)
+            return result
+    except error.LockHeld as exc:
+        raise generator.refuse(exc) from None
+
+
+def generate_in_background(ui: UiT, repo: RepoT) -> None:
+    """Be the process in the background: make all that is missing, and look again.
+
+    What comes while this works is not lost: who brings it either finds the lock free,
+    or brings it before this looks again.
+    """
+    before: list[tuple[bytes, bytes]] | None = None
+    while True:
+        try:
+            with generator.exclusive(repo):
+                _generate_noting(ui, repo)
+        except error.LockHeld:
+            return
+        repo.invalidateall()
+        missing = _missing(repo, b"background")
+        now = [(request.bundle_type, request.tip_node) for request in missing]
+        if not missing or now == before:
+            return  # there is nothing more to do, or it does not help
+        before = now
+
+
+def _generate_noting(ui: UiT, repo: RepoT) -> None:
+    """Generate, and note for ``admin::amalgam`` if it fails: nobody sees this one."""
+    try:
+        _run(clonebundles.cmd_admin_clone_bundles_refresh, ui, repo)
+    except BaseException as exc:
+        problem = os.fsdecode(stringutil.forcebytestr(exc)) or type(exc).__name__
+        with contextlib.suppress(*_FAILURES):
+            _note_failure(repo, problem)
+        raise
+
+
+def _note_failure(repo: RepoT, problem: str) -> None:
+    register = Register.read(repo)
+    if register.failure != problem:
+        register.failure = problem
+        register.write(repo)

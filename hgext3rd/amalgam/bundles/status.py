@@ -1,0 +1,137 @@
+"""What there is to tell of bundles at a glance: each one, and what is wrong.
+
+Only looks, and asks nobody on the network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from hgext import clonebundles
+from mercurial import error
+from mercurial.i18n import _
+
+from ..gitstore.holder import State, holder
+from ..gitstore.status import Problem
+from . import formats, generator, gitbundle, headset
+from .register import Register, directory_of
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+    from ..gitstore.holder import Holder
+    from .register import Entry
+
+_REFRESH = _(b"run 'hg admin::clone-bundles-refresh'")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A bundle."""
+
+    format: bytes
+    state: bytes
+    """``live``, ``kept`` (replaced, for those who still read it), ``generating``,
+    ``stale`` (history has changed below it, or its file is lost) or ``dead`` (so is who
+    generated it)."""
+    name: bytes = b""
+    url: bytes = b""
+    """Relative to the repository's, if it serves the bundle itself."""
+    changesets: int = 0
+    bytes: int = 0
+    made: float = 0
+    """Seconds since the epoch."""
+    token: int = 0
+
+    @property
+    def age_seconds(self) -> int:
+        """Return how old it is."""
+        return max(0, int(time.time() - self.made)) if self.made else 0
+
+
+@dataclasses.dataclass(slots=True)
+class Status:
+    """The bundles of a repository at a glance."""
+
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    public: int = 0
+    """Changesets that a bundle made today would have."""
+    lock: Holder | None = None
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def of(cls, repo: RepoT) -> Status:
+        """Look at ``repo``; nothing to tell if it has nothing to do with bundles."""
+        status = cls()
+        try:
+            formats.check(repo)
+            for kind in formats.git_formats(repo.ui):
+                gitbundle.check(repo, kind)
+        except error.Abort as exc:
+            status.problems.append(Problem(exc.message, exc.hint or _REFRESH))
+        try:
+            register = Register.read(repo)
+            bundles = clonebundles.read_auto_gen(repo)
+        except error.StorageError as exc:
+            status.problems.append(Problem(exc.message, exc.hint or _REFRESH))
+            return status
+        if not bundles and not register.entries and not register.failure:
+            return status
+        status.public = len(repo.unfiltered().revs(b"public()"))
+        status.lock = holder(directory_of(repo))
+        status._list(repo, register, bundles)
+        if status.lock and status.lock.needs_person:
+            path = directory_of(repo).join(b"lock")
+            text = _(b"generator of bundles on host '%s' has not ended for %d hours")
+            text %= (status.lock.host, status.lock.age_seconds // 3600)
+            hint = _(b"remove '%s' if it is not running there") % path
+            status.problems.append(Problem(text, hint))
+        if register.failure and not status.is_running:
+            text = _(b"bundles could not be generated: %s")
+            text %= os.fsencode(register.failure)
+            status.problems.append(Problem(text, _REFRESH))
+        return status
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether a process is known to generate."""
+        return self.lock is not None and self.lock.state is State.RUNNING
+
+    def _list(self, repo: RepoT, register: Register, bundles: list[Any]) -> None:
+        ready = [bundle for bundle in bundles if bundle.ready]
+        for bundle in sorted(ready, key=lambda b: (b.bundle_type, b.revs)):
+            name, url = bundle.basename, bundle.file_url
+            state = b"live" if bundle.valid_for(repo) else b"stale"
+            entry = bundle.entry
+            if entry is None:
+                self.rows.append(Row(bundle.bundle_type, state, name, url, bundle.revs))
+                continue
+            self.rows.append(_row(entry, state))
+            if state == b"stale" and headset.is_public(repo, entry.heads):
+                path = os.fsencode(os.path.join(entry.path, entry.name))
+                self.problems.append(Problem(_(b"bundle is lost: %s") % path, _REFRESH))
+        names = {os.fsdecode(bundle.basename) for bundle in ready}
+        kept = register.entries.values()
+        for entry in sorted(kept, key=lambda e: (e.type, e.revs)):
+            if entry.name not in names:
+                self.rows.append(_row(entry, b"kept"))
+        for bundle in bundles:
+            if not bundle.ready:
+                state = b"dead" if generator.is_dead(bundle) else b"generating"
+                self.rows.append(Row(bundle.bundle_type, state))
+
+
+def _row(entry: Entry, state: bytes) -> Row:
+    return Row(
+        entry.type.encode(),
+        state,
+        entry.name.encode(),
+        os.fsencode(entry.url),
+        entry.changesets,
+        entry.bytes,
+        entry.made,
+        entry.token,
+    )

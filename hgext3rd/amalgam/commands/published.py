@@ -1,0 +1,76 @@
+"""Bundles: their rows in ``admin::amalgam``, and the process in the background."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mercurial import exthelper, templatefilters, util
+from mercurial.i18n import _
+
+from ..bundles import addresses, generator, lifecycle
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..bundles.status import Row, Status
+
+eh = exthelper.exthelper()
+
+
+@eh.command(generator.COMMAND, [], b"")
+def debug_amalgam_bundles(ui: UiT, repo: RepoT) -> None:
+    """make the bundles that are missing, unless another process does (INTERNAL)"""
+    lifecycle.generate_in_background(ui, repo)
+
+
+def show(fm: Any, status: Status) -> None:
+    """Show what ``admin::amalgam`` tells of bundles; nothing where there are none."""
+    if status.rows:
+        fm.plain(_(b"\nbundles, for %d public changesets\n") % status.public)
+    with fm.nested(b"bundles", tmpl=b"{format} {state} {url}\n") as nested:
+        for row in status.rows:
+            nested.startitem()
+            nested.data(
+                age=row.age_seconds,
+                bytes=row.bytes,
+                changesets=row.changesets,
+                covered=round(_covered(row, status), 4),
+                format=row.format,
+                name=row.name,
+                state=row.state,
+                token=row.token,
+                url=row.url,
+            )
+            nested.plain(b"  %-13s %s\n" % (row.format, _explain(row, status)))
+            if row.url:
+                nested.plain(b"  %-13s %s\n" % (b"", _where(row)))
+
+
+def _covered(row: Row, status: Status) -> float:
+    return row.changesets / status.public if status.public else 0.0
+
+
+def _explain(row: Row, status: Status) -> bytes:
+    if row.state == b"generating":
+        return _(b"is being generated")
+    if row.state == b"dead":
+        return _(b"was not finished; the next generator removes it")
+    text = _(b"%d changesets (%d%%)") % (
+        row.changesets,
+        int(100 * _covered(row, status)),
+    )
+    if row.bytes:
+        text += b", %s" % util.bytecount(row.bytes)
+    if row.made:
+        text += b", %s" % templatefilters.age((row.made, 0))
+    if row.state == b"kept":
+        text += _(b", replaced")
+    if row.state == b"stale":
+        text += _(b", no longer valid")
+    return text
+
+
+def _where(row: Row) -> bytes:
+    if addresses.is_relative(row.url):
+        return _(b"by hgweb, at %s") % row.url
+    return row.url
