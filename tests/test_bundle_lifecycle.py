@@ -251,6 +251,27 @@ def test_small_increments_build_upon_a_base(fresh: Bundled, tmp_path: Path) -> N
     assert fresh.hg("log", "-r", "10", "-T", "{gitnode}").encode() in refs
 
 
+def test_increments_bring_heads_that_had_no_name_before(
+    fresh: Bundled, tmp_path: Path
+) -> None:
+    fresh.configure("clone-bundles", trigger__revs="0")
+    fresh.commit("one head of the branch")
+    fresh.hg("update", "-q", "0")
+    fresh.commit("another, which has the name")
+    fresh.refresh()
+    fresh.hg("merge", "-q", "desc('one head of the branch')")
+    fresh.commit("both")
+    fresh.refresh()
+    assert fresh.tokens() == [("base", 1), ("increment", 2)]
+    git(tmp_path, "init", "-q", "--bare", "clone")
+    for row in sorted(fresh.rows("live"), key=lambda row: int(row["token"])):
+        path = str(fresh.directory / row["name"])
+        git(tmp_path / "clone", "fetch", "-q", path, "+refs/*:refs/*")
+    git(tmp_path / "clone", "fsck", "--full", "--strict")
+    refs = git(tmp_path / "clone", "for-each-ref", "--format=%(objectname)").split()
+    assert fresh.hg("log", "-r", "tip", "-T", "{gitnode}").encode() in refs
+
+
 def test_new_base_after_history_has_changed_takes_over_the_last_token(
     fresh: Bundled,
 ) -> None:

@@ -63,6 +63,7 @@ def generate(
             tips_only=kind == GIT_V2,
         )
     entry.changesets = written.changesets
+    entry.reached = headset.write(repo, written.heads)
     return entry
 
 
@@ -74,7 +75,7 @@ def _place_in_chain(repo: RepoT, entry: Entry) -> list[bytes]:
     if is_increment(entry.type.encode()):
         entry.token = register.last_token + 1
         entry.follows = chain[-1].token
-        base = headset.read(repo, chain[-1].heads)
+        base = headset.read(repo, chain[-1].reached)
     else:
         # that of the last one it replaces; or of what clients may have from before
         replaced = [other.token for other in chain if other.heads == entry.heads]

@@ -213,7 +213,10 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -
         del register.entries[entry.name]
     register.write(repo)
     _sweep_strays(repo, register)
-    used = frozenset(entry.heads for entry in register.entries.values())
+    entries = register.entries.values()
+    used = frozenset(
+        name for entry in entries for name in (entry.heads, entry.reached)
+    )
     headset.sweep(repo, used)
 
 

@@ -49,9 +49,12 @@ class Entry:
     tip_rev: int
     tip_node: str
     heads: str
-    """The set of what it has, together with what it builds upon (``headset``)."""
+    """The set of what it was made for, with what it builds upon (``headset``)."""
     made: float
     """Seconds since the epoch."""
+    reached: str = ""
+    """The set of what git finds in it, if it is for git, with what it builds upon: of a
+    branch with several heads, only one has a name."""
     token: int = 0
     """Its creation token, if it is for git."""
     follows: int = 0
