@@ -87,7 +87,9 @@ def test_fifteen_per_cent_of_instructions_are_always_seen(seed: int) -> None:
 
 
 def test_one_sample_proves_nothing() -> None:
-    assert not judgement.compare([1.0], [9.0], "seconds").differs
+    verdict = judgement.compare([1.0], [9.0], "seconds")
+    assert not verdict.differs
+    assert verdict.words == "too few samples"
 
 
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])

@@ -47,6 +47,8 @@ class Verdict:
     @property
     def words(self) -> str:
         """The verdict as a phrase."""
+        if np.isinf(self.high):
+            return "too few samples"
         if not self.differs:
             return "no difference"
         if self.ratio >= 2:
