@@ -255,11 +255,11 @@ def test_increments_bring_heads_that_had_no_name_before(
     fresh: Bundled, tmp_path: Path
 ) -> None:
     fresh.configure("clone-bundles", trigger__revs="0")
-    fresh.commit("one head of the branch")
+    without_name = fresh.commit()
     fresh.hg("update", "-q", "0")
-    fresh.commit("another, which has the name")
+    fresh.commit("the head of the branch that has the name")
     fresh.refresh()
-    fresh.hg("merge", "-q", "desc('one head of the branch')")
+    fresh.hg("merge", "-q", "--tool", ":union", without_name)
     fresh.commit("both")
     fresh.refresh()
     assert fresh.tokens() == [("base", 1), ("increment", 2)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import wireprototypes, wireprotov1server
 from mercurial.i18n import _
 
+from ..loading import load
 from . import addresses, headset
 from .register import Register
 
@@ -69,6 +70,7 @@ def _is_ours(register: Register, content: bytes) -> bool:
 
 def answer(repo: RepoT, proto: Any) -> bytes:
     """Return what a client is told; nothing if there is nothing it could use."""
+    load(addresses, headset)
     content: bytes = repo.vfs.tryread(MANIFEST)
     if not content:
         return b""

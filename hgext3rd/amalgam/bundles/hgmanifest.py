@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial import bundlecaches, wireprototypes, wireprotov1server
 
+from ..loading import load
 from . import addresses
 from .formats import kind_of
 
@@ -94,6 +95,7 @@ def wrap_commands() -> None:
 
 def _wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
     def command(repo: RepoT, proto: Any, *args: Any) -> Any:
+        load(addresses)
         response = func(repo, proto, *args)
         base = addresses.base_of_peer(repo, proto)
         return wireprototypes.bytesresponse(_for_client(response.data, base))
@@ -105,6 +107,7 @@ def capabilities(
     orig: Callable[..., list[bytes]], inner: Any, repo: RepoT, proto: Any
 ) -> list[bytes]:
     """Advertise bundles only to who can reach any."""
+    load(addresses)
     found = orig(inner, repo, proto)
     if addresses.base_of_peer(repo, proto) or _CAPABILITIES.isdisjoint(found):
         return found

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from mercurial import exthelper, pycompat, wireprotoserver
 from mercurial.hgweb import common
 
+from ..loading import load
 from . import addresses, bundlelist, headset, live, register as registers
 from .register import Register
 
@@ -37,9 +38,11 @@ def handle_request(
     orig: Callable[..., bool], rctx: Any, req: Any, res: Any, checkperm: Any
 ) -> bool:
     """Answer a request for a bundle; leave all others to Mercurial."""
+    load(addresses)
     path = req.dispatchpath or b""
     if path != addresses.ROUTE and not addresses.is_relative(path):
         return orig(rctx, req, res, checkperm)
+    load(bundlelist, headset, live, registers)
     try:
         checkperm(rctx, req, b"pull")
         if req.method not in (b"GET", b"HEAD"):

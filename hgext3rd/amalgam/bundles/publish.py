@@ -214,9 +214,7 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -
     register.write(repo)
     _sweep_strays(repo, register)
     entries = register.entries.values()
-    used = frozenset(
-        name for entry in entries for name in (entry.heads, entry.reached)
-    )
+    used = frozenset(name for entry in entries for name in (entry.heads, entry.reached))
     headset.sweep(repo, used)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error, vfs as vfsmod
 from mercurial.i18n import _
 
+from ..loading import load
 from ..placement import Placement
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Register:
     @classmethod
     def read(cls, repo: RepoT) -> Register:
         """Return what is known; nothing if there never was a bundle."""
+        load(json)
         content = directory_of(repo).tryread(_FILE)
         if not content:
             return cls()
