@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from .formats import GIT_V2, increment, is_increment, kind_of
+from .formats import increment, is_increment, kind_of
+from .kinds import GIT_V2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

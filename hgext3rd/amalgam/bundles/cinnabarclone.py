@@ -15,15 +15,14 @@ from mercurial import wireprototypes, wireprotov1server
 from mercurial.i18n import _
 
 from ..loading import load
-from . import addresses, headset
-from .register import Register
+from . import addresses, headset, register as registers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mercurial.interfaces.types import RepoT
 
-    from .register import Entry
+    from .register import Entry, Register
 
 MANIFEST = b"cinnabar.manifest"
 CAPABILITY = b"cinnabarclone"
@@ -39,7 +38,7 @@ def write(repo: RepoT, live: Entry | None) -> None:
     if url and not addresses.is_relative(url) and not url.startswith(_SCHEMES):
         url = b""  # git-cinnabar takes no other from a server
     content = url + b"\n" if url else b""
-    register = Register.read(repo)
+    register = registers.Register.read(repo)
     there = repo.vfs.tryread(MANIFEST)
     if there == content or not _is_ours(register, there):
         if there and there != content and live:
@@ -70,11 +69,11 @@ def _is_ours(register: Register, content: bytes) -> bool:
 
 def answer(repo: RepoT, proto: Any) -> bytes:
     """Return what a client is told; nothing if there is nothing it could use."""
-    load(addresses, headset)
+    load(addresses, headset, registers)
     content: bytes = repo.vfs.tryread(MANIFEST)
     if not content:
         return b""
-    register = Register.read(repo)
+    register = registers.Register.read(repo)
     if not _is_ours(register, content):
         return content
     url = content.rstrip(b"\n")

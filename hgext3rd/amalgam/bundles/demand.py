@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hgext import clonebundles
 
 from . import chain as chains, formats, generator, headset
+from .kinds import CINNABAR_V1, GIT_V2
 from .register import Register
 
 if TYPE_CHECKING:
@@ -51,14 +52,14 @@ def needed(
     trigger = formats.Trigger.from_ui(repo.ui)
     revs = len(changelog)
     git_formats = formats.git_formats(repo.ui)
-    if formats.CINNABAR_V1 in git_formats and formats.CINNABAR_V1 not in wanted:
-        kind = formats.CINNABAR_V1
+    if CINNABAR_V1 in git_formats and CINNABAR_V1 not in wanted:
+        kind = CINNABAR_V1
         needed = clonebundles.new_bundle_needed(
             public, bundles, trigger.below_ratio, trigger.revs, kind, revs
         )
         if needed and not _has(repo, bundles, kind, heads):
             create.append(_request(kind, op_id, common))
-    if formats.GIT_V2 in git_formats:
+    if GIT_V2 in git_formats:
         create += _wanted_of_chain(repo, bundles, heads, op_id, common, trigger)
     return create, delete
 
@@ -122,15 +123,15 @@ def outdated(
     """Find what is to go; also what died, and what is for git and not wanted."""
     dead = [b for b in bundles if not b.ready and generator.is_dead(b)]
     ready = [b for b in bundles if b.ready]
-    chain = [b for b in ready if formats.kind_of(b.bundle_type) == formats.GIT_V2]
+    chain = [b for b in ready if formats.kind_of(b.bundle_type) == GIT_V2]
     others = [b for b in ready if b not in chain]
     olds = [*dead, *orig(repo, others)]
     configured = formats.git_formats(repo.ui)
-    if formats.GIT_V2 in configured:
+    if GIT_V2 in configured:
         links = chains.chain_of(chain, lambda bundle: bundle.valid_for(repo))
         olds += chains.outdated(chain, links)
     else:
         olds += chain
-    if formats.CINNABAR_V1 not in configured:
-        olds += [b for b in others if b.bundle_type == formats.CINNABAR_V1]
+    if CINNABAR_V1 not in configured:
+        olds += [b for b in others if b.bundle_type == CINNABAR_V1]
     return [b for number, b in enumerate(olds) if b not in olds[:number]]

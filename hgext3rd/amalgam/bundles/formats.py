@@ -15,7 +15,7 @@ from mercurial import bundlecaches, error, extensions
 from mercurial.i18n import _
 
 from ..configitems import BundlesConfig
-from .gitbundle import CINNABAR_V1 as CINNABAR_V1, GIT_V2 as GIT_V2, KINDS
+from .kinds import GIT_V2, KINDS
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT

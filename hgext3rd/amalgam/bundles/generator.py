@@ -13,9 +13,9 @@ from mercurial import error, lock as lockmod
 from mercurial.i18n import _
 from mercurial.utils import procutil
 
-from ..gitstore.holder import State, holder
-from ..placement import Placement
-from .register import directory_of
+from .. import placement
+from ..gitstore import holder as holders
+from . import register
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ COMMAND = b"debug::amalgam-bundles"
 @contextlib.contextmanager
 def exclusive(repo: RepoT) -> Iterator[None]:
     """Be the only one who generates; ``LockHeld`` at once if another process does."""
-    vfs = directory_of(repo)
-    Placement.of(repo).make_directory(vfs.base)
+    vfs = register.directory_of(repo)
+    placement.Placement.of(repo).make_directory(vfs.base)
     desc = _(b"bundles of %s") % repo.origroot
     held = lockmod.trylock(repo.ui, vfs, b"lock", 0, 0, desc=desc)
     try:
@@ -41,8 +41,8 @@ def exclusive(repo: RepoT) -> Iterator[None]:
 
 def is_running(repo: RepoT) -> bool:
     """Tell whether a process generates, or may do so on another host."""
-    found = holder(directory_of(repo))
-    return found is not None and found.state is not State.DEAD
+    found = holders.holder(register.directory_of(repo))
+    return found is not None and found.state is not holders.State.DEAD
 
 
 def is_dead(pending: Any) -> bool:

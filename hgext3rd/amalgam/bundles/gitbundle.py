@@ -23,6 +23,7 @@ from ..gitstore.run import TORN
 from ..native.errors import Moved
 from . import parts
 from .content import BehindError, Content, of_history
+from .kinds import CINNABAR_V1, GIT_V2, KINDS
 from .metadata import of_metadata
 from .packs import PACK_HEADER
 from .parts import NothingToBundleError
@@ -40,11 +41,16 @@ if TYPE_CHECKING:
             """Take all of ``data``."""
 
 
-__all__ = ["KINDS", "NothingToBundleError", "Written", "check", "write"]
+__all__ = [
+    "CINNABAR_V1",
+    "GIT_V2",
+    "KINDS",
+    "NothingToBundleError",
+    "Written",
+    "check",
+    "write",
+]
 
-GIT_V2 = b"git-v2"
-CINNABAR_V1 = b"cinnabar-v1"
-KINDS = (GIT_V2, CINNABAR_V1)
 FILTERS = (b"blob:none",)
 
 # git-cinnabar has no way to pull these: it asks for changegroups of version 2

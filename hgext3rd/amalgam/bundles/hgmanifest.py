@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import bundlecaches, wireprototypes, wireprotov1server
 
 from ..loading import load
-from . import addresses
-from .formats import kind_of
+from . import addresses, formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,7 +32,7 @@ _WORTH_SAYING_BYTES = 16 << 20
 
 def lines(bundles: Iterable[Any]) -> bytes:
     """Return the manifest of ``bundles``, without those for git."""
-    chosen = [bundle for bundle in bundles if not kind_of(bundle.bundle_type)]
+    chosen = [bundle for bundle in bundles if not formats.kind_of(bundle.bundle_type)]
     chosen.sort(key=lambda bundle: bundle.bundle_type)
     return b"".join(b"%s\n" % _line(bundle) for bundle in chosen)
 
@@ -95,7 +94,7 @@ def wrap_commands() -> None:
 
 def _wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
     def command(repo: RepoT, proto: Any, *args: Any) -> Any:
-        load(addresses)
+        load(addresses, formats)
         response = func(repo, proto, *args)
         base = addresses.base_of_peer(repo, proto)
         return wireprototypes.bytesresponse(_for_client(response.data, base))
@@ -107,7 +106,7 @@ def capabilities(
     orig: Callable[..., list[bytes]], inner: Any, repo: RepoT, proto: Any
 ) -> list[bytes]:
     """Advertise bundles only to who can reach any."""
-    load(addresses)
+    load(addresses, formats)
     found = orig(inner, repo, proto)
     if addresses.base_of_peer(repo, proto) or _CAPABILITIES.isdisjoint(found):
         return found

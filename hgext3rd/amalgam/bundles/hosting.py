@@ -18,7 +18,6 @@ from mercurial.hgweb import common
 
 from ..loading import load
 from . import addresses, bundlelist, headset, live, register as registers
-from .register import Register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +76,7 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
         return
     entry = None
     if registers.NAME.fullmatch(name):
-        entry = Register.read(repo).entries.get(name.decode())
+        entry = registers.Register.read(repo).entries.get(name.decode())
     if entry is None or not entry.path:
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     if not headset.is_public(repo, entry.heads):

@@ -33,8 +33,8 @@ from . import (
     live,
     making,
     publish,
+    register as registers,
 )
-from .register import Register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,9 +58,9 @@ def install(_ui: UiT) -> None:
     """
     for name, wrapper in (
         ("read_auto_gen", _read_state),
-        ("auto_bundle_needed_actions", demand.needed),
-        ("new_bundle_needed", demand.is_new_needed),
-        ("find_outdated_bundles", demand.outdated),
+        ("auto_bundle_needed_actions", lambda *args: demand.needed(*args)),
+        ("new_bundle_needed", lambda *args: demand.is_new_needed(*args)),
+        ("find_outdated_bundles", lambda *args: demand.outdated(*args)),
         ("delete_bundle", _delete),
         ("upload_bundle", _upload),
         ("generate_manifest", _manifest),
@@ -167,7 +167,7 @@ def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> Non
         if inline or repo.ui.config(b"clone-bundles", b"delete-command"):
             orig(repo, bundle)
         return
-    register = Register.read(repo)
+    register = registers.Register.read(repo)
     withdrawn = not headset.is_public(repo, bundle.entry.heads)
     publish.retire(register, bundle.entry.name, at_once=withdrawn)
     register.write(repo)
@@ -190,7 +190,7 @@ def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
     if entry is None or (inline and not formats.kind_of(bundle.bundle_type)):
         return orig(repo, bundle)
     ready = publish.publish(repo, bundle, entry, orig)
-    ready.entry = Register.read(repo).entries[entry.name]
+    ready.entry = registers.Register.read(repo).entries[entry.name]
     return ready
 
 
@@ -208,7 +208,7 @@ def _update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
     if not wanted and not any(
         b.ready and not formats.kind_of(b.bundle_type) for b in bundles
     ):
-        urls = {entry.url for entry in Register.read(repo).entries.values()}
+        urls = {entry.url for entry in registers.Register.read(repo).entries.values()}
         lines = repo.vfs.tryread(bundlecaches.CB_MANIFEST_FILE).splitlines()
         named = {os.fsdecode(line.split(b" ")[0]) for line in lines}
         if formats.takes_part(repo) and named.isdisjoint(urls):
@@ -325,7 +325,7 @@ def _clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
             part = formats.takes_part(repo)
             result = orig(ui, repo)
             if part:
-                register = Register.read(repo)
+                register = registers.Register.read(repo)
                 for name in register.entries:
                     publish.retire(register, name, at_once=True)
                 register.write(repo)
@@ -368,7 +368,7 @@ def _generate_noting(ui: UiT, repo: RepoT) -> None:
 
 
 def _note_failure(repo: RepoT, problem: str) -> None:
-    register = Register.read(repo)
+    register = registers.Register.read(repo)
     if register.failure != problem:
         register.failure = problem
         register.write(repo)

@@ -14,7 +14,7 @@ from hgext import clonebundles
 
 from . import headset
 from .chain import Link, chain_of
-from .formats import CINNABAR_V1
+from .kinds import CINNABAR_V1
 from .register import Register
 
 if TYPE_CHECKING:

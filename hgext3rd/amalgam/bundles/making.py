@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..configitems import GitConfig
 from . import gitbundle, headset, hgmanifest, live
-from .formats import GIT_V2, is_increment, kind_of
+from .formats import is_increment, kind_of
+from .kinds import GIT_V2
 from .register import Entry, Register
 
 if TYPE_CHECKING:

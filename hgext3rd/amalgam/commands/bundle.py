@@ -11,7 +11,7 @@ from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
-from ..bundles import gitbundle
+from ..bundles import gitbundle, kinds
 from ..configitems import GitConfig
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _STDOUT = b"-"
     [
         (b"r", b"rev", [], _(b"bundle only these and their ancestors"), _(b"REV")),
         (b"", b"base", [], _(b"without these and their ancestors"), _(b"REV")),
-        (b"t", b"type", gitbundle.GIT_V2, _(b"whom the bundle is for"), _(b"TYPE")),
+        (b"t", b"type", kinds.GIT_V2, _(b"whom the bundle is for"), _(b"TYPE")),
         (b"", b"filter", b"", _(b"leave objects out: blob:none"), _(b"FILTER")),
         *formatteropts,
     ],

@@ -1,0 +1,10 @@
+"""The kinds of git bundles, by the names that users know them by.
+
+A module of their own, since every command of hg loads it: it has to stay small.
+"""
+
+from __future__ import annotations
+
+GIT_V2 = b"git-v2"
+CINNABAR_V1 = b"cinnabar-v1"
+KINDS = (GIT_V2, CINNABAR_V1)
