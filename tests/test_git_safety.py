@@ -495,7 +495,8 @@ def test_commands_of_the_extension_run_nothing_of_a_store(
 def test_nothing_else_starts_processes() -> None:
     starts = re.compile(r"subprocess\.(?!PIPE|STDOUT|DEVNULL)|os\.(system|exec|spawn)")
     for path in (ROOT / "hgext3rd").rglob("*.py"):
-        if path.name != "gitprocess.py":
+        # what is measured is a process of hg
+        if path.name != "gitprocess.py" and path.parent.name != "perf":
             assert not starts.search(path.read_text()), path
 
 
