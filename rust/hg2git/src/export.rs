@@ -1,29 +1,21 @@
 //! One run: everything selected and not yet in the map becomes a pack, and a segment of each map.
 //!
-//! The metadata commit and what only it needs go into a pack of their own, since the next run replaces
-//! them. If the first run has much to convert, what else only git-cinnabar needs has one, too: then
-//! the first pack is all that a clone by git needs, as it is. The order of what becomes visible is the crash safety: the packs first, then the maps and
-//! the state of the metadata. A run that dies between leaves packs that are named in the journal
-//! (`PREFIX.pending`), which the owner of the docket removes. Nothing here decides what may be
-//! converted, nor writes refs.
+//! Owns the phases and their order. The metadata commit and what only it needs go into a pack of
+//! their own, since the next run replaces them. Nothing here decides what may be converted, nor
+//! writes refs.
 
-use std::io::Write;
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-use gitpack::staged::write_whole;
-use gitpack::{Entry, Kind, Oid, PackWriter, Readers, SealedPack};
-use revlog::{Encoding, Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Texts};
+use gitpack::{Kind, Oid, PackWriter, SealedPack};
+use revlog::{Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Texts};
 
 use crate::blobs::{self, Blob, Blobs, Converter};
-use crate::changelog::{self, Selection};
+use crate::changelog;
 use crate::changes::ChangeLog;
 use crate::compress::Compressor;
 use crate::duplicates::Met;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
-use crate::history::{Batch, Converted, Displaced, History, Sources, Tree, mode_of};
+use crate::history::{Batch, Converted, History, Sources, Tree, mode_of};
 use crate::manifests::{self, Change, Plan};
 use crate::memory::Shares;
 use crate::names::Names;
@@ -31,118 +23,14 @@ use crate::note::notes_of;
 use crate::object::Object;
 use crate::oidmap::OidMap;
 use crate::ordered;
-use crate::segment::{Pair, Table, UNFINISHED};
-use crate::state::State;
+use crate::packs::{Packs, add};
+use crate::progress::{Phase, Progress, Reporter};
+use crate::publish::{New, Unpublished};
+use crate::request::{Report, Request};
+use crate::segment::{Pair, Table};
 use crate::tip::Tip;
 use crate::treemanifests::Directories;
 use crate::trees::View;
-
-/// Shortest time between two calls of the progress callback.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
-
-/// Changesets from which on the first run makes a pack for git clients alone: fewer are not worth a file.
-const APART_FROM: usize = 1000;
-
-/// What a run is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Phase {
-    /// Reading changesets.
-    Changesets = 0,
-    /// Reading manifests.
-    Manifests = 1,
-    /// Converting file revisions.
-    Files = 2,
-    /// Making trees and commits.
-    Commits = 3,
-}
-
-/// What to convert, from where, to where.
-#[derive(Clone, Debug)]
-pub struct Request<'a> {
-    /// The directory `.hg/store`.
-    pub store: &'a Path,
-    /// How names are encoded in it.
-    pub encoding: Encoding,
-    /// Whether each directory has a manifest of its own.
-    pub tree_manifests: bool,
-    /// The directory `objects/pack` of the git repository.
-    pub packs: &'a Path,
-    /// The directory of the oid map.
-    pub map: &'a Path,
-    /// First part of the names of the map's files.
-    pub prefix: &'a str,
-    /// Who may read what is written.
-    pub readers: Readers,
-    /// File names of the map's segments, oldest first.
-    pub segments: Vec<String>,
-    /// How many of them, the first, belong to a base: built on, and left as they are.
-    pub base: usize,
-    /// The same of what git-cinnabar needs.
-    pub metadata: Metadata,
-    /// Which changesets.
-    pub selection: Selection,
-    /// Whether every text is compared with its node.
-    pub check_texts: bool,
-    /// Threads that work; 0 is one for each core, or fewer where there is little memory.
-    pub threads: usize,
-    /// Bounds the anonymous memory of a run, in bytes, but for what grows with the history alone.
-    pub memory_bytes: u64,
-    /// Compression level of objects, 1 to 12.
-    pub level: u8,
-}
-
-/// The files that hold what is known of git-cinnabar's metadata.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Metadata {
-    /// File names of the segments of its map, oldest first. It leads from a commit to the note of
-    /// its changeset, from a manifest to its commit, from a file revision to its metadata.
-    pub segments: Vec<String>,
-    /// How many of them, the first, belong to a base.
-    pub base: usize,
-    /// File name of the state; without one, it is made again from maps and store.
-    pub state: Option<String>,
-    /// Whether to write all of the metadata commit's pack, even if nothing is converted, so that
-    /// none of those before is needed.
-    pub anew: bool,
-}
-
-/// What a run did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Changesets converted.
-    pub changesets: u64,
-    /// Objects written.
-    pub objects: u64,
-    /// Bytes of the packs.
-    pub pack_bytes: u64,
-    /// What was made; `None` if there was nothing to do.
-    pub made: Option<Made>,
-    /// Changesets of the map whose commits earlier changesets should have got, found by this run.
-    /// Then nothing was written.
-    pub displaced: Vec<Displaced>,
-}
-
-/// Files that a run made, and what they are added to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
-    /// Name of the pack, without a suffix; `None` if there was nothing to convert.
-    pub pack: Option<String>,
-    /// Name of the pack of what is only for git-cinnabar, as notes and manifests; `None` if it is
-    /// in `pack`.
-    pub aside_pack: Option<String>,
-    /// Name of the pack of the metadata commit, without a suffix.
-    pub metadata_pack: String,
-    /// File names of all segments that now make the map, oldest first.
-    pub segments: Vec<String>,
-    /// The same of the metadata.
-    pub metadata: Metadata,
-    /// The metadata commit.
-    pub metadata_commit: Oid,
-}
-
-/// Told of the phase, how much of it is done and how much there is; answers whether to stop.
-pub type Progress<'a> = dyn FnMut(Phase, u64, u64) -> bool + 'a;
 
 /// Converts what is selected and not yet in the map.
 ///
@@ -150,8 +38,8 @@ pub type Progress<'a> = dyn FnMut(Phase, u64, u64) -> bool + 'a;
 ///
 /// # Errors
 ///
-/// [`Error`] says what is wrong and where; then no pack and no segment has become visible, except
-/// that a failure after the pack's last rename leaves it, named in the journal.
+/// [`crate::Error`] says what is wrong and where; then no pack and no segment has become visible,
+/// except that a failure after the pack's last rename leaves it, named in the journal.
 pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Report> {
     let store = Store::new(request.store, request.encoding);
     let names = request.segments.iter().map(String::as_str);
@@ -166,63 +54,10 @@ pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Repo
     let shares = Shares::new(request.memory_bytes, 0, request.threads, request.packs);
     let run =
         Run { request, store: &store, map: &map, metadata_map: &metadata_map, shares: &shares };
-    let done = run.convert(&changelog, &revs, &mut Reporter { progress, last: None });
+    let done = run.convert(&changelog, &revs, &mut Reporter::new(progress));
     drop((shares, map, metadata_map));
     revlog::trim();
     done
-}
-
-/// Limits how often progress is reported.
-struct Reporter<'a, 'b> {
-    progress: &'a mut Progress<'b>,
-    last: Option<Instant>,
-}
-
-impl Reporter<'_, '_> {
-    fn report(&mut self, phase: Phase, done: u64, total: u64) -> Result<()> {
-        if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
-            return Ok(());
-        }
-        self.last = Some(Instant::now());
-        if (self.progress)(phase, done, total) { Err(Error::Cancelled) } else { Ok(()) }
-    }
-}
-
-/// What a run adds to the maps, sorted.
-pub(crate) struct New {
-    pub map: [Vec<Pair>; 3],
-    pub metadata: [Vec<Pair>; 3],
-}
-
-/// Where objects go.
-struct Packs {
-    pack: PackWriter,
-    /// The pack of what git clients do not need, if there is one.
-    aside: Option<PackWriter>,
-}
-
-impl Packs {
-    fn create(request: &Request<'_>, apart: bool) -> Result<Self> {
-        let create = || PackWriter::create(request.packs, request.readers);
-        let pack = create()?;
-        let aside = apart.then(create).transpose()?;
-        Ok(Self { pack, aside })
-    }
-
-    fn of(&mut self, view: View) -> &mut PackWriter {
-        match (view, &mut self.aside) {
-            (View::Manifest, Some(aside)) => aside,
-            _ => &mut self.pack,
-        }
-    }
-
-    /// Ends each that has an object.
-    fn seal(self) -> Result<[Option<SealedPack>; 2]> {
-        let seal = |pack: Option<PackWriter>| {
-            pack.filter(|pack| !pack.is_empty()).map(PackWriter::seal).transpose()
-        };
-        Ok([seal(Some(self.pack))?, seal(self.aside)?])
-    }
 }
 
 /// What does not change during a run.
@@ -260,8 +95,7 @@ impl Run<'_> {
         let changes = self.read_manifests(&manifest, directories, &plan, &mut files, reporter)?;
         revlog::trim(); // of texts, nothing is kept from phase to phase
 
-        let apart = self.map.is_empty() && revs.len() >= APART_FROM;
-        let mut packs = Packs::create(self.request, apart)?;
+        let mut packs = Packs::create(self.request, self.map, revs.len())?;
         let new_files: Vec<FileId> = files.unknown().collect();
         let files_metadata =
             self.convert_files(&changes, &new_files, &mut files, &mut packs, reporter)?;
@@ -322,38 +156,10 @@ impl Run<'_> {
         let all = || packs.iter().flatten();
         let objects = all().map(|pack| u64::from(pack.objects())).sum();
         let pack_bytes = all().map(SealedPack::bytes).sum();
-        let made = Some(self.publish(packs, new, &state)?);
+        let made = Unpublished { packs, new, state };
+        let made = Some(made.publish(self.request, self.map, self.metadata_map)?);
         let changesets = revs.len() as u64;
         Ok(Report { changesets, objects, pack_bytes, made, displaced: Vec::new() })
-    }
-
-    /// Makes it all visible, in the order that is safe.
-    fn publish(&self, packs: [Option<SealedPack>; 3], new: New, state: &State) -> Result<Made> {
-        let Request { map: directory, readers, prefix, base, ref metadata, .. } = *self.request;
-        let names = packs.each_ref().map(|pack| pack.as_ref().map(SealedPack::name));
-        self.note_pending(&names.iter().flatten().map(String::as_str).collect::<Vec<_>>())?;
-        for pack in packs.into_iter().flatten() {
-            pack.publish()?;
-        }
-        let segments = self.map.extended(readers, prefix, base, new.map)?.segments;
-        let prefix = format!("{prefix}-metadata");
-        let metadata = Metadata {
-            segments: (self.metadata_map)
-                .extended(readers, &prefix, metadata.base, new.metadata)?
-                .segments,
-            base: metadata.base,
-            state: Some(state.create(directory, readers, &prefix)?),
-            anew: false,
-        };
-        let [pack, aside_pack, metadata_pack] = names;
-        Ok(Made {
-            pack,
-            aside_pack,
-            metadata_pack: metadata_pack.expect("the metadata commit is in it"),
-            segments,
-            metadata,
-            metadata_commit: state.commit,
-        })
     }
 
     fn read_changesets(
@@ -542,16 +348,6 @@ impl Run<'_> {
         )?;
         Ok((converted, note_oids))
     }
-
-    /// Notes the names of packs that are about to appear.
-    fn note_pending(&self, packs: &[&str]) -> Result<()> {
-        let Request { map, readers, prefix, .. } = *self.request;
-        write_whole(map, UNFINISHED, readers, |out| {
-            out.write_all(packs.join("\n").as_bytes())?;
-            Ok(format!("{prefix}.pending"))
-        })?;
-        Ok(())
-    }
 }
 
 fn pairs(nodes: impl Iterator<Item = Node>, oids: &[Oid]) -> Vec<Pair> {
@@ -565,26 +361,4 @@ fn sorted(mut tables: [Vec<Pair>; 3]) -> [Vec<Pair>; 3] {
         table.dedup_by_key(|pair| pair.node);
     }
     tables
-}
-
-/// Adds an object unless the pack has it.
-pub(crate) fn add(
-    pack: &mut PackWriter,
-    kind: Kind,
-    oid: Oid,
-    base: Option<Oid>,
-    inflated_len: usize,
-    deflated: &[u8],
-) -> Result<()> {
-    if pack.position(&oid).is_some() {
-        return Ok(());
-    }
-    let entry = match base {
-        None => Entry::Full(kind),
-        Some(base) => {
-            Entry::Delta { base: pack.position(&base).expect("bases are handed over first") }
-        }
-    };
-    pack.add(oid, entry, inflated_len as u64, deflated)?;
-    Ok(())
 }

@@ -4,13 +4,14 @@
 //! the oid map. Reads stores through `revlog`, writes packs through `gitpack`, and is the only crate
 //! that knows both. Decides nothing about who may see what: the caller selects.
 //!
-//! A run, [`export`], has four phases: changesets are read for their manifests (`changelog`),
+//! A run, [`export()`], has four phases: changesets are read for their manifests (`changelog`),
 //! manifests for what they change (`manifests` or `treemanifests`, kept in `changes`), file
 //! revisions become blobs (`filelogs`, `blobs`), then trees and commits follow in order (`history`,
 //! `directory`, `trees`, `commit`). What git-cinnabar needs besides is made with them (`note`,
-//! manifest commits), and at the end what names all of it (`tip`, `metadata`, `notes`). Every phase
-//! runs on `ordered`: parallel work, results in order, so that the same history gives the same bytes
-//! on any number of threads.
+//! manifest commits), and at the end what names all of it (`tip`, `metadata`, `notes`). Objects go
+//! into `packs`, and `publish` makes visible what a run made. Every phase runs on `ordered`:
+//! parallel work, results in order, so that the same history gives the same bytes on any number of
+//! threads.
 
 mod blobs;
 mod changelog;
@@ -40,7 +41,11 @@ mod notes;
 mod object;
 mod oidmap;
 mod ordered;
+mod packs;
+mod progress;
+mod publish;
 mod recovery;
+mod request;
 mod segment;
 mod state;
 mod tip;
@@ -51,8 +56,10 @@ mod verify;
 pub use changelog::Selection;
 pub use compare::{Comparison, Difference};
 pub use error::{Error, Result};
-pub use export::{Made, Metadata, Phase, Progress, Report, Request, export};
+pub use export::export;
 pub use history::Displaced;
 pub use oidmap::{Extended, Matches, OidMap, Side};
+pub use progress::{Phase, Progress};
+pub use request::{Made, Metadata, Report, Request};
 pub use revlog::Prefix;
 pub use segment::{Pair, Segment, TABLES, Table};

@@ -12,7 +12,6 @@ use sha1lanes::{Message, digest_one};
 use crate::commit::push_tree_and_parents;
 use crate::compress::Compressor;
 use crate::error::{Error, Result};
-use crate::export::add;
 use crate::heads::ManifestHeads;
 use crate::hex::hex;
 use crate::leaves::Leaves;
@@ -20,6 +19,7 @@ use crate::memory::Shares;
 use crate::notes::{self, Key};
 use crate::object::Object;
 use crate::ordered::{self, Width};
+use crate::packs::add;
 use crate::state::{Head, LEAVES, State};
 use crate::trees::View;
 

@@ -4,14 +4,15 @@ use gitpack::{Oid, PackWriter};
 use revlog::Revlog;
 
 use crate::error::Result;
-use crate::export::{New, Request};
 use crate::heads::{ChangesetHeads, ManifestHeads};
 use crate::leaves::Leaves;
 use crate::memory::Shares;
 use crate::metadata::{self, Covered};
 use crate::notes::Key;
 use crate::oidmap::OidMap;
+use crate::publish::New;
 use crate::recovery;
+use crate::request::Request;
 use crate::segment::{Pair, Table};
 use crate::state::{Head, State};
 

@@ -1,0 +1,52 @@
+//! How far a run is, told to its caller now and then.
+//!
+//! Owns how often that is. How much is done and how much there is, the phases know.
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// Shortest time between two calls of the progress callback.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Phase {
+    /// Reading changesets.
+    Changesets = 0,
+    /// Reading manifests.
+    Manifests = 1,
+    /// Converting file revisions.
+    Files = 2,
+    /// Making trees and commits.
+    Commits = 3,
+}
+
+/// Told of the phase, how much of it is done and how much there is; answers whether to stop.
+pub type Progress<'a> = dyn FnMut(Phase, u64, u64) -> bool + 'a;
+
+/// Limits how often progress is reported.
+pub(crate) struct Reporter<'a, 'b> {
+    progress: &'a mut Progress<'b>,
+    last: Option<Instant>,
+}
+
+impl<'a, 'b> Reporter<'a, 'b> {
+    pub fn new(progress: &'a mut Progress<'b>) -> Self {
+        Self { progress, last: None }
+    }
+
+    /// Tells how far it is, unless it was told just now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cancelled`] if the answer is to stop.
+    pub fn report(&mut self, phase: Phase, done: u64, total: u64) -> Result<()> {
+        if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
+            return Ok(());
+        }
+        self.last = Some(Instant::now());
+        if (self.progress)(phase, done, total) { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}

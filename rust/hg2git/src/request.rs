@@ -1,0 +1,96 @@
+//! What a run is asked for, and what it answers.
+//!
+//! Owns these types alone, as the callers of [`crate::export()`] see them: nothing here reads or
+//! writes a file.
+
+use std::path::Path;
+
+use gitpack::{Oid, Readers};
+use revlog::Encoding;
+
+use crate::changelog::Selection;
+use crate::history::Displaced;
+
+/// What to convert, from where, to where.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The directory `.hg/store`.
+    pub store: &'a Path,
+    /// How names are encoded in it.
+    pub encoding: Encoding,
+    /// Whether each directory has a manifest of its own.
+    pub tree_manifests: bool,
+    /// The directory `objects/pack` of the git repository.
+    pub packs: &'a Path,
+    /// The directory of the oid map.
+    pub map: &'a Path,
+    /// First part of the names of the map's files.
+    pub prefix: &'a str,
+    /// Who may read what is written.
+    pub readers: Readers,
+    /// File names of the map's segments, oldest first.
+    pub segments: Vec<String>,
+    /// How many of them, the first, belong to a base: built on, and left as they are.
+    pub base: usize,
+    /// The same of what git-cinnabar needs.
+    pub metadata: Metadata,
+    /// Which changesets.
+    pub selection: Selection,
+    /// Whether every text is compared with its node.
+    pub check_texts: bool,
+    /// Threads that work; 0 is one for each core, or fewer where there is little memory.
+    pub threads: usize,
+    /// Bounds the anonymous memory of a run, in bytes, but for what grows with the history alone.
+    pub memory_bytes: u64,
+    /// Compression level of objects, 1 to 12.
+    pub level: u8,
+}
+
+/// The files that hold what is known of git-cinnabar's metadata.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// File names of the segments of its map, oldest first. It leads from a commit to the note of
+    /// its changeset, from a manifest to its commit, from a file revision to its metadata.
+    pub segments: Vec<String>,
+    /// How many of them, the first, belong to a base.
+    pub base: usize,
+    /// File name of the state; without one, it is made again from maps and store.
+    pub state: Option<String>,
+    /// Whether to write all of the metadata commit's pack, even if nothing is converted, so that
+    /// none of those before is needed.
+    pub anew: bool,
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Changesets converted.
+    pub changesets: u64,
+    /// Objects written.
+    pub objects: u64,
+    /// Bytes of the packs.
+    pub pack_bytes: u64,
+    /// What was made; `None` if there was nothing to do.
+    pub made: Option<Made>,
+    /// Changesets of the map whose commits earlier changesets should have got, found by this run.
+    /// Then nothing was written.
+    pub displaced: Vec<Displaced>,
+}
+
+/// Files that a run made, and what they are added to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Name of the pack, without a suffix; `None` if there was nothing to convert.
+    pub pack: Option<String>,
+    /// Name of the pack of what is only for git-cinnabar, as notes and manifests; `None` if it is
+    /// in `pack`.
+    pub aside_pack: Option<String>,
+    /// Name of the pack of the metadata commit, without a suffix.
+    pub metadata_pack: String,
+    /// File names of all segments that now make the map, oldest first.
+    pub segments: Vec<String>,
+    /// The same of the metadata.
+    pub metadata: Metadata,
+    /// The metadata commit.
+    pub metadata_commit: Oid,
+}
