@@ -46,7 +46,7 @@ clean: ## remove everything that was built here
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: demo
-demo: local ## export a generated repository and clone it with git
+demo: local ## map, export, bundle, serve and clone a generated repository, with real git
 	$(BIN)/python3 contrib/demo/demo.py --hg $(BIN)/hg
 
 .PHONY: test

@@ -1,28 +1,50 @@
 """Show the main job end to end on a generated repository: demo.py --hg PATH.
 
-In a scratch directory: generate a repository, export it to git, clone the result with
-git, check it with `git fsck` and against `hg cat`, and do the same conversion with what
-Mercurial ships. Exit status 1 if anything is wrong. Knows amalgam only from outside,
-by its commands; no configuration of the user is read.
+In a scratch directory: generate a repository, map its indexes, export it to git and
+clone that, write it as one file and clone that, publish bundles and let clients start
+from them, and do the same with what Mercurial ships. git and stock hg check each step.
+Exit status 1 if anything is wrong. Knows amalgam only from outside, by its commands;
+no configuration of the user is read.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
+import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 _GENERATOR = Path(__file__).parents[1] / "perf" / "generate.py"
-_GIT_STORE = Path(".hg", "amalgam", "git", "cinnabar.git")
-_AMALGAM = ["--config", "extensions.amalgam="]
+_HGRC = """\
+[extensions]
+amalgam =
+clonebundles =
+
+[experimental]
+mmapindexthreshold = 0
+
+[clone-bundles]
+git.formats = git-v2, cinnabar-v1
+auto-generate.formats = zstd-v2
+"""
+_STOCK_HG = ["--config", "extensions.amalgam=!"]
 _EXPORT = "hg git::export"
 _STOCK = "hg fastexport | git fast-import"
+_FROM_BUNDLE = "hg clone, from a bundle"
+_WITHOUT_BUNDLE = "hg clone, without"
+_LEAST_CHANGESETS = 3000  # inline indexes cannot be mapped
 _CHECKED_REVS = 5
 _CHECKED_FILES = 40  # of each of these
 _ENVIRONMENT = {
@@ -34,6 +56,8 @@ _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
 }
+# a proxy of the user's is not for a server on this machine
+_LOOPBACK = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class CommandError(Exception):
@@ -48,6 +72,8 @@ class Demo:
     hg: str
     problems: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)  # by the label of the row
+    server_seconds: dict[str, float] = field(default_factory=dict)  # of CPU, likewise
+    sizes_bytes: dict[str, int] = field(default_factory=dict)
 
     @property
     def repository(self) -> Path:
@@ -57,47 +83,60 @@ class Demo:
     @property
     def git_store(self) -> Path:
         """The bare git repository that the export writes."""
-        return self.repository / _GIT_STORE
-
-    @property
-    def clone(self) -> Path:
-        """What `git clone` makes of it."""
-        return self.scratch / "clone"
+        return self.repository / ".hg" / "amalgam" / "git" / "cinnabar.git"
 
     def generate(self, changesets: int, seed: int) -> None:
-        """Write the hg repository."""
+        """Write the hg repository, and the configuration that the demo is about."""
         sizes = [f"--changesets={changesets}", f"--seed={seed}"]
         command = [sys.executable, str(_GENERATOR), "realistic", str(self.repository)]
         self.timed("generate the hg repository", [*command, *sizes])
+        (self.repository / ".hg" / "hgrc").write_text(_HGRC)
+        self.sizes_bytes["hg store"] = _size_bytes(self.repository / ".hg" / "store")
 
-    def export(self, changesets: int) -> dict[str, float]:
-        """Export to git; return what the command says of it."""
-        command = [*_AMALGAM, "git::export", "-T", "json"]
-        output = self.timed(_EXPORT, self.hg_command(*command))
-        (result,) = json.loads(output)
+    def map_indexes(self, changesets: int) -> None:
+        """Find a changeset by its node, with the indexes mapped."""
+        (node,) = self.nodes(self.repository, str(changesets // 2))
+        find = self.hg_command("log", "-r", node, "-T", "{rev}")
+        rev = self.timed("hg log -r HASH, with mapped indexes", find)
+        self.expect("revision of that node", rev.decode(), str(changesets // 2))
+        for index in self.state()["indexes"]:
+            name = index["index"]
+            self.expect(f"{name} mapped", index["mapped"], True)
+            self.expect(f"bytes of {name}", index["snapshot_bytes"], index["bytes"])
+            if name == "00changelog":
+                self.expect("nodes in its map", index["mapped_nodes"], changesets)
+
+    def export(self, changesets: int) -> None:
+        """Export to git, and clone the result."""
+        command = self.hg_command("git::export", "-T", "json")
+        (result,) = json.loads(self.timed(_EXPORT, command))
         self.expect("changesets exported", result["changesets"], changesets)
         self.expect("objects in packs", _packed(self.git_store), result["objects"])
-        return {key: float(result[key]) for key in ("changesets", "objects", "bytes")}
+        again = self.hg_command("git::export", "-T", "json")
+        (result,) = json.loads(self.timed(f"{_EXPORT}, nothing new", again))
+        self.expect("changesets exported again", result["changesets"], 0)
+        clone = self.clone("git clone of it", self.git_store)
+        fsck = ["git", "-C", str(clone), "fsck", "--full", "--no-progress"]
+        self.timed("git fsck --full of the clone", fsck)
 
     def check_contents(self) -> None:
-        """Compare files with `hg cat` over the whole history."""
+        """Compare files with stock `hg cat` over the whole history."""
         start = time.perf_counter()
-        template = "{rev} {gitnode}\n"
-        log = _output(self.hg_command(*_AMALGAM, "log", "-r", "all()", "-T", template))
-        commits = [line.split() for line in log.decode().splitlines()]
+        log = self.hg_command("log", "-r", "all()", "-T", "{rev} {gitnode}\n")
+        commits = [line.split() for line in _output(log).decode().splitlines()]
         checked = 0
         for position in range(_CHECKED_REVS):
             place = position * (len(commits) - 1) // (_CHECKED_REVS - 1)
             rev, git_oid = commits[place]
             checked += self.check_changeset(rev, git_oid)
-        self.print_row(f"compare {checked} files with hg cat", start)
+        self.print_row(f"compare {checked} files with stock hg cat", start)
 
     def check_changeset(self, rev: str, git_oid: str) -> int:
         """Compare some files of one changeset; return how many.
 
         Also, the two sides have to agree on the names of all files.
         """
-        listing = self.hg_command("files", "-r", rev, "-T", "{path}\\n")
+        listing = self.hg_command(*_STOCK_HG, "files", "-r", rev, "-T", "{path}\\n")
         names = sorted(os.fsdecode(_output(listing)).splitlines())
         git = ["git", "-C", str(self.git_store)]
         tree = _output([*git, "ls-tree", "-rz", "--name-only", git_oid])
@@ -108,19 +147,70 @@ class Demo:
         )
         some = names[:: max(1, len(names) // _CHECKED_FILES)][:_CHECKED_FILES]
         target = self.scratch / "cat" / rev
-        _output(self.hg_command("cat", "-r", rev, "-o", f"{target}/%p", *some))
+        cat = ["cat", "-r", rev, "-o", f"{target}/%p", *some]
+        _output(self.hg_command(*_STOCK_HG, *cat))
         for name in some:
             blob = _output([*git, "cat-file", "blob", f"{git_oid}:{name}"])
             if blob != (target / name).read_bytes():
                 self.problems.append(f"{name} of changeset {rev} differs")
         return len(some)
 
-    def convert_with_stock_hg(self) -> Path:
-        """Convert with `hg fastexport`; return the git repository it filled."""
+    def bundle(self) -> None:
+        """Write all that a git client gets as one file, and clone that."""
+        bundle = self.scratch / "project.bundle"
+        self.timed("hg git::bundle", self.hg_command("git::bundle", str(bundle)))
+        self.sizes_bytes["bundle for git"] = bundle.stat().st_size
+        self.check_refs(self.clone("git clone of the bundle", bundle))
+
+    def publish(self, changesets: int) -> None:
+        """Make bundles, and have them advertised."""
+        refresh = self.hg_command("admin::clone-bundles-refresh")
+        self.timed("hg admin::clone-bundles-refresh", refresh)
+        state = self.state()
+        self.expect("problems", state["problems"], [])
+        live = {
+            row["format"]: row for row in state["bundles"] if row["state"] == "live"
+        }
+        self.expect("formats", sorted(live), ["cinnabar-v1", "git-v2", "zstd-v2"])
+        self.expect("changesets for hg", live["zstd-v2"]["changesets"], changesets)
+        self.sizes_bytes["bundle for hg"] = live["zstd-v2"]["bytes"]
+
+    def clone_with_hg(self, label: str, *options: str) -> None:
+        """Clone with stock hg, and note what that costs the server."""
+        clone = self.scratch / label.replace(" ", "-")
+        with self.server(label) as url:
+            command = [self.hg, "clone", "-U", *options, url, str(clone)]
+            said = self.timed(label, command).decode()
+        started = f"applying clone bundle from {url}amalgam/bundles/" in said
+        self.expect(f"{label}: bundle", started, label == _FROM_BUNDLE)
+        self.expect(
+            f"{label}: nodes",
+            sorted(self.nodes(clone, "all()")),
+            sorted(self.nodes(self.repository, "all()")),
+        )
+
+    def download_for_git(self) -> None:
+        """Get the bundle for git from hgweb, as curl would, and clone from the file."""
+        target = self.scratch / "downloaded.bundle"
+        start = time.perf_counter()
+        with self.server("download") as url:
+            listing = _download(f"{url}amalgam/bundles/bundles.list").decode()
+            (address,) = re.findall(r"uri = (\S+)", listing)
+            target.write_bytes(_download(address))
+        self.print_row("download the bundle for git", start)
+        digest = hashlib.sha256(target.read_bytes()).hexdigest()
+        self.expect(
+            "name of the bundle", address.rpartition("/")[2], f"{digest}.bundle"
+        )
+        self.check_commits(self.clone("git clone of what was downloaded", target))
+
+    def convert_with_stock_hg(self) -> None:
+        """Convert with `hg fastexport`."""
         target = self.scratch / "fastimport.git"
         _output(["git", "init", "-q", "--bare", str(target)])
         start = time.perf_counter()
-        command = self.hg_command("--config", "extensions.fastexport=", "fastexport")
+        options = [*_STOCK_HG, "--config", "extensions.fastexport="]
+        command = self.hg_command(*options, "fastexport")
         with tempfile.TemporaryFile() as errors:
             exporter = subprocess.Popen(
                 command, env=_ENVIRONMENT, stdout=subprocess.PIPE, stderr=errors
@@ -134,22 +224,74 @@ class Demo:
             if exporter.wait() or importing.returncode:
                 errors.seek(0)
                 text = errors.read().decode(errors="replace")
-                raise CommandError(f"hg fastexport | git fast-import failed:\n{text}")
+                raise CommandError(f"{_STOCK} failed:\n{text}")
         self.print_row(_STOCK, start)
-        return target
+        self.sizes_bytes["pack of git fast-import"] = _size_bytes(target, "**/*.pack")
+        self.timed("git repack -adf", ["git", "-C", str(target), "repack", "-adfq"])
+        self.sizes_bytes["the same, repacked"] = _size_bytes(target, "**/*.pack")
 
-    def repack(self) -> Path:
-        """Let git repack a copy as well as it can; return the copy.
+    @contextlib.contextmanager
+    def server(self, label: str) -> Iterator[str]:
+        """Run `hg serve` on a free port of the loopback; the value is its address.
 
-        Commits that no ref names, such as extra heads, stay in: same objects.
+        The CPU time that it took, its start included, is noted when it has ended.
         """
-        copy = self.scratch / "repacked.git"
-        command = ["git", "clone", "-q", "--mirror", "--no-hardlinks"]
-        _output([*command, str(self.git_store), str(copy)])
-        repack = ["git", "-C", str(copy), "repack", "-adfkq"]
-        self.timed("git repack -adf", repack)
-        self.expect("objects repacked", _packed(copy), _packed(self.git_store))
-        return copy
+        command = self.hg_command("serve", "-a", "127.0.0.1", "-p", "0")
+        process = subprocess.Popen(
+            command, env=_ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        assert process.stdout
+        try:
+            said = process.stdout.readline().decode()
+            port = re.search(r"listening at http://\S*?:(\d+)/", said)
+            if not port:
+                raise CommandError(f"hg serve said: {said}")
+            yield f"http://127.0.0.1:{port[1]}/"
+        finally:
+            process.terminate()
+            complaints = process.stdout.read().decode(errors="replace")
+            process.stdout.close()
+            _pid, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        self.server_seconds[label] = usage.ru_utime + usage.ru_stime
+        self.expect("errors of hg serve", "Traceback" in complaints, False)
+
+    def clone(self, label: str, source: Path) -> Path:
+        """Clone with git, all refs included; return the clone."""
+        clone = self.scratch / f"{label.replace(' ', '-')}.git"
+        self.timed(label, ["git", "clone", "-q", "--mirror", str(source), str(clone)])
+        return clone
+
+    def check_refs(self, clone: Path) -> None:
+        """Compare the branches and tags of a clone with those of the export."""
+        listing = ["for-each-ref", "refs/heads", "refs/tags"]
+        found, exported = (
+            _output(["git", "-C", str(git_dir), *listing]).decode().splitlines()
+            for git_dir in (clone, self.git_store)
+        )
+        self.expect(f"refs of {clone.name}", found, exported)
+
+    def check_commits(self, clone: Path) -> None:
+        """Compare all commits of a clone with those of the export's branches."""
+        found, exported = (
+            sorted(_output(["git", "-C", str(git_dir), "rev-list", *refs]).split())
+            for git_dir, refs in (
+                (clone, ["--all"]),
+                (self.git_store, ["--branches", "--tags"]),
+            )
+        )
+        self.expect(f"commits of {clone.name}", found, exported)
+
+    def state(self) -> dict[str, Any]:
+        """What `hg admin::amalgam` shows."""
+        command = self.hg_command("admin::amalgam", "-T", "json")
+        (state,) = json.loads(_output(command))
+        return dict(state)
+
+    def nodes(self, repository: Path, revisions: str) -> list[str]:
+        """Ask stock hg for nodes."""
+        log = [*_STOCK_HG, "log", "-r", revisions, "-T", "{node}\n"]
+        return _output([self.hg, "--cwd", str(repository), *log]).decode().split()
 
     def hg_command(self, *arguments: str) -> list[str]:
         """The hg to show, on the generated repository."""
@@ -165,7 +307,24 @@ class Demo:
     def print_row(self, label: str, start: float) -> None:
         """Print and remember the seconds since ``start``."""
         self.seconds[label] = time.perf_counter() - start
-        print(f"  {label:<40}{self.seconds[label]:>10.2f} s", flush=True)
+        print(f"  {label:<44}{self.seconds[label]:>8.2f} s", flush=True)
+
+    def print_savings(self) -> None:
+        """Print what amalgam saves, and how large everything is."""
+        print("\nWhat that saves, in one run on this machine:\n")
+        for label, seconds in (
+            (_STOCK, self.seconds[_STOCK]),
+            (_EXPORT, self.seconds[_EXPORT]),
+            (
+                f"CPU of the server: {_WITHOUT_BUNDLE}",
+                self.server_seconds[_WITHOUT_BUNDLE],
+            ),
+            (f"CPU of the server: {_FROM_BUNDLE}", self.server_seconds[_FROM_BUNDLE]),
+        ):
+            print(f"  {label:<44}{seconds:>8.2f} s")
+        print()
+        for label, size_bytes in self.sizes_bytes.items():
+            print(f"  {label:<44}{size_bytes / 1e6:>8.2f} MB")
 
     def expect(self, what: str, found: object, expected: object) -> None:
         """Note a problem if the two differ."""
@@ -186,6 +345,11 @@ def _output(command: list[str]) -> bytes:
     return done.stdout
 
 
+def _download(url: str) -> bytes:
+    with _LOOPBACK.open(url) as response:
+        return bytes(response.read())
+
+
 def _packed(git_dir: Path) -> int:
     """How many objects the packs of a git repository hold."""
     counted = _output(["git", "-C", str(git_dir), "count-objects", "-v"])
@@ -201,29 +365,23 @@ def show(demo: Demo, changesets: int, seed: int) -> None:
     """Go through all steps, printing a row for each."""
     print(f"A generated project of {changesets} changesets (seed {seed}):\n")
     demo.generate(changesets, seed)
-    result = demo.export(changesets)
-    clone = ["git", "clone", "-q", str(demo.git_store), str(demo.clone)]
-    demo.timed("git clone of the result", clone)
-    fsck = ["git", "-C", str(demo.clone), "fsck", "--full", "--no-progress"]
-    demo.timed("git fsck --full of the clone", fsck)
+    print(f"\nIts .hg/hgrc:\n\n{textwrap.indent(_HGRC, '  ')}", end="")
+
+    print("\nMapped, exported, and cloned with git:\n")
+    demo.map_indexes(changesets)
+    demo.export(changesets)
     demo.check_contents()
+    demo.bundle()
 
-    print("\nThe same with what Mercurial ships (other commit ids), and repacked:\n")
-    stock = demo.convert_with_stock_hg()
-    repacked = demo.repack()
+    print("\nBundles, published and served by hg serve:\n")
+    demo.publish(changesets)
+    demo.clone_with_hg(_FROM_BUNDLE)
+    demo.clone_with_hg(_WITHOUT_BUNDLE, "--config", "ui.clonebundles=no")
+    demo.download_for_git()
 
-    print(f"\n  {'changesets':<40}{result['changesets']:>10,.0f}")
-    print(f"  {'git objects':<40}{result['objects']:>10,.0f}")
-    packs = "objects/pack/*.pack"
-    for label, size in (
-        ("hg store", _size_bytes(demo.repository / ".hg" / "store")),
-        ("git pack, as exported", _size_bytes(demo.git_store, packs)),
-        ("git pack, after git repack -adf", _size_bytes(repacked, packs)),
-        ("git pack, from git fast-import", _size_bytes(stock, packs)),
-    ):
-        print(f"  {label:<40}{size / 1e6:>10.2f} MB")
-    ratio = demo.seconds[_STOCK] / demo.seconds[_EXPORT]
-    print(f"\nOne run: hg fastexport took {ratio:.1f} times as long as hg git::export.")
+    print("\nThe same conversion with what Mercurial ships (other commit ids):\n")
+    demo.convert_with_stock_hg()
+    demo.print_savings()
 
 
 def main() -> int:
@@ -234,6 +392,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="work here, and stay")
     options = parser.parse_args()
+    if options.changesets < _LEAST_CHANGESETS:
+        parser.error(f"needs at least {_LEAST_CHANGESETS} changesets")
     with tempfile.TemporaryDirectory(prefix="amalgam-demo-") as scratch:
         place = Path(options.keep or scratch).absolute()
         demo = Demo(place, options.hg)
@@ -251,7 +411,7 @@ def main() -> int:
     print(
         "\nNothing is wrong. In a repository of your own, type:\n\n"
         "    hg --config extensions.amalgam= git::export\n"
-        "    git clone .hg/amalgam/git/cinnabar.git\n"
+        "    git clone .hg/amalgam/git/cinnabar.git ../my-clone\n"
     )
     return 0
 
