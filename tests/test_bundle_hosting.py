@@ -294,11 +294,17 @@ def stock(cwd: Path, *args: str) -> str:
 def growing(published: Bundled, tmp_path: Path, server: HgServer) -> Bundled:
     """A copy of what is published, to be changed."""
     shutil.copytree(published.root, tmp_path / "repo", symlinks=True)
-    copied = Bundled(tmp_path / "repo", server)
-    register = copied.directory / "register"
-    text = register.read_text().replace(str(published.root), str(copied.root))
-    register.write_text(text)
-    return copied
+    return Bundled(tmp_path / "repo", server)
+
+
+def test_copied_repository_has_its_own_files(
+    published: Bundled, growing: Bundled
+) -> None:
+    kept = published.bundles()
+    assert kept == growing.bundles()
+    growing.hg("admin::clone-bundles-clear")
+    assert not growing.bundles()
+    assert published.bundles() == kept
 
 
 def test_hg_starts_from_a_bundle_and_goes_on(growing: Bundled, tmp_path: Path) -> None:

@@ -34,11 +34,7 @@ def template(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Bund
 @pytest.fixture
 def published(template: Bundled, tmp_path: Path, server: HgServer) -> Bundled:
     shutil.copytree(template.root, tmp_path / "repo", symlinks=True)
-    copied = Bundled(tmp_path / "repo", server)
-    register = copied.directory / "register"
-    paths = register.read_text().replace(str(template.root), str(copied.root))
-    register.write_text(paths)
-    return copied
+    return Bundled(tmp_path / "repo", server)
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ NAME = re.compile(rb"[0-9a-f]{64}\.(?:bundle|hg)")
 """How the name of a bundle looks: that of its content, and who reads it."""
 _FILE = b"register"
 _VERSION = 1
+_HERE = "."
 
 
 @dataclasses.dataclass(slots=True)
@@ -95,6 +96,9 @@ class Register:
             if known.pop("version") != _VERSION:
                 raise ValueError("version")
             entries = [Entry(**entry) for entry in known.pop("entries")]
+            for entry in entries:
+                if entry.path == _HERE:
+                    entry.path = os.fsdecode(directory_of(repo).base)
             return cls({entry.name: entry for entry in entries}, **known)
         except (ValueError, TypeError, KeyError, AttributeError):
             path = directory_of(repo).join(_FILE)
@@ -107,8 +111,12 @@ class Register:
         """Put it on disk. Only for who generates."""
         known: dict[str, Any] = dataclasses.asdict(self)
         known["entries"] = list(known["entries"].values())
-        text = json.dumps({"version": _VERSION, **known}, indent=1, sort_keys=True)
         vfs = directory_of(repo)
+        for entry in known["entries"]:
+            # a copy of the repository has bundles of its own, and only those
+            if entry["path"] == os.fsdecode(vfs.base):
+                entry["path"] = _HERE
+        text = json.dumps({"version": _VERSION, **known}, indent=1, sort_keys=True)
         placement = Placement.of(repo)
         placement.make_directory(vfs.base)
         placement.replace(vfs.join(_FILE), text.encode() + b"\n")
