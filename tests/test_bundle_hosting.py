@@ -95,6 +95,8 @@ def test_head_has_no_body_whatever_is_asked(served: Served, large: Path) -> None
         ("bytes=5-", 5, None),
         ("bytes=-7", -7, None),
         ("bytes=100-999999999", 100, None),
+        pytest.param("bytes=100-" + "9" * 5000, 100, None, id="thousands of digits"),
+        pytest.param("bytes=" + "0" * 5000 + "-9", 0, 10, id="thousands of zeros"),
     ],
 )
 def test_range_is_sent(
@@ -125,6 +127,8 @@ def test_range_behind_the_end_is_refused(served: Served, large: Path) -> None:
     response, _body = ask(served, at(large), Range=f"bytes={size}-")
     assert response.status == 416
     assert response.getheader("Content-Range") == f"bytes */{size}"
+    # caches keep what says so under the address alone, whatever was asked for
+    assert response.getheader("Cache-Control") == "no-store"
 
 
 def test_range_of_another_file_is_answered_with_all(
