@@ -290,11 +290,17 @@ def test_new_base_after_history_has_changed_takes_over_the_last_token(
 def test_withdrawn_changesets_take_their_bundles_with_them(published: Bundled) -> None:
     old = published.bundles()
     with published.served() as served:
-        assert "cinnabarclone" in served.capabilities()
+        said = served.capabilities()
+        assert "cinnabarclone" in said
+        assert "clonebundles" in said
+        assert b".hg " in served.get("?cmd=clonebundles")
         published.hg("phase", "--draft", "--force", "-r", "2")
         # before anybody has generated anything
-        assert "cinnabarclone" not in served.capabilities()
+        said = served.capabilities()
+        assert "cinnabarclone" not in said
+        assert "clonebundles" not in said
         assert served.get("?cmd=cinnabarclone") == b""
+        assert served.get("?cmd=clonebundles") == b""
     published.refresh()
     assert not old & published.bundles()
     assert {row["changesets"] for row in published.rows()} == {2}
