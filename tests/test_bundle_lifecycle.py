@@ -585,6 +585,42 @@ def test_restricted_repository_has_no_address_elsewhere_unless_told(
     assert bool(fresh.bundles()) != bool(external)
 
 
+def restrict(bundled: Bundled) -> None:
+    with (bundled.dot_hg / "hgrc").open("a") as file:
+        file.write("[web]\nallow_read = alice\n")
+
+
+@pytest.mark.parametrize("external", [None, "yes"])
+def test_restricted_repository_puts_nothing_elsewhere_unless_told(
+    fresh: Bundled, tmp_path: Path, external: str | None
+) -> None:
+    # whoever serves that directory shows the list in it, and so all of the bundles
+    fresh.configure("amalgam", bundles__directory=str(tmp_path / "www"))
+    restrict(fresh)
+    if external:
+        fresh.configure("amalgam", bundles__external=external)
+    fresh.refresh()
+    assert (tmp_path / "www").exists() == bool(external)
+    assert bool(fresh.bundles()) != bool(external)
+
+
+def test_repository_that_becomes_restricted_takes_its_bundles_back(
+    fresh: Bundled, tmp_path: Path
+) -> None:
+    directory = tmp_path / "www"
+    fresh.configure("clone-bundles", auto_generate__formats="gzip-v2")
+    fresh.configure("amalgam", bundles__directory=str(directory))
+    fresh.refresh()
+    assert len(list(directory.iterdir())) == 3
+    restrict(fresh)
+    fresh.refresh()
+    assert [path.name for path in directory.iterdir()] == ["bundles.list"]
+    assert "uri = " not in (directory / "bundles.list").read_text()
+    assert fresh.named() == fresh.bundles()
+    assert len(fresh.bundles()) == 2
+    assert not fresh.problems()
+
+
 def test_full_disk_leaves_the_last_manifests(published: Bundled) -> None:
     before = published.manifests()
     published.commit(os.urandom(30_000).hex())

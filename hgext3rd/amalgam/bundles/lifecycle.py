@@ -169,6 +169,7 @@ def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> Non
         return
     register = registers.Register.read(repo)
     withdrawn = not headset.is_public(repo, bundle.entry.heads)
+    withdrawn = withdrawn or live.must_return(repo, bundle.entry)
     publish.retire(register, bundle.entry.name, at_once=withdrawn)
     register.write(repo)
 

@@ -67,6 +67,8 @@ class Entry:
     """Since when it is not advertised."""
     at_once: bool = False
     """Whether it must go without delay."""
+    left: list[list[str]] = dataclasses.field(default_factory=list)
+    """Where the same file was put before: path and URL of each."""
 
 
 @dataclasses.dataclass(slots=True)
