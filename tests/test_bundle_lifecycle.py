@@ -543,6 +543,42 @@ def test_lost_file_is_told_and_made_again(published: Bundled) -> None:
     assert not published.problems()
 
 
+@pytest.mark.parametrize("length", [0, 3])
+def test_damaged_set_of_heads_is_noticed_and_made_again(
+    published: Bundled, length: int
+) -> None:
+    live = published.live_names()
+    for path in published.directory.glob("*.heads"):
+        os.truncate(path, length)
+    with published.served() as served:
+        assert "cinnabarclone" not in served.capabilities()
+        assert not published.live_names()
+        published.refresh()
+        assert "cinnabarclone" in served.capabilities()
+    assert published.live_names() == live
+
+
+def test_part_of_a_set_of_heads_says_nothing_of_the_rest(published: Bundled) -> None:
+    published.hg("update", "-q", "0")
+    published.commit("another head")
+    published.hg("admin::clone-bundles-clear")
+    published.refresh()
+    sets = published.directory.glob("*.heads")
+    (path,) = (path for path in sets if path.stat().st_size == 40)
+    os.truncate(path, 20)
+    assert not published.live_names()
+
+
+def test_damaged_register_keeps_nobody_from_pulling(published: Bundled) -> None:
+    (published.directory / "register").write_text("{")
+    with published.served() as served:
+        said = served.capabilities()
+        assert "getbundle" in said
+        assert not said & {"cinnabarclone", "clonebundles"}
+        assert served.get("?cmd=clonebundles") == b""
+        assert served.get("?cmd=cinnabarclone") == b""
+
+
 def test_who_may_read_the_directory_may_read_what_is_put_there(
     fresh: Bundled, tmp_path: Path
 ) -> None:

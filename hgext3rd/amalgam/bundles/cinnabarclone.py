@@ -73,7 +73,9 @@ def answer(repo: RepoT, proto: Any) -> bytes:
     content: bytes = repo.vfs.tryread(MANIFEST)
     if not content:
         return b""
-    register = registers.Register.read(repo)
+    register = registers.Register.read_for_client(repo)
+    if register is None:
+        return b""
     if not _is_ours(register, content):
         return content
     url = content.rstrip(b"\n")

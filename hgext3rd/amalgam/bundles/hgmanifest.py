@@ -82,7 +82,10 @@ def _for_client(repo: RepoT, content: bytes, base: bytes) -> bytes:
     if not content:
         return content
     named: dict[bytes, list[Entry]] = {}
-    for entry in registers.Register.read(repo).entries.values():
+    register = registers.Register.read_for_client(repo)
+    if register is None:
+        return b""  # any line may be one that was withdrawn
+    for entry in register.entries.values():
         named.setdefault(os.fsencode(entry.url), []).append(entry)
     kept = []
     for line in content.splitlines(keepends=True):

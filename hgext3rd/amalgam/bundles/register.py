@@ -109,6 +109,17 @@ class Register:
                 hint=_(b"remove it, and run 'hg admin::clone-bundles-clear'"),
             ) from None
 
+    @classmethod
+    def read_for_client(cls, repo: RepoT) -> Register | None:
+        """Return what is known; ``None`` if it is damaged.
+
+        Clients can do without bundles, and the operator is told elsewhere.
+        """
+        try:
+            return cls.read(repo)
+        except error.StorageError:
+            return None
+
     def write(self, repo: RepoT) -> None:
         """Put it on disk. Only for who generates."""
         known: dict[str, Any] = dataclasses.asdict(self)
