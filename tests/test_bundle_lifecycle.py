@@ -521,6 +521,18 @@ def test_manifests_that_an_operator_wrote_stay(fresh: Bundled, name: str) -> Non
     assert fresh.read(name) == text
 
 
+def test_manifest_that_an_operator_wrote_later_stays(published: Bundled) -> None:
+    published.configure("clone-bundles", auto_generate__formats="")
+    published.refresh()
+    written = "https://example.org/by-hand.hg BUNDLESPEC=gzip-v2\n"
+    (published.dot_hg / "clonebundles.manifest").write_text(written)
+    published.commit()
+    published.configure("clone-bundles", trigger__revs="0")
+    for command in (REFRESH, CLEAR):
+        published.hg(command)
+        assert published.read("clonebundles.manifest") == written
+
+
 def test_formats_that_are_no_longer_wanted_go(published: Bundled) -> None:
     published.configure("clone-bundles", git__formats="git-v2")
     published.refresh()
