@@ -185,6 +185,16 @@ def test_who_may_not_pull_gets_no_bundle(
             assert b"not authorized" in body
 
 
+def test_what_must_not_leave_is_not_for_shared_caches(
+    published: Bundled, large: Path
+) -> None:
+    # permissions that a web server in front checks
+    with published.served_by("--config=amalgam.bundles.external=no") as served:
+        response, _body = ask(served, at(large))
+        said = response.getheader("Cache-Control")
+        assert said == "private, max-age=31536000, immutable"
+
+
 def test_symbolic_link_is_not_followed(published: Bundled, large: Path) -> None:
     moved = large.with_suffix(".moved")
     large.rename(moved)

@@ -117,7 +117,13 @@ def _send_list(repo: RepoT, req: Any, res: Any) -> None:
 
 def _send(repo: RepoT, entry: Entry, file: BinaryIO, req: Any, res: Any) -> None:
     etag = b'"%s"' % entry.name.partition(".")[0].encode()
-    shared = b"private" if addresses.is_restricted(repo.ui) else b"public"
+    # a web server that asked for a password may have a cache, too
+    is_private = (
+        addresses.is_restricted(repo.ui)
+        or not addresses.may_leave(repo.ui)
+        or req.remoteuser
+    )
+    shared = b"private" if is_private else b"public"
     res.headers[b"ETag"] = etag
     res.headers[b"Cache-Control"] = shared + b", max-age=31536000, immutable"
     known = req.headers.get(b"If-None-Match", b"")
