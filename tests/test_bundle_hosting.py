@@ -95,6 +95,8 @@ def test_head_has_no_body_whatever_is_asked(served: Served, large: Path) -> None
         ("bytes=5-", 5, None),
         ("bytes=-7", -7, None),
         ("bytes=100-999999999", 100, None),
+        pytest.param("bytes=100-" + "9" * 5000, 100, None, id="thousands of digits"),
+        pytest.param("bytes=" + "0" * 5000 + "-9", 0, 10, id="thousands of zeros"),
     ],
 )
 def test_range_is_sent(
@@ -125,6 +127,8 @@ def test_range_behind_the_end_is_refused(served: Served, large: Path) -> None:
     response, _body = ask(served, at(large), Range=f"bytes={size}-")
     assert response.status == 416
     assert response.getheader("Content-Range") == f"bytes */{size}"
+    # caches keep what says so under the address alone, whatever was asked for
+    assert response.getheader("Cache-Control") == "no-store"
 
 
 def test_range_of_another_file_is_answered_with_all(
@@ -179,6 +183,16 @@ def test_who_may_not_pull_gets_no_bundle(
             response, body = ask(served, path)
             assert response.status == 401, path
             assert b"not authorized" in body
+
+
+def test_what_must_not_leave_is_not_for_shared_caches(
+    published: Bundled, large: Path
+) -> None:
+    # permissions that a web server in front checks
+    with published.served_by("--config=amalgam.bundles.external=no") as served:
+        response, _body = ask(served, at(large))
+        said = response.getheader("Cache-Control")
+        assert said == "private, max-age=31536000, immutable"
 
 
 def test_symbolic_link_is_not_followed(published: Bundled, large: Path) -> None:
@@ -294,11 +308,17 @@ def stock(cwd: Path, *args: str) -> str:
 def growing(published: Bundled, tmp_path: Path, server: HgServer) -> Bundled:
     """A copy of what is published, to be changed."""
     shutil.copytree(published.root, tmp_path / "repo", symlinks=True)
-    copied = Bundled(tmp_path / "repo", server)
-    register = copied.directory / "register"
-    text = register.read_text().replace(str(published.root), str(copied.root))
-    register.write_text(text)
-    return copied
+    return Bundled(tmp_path / "repo", server)
+
+
+def test_copied_repository_has_its_own_files(
+    published: Bundled, growing: Bundled
+) -> None:
+    kept = published.bundles()
+    assert kept == growing.bundles()
+    growing.hg("admin::clone-bundles-clear")
+    assert not growing.bundles()
+    assert published.bundles() == kept
 
 
 def test_hg_starts_from_a_bundle_and_goes_on(growing: Bundled, tmp_path: Path) -> None:

@@ -34,11 +34,7 @@ def template(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Bund
 @pytest.fixture
 def published(template: Bundled, tmp_path: Path, server: HgServer) -> Bundled:
     shutil.copytree(template.root, tmp_path / "repo", symlinks=True)
-    copied = Bundled(tmp_path / "repo", server)
-    register = copied.directory / "register"
-    paths = register.read_text().replace(str(template.root), str(copied.root))
-    register.write_text(paths)
-    return copied
+    return Bundled(tmp_path / "repo", server)
 
 
 @pytest.fixture
@@ -294,11 +290,17 @@ def test_new_base_after_history_has_changed_takes_over_the_last_token(
 def test_withdrawn_changesets_take_their_bundles_with_them(published: Bundled) -> None:
     old = published.bundles()
     with published.served() as served:
-        assert "cinnabarclone" in served.capabilities()
+        said = served.capabilities()
+        assert "cinnabarclone" in said
+        assert "clonebundles" in said
+        assert b".hg " in served.get("?cmd=clonebundles")
         published.hg("phase", "--draft", "--force", "-r", "2")
         # before anybody has generated anything
-        assert "cinnabarclone" not in served.capabilities()
+        said = served.capabilities()
+        assert "cinnabarclone" not in said
+        assert "clonebundles" not in said
         assert served.get("?cmd=cinnabarclone") == b""
+        assert served.get("?cmd=clonebundles") == b""
     published.refresh()
     assert not old & published.bundles()
     assert {row["changesets"] for row in published.rows()} == {2}
@@ -519,6 +521,18 @@ def test_manifests_that_an_operator_wrote_stay(fresh: Bundled, name: str) -> Non
     assert fresh.read(name) == text
 
 
+def test_manifest_that_an_operator_wrote_later_stays(published: Bundled) -> None:
+    published.configure("clone-bundles", auto_generate__formats="")
+    published.refresh()
+    written = "https://example.org/by-hand.hg BUNDLESPEC=gzip-v2\n"
+    (published.dot_hg / "clonebundles.manifest").write_text(written)
+    published.commit()
+    published.configure("clone-bundles", trigger__revs="0")
+    for command in (REFRESH, CLEAR):
+        published.hg(command)
+        assert published.read("clonebundles.manifest") == written
+
+
 def test_formats_that_are_no_longer_wanted_go(published: Bundled) -> None:
     published.configure("clone-bundles", git__formats="git-v2")
     published.refresh()
@@ -539,6 +553,42 @@ def test_lost_file_is_told_and_made_again(published: Bundled) -> None:
     published.refresh()
     assert path.exists()
     assert not published.problems()
+
+
+@pytest.mark.parametrize("length", [0, 3])
+def test_damaged_set_of_heads_is_noticed_and_made_again(
+    published: Bundled, length: int
+) -> None:
+    live = published.live_names()
+    for path in published.directory.glob("*.heads"):
+        os.truncate(path, length)
+    with published.served() as served:
+        assert "cinnabarclone" not in served.capabilities()
+        assert not published.live_names()
+        published.refresh()
+        assert "cinnabarclone" in served.capabilities()
+    assert published.live_names() == live
+
+
+def test_part_of_a_set_of_heads_says_nothing_of_the_rest(published: Bundled) -> None:
+    published.hg("update", "-q", "0")
+    published.commit("another head")
+    published.hg("admin::clone-bundles-clear")
+    published.refresh()
+    sets = published.directory.glob("*.heads")
+    (path,) = (path for path in sets if path.stat().st_size == 40)
+    os.truncate(path, 20)
+    assert not published.live_names()
+
+
+def test_damaged_register_keeps_nobody_from_pulling(published: Bundled) -> None:
+    (published.directory / "register").write_text("{")
+    with published.served() as served:
+        said = served.capabilities()
+        assert "getbundle" in said
+        assert not said & {"cinnabarclone", "clonebundles"}
+        assert served.get("?cmd=clonebundles") == b""
+        assert served.get("?cmd=cinnabarclone") == b""
 
 
 def test_who_may_read_the_directory_may_read_what_is_put_there(
@@ -581,6 +631,42 @@ def test_restricted_repository_has_no_address_elsewhere_unless_told(
     fresh.refresh()
     assert bool(list(host.iterdir())) == bool(external)
     assert bool(fresh.bundles()) != bool(external)
+
+
+def restrict(bundled: Bundled) -> None:
+    with (bundled.dot_hg / "hgrc").open("a") as file:
+        file.write("[web]\nallow_read = alice\n")
+
+
+@pytest.mark.parametrize("external", [None, "yes"])
+def test_restricted_repository_puts_nothing_elsewhere_unless_told(
+    fresh: Bundled, tmp_path: Path, external: str | None
+) -> None:
+    # whoever serves that directory shows the list in it, and so all of the bundles
+    fresh.configure("amalgam", bundles__directory=str(tmp_path / "www"))
+    restrict(fresh)
+    if external:
+        fresh.configure("amalgam", bundles__external=external)
+    fresh.refresh()
+    assert (tmp_path / "www").exists() == bool(external)
+    assert bool(fresh.bundles()) != bool(external)
+
+
+def test_repository_that_becomes_restricted_takes_its_bundles_back(
+    fresh: Bundled, tmp_path: Path
+) -> None:
+    directory = tmp_path / "www"
+    fresh.configure("clone-bundles", auto_generate__formats="gzip-v2")
+    fresh.configure("amalgam", bundles__directory=str(directory))
+    fresh.refresh()
+    assert len(list(directory.iterdir())) == 3
+    restrict(fresh)
+    fresh.refresh()
+    assert [path.name for path in directory.iterdir()] == ["bundles.list"]
+    assert "uri = " not in (directory / "bundles.list").read_text()
+    assert fresh.named() == fresh.bundles()
+    assert len(fresh.bundles()) == 2
+    assert not fresh.problems()
 
 
 def test_full_disk_leaves_the_last_manifests(published: Bundled) -> None:

@@ -84,7 +84,8 @@ class Bundled:
         return subprocess.Popen(
             [str(HG), "admin::clone-bundles-refresh"],
             cwd=self.root,
-            env=ENVIRONMENT,
+            # where the size of files is limited, Python would leave half of a module
+            env=ENVIRONMENT | {"PYTHONDONTWRITEBYTECODE": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             **options,

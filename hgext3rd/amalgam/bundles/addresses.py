@@ -13,6 +13,7 @@ from mercurial.utils import urlutil
 
 from ..configitems import BundlesConfig
 from .formats import is_uploaded
+from .register import directory_of
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -55,6 +56,16 @@ def may_leave(ui: UiT) -> bool:
 def uploads(ui: UiT) -> bool:
     """Tell whether bundles are uploaded by the operator's command."""
     return is_uploaded(ui) and may_leave(ui)
+
+
+def directory_for(repo: RepoT) -> bytes:
+    """Return where bundles are put that are not uploaded.
+
+    That of the operator is one that others than hgweb may serve, with a list of it all.
+    """
+    config = BundlesConfig.from_ui(repo.ui)
+    own: bytes = directory_of(repo).base
+    return config.directory if config.directory and may_leave(repo.ui) else own
 
 
 def of_directory(repo: RepoT, name: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..configitems import BundlesConfig
 from . import addresses
 from .formats import is_uploaded
-from .register import Register, directory_of, placement_for
+from .register import Register, placement_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -54,7 +54,10 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
     clients get files here, or have got an earlier list.
     """
     register = Register.read(repo)
-    directory = BundlesConfig.from_ui(repo.ui).directory or directory_of(repo).base
+    directory = addresses.directory_for(repo)
+    configured = BundlesConfig.from_ui(repo.ui).directory
+    if configured and configured != directory:
+        _take_back(repo, configured)
     path = os.path.join(directory, NAME)
     there = _read(path)
     if not chain and not there:
@@ -73,6 +76,14 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
         upload(path)
         register.uploaded_list = digest
         register.write(repo)
+
+
+def _take_back(repo: RepoT, directory: bytes) -> None:
+    """Let the list in a directory name nothing: readers are restricted now."""
+    path = os.path.join(directory, NAME)
+    text = text_of((), addresses.relative)
+    if _read(path) not in (b"", text):
+        placement_for(repo, directory).replace(path, text)
 
 
 def _own(url: bytes) -> bool:

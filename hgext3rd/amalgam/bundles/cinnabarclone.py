@@ -15,7 +15,7 @@ from mercurial import wireprototypes, wireprotov1server
 from mercurial.i18n import _
 
 from ..loading import load
-from . import addresses, headset, register as registers
+from . import addresses, live as bundles, register as registers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,16 +69,18 @@ def _is_ours(register: Register, content: bytes) -> bool:
 
 def answer(repo: RepoT, proto: Any) -> bytes:
     """Return what a client is told; nothing if there is nothing it could use."""
-    load(addresses, headset, registers)
+    load(addresses, bundles, registers)
     content: bytes = repo.vfs.tryread(MANIFEST)
     if not content:
         return b""
-    register = registers.Register.read(repo)
+    register = registers.Register.read_for_client(repo)
+    if register is None:
+        return b""
     if not _is_ours(register, content):
         return content
     url = content.rstrip(b"\n")
     named = [e for e in register.entries.values() if os.fsencode(e.url) == url]
-    if not any(headset.is_public(repo, entry.heads) for entry in named):
+    if not any(bundles.may_be_named(repo, entry) for entry in named):
         return b""  # it was made of changesets that have been withdrawn since
     url = addresses.absolute(url, addresses.base_of_peer(repo, proto))
     return url + b"\n" if url else b""

@@ -40,16 +40,17 @@ def write(repo: RepoT, nodes: Iterable[bytes]) -> str:
     """Put a set on disk, unless it is there, and return its name."""
     content = b"".join(sorted(nodes))
     name = hashlib.sha256(content).hexdigest()
-    vfs = directory_of(repo)
-    if not vfs.exists(os.fsencode(name) + _SUFFIX):
-        path = vfs.join(os.fsencode(name) + _SUFFIX)
+    if not read(repo, name):
+        path = directory_of(repo).join(os.fsencode(name) + _SUFFIX)
         Placement.of(repo).replace(path, content)
     return name
 
 
 def read(repo: RepoT, name: str) -> list[bytes]:
-    """Return the nodes of a set; none if it is not there."""
+    """Return the nodes of a set; none if it is not there, or not whole."""
     content = directory_of(repo).tryread(os.fsencode(name) + _SUFFIX)
+    if hashlib.sha256(content).hexdigest() != name:
+        return []
     steps = range(0, len(content), _NODE_BYTES)
     return [content[start : start + _NODE_BYTES] for start in steps]
 

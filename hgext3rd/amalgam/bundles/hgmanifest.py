@@ -6,13 +6,14 @@ clonebundles"), and gives each client the lines that it can use.
 
 from __future__ import annotations
 
+import os
 import struct
 from typing import TYPE_CHECKING, Any
 
 from mercurial import bundlecaches, wireprototypes, wireprotov1server
 
 from ..loading import load
-from . import addresses, formats
+from . import addresses, formats, live, register as registers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,13 +77,23 @@ def window_bytes(path: bytes) -> int:
     return base + (base >> 3) * (head[5] & 7)
 
 
-def _for_client(content: bytes, base: bytes) -> bytes:
+def _for_client(repo: RepoT, content: bytes, base: bytes) -> bytes:
+    """Return the lines that a client can use: it ends without a clone at any other."""
+    if not content:
+        return content
+    named: dict[bytes, list[Entry]] = {}
+    register = registers.Register.read_for_client(repo)
+    if register is None:
+        return b""  # any line may be one that was withdrawn
+    for entry in register.entries.values():
+        named.setdefault(os.fsencode(entry.url), []).append(entry)
     kept = []
     for line in content.splitlines(keepends=True):
-        url = addresses.absolute(line, base)
-        if url:
-            kept.append(url)
-    return b"".join(kept)
+        entries = named.get(line.split(None, 1)[0] if line.strip() else b"", [])
+        if entries and not any(live.is_sound(repo, entry) for entry in entries):
+            continue  # withdrawn since, or lost
+        kept.append(addresses.absolute(line, base))
+    return b"".join(kept) if any(map(bytes.strip, kept)) else b""
 
 
 def wrap_commands() -> None:
@@ -94,10 +105,10 @@ def wrap_commands() -> None:
 
 def _wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
     def command(repo: RepoT, proto: Any, *args: Any) -> Any:
-        load(addresses, formats)
+        load(addresses, formats, live, registers)
         response = func(repo, proto, *args)
         base = addresses.base_of_peer(repo, proto)
-        return wireprototypes.bytesresponse(_for_client(response.data, base))
+        return wireprototypes.bytesresponse(_for_client(repo, response.data, base))
 
     return command
 
@@ -106,11 +117,12 @@ def capabilities(
     orig: Callable[..., list[bytes]], inner: Any, repo: RepoT, proto: Any
 ) -> list[bytes]:
     """Advertise bundles only to who can reach any."""
-    load(addresses, formats)
+    load(addresses, formats, live, registers)
     found = orig(inner, repo, proto)
-    if addresses.base_of_peer(repo, proto) or _CAPABILITIES.isdisjoint(found):
+    if _CAPABILITIES.isdisjoint(found):
         return found
     content = repo.vfs.tryread(bundlecaches.CB_MANIFEST_FILE)
-    if not content or _for_client(content, b""):
+    base = addresses.base_of_peer(repo, proto)
+    if not content or _for_client(repo, content, base):
         return found
     return [name for name in found if name not in _CAPABILITIES]

@@ -30,6 +30,8 @@ eh = exthelper.exthelper()
 
 _CHUNK_BYTES = 1 << 17
 _RANGE = re.compile(rb"bytes=(\d*)-(\d*)")
+_MOST_DIGITS = 20
+"""Of a position; more are beyond any file, and Python refuses thousands."""
 
 
 @eh.wrapfunction(wireprotoserver, "handlewsgirequest")
@@ -115,7 +117,13 @@ def _send_list(repo: RepoT, req: Any, res: Any) -> None:
 
 def _send(repo: RepoT, entry: Entry, file: BinaryIO, req: Any, res: Any) -> None:
     etag = b'"%s"' % entry.name.partition(".")[0].encode()
-    shared = b"private" if addresses.is_restricted(repo.ui) else b"public"
+    # a web server that asked for a password may have a cache, too
+    is_private = (
+        addresses.is_restricted(repo.ui)
+        or not addresses.may_leave(repo.ui)
+        or req.remoteuser
+    )
+    shared = b"private" if is_private else b"public"
     res.headers[b"ETag"] = etag
     res.headers[b"Cache-Control"] = shared + b", max-age=31536000, immutable"
     known = req.headers.get(b"If-None-Match", b"")
@@ -133,6 +141,7 @@ def _send(repo: RepoT, entry: Entry, file: BinaryIO, req: Any, res: Any) -> None
     if span and start >= end:
         file.close()
         res.headers[b"Content-Range"] = b"bytes */%d" % entry.bytes
+        res.headers[b"Cache-Control"] = b"no-store"  # it is not what the file is
         res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
         res.status = b"416 Range Not Satisfiable"
         _set_body(req, res, b"range not satisfiable\n")
@@ -162,11 +171,16 @@ def _range(wanted: bytes, size: int) -> tuple[int, int] | None:
     if not first and not last:
         return None
     if not first:
-        return max(0, size - int(last)), size
-    if last and int(last) < int(first):
+        return max(0, size - _position(last)), size
+    start = _position(first)
+    if last and _position(last) < start:
         return None
-    end = min(int(last) + 1, size) if last else size
-    return (int(first), end) if int(first) < size else (size, size)
+    end = min(_position(last) + 1, size) if last else size
+    return (start, end) if start < size else (size, size)
+
+
+def _position(digits: bytes) -> int:
+    return int(digits.lstrip(b"0")[:_MOST_DIGITS] or b"0")
 
 
 def _chunks(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:

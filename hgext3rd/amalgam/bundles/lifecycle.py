@@ -169,6 +169,7 @@ def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> Non
         return
     register = registers.Register.read(repo)
     withdrawn = not headset.is_public(repo, bundle.entry.heads)
+    withdrawn = withdrawn or live.must_return(repo, bundle.entry)
     publish.retire(register, bundle.entry.name, at_once=withdrawn)
     register.write(repo)
 
@@ -203,15 +204,15 @@ def _manifest(orig: Callable[[Iterable[Any]], bytes], bundles: Iterable[Any]) ->
 
 def _update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
     """Write Mercurial's manifest, unless it is the operator's."""
-    wanted = formats.hg_formats(repo.ui)
-    bundles = clonebundles.read_auto_gen(repo)
-    if not wanted and not any(
-        b.ready and not formats.kind_of(b.bundle_type) for b in bundles
-    ):
+    if not formats.hg_formats(repo.ui) and formats.takes_part(repo):
+        ready = [b for b in clonebundles.read_auto_gen(repo) if b.ready]
         urls = {entry.url for entry in registers.Register.read(repo).entries.values()}
-        lines = repo.vfs.tryread(bundlecaches.CB_MANIFEST_FILE).splitlines()
-        named = {os.fsdecode(line.split(b" ")[0]) for line in lines}
-        if formats.takes_part(repo) and named.isdisjoint(urls):
+        urls.update(os.fsdecode(b.file_url) for b in ready)
+        lines = repo.vfs.tryread(bundlecaches.CB_MANIFEST_FILE).split(b"\n")
+        named = {os.fsdecode(line.split(b" ")[0]) for line in lines} - {""}
+        if named.isdisjoint(urls) and (
+            named or all(formats.kind_of(b.bundle_type) for b in ready)
+        ):
             return
     orig(repo)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
 
-from . import headset
+from . import addresses, headset
 from .chain import Link, chain_of
 from .kinds import CINNABAR_V1
-from .register import Register
+from .register import Register, directory_of
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
@@ -38,14 +38,29 @@ def is_sound(repo: RepoT, entry: Entry | None) -> bool:
     """Tell whether what the register says of a bundle still holds."""
     if entry is None:
         return True
-    if entry.path:
-        try:
-            size = os.stat(os.path.join(entry.path, entry.name)).st_size
-        except OSError:
-            return False
-        if size != entry.bytes:
-            return False
-    return headset.is_public(repo, entry.heads)
+    return is_there(entry) and may_be_named(repo, entry)
+
+
+def may_be_named(repo: RepoT, entry: Entry) -> bool:
+    """Tell whether clients may be told of a bundle, be its file there or not."""
+    return not must_return(repo, entry) and headset.is_public(repo, entry.heads)
+
+
+def is_there(entry: Entry) -> bool:
+    """Tell whether the file of a bundle is as it was, if it is on this machine."""
+    if not entry.path:
+        return True
+    try:
+        size = os.stat(os.path.join(entry.path, entry.name)).st_size
+    except OSError:
+        return False
+    return size == entry.bytes
+
+
+def must_return(repo: RepoT, entry: Entry) -> bool:
+    """Tell whether a bundle is elsewhere, and since then readers are restricted."""
+    here = os.fsdecode(directory_of(repo).base)
+    return entry.path != here and not addresses.may_leave(repo.ui)
 
 
 def chain(repo: RepoT) -> list[Link]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import hashlib
 import os
 import shutil
@@ -57,11 +58,15 @@ def publish(
     entry.name = name.decode()
     uploaded = addresses.uploads(ui)
     if not uploaded:
-        directory = BundlesConfig.from_ui(ui).directory or directory_of(repo).base
+        directory = addresses.directory_for(repo)
         entry.path = os.fsdecode(directory)
         entry.url = os.fsdecode(addresses.of_directory(repo, name))
     # before the first byte is out: what is known can be taken back
     register = Register.read(repo)
+    before = register.entries.get(entry.name)
+    if before is not None:
+        places = [*before.left, [before.path, before.url]]
+        entry.left = [place for place in places if place[0] != entry.path]
     register.entries[entry.name] = entry
     register.write(repo)
     if uploaded:
@@ -195,27 +200,45 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -
     for entry in list(register.entries.values()):
         if entry.name in wanted:
             entry.retired = None
+            if not addresses.may_leave(repo.ui):
+                _delete_left(repo, entry, delete)
             continue
         # what was never retired was never advertised, either
         kept_until = (entry.retired or 0) + config.retention_seconds
         if not entry.at_once and entry.retired is not None and now < kept_until:
             continue
-        try:
-            if entry.path:
-                _remove(entry)
-            else:
-                delete(entry)
-        except (OSError, error.Abort) as exc:
-            message = _(b"warning: cannot delete bundle %s: %s\n")
-            problem = stringutil.forcebytestr(exc)
-            repo.ui.warn(message % (os.fsencode(entry.name), problem))
-            continue
-        del register.entries[entry.name]
+        _delete_left(repo, entry, delete)
+        if not entry.left and _delete(repo, entry, delete):
+            del register.entries[entry.name]
     register.write(repo)
     _sweep_strays(repo, register)
     entries = register.entries.values()
     used = frozenset(name for entry in entries for name in (entry.heads, entry.reached))
     headset.sweep(repo, used)
+
+
+def _delete_left(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> None:
+    """Delete a file where it was before; what fails stays noted."""
+    entry.left = [
+        [path, url]
+        for path, url in entry.left
+        if not _delete(repo, dataclasses.replace(entry, path=path, url=url), delete)
+    ]
+
+
+def _delete(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> bool:
+    """Delete the file of a bundle, or warn and return ``False``."""
+    try:
+        if entry.path:
+            _remove(entry)
+        else:
+            delete(entry)
+    except (OSError, error.Abort) as exc:
+        message = _(b"warning: cannot delete bundle %s: %s\n")
+        problem = stringutil.forcebytestr(exc)
+        repo.ui.warn(message % (os.fsencode(entry.name), problem))
+        return False
+    return True
 
 
 def _sweep_strays(repo: RepoT, register: Register) -> None:

@@ -29,6 +29,7 @@ NAME = re.compile(rb"[0-9a-f]{64}\.(?:bundle|hg)")
 """How the name of a bundle looks: that of its content, and who reads it."""
 _FILE = b"register"
 _VERSION = 1
+_HERE = "."
 
 
 @dataclasses.dataclass(slots=True)
@@ -66,6 +67,8 @@ class Entry:
     """Since when it is not advertised."""
     at_once: bool = False
     """Whether it must go without delay."""
+    left: list[list[str]] = dataclasses.field(default_factory=list)
+    """Where the same file was put before: path and URL of each."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -95,6 +98,9 @@ class Register:
             if known.pop("version") != _VERSION:
                 raise ValueError("version")
             entries = [Entry(**entry) for entry in known.pop("entries")]
+            for entry in entries:
+                if entry.path == _HERE:
+                    entry.path = os.fsdecode(directory_of(repo).base)
             return cls({entry.name: entry for entry in entries}, **known)
         except (ValueError, TypeError, KeyError, AttributeError):
             path = directory_of(repo).join(_FILE)
@@ -103,12 +109,27 @@ class Register:
                 hint=_(b"remove it, and run 'hg admin::clone-bundles-clear'"),
             ) from None
 
+    @classmethod
+    def read_for_client(cls, repo: RepoT) -> Register | None:
+        """Return what is known; ``None`` if it is damaged.
+
+        Clients can do without bundles, and the operator is told elsewhere.
+        """
+        try:
+            return cls.read(repo)
+        except error.StorageError:
+            return None
+
     def write(self, repo: RepoT) -> None:
         """Put it on disk. Only for who generates."""
         known: dict[str, Any] = dataclasses.asdict(self)
         known["entries"] = list(known["entries"].values())
-        text = json.dumps({"version": _VERSION, **known}, indent=1, sort_keys=True)
         vfs = directory_of(repo)
+        for entry in known["entries"]:
+            # a copy of the repository has bundles of its own, and only those
+            if entry["path"] == os.fsdecode(vfs.base):
+                entry["path"] = _HERE
+        text = json.dumps({"version": _VERSION, **known}, indent=1, sort_keys=True)
         placement = Placement.of(repo)
         placement.make_directory(vfs.base)
         placement.replace(vfs.join(_FILE), text.encode() + b"\n")

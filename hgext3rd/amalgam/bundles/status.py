@@ -16,7 +16,7 @@ from mercurial.i18n import _
 
 from ..gitstore.holder import State, holder
 from ..gitstore.status import Problem
-from . import formats, generator, gitbundle, headset
+from . import formats, generator, gitbundle, headset, live
 from .register import Register, directory_of
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Status:
                 self.rows.append(Row(bundle.bundle_type, state, name, url, bundle.revs))
                 continue
             self.rows.append(_row(entry, state))
-            if state == b"stale" and headset.is_public(repo, entry.heads):
+            if not live.is_there(entry) and headset.is_public(repo, entry.heads):
                 path = os.fsencode(os.path.join(entry.path, entry.name))
                 self.problems.append(Problem(_(b"bundle is lost: %s") % path, _REFRESH))
         names = {os.fsdecode(bundle.basename) for bundle in ready}
