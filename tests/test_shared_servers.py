@@ -38,7 +38,9 @@ def server() -> Iterator[Path]:
     repo.mkdir()
     os.chown(repo, ALICE.uid, DEVELOPERS)
     repo.chmod(0o2775)
-    done = ALICE.hg(repo, "init", ".")
+    # see commit_as
+    for_c = ("--config", "format.use-persistent-nodemap=no")
+    done = ALICE.hg(repo, "init", ".", *for_c)
     assert not done.returncode, done.stderr
     # as 'hg help' and the wiki say: chgrp -R, chmod -R g+w, chmod g+s
     for path in [repo / ".hg", *(repo / ".hg").rglob("*")]:
