@@ -137,7 +137,7 @@ perf-memory: local $(PERF_VENV)/.ready ## where the memory of an export goes
 	  $(PERF_ON:%=-r %) --passes 3 --cache $(PERF_MEMORY) -o $(PERF_MEMORY)/memory.json
 	@$(BENCH) report $(PERF_MEMORY)/memory.json -o $(PERF_MEMORY)/report.html
 	@for script in $(wildcard contrib/perf/allocators.py); do \
-	  for copy in $(PERF_MEMORY)/work/export-*-amalgam/repository; do \
+	  for copy in $(PERF_MEMORY)/runs/export-*-amalgam/repository; do \
 	    $(PERF_VENV)/bin/python3 $$script $$copy/.hg/store \
 	      --json $$copy/../allocators.json --plot $$copy/../allocators.svg || exit 1; done; done
 

@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
         subjects=subjects,
         instruments=instruments,
         passes=options.passes,
-        directory=options.cache / "work",
+        directory=options.cache / "runs",
         limit_seconds=options.limit,
     )
     runner.run(plan, results, _say)

@@ -104,7 +104,7 @@ def _measure(subject: Subject, repository: Repository, directory: Path) -> Resul
         subjects=[subject],
         instruments=[INSTRUMENTS["instructions"]],
         passes=_PASSES,
-        directory=directory / "work",
+        directory=directory / "runs",
         limit_seconds=600,
     )
     runner.run(plan, results, lambda _text: None)

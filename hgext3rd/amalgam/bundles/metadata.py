@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
-from ..gitstore import requirements, selection
+from ..gitstore import selection
 from ..gitstore.conversion import Conversion
 from ..gitstore.layers import Wanted as Layers
 from ..gitstore.oidmap import OidMap, Table
@@ -144,17 +144,7 @@ def _converted(
     packs_path = os.path.join(directory, b"objects", b"pack")
     try:
         os.makedirs(packs_path)
-        conversion = Conversion(
-            store_path=repo.store.path,
-            encoding=requirements.encoding(repo),
-            tree_manifests=False,
-            packs_path=packs_path,
-            map_path=directory,
-            prefix=store.config.dialect,
-            file_mode=0o600,
-            check_texts=store.config.check_texts,
-            memory_bytes=store.config.memory_bytes,
-        )
+        conversion = Conversion.of(repo, store.config, packs_path, directory)
         done = conversion.run(repo.ui, selected, 0)
         assert done.metadata is not None
         commit = done.metadata.commit

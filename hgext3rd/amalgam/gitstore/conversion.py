@@ -14,14 +14,16 @@ from mercurial.i18n import _
 from ..native._core import ffi, lib
 from ..native.lent import lent, lent_list
 from ..native.operation import Operation
+from . import requirements
 from .docket import Layer, Metadata
 from .oidmap import ID_LEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mercurial.interfaces.types import UiT
+    from mercurial.interfaces.types import RepoT, UiT
 
+    from ..configitems import GitConfig
     from .selection import Selection
 
 # phases of amalgam_export_run: topic and unit of the progress bar
@@ -53,6 +55,28 @@ class Conversion:
     check_texts: bool
     memory_bytes: int
     """Bound of the anonymous memory."""
+
+    @classmethod
+    def of(
+        cls,
+        repo: RepoT,
+        config: GitConfig,
+        packs_path: bytes,
+        map_path: bytes,
+        file_mode: int = 0o600,
+    ) -> Conversion:
+        """From the store of ``repo``; by default for the user alone."""
+        return cls(
+            store_path=repo.store.path,
+            encoding=requirements.encoding(repo),
+            tree_manifests=requirements.has_tree_manifests(repo),
+            packs_path=packs_path,
+            map_path=map_path,
+            prefix=config.dialect,
+            file_mode=file_mode,
+            check_texts=config.check_texts,
+            memory_bytes=config.memory_bytes,
+        )
 
     def run(
         self,

@@ -16,7 +16,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ..native import errors
-from . import censorship, layers, refs as refsmod, requirements, selection
+from . import censorship, layers, refs as refsmod, selection
 from .contents import Contents, with_metadata, without_drafts
 from .conversion import Conversion, Converted
 from .docket import Docket, Layer
@@ -68,16 +68,12 @@ class Run:
         self._config = store.config
         self._repository = store.repository
         self._contents = Contents(store)
-        self._conversion = Conversion(
-            store_path=store.repo.store.path,
-            encoding=requirements.encoding(store.repo),
-            tree_manifests=requirements.has_tree_manifests(store.repo),
-            packs_path=store.repository.packs_path,
-            map_path=store.map_vfs.base,
-            prefix=store.config.dialect,
-            file_mode=store.placement.file_mode,
-            check_texts=store.config.check_texts,
-            memory_bytes=store.config.memory_bytes,
+        self._conversion = Conversion.of(
+            store.repo,
+            store.config,
+            store.repository.packs_path,
+            store.map_vfs.base,
+            store.placement.file_mode,
         )
 
     def update(self, rebuild: bool) -> None:

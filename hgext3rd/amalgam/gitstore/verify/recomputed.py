@@ -66,17 +66,7 @@ class Recomputed:
         requirements.check(repo)
         directory = os.fsencode(tempfile.mkdtemp(prefix="amalgam-verify-"))
         try:
-            conversion = Conversion(
-                store_path=repo.store.path,
-                encoding=requirements.encoding(repo),
-                tree_manifests=requirements.has_tree_manifests(repo),
-                packs_path=directory,
-                map_path=directory,
-                prefix=store.config.dialect,
-                file_mode=0o600,
-                check_texts=store.config.check_texts,
-                memory_bytes=store.config.memory_bytes,
-            )
+            conversion = Conversion.of(repo, store.config, directory, directory)
             done = conversion.run(repo.ui, selected, 0)
             made = done.metadata or Metadata()
             idx_paths = tuple(
