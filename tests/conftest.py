@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from testlib.bundled import Bundled
 from testlib.exported import Exported
+from testlib.generated import generate
 from testlib.hgserver import HgServer
 from testlib.needs import Skips
 
@@ -43,3 +45,44 @@ def store(exported_template: Exported, tmp_path: Path) -> Exported:
 def empty(tmp_path: Path, server: HgServer) -> Exported:
     """An empty repository, which is not exported."""
     return Exported.init(tmp_path / "repo", server)
+
+
+@pytest.fixture(scope="session")
+def bundled_template(
+    tmp_path_factory: pytest.TempPathFactory, server: HgServer
+) -> Bundled:
+    """A repository of which everything is published, to be copied."""
+    made = Bundled.init(tmp_path_factory.mktemp("bundled") / "repo", server)
+    made.refresh()
+    return made
+
+
+@pytest.fixture
+def published(bundled_template: Bundled, tmp_path: Path, server: HgServer) -> Bundled:
+    """A repository of which everything is published, to be changed."""
+    shutil.copytree(bundled_template.root, tmp_path / "repo", symlinks=True)
+    return Bundled(tmp_path / "repo", server)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, server: HgServer) -> Bundled:
+    """A repository without bundles, for git alone."""
+    return Bundled.init(tmp_path / "repo", server, git=["git-v2"], hg=[])
+
+
+@pytest.fixture(scope="session")
+def large_template(
+    tmp_path_factory: pytest.TempPathFactory, server: HgServer
+) -> Exported:
+    """A repository of which the first export makes a pack for git clients alone."""
+    path = tmp_path_factory.mktemp("large") / "repo"
+    store = Exported(generate(path, "merges", "--changesets=1100"), server)
+    store.hg("phase", "--public", "all()")
+    store.hg("git::export")
+    return store
+
+
+@pytest.fixture
+def large(large_template: Exported, tmp_path: Path) -> Exported:
+    shutil.copytree(large_template.root, tmp_path / "repo", symlinks=True)
+    return Exported(tmp_path / "repo", large_template.server)

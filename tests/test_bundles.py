@@ -10,10 +10,18 @@ from pathlib import Path
 
 import pytest
 from mercurial import error
-from testlib.bundles import Bundle, command, reached, written
-from testlib.environment import ENVIRONMENT, git
-from testlib.exported import Exported, edit, replace
-from testlib.generated import generate
+from testlib.bundles import (
+    METADATA,
+    Bundle,
+    check_metadata,
+    command,
+    commit,
+    complete_pack,
+    reached,
+    written,
+)
+from testlib.environment import git
+from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.planted import traces
 from testlib.small import run_hg, said
@@ -22,7 +30,6 @@ from hgext3rd.amalgam.bundles import gitbundle
 from hgext3rd.amalgam.bundles.gitbundle import CINNABAR_V1, GIT_V2
 from hgext3rd.amalgam.configitems import GitConfig
 
-METADATA = "refs/cinnabar/metadata"
 WORD = "planted5c1d"
 
 
@@ -43,14 +50,6 @@ def clone_of_part(store: Exported, *revs: str) -> Exported:
     exported = Exported(part, store.server)
     exported.hg("git::export")
     return exported
-
-
-def commit(store: Exported, name: str, *options: str) -> None:
-    (store.root / name).write_text(f"{name}\n" * 30)
-    store.hg("commit", "-qAm", name, "-d", "20 0", *options)
-
-
-# For git
 
 
 def test_a_full_bundle_is_what_git_clients_are_shown(
@@ -202,166 +201,6 @@ def test_the_same_store_gives_the_same_bytes(store: Exported) -> None:
         assert written(store, kind)[0] == written(store, kind)[0]
 
 
-# Where a pack is copied
-
-
-@pytest.fixture(scope="module")
-def large_template(
-    tmp_path_factory: pytest.TempPathFactory, server: HgServer
-) -> Exported:
-    """A repository of which the first export makes a pack for git clients alone."""
-    path = tmp_path_factory.mktemp("large") / "repo"
-    store = Exported(generate(path, "merges", "--changesets=1100"), server)
-    store.hg("phase", "--public", "all()")
-    store.hg("git::export")
-    return store
-
-
-@pytest.fixture
-def large(large_template: Exported, tmp_path: Path) -> Exported:
-    shutil.copytree(large_template.root, tmp_path / "repo", symlinks=True)
-    return Exported(tmp_path / "repo", large_template.server)
-
-
-def pack_of(store: Exported, layer: str) -> Path:
-    name = store.docket()[layer]["complete"]
-    assert name
-    return store.packs_dir / f"{name}.pack"
-
-
-def complete_pack(store: Exported) -> Path:
-    return pack_of(store, "base")
-
-
-def all_heads(store: Exported) -> list[str]:
-    return store.hg("log", "-r", "head()", "-T", "{gitnode} ").split()
-
-
-@pytest.mark.slow
-def test_a_pack_for_git_alone_is_copied(large: Exported, tmp_path: Path) -> None:
-    bundle = command(large)
-    assert bundle.pack == complete_pack(large).read_bytes()
-    there = set(bundle.objects(tmp_path / "objects.git"))
-    assert there >= reached(large.git_dir, *bundle.refs.values())
-    # other heads of branches have no name, but clients may have them
-    assert there == reached(large.git_dir, *all_heads(large))
-    heads = large.open().heads()
-    assert written(large, nodes=heads)[0] == bundle
-    command_ = ("bundle", "create", "-q", "-", "--branches", "--tags", "HEAD")
-    of_git = git(large.git_dir, *command_)
-    assert len(bundle.pack) <= 1.05 * len(of_git)
-
-
-@pytest.mark.slow
-def test_what_came_later_follows_the_copy(large: Exported, tmp_path: Path) -> None:
-    copied = complete_pack(large).read_bytes()
-    large.hg("update", "-q", "tip")
-    for number in range(3):
-        commit(large, f"new{number}")
-        large.hg("git::export")
-    # what was there before comes again, which is no reason to pack it again
-    large.hg("revert", "-q", "-r", "500", "--all")
-    large.hg("commit", "-qm", "back", "-d", "20 0")
-    bundle = command(large)
-    assert bundle.pack[12:].startswith(copied[12:-20])
-    expected = reached(large.git_dir, *all_heads(large))
-    assert set(bundle.objects(tmp_path / "objects.git")) == expected
-    assert complete_pack(large).read_bytes() == copied
-    bundle = command(large, "-t", "cinnabar-v1")
-    assert bundle.pack[12:].startswith(copied[12:-20])
-    check_metadata(bundle, large.git_dir, tmp_path / "metadata.git")
-
-
-@pytest.mark.slow
-def test_a_store_that_git_repacked_is_bundled_by_git(
-    large: Exported, tmp_path: Path
-) -> None:
-    assert large.hg("git::verify", "--full")
-    large.git("gc", "-q")
-    for kind in ("git-v2", "cinnabar-v1"):
-        bundle = command(large, "-t", kind)
-        there = reached(large.git_dir, *bundle.refs.values())
-        assert set(bundle.objects(tmp_path / kind, "--threads=1")) == there
-    assert not large.docket()["base"]["complete"]
-    assert large.hg("git::verify", "--full")
-
-
-@pytest.mark.slow
-def test_a_part_has_nothing_of_the_rest(large: Exported, tmp_path: Path) -> None:
-    bundle = command(large, "-r", "1000")
-    oid = large.ids("1000")[1]
-    assert set(bundle.refs.values()) == {oid}
-    assert set(bundle.objects(tmp_path / "objects.git")) == reached(large.git_dir, oid)
-
-
-@pytest.mark.slow
-def test_drafts_are_not_copied(large: Exported, tmp_path: Path) -> None:
-    large.hg("phase", "--force", "--draft", "all()")
-    shutil.rmtree(large.amalgam)
-    large.hg("git::export")
-    assert large.docket()["drafts"]["complete"]
-    assert command(large).pack == pack_of(large, "drafts").read_bytes()
-    large.hg("phase", "--public", "1080")
-    bundle, report = written(large, public_only=True)
-    there = bundle.objects(tmp_path / "objects.git")
-    public = large.hg("log", "-r", "public()", "-T", "{gitnode} ").split()
-    drafts = large.hg("log", "-r", "draft()", "-T", "{gitnode} ").split()
-    assert len(public) > 1000 <= report.changesets
-    assert len(drafts) >= 19
-    assert there.keys().isdisjoint(drafts)
-    assert there.keys() >= reached(large.git_dir, large.ids("1080")[1])
-
-
-@pytest.mark.slow
-def test_a_damaged_pack_is_not_copied(large: Exported) -> None:
-    edit(complete_pack(large), 5000)
-    path = large.root.with_name("x.bundle")
-    path.write_bytes(b"as it was")
-    for kind in ("git-v2", "cinnabar-v1"):
-        done = large.run("git::bundle", "-t", kind, str(path))
-        assert (done.code, done.out) == (50, b"")
-        assert done.err.startswith(b"abort: a pack of the git store is damaged\n(run ")
-    assert path.read_bytes() == b"as it was"
-    assert sorted(large.root.parent.iterdir()) == [large.root, path]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [0, 500, 2000])
-def test_a_cut_index_is_named(large: Exported, length: int) -> None:
-    idx = complete_pack(large).with_suffix(".idx")
-    replace(idx, idx.read_bytes()[:length])
-    path = large.root.with_name("x.bundle")
-    for kind in ("git-v2", "cinnabar-v1"):
-        done = large.run("git::bundle", "-t", kind, str(path))
-        assert done.code == 50
-        assert done.err.startswith(f"abort: '{idx}' is no index of a pack\n".encode())
-        assert not path.exists()
-
-
-# For git-cinnabar
-
-
-def check_metadata(bundle: Bundle, git_dir: Path, objects_dir: Path) -> None:
-    """Compare a bundle with what git finds from its one ref."""
-    (oid,) = bundle.refs.values()
-    assert bundle.refs == {METADATA: oid}
-    assert bundle.version == "# v2 git bundle"
-    assert not bundle.prerequisites
-    expected = reached(git_dir, oid)
-    # index-pack --strict knows no commits in trees, nor the modes of manifests
-    git(objects_dir.parent, "init", "-q", "--bare", str(objects_dir))
-    done = subprocess.run(
-        ["git", "index-pack", "--stdin"],
-        cwd=objects_dir,
-        env=ENVIRONMENT,
-        input=bundle.pack,
-        capture_output=True,
-    )
-    assert done.returncode == 0, done
-    there = git(objects_dir, "cat-file", "--batch-all-objects", "--batch-check")
-    assert [line.split()[0] for line in there.decode().splitlines()] == sorted(expected)
-
-
 def test_metadata_is_that_of_the_store(store: Exported, tmp_path: Path) -> None:
     store.hg("git::export", "--rebuild")
     assert len(store.docket()["base"]["metadata"]["packs"]) == 1
@@ -409,9 +248,6 @@ def test_metadata_of_a_large_one_is_copied(large: Exported, tmp_path: Path) -> N
     bundle = command(large, "-t", "cinnabar-v1")
     assert bundle.pack[12:].startswith(complete_pack(large).read_bytes()[12:-20])
     check_metadata(bundle, large.git_dir, tmp_path / "objects.git")
-
-
-# What must not be in it
 
 
 @pytest.fixture
@@ -507,9 +343,6 @@ def test_nothing_is_said_of_what_may_not_leave(
     assert not path.exists()
 
 
-# Refusals
-
-
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
@@ -568,9 +401,6 @@ def test_what_git_cinnabar_cannot_pull_is_not_bundled_for_it(
     assert not (store.root / "x.bundle").exists()
     if requirement == "treemanifest":
         assert command(store).refs
-
-
-# Where it goes
 
 
 def test_a_special_file_stays_one(store: Exported, tmp_path: Path) -> None:

@@ -253,3 +253,17 @@ def generators(dot_hg: Path) -> list[int]:
             if b"debug::amalgam-bundles" in line and bytes(dot_hg) in line:
                 found.append(int(process.name))
     return found
+
+
+def uploading(bundled: Bundled, command: str = "") -> Path:
+    """Let bundles be copied to a directory, and be read from there."""
+    host = bundled.root.parent / "host"
+    host.mkdir(exist_ok=True)
+    copy = f'cp "$HGCB_BUNDLE_PATH" "{host}/$HGCB_BUNDLE_BASENAME"'
+    bundled.configure(
+        "clone-bundles",
+        upload_command=command or copy,
+        url_template=f"file://{host}/{{basename}}",
+        delete_command=f'rm -f "{host}/$HGCB_BASENAME"',
+    )
+    return host

@@ -14,6 +14,8 @@ from hgext3rd.amalgam.configitems import GitConfig
 from .environment import ENVIRONMENT, git
 from .exported import Exported
 
+METADATA = "refs/cinnabar/metadata"
+
 
 @dataclasses.dataclass(frozen=True)
 class Bundle:
@@ -86,3 +88,40 @@ def reached(git_dir: Path, *revs: str) -> set[str]:
     """Return the oids of all objects that ``revs`` lead to."""
     listing = git(git_dir, "rev-list", "--objects", "--no-object-names", *revs)
     return set(listing.decode().split())
+
+
+def commit(store: Exported, name: str, *options: str) -> None:
+    """Commit a file of that name, in a draft or as ``options`` say."""
+    (store.root / name).write_text(f"{name}\n" * 30)
+    store.hg("commit", "-qAm", name, "-d", "20 0", *options)
+
+
+def check_metadata(bundle: Bundle, git_dir: Path, objects_dir: Path) -> None:
+    """Compare a bundle with what git finds from its one ref."""
+    (oid,) = bundle.refs.values()
+    assert bundle.refs == {METADATA: oid}
+    assert bundle.version == "# v2 git bundle"
+    assert not bundle.prerequisites
+    expected = reached(git_dir, oid)
+    # index-pack --strict knows no commits in trees, nor the modes of manifests
+    git(objects_dir.parent, "init", "-q", "--bare", str(objects_dir))
+    done = subprocess.run(
+        ["git", "index-pack", "--stdin"],
+        cwd=objects_dir,
+        env=ENVIRONMENT,
+        input=bundle.pack,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done
+    there = git(objects_dir, "cat-file", "--batch-all-objects", "--batch-check")
+    assert [line.split()[0] for line in there.decode().splitlines()] == sorted(expected)
+
+
+def pack_of(store: Exported, layer: str) -> Path:
+    name = store.docket()[layer]["complete"]
+    assert name
+    return store.packs_dir / f"{name}.pack"
+
+
+def complete_pack(store: Exported) -> Path:
+    return pack_of(store, "base")

@@ -1,0 +1,124 @@
+"""Where bundles are put, and who may read them there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from testlib.bundled import Bundled, uploading
+from testlib.environment import hg
+
+# servers and generators are processes of their own
+pytestmark = pytest.mark.slow
+
+REFRESH = "admin::clone-bundles-refresh"
+CLEAR = "admin::clone-bundles-clear"
+
+
+def test_uploaded_bundles_are_read_back_and_then_named(fresh: Bundled) -> None:
+    fresh.configure("clone-bundles", auto_generate__formats="gzip-v2")
+    host = uploading(fresh)
+    fresh.refresh()
+    there = {path.name for path in host.iterdir()}
+    assert there == fresh.named() | {"bundles.list"}
+    assert f"uri = file://{host}/" in (host / "bundles.list").read_text()
+    assert f"file://{host}/" in fresh.read("clonebundles.manifest")
+    assert not fresh.bundles()
+    assert not fresh.debris()
+
+
+def test_cleared_list_is_uploaded_too(fresh: Bundled) -> None:
+    host = uploading(fresh)
+    fresh.refresh()
+    fresh.hg(CLEAR)
+    assert [path.name for path in host.iterdir()] == ["bundles.list"]
+    assert "\turi" not in (host / "bundles.list").read_text()
+
+
+def test_who_may_read_the_directory_may_read_what_is_put_there(
+    fresh: Bundled, tmp_path: Path
+) -> None:
+    (fresh.dot_hg / "store").chmod(0o700)
+    web = tmp_path / "web"
+    web.mkdir()
+    web.chmod(0o755)
+    fresh.configure("amalgam", bundles__directory=str(web / "repo"))
+    fresh.refresh()
+    modes = {path.suffix: path.stat().st_mode & 0o777 for path in web.glob("*/*")}
+    assert modes == {".bundle": 0o444, ".list": 0o644}
+    assert (web / "repo").stat().st_mode & 0o777 == 0o755
+    assert (fresh.directory / "register").stat().st_mode & 0o777 == 0o600
+
+
+def test_inline_bundles_of_hg_stay_with_mercurial(fresh: Bundled) -> None:
+    fresh.configure(
+        "clone-bundles",
+        auto_generate__formats="gzip-v2",
+        auto_generate__serve_inline="yes",
+    )
+    fresh.refresh()
+    assert fresh.read("clonebundles.manifest").startswith("peer-bundle-cache://")
+    assert fresh.tokens() == [("base", 1)]
+
+
+@pytest.mark.parametrize("external", [None, "yes"])
+def test_restricted_repository_has_no_address_elsewhere_unless_told(
+    fresh: Bundled, external: str | None
+) -> None:
+    fresh.configure("web", allow_read="alice")
+    (fresh.dot_hg / "hgrc").write_text(
+        fresh.read("hgrc").replace("allow-read", "allow_read")
+    )
+    host = uploading(fresh)
+    if external:
+        fresh.configure("amalgam", bundles__external=external)
+    fresh.refresh()
+    assert bool(list(host.iterdir())) == bool(external)
+    assert bool(fresh.bundles()) != bool(external)
+
+
+def restrict(bundled: Bundled) -> None:
+    with (bundled.dot_hg / "hgrc").open("a") as file:
+        file.write("[web]\nallow_read = alice\n")
+
+
+@pytest.mark.parametrize("external", [None, "yes"])
+def test_restricted_repository_puts_nothing_elsewhere_unless_told(
+    fresh: Bundled, tmp_path: Path, external: str | None
+) -> None:
+    # whoever serves that directory shows the list in it, and so all of the bundles
+    fresh.configure("amalgam", bundles__directory=str(tmp_path / "www"))
+    restrict(fresh)
+    if external:
+        fresh.configure("amalgam", bundles__external=external)
+    fresh.refresh()
+    assert (tmp_path / "www").exists() == bool(external)
+    assert bool(fresh.bundles()) != bool(external)
+
+
+def test_repository_that_becomes_restricted_takes_its_bundles_back(
+    fresh: Bundled, tmp_path: Path
+) -> None:
+    directory = tmp_path / "www"
+    fresh.configure("clone-bundles", auto_generate__formats="gzip-v2")
+    fresh.configure("amalgam", bundles__directory=str(directory))
+    fresh.refresh()
+    assert len(list(directory.iterdir())) == 3
+    restrict(fresh)
+    fresh.refresh()
+    assert [path.name for path in directory.iterdir()] == ["bundles.list"]
+    assert "uri = " not in (directory / "bundles.list").read_text()
+    assert fresh.named() == fresh.bundles()
+    assert len(fresh.bundles()) == 2
+    assert not fresh.problems()
+
+
+def test_share_has_bundles_of_its_own(published: Bundled, tmp_path: Path) -> None:
+    hg(tmp_path, "--config", "extensions.share=", "share", "-qU", "repo", "share")
+    shared = Bundled(tmp_path / "share", published._server)
+    shared.configure("extensions", amalgam="", clonebundles="")
+    shared.configure("clone-bundles", git__formats="git-v2")
+    shared.refresh()
+    assert shared.tokens() == [("base", 1)]
+    shared.hg(CLEAR)
+    assert len(published.rows("live")) == 3
