@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import test_verify as faults
 from mercurial import lock as lockmod
+from testlib import faults
 from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 

@@ -97,3 +97,11 @@ def test_version_differences_are_tagged_and_in_compat_only() -> None:
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If):
                 source = ast.get_source_segment(text, node) or ""
                 assert tag.search(source), f"untagged: {source.splitlines()[0]}"
+
+
+def test_only_gitprocess_starts_git() -> None:
+    starts = re.compile(r"subprocess\.(?!PIPE|STDOUT|DEVNULL)|os\.(system|exec|spawn)")
+    for path in (ROOT / "hgext3rd").rglob("*.py"):
+        # what is measured is a process of hg
+        if path.name != "gitprocess.py" and path.parent.name != "perf":
+            assert not starts.search(path.read_text()), path
