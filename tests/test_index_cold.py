@@ -13,6 +13,9 @@ from testlib.environment import hg
 from testlib.indexmaps import open_repository
 from testlib.residency import PAGE_BYTES, drop, resident
 
+from hgext3rd.amalgam.index import mapped
+from hgext3rd.amalgam.index.buffer import Expected
+
 pytestmark = [pytest.mark.slow, pytest.mark.needs("cold")]
 
 REVS = 1 << 16  # 1024 pages of entries
@@ -85,5 +88,22 @@ def test_walks_read_ahead(made: Path, files: tuple[Path, Path, Path]) -> None:
     for rev in range(1024):
         assert log.index[rev][5] == rev - 1
     assert resident(files[1]) > set(range(1024 * ENTRY.size // PAGE_BYTES))
+
+
+def test_what_is_expected_in_full_is_in_memory_at_once(
+    made: Path, files: tuple[Path, Path, Path]
+) -> None:
+    log = changelog(made)
+    assert log.tiprev() == REVS - 1
+    opened = mapped.opened(log)
+    assert opened is not None
+    first, end = REVS // 4 * ENTRY.size, REVS // 2 * ENTRY.size
+    opened.expect(Expected.EVERYTHING, first + 64, end)
+    pages = set(range(first // PAGE_BYTES, end // PAGE_BYTES))
+    assert resident(files[1]) >= pages
+
+
+def test_heads_read_all(made: Path, files: tuple[Path, Path, Path]) -> None:
+    log = changelog(made)
     assert log.headrevs() == [REVS - 1]
     assert len(resident(files[1])) == REVS * ENTRY.size // PAGE_BYTES

@@ -27,6 +27,15 @@ ENTRY_BYTES = 64
 HEADER = (1 | 1 << 17) << 32
 PLACEMENT = Placement(0o755, os.getuid(), os.getgid())
 
+#: What the index is told: what is about to be touched, from byte to byte.
+Told = tuple[Expected, int, int]
+STRETCHES: Told = (Expected.STRETCHES, 0, 3000 * ENTRY_BYTES)
+
+
+def all_of(first: int, end: int) -> Told:
+    return Expected.EVERYTHING, first * ENTRY_BYTES, end * ENTRY_BYTES
+
+
 #: Nodes that begin alike; never null.
 NODES = st.lists(
     st.builds(
@@ -160,10 +169,14 @@ def test_answers_are_those_of_the_c_index(
 
 
 def compose(
-    nodes: list[bytes], source: NodeSource, told: list[Expected] | None = None
+    nodes: list[bytes], source: NodeSource, told: list[Told] | None = None
 ) -> MappedIndex:
     told = [] if told is None else told
-    return MappedIndex(c_index(nodes), data_of(nodes), source, told.append)
+
+    def tell(*what: Any) -> None:
+        told.append(what)
+
+    return MappedIndex(c_index(nodes), data_of(nodes), source, tell)
 
 
 @pytest.fixture
@@ -276,7 +289,7 @@ def test_everything_else_is_the_c_index(snapshot: Snapshot) -> None:
 def test_it_is_said_once_how_much_is_touched(snapshot: Snapshot) -> None:
     nodes = nodes_of(3000)
     renew(snapshot, nodes)
-    source, told = FromSnapshot(of(snapshot, len(nodes))), list[Expected]()
+    source, told = FromSnapshot(of(snapshot, len(nodes))), list[Told]()
     index = compose(nodes, source, told)
     for rev in range(0, 3000, 3):
         assert index[rev][7] == nodes[rev]
@@ -285,28 +298,38 @@ def test_it_is_said_once_how_much_is_touched(snapshot: Snapshot) -> None:
     assert told == []
     for rev in range(100):
         assert index[rev][7] == nodes[rev]
-    assert told == [Expected.STRETCHES]
+    assert told == [STRETCHES]
     index.ancestors(3, 7)
     index.headrevs()
     index.headrevs()
-    assert told == [Expected.STRETCHES, Expected.EVERYTHING]
+    index.computephasesmapsets({1: {5}})
+    assert told == [STRETCHES, all_of(0, 3000)]
 
 
 @pytest.mark.parametrize(
-    "walk",
+    ("walk", "expected"),
     [
-        list,
-        lambda index: index.ancestors(3, 7),
-        lambda index: index.commonancestorsheads(3, 7),
-        lambda index: index.computephasesmapsets({1: {5}}),
-        lambda index: index.reachableroots2(0, [2999], [5], False),
+        (list, [STRETCHES]),
+        (lambda index: index.ancestors(3, 7), [STRETCHES]),
+        (lambda index: index.commonancestorsheads(3, 7), [STRETCHES]),
+        (lambda index: index.headrevs(), [all_of(0, 3000)]),
+        (lambda index: index.headrevs(None, 2000), [all_of(0, 2000)]),
+        (lambda index: index.headrevs(None, 1000), []),
+        (lambda index: index.headrevsdiff(2998, 3000), [STRETCHES]),
+        (lambda index: index.headrevsdiff(9, 3000), [STRETCHES, all_of(9, 3000)]),
+        (lambda index: index.computephasesmapsets({1: {5}}), [all_of(5, 3000)]),
+        (
+            lambda index: index.reachableroots2(7, [2000, 2], [9], False),
+            [all_of(7, 2001)],
+        ),
+        (lambda index: index.reachableroots2(0, [], [9], False), []),
     ],
 )
 def test_who_walks_is_expected_to(
-    snapshot: Snapshot, walk: Callable[[Any], object]
+    snapshot: Snapshot, walk: Callable[[Any], object], expected: list[Told]
 ) -> None:
     nodes = nodes_of(3000)
-    told: list[Expected] = []
+    told: list[Told] = []
     index = compose(nodes, FromSnapshot(snapshot), told)
     assert walk(index) == walk(c_index(nodes))
-    assert told == [Expected.STRETCHES]
+    assert told == expected

@@ -39,9 +39,9 @@ class Mapped(NamedTuple):
 
     data: memoryview
     """All of it, read-only. It owns the memory."""
-    expect: Callable[[Expected], None]
-    """Tells the kernel what is about to be touched; by itself it reads megabytes around
-    each place. Owns the memory, too."""
+    expect: Callable[[Expected, int, int], None]
+    """Tells the kernel what is about to be touched, of the bytes from one to another;
+    by itself it reads megabytes around each place. Owns the memory, too."""
 
 
 def mapped(
@@ -72,8 +72,8 @@ def mapped(
     return Mapped(view, functools.partial(_expect, owner))
 
 
-def _expect(owner: Any, expected: Expected) -> None:
-    call(lib.amalgam_mapped_expect, owner, expected.value)
+def _expect(owner: Any, expected: Expected, start: int, end: int) -> None:
+    call(lib.amalgam_mapped_expect, owner, expected.value, start, end)
 
 
 def common_prefix(path: bytes, covered: int, fd: int, length_bytes: int) -> int:

@@ -49,7 +49,7 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
         source = nodesource.NodeSource(
             opened.snapshot, self.opener, self._nodemap_file, self.radix, index
         )
-        opened.expect(buffer.Expected.FEW_PLACES)
+        opened.expect(buffer.Expected.FEW_PLACES, 0, len(opened.data))
         self.index = nodemap.MappedIndex(index, opened.data, source, opened.expect)
 
 

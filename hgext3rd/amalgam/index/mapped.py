@@ -49,8 +49,8 @@ class Opened(NamedTuple):
     """What its first bytes are mapped from; ``None`` if all of it was read."""
     data: Any
     """All of it: a read-only buffer, which owns its memory."""
-    expect: Callable[[Expected], None]
-    """Tells the kernel what of it is about to be touched."""
+    expect: Callable[[Expected, int, int], None]
+    """Tells the kernel what of it is about to be touched, from one byte to another."""
 
 
 class _Switch:
@@ -259,7 +259,7 @@ def _follow(*args: Any) -> None:
     renewal.follow(*args)
 
 
-def _expect_nothing(_expected: Expected) -> None:
+def _expect_nothing(_expected: Expected, _start: int, _end: int) -> None:
     """Tell nobody: what was read is in memory."""
 
 

@@ -52,11 +52,11 @@ class Source(Protocol):
         """Give up the map that was opened: it cannot be right."""
 
 
-def _walking(name: str, expected: Expected) -> Callable[..., Any]:
-    """Return a method of the C index that touches more than a few places."""
+def _walking(name: str) -> Callable[..., Any]:
+    """Return a method of the C index that goes nobody knows how far."""
 
     def walk(self: MappedIndex, *args: Any) -> Any:
-        self._expect(expected)
+        self._walked()
         return getattr(self._index, name)(*args)
 
     return walk
@@ -75,11 +75,11 @@ class MappedIndex(Forwarding):
         index: Any,
         data: Buffer,
         source: Source,
-        expect: Callable[[Expected], None],
+        expect: Callable[[Expected, int, int], None],
     ) -> None:
         """Compose over ``index``, which was made of ``data``.
 
-        ``expect`` is told what of that is about to be touched.
+        ``expect`` is told what of it is about to be touched, from one byte to another.
         """
         super().__init__(index)
         self._data = ffi.from_buffer("uint8_t[]", data)
@@ -88,22 +88,37 @@ class MappedIndex(Forwarding):
         self._source = source
         self._map: Any = ffi.NULL
         self._tell = expect
-        self._told: set[Expected] = set()
+        self._stretches = False  # whether they were told
+        self._all = range(0)  # the revisions all of which were told
         for name in _delegated(index.__class__):
             setattr(self, name, getattr(index, name))
 
-    ancestors = _walking("ancestors", Expected.STRETCHES)
-    commonancestorsheads = _walking("commonancestorsheads", Expected.STRETCHES)
-    findsnapshots = _walking("findsnapshots", Expected.STRETCHES)
-    headrevs = _walking("headrevs", Expected.EVERYTHING)
-    headrevsdiff = _walking("headrevsdiff", Expected.STRETCHES)
-    reachableroots2 = _walking("reachableroots2", Expected.STRETCHES)
+    ancestors = _walking("ancestors")
+    commonancestorsheads = _walking("commonancestorsheads")
+    findsnapshots = _walking("findsnapshots")
+
+    def headrevs(self, *args: Any) -> Any:
+        """Return the heads of the revisions before the second argument, or of all."""
+        stop = args[1] if len(args) > 1 else None
+        self._expect_all(0, self._on_disk if stop is None else stop)
+        return self._index.headrevs(*args)
+
+    def headrevsdiff(self, first: int, end: int) -> Any:
+        """Return the heads that revisions add and remove; their parents may be far."""
+        self._walked()
+        self._expect_all(first, end)
+        return self._index.headrevsdiff(first, end)
+
+    def reachableroots2(self, first: int, heads: list[int], *args: Any) -> Any:
+        """Return the roots that are ancestors of heads; looks at none before first."""
+        self._expect_all(max(first, 0), max(heads, default=-1) + 1)
+        return self._index.reachableroots2(first, heads, *args)
 
     def computephasesmapsets(self, roots: dict[int, set[int]]) -> Any:
         """Return the revisions of each phase; those from the first root on are read."""
-        first = min((rev for of_phase in roots.values() for rev in of_phase), default=0)
-        if any(roots.values()) and len(self) - first > _FEW:
-            self._expect(Expected.STRETCHES)
+        revs = [rev for of_phase in roots.values() for rev in of_phase]
+        if revs:
+            self._expect_all(max(min(revs), 0), self._on_disk)
         return self._index.computephasesmapsets(roots)
 
     def __contains__(self, key: Any) -> bool:
@@ -200,12 +215,17 @@ class MappedIndex(Forwarding):
 
     def _walked(self) -> None:
         """Take notice that more than a few entries are being read."""
-        self._expect(Expected.STRETCHES)
+        if not self._stretches:
+            self._stretches = True
+            self._tell(Expected.STRETCHES, 0, self._size)
 
-    def _expect(self, expected: Expected) -> None:
-        if expected not in self._told:
-            self._told.add(expected)
-            self._tell(expected)
+    def _expect_all(self, first: int, end: int) -> None:
+        """Have the entries of these revisions read at once, if they are not few."""
+        end = min(end, self._on_disk)
+        told = self._all
+        if end - first > _FEW and not (told.start <= first and end <= told.stop):
+            self._all = range(first, end)
+            self._tell(Expected.EVERYTHING, first * ENTRY_LEN, end * ENTRY_LEN)
 
     def _add(self, rev: int, node: bytes) -> None:
         errors.call(lib.amalgam_nodemap_append, self._map, rev, node, len(node))

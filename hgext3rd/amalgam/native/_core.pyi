@@ -263,7 +263,13 @@ class _Lib:
         /,
     ) -> int: ...
     def amalgam_mapped_expect(
-        self, mapped: _Pointer, expected: int, error: _Pointer, /
+        self,
+        mapped: _Pointer,
+        expected: int,
+        start: int,
+        end: int,
+        error: _Pointer,
+        /,
     ) -> int: ...
     def amalgam_mapped_free(self, mapped: _Pointer, /) -> None: ...
     def amalgam_snapshot_common(

@@ -563,14 +563,16 @@ enum amalgam_status amalgam_mapped_new(struct amalgam_mapped **out,
                                        uint32_t prefault,
                                        struct amalgam_error *error);
 
-// Tells the kernel what of an index is about to be touched: 0 a few places, 1 all of it, 2
-// stretches.
+// Tells the kernel what of the bytes from `start` to `end` of an index is about to be touched: 0 a
+// few places, 1 all of them, which it then reads at once, 2 stretches.
 //
 // # Safety
 //
 // `error` as everywhere; `mapped` is not freed before the call ends.
 enum amalgam_status amalgam_mapped_expect(const struct amalgam_mapped *mapped,
                                           uint32_t expected,
+                                          uint64_t start,
+                                          uint64_t end,
                                           struct amalgam_error *error);
 
 // Frees an index, and the memory that `amalgam_mapped_new` named; null is ignored.

@@ -60,8 +60,8 @@ pub unsafe extern "C" fn amalgam_mapped_new(
     unsafe { entry(error, body) }
 }
 
-/// Tells the kernel what of an index is about to be touched: 0 a few places, 1 all of it, 2
-/// stretches.
+/// Tells the kernel what of the bytes from `start` to `end` of an index is about to be touched: 0 a
+/// few places, 1 all of them, which it then reads at once, 2 stretches.
 ///
 /// # Safety
 ///
@@ -70,6 +70,8 @@ pub unsafe extern "C" fn amalgam_mapped_new(
 pub unsafe extern "C" fn amalgam_mapped_expect(
     mapped: *const Mapped,
     expected: u32,
+    start: u64,
+    end: u64,
     error: *mut ErrorInfo,
 ) -> Status {
     let body = || {
@@ -81,8 +83,9 @@ pub unsafe extern "C" fn amalgam_mapped_expect(
             2 => Expected::Stretches,
             unknown => return Err(Failure::bug(format!("unknown expectation {unknown}"))),
         };
+        let [start, end] = [start, end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
         handle.call(|mapping| {
-            mapping.expect(expected);
+            mapping.expect(expected, start..end);
             Ok(())
         })
     };

@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -21,6 +22,10 @@ const COMPARED_AT_ONCE: usize = 128 << 10;
 
 /// Bytes before the end of a snapshot that are compared whenever it is mapped.
 const COMPARED_END: usize = 4096;
+
+/// Bytes that the kernel is asked for at once: of more, it reads no more than its read-ahead, which
+/// is 128 KiB by default.
+const ASKED_AT_ONCE: usize = 128 << 10;
 
 /// Why an index could not be mapped.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +104,7 @@ impl Mapping {
         mapping.prefault = prefault;
         mapping.share(snapshot, covered)?;
         // What is touched here is not what will be.
-        mapping.advise(Advice::Random);
+        mapping.advise(Advice::Random, 0..covered);
 
         let compared = covered.saturating_sub(COMPARED_END)..covered;
         let mut end = [0; COMPARED_END];
@@ -113,27 +118,29 @@ impl Mapping {
         mapping.protect()?;
         // The header, which Mercurial looks at first. Of a reference, nothing would be read.
         std::hint::black_box(mapping.bytes().first().copied());
-        mapping.advise(Advice::Normal);
+        mapping.advise(Advice::Normal, 0..covered);
         match prefault {
             Prefault::Nothing => {}
-            Prefault::WillNeed => mapping.advise(Advice::WillNeed),
-            Prefault::Populate => mapping.advise(POPULATE),
+            Prefault::WillNeed => mapping.read_ahead(),
+            Prefault::Populate => mapping.advise(POPULATE, 0..covered),
         }
         Ok(mapping)
     }
 
-    /// Tells the kernel what will be touched, unless all of it was asked for at the beginning.
+    /// Tells the kernel what of `bytes` will be touched, unless all was asked for at the beginning.
     ///
-    /// By itself, it reads what surrounds a place that is touched, often megabytes.
-    pub fn expect(&self, expected: Expected) {
-        match expected {
-            _ if self.prefault != Prefault::Nothing => {}
-            Expected::FewPlaces => self.advise(Advice::Random),
-            Expected::Everything => {
-                self.advise(Advice::Normal);
-                self.advise(Advice::WillNeed);
+    /// By itself, it reads what surrounds a place that is touched, often megabytes. Everything is
+    /// in memory when this returns, if it is to be had: a walk in any direction, one page after
+    /// the other, takes longer than reading.
+    pub fn expect(&self, expected: Expected, bytes: Range<usize>) {
+        match (expected, self.prefault) {
+            (_, Prefault::Populate) | (Expected::FewPlaces, Prefault::WillNeed) => {}
+            (Expected::FewPlaces, _) => self.advise(Advice::Random, bytes),
+            (Expected::Stretches, _) => self.advise(Advice::Normal, bytes),
+            (Expected::Everything, _) => {
+                self.advise(Advice::Normal, bytes.clone());
+                self.advise(POPULATE, bytes);
             }
-            Expected::Stretches => self.advise(Advice::Normal),
         }
     }
 
@@ -172,11 +179,23 @@ impl Mapping {
         Ok(())
     }
 
-    /// Advises the kernel on what is of the snapshot.
-    fn advise(&self, advice: Advice) {
+    /// Advises the kernel on what is of the snapshot, of the pages in which `bytes` are.
+    fn advise(&self, advice: Advice, bytes: Range<usize>) {
+        let end = bytes.end.min(self.covered);
+        let start = bytes.start - bytes.start % rustix::param::page_size();
+        if start >= end {
+            return;
+        }
         // SAFETY: the pages are of the region, and none of these changes what is in them. What
         // an old kernel does not know is not done.
-        let _ = unsafe { mm::madvise(self.start.as_ptr().cast(), self.covered, advice) };
+        let _ = unsafe { mm::madvise(self.start.as_ptr().add(start).cast(), end - start, advice) };
+    }
+
+    /// Has the kernel read all of the snapshot, and does not wait for it.
+    fn read_ahead(&self) {
+        for start in (0..self.covered).step_by(ASKED_AT_ONCE) {
+            self.advise(Advice::WillNeed, start..start + ASKED_AT_ONCE);
+        }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
@@ -328,8 +347,10 @@ mod tests {
         let mapping = Mapping::new(&snapshot, 66_000, &index, 70_000, Prefault::Nothing);
         let mapping = mapping.expect("both fit");
         for expected in [Expected::FewPlaces, Expected::Stretches, Expected::Everything] {
-            mapping.expect(expected);
-            assert_eq!(mapping.bytes(), bytes);
+            for range in [0..70_000, 5000..9000, 65_900..70_000, 66_100..usize::MAX, 0..0] {
+                mapping.expect(expected, range);
+                assert_eq!(mapping.bytes(), bytes);
+            }
         }
     }
 
