@@ -38,7 +38,7 @@ class Index:
             self.snapshots,
             bytes(root / "store"),
             bytes(root),
-            buffer.Prefault.NONE,
+            buffer.PREFAULTS[b"none"],
             lambda _placement, snapshot, data, _afresh: self.followed.append(
                 (snapshot, bytes(data))
             ),

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "hgext3rd" / "amalgam"
 #: Lower first; a module may import from its own layer and those before it.
 LAYERS = ["", "native", "index", "gitstore", "bundles", "serve", "commands", "perf"]
 #: Modules of the lowest layer, which every other may import.
-BASE = {"metadata", "configitems", "compat", "loading", "placement"}
+BASE = {"metadata", "configitems", "compat", "loading", "placement", "records"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 500  # lines

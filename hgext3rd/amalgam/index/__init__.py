@@ -8,6 +8,5 @@ with its ``docket``, in a ``buffer``. ``renewal`` brings snapshots up to date,
 ``configitems.IndexConfig``. Nothing here knows git.
 
 Every command of hg pays for what is loaded here, so modules are imported by name, which
-Mercurial defers until they are used, and small records are named tuples: to make a
-frozen data class takes five times as long.
+Mercurial defers until they are used, and small records are ``records.Record``.
 """

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import enum
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..native._core import ffi, lib
 from ..native.errors import call
 from ..native.lent import lent
+from ..records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,15 +27,11 @@ class Expected(enum.Enum):
     STRETCHES = 2
 
 
-class Prefault(enum.Enum):
-    """What of a mapped snapshot is read ahead of its first use."""
-
-    NONE = 0
-    WILLNEED = 1
-    POPULATE = 2
+#: What of a mapped snapshot is read ahead of its first use, by the names of the config.
+PREFAULTS = {b"none": 0, b"willneed": 1, b"populate": 2}
 
 
-class Mapped(NamedTuple):
+class Mapped(Record):
     """An index in memory."""
 
     data: memoryview
@@ -45,12 +42,13 @@ class Mapped(NamedTuple):
 
 
 def mapped(
-    path: bytes, covered: int, fd: int, length_bytes: int, prefault: Prefault
+    path: bytes, covered: int, fd: int, length_bytes: int, prefault: int
 ) -> Mapped:
     """Return the first ``length_bytes`` of the index open as ``fd``.
 
     The first ``covered`` of them are mapped from the snapshot at ``path``. ``Moved`` if
     a file is shorter than that, or if they differ at the end of the snapshot.
+    ``prefault`` is one of ``PREFAULTS``.
     """
     out = ffi.new("amalgam_mapped **")
     data = ffi.new("uint8_t const **")
@@ -62,7 +60,7 @@ def mapped(
         covered,
         fd,
         length_bytes,
-        prefault.value,
+        prefault,
     )
     owner = ffi.gc(out[0], lib.amalgam_mapped_free)
     # A buffer keeps what it is made of, which keeps its destructor, and that the owner.

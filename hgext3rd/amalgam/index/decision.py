@@ -7,10 +7,12 @@ the file looks like, and what ``opening`` finds out when all speaks for mapping.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mercurial import util
 from mercurial.i18n import _
+
+from ..records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +35,7 @@ class Reason(enum.Enum):
     NO_SNAPSHOT = "no-snapshot"
 
 
-class Decision(NamedTuple):
+class Decision(Record):
     """What was decided for one index of a repository object when it was opened."""
 
     name: bytes

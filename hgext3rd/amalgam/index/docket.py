@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from ..records import Record
 
 if TYPE_CHECKING:
     from ..placement import Placement
@@ -18,7 +20,7 @@ _KEYS = (b"index", b"uid", b"length", b"file")
 _LARGEST = 4096  # a docket is about 200 bytes, and the name of an index
 
 
-class State(NamedTuple):
+class State(Record):
     """What the file system says of a file; another whenever somebody wrote to it."""
 
     device: int
@@ -39,7 +41,7 @@ class State(NamedTuple):
         return (self.device, self.inode) == (other.device, other.inode)
 
 
-class Docket(NamedTuple):
+class Docket(Record):
     """A snapshot, and the file of which it was found to be a beginning."""
 
     path: bytes

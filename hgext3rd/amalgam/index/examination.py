@@ -6,9 +6,10 @@ Quick enough for a look at a repository: a second for a million changesets.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..native.errors import Moved
+from ..records import Record
 from . import nodefile
 from .docket import State
 from .mapped import Opened, open_indexes
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
 
-class Examined(NamedTuple):
+class Examined(Record):
     """What an index and its snapshot look like."""
 
     opened: Opened

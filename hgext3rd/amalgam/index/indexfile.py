@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mercurial import vfs as vfsmod
 from mercurial.revlogutils import constants
 
+from ..records import Record
 from . import snapshot
 from .decision import Reason, reason_for
 
@@ -29,7 +30,7 @@ _ENTRY_BYTES = 64
 _ENTRY_BYTES_WITH_DOCKET = 96  # of the formats whose index file is named by a docket
 
 
-class Seen(NamedTuple):
+class Seen(Record):
     """A file that is to be opened as an index."""
 
     opener: VfsT

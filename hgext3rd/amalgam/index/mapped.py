@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mercurial import error, extensions, exthelper, localrepo, revlog
 from mercurial.revlogutils import constants
 
 from .. import compat, configitems
 from ..loading import load
+from ..records import Record
 from . import buffer, decision, indexfile, opening, renewal
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _OPTION = b"amalgam-index"
 _ATTRIBUTE = "_amalgam_opened"  # of a revlog; it lives as long as the mapping
 
 
-class Opened(NamedTuple):
+class Opened(Record):
     """How the index of a revlog got into memory."""
 
     decision: Decision

@@ -14,7 +14,7 @@ import binascii
 import contextlib
 import os
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mercurial import error
 from mercurial.utils import stringutil
@@ -22,6 +22,7 @@ from mercurial.utils import stringutil
 from ..native import errors
 from ..native._core import ffi, lib
 from ..native.lent import lent, lent_writable
+from ..records import Record
 
 if TYPE_CHECKING:
     from ..native.lent import Buffer
@@ -37,7 +38,7 @@ _UID_BYTES = 8
 _RATIO = 8
 
 
-class Run(NamedTuple):
+class Run(Record):
     """Consecutive revisions in the data file, sorted by node."""
 
     offset: int
@@ -57,7 +58,7 @@ class Run(NamedTuple):
         return int(out[0])
 
 
-class Docket(NamedTuple):
+class Docket(Record):
     """What counts of which data file, and what it was made from."""
 
     snapshot: bytes

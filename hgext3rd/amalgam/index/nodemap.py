@@ -12,7 +12,7 @@ A Mercurial built with Rust has an index of its own, which is left alone.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mercurial import error
 
@@ -24,8 +24,19 @@ from .buffer import Expected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from ..native.lent import Buffer
+
+    class Source(Protocol):
+        """Where a node map comes from."""
+
+        def open(self, data: Any) -> Any | None:
+            """Return a handle for the index ``data``, ``None`` if there is no map."""
+
+        def discard(self) -> None:
+            """Give up the map that was opened: it cannot be right."""
+
 
 ENTRY_LEN = 64
 _NODE = 7  # in an entry as Python has it
@@ -40,16 +51,6 @@ _MANY = 2
 _rev = lib.amalgam_nodemap_rev
 _match = lib.amalgam_nodemap_match
 _shortest = lib.amalgam_nodemap_shortest
-
-
-class Source(Protocol):
-    """Where a node map comes from."""
-
-    def open(self, data: Any) -> Any | None:
-        """Return a handle for the index ``data``, ``None`` if there is no map."""
-
-    def discard(self) -> None:
-        """Give up the map that was opened: it cannot be right."""
 
 
 def _walking(name: str) -> Callable[..., Any]:

@@ -8,13 +8,14 @@ Mercurial's configuration.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mercurial import encoding
 
 from .. import placement
 from ..loading import load
 from ..native.errors import Moved
+from ..records import Record
 from . import buffer
 from .decision import Reason
 from .snapshot import Busy, IndexFile, Snapshot, Snapshots
@@ -38,7 +39,7 @@ class Unavailable(Exception):  # noqa: N818
         self.detail = detail
 
 
-class Site(NamedTuple):
+class Site(Record):
     """Where the snapshots of a repository are, and how they are used there."""
 
     snapshots: Snapshots
@@ -46,7 +47,8 @@ class Site(NamedTuple):
     """Full path of ``.hg/store``."""
     owner_path: bytes
     """Full path of ``.hg``."""
-    prefault: buffer.Prefault
+    prefault: int
+    """One of ``buffer.PREFAULTS``."""
     follow: Callable[[Placement, Snapshot, memoryview, bool], None]
     """Renews what leans on a snapshot, with its placement and the whole index; afresh
     if the last argument says so."""
@@ -64,7 +66,7 @@ class Site(NamedTuple):
             snapshots=Snapshots(os.path.join(owner_path, b"amalgam", b"index")),
             store_path=store_path,
             owner_path=owner_path,
-            prefault=buffer.Prefault[config.prefault.decode().upper()],
+            prefault=buffer.PREFAULTS[config.prefault],
             follow=follow,
         )
 
@@ -89,7 +91,8 @@ class Site(NamedTuple):
             file, placement, grown_from=grown_from, afresh=afresh
         )
         if snapshot is not None:
-            mapped = self._mapped(snapshot, file, file.state(), buffer.Prefault.NONE)
+            nothing = buffer.PREFAULTS[b"none"]
+            mapped = self._mapped(snapshot, file, file.state(), nothing)
             self.follow(placement, snapshot, mapped.data, afresh)
 
     def open(
@@ -125,7 +128,7 @@ class Site(NamedTuple):
         snapshot: Snapshot,
         file: IndexFile,
         state: State,
-        prefault: buffer.Prefault,
+        prefault: int,
     ) -> buffer.Mapped:
         covered, length_bytes = snapshot.length_bytes, file.length_bytes(state)
         return buffer.mapped(snapshot.path, covered, file.fd, length_bytes, prefault)

@@ -14,10 +14,11 @@ import fcntl
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .. import placement as placements
 from ..native.errors import Moved
+from ..records import Record
 from . import buffer
 from .docket import Docket, State
 
@@ -33,7 +34,7 @@ _KEPT_SECONDS = 600.0  # what nobody names any more may be about to be opened
 _READ_BYTES = 256 << 10  # what reading instead of mapping costs nothing
 
 
-class Snapshot(NamedTuple):
+class Snapshot(Record):
     """Bytes of an index that are on disk for good, until the file is removed."""
 
     directory: bytes
@@ -51,7 +52,7 @@ class Snapshot(NamedTuple):
         return _data_path(self.directory, self.name, self.uid)
 
 
-class IndexFile(NamedTuple):
+class IndexFile(Record):
     """The file of an index that somebody has open."""
 
     fd: int
