@@ -21,7 +21,7 @@ from mercurial.revlogutils import constants
 from .. import compat, configitems
 from ..loading import load
 from ..records import Record
-from . import buffer, decision, indexfile, opening, renewal
+from . import buffer, decision, indexfile, nodefile, opening, renewal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,6 +195,7 @@ def _transaction(
     """Note the state of indexes before a transaction appends to them."""
     switch = _switch(repo)
     if switch is not None and repo.currenttransaction() is None:
+        load(renewal)
         switch.before = renewal.states(repo)
     return orig(repo, *args, **kwargs)
 
@@ -229,6 +230,7 @@ def _updatecaches(
         before = {}
     elif tr.hookargs.get(b"source") == b"strip":
         return  # comes back without a transaction
+    load(renewal)
     problem = renewal.renew(repo, switch.site, switch.config, before)
     if problem:
         switch.ui.log(b"amalgam", b"snapshots were not renewed: %s\n", problem)
@@ -256,7 +258,7 @@ def _switch(repo: RepoT) -> _Switch | None:
 
 
 def _follow(*args: Any) -> None:
-    load(renewal)
+    load(nodefile, renewal)
     renewal.follow(*args)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import binascii
 import contextlib
 import os
-import secrets
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error
@@ -182,7 +181,7 @@ def renew(
             kept.pop()
         kept = _worth_keeping(docket, kept)
     first = kept[-1].end if kept else 0
-    uid, offset = secrets.token_hex(_UID_BYTES).encode(), 0
+    uid, offset = binascii.hexlify(os.urandom(_UID_BYTES)), 0
     if docket and kept:
         uid, offset = docket.uid, docket.end_bytes
     run = Run(offset, first, revs - first)
