@@ -323,6 +323,8 @@ def test_it_is_said_once_how_much_is_touched(snapshot: Snapshot) -> None:
             [all_of(7, 2001)],
         ),
         (lambda index: index.reachableroots2(0, [], [9], False), []),
+        # there is no map
+        (lambda index: index.get_rev(b"unknown".ljust(20)), [STRETCHES]),
     ],
 )
 def test_who_walks_is_expected_to(

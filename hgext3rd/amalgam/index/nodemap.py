@@ -247,7 +247,8 @@ class MappedIndex(Forwarding):
             for rev in range(self._kept, len(self._index)):
                 self._add(rev, self._index[rev][_NODE])
             return self
-        # from now on as if there was nothing between
+        # from now on as if there was nothing between; it looks entry by entry
+        self._walked()
         for name in _ANSWERED:
             setattr(self, name, getattr(self._index, name))
         self._map = ffi.NULL
