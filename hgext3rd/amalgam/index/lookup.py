@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mercurial import exthelper, policy, revlog, scmutil
+from mercurial import extensions, policy, revlog, scmutil
 from mercurial.revlogutils import constants
 
 from .. import compat, configitems
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-eh = exthelper.exthelper()
-
 parsers = policy.importmod("parsers")
 
 _OPTION = b"amalgam-node-map"
@@ -30,7 +28,16 @@ _WITHIN = (b"experimental", b"revisions.disambiguatewithin")
 _NODETREE = b"disambiguationnodetree"
 
 
-@eh.wrapfunction(revlog.revlog, "_load_inner")
+def install() -> None:
+    """Wrap what Mercurial makes of the bytes of an index, and one that uses it."""
+    for container, name, wrapper in (
+        (revlog.revlog, "_load_inner", _load_inner),
+        (*compat.revlog_options_resolver(), _resolve_options),
+        (scmutil, "shortesthexnodeidprefix", _shortesthexnodeidprefix),
+    ):
+        extensions.wrapfunction(container, name, wrapper)
+
+
 def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     """Put the node map before a C index that has been opened."""
     orig(self, *args)
@@ -53,7 +60,6 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
         self.index = nodemap.MappedIndex(index, opened.data, source, opened.expect)
 
 
-@eh.wrapfunction(*compat.revlog_options_resolver())
 def _resolve_options(
     orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
 ) -> dict[bytes, Any]:
@@ -69,7 +75,6 @@ def _resolve_options(
     return options
 
 
-@eh.wrapfunction(scmutil, "shortesthexnodeidprefix")
 def _shortesthexnodeidprefix(
     orig: Callable[..., bytes],
     repo: RepoT,

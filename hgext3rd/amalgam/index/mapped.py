@@ -15,7 +15,7 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, extensions, exthelper, localrepo, revlog
+from mercurial import error, extensions, localrepo, revlog
 from mercurial.revlogutils import constants
 
 from .. import compat, configitems
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .docket import State
     from .opening import Site
     from .snapshot import Snapshot
-
-eh = exthelper.exthelper()
 
 _OPTION = b"amalgam-index"
 _ATTRIBUTE = "_amalgam_opened"  # of a revlog; it lives as long as the mapping
@@ -90,6 +88,21 @@ class _Switch:
             self.ui.log(b"amalgam", b"%s: %s\n", name, decided.explain())
 
 
+def install() -> None:
+    """Wrap what Mercurial opens and changes indexes with."""
+    repository = localrepo.localrepository
+    for container, name, wrapper in (
+        (*compat.revlog_options_resolver(), _resolve_options),
+        (repository, "__init__", _init),
+        (revlog.revlog, "_get_data", _get_data),
+        (repository, "transaction", _transaction),
+        (revlog.revlog, "strip", _strip),
+        (repository, "updatecaches", _updatecaches),
+        (repository, "close", _close),
+    ):
+        extensions.wrapfunction(container, name, wrapper)
+
+
 def opened(revlog: Any) -> Opened | None:
     """Return how the index of ``revlog`` was opened.
 
@@ -119,7 +132,6 @@ def decisions(repo: RepoT) -> list[Decision]:
     return [how.decision for how in open_indexes(repo)]
 
 
-@eh.wrapfunction(*compat.revlog_options_resolver())
 def _resolve_options(
     orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
 ) -> dict[bytes, Any]:
@@ -133,7 +145,6 @@ def _resolve_options(
     return options
 
 
-@eh.wrapfunction(localrepo.localrepository, "__init__")
 def _init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> None:
     """Let the store know where its snapshots are, before anybody opens an index."""
     orig(repo, *args, **kwargs)
@@ -142,7 +153,6 @@ def _init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> 
         switch.paths = repo.store.path, repo.sharedpath
 
 
-@eh.wrapfunction(revlog.revlog, "_get_data")
 def _get_data(
     orig: Callable[..., Any],
     self: Any,
@@ -188,7 +198,6 @@ def _get_data(
     return data
 
 
-@eh.wrapfunction(localrepo.localrepository, "transaction")
 def _transaction(
     orig: Callable[..., TransactionT], repo: RepoT, *args: Any, **kwargs: Any
 ) -> TransactionT:
@@ -200,7 +209,6 @@ def _transaction(
     return orig(repo, *args, **kwargs)
 
 
-@eh.wrapfunction(revlog.revlog, "strip")
 def _strip(orig: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> None:
     """Know that an index does not only grow."""
     switch = self.opener.options.get(_OPTION)
@@ -209,7 +217,6 @@ def _strip(orig: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> N
     orig(self, *args, **kwargs)
 
 
-@eh.wrapfunction(localrepo.localrepository, "updatecaches")
 def _updatecaches(
     orig: Callable[..., None],
     repo: RepoT,
@@ -236,7 +243,6 @@ def _updatecaches(
         switch.ui.log(b"amalgam", b"snapshots were not renewed: %s\n", problem)
 
 
-@eh.wrapfunction(localrepo.localrepository, "close")
 def _close(orig: Callable[..., None], repo: RepoT) -> None:
     """Log what no later opening has given occasion to."""
     _log(repo)
