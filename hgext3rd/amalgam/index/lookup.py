@@ -13,7 +13,7 @@ from mercurial.revlogutils import constants
 
 from .. import compat, configitems
 from ..loading import load
-from . import buffer, mapped, nodefile, nodemap, nodesource
+from . import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +49,8 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     found = getattr(self._inner, "index", None)  # not if it is written in Rust
     if type(found) is not getattr(parsers, "index", object):
         return
+    from . import buffer, nodefile, nodemap, nodesource
+
     load(buffer, nodefile, nodemap, nodesource)
     index: Any = found
     plain = self._format_version == constants.REVLOGV1 and not self._inline
@@ -86,6 +88,8 @@ def _shortesthexnodeidprefix(
     index = repo.unfiltered().changelog.index
     if not repo.ui.config(*_WITHIN):
         return orig(repo, node, minlength, cache)
+    from . import nodemap
+
     load(nodemap)
     if isinstance(index, nodemap.MappedIndex):
         cache = {} if cache is None else cache

@@ -21,7 +21,7 @@ from mercurial.revlogutils import constants
 from .. import compat, configitems
 from ..loading import load
 from ..records import Record
-from . import buffer, decision, indexfile, nodefile, opening, renewal
+from . import decision, indexfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +73,8 @@ class _Switch:
     def site(self) -> Site | None:
         """Where snapshots are, if that is known."""
         if self._site is None and self.paths is not None:
+            from . import buffer, opening
+
             load(buffer, opening)
             self._site = opening.Site.of(*self.paths, self.config, _follow)
         return self._site
@@ -174,6 +176,8 @@ def _get_data(
     with indexfile.opened(self.opener, filepath, size) as seen:
         reason = seen.reason(switch.config, lambda: switch.site)
         if reason is decision.Reason.LARGE_ENOUGH and switch.site is not None:
+            from . import opening
+
             in_transaction = functools.partial(self.opener.exists, b"journal")
             try:
                 mapped, snapshot = switch.site.open(seen.file, in_transaction)
@@ -204,6 +208,8 @@ def _transaction(
     """Note the state of indexes before a transaction appends to them."""
     switch = _switch(repo)
     if switch is not None and repo.currenttransaction() is None:
+        from . import renewal
+
         load(renewal)
         switch.before = renewal.states(repo)
     return orig(repo, *args, **kwargs)
@@ -237,6 +243,8 @@ def _updatecaches(
         before = {}
     elif tr.hookargs.get(b"source") == b"strip":
         return  # comes back without a transaction
+    from . import renewal
+
     load(renewal)
     problem = renewal.renew(repo, switch.site, switch.config, before)
     if problem:
@@ -255,6 +263,8 @@ def rebuild(repo: RepoT) -> None:
     switch = _switch(repo)
     if switch is None or switch.site is None:
         raise error.ProgrammingError(b"amalgam is not enabled")
+    from . import renewal
+
     renewal.rebuild(repo, switch.site, switch.config)
     repo.invalidate(clearfilecache=True)
 
@@ -264,6 +274,8 @@ def _switch(repo: RepoT) -> _Switch | None:
 
 
 def _follow(*args: Any) -> None:
+    from . import nodefile, renewal
+
     load(nodefile, renewal)
     renewal.follow(*args)
 
