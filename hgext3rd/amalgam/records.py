@@ -43,8 +43,11 @@ else:
             items = map("{}={!r}".format, self._fields, self)
             return f"{type(self).__name__}({', '.join(items)})"
 
+        def _asdict(self):
+            return dict(zip(self._fields, self, strict=True))
+
         def _replace(self, **named):
-            return type(self)(**(dict(zip(self._fields, self, strict=True)) | named))
+            return type(self)(**(self._asdict() | named))
 
     def _complete(cls, items, named):
         """Return all items; ``TypeError`` if one is missing, unknown or there twice."""

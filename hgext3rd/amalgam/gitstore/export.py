@@ -6,7 +6,6 @@ is needed, what it did. What it does is in ``run``.
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import time
@@ -17,6 +16,7 @@ from mercurial.i18n import _
 
 from ..configitems import GitConfig
 from ..placement import Placement
+from ..records import Record
 from . import layers, requirements
 from .docket import Docket
 from .exclusion import locked
@@ -36,8 +36,7 @@ _TRIES = 5
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
+class Report(Record):
     """What an export did."""
 
     path: bytes

@@ -6,7 +6,6 @@ git allows. Nothing here reads or writes the git store.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +13,8 @@ from mercurial import error
 from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 from mercurial.utils import stringutil
+
+from ..records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -42,8 +43,7 @@ _REFUSED = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Names:
+class Names(Record):
     """What has a name in a repository, by kind: name to node."""
 
     bookmarks: dict[bytes, bytes]

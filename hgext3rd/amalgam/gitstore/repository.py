@@ -7,7 +7,6 @@ another (gitrepository-layout(5), git-pack-refs(1)).
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import re
@@ -100,7 +99,7 @@ class Repository:
 
     def _init(self, path: bytes) -> None:
         """Let git make a repository of a directory; what is there already stays."""
-        git = dataclasses.replace(self.git, directory=path)
+        git = self.git._replace(directory=path)
         git.run("init", "--quiet", "--bare", "--template=")
         os.makedirs(os.path.join(path, _PACKS), exist_ok=True)
         self._placement.settle(path)
@@ -116,7 +115,7 @@ class Repository:
         if all(_says(content, *setting) for setting in settings):
             return
         edited = config + _EDITED
-        outside = dataclasses.replace(self.git, directory=None)
+        outside = self.git._replace(directory=None)
         try:
             with open(edited, "wb") as file:
                 file.write(content)
