@@ -128,8 +128,10 @@ class GitStore:
         started = time.monotonic()
         requirements.check(self.repo)
         self._refuse_what_is_pending()
-        node = self.repo.unfiltered().changelog.node
-        nodes = None if revs is None else [node(rev) for rev in revs]
+        nodes = None
+        if revs is not None:
+            node = self.repo.unfiltered().changelog.node
+            nodes = [node(rev) for rev in revs]
         run = Run(self, nodes)
         try:
             self.placement.make_directory(self.map_vfs.base)

@@ -53,18 +53,17 @@ class Names(Record):
     """All other heads of branches, by ``branch/node``."""
     tags: dict[bytes, bytes]
     tip_branch: bytes
-    """The branch of the last changeset."""
+    """The branch of the last changeset; empty if HEAD needs not know it."""
 
     @classmethod
     def of(cls, view: RepoT, kinds: Iterable[bytes]) -> Names:
         """Look at ``view``; ``kinds`` is the value of ``amalgam.git.refs``."""
         kinds = frozenset(kinds)
+        is_served = view.changelog.hasnode
         bookmarks = {}
         if b"bookmarks" in kinds:
             bookmarks = {
-                name: node
-                for name, node in view._bookmarks.items()
-                if _served(view, node)
+                name: node for name, node in view._bookmarks.items() if is_served(node)
             }
         tips: dict[bytes, bytes] = {}
         others: dict[bytes, bytes] = {}
@@ -83,9 +82,12 @@ class Names(Record):
                 name: node
                 for name, node in view.tags().items()
                 if name != b"tip" and view.tagtype(name) == b"global"
-                if _served(view, node)
+                if is_served(node)
             }
-        return cls(bookmarks, tips, others, tags, view[b"tip"].branch())
+        tip_branch = b""
+        if tips and b"@" not in bookmarks and b"default" not in tips:
+            tip_branch = view[b"tip"].branch()
+        return cls(bookmarks, tips, others, tags, tip_branch)
 
     def refs(self) -> tuple[dict[bytes, bytes], bytes]:
         """Return the refs, name to node, and the name that HEAD leads to.
@@ -173,8 +175,5 @@ def _legal(name: bytes) -> bytes:
 
 def _parents(ref: bytes) -> list[bytes]:
     """Return the directories that ``ref`` lies in."""
-    return [ref[:at] for at, byte in enumerate(ref) if byte == ord("/")]
-
-
-def _served(view: RepoT, node: bytes) -> bool:
-    return view.changelog.hasnode(node)
+    names = ref.split(b"/")
+    return [b"/".join(names[:count]) for count in range(1, len(names))]
