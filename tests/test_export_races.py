@@ -87,7 +87,7 @@ def test_with_a_lock_of_mercurial_nobody_is_waited_for(repo: Path) -> None:
             def export(ui, repo):
                 with repo.lock():
                     commands_ = __import__(
-                        "hgext3rd.amalgam.commands.git", fromlist=["git_export"]
+                        "hgext3rd.amalgam.commands", fromlist=["git_export"]
                     )
                     commands_.git_export(
                         ui, repo, rev=[], dialect=b"", rebuild=False, template=b""

@@ -45,7 +45,7 @@ def test_file_system_is_asked_only_if_it_matters(
     reason_for(threshold, size, False, False, is_mmap_safe)
 
 
-@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("reason", list(Reason))
 def test_each_reason_is_told_in_its_own_words(reason: Reason) -> None:
     told = {
         other: Decision(

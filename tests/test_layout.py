@@ -14,7 +14,17 @@ from hgext3rd.amalgam import configitems
 
 PACKAGE = ROOT / "hgext3rd" / "amalgam"
 #: Lower first; a module may import from its own layer and those before it.
-LAYERS = ["", "native", "index", "gitstore", "bundles", "serve", "commands", "perf"]
+LAYERS = [
+    "",
+    "native",
+    "index",
+    "gitstore",
+    "bundles",
+    "serve",
+    "commands",
+    "hooks",
+    "perf",
+]
 #: Modules of the lowest layer, which every other may import.
 BASE = {"metadata", "configitems", "compat", "loading", "placement", "records"}
 
@@ -69,7 +79,7 @@ def test_every_config_item_is_explained() -> None:
     readme = (ROOT / "README.rst").read_text()
     help_text = ast.get_docstring(ast.parse((PACKAGE / "__init__.py").read_text()))
     assert help_text
-    for section, items in configitems.eh.configtable.items():
+    for section, items in configitems.configtable.items():
         for item in map(bytes.decode, items):
             assert f"``{section.decode()}.{item}``" in readme
             assert f"\n  {item} =" in help_text
@@ -80,7 +90,7 @@ def test_readme_explains_no_other_config_item() -> None:
     explained = set(re.findall(r"^\s+\* - ``([\w-]+\.[\w.-]+)``", readme, re.M))
     assert explained == {
         f"{section.decode()}.{item.decode()}"
-        for section, items in configitems.eh.configtable.items()
+        for section, items in configitems.configtable.items()
         for item in items
     }
 

@@ -1,12 +1,13 @@
-"""Records are what ``typing.NamedTuple`` makes of the same annotations."""
+"""Records are what ``typing.NamedTuple`` and ``enum.Enum`` make of the same bodies."""
 
 from __future__ import annotations
 
+import enum
 from typing import Any, NamedTuple
 
 import pytest
 
-from hgext3rd.amalgam.records import Record
+from hgext3rd.amalgam.records import Choice, Record
 
 
 class Ours(Record):
@@ -66,3 +67,29 @@ def test_nothing_in_it_changes() -> None:
         made.first = 2
     with pytest.raises(AttributeError):
         made.fourth = 2
+
+
+class OurChoice(Choice):
+    """Not a member."""
+
+    FIRST = 0
+    SECOND = "two"
+
+    @property
+    def shown(self) -> str:
+        return f"{self.name} {self.value}"
+
+
+class TheirChoice(enum.Enum):
+    FIRST = 0
+    SECOND = "two"
+
+
+def test_members_as_those_of_an_enumeration() -> None:
+    ours, theirs = list(OurChoice), list(TheirChoice)
+    assert [(m.name, m.value) for m in ours] == [(m.name, m.value) for m in theirs]
+    assert OurChoice.SECOND is ours[1]
+    assert ours[0] != ours[1]
+    assert OurChoice.SECOND.shown == "SECOND two"
+    assert repr(ours) == "[OurChoice.FIRST, OurChoice.SECOND]"
+    assert len({*OurChoice, *OurChoice}) == 2

@@ -6,12 +6,13 @@ Mercurial puts off loading a module until something in it is used.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, hg
+from testlib.environment import ENVIRONMENT, ROOT, hg
 
 pytestmark = pytest.mark.slow
 
@@ -32,18 +33,33 @@ print("\\n" + json.dumps([
     if name.startswith(prefix) and "lazy" not in type(module).__name__.lower()
 ]))
 """
-#: Where Mercurial's functions are wrapped. Modules with commands are loaded, too.
-ALWAYS = {"gitstore", "gitstore.censorship", "index", "index.lookup", "index.mapped"}
+#: The names of commands and config items, and of what is wrapped.
+TABLES = {"commands", "configitems", "hooks", "loading", "metadata", "records"}
+#: How the repository is opened, with what is wrapped there.
+OPENING = {"compat", "index", "index.lookup", "index.mapped"}
+OPENING |= {"index.decision", "index.indexfile"}
+#: A large index.
+MAPPING = {"native", "native._core", "native._core.lib"}
+MAPPING |= {"native.errors", "native.lent"}
+MAPPING |= {f"index.{name}" for name in ("opening", "snapshot", "docket", "buffer")}
+LOOKING_UP = {f"index.{name}" for name in ("nodemap", "nodesource", "nodefile")}
+LOOKING_UP |= {"native._forwarding"}
 
 
 def loaded(cwd: Path, *arguments: str) -> set[str]:
-    command = [sys.executable, "-c", RUN, "--config", "extensions.amalgam="]
+    configuration = cwd / "hgrc"
+    configuration.write_text("[extensions]\namalgam =\n")
     done = subprocess.run(
-        [*command, *arguments], cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True
+        [sys.executable, "-c", RUN, *arguments],
+        cwd=cwd,
+        env=ENVIRONMENT | {"HGRCPATH": str(configuration)},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
     )
     assert not done.returncode, done.stderr
     names: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return {name for name in names if name.startswith(("native", "gitstore", "index"))}
+    return set(names)
 
 
 @pytest.fixture
@@ -54,17 +70,47 @@ def repo(tmp_path: Path) -> Path:
 
 
 def test_no_more_than_tables(tmp_path: Path) -> None:
-    assert loaded(tmp_path, "version", "-q") == ALWAYS
+    assert loaded(tmp_path, "version", "-q") == TABLES
 
 
 def test_no_native_core_for_a_small_index(repo: Path) -> None:
-    small = {"index.decision", "index.indexfile"}
-    assert loaded(repo, "log", "-r", "tip") == ALWAYS | small
+    for command in (["log", "-r", "tip"], ["status"], ["diff", "-c", "tip"]):
+        assert loaded(repo, *command) == TABLES | OPENING
 
 
 def test_nothing_that_writes_to_look_something_up(repo: Path) -> None:
     mapped = ["--config", "experimental.mmapindexthreshold=0"]
     hg(repo, "debugupdatecaches", *mapped)
     found = loaded(repo, "log", "-r", "tip", *mapped)
-    assert "native._core" in found
-    assert not found & {"placement", "index.renewal", "index.examination"}
+    # where Mercurial is built with Rust, it looks up by itself
+    assert found | LOOKING_UP == TABLES | OPENING | MAPPING | LOOKING_UP
+    assert found >= MAPPING
+
+
+def test_what_a_server_needs_only_for_a_server(repo: Path) -> None:
+    found = loaded(repo, "-R", ".", "serve", "--stdio")
+    assert found >= {"bundles.advertising", "bundles.hosting"}
+    assert "bundles.lifecycle" not in found
+    found = loaded(repo, "log", "-r", "tip", "--config", "extensions.clonebundles=")
+    assert "bundles.lifecycle" in found
+
+
+def test_who_waits_for_a_module_comes_before_who_uses_it(tmp_path: Path) -> None:
+    (tmp_path / "awaited.py").write_text("value = [1]")
+    script = """
+import sys
+import hgdemandimport
+hgdemandimport.enable()
+from hgext3rd.amalgam.loading import when_loaded
+import awaited
+when_loaded(awaited, lambda: awaited.value.append(2))
+when_loaded(awaited, lambda: awaited.value.append(3))
+assert type(awaited).__name__ == "_LazyModule"
+assert awaited.value == [1, 2, 3]
+when_loaded(awaited, lambda: awaited.value.append(4))
+assert awaited.value == [1, 2, 3, 4]
+assert type(awaited.__spec__.loader).__name__ == "SourceFileLoader"
+"""
+    command = [sys.executable, "-c", script]
+    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join((".", str(ROOT)))}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True)

@@ -150,38 +150,17 @@ process with a bus error. So amalgam maps a snapshot of it, in
 
 from __future__ import annotations
 
-from mercurial import exthelper
-
-from . import configitems, metadata
-from .bundles import advertising, hosting, lifecycle
-from .commands import admin, bundle, git, ids, published, verify
-from .gitstore import censorship
-from .index import lookup, mapped
+from . import commands, configitems, hooks, metadata
 
 __version__ = metadata.__version__
 testedwith = metadata.testedwith
 minimumhgversion = metadata.minimumhgversion
 buglink = metadata.buglink
 
-eh = exthelper.exthelper()
-eh.merge(configitems.eh)
-eh.merge(admin.eh)
-eh.merge(advertising.eh)
-eh.merge(bundle.eh)
-eh.merge(hosting.eh)
-eh.merge(lifecycle.eh)
-eh.merge(published.eh)
-eh.merge(git.eh)
-eh.merge(ids.eh)
-eh.merge(verify.eh)
-eh.merge(mapped.eh)
-eh.merge(censorship.eh)
-eh.merge(lookup.eh)
-
-cmdtable = eh.cmdtable
-configtable = eh.configtable
-revsetpredicate = eh.revsetpredicate
-templatekeyword = eh.templatekeyword
-uisetup = eh.finaluisetup
-extsetup = eh.finalextsetup
-reposetup = eh.finalreposetup
+cmdtable = commands.cmdtable
+configtable = configitems.configtable
+revsetpredicate = commands.revsetpredicate
+templatekeyword = commands.templatekeyword
+uisetup = hooks.uisetup
+extsetup = hooks.extsetup
+reposetup = hooks.reposetup

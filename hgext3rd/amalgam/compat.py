@@ -28,10 +28,3 @@ def withdraw(registrar: Any, name: bytes) -> None:
     registrar._table.pop(name, None)
     # hg <= 7.1 (what is safe was an attribute of the function)
     getattr(registrar, "_safe_set", set()).discard(name)
-
-
-def keep_safe(merged: Any, registrar: Any) -> None:
-    """Let predicates stay safe for web users after ``exthelper.merge``."""
-    # hg <= 7.2 (merging forgets what is safe; the functions of older ones know it)
-    if hasattr(merged, "_safe_set"):
-        merged._safe_set.update(registrar._safe_set)

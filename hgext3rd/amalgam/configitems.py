@@ -1,40 +1,43 @@
 """Every config item of amalgam: its default, and how its value is read.
 
-A group of items is read once into a named tuple; nothing else asks ``ui``. What the
+A group of items is read once into a record; nothing else asks ``ui``. What the
 items mean to a user is in the README and in ``hg help amalgam``.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from mercurial import error, exthelper, util
+from mercurial import error, registrar, util
 from mercurial.i18n import _
+
+from .records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mercurial.interfaces.types import UiT
 
-eh = exthelper.exthelper()
+configtable: dict[bytes, dict[bytes, Any]] = {}
+configitem = registrar.configitem(configtable)
 
-eh.configitem(b"amalgam", b"bundles.directory", default=None)
-eh.configitem(b"amalgam", b"bundles.external", default=None)
-eh.configitem(b"amalgam", b"bundles.retention", default=7 * 24 * 3600)
-eh.configitem(b"amalgam", b"bundles.url", default=None)
-eh.configitem(b"amalgam", b"git.check-texts", default=True)
-eh.configitem(b"amalgam", b"git.dialect", default=b"cinnabar")
-eh.configitem(b"amalgam", b"git.export", default=b"served")
-eh.configitem(b"amalgam", b"git.memory", default=b"192 MB")
-eh.configitem(b"amalgam", b"git.path", default=None)
-eh.configitem(b"amalgam", b"git.program", default=b"git")
-eh.configitem(b"amalgam", b"git.refs", default=lambda: [b"bookmarks", b"tips", b"tags"])
-eh.configitem(b"amalgam", b"index.node-map", default=True)
-eh.configitem(b"amalgam", b"index.prefault", default=b"none")
-eh.configitem(b"clone-bundles", b"git.formats", default=list)
-eh.configitem(b"experimental", b"mmapindex", default=None)
-eh.configitem(b"experimental", b"mmapindexthreshold", default=None)
+configitem(b"amalgam", b"bundles.directory", default=None)
+configitem(b"amalgam", b"bundles.external", default=None)
+configitem(b"amalgam", b"bundles.retention", default=7 * 24 * 3600)
+configitem(b"amalgam", b"bundles.url", default=None)
+configitem(b"amalgam", b"git.check-texts", default=True)
+configitem(b"amalgam", b"git.dialect", default=b"cinnabar")
+configitem(b"amalgam", b"git.export", default=b"served")
+configitem(b"amalgam", b"git.memory", default=b"192 MB")
+configitem(b"amalgam", b"git.path", default=None)
+configitem(b"amalgam", b"git.program", default=b"git")
+configitem(b"amalgam", b"git.refs", default=lambda: [b"bookmarks", b"tips", b"tags"])
+configitem(b"amalgam", b"index.node-map", default=True)
+configitem(b"amalgam", b"index.prefault", default=b"none")
+configitem(b"clone-bundles", b"git.formats", default=list)
+configitem(b"experimental", b"mmapindex", default=None)
+configitem(b"experimental", b"mmapindexthreshold", default=None)
 
 DIALECTS = (b"cinnabar",)
 EXPORTS = (b"served", b"public")
@@ -44,7 +47,7 @@ LEAST_MEMORY_BYTES = 1 << 20
 PREFAULTS = (b"none", b"willneed", b"populate")
 
 
-class GitConfig(NamedTuple):
+class GitConfig(Record):
     """The items ``amalgam.git.*``, checked."""
 
     dialect: bytes
@@ -90,7 +93,7 @@ class GitConfig(NamedTuple):
         )
 
 
-class IndexConfig(NamedTuple):
+class IndexConfig(Record):
     """From which size on the indexes of changelog and manifest are mapped, and how.
 
     The items are ``experimental.mmapindex`` and ``experimental.mmapindexthreshold``;
@@ -135,7 +138,7 @@ class IndexConfig(NamedTuple):
         return stock_threshold_bytes, b"storage." + stock
 
 
-class BundlesConfig(NamedTuple):
+class BundlesConfig(Record):
     """The items ``amalgam.bundles.*``, and ``clone-bundles.git.formats``.
 
     They decide what is written where, so only trusted configuration counts.

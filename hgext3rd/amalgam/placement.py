@@ -8,13 +8,14 @@ the execute bits, whatever the umask. Knows nothing of what the files contain.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import tempfile
 from typing import TYPE_CHECKING
 
 from mercurial import error
 from mercurial.i18n import _
+
+from .records import Record
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
@@ -24,8 +25,7 @@ TEMPORARY = b"tmp-"
 _STAGED = b".amalgam"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Record):
     """What ``.hg/store`` says of new files and directories."""
 
     mode: int

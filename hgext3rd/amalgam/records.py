@@ -1,8 +1,9 @@
-"""Named tuples that cost next to nothing to define.
+"""Named tuples and enumerations that cost next to nothing to define.
 
 ``typing.NamedTuple`` looks at each annotation and compiles a constructor: 0.6 to 0.9
-million instructions a class, and every command of hg pays for each class that is
-defined while it runs. For type checkers, ``Record`` is that very class.
+million instructions a class, as ``enum.Enum`` takes, and every command of hg pays for
+each class that is defined while it runs. For type checkers, ``Record`` and ``Choice``
+are those very classes.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-__all__ = ["Record"]
+__all__ = ["Choice", "Record"]
 
 if TYPE_CHECKING:
+    from enum import Enum as Choice
     from typing import NamedTuple as Record
 else:
 
@@ -41,8 +43,11 @@ else:
             items = map("{}={!r}".format, self._fields, self)
             return f"{type(self).__name__}({', '.join(items)})"
 
+        def _asdict(self):
+            return dict(zip(self._fields, self, strict=True))
+
         def _replace(self, **named):
-            return type(self)(**(dict(zip(self._fields, self, strict=True)) | named))
+            return type(self)(**(self._asdict() | named))
 
     def _complete(cls, items, named):
         """Return all items; ``TypeError`` if one is missing, unknown or there twice."""
@@ -56,3 +61,26 @@ else:
             expected = ", ".join(cls._fields)
             raise TypeError(f"{cls.__name__} is made of {expected}")
         return (values[key] for key in cls._fields)
+
+    class _Members(type):
+        """Makes members of a class from the strings and numbers in its body."""
+
+        def __new__(mcs, name, bases, namespace):
+            cls = super().__new__(mcs, name, bases, namespace)
+            cls._members = {}
+            for key, value in namespace.items():
+                if isinstance(value, int | str) and not key.startswith("_"):
+                    cls._members[key] = member = object.__new__(cls)
+                    member.name, member.value = key, value
+                    setattr(cls, key, member)
+            return cls
+
+        def __iter__(cls):
+            return iter(cls._members.values())
+
+    class Choice(metaclass=_Members):
+        """One of the members of a subclass, whose values all differ."""
+
+        def __repr__(self):
+            """Return what it is written as."""
+            return f"{type(self).__name__}.{self.name}"

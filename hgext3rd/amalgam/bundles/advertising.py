@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from mercurial import extensions, exthelper, wireprotov1server
+from mercurial import extensions, wireprotov1server
 
 from . import cinnabarclone, hgmanifest
 
-if TYPE_CHECKING:
-    from mercurial.interfaces.types import UiT
 
-eh = exthelper.exthelper()
-
-
-@eh.extsetup
-def install(_ui: UiT) -> None:
+def install() -> None:
     """Add to the protocol, after the extensions that may know the same names."""
     cinnabarclone.register_command()
     hgmanifest.wrap_commands()

@@ -8,11 +8,11 @@ that git needs to look at each object. Reads maps and indexes of packs.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from typing import TYPE_CHECKING
 
 from ..gitstore.oidmap import ID_LEN, Table
+from ..records import Record
 from . import idx
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ _LEAST_SHARE = 0.5
 _PAIR_LEN = 2 * ID_LEN
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(Record):
     """A pack that is to be copied. It has all that its commits lead to."""
 
     path: bytes
@@ -46,7 +45,7 @@ class Copy:
     def rest(self, wanted: Wanted) -> Wanted:
         """Return what of ``wanted`` is to follow the copy."""
         name = os.path.basename(self.path)
-        return dataclasses.replace(wanted, known=self.heads, kept_packs=(name,))
+        return wanted._replace(known=self.heads, kept_packs=(name,))
 
 
 def find(

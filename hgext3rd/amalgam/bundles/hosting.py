@@ -13,7 +13,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mercurial import exthelper, pycompat, wireprotoserver
+from mercurial import pycompat
 from mercurial.hgweb import common
 
 from ..loading import load
@@ -26,15 +26,12 @@ if TYPE_CHECKING:
 
     from .register import Entry
 
-eh = exthelper.exthelper()
-
 _CHUNK_BYTES = 1 << 17
 _RANGE = re.compile(rb"bytes=(\d*)-(\d*)")
 _MOST_DIGITS = 20
 """Of a position; more are beyond any file, and Python refuses thousands."""
 
 
-@eh.wrapfunction(wireprotoserver, "handlewsgirequest")
 def handle_request(
     orig: Callable[..., bool], rctx: Any, req: Any, res: Any, checkperm: Any
 ) -> bool:

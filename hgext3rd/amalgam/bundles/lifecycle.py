@@ -17,7 +17,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
-from mercurial import bundlecaches, error, extensions, exthelper
+from mercurial import bundlecaches, error, extensions
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
@@ -43,19 +43,13 @@ if TYPE_CHECKING:
 
     from .register import Entry
 
-eh = exthelper.exthelper()
-
 _TEMPORARY = b"tmp-bundles"
 _FAILURES = (OSError, error.Abort, error.StorageError)
 _CATEGORY = b"clonebundles-autobundles"
 
 
-@eh.extsetup
-def install(_ui: UiT) -> None:
-    """Wrap what Mercurial's extension looks up when it runs.
-
-    Even if it is not enabled: another repository of this process may have it.
-    """
+def install() -> None:
+    """Wrap what Mercurial's extension looks up when it runs."""
     for name, wrapper in (
         ("read_auto_gen", _read_state),
         ("auto_bundle_needed_actions", lambda *args: demand.needed(*args)),
@@ -105,11 +99,9 @@ def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None
     repo.__class__ = bundledrepo
 
 
-@eh.reposetup
 def refuse_without_extension(ui: UiT, repo: RepoT) -> None:
     """Let nothing be written while bundles are wanted that nobody would make."""
-    wanted = ui.configlist(b"clone-bundles", b"git.formats")
-    if not repo.local() or not wanted or formats.is_enabled(ui):
+    if not repo.local() or formats.is_enabled(ui):
         return
 
     class unbundledrepo(repo.__class__):  # noqa: N801

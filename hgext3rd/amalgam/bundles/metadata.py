@@ -8,7 +8,6 @@ part would make it: so it is what git-cinnabar itself makes of a clone of the pa
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import shutil
 import tempfile
@@ -48,19 +47,19 @@ def of_metadata(
     """
     docket = store.docket()
     selected = _select(store, docket, export, nodes)
-    if not selected.count():
+    if not selected.changesets():
         raise NothingToBundleError
     changelog = store.repo.unfiltered().changelog
     heads = changelog.index.headrevs(frozenset(selected.excluded))
     nodes = tuple(map(changelog.node, sorted(heads)))
-    layer = _layer_of(store, docket, selected.count(), nodes)
+    layer = _layer_of(store, docket, selected.changesets(), nodes)
     if layer:
         made = _exported(store, docket, layer, selected)
     else:
         made = _converted(store, selected)
     with made as (commit, pack):
         refs = {METADATA: bytes.fromhex(commit)}
-        yield Content(selected.count(), nodes, refs, (), pack)
+        yield Content(selected.changesets(), nodes, refs, (), pack)
 
 
 def _select(
@@ -156,7 +155,7 @@ def _converted(
             if idx.are_disjoint(paths):
                 pack = _joined(stack, paths)
             else:
-                git = dataclasses.replace(store.repository.git, directory=directory)
+                git = store.repository.git._replace(directory=directory)
                 git.run("init", "--quiet", "--bare", "--template=")
                 wanted = Wanted((bytes.fromhex(commit),))
                 pack = stack.enter_context(packs.packed(git, wanted))

@@ -6,7 +6,6 @@ not shown. Where a part of the history is chosen, its branches end where the par
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from ..gitstore.refs import HEADS, TAGS, Names
@@ -40,8 +39,7 @@ def _of_part(view: RepoT, kinds: frozenset[bytes], revs: Collection[int]) -> Nam
     names = Names.of(view, kinds - {b"tips", b"heads"})
     rev_of = view.changelog.rev
     node_of = view.changelog.node
-    return dataclasses.replace(
-        names,
+    return names._replace(
         bookmarks={
             name: node for name, node in names.bookmarks.items() if rev_of(node) in revs
         },

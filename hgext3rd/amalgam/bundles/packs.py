@@ -9,7 +9,6 @@ follow those of another pack, gitformat-pack(5). Knows nothing of Mercurial.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import os
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 from mercurial.node import hex as hex_id
+
+from ..records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,8 +35,7 @@ _CHUNK_BYTES = 1 << 20
 _CONFIG = {"pack.threads": "1", "pack.windowMemory": "64m"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Record):
     """What git is to pack. Oids have 20 bytes."""
 
     tips: tuple[bytes, ...]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mercurial import exthelper, registrar, util
-from mercurial.cmdutil import formatteropts
+from mercurial import util
 from mercurial.i18n import _
 
 from ..bundles import status as bundles_status
@@ -23,71 +22,11 @@ if TYPE_CHECKING:
     from ..gitstore.verify import Difference
     from ..index.examination import Examined
 
-eh = exthelper.exthelper()
-
 _MOST_SHOWN = 12
 
 
-@eh.command(
-    b"admin::amalgam",
-    [
-        (b"", b"repair", False, _(b"make snapshots anew, mend the git repository")),
-        *formatteropts,
-    ],
-    _(b"[--repair]"),
-    helpcategory=registrar.command.CATEGORY_MAINTENANCE,
-)
-def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
-    """show the state of all that amalgam keeps, and mend it
-
-    Show on one screen how the indexes of this repository get into memory, how much of
-    its history is exported to git, how large that is, how fresh, which bundles clients
-    may start from, and what is wrong, with what to type. This is quick, and changes
-    nothing.
-
-    A large index is mapped from a snapshot, which is compared with it here, and nodes
-    are looked up in a map, in which each is looked up. Where there can be no snapshot,
-    the index is read, and the reason is shown.
-
-    Being behind is not wrong: :hg:`git::export` converts what is new. Something is
-    wrong if it does not go away by itself: a file is lost or was changed by somebody
-    else, or an export cannot work at all. :hg:`git::verify` looks deeper than this.
-
-    With --repair, the snapshots of indexes are made anew. The git repository is
-    verified as by :hg:`git::verify`, and what differs is mended: what somebody else put
-    there is removed, branches and tags are made those of this repository, and if
-    anything is damaged, all is exported again.
-    The history itself is never touched: all that amalgam keeps is in ``.hg/amalgam``,
-    follows from the history, and may as well be removed, even while servers run.
-
-    Template keywords:
-
-    :indexes:     List. With ``index``, ``mapped``, ``reason``, ``bytes``,
-                  ``snapshot_bytes``, ``mapped_nodes``, ``node_map_bytes``.
-    :path:        String. The git repository.
-    :exists:      Boolean. Whether there was an export.
-    :served:      Integer. Changesets that should be exported.
-    :behind:      Integer. Those of them that are not.
-    :refs:        Integer. Branches and tags.
-    :refs_behind: Integer. Those that another export would change.
-    :objects:     Integer. Git objects in packs.
-    :packs:       Integer. Packs.
-    :pack_bytes:  Integer. Size of the packs and their indexes.
-    :changesets:  Integer. Changesets in the map of ids.
-    :manifests:   Integer. Manifests in it.
-    :files:       Integer. File revisions in it.
-    :segments:    Integer. Files of the map.
-    :map_bytes:   Integer. Their size.
-    :lock:        String. ``free``, ``running``, ``dead`` or ``elsewhere``.
-    :lock_host:   String. Host of the process that holds the lock.
-    :lock_pid:    Integer. Number of that process; 0 if there is none.
-    :bundles:     List. With ``format``, ``state``, ``changesets``, ``covered``,
-                  ``bytes``, ``age``, ``url``, ``name``, ``token``.
-    :mended:      List. With ``what``, ``id``, ``found``, ``expected``.
-    :problems:    List. With ``text``, ``hint``.
-
-    Returns 0 if nothing is wrong, 1 if something needs a person.
-    """
+def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
+    """Answer ``admin::amalgam``."""
     store = export.GitStore(repo, GitConfig.from_ui(ui))
     mended: Sequence[Difference] = ()
     if opts["repair"]:

@@ -6,12 +6,11 @@ import contextlib
 import os
 from typing import IO, TYPE_CHECKING, Any
 
-from mercurial import error, exthelper, logcmdutil, registrar, util
-from mercurial.cmdutil import formatteropts
+from mercurial import error, logcmdutil, util
 from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
-from ..bundles import gitbundle, kinds
+from ..bundles import gitbundle
 from ..configitems import GitConfig
 
 if TYPE_CHECKING:
@@ -19,61 +18,11 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-eh = exthelper.exthelper()
-
 _STDOUT = b"-"
 
 
-@eh.command(
-    b"git::bundle",
-    [
-        (b"r", b"rev", [], _(b"bundle only these and their ancestors"), _(b"REV")),
-        (b"", b"base", [], _(b"without these and their ancestors"), _(b"REV")),
-        (b"t", b"type", kinds.GIT_V2, _(b"whom the bundle is for"), _(b"TYPE")),
-        (b"", b"filter", b"", _(b"leave objects out: blob:none"), _(b"FILTER")),
-        *formatteropts,
-    ],
-    _(b"[-r REV]... [--base REV]... [-t TYPE] [--filter FILTER] FILE|-"),
-    helpcategory=registrar.command.CATEGORY_IMPORT_EXPORT,
-)
-def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
-    """write a file that git can clone
-
-    Write what a git client would get from this repository to FILE, or to
-    standard output: branches, tags, HEAD, and all that they lead to. What is not
-    exported yet is exported first, as by :hg:`git::export`. Neither secret nor
-    hidden changesets are in a bundle, nor drafts if ``amalgam.git.export`` is
-    ``public``. ::
-
-      $ hg git::bundle ../project.bundle
-      $ git clone ../project.bundle project
-
-    With -r/--rev, the bundle has the given revisions and their ancestors; its
-    branches are those that a clone of just these would have. With --base, it has
-    no changesets that the given revisions have: whoever reads it must have
-    those. So this is what was added since release 1.0::
-
-      $ hg git::bundle --base 1.0 ../newer.bundle
-
-    The type, -t/--type, says who can read the bundle:
-
-    :git-v2:      Every git. With ``--filter blob:none``, there are no contents of
-        files in it: that is for clones with the same filter, by git 2.36 or later,
-        which fetch contents from a server when they need them.
-    :cinnabar-v1: git-cinnabar, which can begin a clone with it (``cinnabarclone`` in
-        its documentation). It has no branches, but what git-cinnabar knows of each
-        changeset, and is never based on others.
-
-    Template keywords:
-
-    :type:       String. Type of the bundle.
-    :changesets: Integer. Changesets in it.
-    :objects:    Integer. Git objects in it.
-    :bytes:      Integer. Size of the file.
-    :heads:      List of strings. Changesets to base the next bundle on.
-    :refs:       Dictionary. Names in the bundle, and their git ids.
-    :seconds:    Float. Time taken.
-    """
+def run(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
+    """Answer ``git::bundle``."""
     if file == _STDOUT and opts["template"]:
         raise error.InputError(
             _(b"cannot use --template when the bundle goes to standard output"),

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from mercurial import (
     error,
-    extensions,
-    exthelper,
-    registrar,
     revsetlang,
     scmutil,
     smartset,
 )
-from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 from mercurial.node import hex as hex_node, short
 
@@ -28,48 +23,19 @@ from ..configitems import GitConfig
 from ..gitstore import export as exports, ids, oidmap as oidmaps, selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import ModuleType
 
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..gitstore.ids import Translation
     from ..gitstore.oidmap import OidMap
 
-eh = exthelper.exthelper()
-
 _BLOCK_BYTES = 1 << 17
 
 
-@eh.command(
-    b"git::id",
-    [
-        (b"", b"stdin", False, _(b"read the ids from standard input, one a line")),
-        *formatteropts,
-    ],
-    _(b"ID... | --stdin"),
-    helpcategory=registrar.command.CATEGORY_CHANGE_NAVIGATION,
-)
-def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
-    """translate ids of changesets and of git commits
-
-    For the id of a changeset, print that of its commit in git, and for the id of a
-    commit, that of its changeset. Which of them an ID is need not be said. It may be
-    abbreviated, as long as nothing else that is exported begins like it.
-
-    With --stdin, each line of standard input is an id. For each there is one line of
-    output, in the same order: the other id; or the line that was read, followed by
-    ``unknown`` or ``ambiguous``. Answers are not held back until the input ends, so
-    another program can talk with this one; it is fast enough for any number of ids.
-
-    Template keywords:
-
-    :id:      String. What was asked for.
-    :status:  String. ``found``, ``unknown`` or ``ambiguous``.
-    :node:    String. The changeset.
-    :gitnode: String. Its commit in git.
-
-    Returns 0 if all ids are translated, 1 if some line of standard input is not.
-    """
+def run(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
+    """Answer ``git::id``."""
     if opts["stdin"] and given:
         raise error.InputError(_(b"cannot specify both --stdin and ids"))
     if not opts["stdin"] and not given:
@@ -96,9 +62,8 @@ def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
     return 0 if complete else 1
 
 
-@eh.revsetpredicate(b"gitnode(id)", safe=True)
-def gitnode_revset(repo: RepoT, subset: Any, x: Any) -> Any:
-    """The changeset whose commit in git has this id, which may be abbreviated."""
+def revset(repo: RepoT, subset: Any, x: Any) -> Any:
+    """Answer ``gitnode(id)``."""
     # i18n: "gitnode" is a keyword
     (argument,) = revsetlang.getargs(x, 1, 1, _(b"gitnode requires one argument"))
     # i18n: "gitnode" is a keyword
@@ -117,9 +82,8 @@ def gitnode_revset(repo: RepoT, subset: Any, x: Any) -> Any:
     return subset & smartset.baseset(revs)
 
 
-@eh.templatekeyword(b"gitnode", requires={b"ctx", b"repo", b"cache"})
-def gitnode_keyword(context: Any, mapping: Any) -> bytes:
-    """String. The id of the changeset's commit in git; empty if it is not exported."""
+def keyword(context: Any, mapping: Any) -> bytes:
+    """Answer ``{gitnode}``."""
     ctx = context.resource(mapping, b"ctx")
     repo = context.resource(mapping, b"repo")
     cache = context.resource(mapping, b"cache")
@@ -131,15 +95,11 @@ def gitnode_keyword(context: Any, mapping: Any) -> bytes:
     return hex_node(oid) if oid else b""
 
 
-@eh.extsetup
-def settle_names(ui: UiT) -> None:
-    """Withdraw what hg-git has, too, and tell so once, when one of them is used."""
-    package = importlib.import_module("..", __package__)
-    compat.keep_safe(package.revsetpredicate, eh.revsetpredicate)
-    try:
-        hggit = extensions.find(b"hggit")
-    except KeyError:
-        return
+def leave_names_to(ui: UiT, hggit: ModuleType, ours: Mapping[str, Any]) -> None:
+    """Withdraw what hg-git has, too, and tell so once, when one of them is used.
+
+    ``ours`` are registrars by the names of the attributes that extensions have.
+    """
 
     @functools.cache
     def warn() -> None:
@@ -148,10 +108,10 @@ def settle_names(ui: UiT) -> None:
             + _(b"(use 'hg git::id' for the ids of amalgam's git repository)\n")
         )
 
-    for attribute in ("revsetpredicate", "templatekeyword"):
+    for attribute, registrar in ours.items():
         theirs = getattr(getattr(hggit, attribute, None), "_table", {})
         if b"gitnode" in theirs:
-            compat.withdraw(getattr(package, attribute), b"gitnode")
+            compat.withdraw(registrar, b"gitnode")
             theirs[b"gitnode"] = _after(warn, theirs[b"gitnode"])
 
 

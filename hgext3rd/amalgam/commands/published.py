@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mercurial import exthelper, templatefilters, util
+from mercurial import templatefilters, util
 from mercurial.i18n import _
 
-from ..bundles import addresses, generator, lifecycle
+from ..bundles import addresses, lifecycle
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..bundles.status import Row, Status
 
-eh = exthelper.exthelper()
 
-
-@eh.command(generator.COMMAND, [], b"")
-def debug_amalgam_bundles(ui: UiT, repo: RepoT) -> None:
-    """make the bundles that are missing, unless another process does (INTERNAL)"""
+def run(ui: UiT, repo: RepoT) -> None:
+    """Answer ``debug::amalgam-bundles``."""
     lifecycle.generate_in_background(ui, repo)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mercurial import exthelper, registrar
-from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
 from ..configitems import GitConfig
@@ -16,53 +14,9 @@ if TYPE_CHECKING:
 
     from ..gitstore.verify import Findings
 
-eh = exthelper.exthelper()
 
-
-@eh.command(
-    b"git::verify",
-    [
-        (b"", b"full", False, _(b"compute every id again, and let git check all")),
-        *formatteropts,
-    ],
-    _(b"[--full]"),
-    helpcategory=registrar.command.CATEGORY_MAINTENANCE,
-)
-def git_verify(ui: UiT, repo: RepoT, **opts: Any) -> int:
-    """check the git repository against the history
-
-    Check that what :hg:`git::export` has made is whole and says the same as this
-    repository:
-
-    - the packs of the git repository, and the map of ids, are as they were written;
-    - each changeset that is served has a commit, and no other changeset has one;
-    - git finds all commits, trees and files that the map names;
-    - branches, tags and HEAD are those of this repository, and nothing that
-      somebody else put there hides or adds any.
-
-    Each difference is named on a line of its own: what it is about, what was found,
-    and what was expected. :hg:`admin::amalgam --repair` mends them. Lines that begin
-    with ``note:`` are worth knowing, but nothing is wrong: file names that git
-    refuses to check out, or changesets that no branch or tag leads to.
-
-    With --full, all changesets are converted again, in a temporary directory (see
-    ``TMPDIR``), and every id and object is compared; git's own ``git fsck`` looks at
-    everything, too. That takes as long as an export from nothing, and git longer.
-
-    Template keywords:
-
-    :differences: List. What is wrong, with ``what``, ``id``, ``found``, ``expected``.
-    :notes:       List. What is worth knowing, with ``what``, ``id``, ``text``.
-    :changesets:  Integer. Changesets that are served.
-    :objects:     Integer. Git objects that were looked up.
-    :packs:       Integer. Packs that were read.
-    :refs:        Integer. Refs that were compared.
-    :unreachable: Integer. Changesets that no ref leads to.
-    :full:        Boolean. Whether every id was computed again.
-    :path:        String. The git repository.
-
-    Returns 0 if nothing differs, 1 if something does.
-    """
+def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
+    """Answer ``git::verify``."""
     store = export.GitStore(repo, GitConfig.from_ui(ui))
     findings = verify.run(store, full=opts["full"])
     byte_opts = {name.encode(): value for name, value in opts.items()}

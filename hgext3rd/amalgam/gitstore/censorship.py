@@ -12,14 +12,10 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from mercurial import extensions, exthelper, revlog
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mercurial.interfaces.types import UiT, VfsT
-
-eh = exthelper.exthelper()
+    from mercurial.interfaces.types import VfsT
 
 _MARK = b".censored"
 
@@ -34,14 +30,10 @@ def unmark(map_vfs: VfsT, dialect: bytes) -> None:
     map_vfs.tryunlink(dialect + _MARK)
 
 
-@eh.extsetup
-def _setup(_ui: UiT) -> None:
-    extensions.wrapfunction(revlog.revlog, "censorrevision", _censor)
-
-
-def _censor(
+def censor(
     orig: Callable[..., Any], log: Any, transaction: Any, *args: Any, **kwargs: Any
 ) -> Any:
+    """Do as ``revlog.censorrevision``, and leave marks."""
     # not every vfs has a base: Mercurial 6.9 wraps the one of filelogs
     store = log.opener.join(b"")
     map_path = os.path.join(os.path.dirname(store), b"amalgam", b"map")

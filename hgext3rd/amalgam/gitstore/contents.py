@@ -9,7 +9,6 @@ nothing of what belongs in a store, and converts nothing. All but ``whole`` and
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from typing import TYPE_CHECKING
 
@@ -55,7 +54,7 @@ class Contents:
         if self.docket.dropped:
             self._repository.remove_packs(self.docket.dropped)
             self._repository.remove_traces()
-            self.write(dataclasses.replace(self.docket, dropped=()))
+            self.write(self.docket._replace(dropped=()))
 
     def whole(self) -> Docket | None:
         """Return what of that on disk can be built on; ``None`` if the base is not."""
@@ -69,14 +68,14 @@ class Contents:
         base, drafts = self._mapped(docket.base), self._mapped(docket.drafts)
         if base is None:
             return None
-        docket = dataclasses.replace(docket, base=base)
+        docket = docket._replace(base=base)
         if not packs.issuperset(base.packs):
             docket = self._adopted(docket, packs)
             if docket is None:
                 return None
         if drafts is None or not packs.issuperset(drafts.packs):
             return without_drafts(docket)
-        return dataclasses.replace(docket, drafts=drafts)
+        return docket._replace(drafts=drafts)
 
     def _mapped(self, layer: Layer) -> Layer | None:
         """Return ``layer``, without a state that is lost; ``None`` without its maps."""
@@ -89,9 +88,7 @@ class Contents:
             return None
         if exists(os.fsencode(metadata.state)):
             return layer
-        return dataclasses.replace(
-            layer, metadata=dataclasses.replace(metadata, state="")
-        )
+        return layer._replace(metadata=metadata._replace(state=""))
 
     def _adopted(self, docket: Docket, packs: frozenset[str]) -> Docket | None:
         """Take for the base what git-repack(1) has made of its packs.
@@ -110,13 +107,12 @@ class Contents:
         self._repository.remove_loose_objects()
         kept = tuple(name for name in metadata.packs if name in packs)
         complete = docket.base.complete
-        base = dataclasses.replace(
-            docket.base,
+        base = docket.base._replace(
             packs=tuple(sorted(packs)),
             complete=complete if complete in packs else "",
-            metadata=dataclasses.replace(metadata, packs=kept),
+            metadata=metadata._replace(packs=kept),
         )
-        return dataclasses.replace(docket, base=base)
+        return docket._replace(base=base)
 
     def has_heads(self, docket: Docket) -> bool:
         """Tell whether git finds the commits of all heads that are exported."""
@@ -139,7 +135,7 @@ class Contents:
         """Make what was converted count."""
         packs = frozenset(docket.packs)
         dropped = tuple(name for name in docket.dropped if name not in packs)
-        self.write(dataclasses.replace(docket, dropped=dropped))
+        self.write(docket._replace(dropped=dropped))
         self._store.map_vfs.tryunlink(self._store.pending)
         return self.docket
 
@@ -148,8 +144,8 @@ class Contents:
         drafts = docket.drafts
         left = self._repository.packs(usable=False).difference(docket.base.packs)
         dropped = (*docket.dropped, *sorted(left.difference(docket.dropped)))
-        docket = dataclasses.replace(docket, drafts=Layer(), dropped=dropped)
-        self.write(dataclasses.replace(docket, refused=True, named=""))
+        docket = docket._replace(drafts=Layer(), dropped=dropped)
+        self.write(docket._replace(refused=True, named=""))
         refs = self._repository.refs()
         with contextlib.closing(OidMap(self.map_path, drafts.segments)) as oidmap:
             nodes = oidmap.changesets(list(refs.values()))
@@ -176,7 +172,7 @@ class Contents:
         self._repository.remove_packs(packs)
         self._repository.remove_traces()
         self.remove_debris()
-        self.next = dataclasses.replace(self.docket, dropped=())
+        self.next = self.docket._replace(dropped=())
 
     def remove_debris(self) -> None:
         """Remove what a killed run left, and segments that were merged into others."""
@@ -211,7 +207,7 @@ class Contents:
 def without_drafts(docket: Docket) -> Docket:
     """Return a docket whose drafts go when they are made again."""
     dropped = (*docket.dropped, *docket.drafts.packs)
-    return dataclasses.replace(docket, drafts=Layer(), dropped=dropped)
+    return docket._replace(drafts=Layer(), dropped=dropped)
 
 
 def with_metadata(refs: Mapping[bytes, bytes], docket: Docket) -> dict[bytes, bytes]:

@@ -5,7 +5,6 @@ Owns the fields of ``amalgam_export_request``. Decides nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from mercurial.i18n import _
 from ..native._core import ffi, lib
 from ..native.lent import lent, lent_list
 from ..native.operation import Operation
+from ..records import Record
 from . import requirements
 from .docket import Layer, Metadata
 from .oidmap import ID_LEN
@@ -39,8 +39,7 @@ _NOTHING = Layer()
 _Nodes = tuple[bytes, bytes]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(Record):
     """From where to where; the same for all runs of an export."""
 
     store_path: bytes
@@ -144,8 +143,7 @@ class Conversion:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(Record):
     """What was converted; the default is nothing."""
 
     changesets: int = 0

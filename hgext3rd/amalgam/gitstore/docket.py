@@ -7,10 +7,10 @@ next one.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..records import Record
 from .selection import Seen
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 VERSION = 3
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(Record):
     """What is kept for git-cinnabar; the default is that of nothing exported."""
 
     commit: str = ""
@@ -41,7 +40,7 @@ class Metadata:
 
     @classmethod
     def from_json(cls, data: Any) -> Metadata:
-        """Return what ``dataclasses.asdict`` made."""
+        """Return what ``_asdict`` made."""
         return cls(
             commit=bytes.fromhex(data["commit"]).hex(),
             segments=tuple(map(str, data["segments"])),
@@ -50,8 +49,7 @@ class Metadata:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Record):
     """Some changesets, and the files that have what was made of them."""
 
     segments: tuple[str, ...] = ()
@@ -76,8 +74,7 @@ class Layer:
             segments=self.segments + above.segments,
             packs=self.packs + above.packs,
             complete=self.complete or above.complete,
-            metadata=dataclasses.replace(
-                metadata,
+            metadata=metadata._replace(
                 segments=own.segments + metadata.segments,
                 packs=own.packs + metadata.packs,
             ),
@@ -100,13 +97,12 @@ class Layer:
             "segments": self.segments,
             "packs": self.packs,
             "complete": self.complete,
-            "metadata": dataclasses.asdict(self.metadata),
+            "metadata": self.metadata._asdict(),
             "seen": [seen.to_json() for seen in self.seen],
         }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Docket:
+class Docket(Record):
     """One dialect's state; the default is that of nothing exported."""
 
     base: Layer = Layer()

@@ -6,7 +6,6 @@ is needed, what it did. What it does is in ``run``.
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import time
@@ -17,6 +16,7 @@ from mercurial.i18n import _
 
 from ..configitems import GitConfig
 from ..placement import Placement
+from ..records import Record
 from . import layers, requirements
 from .docket import Docket
 from .exclusion import locked
@@ -36,8 +36,7 @@ _TRIES = 5
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
+class Report(Record):
     """What an export did."""
 
     path: bytes
@@ -129,8 +128,10 @@ class GitStore:
         started = time.monotonic()
         requirements.check(self.repo)
         self._refuse_what_is_pending()
-        node = self.repo.unfiltered().changelog.node
-        nodes = None if revs is None else [node(rev) for rev in revs]
+        nodes = None
+        if revs is not None:
+            node = self.repo.unfiltered().changelog.node
+            nodes = [node(rev) for rev in revs]
         run = Run(self, nodes)
         try:
             self.placement.make_directory(self.map_vfs.base)

@@ -20,7 +20,6 @@ Knows nothing of what amalgam's stores contain.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import re
@@ -32,6 +31,8 @@ from typing import IO, TYPE_CHECKING, Any
 from mercurial import error, pycompat, util
 from mercurial.i18n import _
 from mercurial.utils import procutil
+
+from ..records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -110,8 +111,7 @@ _HARMLESS_KEYS = re.compile(
 _HARMFUL_KEYS = frozenset({b"gc.recentobjectshook"})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Git:
+class Git(Record):
     """The git program, for one repository or for none.
 
     Every way to run it takes the subcommand with its options as ``args``, and what
@@ -218,8 +218,7 @@ class Git:
         return trusted
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Record):
     """The owner of ``.hg``, to whom its git stores should belong."""
 
     ui: UiT

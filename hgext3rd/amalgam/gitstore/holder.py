@@ -5,7 +5,6 @@ The lock is of Mercurial's kind (``mercurial.lock``); ``exclusion`` takes it.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import time
 from typing import TYPE_CHECKING
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING
 from mercurial import lock as lockmod
 from mercurial.i18n import _
 from mercurial.utils import procutil
+
+from ..records import Record
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import VfsT
@@ -32,8 +33,7 @@ class State(enum.Enum):
     """On another host, or in another container: nothing is known."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Record):
     """The process that a lock names."""
 
     host: bytes

@@ -8,10 +8,10 @@ happens when. Reads dockets, maps and histories, and changes none.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 from typing import TYPE_CHECKING
 
+from ..records import Record
 from . import selection
 from .oidmap import ID_LEN, OidMap, Table
 
@@ -39,8 +39,7 @@ class Drafts(enum.Enum):
     """Some of it must not be there."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Record):
     """What may be in a store, and what is to be converted into which layer."""
 
     allowed: Selection

@@ -6,7 +6,6 @@ git allows. Nothing here reads or writes the git store.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +13,8 @@ from mercurial import error
 from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 from mercurial.utils import stringutil
+
+from ..records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -42,8 +43,7 @@ _REFUSED = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Names:
+class Names(Record):
     """What has a name in a repository, by kind: name to node."""
 
     bookmarks: dict[bytes, bytes]
@@ -53,18 +53,17 @@ class Names:
     """All other heads of branches, by ``branch/node``."""
     tags: dict[bytes, bytes]
     tip_branch: bytes
-    """The branch of the last changeset."""
+    """The branch of the last changeset; empty if HEAD needs not know it."""
 
     @classmethod
     def of(cls, view: RepoT, kinds: Iterable[bytes]) -> Names:
         """Look at ``view``; ``kinds`` is the value of ``amalgam.git.refs``."""
         kinds = frozenset(kinds)
+        is_served = view.changelog.hasnode
         bookmarks = {}
         if b"bookmarks" in kinds:
             bookmarks = {
-                name: node
-                for name, node in view._bookmarks.items()
-                if _served(view, node)
+                name: node for name, node in view._bookmarks.items() if is_served(node)
             }
         tips: dict[bytes, bytes] = {}
         others: dict[bytes, bytes] = {}
@@ -83,9 +82,12 @@ class Names:
                 name: node
                 for name, node in view.tags().items()
                 if name != b"tip" and view.tagtype(name) == b"global"
-                if _served(view, node)
+                if is_served(node)
             }
-        return cls(bookmarks, tips, others, tags, view[b"tip"].branch())
+        tip_branch = b""
+        if tips and b"@" not in bookmarks and b"default" not in tips:
+            tip_branch = view[b"tip"].branch()
+        return cls(bookmarks, tips, others, tags, tip_branch)
 
     def refs(self) -> tuple[dict[bytes, bytes], bytes]:
         """Return the refs, name to node, and the name that HEAD leads to.
@@ -173,8 +175,5 @@ def _legal(name: bytes) -> bytes:
 
 def _parents(ref: bytes) -> list[bytes]:
     """Return the directories that ``ref`` lies in."""
-    return [ref[:at] for at, byte in enumerate(ref) if byte == ord("/")]
-
-
-def _served(view: RepoT, node: bytes) -> bool:
-    return view.changelog.hasnode(node)
+    names = ref.split(b"/")
+    return [b"/".join(names[:count]) for count in range(1, len(names))]

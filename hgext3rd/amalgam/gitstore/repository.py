@@ -7,8 +7,8 @@ another (gitrepository-layout(5), git-pack-refs(1)).
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+import itertools
 import os
 import re
 import shutil
@@ -93,6 +93,9 @@ class Repository:
         try:
             os.mkdir(temporary)
             self._init(temporary)
+            with open(os.path.join(temporary, b"config"), "ab") as file:
+                # by git, that is a process for each
+                file.write(_sections(self._settings))
             self._configure(temporary)
             os.rename(temporary, self.path)
         finally:
@@ -100,7 +103,7 @@ class Repository:
 
     def _init(self, path: bytes) -> None:
         """Let git make a repository of a directory; what is there already stays."""
-        git = dataclasses.replace(self.git, directory=path)
+        git = self.git._replace(directory=path)
         git.run("init", "--quiet", "--bare", "--template=")
         os.makedirs(os.path.join(path, _PACKS), exist_ok=True)
         self._placement.settle(path)
@@ -111,22 +114,25 @@ class Repository:
         What others have set besides stays.
         """
         config = os.path.join(path, b"config")
-        settings = [*_SETTINGS, (_SHARED, f"0{self._placement.file_mode:o}")]
         content = _read(config)
-        if all(_says(content, *setting) for setting in settings):
+        if _said(content) >= _said(_sections(self._settings)):
             return
         edited = config + _EDITED
-        outside = dataclasses.replace(self.git, directory=None)
+        outside = self.git._replace(directory=None)
         try:
             with open(edited, "wb") as file:
                 file.write(content)
-            for key, value in settings:
+            for key, value in self._settings:
                 several = [f"^{value}$"] if key == "transfer.hideRefs" else []
                 args = ("config", "--file", edited, "--replace-all", key, value)
                 outside.run(*args, *several)
             self._placement.replace_of_git(config, _read(edited))
         finally:
             self.vfs.tryunlink(edited)
+
+    @property
+    def _settings(self) -> list[tuple[str, str]]:
+        return [(_SHARED, f"0{self._placement.file_mode:o}"), *_SETTINGS]
 
     @property
     def packs_path(self) -> bytes:
@@ -317,8 +323,16 @@ def _read(path: bytes) -> bytes:
         return b""
 
 
-def _says(content: bytes, key: str, value: str) -> bool:
-    """Tell whether a config file seems to set a key, without asking git."""
-    name = re.escape(key.rpartition(".")[2])
-    line = rf"(?im)^\s*{name}\s*=\s*{re.escape(value)}\s*$".encode()
-    return re.search(line, content) is not None
+def _sections(settings: Iterable[tuple[str, str]]) -> bytes:
+    """Return settings as sections of a config file."""
+    lines = []
+    for section, group in itertools.groupby(settings, lambda it: it[0].split(".")[0]):
+        lines.append(f"[{section}]\n")
+        lines += [f"\t{key.split('.')[1]} = {value}\n" for key, value in group]
+    return "".join(lines).encode()
+
+
+def _said(content: bytes) -> set[tuple[bytes, bytes]]:
+    """Return what a config file seems to set, without asking git: key and value."""
+    halves = (line.partition(b"=") for line in content.splitlines() if b"=" in line)
+    return {(key.strip().lower(), value.strip()) for key, _equals, value in halves}

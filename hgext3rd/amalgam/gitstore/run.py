@@ -9,7 +9,6 @@ to what is not there.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from typing import TYPE_CHECKING
 
 from mercurial import error
@@ -177,7 +176,7 @@ class Run:
         named = self._repository.names_digest()
         if wanted.is_all:
             docket = _with_seen(docket, *wanted.places(self._repo))
-        self._contents.write(dataclasses.replace(docket, named=named, refused=False))
+        self._contents.write(docket._replace(named=named, refused=False))
         return selection.state_of(self._repo) == state
 
     def _want(self, docket: Docket) -> Wanted:
@@ -199,7 +198,7 @@ class Run:
             self._contents.next = without_drafts(docket)
         elif judgement is Drafts.PROMOTE:
             base = docket.base.with_above(docket.drafts)
-            self._contents.next = dataclasses.replace(docket, base=base, drafts=Layer())
+            self._contents.next = docket._replace(base=base, drafts=Layer())
         if not wanted.is_all and not wanted.is_base_as_seen(self._repo, docket):
             # an export of all counts what there is; this one cannot
             self._drop_vanished(wanted)
@@ -233,12 +232,11 @@ class Run:
         If the base grows, drafts on top of it are made again: the metadata commit of
         all changesets is theirs.
         """
-        docket = dataclasses.replace(self._contents.next, held=wanted.held)
+        docket = self._contents.next._replace(held=wanted.held)
         base = self._extend(docket.base, Layer(), wanted.for_base, 0)
         if base is not docket.base:
             drafts = docket.drafts
-            docket = dataclasses.replace(
-                without_drafts(docket),
+            docket = without_drafts(docket)._replace(
                 base=base,
                 dropped=(*docket.dropped, *drafts.packs, *_gone(docket.base, base)),
             )
@@ -251,9 +249,7 @@ class Run:
         if known_below < wanted.selected.len:
             drafts = self._extend(drafts, base, wanted.selected, known_below)
         dropped = (*docket.dropped, *_gone(docket.drafts, drafts))
-        self._contents.settle(
-            dataclasses.replace(docket, drafts=drafts, dropped=dropped)
-        )
+        self._contents.settle(docket._replace(drafts=drafts, dropped=dropped))
 
     def _extend(
         self, layer: Layer, base: Layer, selected: Selection, known_below: int
@@ -280,9 +276,7 @@ class Run:
             segments=done.segments,
             packs=(*packs, *done.packs),
             complete=done.pack if is_first and done.aside_pack else layer.complete,
-            metadata=dataclasses.replace(
-                done.metadata, packs=(*kept, *done.metadata.packs)
-            ),
+            metadata=done.metadata._replace(packs=(*kept, *done.metadata.packs)),
         )
 
     def _is_metadata_stale(self, layer: Layer, base: Layer) -> bool:
@@ -315,7 +309,7 @@ class Run:
         for layer in (docket.base, docket.drafts) if anew else (docket.drafts,):
             self._select_again(wanted, layer)
         next_ = self._contents.anew(docket) if anew else without_drafts(docket)
-        self._contents.next = dataclasses.replace(next_, held=tuple(held.items()))
+        self._contents.next = next_._replace(held=tuple(held.items()))
 
     def _is_exact(self, wanted: Wanted) -> bool:
         """Tell whether the store has what is wanted, and no more.
@@ -336,10 +330,10 @@ class Run:
             public = base.count(Table.CHANGESETS)
         if not whole:
             self._contents.next = _with_seen(docket, (), ())
-        elif public != wanted.public.count():
+        elif public != wanted.public.changesets():
             if not self._drop_vanished(wanted):
                 self._contents.next = self._contents.anew(docket)
-        elif count != wanted.allowed.count():
+        elif count != wanted.allowed.changesets():
             self._contents.drop_drafts(docket)
         else:
             return True
@@ -372,10 +366,9 @@ class Run:
 def _with_seen(
     docket: Docket, base: tuple[Seen, ...], drafts: tuple[Seen, ...]
 ) -> Docket:
-    return dataclasses.replace(
-        docket,
-        base=dataclasses.replace(docket.base, seen=base),
-        drafts=dataclasses.replace(docket.drafts, seen=drafts),
+    return docket._replace(
+        base=docket.base._replace(seen=base),
+        drafts=docket.drafts._replace(seen=drafts),
     )
 
 

@@ -6,7 +6,6 @@ changelog as this process sees it; the core checks that it reads the same one.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mercurial import bookmarks, error
 from mercurial.i18n import _
 from mercurial.node import nullid
+
+from ..records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set as AbstractSet
@@ -28,8 +29,7 @@ _FILTERS = {b"served": b"served", b"public": b"immutable"}
 _NO_TOPICS = b"served-no-topic"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Record):
     """A changelog and what of it was selected, in short. Equal: nothing changed."""
 
     len: int
@@ -50,8 +50,7 @@ class Seen:
         return cls(int(data["len"]), tip, str(data["excluded"]))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Record):
     """Some changesets of a repository, closed under ancestors."""
 
     len: int
@@ -61,7 +60,7 @@ class Selection:
     excluded: dict[int, bytes]
     """Those that are not selected: revision to node, ascending."""
 
-    def count(self) -> int:
+    def changesets(self) -> int:
         """Return how many changesets are selected."""
         return self.len - len(self.excluded)
 

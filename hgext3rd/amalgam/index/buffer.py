@@ -6,20 +6,19 @@ is freed with the last object that refers to the buffer, and holds no descriptor
 
 from __future__ import annotations
 
-import enum
 import functools
 from typing import TYPE_CHECKING, Any
 
 from ..native._core import ffi, lib
 from ..native.errors import call
 from ..native.lent import lent
-from ..records import Record
+from ..records import Choice, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Expected(enum.Enum):
+class Expected(Choice):
     """What of a mapped snapshot is about to be touched."""
 
     FEW_PLACES = 0

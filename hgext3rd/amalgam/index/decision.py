@@ -6,19 +6,18 @@ the file looks like, and what ``opening`` finds out when all speaks for mapping.
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING
 
 from mercurial import util
 from mercurial.i18n import _
 
-from ..records import Record
+from ..records import Choice, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Reason(enum.Enum):
+class Reason(Choice):
     """Why an index is mapped (the first), or read (the others). Values are for JSON."""
 
     LARGE_ENOUGH = "large-enough"

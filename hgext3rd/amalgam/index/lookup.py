@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mercurial import exthelper, policy, revlog, scmutil
+from mercurial import extensions, policy, revlog, scmutil
 from mercurial.revlogutils import constants
 
 from .. import compat, configitems
 from ..loading import load
-from . import buffer, mapped, nodefile, nodemap, nodesource
+from . import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mercurial.interfaces.types import RepoT, UiT
-
-eh = exthelper.exthelper()
 
 parsers = policy.importmod("parsers")
 
@@ -30,7 +28,16 @@ _WITHIN = (b"experimental", b"revisions.disambiguatewithin")
 _NODETREE = b"disambiguationnodetree"
 
 
-@eh.wrapfunction(revlog.revlog, "_load_inner")
+def install() -> None:
+    """Wrap what Mercurial makes of the bytes of an index, and one that uses it."""
+    for container, name, wrapper in (
+        (revlog.revlog, "_load_inner", _load_inner),
+        (*compat.revlog_options_resolver(), _resolve_options),
+        (scmutil, "shortesthexnodeidprefix", _shortesthexnodeidprefix),
+    ):
+        extensions.wrapfunction(container, name, wrapper)
+
+
 def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     """Put the node map before a C index that has been opened."""
     orig(self, *args)
@@ -42,6 +49,8 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     found = getattr(self._inner, "index", None)  # not if it is written in Rust
     if type(found) is not getattr(parsers, "index", object):
         return
+    from . import buffer, nodefile, nodemap, nodesource
+
     load(buffer, nodefile, nodemap, nodesource)
     index: Any = found
     plain = self._format_version == constants.REVLOGV1 and not self._inline
@@ -53,7 +62,6 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
         self.index = nodemap.MappedIndex(index, opened.data, source, opened.expect)
 
 
-@eh.wrapfunction(*compat.revlog_options_resolver())
 def _resolve_options(
     orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
 ) -> dict[bytes, Any]:
@@ -69,7 +77,6 @@ def _resolve_options(
     return options
 
 
-@eh.wrapfunction(scmutil, "shortesthexnodeidprefix")
 def _shortesthexnodeidprefix(
     orig: Callable[..., bytes],
     repo: RepoT,
@@ -81,6 +88,8 @@ def _shortesthexnodeidprefix(
     index = repo.unfiltered().changelog.index
     if not repo.ui.config(*_WITHIN):
         return orig(repo, node, minlength, cache)
+    from . import nodemap
+
     load(nodemap)
     if isinstance(index, nodemap.MappedIndex):
         cache = {} if cache is None else cache

@@ -15,13 +15,13 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, extensions, exthelper, localrepo, revlog
+from mercurial import error, extensions, localrepo, revlog
 from mercurial.revlogutils import constants
 
 from .. import compat, configitems
 from ..loading import load
 from ..records import Record
-from . import buffer, decision, indexfile, nodefile, opening, renewal
+from . import decision, indexfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .docket import State
     from .opening import Site
     from .snapshot import Snapshot
-
-eh = exthelper.exthelper()
 
 _OPTION = b"amalgam-index"
 _ATTRIBUTE = "_amalgam_opened"  # of a revlog; it lives as long as the mapping
@@ -75,6 +73,8 @@ class _Switch:
     def site(self) -> Site | None:
         """Where snapshots are, if that is known."""
         if self._site is None and self.paths is not None:
+            from . import buffer, opening
+
             load(buffer, opening)
             self._site = opening.Site.of(*self.paths, self.config, _follow)
         return self._site
@@ -88,6 +88,21 @@ class _Switch:
         unlogged, self.unlogged = self.unlogged, {}
         for name, decided in unlogged.items():
             self.ui.log(b"amalgam", b"%s: %s\n", name, decided.explain())
+
+
+def install() -> None:
+    """Wrap what Mercurial opens and changes indexes with."""
+    repository = localrepo.localrepository
+    for container, name, wrapper in (
+        (*compat.revlog_options_resolver(), _resolve_options),
+        (repository, "__init__", _init),
+        (revlog.revlog, "_get_data", _get_data),
+        (repository, "transaction", _transaction),
+        (revlog.revlog, "strip", _strip),
+        (repository, "updatecaches", _updatecaches),
+        (repository, "close", _close),
+    ):
+        extensions.wrapfunction(container, name, wrapper)
 
 
 def opened(revlog: Any) -> Opened | None:
@@ -119,7 +134,6 @@ def decisions(repo: RepoT) -> list[Decision]:
     return [how.decision for how in open_indexes(repo)]
 
 
-@eh.wrapfunction(*compat.revlog_options_resolver())
 def _resolve_options(
     orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
 ) -> dict[bytes, Any]:
@@ -133,7 +147,6 @@ def _resolve_options(
     return options
 
 
-@eh.wrapfunction(localrepo.localrepository, "__init__")
 def _init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> None:
     """Let the store know where its snapshots are, before anybody opens an index."""
     orig(repo, *args, **kwargs)
@@ -142,7 +155,6 @@ def _init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> 
         switch.paths = repo.store.path, repo.sharedpath
 
 
-@eh.wrapfunction(revlog.revlog, "_get_data")
 def _get_data(
     orig: Callable[..., Any],
     self: Any,
@@ -164,6 +176,8 @@ def _get_data(
     with indexfile.opened(self.opener, filepath, size) as seen:
         reason = seen.reason(switch.config, lambda: switch.site)
         if reason is decision.Reason.LARGE_ENOUGH and switch.site is not None:
+            from . import opening
+
             in_transaction = functools.partial(self.opener.exists, b"journal")
             try:
                 mapped, snapshot = switch.site.open(seen.file, in_transaction)
@@ -188,19 +202,19 @@ def _get_data(
     return data
 
 
-@eh.wrapfunction(localrepo.localrepository, "transaction")
 def _transaction(
     orig: Callable[..., TransactionT], repo: RepoT, *args: Any, **kwargs: Any
 ) -> TransactionT:
     """Note the state of indexes before a transaction appends to them."""
     switch = _switch(repo)
     if switch is not None and repo.currenttransaction() is None:
+        from . import renewal
+
         load(renewal)
         switch.before = renewal.states(repo)
     return orig(repo, *args, **kwargs)
 
 
-@eh.wrapfunction(revlog.revlog, "strip")
 def _strip(orig: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> None:
     """Know that an index does not only grow."""
     switch = self.opener.options.get(_OPTION)
@@ -209,7 +223,6 @@ def _strip(orig: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> N
     orig(self, *args, **kwargs)
 
 
-@eh.wrapfunction(localrepo.localrepository, "updatecaches")
 def _updatecaches(
     orig: Callable[..., None],
     repo: RepoT,
@@ -230,13 +243,14 @@ def _updatecaches(
         before = {}
     elif tr.hookargs.get(b"source") == b"strip":
         return  # comes back without a transaction
+    from . import renewal
+
     load(renewal)
     problem = renewal.renew(repo, switch.site, switch.config, before)
     if problem:
         switch.ui.log(b"amalgam", b"snapshots were not renewed: %s\n", problem)
 
 
-@eh.wrapfunction(localrepo.localrepository, "close")
 def _close(orig: Callable[..., None], repo: RepoT) -> None:
     """Log what no later opening has given occasion to."""
     _log(repo)
@@ -249,6 +263,8 @@ def rebuild(repo: RepoT) -> None:
     switch = _switch(repo)
     if switch is None or switch.site is None:
         raise error.ProgrammingError(b"amalgam is not enabled")
+    from . import renewal
+
     renewal.rebuild(repo, switch.site, switch.config)
     repo.invalidate(clearfilecache=True)
 
@@ -258,6 +274,8 @@ def _switch(repo: RepoT) -> _Switch | None:
 
 
 def _follow(*args: Any) -> None:
+    from . import nodefile, renewal
+
     load(nodefile, renewal)
     renewal.follow(*args)
 

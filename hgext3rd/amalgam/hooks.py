@@ -1,0 +1,95 @@
+"""Where Mercurial calls amalgam, besides commands: what is wrapped, and by whom.
+
+All of hg pays for what is loaded, and most commands need little of Mercurial: no
+repository, no server. So nothing is wrapped before Mercurial loads the module that it
+is in, and only then what takes its place is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hgext import clonebundles
+from mercurial import (
+    extensions,
+    hgweb,
+    localrepo,
+    revlog,
+    wireprotoserver,
+)
+
+from . import commands
+from .loading import load, when_loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+
+def uisetup(_ui: UiT) -> None:
+    """Take part in how repositories are opened, changed and served."""
+
+    def index_is_opened() -> None:
+        from .index import lookup, mapped
+
+        mapped.install()
+        lookup.install()
+
+    def request_is_answered() -> None:
+        from .bundles import hosting
+
+        _wrap(wireprotoserver, "handlewsgirequest", hosting.handle_request)
+
+    when_loaded(localrepo, index_is_opened)
+    when_loaded(revlog, lambda: _wrap(revlog.revlog, "censorrevision", _censor))
+    when_loaded(wireprotoserver, request_is_answered)
+
+
+def extsetup(ui: UiT) -> None:
+    """Take part in what is of extensions, or what they may change, too."""
+
+    def protocol_is_spoken() -> None:
+        from .bundles import advertising
+
+        advertising.install()
+
+    def bundles_are_generated() -> None:
+        from .bundles import lifecycle
+
+        lifecycle.install()
+
+    when_loaded(wireprotoserver, protocol_is_spoken)
+    when_loaded(clonebundles, bundles_are_generated)
+    for server in (hgweb.hgweb_mod, hgweb.hgwebdir_mod):
+        # not by the first request: several threads answer requests
+        when_loaded(server, lambda: load(wireprotoserver))
+    try:
+        hggit = extensions.find(b"hggit")
+    except KeyError:
+        return
+    from .commands import ids
+
+    tables = {
+        "revsetpredicate": commands.revsetpredicate,
+        "templatekeyword": commands.templatekeyword,
+    }
+    ids.leave_names_to(ui, hggit, tables)
+
+
+def reposetup(ui: UiT, repo: RepoT) -> None:
+    """Take part in the transactions of a repository."""
+    if ui.configlist(b"clone-bundles", b"git.formats"):
+        from .bundles import lifecycle
+
+        lifecycle.refuse_without_extension(ui, repo)
+
+
+def _censor(orig: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    from .gitstore import censorship
+
+    return censorship.censor(orig, *args, **kwargs)
+
+
+def _wrap(container: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    extensions.wrapfunction(container, name, wrapper)
