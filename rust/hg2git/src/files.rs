@@ -13,6 +13,10 @@ use crate::names::NameId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FileId(pub u32);
 
+/// A file revision whose blob is not known: the caller converted too little.
+#[derive(Debug)]
+pub(crate) struct Unconverted(pub FileId);
+
 /// The oid of a revision that is not converted yet.
 const UNKNOWN: Oid = Oid::from_bytes([0; 20]);
 

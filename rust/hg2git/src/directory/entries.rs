@@ -29,10 +29,10 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    fn new(names: &Names, entries: Vec<Entry>) -> Self {
-        let content_len = entries.iter().map(|entry| entry_len(names, View::Git, entry)).sum();
+    fn new(entries: Vec<Entry>) -> Self {
+        let content_len = entries.iter().map(|entry| entry.len(View::Git)).sum();
         let is_plain = entries.iter().all(|entry| match &entry.target {
-            Target::Directory(inner) => inner.is_plain && !names.get(entry.name).is_empty(),
+            Target::Directory(inner) => inner.is_plain && entry.name_len > 0,
             Target::File(..) => true,
         });
         Self { entries, content_len, is_plain }
@@ -53,10 +53,10 @@ impl Leaf {
 
 impl Entries {
     /// Those of a list that is in order.
-    pub fn from_vec(names: &Names, entries: Vec<Entry>) -> Self {
+    pub fn from_vec(entries: Vec<Entry>) -> Self {
         let mut edit = Edit::new(&[]);
         edit.open = entries;
-        edit.finish(names)
+        edit.finish()
     }
 
     /// The leaves, in order.
@@ -92,11 +92,13 @@ impl Entries {
     }
 }
 
-/// Bytes of an entry in the tree's content: mode, space, name, NUL, oid.
-pub(crate) fn entry_len(names: &Names, view: View, entry: &Entry) -> usize {
-    let mode_len = if entry.target.is_directory() { 5 } else { 6 };
-    let prefix_len = usize::from(view == View::Manifest);
-    mode_len + prefix_len + names.get(entry.name).len() + FRAME_LEN
+impl Entry {
+    /// Bytes of the entry in a tree of that kind: mode, space, name, NUL, oid.
+    pub const fn len(&self, view: View) -> usize {
+        let mode_len = if self.target.is_directory() { 5 } else { 6 };
+        let prefix_len = matches!(view, View::Manifest) as usize;
+        mode_len + prefix_len + self.name_len as usize + FRAME_LEN
+    }
 }
 
 /// A walk over entries that can take whole leaves.
@@ -157,7 +159,7 @@ impl<'e> Edit<'e> {
     pub fn seek(&mut self, names: &Names, name: &[u8], is_directory: bool) -> Option<&'e Entry> {
         let is_before = |entry: &Entry| order(names, entry, name, is_directory).is_lt();
         let whole = self.rest.leaves.partition_point(|leaf| is_before(leaf.last()));
-        self.take_leaves(names, whole);
+        self.take_leaves(whole);
         let leaf = self.rest.leaves.first()?;
         let behind = self.rest.behind;
         let count = leaf.entries[behind..].partition_point(is_before);
@@ -172,27 +174,27 @@ impl<'e> Edit<'e> {
     }
 
     /// Adds an entry.
-    pub fn push(&mut self, names: &Names, entry: Entry) {
+    pub fn push(&mut self, entry: Entry) {
         self.open.push(entry);
         if self.open.len() >= 2 * LONGEST {
-            self.close(names);
+            self.close();
         }
     }
 
     /// Takes all old entries that are left.
-    pub fn finish(mut self, names: &Names) -> Entries {
-        self.take_leaves(names, self.rest.leaves.len());
+    pub fn finish(mut self) -> Entries {
+        self.take_leaves(self.rest.leaves.len());
         if (1..SHORTEST).contains(&self.open.len())
             && let Some(last) = self.made.pop()
         {
             self.open.splice(..0, last.entries.iter().cloned());
         }
-        self.close(names);
+        self.close();
         Entries(self.made)
     }
 
     /// Takes what is left of the next `count` leaves.
-    fn take_leaves(&mut self, names: &Names, count: usize) {
+    fn take_leaves(&mut self, count: usize) {
         let (mut taken, rest) = self.rest.leaves.split_at(count);
         if let [first, after @ ..] = taken
             && self.rest.behind > 0
@@ -209,7 +211,7 @@ impl<'e> Edit<'e> {
             taken = after;
         }
         if !taken.is_empty() {
-            self.close(names);
+            self.close();
             self.made.extend_from_slice(taken);
         }
         if count > 0 {
@@ -218,16 +220,16 @@ impl<'e> Edit<'e> {
     }
 
     /// Makes leaves of about equal length of the open entries.
-    fn close(&mut self, names: &Names) {
+    fn close(&mut self) {
         let open = std::mem::take(&mut self.open);
         if (1..=LONGEST).contains(&open.len()) {
-            return self.made.push(Arc::new(Leaf::new(names, open)));
+            return self.made.push(Arc::new(Leaf::new(open)));
         }
         let mut open = open.into_iter();
         for parts in (1..=open.len().div_ceil(LONGEST)).rev() {
             let len = open.len().div_ceil(parts);
             let entries = open.by_ref().take(len).collect();
-            self.made.push(Arc::new(Leaf::new(names, entries)));
+            self.made.push(Arc::new(Leaf::new(entries)));
         }
     }
 }
@@ -243,8 +245,9 @@ mod tests {
     use crate::files::FileId;
 
     fn entry(names: &mut Names, name: u32, file: u32) -> Entry {
-        let name = names.number(format!("{name:05}").as_bytes());
-        Entry { name, target: Target::File(FileId(file), Mode::FILE) }
+        names.number(format!("{name:05}").as_bytes());
+        let target = Target::File(FileId(file), Mode::FILE);
+        Entry::new(names, format!("{name:05}").as_bytes(), target)
     }
 
     fn is_shared(leaf: &Arc<Leaf>, entries: &Entries) -> bool {
@@ -263,7 +266,7 @@ mod tests {
             let mut expected: BTreeMap<u32, u32> = (0..start).map(|name| (name, 0)).collect();
             let list = expected.iter().map(|(name, file)| entry(&mut names, *name, *file));
             let list = list.collect();
-            let mut entries = Entries::from_vec(&names, list);
+            let mut entries = Entries::from_vec(list);
             for (first, count, file) in edits {
                 let mut edit = Edit::new(entries.leaves());
                 for name in first..first + count {
@@ -276,13 +279,13 @@ mod tests {
                     }
                     match file {
                         Some(file) => {
-                            edit.push(&names, entry);
+                            edit.push(entry);
                             expected.insert(name, file);
                         }
                         None => drop(expected.remove(&name)),
                     }
                 }
-                entries = edit.finish(&names);
+                entries = edit.finish();
                 let read = entries.iter().map(|entry| match entry.target {
                     Target::File(FileId(file), _) => (names.get(entry.name).to_vec(), file),
                     Target::Directory(_) => unreachable!("there are files only"),
@@ -304,15 +307,15 @@ mod tests {
     fn leaves_that_are_not_changed_are_shared() {
         let mut names = Names::default();
         let list = (0..10_000).map(|name| entry(&mut names, name, 0)).collect();
-        let before = Entries::from_vec(&names, list);
+        let before = Entries::from_vec(list);
         let mut edit = Edit::new(before.leaves());
         for name in [50, 5000, 5001, 9999] {
             let entry = entry(&mut names, name, 1);
             edit.seek(&names, format!("{name:05}").as_bytes(), false).expect("it is there");
             edit.skip();
-            edit.push(&names, entry);
+            edit.push(entry);
         }
-        let after = edit.finish(&names);
+        let after = edit.finish();
         let own = after.leaves().iter().filter(|leaf| !is_shared(leaf, &before)).count();
         assert_eq!((before.leaves().len(), after.leaves().len(), own), (79, 79, 3));
     }
