@@ -46,35 +46,21 @@ impl fmt::Debug for Mode {
     }
 }
 
-/// Digits of the greatest mode.
-const MODE_DIGITS: usize = 11;
-
 /// Appends one entry to the content of a tree.
 ///
 /// The caller gives entries in [`entry_order`], each name once, and no name that is empty, `.`,
 /// `..`, `.git`, or has a `/` or a NUL in it.
 pub fn push_entry(out: &mut Vec<u8>, mode: Mode, name: &[u8], oid: &Oid) {
-    debug_assert!(!name.is_empty());
-    push_prefixed_entry(out, mode, &[], name, oid);
-}
-
-/// The same for an entry whose name is `prefix` and then `name`.
-#[inline]
-pub fn push_prefixed_entry(out: &mut Vec<u8>, mode: Mode, prefix: &[u8], name: &[u8], oid: &Oid) {
-    debug_assert!([prefix, name].iter().all(|part| !part.contains(&b'/') && !part.contains(&0)));
-    out.reserve(prefix.len() + name.len() + 34);
-    let digits = (u32::BITS - (mode.0 | 1).leading_zeros()).div_ceil(3) as usize;
-    // written as if it had all eleven digits, to be cut from the left
-    let mut text = [b' '; MODE_DIGITS + 1];
-    for at in 0..MODE_DIGITS {
-        text[at] = b'0' + (mode.0 >> (3 * (MODE_DIGITS - 1 - at)) & 7) as u8;
+    debug_assert!(!name.is_empty() && !name.contains(&b'/') && !name.contains(&0));
+    out.reserve(name.len() + 28);
+    let digits = (u32::BITS - (mode.0 | 1).leading_zeros()).div_ceil(3);
+    for digit in (0..digits).rev() {
+        out.push(b'0' + (mode.0 >> (3 * digit) & 7) as u8);
     }
-    out.extend_from_slice(&text[MODE_DIGITS - digits..]);
-    out.extend_from_slice(prefix);
+    out.push(b' ');
     out.extend_from_slice(name);
-    let mut nul_and_oid = [0; 21];
-    nul_and_oid[1..].copy_from_slice(oid.as_bytes());
-    out.extend_from_slice(&nul_and_oid);
+    out.push(0);
+    out.extend_from_slice(oid.as_bytes());
 }
 
 /// How git orders two entries of a tree: by bytes, a directory as if its name ended in `/`.

@@ -43,9 +43,19 @@ impl Entry {
         Self { name: names.find(name).expect("all names are numbered"), name_len, target }
     }
 
+    /// Bytes of the name.
+    pub const fn name_len(&self) -> usize {
+        self.name_len as usize
+    }
+
     /// One of the same name that leads elsewhere.
     pub const fn with(&self, target: Target) -> Self {
         Self { name: self.name, name_len: self.name_len, target }
+    }
+
+    /// Whether both have the same name, and lead to the same file or one directory.
+    fn is_identical(&self, other: &Self) -> bool {
+        self.name == other.name && self.target.is_identical(&other.target)
     }
 
     /// Where this entry stands to another, in git's order.

@@ -8,6 +8,9 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NameId(pub u32);
 
+/// Bytes of a string that can be had at once.
+pub(crate) const WINDOW: usize = 32;
+
 /// Strings by number and numbers by string.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -53,6 +56,12 @@ impl Names {
             let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
             &self.bytes[start..self.ends[number]]
         })
+    }
+
+    /// The string with this number and what follows it, if so much does.
+    pub fn window(&self, NameId(number): NameId) -> Option<&[u8; WINDOW]> {
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        self.bytes[start..].first_chunk()
     }
 
     /// The string with this number.

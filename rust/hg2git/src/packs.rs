@@ -70,15 +70,12 @@ pub(crate) fn add(
     inflated_len: usize,
     deflated: &[u8],
 ) -> Result<()> {
-    if pack.position(&oid).is_some() {
-        return Ok(());
-    }
     let entry = match base {
         None => Entry::Full(kind),
         Some(base) => {
             Entry::Delta { base: pack.position(&base).expect("bases are handed over first") }
         }
     };
-    pack.add(oid, entry, inflated_len as u64, deflated)?;
+    pack.add_new(oid, entry, inflated_len as u64, deflated)?;
     Ok(())
 }

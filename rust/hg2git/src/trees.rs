@@ -6,6 +6,7 @@
 //! A chain of such deltas is at most [`MAX_DEPTH`] long, git's own default. Where it would be longer
 //! the tree is compared with a landmark: an earlier tree of the directory whose own chain is short.
 
+mod content;
 mod doubled;
 mod writer;
 
@@ -30,11 +31,9 @@ const USUAL_DELTA_LEN: usize = 64;
 /// Bytes at the end of an entry that name an object.
 const OID_LEN: usize = 20;
 
-/// What is before each name in a manifest's tree.
-pub(crate) const MANIFEST_PREFIX: u8 = b'_';
-
 /// The mode that a file has in a manifest's tree.
-pub(crate) const fn manifest_mode(mode: Mode) -> Mode {
+#[cfg(test)]
+const fn manifest_mode(mode: Mode) -> Mode {
     match mode {
         Mode::EXECUTABLE => Mode(0o160_755),
         Mode::SYMLINK => Mode(0o160_000),
@@ -114,20 +113,15 @@ fn delta_from(
     let mut pieces = Pieces::default();
     let (mut old, mut new) = (Walk::new(before), Walk::new(after));
     let (mut old_at, mut new_at) = (0, 0);
-    while let Some(entry) = new.peek() {
+    loop {
+        let len = old.skip_identical(&mut new, view);
+        pieces.copy(old_at, len);
+        old_at += len;
+        new_at += len;
+        let Some(entry) = new.peek() else { break };
         while let Some(gone) = old.peek().filter(|old| old.order(names, entry).is_lt()) {
             old_at += gone.len(view);
-            old.step();
-        }
-        let leaves = old.whole_leaf().zip(new.whole_leaf());
-        if let Some((leaf, _)) = leaves.filter(|(old, new)| Arc::ptr_eq(old, new)) {
-            let len = leaf.content_len(view);
-            pieces.copy(old_at, len);
-            old_at += len;
-            new_at += len;
-            old.step_leaf();
-            new.step_leaf();
-            continue;
+            old.step(1);
         }
         let len = entry.len(view);
         let replaced = old.peek().filter(|old| old.order(names, entry).is_eq());
@@ -136,10 +130,10 @@ fn delta_from(
         pieces.insert(new_at + same_len, len - same_len);
         if let Some(replaced) = replaced {
             old_at += replaced.len(view);
-            old.step();
+            old.step(1);
         }
         new_at += len;
-        new.step();
+        new.step(1);
     }
     let mut delta = Vec::with_capacity(USUAL_DELTA_LEN);
     let ops = pieces.ops(content);

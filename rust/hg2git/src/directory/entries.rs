@@ -119,21 +119,42 @@ impl<'e> Walk<'e> {
         self.leaves.first().map(|leaf| &leaf.entries[self.behind])
     }
 
-    /// The leaf that comes next, if all of it does.
-    pub fn whole_leaf(&self) -> Option<&'e Arc<Leaf>> {
-        self.leaves.first().filter(|_| self.behind == 0)
+    /// Leaves the entries behind that come next in both walks, and answers how many bytes they take
+    /// in a tree of that kind.
+    pub fn skip_identical(&mut self, other: &mut Self, view: View) -> usize {
+        let mut len = 0;
+        while let ([leaf, ..], [other_leaf, ..]) = (self.leaves, other.leaves) {
+            if (self.behind, other.behind) == (0, 0) && Arc::ptr_eq(leaf, other_leaf) {
+                len += leaf.content_len(view);
+                self.step_leaf();
+                other.step_leaf();
+                continue;
+            }
+            let entries = &leaf.entries[self.behind..];
+            let other_entries = &other_leaf.entries[other.behind..];
+            let both = entries.iter().zip(other_entries);
+            let same = both.take_while(|(entry, other)| entry.is_identical(other));
+            let (count, same_len) =
+                same.fold((0, 0), |(count, len), (entry, _)| (count + 1, len + entry.len(view)));
+            len += same_len;
+            self.step(count);
+            other.step(count);
+            if count < entries.len() && count < other_entries.len() {
+                break;
+            }
+        }
+        len
     }
 
-    /// Leaves an entry behind.
-    pub fn step(&mut self) {
-        self.behind += 1;
+    /// Leaves so many entries of the next leaf behind.
+    pub fn step(&mut self, count: usize) {
+        self.behind += count;
         if self.leaves.first().is_some_and(|leaf| leaf.entries.len() == self.behind) {
             self.step_leaf();
         }
     }
 
-    /// Leaves a leaf behind.
-    pub fn step_leaf(&mut self) {
+    fn step_leaf(&mut self) {
         self.behind = 0;
         self.leaves = &self.leaves[1..];
     }
@@ -170,7 +191,7 @@ impl<'e> Edit<'e> {
 
     /// Leaves out the old entry that comes next.
     pub fn skip(&mut self) {
-        self.rest.step();
+        self.rest.step(1);
     }
 
     /// Adds an entry.

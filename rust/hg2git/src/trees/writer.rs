@@ -5,13 +5,13 @@
 
 use std::cmp::Reverse;
 
-use gitpack::tree::{Mode, push_prefixed_entry};
 use gitpack::{Kind, Oid, object_header};
 use sha1lanes::{Message, best};
 
+use super::content::Contents;
 use super::doubled::doubled;
-use super::{MANIFEST_PREFIX, Storage, View, manifest_mode, stored};
-use crate::directory::{Directory, Entries, Made, Target, Tree};
+use super::{Storage, View, stored};
+use crate::directory::{Directory, Entries, Made, Tree};
 use crate::files::{FileTable, Unconverted};
 use crate::names::Names;
 use crate::object::Object;
@@ -29,7 +29,7 @@ pub(crate) struct TreeWriter<'a> {
     are_known: bool,
     objects: Vec<Object>,
     /// Trees without an oid, one after the other, and what they are of.
-    contents: Vec<u8>,
+    contents: Contents,
     waiting: Vec<Waiting>,
 }
 
@@ -49,20 +49,20 @@ pub(crate) type Failed = (usize, Unconverted);
 
 impl<'a> TreeWriter<'a> {
     /// A writer of trees of that kind.
-    pub const fn new(view: View, names: &'a Names, files: &'a FileTable) -> Self {
+    pub fn new(view: View, names: &'a Names, files: &'a FileTable) -> Self {
         Self {
             names,
             view,
             files,
             are_known: false,
             objects: Vec::new(),
-            contents: Vec::new(),
+            contents: Contents::default(),
             waiting: Vec::new(),
         }
     }
 
     /// The same for trees that an earlier run wrote.
-    pub const fn of_known(view: View, names: &'a Names, files: &'a FileTable) -> Self {
+    pub fn of_known(view: View, names: &'a Names, files: &'a FileTable) -> Self {
         let mut writer = Self::new(view, names, files);
         writer.are_known = true;
         writer
@@ -80,7 +80,7 @@ impl<'a> TreeWriter<'a> {
         let mut level = 0;
         for at in order {
             let next = made[at].level;
-            if next != level || self.contents.len() >= TOGETHER_BYTES {
+            if next != level || self.contents.as_slice().len() >= TOGETHER_BYTES {
                 self.finish(made);
             }
             level = next;
@@ -97,16 +97,16 @@ impl<'a> TreeWriter<'a> {
         } else {
             self.shown(&directory.entries)?
         };
-        let mut contents = std::mem::take(&mut self.contents);
-        self.push_content(shown.as_ref().unwrap_or(&directory.entries), &mut contents)?;
-        self.contents = contents;
-        self.waiting.push(Waiting { at, end: self.contents.len(), shown });
+        let entries = shown.as_ref().unwrap_or(&directory.entries);
+        self.contents.push(self.view, self.names, self.files, entries)?;
+        let end = self.contents.as_slice().len();
+        self.waiting.push(Waiting { at, end, shown });
         Ok(())
     }
 
     /// Hashes what was begun, and makes objects of it.
     fn finish(&mut self, made: &[Made]) {
-        let contents = Spans { bytes: &self.contents, waiting: &self.waiting };
+        let contents = Spans { bytes: self.contents.as_slice(), waiting: &self.waiting };
         let heads: Vec<_> = contents.iter().map(|content| header(content)).collect();
         let messages: Vec<_> =
             contents.iter().zip(&heads).map(|(body, head)| Message { head, body }).collect();
@@ -139,46 +139,24 @@ impl<'a> TreeWriter<'a> {
         }
         self.waiting.clear();
         self.contents.clear();
-        self.contents.shrink_to(2 * TOGETHER_BYTES);
     }
 
     /// Makes a tree that git has of entries which are of no directory.
     pub(super) fn write_alone(&mut self, entries: &Entries) -> Result<Tree, Unconverted> {
-        let mut content = Vec::with_capacity(entries.content_len(View::Git));
-        self.push_content(entries, &mut content)?;
+        let mut content = Contents::default();
+        content.push(View::Git, self.names, self.files, entries)?;
+        let content = content.as_slice();
         let oid = Oid::from_bytes(sha1lanes::digest_one(Message {
-            head: &header(&content),
-            body: &content,
+            head: &header(content),
+            body: content,
         }));
         if self.are_known {
             return Ok(Tree { oid, storage: Storage::ELSEWHERE });
         }
         let view = View::Git;
-        let (storage, base, payload) = stored(self.names, view, None, entries, &content, oid);
+        let (storage, base, payload) = stored(self.names, view, None, entries, content, oid);
         self.objects.push(Object { kind: Kind::Tree, oid, base, payload, view });
         Ok(Tree { oid, storage })
-    }
-
-    /// Appends the content of the tree of `entries`.
-    fn push_content(&self, entries: &Entries, out: &mut Vec<u8>) -> Result<(), Unconverted> {
-        out.reserve(entries.content_len(self.view));
-        let prefix = match self.view {
-            View::Git => &[][..],
-            View::Manifest => &[MANIFEST_PREFIX],
-        };
-        for entry in entries.iter() {
-            let (mode, oid) = match (&entry.target, self.view) {
-                (Target::Directory(directory), view) => (Mode::DIRECTORY, directory.tree(view).oid),
-                (Target::File(file, mode), View::Git) => {
-                    (*mode, self.files.oid(*file).ok_or(Unconverted(*file))?)
-                }
-                (Target::File(file, mode), View::Manifest) => {
-                    (manifest_mode(*mode), Oid::from_bytes(*self.files.node(*file).as_bytes()))
-                }
-            };
-            push_prefixed_entry(out, mode, prefix, self.names.get(entry.name), &oid);
-        }
-        Ok(())
     }
 }
 
