@@ -126,33 +126,34 @@ impl Run<'_> {
         if !converted.displaced.is_empty() {
             return Ok(Report { displaced: converted.displaced, ..Report::default() });
         }
-        // what they keep of their objects is not needed any more, and new pairs need as much
-        let [pack, aside] = packs.seal()?;
         let manifest_nodes = || plan.revs.iter().map(|rev| manifest.index().node(*rev));
-        let commits_as_keys = converted.commits.iter().map(|oid| Node::from_bytes(*oid.as_bytes()));
-        let new = New {
-            map: sorted([
-                pairs(revs.iter().map(|rev| changelog.index().node(*rev)), &converted.commits),
-                pairs(manifest_nodes(), &converted.roots),
-                new_files
-                    .iter()
-                    .filter_map(|&file| {
-                        Some(Pair { node: files.node(file), oid: files.oid(file)? })
-                    })
-                    .collect(),
-            ]),
-            metadata: sorted([
-                pairs(commits_as_keys, &note_oids),
-                pairs(manifest_nodes(), &manifests.commits),
-                files_metadata,
-            ]),
-        };
-        drop((files, new_files, note_oids));
-        let mut metadata_pack = PackWriter::create(self.request.packs, self.request.readers)?;
-        let state =
-            tip.write(&mut metadata_pack, state, &converted.heads, manifests.heads, &new)?;
+        let ([pack, aside], (metadata_pack, state, new)) =
+            packs.seal_and(self.shares.width, || {
+                let commits = &converted.commits;
+                let commits_as_keys = commits.iter().map(|oid| Node::from_bytes(*oid.as_bytes()));
+                let new_files = new_files.iter().filter_map(|&file| {
+                    Some(Pair { node: files.node(file), oid: files.oid(file)? })
+                });
+                let new = New {
+                    map: sorted([
+                        pairs(revs.iter().map(|rev| changelog.index().node(*rev)), commits),
+                        pairs(manifest_nodes(), &converted.roots),
+                        new_files.collect(),
+                    ]),
+                    metadata: sorted([
+                        pairs(commits_as_keys, &note_oids),
+                        pairs(manifest_nodes(), &manifests.commits),
+                        files_metadata,
+                    ]),
+                };
+                drop((files, note_oids));
+                let mut pack = PackWriter::create(self.request.packs, self.request.readers)?;
+                let heads = (&converted.heads, manifests.heads);
+                let state = tip.write(&mut pack, state, heads, &new)?;
+                Ok((pack.seal()?, state, new))
+            })?;
 
-        let packs = [pack, aside, Some(metadata_pack.seal()?)];
+        let packs = [pack, aside, Some(metadata_pack)];
         let all = || packs.iter().flatten();
         let objects = all().map(|pack| u64::from(pack.objects())).sum();
         let pack_bytes = all().map(SealedPack::bytes).sum();
