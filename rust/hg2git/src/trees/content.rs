@@ -77,7 +77,7 @@ impl Contents {
         let [directory, file, executable, symlink] = LEADS[view as usize];
         for entry in entries.iter() {
             let (lead, id) = match &entry.target {
-                Target::Directory(inner) => (directory, *inner.tree(view).oid.as_bytes()),
+                Target::Directory(inner) => (directory, inner.tree(view).oid.as_bytes()),
                 Target::File(id, mode) => {
                     let lead = match *mode {
                         Mode::EXECUTABLE => executable,
@@ -85,8 +85,8 @@ impl Contents {
                         _ => file,
                     };
                     let id = match view {
-                        View::Git => *files.oid(*id).ok_or(Unconverted(*id))?.as_bytes(),
-                        View::Manifest => *files.node(*id).as_bytes(),
+                        View::Git => files.oid_in_place(*id).ok_or(Unconverted(*id))?.as_bytes(),
+                        View::Manifest => files.node_in_place(*id).as_bytes(),
                     };
                     (lead, id)
                 }
@@ -100,7 +100,7 @@ impl Contents {
             self.len += entry.name_len();
             self.put(&[0]);
             self.len += 1;
-            self.put(&id);
+            self.put(id);
             self.len += id.len();
         }
         Ok(())
