@@ -36,6 +36,11 @@ impl ChangeLog {
         self.paths.number(path)
     }
 
+    /// All paths, as they were numbered.
+    pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
+        self.paths.iter()
+    }
+
     /// The path with this number.
     pub fn path(&self, path: NameId) -> &[u8] {
         self.paths.get(path)

@@ -1,40 +1,63 @@
 //! Directories of a working tree as persistent values: a changed tree shares what did not change.
 //!
 //! Applying the changes of a manifest costs the directories on the changed paths, not the size of
-//! the tree. Each directory knows the ids of its trees from the moment it is made: of git's, and of
-//! the one that tells git-cinnabar the manifest, see [`crate::trees`]. Order is git's, which is also
-//! the order of full paths in a manifest: names compare as if directories ended in `/`.
+//! the tree. Order is git's, which is also the order of full paths in a manifest: names compare as
+//! if directories ended in `/`.
 //!
-//! Old conversions left manifests with `//` in paths; `doubled` shows them to git.
+//! The ids of a directory's trees are not known when it is made, only the place for them is there:
+//! [`crate::trees`] makes the trees of many directories at once, from the bottom up.
+//!
+//! Old conversions left manifests with `//` in paths, so a directory may have an empty name.
 
-mod content;
-mod doubled;
 mod entries;
 mod parts;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gitpack::Oid;
 use gitpack::tree::{Mode, entry_order};
 
-use crate::files::{FileId, FileTable};
+use crate::files::FileId;
 use crate::names::{NameId, Names};
-use crate::trees::{Storage, TreeWriter, View};
+use crate::trees::{Storage, View};
 use entries::Edit;
-pub(crate) use entries::{Entries, Walk, entry_len};
+pub(crate) use entries::{Entries, Walk};
 pub(crate) use parts::{LARGE, Parts};
 
 /// A file or directory in a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub name: NameId,
+    /// Bytes of the name.
+    name_len: u32,
     pub target: Target,
 }
 
 impl Entry {
+    /// The entry of that name, which is one of `names`.
+    fn new(names: &Names, name: &[u8], target: Target) -> Self {
+        let name_len = u32::try_from(name.len()).expect("names are parts of paths");
+        Self { name: names.find(name).expect("all names are numbered"), name_len, target }
+    }
+
+    /// Bytes of the name.
+    pub const fn name_len(&self) -> usize {
+        self.name_len as usize
+    }
+
+    /// One of the same name that leads elsewhere.
+    pub const fn with(&self, target: Target) -> Self {
+        Self { name: self.name, name_len: self.name_len, target }
+    }
+
+    /// Whether both have the same name, and lead to the same file or one directory.
+    fn is_identical(&self, other: &Self) -> bool {
+        self.name == other.name && self.target.is_identical(&other.target)
+    }
+
     /// Where this entry stands to another, in git's order.
     pub fn order(&self, names: &Names, other: &Self) -> Ordering {
         let is_directory = other.target.is_directory();
@@ -57,14 +80,22 @@ impl Target {
         matches!(self, Self::Directory(_))
     }
 
-    /// Whether both lead to the same in trees of that kind.
-    pub fn is_same(&self, other: &Self, view: View) -> bool {
+    /// Whether both are the same file, or one directory.
+    fn is_identical(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File(a, mode_a), Self::File(b, mode_b)) => (a, mode_a) == (b, mode_b),
+            (Self::Directory(a), Self::Directory(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// Whether both lead to the same in trees of that kind, which have been made.
+    pub fn is_same(&self, other: &Self, view: View) -> bool {
+        match (self, other) {
             (Self::Directory(a), Self::Directory(b)) => {
                 Arc::ptr_eq(a, b) || a.tree(view).oid == b.tree(view).oid
             }
-            _ => false,
+            _ => self.is_identical(other),
         }
     }
 }
@@ -82,21 +113,56 @@ pub(crate) struct Tree {
 pub(crate) struct Directory {
     pub entries: Entries,
     /// What a commit has.
-    pub git: Tree,
+    git: OnceLock<Tree>,
     /// What a manifest commit has. It tells all of the directory.
-    pub manifest: Tree,
+    manifest: OnceLock<Tree>,
     /// Whether no directory in it has an empty name, so that the entries are those of git's tree.
     pub is_plain: bool,
 }
 
 impl Directory {
-    /// Its tree of that kind.
-    pub const fn tree(&self, view: View) -> &Tree {
+    fn new(entries: Entries) -> Self {
+        let is_plain = entries.are_plain();
+        Self { entries, git: OnceLock::new(), manifest: OnceLock::new(), is_plain }
+    }
+
+    /// What git is shown instead of directories with an empty name; no manifest has it.
+    pub fn shown(entries: Entries, git: Tree) -> Self {
+        let manifest = Tree { oid: Oid::EMPTY_TREE, storage: Storage::ELSEWHERE };
+        Self { entries, git: git.into(), manifest: manifest.into(), is_plain: false }
+    }
+
+    /// Its tree of that kind, which has been made.
+    pub fn tree(&self, view: View) -> &Tree {
+        self.place(view).get().expect("trees are made from the bottom up")
+    }
+
+    /// Notes its tree of that kind, once.
+    pub fn set_tree(&self, view: View, tree: Tree) {
+        self.place(view).set(tree).expect("trees are made once");
+    }
+
+    const fn place(&self, view: View) -> &OnceLock<Tree> {
         match view {
             View::Git => &self.git,
             View::Manifest => &self.manifest,
         }
     }
+}
+
+/// The oid of the tree of that kind, also of no directory.
+pub(crate) fn oid_of(directory: Option<&Arc<Directory>>, view: View) -> Oid {
+    directory.map_or(Oid::EMPTY_TREE, |directory| directory.tree(view).oid)
+}
+
+/// A directory whose trees are still to be made.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub directory: Arc<Directory>,
+    /// What it was before.
+    pub before: Option<Arc<Directory>>,
+    /// How many directories it is in. Those that are in it have more.
+    pub level: usize,
 }
 
 /// One file that a changed tree has or has not; or a directory, where none was.
@@ -108,19 +174,29 @@ pub(crate) struct Change<'a> {
     pub target: Option<Target>,
 }
 
-/// What making trees needs to know, and where new ones go.
-pub(crate) struct Context<'a> {
-    pub names: &'a mut Names,
-    pub files: &'a FileTable,
-    /// Takes each tree that is made; without one, trees are taken to be in the store already.
-    pub writer: Option<&'a mut TreeWriter>,
+/// Makes directories of changes.
+#[derive(Debug)]
+pub(crate) struct Replay<'a> {
+    /// All names of files and directories.
+    pub names: &'a Names,
+    /// Those made and not taken yet; what is in one comes before it, and what it was before, too.
+    pub made: Vec<Made>,
 }
 
-/// A file of a tree whose blob is not known: the caller converted too little.
-#[derive(Debug)]
-pub(crate) struct Unconverted(pub FileId);
+/// Where in the tree a directory is.
+#[derive(Clone, Copy)]
+struct At {
+    /// Bytes of its path, its slash included.
+    depth: usize,
+    level: usize,
+}
 
-impl Context<'_> {
+impl<'a> Replay<'a> {
+    /// Nothing made yet.
+    pub const fn new(names: &'a Names) -> Self {
+        Self { names, made: Vec::new() }
+    }
+
     /// The tree `before` with `changes`, which ascend by path; `None` is the empty tree.
     ///
     /// Removing what is not there changes nothing.
@@ -128,17 +204,17 @@ impl Context<'_> {
         &mut self,
         before: Option<&Arc<Directory>>,
         changes: &[Change<'_>],
-    ) -> Result<Option<Arc<Directory>>, Unconverted> {
-        self.apply_at(before, changes, 0)
+    ) -> Option<Arc<Directory>> {
+        self.apply_at(before, changes, At { depth: 0, level: 0 })
     }
 
-    /// As [`Self::apply`], in the directory whose path has `depth` bytes, its slash included.
+    /// As [`Self::apply`], in a directory of the tree.
     fn apply_at(
         &mut self,
         before: Option<&Arc<Directory>>,
         changes: &[Change<'_>],
-        depth: usize,
-    ) -> Result<Option<Arc<Directory>>, Unconverted> {
+        At { depth, level }: At,
+    ) -> Option<Arc<Directory>> {
         let old = before.map_or(&[][..], |directory| directory.entries.leaves());
         let mut edit = Edit::new(old);
         let mut is_same = true;
@@ -169,28 +245,34 @@ impl Context<'_> {
                     Some(Entry { target: Target::Directory(inner), .. }) => Some(inner),
                     _ => None,
                 };
-                self.apply_at(inner, here, depth + name.len() + 1)?.map(Target::Directory)
+                let at = At { depth: depth + name.len() + 1, level: level + 1 };
+                self.apply_at(inner, here, at).map(Target::Directory)
             } else {
                 first.target.clone()
             };
             is_same &= match (replaced, &target) {
-                (Some(entry), Some(target)) => entry.target.is_same(target, View::Manifest),
+                (Some(entry), Some(target)) => entry.target.is_identical(target),
                 (None, None) => true,
                 _ => false,
             };
             if let Some(target) = target {
-                let name = self.names.number(name);
-                edit.push(self.names, Entry { name, target });
+                edit.push(match replaced {
+                    Some(entry) => entry.with(target),
+                    None => Entry::new(self.names, name, target),
+                });
             }
         }
         if is_same {
-            return Ok(before.cloned());
+            return before.cloned();
         }
-        let entries = edit.finish(self.names);
+        let entries = edit.finish();
         if entries.is_empty() {
-            return Ok(None);
+            return None;
         }
-        self.make(before.map(AsRef::as_ref), entries).map(Arc::new).map(Some)
+        let directory = Arc::new(Directory::new(entries));
+        let before = before.cloned();
+        self.made.push(Made { directory: Arc::clone(&directory), before, level });
+        Some(directory)
     }
 }
 

@@ -10,17 +10,19 @@ use revlog::{Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Tex
 use crate::blobs::{self, Blob, Blobs, Converter};
 use crate::changelog;
 use crate::changes::ChangeLog;
+use crate::commits::{self, Commits};
 use crate::compress::Compressor;
 use crate::duplicates::Met;
 use crate::error::Result;
 use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
-use crate::history::{Batch, Converted, History, Sources, Tree, mode_of};
+use crate::heads::{ChangesetHeads, ManifestHeads};
+use crate::history::{self, Batch, History, Sources, Tree, mode_of};
+use crate::manifestcommits::{self, Manifests};
 use crate::manifests::{self, Change, Plan};
 use crate::memory::Shares;
 use crate::names::Names;
-use crate::note::notes_of;
-use crate::object::Object;
+use crate::object::Head;
 use crate::oidmap::OidMap;
 use crate::ordered;
 use crate::packs::{Packs, add};
@@ -28,6 +30,7 @@ use crate::progress::{Phase, Progress, Reporter};
 use crate::publish::{New, Unpublished};
 use crate::request::{Report, Request};
 use crate::segment::{Pair, Table};
+use crate::sides::{Objects, Sides};
 use crate::tip::Tip;
 use crate::treemanifests::Directories;
 use crate::trees::View;
@@ -114,45 +117,43 @@ impl Run<'_> {
             changes: &changes,
             check_texts: self.request.check_texts,
         };
-        let converted = Converted {
-            heads,
-            manifest_heads: state.manifest_heads.clone(),
-            ..Converted::default()
-        };
-        let (converted, note_oids) =
-            self.convert_history(&sources, converted, &mut files, &mut packs, reporter)?;
+        let manifest_heads = state.manifest_heads.clone();
+        let start_heads = (heads, manifest_heads);
+        let (converted, manifests, note_oids) =
+            self.convert_history(&sources, start_heads, &mut files, &mut packs, reporter)?;
         drop((trees, changes));
 
         if !converted.displaced.is_empty() {
             return Ok(Report { displaced: converted.displaced, ..Report::default() });
         }
-        // what they keep of their objects is not needed any more, and new pairs need as much
-        let [pack, aside] = packs.seal()?;
-        let manifests = || plan.revs.iter().map(|rev| manifest.index().node(*rev));
-        let commits_as_keys = converted.commits.iter().map(|oid| Node::from_bytes(*oid.as_bytes()));
-        let new = New {
-            map: sorted([
-                pairs(revs.iter().map(|rev| changelog.index().node(*rev)), &converted.commits),
-                pairs(manifests(), &converted.roots),
-                new_files
-                    .iter()
-                    .filter_map(|&file| {
-                        Some(Pair { node: files.node(file), oid: files.oid(file)? })
-                    })
-                    .collect(),
-            ]),
-            metadata: sorted([
-                pairs(commits_as_keys, &note_oids),
-                pairs(manifests(), &converted.manifest_commits),
-                files_metadata,
-            ]),
-        };
-        drop((files, new_files, note_oids));
-        let Converted { heads, manifest_heads, .. } = converted;
-        let mut metadata_pack = PackWriter::create(self.request.packs, self.request.readers)?;
-        let state = tip.write(&mut metadata_pack, state, &heads, manifest_heads, &new)?;
+        let manifest_nodes = || plan.revs.iter().map(|rev| manifest.index().node(*rev));
+        let ([pack, aside], (metadata_pack, state, new)) =
+            packs.seal_and(self.shares.width, || {
+                let commits = &converted.commits;
+                let commits_as_keys = commits.iter().map(|oid| Node::from_bytes(*oid.as_bytes()));
+                let new_files = new_files.iter().filter_map(|&file| {
+                    Some(Pair { node: files.node(file), oid: files.oid(file)? })
+                });
+                let new = New {
+                    map: sorted([
+                        pairs(revs.iter().map(|rev| changelog.index().node(*rev)), commits),
+                        pairs(manifest_nodes(), &converted.roots),
+                        new_files.collect(),
+                    ]),
+                    metadata: sorted([
+                        pairs(commits_as_keys, &note_oids),
+                        pairs(manifest_nodes(), &manifests.commits),
+                        files_metadata,
+                    ]),
+                };
+                drop((files, note_oids));
+                let mut pack = PackWriter::create(self.request.packs, self.request.readers)?;
+                let heads = (&converted.heads, manifests.heads);
+                let state = tip.write(&mut pack, state, heads, &new)?;
+                Ok((pack.seal()?, state, new))
+            })?;
 
-        let packs = [pack, aside, Some(metadata_pack.seal()?)];
+        let packs = [pack, aside, Some(metadata_pack)];
         let all = || packs.iter().flatten();
         let objects = all().map(|pack| u64::from(pack.objects())).sum();
         let pack_bytes = all().map(SealedPack::bytes).sum();
@@ -310,43 +311,49 @@ impl Run<'_> {
     fn convert_history(
         &self,
         sources: &Sources<'_>,
-        mut converted: Converted,
+        (heads, manifest_heads): (ChangesetHeads, ManifestHeads),
         files: &mut FileTable,
         packs: &mut Packs,
         reporter: &mut Reporter<'_, '_>,
-    ) -> Result<(Converted, Vec<Oid>)> {
+    ) -> Result<(commits::Converted, manifestcommits::Converted, Vec<Oid>)> {
         let mut names = Names::default();
-        let mut note_oids = Vec::with_capacity(sources.revs.len());
+        let mut scratch = Scratch::within(&self.shares.budget, 0);
+        let mut manifest_texts = Texts::new(sources.manifest, &mut scratch, 0);
+        let start = history::start(sources, &mut manifest_texts, &mut names, files)?;
+        history::number_components(sources.changes, &mut names);
         let mut scratch = self.shares.scratch();
-        let mut manifest_scratch = Scratch::within(&self.shares.budget, 0);
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
-        let mut manifest_texts = Texts::new(sources.manifest, &mut manifest_scratch, 0);
-        let history =
-            History::new(sources, texts, &mut manifest_texts, &mut names, files, &mut converted)?;
+        let history = History::new(sources, texts, &names, start);
+        let sides = Sides::new(
+            sources.changelog,
+            Commits::new(sources, &names, files, heads),
+            Manifests::new(sources, &names, files, manifest_heads),
+        );
+        let mut note_oids = Vec::with_capacity(sources.revs.len());
         let done = std::cell::Cell::new(0);
         ordered::run(
             self.shares.width,
             history,
             || Compressor::new(self.request.level, &self.shares.budget),
-            |compressor, mut batch: Batch| {
-                let mut made = notes_of(sources.changelog, &batch)?;
-                let notes: Vec<Oid> = made.iter().map(|note| note.oid).collect();
-                batch.objects.append(&mut made);
-                let streams = compressor.deflate_all(&batch.objects)?;
-                Ok((streams, batch.objects, notes))
+            |compressor, batch: Batch| {
+                let Objects { objects, notes } = sides.convert(batch)?;
+                let streams = compressor.deflate_all(&objects)?;
+                let heads: Vec<Head> = objects.into_iter().map(Head::from).collect();
+                Ok((streams, heads, notes))
             },
-            |(streams, objects, mut new_notes)| {
-                done.set(done.get() + new_notes.len() as u64);
-                note_oids.append(&mut new_notes);
-                for (deflated, object) in streams.iter().zip(objects) {
-                    let Object { kind, oid, base, payload, view } = object;
-                    add(packs.of(view), kind, oid, base, payload.len(), deflated)?;
+            |(streams, heads, mut notes)| {
+                done.set(done.get() + notes.len() as u64);
+                note_oids.append(&mut notes);
+                for (deflated, head) in streams.iter().zip(heads) {
+                    let Head { kind, oid, base, inflated_len, view } = head;
+                    add(packs.of(view), kind, oid, base, inflated_len, deflated)?;
                 }
                 Ok(())
             },
             || reporter.report(Phase::Commits, done.get(), sources.revs.len() as u64),
         )?;
-        Ok((converted, note_oids))
+        let (commits, manifests) = sides.into_converted();
+        Ok((commits, manifests, note_oids))
     }
 }
 

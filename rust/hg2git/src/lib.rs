@@ -7,16 +7,17 @@
 //! A run, [`export()`], has four phases: changesets are read for their manifests (`changelog`),
 //! manifests for what they change (`manifests` or `treemanifests`, kept in `changes`), file
 //! revisions become blobs (`filelogs`, `blobs`), then trees and commits follow in order (`history`,
-//! `directory`, `trees`, `commit`). What git-cinnabar needs besides is made with them (`note`,
-//! manifest commits), and at the end what names all of it (`tip`, `metadata`, `notes`). Objects go
-//! into `packs`, and `publish` makes visible what a run made. Every phase runs on `ordered`:
-//! parallel work, results in order, so that the same history gives the same bytes on any number of
-//! threads.
+//! `directory`, `trees`, `commits`). What git-cinnabar needs besides is made with them
+//! (`manifestcommits`, `note`), and at the end what names all of it (`tip`, `metadata`, `notes`).
+//! Objects go into `packs`, and `publish` makes visible what a run made. Every phase runs on
+//! `ordered`: parallel work, results in order, so that the same history gives the same bytes on any
+//! number of threads; what builds on results before it has its `turns`.
 
 mod blobs;
 mod changelog;
 mod changes;
 mod commit;
+mod commits;
 mod compare;
 mod compress;
 mod directory;
@@ -47,17 +48,19 @@ mod publish;
 mod recovery;
 mod request;
 mod segment;
+mod sides;
 mod state;
 mod tip;
 mod treemanifests;
 mod trees;
+mod turns;
 mod verify;
 
 pub use changelog::Selection;
+pub use commits::Displaced;
 pub use compare::{Comparison, Difference};
 pub use error::{Error, Result};
 pub use export::export;
-pub use history::Displaced;
 pub use oidmap::{Extended, Matches, OidMap, Side};
 pub use progress::{Phase, Progress};
 pub use request::{Made, Metadata, Report, Request};

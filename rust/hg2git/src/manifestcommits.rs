@@ -1,15 +1,23 @@
-//! The commits of manifests: a tree that tells the files, parents, and the node as message.
+//! The side of git-cinnabar: trees that tell the manifests, and a commit for each manifest.
 //!
-//! All but their ids is the same in all of them, so each is stored as a delta of the one before.
+//! Such a commit has the root tree, parents, and the node as message. All but their ids is the same in
+//! all of them, so each is stored as a delta of the one before. Nothing here needs what git has: no
+//! blob, tree or commit of it.
 
 use gitpack::Oid;
 use gitpack::delta::{Op, encode};
-use revlog::Node;
+use revlog::{Node, Parents, Rev};
 
+use crate::directory::oid_of;
+use crate::files::FileTable;
+use crate::heads::ManifestHeads;
 use crate::hex::hex;
+use crate::history::{Batch, Sources};
 use crate::metadata::{IDENTS, commit};
+use crate::names::Names;
 use crate::object::Object;
-use crate::trees::MAX_DEPTH;
+use crate::segment::Table;
+use crate::trees::{MAX_DEPTH, TreeWriter, View};
 
 /// Digits of an id.
 const DIGITS: usize = 40;
@@ -17,9 +25,73 @@ const DIGITS: usize = 40;
 const TREE: &[u8] = b"tree ";
 const PARENT: &[u8] = b"\nparent ";
 
-/// Makes them, in order.
+/// What the manifests became.
 #[derive(Debug, Default)]
-pub(crate) struct ManifestCommits {
+pub(crate) struct Converted {
+    /// Commits of the plan's manifests, in its order.
+    pub commits: Vec<Oid>,
+    /// Heads, those of earlier runs included.
+    pub heads: ManifestHeads,
+}
+
+/// Makes trees and commits of batches, in order.
+pub(crate) struct Manifests<'a> {
+    sources: &'a Sources<'a>,
+    writer: TreeWriter<'a>,
+    chain: Chain,
+    converted: Converted,
+}
+
+impl<'a> Manifests<'a> {
+    /// Makes them of `sources`; `heads` are those of earlier runs.
+    pub fn new(
+        sources: &'a Sources<'a>,
+        names: &'a Names,
+        files: &'a FileTable,
+        heads: ManifestHeads,
+    ) -> Self {
+        let writer = TreeWriter::new(View::Manifest, names, files);
+        let converted = Converted { commits: Vec::new(), heads };
+        Self { sources, writer, chain: Chain::default(), converted }
+    }
+
+    /// What all became.
+    pub fn into_converted(self) -> Converted {
+        self.converted
+    }
+
+    /// The objects of the next batch.
+    pub fn convert(&mut self, batch: &Batch) -> Vec<Object> {
+        let written = self.writer.write(&batch.made);
+        let mut objects = written.unwrap_or_else(|_| unreachable!("each file has its node"));
+        for made in &batch.manifests {
+            objects.push(self.commit(oid_of(made.root.as_ref(), View::Manifest)));
+        }
+        objects
+    }
+
+    /// The commit of the next manifest, of which `tree` tells the files.
+    ///
+    /// A parent that no changeset has which is or was converted is left out.
+    fn commit(&mut self, tree: Oid) -> Object {
+        let index = self.sources.manifest.index();
+        let rev = self.sources.plan.revs[self.converted.commits.len()];
+        let Parents(p1, p2) = index.parents(rev);
+        let commit_of = |parent: Rev| match self.sources.plan.position(parent) {
+            Some(position) => self.converted.commits.get(position).copied(),
+            None => self.sources.metadata_map.oid(Table::Manifests, &index.node(parent)),
+        };
+        let parents: Vec<Oid> = [p1, p2].into_iter().flatten().filter_map(commit_of).collect();
+        let object = self.chain.next(tree, &parents, index.node(rev));
+        self.converted.commits.push(object.oid);
+        self.converted.heads.add(object.oid, &parents);
+        object
+    }
+}
+
+/// Makes commits, each as a delta of the one before.
+#[derive(Debug, Default)]
+struct Chain {
     last: Option<Last>,
 }
 
@@ -31,10 +103,10 @@ struct Last {
     depth: u8,
 }
 
-impl ManifestCommits {
+impl Chain {
     /// The commit of a manifest, of which `tree` tells the files; parents as the manifest has them,
     /// even if they are the same.
-    pub fn next(&mut self, tree: Oid, parents: &[Oid], node: Node) -> Object {
+    fn next(&mut self, tree: Oid, parents: &[Oid], node: Node) -> Object {
         let mut object = commit(tree, parents, &hex(node.as_bytes()));
         let base = self.last.filter(|last| last.depth < MAX_DEPTH && last.oid != object.oid);
         if let Some(base) = base {
@@ -90,7 +162,7 @@ mod tests {
     fn the_first_manifest_of_the_tiny_vector() {
         let tree = oid(b"e6e9e2898826541c80226524aa19471490a36be7");
         let node = Node::from_hex(b"b371960ec604e7eed7420846f7b1171091f92cab");
-        let made = ManifestCommits::default().next(tree, &[], node.expect("40 digits"));
+        let made = Chain::default().next(tree, &[], node.expect("40 digits"));
         assert_eq!(made.oid.to_string(), "1514efa9847f040422dea9341d804a646b59da30");
         assert_eq!(made.base, None);
     }
@@ -98,7 +170,7 @@ mod tests {
     #[test]
     fn deltas_make_the_commits_whatever_their_parents() {
         let ids: Vec<Oid> = (0..100).map(|byte| Oid::from_bytes([byte; 20])).collect();
-        let mut commits = ManifestCommits::default();
+        let mut commits = Chain::default();
         let mut before: Option<(Oid, Vec<u8>)> = None;
         let (mut full, mut chain) = (0, 0);
         for (at, count) in [0, 1, 2, 0, 2, 1, 1, 0, 0].into_iter().cycle().take(90).enumerate() {

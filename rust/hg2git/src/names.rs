@@ -8,6 +8,9 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NameId(pub u32);
 
+/// Bytes of a string that can be had at once.
+pub(crate) const WINDOW: usize = 32;
+
 /// Strings by number and numbers by string.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -40,6 +43,27 @@ impl Names {
         NameId(number)
     }
 
+    /// The number of `name`, if it has one.
+    pub fn find(&self, name: &[u8]) -> Option<NameId> {
+        let hash = self.hasher.hash_one(name);
+        let is_it = |&number: &u32| string(&self.bytes, &self.ends, number) == name;
+        self.numbers.find(hash, is_it).map(|&number| NameId(number))
+    }
+
+    /// All strings, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|number| {
+            let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+            &self.bytes[start..self.ends[number]]
+        })
+    }
+
+    /// The string with this number and what follows it, if so much does.
+    pub fn window(&self, NameId(number): NameId) -> Option<&[u8; WINDOW]> {
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        self.bytes[start..].first_chunk()
+    }
+
     /// The string with this number.
     pub fn get(&self, NameId(number): NameId) -> &[u8] {
         string(&self.bytes, &self.ends, number)
@@ -63,5 +87,7 @@ mod tests {
             [&b"a"[..], b"", b"b", b"a", b""].map(|name| names.number(name)).into();
         assert_eq!(numbers, [0, 1, 2, 0, 1].map(NameId));
         assert_eq!(names.get(NameId(2)), b"b");
+        assert_eq!([&b"b"[..], b"c"].map(|name| names.find(name)), [Some(NameId(2)), None]);
+        assert!(names.iter().eq([&b"a"[..], b"", b"b"]));
     }
 }

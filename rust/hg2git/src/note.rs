@@ -15,7 +15,6 @@ use sha1lanes::Message;
 use crate::changelog::parse;
 use crate::error::Result;
 use crate::hex::hex;
-use crate::history::Batch;
 use crate::identity::{Who, read_back};
 use crate::linediff;
 use crate::object::Object;
@@ -35,27 +34,24 @@ pub(crate) struct Noted {
     pub rev: Rev,
     pub node: Node,
     pub text: Arc<Buffer>,
-    /// Where its commit is among the objects of its batch.
+    /// Where its commit is among the objects made with it.
     pub commit: usize,
 }
 
-impl Noted {
-    /// Memory that it takes, and its note will, in bytes.
-    pub fn bytes(&self) -> u64 {
-        2 * self.text.len() as u64
-    }
-}
-
-/// The notes of a batch, in its order.
+/// The notes of changesets, whose commits are among `objects`.
 ///
 /// # Errors
 ///
 /// [`crate::Error::Store`] that names a changeset which cannot be parsed.
-pub(crate) fn notes_of(changelog: &Revlog, batch: &Batch) -> Result<Vec<Object>> {
-    let mut notes = Vec::with_capacity(batch.noted.len());
-    for Noted { rev, node, text, commit } in &batch.noted {
+pub(crate) fn notes_of(
+    changelog: &Revlog,
+    noted: &[Noted],
+    objects: &[Object],
+) -> Result<Vec<Object>> {
+    let mut notes = Vec::with_capacity(noted.len());
+    for Noted { rev, node, text, commit } in noted {
         let changeset = parse(changelog, *rev, text)?;
-        let content = &batch.objects[*commit].payload;
+        let content = &objects[*commit].payload;
         let blob = note(*node, &changeset, text, content);
         notes.push(blob.ok_or_else(|| changelog.corrupt(*rev, "its commit cannot be read back"))?);
     }

@@ -23,3 +23,19 @@ impl Object {
         (size_of::<Self>() + self.payload.len()) as u64
     }
 }
+
+/// What a pack has to know of an object beside its compressed payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub kind: Kind,
+    pub oid: Oid,
+    pub base: Option<Oid>,
+    pub inflated_len: usize,
+    pub view: View,
+}
+
+impl From<Object> for Head {
+    fn from(Object { kind, oid, base, payload, view }: Object) -> Self {
+        Self { kind, oid, base, inflated_len: payload.len(), view }
+    }
+}

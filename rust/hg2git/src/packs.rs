@@ -4,16 +4,24 @@
 //! the other is all that a clone by git needs, as it is. Nothing here makes a pack visible, nor
 //! knows what the objects are.
 
+use std::panic::resume_unwind;
+
 use gitpack::{Entry, Kind, Oid, PackWriter, SealedPack};
 
 use crate::error::Result;
 use crate::oidmap::OidMap;
+use crate::ordered::Width;
 use crate::request::Request;
 use crate::trees::View;
 
 /// Changesets from which on the first run makes a pack for git clients alone: fewer are not worth
 /// a file.
 const APART_FROM: usize = 1000;
+/// Bytes that a pack keeps of each object until it is sealed, and to seal it.
+const BYTES_PER_OBJECT: u64 = 45;
+
+/// The packs, as far as they have objects: that for all, and that of what git clients do not need.
+pub(crate) type Sealed = [Option<SealedPack>; 2];
 
 /// Where objects go.
 pub(crate) struct Packs {
@@ -44,12 +52,30 @@ impl Packs {
         }
     }
 
-    /// Ends each that has an object.
+    /// Ends each that has an object, and does `other`: meanwhile, or afterwards if there is one thread,
+    /// or if what packs keep of their objects takes so much memory that it has to go first.
     ///
     /// # Errors
     ///
-    /// [`crate::Error`] if a pack or its indexes cannot be written.
-    pub fn seal(self) -> Result<[Option<SealedPack>; 2]> {
+    /// [`crate::Error`] if a pack or its indexes cannot be written, else that of `other`.
+    pub fn seal_and<R: Send>(
+        self,
+        width: Width,
+        other: impl FnOnce() -> Result<R> + Send,
+    ) -> Result<(Sealed, R)> {
+        let objects = self.pack.len() + self.aside.as_ref().map_or(0, PackWriter::len);
+        if width.threads <= 1 || objects as u64 * BYTES_PER_OBJECT > width.window_bytes {
+            return Ok((self.seal()?, other()?));
+        }
+        std::thread::scope(|scope| {
+            let sealing = scope.spawn(|| self.seal());
+            let other = other();
+            let sealed = sealing.join().unwrap_or_else(|panic| resume_unwind(panic));
+            Ok((sealed?, other?))
+        })
+    }
+
+    fn seal(self) -> Result<Sealed> {
         let seal = |pack: Option<PackWriter>| {
             pack.filter(|pack| !pack.is_empty()).map(PackWriter::seal).transpose()
         };
@@ -70,15 +96,12 @@ pub(crate) fn add(
     inflated_len: usize,
     deflated: &[u8],
 ) -> Result<()> {
-    if pack.position(&oid).is_some() {
-        return Ok(());
-    }
     let entry = match base {
         None => Entry::Full(kind),
         Some(base) => {
             Entry::Delta { base: pack.position(&base).expect("bases are handed over first") }
         }
     };
-    pack.add(oid, entry, inflated_len as u64, deflated)?;
+    pack.add_new(oid, entry, inflated_len as u64, deflated)?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use gitpack::{Oid, Readers};
 use revlog::Encoding;
 
 use crate::changelog::Selection;
-use crate::history::Displaced;
+use crate::commits::Displaced;
 
 /// What to convert, from where, to where.
 #[derive(Clone, Debug)]

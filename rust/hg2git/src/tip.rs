@@ -58,8 +58,7 @@ impl Tip<'_> {
         &self,
         pack: &mut PackWriter,
         before: State,
-        heads: &ChangesetHeads,
-        manifest_heads: ManifestHeads,
+        (heads, manifest_heads): (&ChangesetHeads, ManifestHeads),
         new: &New,
     ) -> Result<State> {
         let heads = self.commits_of(heads, new)?;

@@ -6,33 +6,34 @@
 //! A chain of such deltas is at most [`MAX_DEPTH`] long, git's own default. Where it would be longer
 //! the tree is compared with a landmark: an earlier tree of the directory whose own chain is short.
 
+mod content;
+mod doubled;
+mod writer;
+
 use std::sync::Arc;
 
+use gitpack::Oid;
 use gitpack::delta::{Op, encode};
 use gitpack::tree::Mode;
-use gitpack::{Kind, Oid};
 
-use crate::directory::{Directory, Entries, Entry, Target, Tree, Walk, entry_len};
+use crate::directory::{Entries, Entry, Target, Tree, Walk};
 use crate::names::Names;
-use crate::object::Object;
+pub(crate) use writer::TreeWriter;
 
 /// Longest chain of deltas in packs, as `pack.depth` has it by default.
 pub(crate) const MAX_DEPTH: u8 = 50;
 /// Longest chain of a landmark: what remains of [`MAX_DEPTH`] is for the trees after it.
 pub(crate) const MAX_LANDMARK_DEPTH: u8 = 24;
 
-/// Operations, and bytes, of the delta of a tree of which one entry changes, with room to spare.
-const USUAL_OPS: usize = 16;
+/// Bytes of the delta of a tree of which one entry changes, with room to spare.
 const USUAL_DELTA_LEN: usize = 64;
 
 /// Bytes at the end of an entry that name an object.
 const OID_LEN: usize = 20;
 
-/// What is before each name in a manifest's tree.
-pub(crate) const MANIFEST_PREFIX: u8 = b'_';
-
 /// The mode that a file has in a manifest's tree.
-pub(crate) const fn manifest_mode(mode: Mode) -> Mode {
+#[cfg(test)]
+const fn manifest_mode(mode: Mode) -> Mode {
     match mode {
         Mode::EXECUTABLE => Mode(0o160_755),
         Mode::SYMLINK => Mode(0o160_000),
@@ -70,64 +71,34 @@ impl Storage {
     pub const ELSEWHERE: Self = Self { depth: None, landmark: None };
 }
 
-/// Makes objects of trees, each stored the shortest way.
-#[derive(Debug, Default)]
-pub(crate) struct TreeWriter {
-    objects: Vec<Object>,
-}
-
-impl TreeWriter {
-    /// The objects made since the last call, bases before what builds on them.
-    pub fn take(&mut self) -> Vec<Object> {
-        std::mem::take(&mut self.objects)
-    }
-
-    /// Makes the object of a tree, given what the directory was before.
-    pub fn write(
-        &mut self,
-        names: &Names,
-        view: View,
-        before: Option<&Directory>,
-        entries: &Entries,
-        content: Vec<u8>,
-        oid: Oid,
-    ) -> Storage {
-        let before = before.map(|before| (&before.entries, before.tree(view)));
-        let (storage, base, payload) = stored(names, view, before, entries, content, oid);
-        self.objects.push(Object { kind: Kind::Tree, oid, base, payload, view });
-        storage
-    }
-}
-
 /// How a tree is stored best, given the one before: the base and the payload.
 fn stored(
     names: &Names,
     view: View,
     before: Option<(&Entries, &Tree)>,
     entries: &Entries,
-    content: Vec<u8>,
+    content: &[u8],
     oid: Oid,
 ) -> (Storage, Option<Oid>, Vec<u8>) {
+    let whole = |landmark| (Storage { depth: Some(0), landmark }, None, content.to_vec());
     let chain = before.and_then(|(before, tree)| Some((before, tree, tree.storage.depth?)));
-    let Some((before, tree, depth)) = chain else {
-        return (Storage { depth: Some(0), landmark: None }, None, content);
-    };
+    let Some((before, tree, depth)) = chain else { return whole(None) };
     let landmark = tree.storage.landmark.clone();
     if depth < MAX_DEPTH {
-        if let Some(delta) = delta_from(names, view, before, entries, &content) {
-            return (Storage { depth: Some(depth + 1), landmark }, Some(tree.oid), delta);
-        }
-        return (Storage { depth: Some(0), landmark }, None, content);
+        return match delta_from(names, view, before, entries, content) {
+            Some(delta) => (Storage { depth: Some(depth + 1), landmark }, Some(tree.oid), delta),
+            None => whole(None),
+        };
     }
     let base = landmark.filter(|landmark| landmark.depth < MAX_LANDMARK_DEPTH);
-    let delta = base
-        .as_ref()
-        .and_then(|landmark| delta_from(names, view, &landmark.entries, entries, &content));
-    let base = base.filter(|_| delta.is_some());
-    let depth = base.as_ref().map_or(0, |base| base.depth + 1);
+    let found = base
+        .and_then(|base| Some((delta_from(names, view, &base.entries, entries, content)?, base)));
+    let depth = found.as_ref().map_or(0, |(_, base)| base.depth + 1);
     let landmark = Some(Arc::new(Landmark { oid, entries: entries.clone(), depth }));
-    let storage = Storage { depth: Some(depth), landmark };
-    (storage, base.map(|base| base.oid), delta.unwrap_or(content))
+    match found {
+        Some((delta, base)) => (Storage { depth: Some(depth), landmark }, Some(base.oid), delta),
+        None => whole(landmark),
+    }
 }
 
 /// The delta between two trees of a directory, entry by entry where they do not share a leaf; `None`
@@ -139,39 +110,79 @@ fn delta_from(
     after: &Entries,
     content: &[u8],
 ) -> Option<Vec<u8>> {
-    let mut ops = Vec::with_capacity(USUAL_OPS);
+    let mut pieces = Pieces::default();
     let (mut old, mut new) = (Walk::new(before), Walk::new(after));
     let (mut old_at, mut new_at) = (0, 0);
-    while let Some(entry) = new.peek() {
+    loop {
+        let len = old.skip_identical(&mut new, view);
+        pieces.copy(old_at, len);
+        old_at += len;
+        new_at += len;
+        let Some(entry) = new.peek() else { break };
         while let Some(gone) = old.peek().filter(|old| old.order(names, entry).is_lt()) {
-            old_at += entry_len(names, view, gone);
-            old.step();
+            old_at += gone.len(view);
+            old.step(1);
         }
-        let leaves = old.whole_leaf().zip(new.whole_leaf());
-        if let Some((leaf, _)) = leaves.filter(|(old, new)| Arc::ptr_eq(old, new)) {
-            let len = leaf.content_len(view);
-            ops.push(Op::Copy { offset: old_at as u64, len: len as u64 });
-            old_at += len;
-            new_at += len;
-            old.step_leaf();
-            new.step_leaf();
-            continue;
-        }
-        let len = entry_len(names, view, entry);
+        let len = entry.len(view);
         let replaced = old.peek().filter(|old| old.order(names, entry).is_eq());
         let same_len = replaced.map_or(0, |replaced| same_len(replaced, entry, view, len));
-        ops.push(Op::Copy { offset: old_at as u64, len: same_len as u64 });
-        ops.push(Op::Insert(&content[new_at + same_len..new_at + len]));
+        pieces.copy(old_at, same_len);
+        pieces.insert(new_at + same_len, len - same_len);
         if let Some(replaced) = replaced {
-            old_at += entry_len(names, view, replaced);
-            old.step();
+            old_at += replaced.len(view);
+            old.step(1);
         }
         new_at += len;
-        new.step();
+        new.step(1);
     }
     let mut delta = Vec::with_capacity(USUAL_DELTA_LEN);
+    let ops = pieces.ops(content);
     encode(before.content_len(view) as u64, content.len() as u64, ops, &mut delta).ok()?;
     (delta.len() < content.len() / 2).then_some(delta)
+}
+
+/// What a delta consists of: ranges of the base, each with a range of the result after it.
+#[derive(Default)]
+struct Pieces {
+    done: Vec<Piece>,
+    last: Piece,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Piece {
+    copied_at: usize,
+    copied_len: usize,
+    inserted_at: usize,
+    inserted_len: usize,
+}
+
+impl Pieces {
+    fn copy(&mut self, at: usize, len: usize) {
+        let last = &mut self.last;
+        if len == 0 {
+            return;
+        }
+        if last.inserted_len > 0 || last.copied_at + last.copied_len != at {
+            let next = Piece { copied_at: at, ..Piece::default() };
+            self.done.push(std::mem::replace(last, next));
+        }
+        self.last.copied_len += len;
+    }
+
+    /// That from the result which follows what came before.
+    fn insert(&mut self, at: usize, len: usize) {
+        if self.last.inserted_len == 0 {
+            self.last.inserted_at = at;
+        }
+        self.last.inserted_len += len;
+    }
+
+    fn ops<'c>(&self, content: &'c [u8]) -> impl Iterator<Item = Op<'c>> {
+        self.done.iter().chain([&self.last]).flat_map(|piece| {
+            let copy = Op::Copy { offset: piece.copied_at as u64, len: piece.copied_len as u64 };
+            [copy, Op::Insert(&content[piece.inserted_at..][..piece.inserted_len])]
+        })
+    }
 }
 
 /// How many bytes two entries of one name and kind begin with, of the `len` that the later one has.

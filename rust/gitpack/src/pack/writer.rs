@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use hashbrown::HashTable;
+use hashbrown::{HashTable, hash_table};
 
 use super::Error;
 use super::entry::{self, Entry, Offset};
@@ -100,6 +100,25 @@ impl PackWriter {
         inflated_len: u64,
         deflated: &[u8],
     ) -> Result<Offset, Error> {
+        match self.add_new(oid, entry, inflated_len, deflated)? {
+            Some(offset) => Ok(offset),
+            None => Err(self.refuse(format!("{oid} is in the pack already"))),
+        }
+    }
+
+    /// The same for an entry that the pack may have already: then nothing happens, and the answer is
+    /// `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::add`].
+    pub fn add_new(
+        &mut self,
+        oid: Oid,
+        entry: Entry,
+        inflated_len: u64,
+        deflated: &[u8],
+    ) -> Result<Option<Offset>, Error> {
         let offset = self.end;
         let Some(header) = entry::header(offset, entry, inflated_len) else {
             return Err(self.refuse(format!("{oid} is a delta of what is not before it")));
@@ -108,9 +127,11 @@ impl PackWriter {
         let Some(place) = place.filter(|&place| place < MOST_ENTRIES) else {
             return Err(self.refuse("pack has no room for more objects".to_owned()));
         };
-        if self.position(&oid).is_some() {
-            return Err(self.refuse(format!("{oid} is in the pack already")));
-        }
+        let records = &self.records;
+        let is_it = |&place: &u32| records[place as usize].oid == oid;
+        let hash = |&place: &u32| records[place as usize].oid.table_hash();
+        let found = self.by_oid.entry(oid.table_hash(), is_it, hash);
+        let hash_table::Entry::Vacant(vacant) = found else { return Ok(None) };
 
         let written = self.file.write_all(&header).and_then(|()| self.file.write_all(deflated));
         written.map_err(Error::at(self.staged.path()))?;
@@ -119,10 +140,8 @@ impl PackWriter {
         crc32.update(deflated);
         self.end.0 += (header.len() + deflated.len()) as u64;
         self.records.push(Record { oid, crc32: crc32.finalize(), offset });
-        let records = &self.records;
-        let hash = |&place: &u32| records[place as usize].oid.table_hash();
-        self.by_oid.insert_unique(oid.table_hash(), place, hash);
-        Ok(offset)
+        vacant.insert(place);
+        Ok(Some(offset))
     }
 
     /// Entries so far.

@@ -29,10 +29,10 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    fn new(names: &Names, entries: Vec<Entry>) -> Self {
-        let content_len = entries.iter().map(|entry| entry_len(names, View::Git, entry)).sum();
+    fn new(entries: Vec<Entry>) -> Self {
+        let content_len = entries.iter().map(|entry| entry.len(View::Git)).sum();
         let is_plain = entries.iter().all(|entry| match &entry.target {
-            Target::Directory(inner) => inner.is_plain && !names.get(entry.name).is_empty(),
+            Target::Directory(inner) => inner.is_plain && entry.name_len > 0,
             Target::File(..) => true,
         });
         Self { entries, content_len, is_plain }
@@ -53,10 +53,10 @@ impl Leaf {
 
 impl Entries {
     /// Those of a list that is in order.
-    pub fn from_vec(names: &Names, entries: Vec<Entry>) -> Self {
+    pub fn from_vec(entries: Vec<Entry>) -> Self {
         let mut edit = Edit::new(&[]);
         edit.open = entries;
-        edit.finish(names)
+        edit.finish()
     }
 
     /// The leaves, in order.
@@ -92,11 +92,13 @@ impl Entries {
     }
 }
 
-/// Bytes of an entry in the tree's content: mode, space, name, NUL, oid.
-pub(crate) fn entry_len(names: &Names, view: View, entry: &Entry) -> usize {
-    let mode_len = if entry.target.is_directory() { 5 } else { 6 };
-    let prefix_len = usize::from(view == View::Manifest);
-    mode_len + prefix_len + names.get(entry.name).len() + FRAME_LEN
+impl Entry {
+    /// Bytes of the entry in a tree of that kind: mode, space, name, NUL, oid.
+    pub const fn len(&self, view: View) -> usize {
+        let mode_len = if self.target.is_directory() { 5 } else { 6 };
+        let prefix_len = matches!(view, View::Manifest) as usize;
+        mode_len + prefix_len + self.name_len as usize + FRAME_LEN
+    }
 }
 
 /// A walk over entries that can take whole leaves.
@@ -117,21 +119,42 @@ impl<'e> Walk<'e> {
         self.leaves.first().map(|leaf| &leaf.entries[self.behind])
     }
 
-    /// The leaf that comes next, if all of it does.
-    pub fn whole_leaf(&self) -> Option<&'e Arc<Leaf>> {
-        self.leaves.first().filter(|_| self.behind == 0)
+    /// Leaves the entries behind that come next in both walks, and answers how many bytes they take
+    /// in a tree of that kind.
+    pub fn skip_identical(&mut self, other: &mut Self, view: View) -> usize {
+        let mut len = 0;
+        while let ([leaf, ..], [other_leaf, ..]) = (self.leaves, other.leaves) {
+            if (self.behind, other.behind) == (0, 0) && Arc::ptr_eq(leaf, other_leaf) {
+                len += leaf.content_len(view);
+                self.step_leaf();
+                other.step_leaf();
+                continue;
+            }
+            let entries = &leaf.entries[self.behind..];
+            let other_entries = &other_leaf.entries[other.behind..];
+            let both = entries.iter().zip(other_entries);
+            let same = both.take_while(|(entry, other)| entry.is_identical(other));
+            let (count, same_len) =
+                same.fold((0, 0), |(count, len), (entry, _)| (count + 1, len + entry.len(view)));
+            len += same_len;
+            self.step(count);
+            other.step(count);
+            if count < entries.len() && count < other_entries.len() {
+                break;
+            }
+        }
+        len
     }
 
-    /// Leaves an entry behind.
-    pub fn step(&mut self) {
-        self.behind += 1;
+    /// Leaves so many entries of the next leaf behind.
+    pub fn step(&mut self, count: usize) {
+        self.behind += count;
         if self.leaves.first().is_some_and(|leaf| leaf.entries.len() == self.behind) {
             self.step_leaf();
         }
     }
 
-    /// Leaves a leaf behind.
-    pub fn step_leaf(&mut self) {
+    fn step_leaf(&mut self) {
         self.behind = 0;
         self.leaves = &self.leaves[1..];
     }
@@ -157,7 +180,7 @@ impl<'e> Edit<'e> {
     pub fn seek(&mut self, names: &Names, name: &[u8], is_directory: bool) -> Option<&'e Entry> {
         let is_before = |entry: &Entry| order(names, entry, name, is_directory).is_lt();
         let whole = self.rest.leaves.partition_point(|leaf| is_before(leaf.last()));
-        self.take_leaves(names, whole);
+        self.take_leaves(whole);
         let leaf = self.rest.leaves.first()?;
         let behind = self.rest.behind;
         let count = leaf.entries[behind..].partition_point(is_before);
@@ -168,31 +191,31 @@ impl<'e> Edit<'e> {
 
     /// Leaves out the old entry that comes next.
     pub fn skip(&mut self) {
-        self.rest.step();
+        self.rest.step(1);
     }
 
     /// Adds an entry.
-    pub fn push(&mut self, names: &Names, entry: Entry) {
+    pub fn push(&mut self, entry: Entry) {
         self.open.push(entry);
         if self.open.len() >= 2 * LONGEST {
-            self.close(names);
+            self.close();
         }
     }
 
     /// Takes all old entries that are left.
-    pub fn finish(mut self, names: &Names) -> Entries {
-        self.take_leaves(names, self.rest.leaves.len());
+    pub fn finish(mut self) -> Entries {
+        self.take_leaves(self.rest.leaves.len());
         if (1..SHORTEST).contains(&self.open.len())
             && let Some(last) = self.made.pop()
         {
             self.open.splice(..0, last.entries.iter().cloned());
         }
-        self.close(names);
+        self.close();
         Entries(self.made)
     }
 
     /// Takes what is left of the next `count` leaves.
-    fn take_leaves(&mut self, names: &Names, count: usize) {
+    fn take_leaves(&mut self, count: usize) {
         let (mut taken, rest) = self.rest.leaves.split_at(count);
         if let [first, after @ ..] = taken
             && self.rest.behind > 0
@@ -209,7 +232,7 @@ impl<'e> Edit<'e> {
             taken = after;
         }
         if !taken.is_empty() {
-            self.close(names);
+            self.close();
             self.made.extend_from_slice(taken);
         }
         if count > 0 {
@@ -218,16 +241,16 @@ impl<'e> Edit<'e> {
     }
 
     /// Makes leaves of about equal length of the open entries.
-    fn close(&mut self, names: &Names) {
+    fn close(&mut self) {
         let open = std::mem::take(&mut self.open);
         if (1..=LONGEST).contains(&open.len()) {
-            return self.made.push(Arc::new(Leaf::new(names, open)));
+            return self.made.push(Arc::new(Leaf::new(open)));
         }
         let mut open = open.into_iter();
         for parts in (1..=open.len().div_ceil(LONGEST)).rev() {
             let len = open.len().div_ceil(parts);
             let entries = open.by_ref().take(len).collect();
-            self.made.push(Arc::new(Leaf::new(names, entries)));
+            self.made.push(Arc::new(Leaf::new(entries)));
         }
     }
 }
@@ -243,8 +266,9 @@ mod tests {
     use crate::files::FileId;
 
     fn entry(names: &mut Names, name: u32, file: u32) -> Entry {
-        let name = names.number(format!("{name:05}").as_bytes());
-        Entry { name, target: Target::File(FileId(file), Mode::FILE) }
+        names.number(format!("{name:05}").as_bytes());
+        let target = Target::File(FileId(file), Mode::FILE);
+        Entry::new(names, format!("{name:05}").as_bytes(), target)
     }
 
     fn is_shared(leaf: &Arc<Leaf>, entries: &Entries) -> bool {
@@ -263,7 +287,7 @@ mod tests {
             let mut expected: BTreeMap<u32, u32> = (0..start).map(|name| (name, 0)).collect();
             let list = expected.iter().map(|(name, file)| entry(&mut names, *name, *file));
             let list = list.collect();
-            let mut entries = Entries::from_vec(&names, list);
+            let mut entries = Entries::from_vec(list);
             for (first, count, file) in edits {
                 let mut edit = Edit::new(entries.leaves());
                 for name in first..first + count {
@@ -276,13 +300,13 @@ mod tests {
                     }
                     match file {
                         Some(file) => {
-                            edit.push(&names, entry);
+                            edit.push(entry);
                             expected.insert(name, file);
                         }
                         None => drop(expected.remove(&name)),
                     }
                 }
-                entries = edit.finish(&names);
+                entries = edit.finish();
                 let read = entries.iter().map(|entry| match entry.target {
                     Target::File(FileId(file), _) => (names.get(entry.name).to_vec(), file),
                     Target::Directory(_) => unreachable!("there are files only"),
@@ -304,15 +328,15 @@ mod tests {
     fn leaves_that_are_not_changed_are_shared() {
         let mut names = Names::default();
         let list = (0..10_000).map(|name| entry(&mut names, name, 0)).collect();
-        let before = Entries::from_vec(&names, list);
+        let before = Entries::from_vec(list);
         let mut edit = Edit::new(before.leaves());
         for name in [50, 5000, 5001, 9999] {
             let entry = entry(&mut names, name, 1);
             edit.seek(&names, format!("{name:05}").as_bytes(), false).expect("it is there");
             edit.skip();
-            edit.push(&names, entry);
+            edit.push(entry);
         }
-        let after = edit.finish(&names);
+        let after = edit.finish();
         let own = after.leaves().iter().filter(|leaf| !is_shared(leaf, &before)).count();
         assert_eq!((before.leaves().len(), after.leaves().len(), own), (79, 79, 3));
     }

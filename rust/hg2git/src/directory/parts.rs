@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Change, Context, Directory, Target, Unconverted, component};
+use super::{At, Change, Directory, Replay, Target, component};
 
 /// Changes from which on a tree is made in parts, and most that one part has.
 pub(crate) const LARGE: usize = 4096;
@@ -35,7 +35,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Makes another directory, if one is left that is not too large; `false` if none is.
-    pub fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, Unconverted> {
+    pub fn advance(&mut self, replay: &mut Replay<'_>) -> bool {
         while let Some(first) = self.changes.get(self.done) {
             self.large.retain(|large| large.end > self.done);
             let depth = self.large.last().map_or(0, |large| large.depth);
@@ -53,18 +53,19 @@ impl<'a> Parts<'a> {
                 self.large.push(Large { depth: end + 1, end: self.done + count });
                 continue;
             }
-            let made = context.apply_at(None, &left[..count], end + 1)?;
+            let level = memchr::memchr_iter(b'/', prefix).count();
+            let made = replay.apply_at(None, &left[..count], At { depth: end + 1, level });
             self.rest
                 .push(Change { path: &first.path[..end], target: made.map(Target::Directory) });
             self.done += count;
-            return Ok(true);
+            return true;
         }
-        Ok(false)
+        false
     }
 
     /// The whole tree, once all directories are made.
-    pub fn finish(self, context: &mut Context<'_>) -> Result<Option<Arc<Directory>>, Unconverted> {
+    pub fn finish(self, replay: &mut Replay<'_>) -> Option<Arc<Directory>> {
         drop(self.changes);
-        context.apply(None, &self.rest)
+        replay.apply(None, &self.rest)
     }
 }

@@ -9,6 +9,9 @@ use gitpack::{Kind, delta, object_header};
 use sha1lanes::{Message, digest_one};
 
 use super::*;
+use crate::files::FileTable;
+use crate::object::Object;
+use crate::trees::TreeWriter;
 
 /// The oid of the tree of these files by the plain definition: every directory from scratch.
 fn plain_oid(files: &[(&[u8], Oid, Mode)]) -> Oid {
@@ -114,6 +117,33 @@ fn raw(files: &[(String, Oid)]) -> Raw {
     root
 }
 
+/// The tree after the changes, and the objects that are new in it.
+fn replayed(
+    names: &mut Names,
+    files: &FileTable,
+    before: Option<&Arc<Directory>>,
+    changes: &[Change<'_>],
+) -> (Option<Arc<Directory>>, Vec<Object>) {
+    number(names, changes);
+    let mut replay = Replay::new(names);
+    let after = replay.apply(before, changes);
+    let objects = written(&mut replay, files);
+    (after, objects)
+}
+
+fn number(names: &mut Names, changes: &[Change<'_>]) {
+    for name in changes.iter().flat_map(|change| change.path.split(|&byte| byte == b'/')) {
+        names.number(name);
+    }
+}
+
+fn written(replay: &mut Replay<'_>, files: &FileTable) -> Vec<Object> {
+    let made = std::mem::take(&mut replay.made);
+    let write = |view| TreeWriter::new(view, replay.names, files).write(&made);
+    let objects = [View::Git, View::Manifest].map(|view| write(view).expect("blobs are known"));
+    objects.into_iter().flatten().collect()
+}
+
 proptest! {
     #[test]
     fn empty_components_are_shown_as_git_cinnabar_shows_them(
@@ -129,7 +159,6 @@ proptest! {
             let node = revlog::Node::from_bytes([seed + 1; 20]);
             files.number(node, path, |_| Some(Oid::from_bytes([seed + 100; 20])));
         }
-        let mut writer = TreeWriter::default();
         let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
         let mut tree: Option<Arc<Directory>> = None;
         let mut expected: BTreeMap<String, u32> = BTreeMap::new();
@@ -143,22 +172,21 @@ proptest! {
             let list: Vec<Change<'_>> = revision.iter().map(|(path, file)| {
                 Change { path: path.as_bytes(), target: file.map(|id| Target::File(FileId(id), Mode::FILE)) }
             }).collect();
-            let mut context =
-                Context { names: &mut names, files: &files, writer: Some(&mut writer) };
-            tree = context.apply(tree.as_ref(), &list).expect("all blobs are known");
+            let (after, objects) = replayed(&mut names, &files, tree.as_ref(), &list);
+            tree = after;
             let list: Vec<_> = expected.iter().map(|(path, id)| {
                 let seed = u8::try_from(*id).expect("small") + 100;
                 (path.clone(), Oid::from_bytes([seed; 20]))
             }).collect();
-            let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.git.oid);
+            let oid = oid_of(tree.as_ref(), View::Git);
             prop_assert_eq!(oid, cinnabar_oid(&raw(&list), None));
             let list: Vec<_> = expected.iter().map(|(path, id)| {
                 let seed = u8::try_from(*id).expect("small") + 1;
                 (path.clone(), Oid::from_bytes([seed; 20]), Mode::FILE)
             }).collect();
-            let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.manifest.oid);
+            let oid = oid_of(tree.as_ref(), View::Manifest);
             prop_assert_eq!(oid, plain_manifest_oid(&list));
-            for object in writer.take() {
+            for object in objects {
                 let content = match object.base {
                     Some(base) => delta::apply(&contents[&base], &object.payload).expect("fits"),
                     None => object.payload,
@@ -180,7 +208,6 @@ proptest! {
             let node = revlog::Node::from_bytes([seed + 1; 20]);
             files.number(node, path, |_| Some(Oid::from_bytes([seed + 100; 20])));
         }
-        let mut writer = TreeWriter::default();
         let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
         let mut tree: Option<Arc<Directory>> = None;
         let mut expected: BTreeMap<String, (u32, bool)> = BTreeMap::new();
@@ -210,20 +237,20 @@ proptest! {
             let list: Vec<Change<'_>> = changes.iter().map(|(path, file)| {
                 Change { path: path.as_bytes(), target: file.map(|(id, flag)| Target::File(FileId(id), mode(flag))) }
             }).collect();
-            let mut context = Context { names: &mut names, files: &files, writer: Some(&mut writer) };
-            tree = context.apply(tree.as_ref(), &list).expect("all blobs are known");
+            let (after, objects) = replayed(&mut names, &files, tree.as_ref(), &list);
+            tree = after;
             let plain: Vec<_> = expected.iter().map(|(path, (id, flag))| {
                 (path.as_bytes(), Oid::from_bytes([u8::try_from(*id).expect("small") + 100; 20]), mode(*flag))
             }).collect();
-            let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.git.oid);
+            let oid = oid_of(tree.as_ref(), View::Git);
             prop_assert_eq!(oid, plain_oid(&plain));
             let list: Vec<_> = expected.iter().map(|(path, (id, flag))| {
                 let seed = u8::try_from(*id).expect("small") + 1;
                 (path.clone(), Oid::from_bytes([seed; 20]), mode(*flag))
             }).collect();
-            let oid = tree.as_ref().map_or(Oid::EMPTY_TREE, |tree| tree.manifest.oid);
+            let oid = oid_of(tree.as_ref(), View::Manifest);
             prop_assert_eq!(oid, plain_manifest_oid(&list));
-            for object in writer.take() {
+            for object in objects {
                 let content = match object.base {
                     Some(base) => delta::apply(&contents[&base], &object.payload).expect("fits"),
                     None => object.payload,
@@ -252,22 +279,25 @@ fn made(paths: &[String], in_parts: bool) -> (Oid, Oid, BTreeSet<Oid>) {
         changes
             .push(Change { path: path.as_bytes(), target: Some(Target::File(file, Mode::FILE)) });
     }
-    let mut writer = TreeWriter::default();
-    let mut context = Context { names: &mut names, files: &files, writer: Some(&mut writer) };
+    number(&mut names, &changes);
+    let mut replay = Replay::new(&names);
+    let mut objects = Vec::new();
     let tree = if in_parts {
         let mut parts = Parts::new(changes);
         let mut count = 0;
-        while parts.advance(&mut context).expect("all blobs are known") {
+        while parts.advance(&mut replay) {
+            objects.append(&mut written(&mut replay, &files));
             count += 1;
         }
         assert!(count > 1, "{count} parts");
-        parts.finish(&mut context)
+        parts.finish(&mut replay)
     } else {
-        context.apply(None, &changes)
+        replay.apply(None, &changes)
     };
-    let tree = tree.expect("all blobs are known").expect("it has files");
-    let objects = writer.take().into_iter().map(|object| object.oid).collect();
-    (tree.git.oid, tree.manifest.oid, objects)
+    objects.append(&mut written(&mut replay, &files));
+    let tree = Some(tree.expect("it has files"));
+    let [git, manifest] = [View::Git, View::Manifest].map(|view| oid_of(tree.as_ref(), view));
+    (git, manifest, objects.into_iter().map(|object| object.oid).collect())
 }
 
 #[test]

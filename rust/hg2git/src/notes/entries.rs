@@ -19,8 +19,20 @@ pub(crate) trait Entries {
 /// Ascending entries, each key once.
 impl Entries for [(Key, Oid)] {
     fn entries_from(&self, start: Key) -> impl Iterator<Item = (Key, Oid)> {
-        self[self.partition_point(|(key, _)| *key < start)..].iter().copied()
+        self[self.partition_point(|(key, _)| is_less(key, &start))..].iter().copied()
     }
+}
+
+/// Whether a key comes before another: nearly always their first bytes tell, which one comparison
+/// of a register does.
+fn is_less(a: &Key, b: &Key) -> bool {
+    let first = |key: &Key| key.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+    first(a).cmp(&first(b)).then_with(|| a.cmp(b)).is_lt()
+}
+
+/// Whether a key begins with `prefix`, which is short.
+fn is_in(key: &Key, prefix: &[u8]) -> bool {
+    key.iter().zip(prefix).all(|(a, b)| a == b)
 }
 
 /// The entries whose keys begin with `prefix`, ascending.
@@ -28,7 +40,7 @@ pub(super) fn with_prefix<'e, E: Entries + ?Sized>(
     entries: &'e E,
     prefix: &'e [u8],
 ) -> impl Iterator<Item = (Key, Oid)> + 'e {
-    entries.entries_from(start(prefix, 0)).take_while(|(key, _)| key.starts_with(prefix))
+    entries.entries_from(start(prefix, 0)).take_while(|(key, _)| is_in(key, prefix))
 }
 
 /// Whether the directory of the keys that begin with `prefix` has directories in it.
@@ -36,7 +48,7 @@ pub(super) fn is_divided<E: Entries + ?Sized>(entries: &E, prefix: &[u8]) -> boo
     let depth = prefix.len();
     let has_enough = |digit| {
         let found = entries.entries_from(start(prefix, digit << 4));
-        let same = found.take_while(|(key, _)| key.starts_with(prefix) && key[depth] >> 4 == digit);
+        let same = found.take_while(|(key, _)| is_in(key, prefix) && key[depth] >> 4 == digit);
         same.take(KEYS_PER_DIGIT).count() == KEYS_PER_DIGIT
     };
     // a leaf keeps at least the last byte as its name; no map of hashes comes near that

@@ -1,0 +1,72 @@
+//! What batches of a history become: objects of git, those of git-cinnabar, and the notes between.
+//!
+//! The two sides build on what came before, each on its own: so one job may be at the side of git
+//! while another is at that of git-cinnabar. Notes need their commits only.
+
+use gitpack::Oid;
+use revlog::Revlog;
+
+use crate::commits::{self, Commits};
+use crate::error::{Error, Result};
+use crate::history::Batch;
+use crate::manifestcommits::{self, Manifests};
+use crate::note::notes_of;
+use crate::object::Object;
+use crate::turns::Turns;
+
+/// Makes objects of batches, on many threads.
+pub(crate) struct Sides<'a> {
+    changelog: &'a Revlog,
+    commits: Turns<Commits<'a>>,
+    manifests: Turns<Manifests<'a>>,
+}
+
+/// What a batch became.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    /// Bases before what builds on them.
+    pub objects: Vec<Object>,
+    /// The notes of the changesets, in order.
+    pub notes: Vec<Oid>,
+}
+
+impl<'a> Sides<'a> {
+    /// Both sides, before the first batch.
+    pub const fn new(
+        changelog: &'a Revlog,
+        commits: Commits<'a>,
+        manifests: Manifests<'a>,
+    ) -> Self {
+        Self { changelog, commits: Turns::new(commits), manifests: Turns::new(manifests) }
+    }
+
+    /// What became of a batch; nothing if one before it failed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Commits::convert`].
+    pub fn convert(&self, batch: Batch) -> Result<Objects> {
+        let git = self.commits.take(batch.number, |commits| commits.convert(&batch));
+        if matches!(git, Ok(None)) {
+            return Ok(Objects::default());
+        }
+        // also if the other failed: batches that are past that wait for it
+        let manifests = |side: &mut Manifests<'_>| Ok::<_, Error>(side.convert(&batch));
+        let of_manifests = self.manifests.take(batch.number, manifests)?;
+        let (Some((mut objects, noted)), Some(mut of_manifests)) = (git?, of_manifests) else {
+            return Ok(Objects::default());
+        };
+        drop(batch);
+        let mut notes = notes_of(self.changelog, &noted, &objects)?;
+        let oids = notes.iter().map(|note| note.oid).collect();
+        objects.append(&mut of_manifests);
+        objects.append(&mut notes);
+        Ok(Objects { objects, notes: oids })
+    }
+
+    /// What all became.
+    pub fn into_converted(self) -> (commits::Converted, manifestcommits::Converted) {
+        let (commits, manifests) = (self.commits.into_inner(), self.manifests.into_inner());
+        (commits.into_converted(), manifests.into_converted())
+    }
+}
