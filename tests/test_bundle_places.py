@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from testlib.bundled import Bundled, uploading
 from testlib.environment import hg
+from testlib.hgserver import HgServer
 
 # servers and generators are processes of their own
 pytestmark = pytest.mark.slow
@@ -59,6 +60,28 @@ def test_inline_bundles_of_hg_stay_with_mercurial(fresh: Bundled) -> None:
     fresh.refresh()
     assert fresh.read("clonebundles.manifest").startswith("peer-bundle-cache://")
     assert fresh.tokens() == [("base", 1)]
+
+
+def test_a_repository_that_has_none_of_ours_is_left_to_mercurial(
+    tmp_path: Path, server: HgServer
+) -> None:
+    """Even where Mercurial makes a bundle although no changeset is public."""
+    inline = {
+        "auto_generate__formats": "gzip-v2",
+        "auto_generate__serve_inline": "yes",
+    }
+    made = {}
+    for amalgam in ("", "!"):
+        bundled = Bundled.init(
+            tmp_path / f"repo{amalgam}", server, git=[], hg=["gzip-v2"]
+        )
+        bundled.configure("clone-bundles", **inline)
+        bundled.configure("extensions", amalgam=amalgam)
+        bundled.hg("phase", "--draft", "--force", "-r", "all()")
+        bundled.refresh()
+        made[amalgam] = bundled.read("clonebundles.manifest")
+    assert made["!"].startswith("peer-bundle-cache://")
+    assert made[""] == made["!"]
 
 
 @pytest.mark.parametrize("external", [None, "yes"])

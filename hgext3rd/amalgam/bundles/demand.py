@@ -28,9 +28,11 @@ def needed(
 ) -> tuple[list[Any], list[Any]]:
     """Say what is to be made, and what is to go; for git, too."""
     formats.check(repo)
+    create, delete = orig(repo, bundles, op_id)
+    if not formats.takes_part(repo):
+        return create, delete
     nodes = headset.public_heads(repo)
     heads = headset.name_of(nodes)
-    create, delete = orig(repo, bundles, op_id)
     if not nodes:
         return [], delete  # there would be nothing in it
     wanted = [request.bundle_type for request in create]
@@ -39,8 +41,6 @@ def needed(
         for request in create
         if not _has(repo, bundles, request.bundle_type, heads)
     ]
-    if not formats.takes_part(repo):
-        return create, delete
     public = repo.filtered(b"immutable")
     changelog = public.changelog
     common = {
