@@ -312,6 +312,12 @@ def test_it_is_said_once_how_much_is_touched(snapshot: Snapshot) -> None:
         (list, [STRETCHES]),
         (lambda index: index.ancestors(3, 7), [STRETCHES]),
         (lambda index: index.commonancestorsheads(3, 7), [STRETCHES]),
+        (lambda index: index.ancestors(2000, 8), [STRETCHES, all_of(8, 2001)]),
+        (lambda index: index.ancestors(), [STRETCHES]),
+        (
+            lambda index: index.findsnapshots({}, 1000, 2999),
+            [STRETCHES, all_of(1000, 3000)],
+        ),
         (lambda index: index.headrevs(), [all_of(0, 3000)]),
         (lambda index: index.headrevs(None, 2000), [all_of(0, 2000)]),
         (lambda index: index.headrevs(None, 1000), []),
@@ -323,6 +329,8 @@ def test_it_is_said_once_how_much_is_touched(snapshot: Snapshot) -> None:
             [all_of(7, 2001)],
         ),
         (lambda index: index.reachableroots2(0, [], [9], False), []),
+        # there is no map
+        (lambda index: index.get_rev(b"unknown".ljust(20)), [STRETCHES]),
     ],
 )
 def test_who_walks_is_expected_to(

@@ -53,12 +53,17 @@ _match = lib.amalgam_nodemap_match
 _shortest = lib.amalgam_nodemap_shortest
 
 
-def _walking(name: str) -> Callable[..., Any]:
-    """Return a method of the C index that goes nobody knows how far."""
+def _walking_down(name: str) -> Callable[..., Any]:
+    """Return a method of the C index that goes from revisions to common ancestors.
 
-    def walk(self: MappedIndex, *args: Any) -> Any:
+    Below the first of the revisions, nobody knows how far.
+    """
+
+    def walk(self: MappedIndex, *revs: Any) -> Any:
         self._walked()
-        return getattr(self._index, name)(*args)
+        if revs:
+            self._expect_all(min(revs), max(revs) + 1)
+        return getattr(self._index, name)(*revs)
 
     return walk
 
@@ -94,9 +99,14 @@ class MappedIndex(Forwarding):
         for name in _delegated(index.__class__):
             setattr(self, name, getattr(index, name))
 
-    ancestors = _walking("ancestors")
-    commonancestorsheads = _walking("commonancestorsheads")
-    findsnapshots = _walking("findsnapshots")
+    ancestors = _walking_down("ancestors")
+    commonancestorsheads = _walking_down("commonancestorsheads")
+
+    def findsnapshots(self, cache: dict[int, set[int]], first: int, last: int) -> Any:
+        """Note in ``cache`` which revisions are snapshots, and of which bases."""
+        self._walked()
+        self._expect_all(first, last + 1)
+        return self._index.findsnapshots(cache, first, last)
 
     def headrevs(self, *args: Any) -> Any:
         """Return the heads of the revisions before the second argument, or of all."""
@@ -112,14 +122,14 @@ class MappedIndex(Forwarding):
 
     def reachableroots2(self, first: int, heads: list[int], *args: Any) -> Any:
         """Return the roots that are ancestors of heads; looks at none before first."""
-        self._expect_all(max(first, 0), max(heads, default=-1) + 1)
+        self._expect_all(first, max(heads, default=-1) + 1)
         return self._index.reachableroots2(first, heads, *args)
 
     def computephasesmapsets(self, roots: dict[int, set[int]]) -> Any:
         """Return the revisions of each phase; those from the first root on are read."""
         revs = [rev for of_phase in roots.values() for rev in of_phase]
         if revs:
-            self._expect_all(max(min(revs), 0), self._on_disk)
+            self._expect_all(min(revs), self._on_disk)
         return self._index.computephasesmapsets(roots)
 
     def __contains__(self, key: Any) -> bool:
@@ -222,7 +232,7 @@ class MappedIndex(Forwarding):
 
     def _expect_all(self, first: int, end: int) -> None:
         """Have the entries of these revisions read at once, if they are not few."""
-        end = min(end, self._on_disk)
+        first, end = max(first, 0), min(end, self._on_disk)
         told = self._all
         if end - first > _FEW and not (told.start <= first and end <= told.stop):
             self._all = range(first, end)
@@ -247,7 +257,8 @@ class MappedIndex(Forwarding):
             for rev in range(self._kept, len(self._index)):
                 self._add(rev, self._index[rev][_NODE])
             return self
-        # from now on as if there was nothing between
+        # from now on as if there was nothing between; it looks entry by entry
+        self._walked()
         for name in _ANSWERED:
             setattr(self, name, getattr(self._index, name))
         self._map = ffi.NULL

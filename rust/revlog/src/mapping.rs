@@ -121,8 +121,8 @@ impl Mapping {
         mapping.advise(Advice::Normal, 0..covered);
         match prefault {
             Prefault::Nothing => {}
-            Prefault::WillNeed => mapping.read_ahead(),
-            Prefault::Populate => mapping.advise(POPULATE, 0..covered),
+            Prefault::WillNeed => mapping.read_ahead(0..covered),
+            Prefault::Populate => mapping.populate(0..covered),
         }
         Ok(mapping)
     }
@@ -135,11 +135,15 @@ impl Mapping {
     pub fn expect(&self, expected: Expected, bytes: Range<usize>) {
         match (expected, self.prefault) {
             (_, Prefault::Populate) | (Expected::FewPlaces, Prefault::WillNeed) => {}
-            (Expected::FewPlaces, _) => self.advise(Advice::Random, bytes),
-            (Expected::Stretches, _) => self.advise(Advice::Normal, bytes),
+            (Expected::FewPlaces, _) => {
+                self.advise(Advice::Random, bytes);
+            }
+            (Expected::Stretches, _) => {
+                self.advise(Advice::Normal, bytes);
+            }
             (Expected::Everything, _) => {
                 self.advise(Advice::Normal, bytes.clone());
-                self.advise(POPULATE, bytes);
+                self.populate(bytes);
             }
         }
     }
@@ -179,23 +183,39 @@ impl Mapping {
         Ok(())
     }
 
-    /// Advises the kernel on what is of the snapshot, of the pages in which `bytes` are.
-    fn advise(&self, advice: Advice, bytes: Range<usize>) {
+    /// Advises the kernel on what is of the snapshot, of the pages in which `bytes` are. Answers
+    /// whether it takes such advice.
+    fn advise(&self, advice: Advice, bytes: Range<usize>) -> bool {
         let end = bytes.end.min(self.covered);
         let start = bytes.start - bytes.start % rustix::param::page_size();
         if start >= end {
-            return;
+            return true;
         }
         // SAFETY: the pages are of the region, and none of these changes what is in them. What
         // an old kernel does not know is not done.
-        let _ = unsafe { mm::madvise(self.start.as_ptr().add(start).cast(), end - start, advice) };
+        unsafe { mm::madvise(self.start.as_ptr().add(start).cast(), end - start, advice) }.is_ok()
     }
 
-    /// Has the kernel read all of the snapshot, and does not wait for it.
-    fn read_ahead(&self) {
-        for start in (0..self.covered).step_by(ASKED_AT_ONCE) {
-            self.advise(Advice::WillNeed, start..start + ASKED_AT_ONCE);
+    /// Has the kernel read `bytes`, and does not wait for it.
+    fn read_ahead(&self, bytes: Range<usize>) {
+        let end = bytes.end.min(self.covered);
+        for start in (bytes.start..end).step_by(ASKED_AT_ONCE) {
+            self.advise(Advice::WillNeed, start..end.min(start + ASKED_AT_ONCE));
         }
+    }
+
+    /// Has `bytes` read, and mapped so that none of them costs another fault.
+    #[cfg(target_os = "linux")]
+    fn populate(&self, bytes: Range<usize>) {
+        // Linux knows it since 5.14.
+        if !self.advise(Advice::LinuxPopulateRead, bytes.clone()) {
+            self.read_ahead(bytes);
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn populate(&self, bytes: Range<usize>) {
+        self.read_ahead(bytes);
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
@@ -218,11 +238,6 @@ impl Drop for Mapping {
         let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.reserved) };
     }
 }
-
-#[cfg(target_os = "linux")]
-const POPULATE: Advice = Advice::LinuxPopulateRead;
-#[cfg(not(target_os = "linux"))]
-const POPULATE: Advice = Advice::WillNeed;
 
 /// The number of bytes, of the first `covered` and the first `len`, in which both files agree.
 ///
