@@ -7,6 +7,8 @@
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
+mod whole;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::error::Error;
 use std::ffi::c_void;
@@ -16,9 +18,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gitpack::Readers;
-use hg2git::{Metadata, Phase, Request, Selection, export};
-use revlog::{Encoding, Kind, Node, Store};
+use hg2git::{Phase, export};
+use whole::Whole;
 
 const EVERY: Duration = Duration::from_millis(50);
 
@@ -92,32 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: allocation STORE OUTDIR".into());
     };
     let (store, outdir) = (Path::new(store), Path::new(outdir));
-    let packs = outdir.join("objects/pack");
-    fs::create_dir_all(&packs)?;
-    let changelog = Store::new(store, Encoding::DotEncode).open(Kind::Changelog)?;
-    let index = changelog.index();
-    let request = Request {
-        store,
-        encoding: Encoding::DotEncode,
-        tree_manifests: false,
-        packs: &packs,
-        map: outdir,
-        prefix: "map",
-        readers: Readers::BY_UMASK,
-        segments: Vec::new(),
-        base: 0,
-        metadata: Metadata::default(),
-        selection: Selection {
-            len: index.len(),
-            tip: index.revs().next_back().map_or(Node::NULL, |rev| index.node(rev)),
-            excluded: Vec::new(),
-            known_below: 0,
-        },
-        check_texts: true,
-        threads: 0,
-        memory_bytes: 192 << 20,
-        level: 1,
-    };
+    let whole = Whole::new(store, outdir)?;
     let clock = Clock { start: Instant::now(), phase: Mutex::new("Changesets".to_owned()) };
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -127,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 std::thread::sleep(EVERY);
             }
         });
-        let report = export(&request, &mut |phase: Phase, _done, _total| {
+        let report = export(&whole.request(), &mut |phase: Phase, _done, _total| {
             clock.enter(&format!("{phase:?}"));
             false
         });

@@ -4,14 +4,15 @@
 //! STORE is a directory `.hg/store`, OUTDIR is made, and gets a pack and a map. Prints for each phase
 //! the seconds, the processor seconds and the peak of resident memory so far. Linux: asks `/proc`.
 
+mod whole;
+
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use gitpack::Readers;
-use hg2git::{Metadata, Phase, Request, Selection, export};
-use revlog::{Encoding, Kind, Node, Store};
+use hg2git::{Phase, Request, export};
+use whole::Whole;
 
 /// `USER_HZ`: the unit of times in `/proc/self/stat`, the same on all Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -25,31 +26,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let memory = rest.iter().find_map(|argument| argument.strip_prefix("memory="));
     let memory_mib: u64 = memory.map_or(Ok(192), str::parse)?;
     let (store, outdir) = (Path::new(store), Path::new(outdir));
-    let packs = outdir.join("objects/pack");
-    fs::create_dir_all(&packs)?;
-    let changelog = Store::new(store, Encoding::DotEncode).open(Kind::Changelog)?;
-    let index = changelog.index();
+    let whole = Whole::new(store, outdir)?;
     let request = Request {
-        store,
-        encoding: Encoding::DotEncode,
-        tree_manifests: false,
-        packs: &packs,
-        map: outdir,
-        prefix: "map",
-        readers: Readers::BY_UMASK,
-        segments: Vec::new(),
-        base: 0,
-        metadata: Metadata::default(),
-        selection: Selection {
-            len: index.len(),
-            tip: index.revs().next_back().map_or(Node::NULL, |rev| index.node(rev)),
-            excluded: Vec::new(),
-            known_below: 0,
-        },
         check_texts: !rest.iter().any(|argument| argument == "nocheck"),
         threads,
         memory_bytes: memory_mib << 20,
-        level: 1,
+        ..whole.request()
     };
     let start = Moment::now()?;
     let mut now = (Phase::Changesets, start);

@@ -67,8 +67,7 @@ impl FileTable {
         *self.node_in_place(file)
     }
 
-    /// The same where it lies: to copy it once is many times as fast as to copy it twice, with pieces
-    /// of other lengths.
+    /// The same where it lies, to be copied once.
     pub fn node_in_place(&self, file: FileId) -> &Node {
         &self.nodes[file.0 as usize]
     }

@@ -45,11 +45,11 @@ pub(crate) struct Noted {
 /// [`crate::Error::Store`] that names a changeset which cannot be parsed.
 pub(crate) fn notes_of(
     changelog: &Revlog,
-    noted: &[Noted],
+    changesets: &[Noted],
     objects: &[Object],
 ) -> Result<Vec<Object>> {
-    let mut notes = Vec::with_capacity(noted.len());
-    for Noted { rev, node, text, commit } in noted {
+    let mut notes = Vec::with_capacity(changesets.len());
+    for Noted { rev, node, text, commit } in changesets {
         let changeset = parse(changelog, *rev, text)?;
         let content = &objects[*commit].payload;
         let blob = note(*node, &changeset, text, content);

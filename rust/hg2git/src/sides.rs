@@ -53,11 +53,11 @@ impl<'a> Sides<'a> {
         // also if the other failed: batches that are past that wait for it
         let manifests = |side: &mut Manifests<'_>| Ok::<_, Error>(side.convert(&batch));
         let of_manifests = self.manifests.take(batch.number, manifests)?;
-        let (Some((mut objects, noted)), Some(mut of_manifests)) = (git?, of_manifests) else {
+        let (Some((mut objects, changesets)), Some(mut of_manifests)) = (git?, of_manifests) else {
             return Ok(Objects::default());
         };
         drop(batch);
-        let mut notes = notes_of(self.changelog, &noted, &objects)?;
+        let mut notes = notes_of(self.changelog, &changesets, &objects)?;
         let oids = notes.iter().map(|note| note.oid).collect();
         objects.append(&mut of_manifests);
         objects.append(&mut notes);

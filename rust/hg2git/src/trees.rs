@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use gitpack::Oid;
 use gitpack::delta::{Op, encode};
-use gitpack::tree::Mode;
 
 use crate::directory::{Entries, Entry, Target, Tree, Walk};
 use crate::names::Names;
@@ -30,16 +29,6 @@ const USUAL_DELTA_LEN: usize = 64;
 
 /// Bytes at the end of an entry that name an object.
 const OID_LEN: usize = 20;
-
-/// The mode that a file has in a manifest's tree.
-#[cfg(test)]
-const fn manifest_mode(mode: Mode) -> Mode {
-    match mode {
-        Mode::EXECUTABLE => Mode(0o160_755),
-        Mode::SYMLINK => Mode(0o160_000),
-        _ => Mode(0o160_644),
-    }
-}
 
 /// Which trees of a directory are meant, or who needs an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

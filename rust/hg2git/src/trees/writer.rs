@@ -107,7 +107,7 @@ impl<'a> TreeWriter<'a> {
     /// Hashes what was begun, and makes objects of it.
     fn finish(&mut self, made: &[Made]) {
         let contents = Spans { bytes: self.contents.as_slice(), waiting: &self.waiting };
-        let heads: Vec<_> = contents.iter().map(|content| header(content)).collect();
+        let heads: Vec<_> = contents.iter().map(header).collect();
         let messages: Vec<_> =
             contents.iter().zip(&heads).map(|(body, head)| Message { head, body }).collect();
         let mut digests = vec![[0; 20]; messages.len()];

@@ -1,0 +1,59 @@
+//! The request that examples make: to export all of a repository, with its metadata.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gitpack::Readers;
+use hg2git::{Metadata, Request, Selection};
+use revlog::{Encoding, Kind, Node, Store};
+
+/// Where an example reads and writes.
+pub struct Whole<'a> {
+    store: &'a Path,
+    outdir: &'a Path,
+    packs: PathBuf,
+    selection: Selection,
+}
+
+impl<'a> Whole<'a> {
+    /// All of the directory `.hg/store` that `store` is, to go to `outdir`, which is made.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the changelog from being read, or the directory from being made.
+    pub fn new(store: &'a Path, outdir: &'a Path) -> Result<Self, Box<dyn Error>> {
+        let packs = outdir.join("objects/pack");
+        fs::create_dir_all(&packs)?;
+        let changelog = Store::new(store, Encoding::DotEncode).open(Kind::Changelog)?;
+        let index = changelog.index();
+        let selection = Selection {
+            len: index.len(),
+            tip: index.revs().next_back().map_or(Node::NULL, |rev| index.node(rev)),
+            excluded: Vec::new(),
+            known_below: 0,
+        };
+        Ok(Self { store, outdir, packs, selection })
+    }
+
+    /// The request, as the extension makes it by default.
+    pub fn request(&self) -> Request<'_> {
+        Request {
+            store: self.store,
+            encoding: Encoding::DotEncode,
+            tree_manifests: false,
+            packs: &self.packs,
+            map: self.outdir,
+            prefix: "map",
+            readers: Readers::BY_UMASK,
+            segments: Vec::new(),
+            base: 0,
+            metadata: Metadata::default(),
+            selection: self.selection.clone(),
+            check_texts: true,
+            threads: 0,
+            memory_bytes: 192 << 20,
+            level: 1,
+        }
+    }
+}
