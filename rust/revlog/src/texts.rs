@@ -136,6 +136,24 @@ impl<'a> Texts<'a> {
         self.keep(rev, text);
     }
 
+    /// What is stored of `rev`, unpacked: its text if it has no delta base, else a delta.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub fn stored(&mut self, rev: Rev) -> Result<Buffer> {
+        self.unpack(rev)
+    }
+
+    /// An empty buffer with room for about `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Buffer::reserve`].
+    pub fn room(&mut self, len: usize) -> Result<Buffer> {
+        self.scratch.spare.take(len)
+    }
+
     /// Takes back the buffer of a text that nobody else holds.
     pub fn recycle(&mut self, text: Arc<Buffer>) {
         self.scratch.recycle(text);

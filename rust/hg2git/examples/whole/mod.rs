@@ -51,6 +51,7 @@ impl<'a> Whole<'a> {
             metadata: Metadata::default(),
             selection: self.selection.clone(),
             check_texts: true,
+            check_each_manifest: false,
             threads: 0,
             memory_bytes: 192 << 20,
             level: 1,
