@@ -18,7 +18,7 @@ mod stackbytes;
 pub mod staged;
 pub mod tree;
 
-pub use deflate::Deflater;
+pub use deflate::{Deflater, QuickDeflater};
 pub use diff::Differ;
 pub use oid::{Kind, ObjectHeader, Oid, object_header};
 pub use pack::{Entry, Offset, PackWriter, Published, SealedPack};

@@ -1,24 +1,22 @@
-//! How objects are compressed: what hardly becomes shorter is only wrapped.
+//! How objects are compressed: by length, with the compressor that is quicker for it.
 //!
-//! Setting up a code costs more than applying it to a hundred bytes, and those, mostly deltas with
-//! an oid in them, would lose a tenth. Measured 2026-11 on the 363,000 payloads of octave, 230 MB:
-//! level 4 for all 3.6 s and 101.8 MB; level 1 2.2 s and 104.6 MB; level 1, but none up to 128
-//! bytes, 1.7 s and 105.4 MB.
+//! What was measured, and what of it was chosen: `docs/decisions/compression.rst`.
 
 use std::sync::Arc;
 
-use gitpack::{Deflater, Kind};
+use gitpack::{Deflater, Kind, QuickDeflater};
 use revlog::{Budget, Buffer};
 
 use crate::error::Result;
 use crate::object::Object;
 
-/// Payloads up to this length, in bytes, are stored.
-const SHORT: usize = 128;
+/// Payloads up to this length, in bytes, are for the compressor that sets up little for each.
+const SHORT: usize = 512;
 
 /// Compressors of one thread.
 pub(crate) struct Compressor {
-    short: Deflater,
+    storing: Deflater,
+    short: QuickDeflater,
     long: Deflater,
     budget: Arc<Budget>,
 }
@@ -27,7 +25,8 @@ impl Compressor {
     /// Compresses long payloads at `level`, 1 to 12, to streams within `budget`.
     pub fn new(level: u8, budget: &Arc<Budget>) -> Self {
         let budget = Arc::clone(budget);
-        Self { short: Deflater::new(0), long: Deflater::new(level), budget }
+        let (storing, long) = (Deflater::new(0), Deflater::new(level));
+        Self { storing, short: QuickDeflater::default(), long, budget }
     }
 
     /// No streams yet.
@@ -38,13 +37,19 @@ impl Compressor {
 
     /// Appends the stream of `payload` to `streams`.
     pub fn deflate(&mut self, payload: &[u8], streams: &mut Streams) -> Result<()> {
-        let compressor = if payload.len() <= SHORT { &mut self.short } else { &mut self.long };
-        streams.push(payload, compressor)
+        if payload.len() <= SHORT {
+            let bound = QuickDeflater::bound(payload.len());
+            streams.push(bound, |room| self.short.deflate_to(payload, room))
+        } else {
+            let bound = self.long.bound(payload.len());
+            streams.push(bound, |room| self.long.deflate_to(payload, room))
+        }
     }
 
     /// Appends the stream of `payload`, which would not become much shorter, to `streams`.
     pub fn store(&mut self, payload: &[u8], streams: &mut Streams) -> Result<()> {
-        streams.push(payload, &mut self.short)
+        let bound = self.storing.bound(payload.len());
+        streams.push(bound, |room| self.storing.deflate_to(payload, room))
     }
 
     /// The streams of the payloads of objects.
@@ -69,12 +74,12 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    fn push(&mut self, payload: &[u8], compressor: &mut Deflater) -> Result<()> {
+    /// Appends what `deflate` writes to a room of `bound` bytes, as long as it answers.
+    fn push(&mut self, bound: usize, deflate: impl FnOnce(&mut [u8]) -> usize) -> Result<()> {
         let start = self.bytes.len();
-        let bound = compressor.bound(payload.len());
         self.bytes.reserve(bound)?;
         self.bytes.resize(start + bound)?;
-        let len = compressor.deflate_to(payload, &mut self.bytes[start..]);
+        let len = deflate(&mut self.bytes[start..]);
         self.bytes.truncate(start + len);
         self.ends.push(start + len);
         Ok(())

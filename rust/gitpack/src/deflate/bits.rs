@@ -1,0 +1,71 @@
+//! Bits, least significant first, as RFC 1951 packs them into bytes.
+
+use super::codes::Code;
+
+/// Writes bits to the beginning of a buffer.
+pub(super) struct Bits<'o> {
+    out: &'o mut [u8],
+    /// Whole bytes written.
+    at: usize,
+    /// Bits that are not, and how many.
+    waiting: u64,
+    count: u32,
+}
+
+impl<'o> Bits<'o> {
+    /// Bytes of the buffer that must follow the last one written.
+    pub(super) const ROOM: usize = size_of::<u64>();
+
+    pub(super) const fn new(out: &'o mut [u8]) -> Self {
+        Self { out, at: 0, waiting: 0, count: 0 }
+    }
+
+    /// Adds the lowest `count` bits of `bits`, whose others are 0. Between two [`Self::flush`]
+    /// there may be 57.
+    #[inline]
+    pub(super) fn add(&mut self, bits: u64, count: u32) {
+        debug_assert!(self.count + count <= u64::BITS, "no room for {count} bits");
+        self.waiting |= bits << (self.count & 63);
+        self.count = self.count.wrapping_add(count);
+    }
+
+    #[inline]
+    pub(super) fn add_code(&mut self, code: Code) {
+        self.add(u64::from(code & 0xffff), code >> 16);
+    }
+
+    /// Writes all whole bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the buffer has not [`Self::ROOM`] for more.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        let room = self.out[self.at..].first_chunk_mut().expect("bound() tells what suffices");
+        *room = self.waiting.to_le_bytes();
+        self.at += (self.count >> 3) as usize;
+        self.waiting >>= self.count & !7;
+        self.count &= 7;
+    }
+
+    /// Adds the bytes of a stored block, with their length, behind its first bits.
+    pub(super) fn add_stored(&mut self, bytes: &[u8]) {
+        let len = u16::try_from(bytes.len()).expect("fits in a block");
+        self.align();
+        self.add(u64::from(len) | u64::from(!len) << 16, 32);
+        self.flush();
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    /// Fills the last byte with zeros and answers how many bytes there are.
+    pub(super) fn finish(mut self) -> usize {
+        self.align();
+        self.at
+    }
+
+    fn align(&mut self) {
+        self.count = self.count.next_multiple_of(8);
+        self.flush();
+    }
+}
