@@ -24,20 +24,49 @@ def write(path: Path, texts: Iterable[bytes]) -> list[bytes]:
 
     Revision N belongs to changeset N. Returns their nodes.
     """
-    content = b""
+    texts = list(texts)
+    nodes = nodes_of(texts)
+    chunks = [(rev, b"u" + text) for rev, text in enumerate(texts)]
+    write_chunks(path, chunks, list(map(len, texts)), nodes)
+    return nodes
+
+
+def nodes_of(texts: Iterable[bytes]) -> list[bytes]:
+    """Return the nodes of texts of which each is the child of the one before."""
     nodes: list[bytes] = []
-    for rev, text in enumerate(texts):
-        node = hashlib.sha1(_NULL + (nodes or [_NULL])[-1] + text).digest()
+    for text in texts:
+        parent = nodes[-1] if nodes else _NULL
+        nodes.append(hashlib.sha1(_NULL + parent + text).digest())
+    return nodes
+
+
+def write_chunks(
+    path: Path,
+    chunks: Iterable[tuple[int, bytes]],
+    lengths: list[int],
+    nodes: list[bytes],
+) -> None:
+    """Write an inline revlog, whatever comes of it.
+
+    ``chunks``: for each revision the one that its delta is against, itself for a full
+    text, and what is stored. ``lengths``: those of the texts.
+    """
+    content = b""
+    for rev, (base, chunk) in enumerate(chunks):
         place = len(content) - rev * ENTRY_BYTES << 16
         if rev == 0:
             place = (1 | _INLINE | _GENERALDELTA) << 32
-        fields = len(text) + 1, len(text), rev, rev, rev - 1, -1
-        content += struct.pack(">Qiiiiii20s12x", place, *fields, node)
-        content += b"u" + text
-        nodes.append(node)
+        fields = len(chunk), lengths[rev], base, rev, rev - 1, -1
+        content += struct.pack(">Qiiiiii20s12x", place, *fields, nodes[rev])
+        content += chunk
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-    return nodes
+
+
+def delta(*hunks: tuple[int, int, bytes]) -> bytes:
+    """Return a delta as it is stored: bytes from and to, and what comes instead."""
+    packed = [struct.pack(">III", a, b, len(data)) + data for a, b, data in hunks]
+    return b"".join(packed)  # the first byte is 0, which says that it is plain
 
 
 def restore(store: Path, *, plain: bool, split: bool) -> None:

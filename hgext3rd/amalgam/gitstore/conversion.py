@@ -34,6 +34,8 @@ _PHASES = {
     3: (_(b"exporting changesets"), _(b"changesets")),
 }
 _LEVEL = 1
+# values of amalgam_export_request.check_texts
+_CHECK, _CHECK_EACH = 1, 2
 _NOTHING = Layer()
 
 _Nodes = tuple[bytes, bytes]
@@ -55,6 +57,8 @@ class Conversion:
     check_texts: bool
     memory_bytes: int
     """Bound of the anonymous memory."""
+    check_each_manifest: bool = False
+    """If texts are checked, large manifests as well, each by itself."""
 
     @classmethod
     def of(
@@ -123,7 +127,8 @@ class Conversion:
         request.file_mode = self.file_mode
         request.len = selected.len
         request.known_below = known_below
-        request.check_texts = self.check_texts
+        each = _CHECK_EACH if self.check_each_manifest else _CHECK
+        request.check_texts = each if self.check_texts else 0
         request.level = _LEVEL
         request.memory_bytes = self.memory_bytes
         done = ffi.new("amalgam_export_report *")

@@ -131,7 +131,8 @@ typedef struct amalgam_export_request {
     struct amalgam_bytes tip;
     // Nodes that must not be converted, nor must their descendants; 20 bytes each.
     struct amalgam_bytes excluded;
-    // Whether to compare every text with its node: 0 or 1.
+    // Which texts to compare with their nodes. 0: none. 1: each, but of large manifests so many
+    // that each is, or one that was made from it. 2: each.
     uint32_t check_texts;
     // Threads that work; 0 is one for each core.
     uint32_t threads;

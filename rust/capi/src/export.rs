@@ -12,6 +12,9 @@ use crate::failure::{ErrorInfo, Failure, Status};
 use crate::lent::{self, Bytes};
 use crate::report::{Progress, ReportFn, Reporter};
 
+/// What `check_texts` is if each manifest is to be compared.
+const CHECK_EACH: u32 = 2;
+
 /// What to convert, from where, to where. All bytes are lent for the call.
 #[repr(C)]
 #[derive(Debug)]
@@ -56,7 +59,8 @@ pub struct ExportRequest {
     pub tip: Bytes,
     /// Nodes that must not be converted, nor must their descendants; 20 bytes each.
     pub excluded: Bytes,
-    /// Whether to compare every text with its node: 0 or 1.
+    /// Which texts to compare with their nodes. 0: none. 1: each, but of large manifests so many
+    /// that each is, or one that was made from it. 2: each.
     pub check_texts: u32,
     /// Threads that work; 0 is one for each core.
     pub threads: u32,
@@ -202,6 +206,7 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
             known_below: request.known_below,
         },
         check_texts: request.check_texts != 0,
+        check_each_manifest: request.check_texts == CHECK_EACH,
         threads: request.threads as usize,
         memory_bytes: request.memory_bytes,
         level: u8::try_from(request.level).map_err(|_| Failure::bug("level is no byte"))?,

@@ -114,6 +114,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             known_below: 0,
         },
         check_texts: true,
+        check_each_manifest: false,
         threads: 0,
         memory_bytes: 192 << 20,
         level: 1,

@@ -1,4 +1,4 @@
-//! Exports all of a repository and tells what it took: `export STORE OUTDIR [threads] [nocheck]
+//! Exports all of a repository and tells what it took: `export STORE OUTDIR [threads] [nocheck | each]
 //! [memory=MIB]`.
 //!
 //! STORE is a directory `.hg/store`, OUTDIR is made, and gets a pack and a map. Prints for each phase
@@ -19,7 +19,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [store, outdir, rest @ ..] = arguments.as_slice() else {
-        return Err("usage: export STORE OUTDIR [threads] [nocheck] [memory=MIB]".into());
+        return Err("usage: export STORE OUTDIR [threads] [nocheck | each] [memory=MIB]".into());
     };
     let threads = rest.iter().find_map(|argument| argument.parse().ok()).unwrap_or(0);
     let memory = rest.iter().find_map(|argument| argument.strip_prefix("memory="));
@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             known_below: 0,
         },
         check_texts: !rest.iter().any(|argument| argument == "nocheck"),
+        check_each_manifest: rest.iter().any(|argument| argument == "each"),
         threads,
         memory_bytes: memory_mib << 20,
         level: 1,

@@ -63,6 +63,12 @@ impl ChangeLog {
         self.manifests[position].0
     }
 
+    /// Whether the manifest at `position` sets one of `files` at `path`.
+    pub fn has_any(&self, position: usize, path: NameId, files: &[FileId]) -> bool {
+        let is_one = |file: Option<(FileId, Mode)>| file.is_some_and(|(id, _)| files.contains(&id));
+        self.of(position).any(|(at, file)| at == path && is_one(file))
+    }
+
     /// The changes of the manifest at `position`, ascending by path.
     pub fn of(&self, position: usize) -> impl Iterator<Item = (NameId, Option<(FileId, Mode)>)> {
         let start = if position == 0 { 0 } else { self.manifests[position - 1].1 };

@@ -16,7 +16,8 @@ use crate::error::Result;
 use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
 use crate::history::{Batch, Converted, History, Sources, Tree, mode_of};
-use crate::manifests::{self, Change, Plan};
+use crate::lookups::{Lookup, Lookups};
+use crate::manifests::{Change, Manifests, Plan, Proving};
 use crate::memory::Shares;
 use crate::names::Names;
 use crate::note::notes_of;
@@ -92,13 +93,21 @@ impl Run<'_> {
         let directories = (self.request.tree_manifests)
             .then(|| Directories::new(self.store, &manifest, self.request.check_texts));
         let directories = directories.as_ref();
-        let changes = self.read_manifests(&manifest, directories, &plan, &mut files, reporter)?;
+        let manifests = Manifests::new(&manifest, &plan, self.proving(), self.shares);
+        let (changes, lookups) =
+            self.read_manifests(&manifests, directories, &plan, &mut files, reporter)?;
         revlog::trim(); // of texts, nothing is kept from phase to phase
 
         let mut packs = Packs::create(self.request, self.map, revs.len())?;
         let new_files: Vec<FileId> = files.unknown().collect();
+        let suspect = |path, missing: &[FileId]| {
+            let position = (0..plan.revs.len()).find(|&at| changes.has_any(at, path, missing))?;
+            manifests.blame(plan.revs[position])
+        };
+        let lookup = Lookup { store: self.store, changes: &changes, suspect: &suspect };
+        lookups.run(lookup, &files, || reporter.report(Phase::Files, 0, new_files.len() as u64))?;
         let files_metadata =
-            self.convert_files(&changes, &new_files, &mut files, &mut packs, reporter)?;
+            self.convert_files(lookup, &new_files, &mut files, &mut packs, reporter)?;
         revlog::trim();
 
         let plan = &plan;
@@ -218,19 +227,29 @@ impl Run<'_> {
         Ok((plan, trees))
     }
 
+    /// What is hashed of flat manifests.
+    const fn proving(&self) -> Proving {
+        let Request { check_texts, check_each_manifest, tree_manifests, .. } = *self.request;
+        match (check_texts && !tree_manifests, check_each_manifest) {
+            (false, _) => Proving::Nothing,
+            (true, false) => Proving::Usual,
+            (true, true) => Proving::Each,
+        }
+    }
+
     fn read_manifests(
         &self,
-        manifest: &Revlog,
+        manifests: &Manifests<'_>,
         directories: Option<&Directories<'_>>,
         plan: &Plan,
         files: &mut FileTable,
         reporter: &mut Reporter<'_, '_>,
-    ) -> Result<ChangeLog> {
+    ) -> Result<(ChangeLog, Lookups)> {
         let mut log = ChangeLog::default();
-        let check_texts = self.request.check_texts;
+        let mut lookups = Lookups::default();
         let jobs = match directories {
             Some(_) => Directories::jobs(plan),
-            None => plan.jobs(manifest.index()),
+            None => manifests.jobs(),
         };
         let done = std::cell::Cell::new(0);
         ordered::run(
@@ -239,7 +258,7 @@ impl Run<'_> {
             || self.shares.scratch(),
             |scratch, range| match directories {
                 Some(directories) => directories.read(plan, range, scratch),
-                None => manifests::read(manifest, plan, range, check_texts, scratch),
+                None => manifests.read(range, scratch),
             },
             |read| {
                 for changes in &read {
@@ -251,6 +270,10 @@ impl Run<'_> {
                             Change::Set(line) => {
                                 let known = |node: &Node| self.map.oid(Table::Files, node);
                                 let file = files.number(line.node, path, known);
+                                let is_read = files.path(file) == path && files.oid(file).is_none();
+                                if changes.is_unproven && !is_read {
+                                    lookups.add(path, file);
+                                }
                                 Some((file, mode_of(line.flag)))
                             }
                         };
@@ -262,22 +285,22 @@ impl Run<'_> {
             },
             || reporter.report(Phase::Manifests, done.get(), plan.revs.len() as u64),
         )?;
-        Ok(log)
+        Ok((log, lookups))
     }
 
     fn convert_files(
         &self,
-        changes: &ChangeLog,
+        lookup: Lookup<'_>,
         new_files: &[FileId],
         files: &mut FileTable,
         packs: &mut Packs,
         reporter: &mut Reporter<'_, '_>,
     ) -> Result<Vec<Pair>> {
         let mut files_metadata = Vec::new();
-        let filelogs = Filelogs::new(self.store, changes, files, new_files);
+        let filelogs = Filelogs::new(lookup, files, new_files);
         let (level, check_texts) = (self.request.level, self.request.check_texts);
         let met = Met::default();
-        let tables = changes.bytes() + files.bytes();
+        let tables = lookup.changes.bytes() + files.bytes();
         let Request { memory_bytes, threads, packs: directory, .. } = *self.request;
         let shares = Shares::new(memory_bytes, tables, threads, directory);
         let done = std::cell::Cell::new(0);

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use revlog::{Kind, Node, Store};
+use revlog::Node;
 
 use crate::blobs::{Load, Piece, plan};
-use crate::changes::ChangeLog;
 use crate::error::Result;
 use crate::files::{FileId, FileTable};
+use crate::lookups::Lookup;
 use crate::names::NameId;
 
 /// Small pieces are handed out together until they have so much text, or so many stored bytes.
@@ -17,8 +17,7 @@ const JOB_STORED_BYTES: u64 = 1 << 20;
 
 /// Draws jobs: filelogs in the order of their paths, large ones in pieces, small ones together.
 pub(crate) struct Filelogs<'a> {
-    store: &'a Store,
-    changes: &'a ChangeLog,
+    lookup: Lookup<'a>,
     /// Revisions of one path follow each other: path, revision, node; last first.
     wanted: Vec<(NameId, FileId, Node)>,
     pieces: VecDeque<(Piece, Load)>,
@@ -26,16 +25,12 @@ pub(crate) struct Filelogs<'a> {
 
 impl<'a> Filelogs<'a> {
     /// Prepares the conversion of the revisions `new_files`.
-    pub fn new(
-        store: &'a Store,
-        changes: &'a ChangeLog,
-        files: &FileTable,
-        new_files: &[FileId],
-    ) -> Self {
+    pub fn new(lookup: Lookup<'a>, files: &FileTable, new_files: &[FileId]) -> Self {
+        let changes = lookup.changes;
         let wanted = new_files.iter().map(|&file| (files.path(file), file, files.node(file)));
         let mut wanted: Vec<_> = wanted.collect();
         wanted.sort_by(|(a, ..), (b, ..)| changes.path(*b).cmp(changes.path(*a)));
-        Self { store, changes, wanted, pieces: VecDeque::new() }
+        Self { lookup, wanted, pieces: VecDeque::new() }
     }
 
     /// Opens the next filelog and cuts it into pieces; `false` after the last.
@@ -44,11 +39,10 @@ impl<'a> Filelogs<'a> {
         let first =
             self.wanted.iter().rposition(|(other, ..)| *other != path).map_or(0, |at| at + 1);
         let group = self.wanted.split_off(first);
-        let revlog = self.store.open(Kind::Filelog(self.changes.path(path)))?;
-        let nodes: Vec<Node> = group.iter().map(|(.., node)| *node).collect();
-        let revs = revlog.find(&nodes)?;
+        let group: Vec<_> = group.into_iter().map(|(_, file, node)| (file, node)).collect();
+        let (revlog, revs) = self.lookup.find(path, &group)?;
         let mut revisions: Vec<_> =
-            revs.into_iter().zip(group.iter().map(|(_, file, _)| *file)).collect();
+            revs.into_iter().zip(group.iter().map(|(file, _)| *file)).collect();
         revisions.sort_unstable();
         let plan = Arc::new(plan(revlog.index(), &revisions));
         let revlog = Arc::new(revlog);

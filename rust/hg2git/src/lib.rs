@@ -31,6 +31,7 @@ mod history;
 mod identity;
 mod leaves;
 mod linediff;
+mod lookups;
 mod manifestcommits;
 mod manifests;
 mod memory;

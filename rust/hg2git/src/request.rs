@@ -36,8 +36,11 @@ pub struct Request<'a> {
     pub metadata: Metadata,
     /// Which changesets.
     pub selection: Selection,
-    /// Whether every text is compared with its node.
+    /// Whether texts are compared with their nodes: each, but of large flat manifests so many that
+    /// each is, or one that was made from it.
     pub check_texts: bool,
+    /// Whether, if texts are compared, each manifest is, however large.
+    pub check_each_manifest: bool,
     /// Threads that work; 0 is one for each core, or fewer where there is little memory.
     pub threads: usize,
     /// Bounds the anonymous memory of a run, in bytes, but for what grows with the history alone.

@@ -2,9 +2,10 @@
 
 use revlog::node::parents_prefix;
 use revlog::{Node, Parents, Rev, Revlog};
+use sha1::{Digest as _, Sha1};
 use sha1lanes::{Lanes, Message};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What the texts of some revisions hash to, beside the nodes that they should have.
 pub(crate) struct Check<'a> {
@@ -23,15 +24,25 @@ impl<'a> Check<'a> {
     ///
     /// [`revlog::Error::Corrupt`] that names the first revision whose text is not its own.
     pub fn texts(&self, revisions: &[(Rev, &[u8])]) -> Result<()> {
+        self.first_wrong(revisions).map_or(Ok(()), |rev| Err(self.mismatch(rev)))
+    }
+
+    /// The first revision whose text is not its own.
+    pub fn first_wrong(&self, revisions: &[(Rev, &[u8])]) -> Option<Rev> {
         let heads: Vec<_> = revisions.iter().map(|(rev, _)| self.head(*rev)).collect();
         let messages = heads.iter().zip(revisions);
         let messages: Vec<_> = messages.map(|(head, (_, body))| Message { head, body }).collect();
         let mut digests = vec![[0; 20]; messages.len()];
         self.lanes.digest(&messages, &mut digests);
-        for ((rev, _), digest) in revisions.iter().zip(digests) {
-            self.digest(*rev, digest)?;
-        }
-        Ok(())
+        let mut all = revisions.iter().zip(digests);
+        all.find(|((rev, _), digest)| !self.is_node(*rev, *digest)).map(|((rev, _), _)| *rev)
+    }
+
+    /// Whether `pieces` are the text of `rev`: one alone, as it lies there.
+    pub fn is_text<'p>(&self, rev: Rev, pieces: impl Iterator<Item = &'p [u8]>) -> bool {
+        let mut hasher = Sha1::new_with_prefix(self.head(rev));
+        pieces.for_each(|piece| hasher.update(piece));
+        self.is_node(rev, hasher.finalize().into())
     }
 
     /// The bytes that are hashed before the text of `rev`.
@@ -43,15 +54,17 @@ impl<'a> Check<'a> {
 
     /// Compares what a text of `rev` hashed to with the node of `rev`.
     pub fn digest(&self, rev: Rev, digest: [u8; 20]) -> Result<()> {
-        let node = self.revlog.index().node(rev);
-        if Node::from_bytes(digest) == node {
-            Ok(())
-        } else {
-            let short = &node.to_string()[..12];
-            Err(self
-                .revlog
-                .corrupt(rev, format_args!("text does not match its node {short}"))
-                .into())
-        }
+        if self.is_node(rev, digest) { Ok(()) } else { Err(self.mismatch(rev)) }
+    }
+
+    /// The error for a text of `rev` that is not its own.
+    pub fn mismatch(&self, rev: Rev) -> Error {
+        let node = self.revlog.index().node(rev).to_string();
+        let what = format_args!("text does not match its node {}", &node[..12]);
+        self.revlog.corrupt(rev, what).into()
+    }
+
+    fn is_node(&self, rev: Rev, digest: [u8; 20]) -> bool {
+        Node::from_bytes(digest) == self.revlog.index().node(rev)
     }
 }

@@ -1,0 +1,105 @@
+//! How one manifest differs from another: paths that go, lines that come.
+//!
+//! Owns how they are kept until they are numbered, and what makes a manifest unusable.
+
+use revlog::manifest::Malformed;
+use revlog::{Flag, Line, Rev};
+
+/// What a manifest's changes count from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// From no file at all.
+    Empty,
+    /// From the manifest at this position of the conversion's order.
+    Position(usize),
+    /// From a manifest that an earlier run converted.
+    Known(Rev),
+}
+
+/// How one manifest differs from its base.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    pub base: Base,
+    /// Whether a new line has a flag, or a line another flag than before.
+    pub has_new_flags: bool,
+    /// Whether the text was to be compared with its node, and was not: then the filelog of each path
+    /// has to have the revision.
+    pub is_unproven: bool,
+    lines: Vec<u8>,
+}
+
+/// One difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    /// The path is no longer there.
+    Remove(&'a [u8]),
+    /// The path is new or another revision or flag.
+    Set(Line<'a>),
+}
+
+impl<'a> Change<'a> {
+    /// The path that changes.
+    pub const fn path(&self) -> &'a [u8] {
+        match self {
+            Self::Remove(path) | Self::Set(Line { path, .. }) => path,
+        }
+    }
+}
+
+impl Changes {
+    /// None yet, from `base`.
+    pub const fn new(base: Base) -> Self {
+        Self { base, has_new_flags: false, is_unproven: false, lines: Vec::new() }
+    }
+
+    /// The differences, ascending by path.
+    pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
+        let mut rest = self.lines.as_slice();
+        std::iter::from_fn(move || {
+            let (&[kind, a, b, c], after) = rest.split_first_chunk()?;
+            let (path, after) = after.split_at(u32::from_le_bytes([a, b, c, 0]) as usize);
+            let flag = match kind {
+                b'x' => Flag::Executable,
+                b'l' => Flag::Symlink,
+                b'r' => Flag::Regular,
+                _ => {
+                    rest = after;
+                    return Some(Change::Remove(path));
+                }
+            };
+            let (node, after) = after.split_first_chunk()?;
+            rest = after;
+            Some(Change::Set(Line { path, node: revlog::Node::from_bytes(*node), flag }))
+        })
+    }
+
+    /// Adds a difference; ascending by path.
+    pub fn push(&mut self, change: Change<'_>) -> Result<(), Unusable> {
+        let kind = match change {
+            Change::Remove(_) => b'-',
+            Change::Set(Line { flag: Flag::Regular, .. }) => b'r',
+            Change::Set(Line { flag: Flag::Executable, .. }) => b'x',
+            Change::Set(Line { flag: Flag::Symlink, .. }) => b'l',
+        };
+        let path = change.path();
+        let len = u32::try_from(path.len()).map_or([u8::MAX; 4], u32::to_le_bytes);
+        let [a, b, c, 0] = len else { return Err(Unusable::LongPath(path.len())) };
+        self.lines.extend_from_slice(&[kind, a, b, c]);
+        self.lines.extend_from_slice(path);
+        if let Change::Set(line) = change {
+            self.lines.extend_from_slice(line.node.as_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// Why a manifest cannot be converted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unusable {
+    #[error(transparent)]
+    Line(#[from] Malformed),
+    #[error("its lines are not sorted at '{0}'")]
+    Order(String),
+    #[error("it has a path of {0} bytes")]
+    LongPath(usize),
+}

@@ -1,0 +1,143 @@
+//! The texts of manifests, rebuilt from their chunks as [`SharedText`].
+//!
+//! Made for walks in revision order. Those rebuilt last are kept, and share what they have in common,
+//! so many are. One whose base is not kept is rebuilt from its chain.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use revlog::{Buffer, Delta, Rev, Revlog, Scratch, StoredDelta, Texts};
+
+use super::REACH;
+use super::shared::SharedText;
+use crate::error::Result;
+
+/// Texts kept, at most: of two branches those within reach.
+const MOST_KEPT: usize = 2 * REACH;
+
+/// A manifest as stored.
+pub(super) struct Stored {
+    pub text: Rc<SharedText>,
+    /// The delta that it was rebuilt with, from a text that is kept; `None` if it is stored in full,
+    /// or was known still.
+    pub delta: Option<StoredDelta>,
+}
+
+/// A reader of manifests.
+pub(super) struct Reader<'a> {
+    revlog: &'a Revlog,
+    chunks: Texts<'a>,
+    /// Last used last.
+    kept: VecDeque<(Rev, Rc<SharedText>)>,
+    kept_bytes: usize,
+    budget_bytes: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Keeps texts that take about `budget_bytes` together, and at least two.
+    pub fn new(revlog: &'a Revlog, scratch: &'a mut Scratch, budget_bytes: usize) -> Self {
+        let chunks = Texts::new(revlog, scratch, 0);
+        Self { revlog, chunks, kept: VecDeque::new(), kept_bytes: 0, budget_bytes }
+    }
+
+    /// Rebuilds one text. Its node is not checked.
+    ///
+    /// # Errors
+    ///
+    /// As [`Texts::get`].
+    pub fn get(&mut self, rev: Rev) -> Result<Stored> {
+        if let Some(text) = self.recall(rev) {
+            return Ok(Stored { text, delta: None });
+        }
+        let Some(base) = self.revlog.index().delta_base(rev) else {
+            let text = SharedText::from(self.chunks.stored(rev)?);
+            return Ok(Stored { text: self.keep(rev, text), delta: None });
+        };
+        let base_text = match self.recall(base) {
+            Some(text) => text,
+            None => {
+                let text = self.rebuild(base)?;
+                self.keep(base, text)
+            }
+        };
+        let bytes = self.chunks.stored(rev)?;
+        let text = self.next(rev, &base_text, &bytes)?;
+        Ok(Stored { text: self.keep(rev, text), delta: Some(StoredDelta { base, bytes }) })
+    }
+
+    /// The revisions that `rev` is rebuilt from and itself, oldest first.
+    pub fn chain(&self, rev: Rev) -> Vec<Rev> {
+        let index = self.revlog.index();
+        let mut chain: Vec<_> =
+            std::iter::successors(Some(rev), |&rev| index.delta_base(rev)).collect();
+        chain.reverse();
+        chain
+    }
+
+    /// An empty buffer for about `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Buffer::reserve`].
+    pub fn room(&mut self, len: usize) -> Result<Buffer> {
+        Ok(self.chunks.room(len)?)
+    }
+
+    /// Takes back a buffer.
+    pub fn give_back(&mut self, buffer: Buffer) {
+        self.chunks.recycle(std::sync::Arc::new(buffer));
+    }
+
+    /// Takes back the buffer of a stored delta.
+    pub fn recycle(&mut self, delta: Option<StoredDelta>) {
+        self.chunks.recycle_delta(delta);
+    }
+
+    /// Rebuilds a text from the nearest one of its chain that is kept, or from a full text.
+    fn rebuild(&mut self, rev: Rev) -> Result<SharedText> {
+        let mut chain = self.chain(rev);
+        let kept = chain.iter().rposition(|&rev| self.recall(rev).is_some());
+        let first = chain.drain(..=kept.unwrap_or(0)).next_back().expect("a chain has its end");
+        let mut text = match self.recall(first) {
+            Some(text) => SharedText::clone(&text),
+            None => SharedText::from(self.chunks.stored(first)?),
+        };
+        for rev in chain {
+            let bytes = self.chunks.stored(rev)?;
+            text = self.next(rev, &text, &bytes)?;
+            self.chunks.recycle_delta(Some(StoredDelta { base: rev, bytes }));
+        }
+        text.count_all();
+        Ok(text)
+    }
+
+    fn next(&mut self, rev: Rev, base: &SharedText, bytes: &[u8]) -> Result<SharedText> {
+        let delta = Delta::parse(bytes, base.len());
+        let delta = delta.map_err(|problem| self.revlog.corrupt(rev, problem))?;
+        let mut text = base.apply(&delta);
+        text.gather(self.budget_bytes, |len| self.chunks.room(len))?;
+        Ok(text)
+    }
+
+    fn recall(&mut self, rev: Rev) -> Option<Rc<SharedText>> {
+        let position = self.kept.iter().rposition(|(kept, _)| *kept == rev)?;
+        let entry = self.kept.remove(position)?;
+        let text = Rc::clone(&entry.1);
+        self.kept.push_back(entry);
+        Some(text)
+    }
+
+    fn keep(&mut self, rev: Rev, text: SharedText) -> Rc<SharedText> {
+        let text = Rc::new(text);
+        self.kept_bytes += text.made_bytes();
+        self.kept.push_back((rev, Rc::clone(&text)));
+        while self.kept.len() > MOST_KEPT
+            || self.kept.len() > 2 && self.kept_bytes > self.budget_bytes
+        {
+            if let Some((_, text)) = self.kept.pop_front() {
+                self.kept_bytes -= text.made_bytes();
+            }
+        }
+        text
+    }
+}
