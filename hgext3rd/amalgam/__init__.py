@@ -93,7 +93,8 @@ leave, the others how it looks::
   # whose commit ids to make
   git.dialect = cinnabar
 
-  # check each text against its Mercurial node while exporting
+  # check texts against their Mercurial nodes while exporting: each, but of large
+  # manifests so many that each is, or one made from it (git::verify --full: each)
   git.check-texts = yes
 
   # how much memory an export may take; what exceeds it goes to temporary files
