@@ -34,30 +34,31 @@ impl Lookup<'_> {
     ///
     /// [`Error::Store`] if it cannot be read, or has not all of them.
     pub fn find(&self, path: NameId, wanted: &[(FileId, Node)]) -> Result<(Revlog, Vec<Rev>)> {
-        self.search(path, wanted)
-            .map_err(|Unfound { problem, suspected }| suspected.unwrap_or_else(|| problem.into()))
+        self.search(path, wanted).map_err(|unfound| {
+            let Unfound { problem, suspected } = *unfound;
+            suspected.unwrap_or_else(|| problem.into())
+        })
     }
 
     fn search(
         &self,
         path: NameId,
         wanted: &[(FileId, Node)],
-    ) -> Result<(Revlog, Vec<Rev>), Unfound> {
+    ) -> Result<(Revlog, Vec<Rev>), Box<Unfound>> {
         let nodes: Vec<Node> = wanted.iter().map(|(_, node)| *node).collect();
-        let found = self.store.open(Kind::Filelog(self.changes.path(path))).map_err(|p| (p, None));
-        let (problem, revlog) = match found.and_then(|revlog| match revlog.find(&nodes) {
-            Ok(revs) => Ok((revlog, revs)),
-            Err(problem) => Err((problem, Some(revlog))),
-        }) {
-            Ok(found) => return Ok(found),
-            Err(unfound) => unfound,
+        let (problem, revlog) = match self.store.open(Kind::Filelog(self.changes.path(path))) {
+            Ok(revlog) => match revlog.find(&nodes) {
+                Ok(revs) => return Ok((revlog, revs)),
+                Err(problem) => (problem, Some(revlog)),
+            },
+            Err(problem) => (problem, None),
         };
         let is_missing = |node: Node| revlog.as_ref().is_none_or(|log| log.find(&[node]).is_err());
         let missing = wanted.iter().filter(|(_, node)| is_missing(*node));
         let missing: Vec<_> = missing.map(|(file, _)| *file).collect();
         let is_damage = matches!(problem, revlog::Error::Corrupt { .. });
         let suspected = is_damage.then(|| (self.suspect)(path, &missing)).flatten();
-        Err(Unfound { problem, suspected })
+        Err(Box::new(Unfound { problem, suspected }))
     }
 }
 
@@ -87,13 +88,16 @@ impl Lookups {
         self.0.dedup();
         for group in self.0.chunk_by(|(a, _), (b, _)| a == b) {
             let wanted: Vec<_> = group.iter().map(|(_, file)| (*file, files.node(*file))).collect();
-            match lookup.search(group[0].0, &wanted) {
-                Err(Unfound { suspected: Some(suspected), .. }) => return Err(suspected),
-                Err(Unfound { problem: problem @ revlog::Error::Io { .. }, .. }) => {
-                    return Err(problem.into());
+            if let Err(unfound) = lookup.search(group[0].0, &wanted) {
+                match *unfound {
+                    Unfound { suspected: Some(suspected), .. } => return Err(suspected),
+                    Unfound { problem: problem @ revlog::Error::Io { .. }, .. } => {
+                        return Err(problem.into());
+                    }
+                    Unfound { .. } => {}
                 }
-                Ok(_) | Err(_) => tick()?,
             }
+            tick()?;
         }
         Ok(())
     }

@@ -8,13 +8,11 @@ use std::rc::Rc;
 
 use revlog::{Buffer, Delta};
 
-/// A text has about so many chunks, unless they would be shorter or longer than these, in bytes: what is
-/// touched is copied, and what is not is listed.
-const CHUNKS: usize = 128;
-const SHORTEST_CHUNK: usize = 2 << 10;
-const LONGEST_CHUNK: usize = 16 << 10;
+/// Length of a chunk, in bytes, about: half of it to twice of it, unless a line is longer or the text
+/// ends.
+const CHUNK_LEN: usize = 16 << 10;
 /// New bytes that are not in chunks yet, at most, unless a line is longer.
-const LONGEST_PENDING: usize = 8 * LONGEST_CHUNK;
+const LONGEST_PENDING: usize = 8 * CHUNK_LEN;
 
 /// Whole lines.
 #[derive(Clone, Debug)]
@@ -60,11 +58,10 @@ pub(super) struct SharedText {
 impl From<Buffer> for SharedText {
     fn from(buffer: Buffer) -> Self {
         let buffer = Rc::new(buffer);
-        let chunk_len = chunk_len(buffer.len());
-        let mut chunks = Vec::with_capacity(buffer.len() / chunk_len + 1);
+        let mut chunks = Vec::with_capacity(buffer.len() / CHUNK_LEN + 1);
         let mut start = 0;
         while start < buffer.len() {
-            let end = start + first_len(&buffer[start..], chunk_len);
+            let end = start + first_len(&buffer[start..]);
             chunks.push(Chunk::Part(Rc::clone(&buffer), start..end));
             start = end;
         }
@@ -189,25 +186,18 @@ impl SharedText {
     }
 }
 
-/// About how long the chunks are of a text of `len` bytes: half of that to twice of it, unless a line is
-/// longer or the text ends.
-fn chunk_len(len: usize) -> usize {
-    (len / CHUNKS).clamp(SHORTEST_CHUNK, LONGEST_CHUNK)
-}
-
 /// How long the first chunk of `bytes` is.
-fn first_len(bytes: &[u8], chunk_len: usize) -> usize {
-    if bytes.len() <= 2 * chunk_len {
+fn first_len(bytes: &[u8]) -> usize {
+    if bytes.len() <= 2 * CHUNK_LEN {
         return bytes.len();
     }
-    let line_end = memchr::memchr(b'\n', &bytes[chunk_len - 1..]);
-    line_end.map_or(bytes.len(), |at| chunk_len + at)
+    let line_end = memchr::memchr(b'\n', &bytes[CHUNK_LEN - 1..]);
+    line_end.map_or(bytes.len(), |at| CHUNK_LEN + at)
 }
 
 /// A text that is being made.
 struct Made {
     text: SharedText,
-    chunk_len: usize,
     /// What follows the chunks.
     pending: Vec<u8>,
 }
@@ -217,7 +207,7 @@ impl Made {
         let chunks = Vec::with_capacity(base.chunks.len() + 4);
         let made_bytes = chunks.capacity() * size_of::<Chunk>();
         let text = SharedText { chunks, len: 0, loose_bytes: 0, made_bytes };
-        Self { text, chunk_len: chunk_len(base.len), pending: Vec::new() }
+        Self { text, pending: Vec::new() }
     }
 
     /// Adds what is at `range` of a text, which its cursor has not passed.
@@ -236,7 +226,7 @@ impl Made {
     }
 
     fn share(&mut self, chunk: &Chunk) {
-        let is_long = self.pending.len() >= self.chunk_len / 2;
+        let is_long = self.pending.len() >= CHUNK_LEN / 2;
         let is_whole = is_long && self.pending.last() == Some(&b'\n');
         if is_whole {
             self.cut(self.pending.len());
@@ -262,7 +252,7 @@ impl Made {
         let mut pending = std::mem::take(&mut self.pending);
         let mut rest = &pending[..len];
         while !rest.is_empty() {
-            let (first, after) = rest.split_at(first_len(rest, self.chunk_len));
+            let (first, after) = rest.split_at(first_len(rest));
             self.text.made_bytes += first.len();
             self.push(Chunk::Loose(first.into()));
             rest = after;
