@@ -18,7 +18,7 @@ use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
 use crate::heads::{ChangesetHeads, ManifestHeads};
 use crate::history::{self, Batch, History, Sources, Tree, mode_of};
-use crate::manifestcommits::{self, Manifests};
+use crate::manifestcommits;
 use crate::manifests::{self, Change, Plan};
 use crate::memory::Shares;
 use crate::names::Names;
@@ -119,7 +119,7 @@ impl Run<'_> {
         };
         let manifest_heads = state.manifest_heads.clone();
         let start_heads = (heads, manifest_heads);
-        let (converted, manifests, note_oids) =
+        let (converted, of_manifests, note_oids) =
             self.convert_history(&sources, start_heads, &mut files, &mut packs, reporter)?;
         drop((trees, changes));
 
@@ -142,13 +142,13 @@ impl Run<'_> {
                     ]),
                     metadata: sorted([
                         pairs(commits_as_keys, &note_oids),
-                        pairs(manifest_nodes(), &manifests.commits),
+                        pairs(manifest_nodes(), &of_manifests.commits),
                         files_metadata,
                     ]),
                 };
                 drop((files, note_oids));
                 let mut pack = PackWriter::create(self.request.packs, self.request.readers)?;
-                let heads = (&converted.heads, manifests.heads);
+                let heads = (&converted.heads, of_manifests.heads);
                 let state = tip.write(&mut pack, state, heads, &new)?;
                 Ok((pack.seal()?, state, new))
             })?;
@@ -327,7 +327,7 @@ impl Run<'_> {
         let sides = Sides::new(
             sources.changelog,
             Commits::new(sources, &names, files, heads),
-            Manifests::new(sources, &names, files, manifest_heads),
+            manifestcommits::Manifests::new(sources, &names, files, manifest_heads),
         );
         let mut note_oids = Vec::with_capacity(sources.revs.len());
         let done = std::cell::Cell::new(0);
