@@ -128,7 +128,7 @@ impl Run<'_> {
         };
         let manifest_heads = state.manifest_heads.clone();
         let start_heads = (heads, manifest_heads);
-        let (converted, manifests, note_oids) =
+        let (converted, of_manifests, note_oids) =
             self.convert_history(&sources, start_heads, &mut files, &mut packs, reporter)?;
         drop((trees, changes));
 
@@ -151,13 +151,13 @@ impl Run<'_> {
                     ]),
                     metadata: sorted([
                         pairs(commits_as_keys, &note_oids),
-                        pairs(manifest_nodes(), &manifests.commits),
+                        pairs(manifest_nodes(), &of_manifests.commits),
                         files_metadata,
                     ]),
                 };
                 drop((files, note_oids));
                 let mut pack = PackWriter::create(self.request.packs, self.request.readers)?;
-                let heads = (&converted.heads, manifests.heads);
+                let heads = (&converted.heads, of_manifests.heads);
                 let state = tip.write(&mut pack, state, heads, &new)?;
                 Ok((pack.seal()?, state, new))
             })?;
