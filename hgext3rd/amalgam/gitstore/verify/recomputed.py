@@ -66,10 +66,8 @@ class Recomputed:
         requirements.check(repo)
         directory = os.fsencode(tempfile.mkdtemp(prefix="amalgam-verify-"))
         try:
-            conversion = dataclasses.replace(
-                Conversion.of(repo, store.config, directory, directory),
-                check_each_manifest=True,
-            )
+            conversion = Conversion.of(repo, store.config, directory, directory)
+            conversion = conversion._replace(check_each_manifest=True)
             done = conversion.run(repo.ui, selected, 0)
             made = done.metadata or Metadata()
             idx_paths = tuple(
