@@ -100,6 +100,11 @@ Secret changesets are not exported, and have no id in git:
   $ hg log -r tip -T '{rev} "{gitnode}"\n'
   12 ""
 
+Nor has the working directory:
+
+  $ hg log -r 'wdir()' -T '"{gitnode}"\n'
+  ""
+
 hg-git has names that are the same. When it is there, they are its own; who uses them is
 told so, once:
 

@@ -84,6 +84,19 @@ def test_a_repository_that_has_none_of_ours_is_left_to_mercurial(
     assert made[""] == made["!"]
 
 
+def test_mercurial_bundles_nothing_secret(tmp_path: Path, server: HgServer) -> None:
+    """Which it does by itself where nothing is public."""
+    bundled = Bundled.init(tmp_path / "repo", server, git=[], hg=["gzip-v2"])
+    bundled.configure("clone-bundles", auto_generate__serve_inline="yes")
+    bundled.hg("phase", "--draft", "--force", "-r", "all()")
+    bundled.hg("phase", "--secret", "--force", "-r", "tip")
+    bundled.refresh()
+    assert not bundled.read("clonebundles.manifest")
+    bundled.hg("phase", "--public", "-r", "0")
+    bundled.refresh()
+    assert bundled.read("clonebundles.manifest").startswith("peer-bundle-cache://")
+
+
 @pytest.mark.parametrize("external", [None, "yes"])
 def test_restricted_repository_has_no_address_elsewhere_unless_told(
     fresh: Bundled, external: str | None

@@ -95,6 +95,24 @@ def test_what_a_server_needs_only_for_a_server(repo: Path) -> None:
     assert "bundles.lifecycle" in found
 
 
+def test_what_threads_share_before_the_first_request(repo: Path) -> None:
+    script = """
+import sys
+import hgdemandimport
+hgdemandimport.enable()
+from mercurial import extensions, ui as uimod
+ui = uimod.ui.load()
+ui.setconfig(b"extensions", b"amalgam", b"")
+extensions.loadall(ui)
+from mercurial.hgweb import hgwebdir_mod
+hgwebdir_mod.hgwebdir({b"repo": sys.argv[1].encode()}, ui)
+for name in ("localrepo", "revlog", "wireprotoserver", "wireprotov1server"):
+    assert type(sys.modules["mercurial." + name]).__name__ == "module", name
+"""
+    command = [sys.executable, "-c", script, str(repo)]
+    subprocess.run(command, cwd=repo, env=ENVIRONMENT, check=True)
+
+
 def test_who_waits_for_a_module_comes_before_who_uses_it(tmp_path: Path) -> None:
     (tmp_path / "awaited.py").write_text("value = [1]")
     script = """

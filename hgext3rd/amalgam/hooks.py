@@ -63,7 +63,7 @@ def extsetup(ui: UiT) -> None:
     when_loaded(clonebundles, bundles_are_generated)
     for server in (hgweb.hgweb_mod, hgweb.hgwebdir_mod):
         # not by the first request: several threads answer requests
-        when_loaded(server, lambda: load(wireprotoserver))
+        when_loaded(server, lambda: load(localrepo, wireprotoserver))
     try:
         hggit = extensions.find(b"hggit")
     except KeyError:
@@ -82,6 +82,7 @@ def reposetup(ui: UiT, repo: RepoT) -> None:
     if ui.configlist(b"clone-bundles", b"git.formats"):
         from .bundles import lifecycle
 
+        load(lifecycle)
         lifecycle.refuse_without_extension(ui, repo)
 
 

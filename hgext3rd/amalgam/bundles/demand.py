@@ -29,9 +29,12 @@ def needed(
     """Say what is to be made, and what is to go; for git, too."""
     formats.check(repo)
     create, delete = orig(repo, bundles, op_id)
-    if not formats.takes_part(repo):
-        return create, delete
     nodes = headset.public_heads(repo)
+    if not formats.takes_part(repo):
+        # where nothing is public, Mercurial bundles all there is
+        if not nodes and repo.revs(b"secret()"):
+            create = []
+        return create, delete
     heads = headset.name_of(nodes)
     if not nodes:
         return [], delete  # there would be nothing in it

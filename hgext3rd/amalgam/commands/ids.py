@@ -84,14 +84,16 @@ def revset(repo: RepoT, subset: Any, x: Any) -> Any:
 
 def keyword(context: Any, mapping: Any) -> bytes:
     """Answer ``{gitnode}``."""
-    ctx = context.resource(mapping, b"ctx")
+    node = context.resource(mapping, b"ctx").node()
+    if node is None:  # the working directory
+        return b""
     repo = context.resource(mapping, b"repo")
     cache = context.resource(mapping, b"cache")
     if b"amalgam-map" not in cache:
         cache[b"amalgam-map"] = exports.GitStore(
             repo, GitConfig.from_ui(repo.ui)
         ).open_map()
-    (oid,) = cache[b"amalgam-map"].oids([ctx.node()])
+    (oid,) = cache[b"amalgam-map"].oids([node])
     return hex_node(oid) if oid else b""
 
 
