@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from mercurial import error, extensions, ui as uimod
-from testlib.environment import ENVIRONMENT, HG, hg
+from testlib.environment import ENVIRONMENT, HG, git, hg
 
 from hgext3rd.amalgam.gitstore.gitprocess import Git, Owner
 
@@ -399,6 +399,20 @@ def test_program_that_is_no_or_an_old_git_is_refused(
         Git(bytes(victim.script), bytes(victim.path)).run("rev-parse", "main")
     assert message in caught.value.message
     assert caught.value.hint.startswith(hint)
+
+
+def test_repository_is_as_amalgam_fills_it_whatever_git_prefers(tmp_path: Path) -> None:
+    program = tmp_path / "git"
+    program.write_text(
+        '#!/bin/sh\n: "${GIT_DEFAULT_HASH:=sha256}"\nexport GIT_DEFAULT_HASH\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    program.chmod(0o755)
+    hg(tmp_path, "init", "repo")
+    hg(tmp_path / "repo", "debugbuilddag", "+1")
+    hg(tmp_path / "repo", "git::export", "--config", f"amalgam.git.program={program}")
+    made = tmp_path / "repo/.hg/amalgam/git/cinnabar.git"
+    git(tmp_path, "clone", "-q", str(made), "clone")
 
 
 def test_program_that_is_missing_is_named() -> None:

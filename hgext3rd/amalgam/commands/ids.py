@@ -21,6 +21,7 @@ from mercurial.node import hex as hex_node, short
 from .. import compat
 from ..configitems import GitConfig
 from ..gitstore import export as exports, ids, oidmap as oidmaps, selection
+from ..loading import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,6 +65,7 @@ def run(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
 
 def revset(repo: RepoT, subset: Any, x: Any) -> Any:
     """Answer ``gitnode(id)``."""
+    load(revsetlang, smartset, exports, ids, oidmaps)
     # i18n: "gitnode" is a keyword
     (argument,) = revsetlang.getargs(x, 1, 1, _(b"gitnode requires one argument"))
     # i18n: "gitnode" is a keyword
@@ -87,6 +89,7 @@ def keyword(context: Any, mapping: Any) -> bytes:
     node = context.resource(mapping, b"ctx").node()
     if node is None:  # the working directory
         return b""
+    load(exports)
     repo = context.resource(mapping, b"repo")
     cache = context.resource(mapping, b"cache")
     if b"amalgam-map" not in cache:

@@ -89,6 +89,9 @@ _ENVIRONMENT = {
     # objects are what their ids say
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
+    # what a new repository is: the defaults of git 3.0 are to be others
+    "GIT_DEFAULT_HASH": "sha1",
+    "GIT_DEFAULT_REF_FORMAT": "files",
     "GIT_PROTOCOL_FROM_USER": "0",
 }
 
