@@ -2,8 +2,9 @@
 //!
 //! Jobs are drawn one at a time, worked on in parallel, and consumed in the order they were drawn,
 //! on the thread that called; so what is written does not depend on the number of threads. What is
-//! drawn and not yet consumed is bounded in number and in bytes. Knows nothing of what the jobs are. (rayon gives order by collecting everything, or streams without
-//! order; a conversion needs both, bounded.)
+//! drawn and not yet consumed is bounded in number and in bytes. Knows nothing of what the jobs are.
+//! (rayon gives order by collecting everything, or streams without order; a conversion needs both,
+//! bounded.)
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -63,8 +64,8 @@ impl<R, E> Drop for StopOnDrop<'_, R, E> {
 }
 
 /// Draws each of `jobs`, which come with the bytes that their results will about take; does `work`
-/// on one of the threads, and gives the results to `consume` in order. `tick` is called on the calling thread between results, and at least ten
-/// times a second while there are none.
+/// on one of the threads, and gives the results to `consume` in order. `tick` is called on the
+/// calling thread between results, and at least ten times a second while there are none.
 ///
 /// Drawing is sequential: an iterator that computes on `next` is a stage of its own.
 ///

@@ -239,11 +239,29 @@ impl Made {
     }
 
     fn add(&mut self, bytes: &[u8]) {
+        if self.pending.is_empty() {
+            self.reopen();
+        }
         for part in bytes.chunks(LONGEST_PENDING) {
+            // of a line that is longer, what was looked at has no end
+            let searched = self.pending.len();
+            let searched = if searched < LONGEST_PENDING { 0 } else { searched };
             self.pending.extend_from_slice(part);
             if self.pending.len() >= LONGEST_PENDING {
-                self.cut(memchr::memrchr(b'\n', &self.pending).map_or(0, |at| at + 1));
+                let line_end = memchr::memrchr(b'\n', &self.pending[searched..]);
+                self.cut(line_end.map_or(0, |at| searched + at + 1));
             }
+        }
+    }
+
+    /// Takes back the last chunk if it ends within a line, which then may go on.
+    fn reopen(&mut self) {
+        if let Some(last) = self.text.chunks.pop_if(|last| !last.bytes().ends_with(b"\n")) {
+            self.text.len -= last.len();
+            if matches!(last, Chunk::Loose(_)) {
+                self.text.loose_bytes -= last.len();
+            }
+            self.pending.extend_from_slice(last.bytes());
         }
     }
 

@@ -149,6 +149,25 @@ fn new_flags_are_noticed() {
     }
 }
 
+#[test]
+fn a_line_that_goes_on_is_one_piece() {
+    let line = of(&["a"]);
+    let (cut, rest) = line.split_at(line.len() - 1);
+    let base = shared(cut);
+    let bytes = delta_of(&[(cut.len(), 0, rest.to_vec())]);
+    let text = base.apply(&Delta::parse(&bytes, cut.len()).expect("it fits"));
+    assert!(text.pieces().eq([&line]));
+}
+
+#[test]
+fn a_line_of_any_length_is_one_piece() {
+    let line = [vec![b'.'; 1 << 20], b"\n".to_vec()].concat();
+    let bytes = delta_of(&[(0, 0, b"a\n".to_vec()), (0, 0, line.clone()), (0, 0, of(&["b"]))]);
+    let text = SharedText::default().apply(&Delta::parse(&bytes, 0).expect("it fits"));
+    assert_eq!(flat(&text).len(), line.len() + of(&["b"]).len() + 2);
+    assert!(text.pieces().all(|piece| piece.ends_with(b"\n")));
+}
+
 fn files() -> impl Strategy<Value = Files> {
     let flag = prop_oneof![Just(""), Just("x"), Just("l")];
     proptest::collection::btree_map("[a-c]{1,3}(/[a-c]{1,2})?", (0..2usize, flag), 0..30)
