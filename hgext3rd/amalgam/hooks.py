@@ -19,7 +19,7 @@ from mercurial import (
 )
 
 from . import commands
-from .loading import load, when_loaded
+from .loading import load, one_at_a_time, when_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,9 +80,10 @@ def extsetup(ui: UiT) -> None:
 def reposetup(ui: UiT, repo: RepoT) -> None:
     """Take part in the transactions of a repository."""
     if ui.configlist(b"clone-bundles", b"git.formats"):
-        from .bundles import lifecycle
+        with one_at_a_time:
+            from .bundles import lifecycle
 
-        load(lifecycle)
+            load(lifecycle)
         lifecycle.refuse_without_extension(ui, repo)
 
 

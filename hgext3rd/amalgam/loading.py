@@ -1,7 +1,9 @@
 """When modules are loaded: Mercurial puts it off until something in them is used.
 
 ``load`` is for those that several threads may be the first to use, as those of hgweb:
-one of them would find the module empty, in Python before 3.11.9 and 3.12.3.
+one of them would find the module empty, in Python before 3.11.9 and 3.12.3. A statement
+``import`` can be what loads a module that another thread has just begun to put off: so
+where it is in a function that threads call, they hold ``one_at_a_time``.
 ``when_loaded`` is for those that we have to change, and need not load for it.
 """
 
@@ -14,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_one_at_a_time = threading.RLock()
+one_at_a_time = threading.RLock()
 
 
 def load(*modules: ModuleType) -> None:
     """Load modules now, unless they are."""
-    with _one_at_a_time:
+    with one_at_a_time:
         for module in modules:
             module.__doc__  # noqa: B018
 

@@ -12,7 +12,7 @@ from mercurial import registrar
 from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
-from ..loading import load
+from ..loading import load, one_at_a_time
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -279,16 +279,18 @@ def debug_amalgam_bundles(ui: UiT, repo: RepoT) -> None:
 @revsetpredicate(b"gitnode(id)", safe=True)
 def gitnode_revset(repo: RepoT, subset: Any, x: Any) -> Any:
     """The changeset whose commit in git has this id, which may be abbreviated."""
-    from . import ids
+    with one_at_a_time:
+        from . import ids
 
-    load(ids)
+        load(ids)
     return ids.revset(repo, subset, x)
 
 
 @templatekeyword(b"gitnode", requires={b"ctx", b"repo", b"cache"})
 def gitnode_keyword(context: Any, mapping: Any) -> bytes:
     """String. The id of the changeset's commit in git; empty if it is not exported."""
-    from . import ids
+    with one_at_a_time:
+        from . import ids
 
-    load(ids)
+        load(ids)
     return ids.keyword(context, mapping)

@@ -12,7 +12,7 @@ from mercurial import extensions, policy, revlog, scmutil
 from mercurial.revlogutils import constants
 
 from .. import compat, configitems
-from ..loading import load
+from ..loading import load, one_at_a_time
 from . import mapped
 
 if TYPE_CHECKING:
@@ -49,9 +49,10 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     found = getattr(self._inner, "index", None)  # not if it is written in Rust
     if type(found) is not getattr(parsers, "index", object):
         return
-    from . import buffer, nodefile, nodemap, nodesource
+    with one_at_a_time:
+        from . import buffer, nodefile, nodemap, nodesource
 
-    load(buffer, nodefile, nodemap, nodesource)
+        load(buffer, nodefile, nodemap, nodesource)
     index: Any = found
     plain = self._format_version == constants.REVLOGV1 and not self._inline
     if plain and len(opened.data) == len(index) * nodemap.ENTRY_LEN:
@@ -88,9 +89,10 @@ def _shortesthexnodeidprefix(
     index = repo.unfiltered().changelog.index
     if not repo.ui.config(*_WITHIN):
         return orig(repo, node, minlength, cache)
-    from . import nodemap
+    with one_at_a_time:
+        from . import nodemap
 
-    load(nodemap)
+        load(nodemap)
     if isinstance(index, nodemap.MappedIndex):
         cache = {} if cache is None else cache
         if cache.get(_NODETREE) is None:

@@ -19,7 +19,7 @@ from mercurial import error, extensions, localrepo, revlog
 from mercurial.revlogutils import constants
 
 from .. import compat, configitems
-from ..loading import load
+from ..loading import load, one_at_a_time
 from ..records import Record
 from . import decision, indexfile
 
@@ -73,9 +73,10 @@ class _Switch:
     def site(self) -> Site | None:
         """Where snapshots are, if that is known."""
         if self._site is None and self.paths is not None:
-            from . import buffer, opening
+            with one_at_a_time:
+                from . import buffer, opening
 
-            load(buffer, opening)
+                load(buffer, opening)
             self._site = opening.Site.of(*self.paths, self.config, _follow)
         return self._site
 
@@ -208,9 +209,10 @@ def _transaction(
     """Note the state of indexes before a transaction appends to them."""
     switch = _switch(repo)
     if switch is not None and repo.currenttransaction() is None:
-        from . import renewal
+        with one_at_a_time:
+            from . import renewal
 
-        load(renewal)
+            load(renewal)
         switch.before = renewal.states(repo)
     return orig(repo, *args, **kwargs)
 
@@ -243,9 +245,10 @@ def _updatecaches(
         before = {}
     elif tr.hookargs.get(b"source") == b"strip":
         return  # comes back without a transaction
-    from . import renewal
+    with one_at_a_time:
+        from . import renewal
 
-    load(renewal)
+        load(renewal)
     problem = renewal.renew(repo, switch.site, switch.config, before)
     if problem:
         switch.ui.log(b"amalgam", b"snapshots were not renewed: %s\n", problem)
@@ -274,9 +277,10 @@ def _switch(repo: RepoT) -> _Switch | None:
 
 
 def _follow(*args: Any) -> None:
-    from . import nodefile, renewal
+    with one_at_a_time:
+        from . import nodefile, renewal
 
-    load(nodefile, renewal)
+        load(nodefile, renewal)
     renewal.follow(*args)
 
 
