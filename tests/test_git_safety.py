@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from mercurial import error, extensions, ui as uimod
-from testlib.environment import ENVIRONMENT, HG, git, hg
+from testlib.environment import ENVIRONMENT, HG, hg
 
 from hgext3rd.amalgam.gitstore.gitprocess import Git, Owner
 
@@ -381,46 +381,6 @@ def test_replaced_objects_are_what_their_ids_say(victim: Victim) -> None:
     victim.plain("replace", victim.commit, other.stdout.decode().strip())
     assert b"other" in victim.plain("cat-file", "-p", victim.commit).stdout
     assert b"one" in victim.git.run("cat-file", "-p", victim.commit).stdout
-
-
-@pytest.mark.parametrize(
-    ("script", "message", "hint"),
-    [
-        ("echo git version 2.38.1", b"git 2.38.1 is too old", b"install git 2.39"),
-        ("echo hello", b"is not git: hello", b"set amalgam.git.program"),
-        ("echo no >&2; exit 1", b"is not git: no", b"set amalgam.git.program"),
-    ],
-)
-def test_program_that_is_no_or_an_old_git_is_refused(
-    victim: Victim, script: str, message: bytes, hint: bytes
-) -> None:
-    victim.script.write_text(f"#!/bin/sh\n{script}\n")
-    with pytest.raises(error.Abort) as caught:
-        Git(bytes(victim.script), bytes(victim.path)).run("rev-parse", "main")
-    assert message in caught.value.message
-    assert caught.value.hint.startswith(hint)
-
-
-def test_repository_is_as_amalgam_fills_it_whatever_git_prefers(tmp_path: Path) -> None:
-    program = tmp_path / "git"
-    program.write_text(
-        '#!/bin/sh\n: "${GIT_DEFAULT_HASH:=sha256}"\nexport GIT_DEFAULT_HASH\n'
-        f'exec {shutil.which("git")} "$@"\n'
-    )
-    program.chmod(0o755)
-    hg(tmp_path, "init", "repo")
-    hg(tmp_path / "repo", "debugbuilddag", "+1")
-    hg(tmp_path / "repo", "git::export", "--config", f"amalgam.git.program={program}")
-    made = tmp_path / "repo/.hg/amalgam/git/cinnabar.git"
-    git(tmp_path, "clone", "-q", str(made), "clone")
-
-
-def test_program_that_is_missing_is_named() -> None:
-    with pytest.raises(error.Abort) as caught:
-        Git(b"/nonexistent/git").run("version")
-    assert caught.value.message == (
-        b"cannot run git program '/nonexistent/git': No such file or directory"
-    )
 
 
 @pytest.fixture
