@@ -28,10 +28,11 @@ use crate::verify::Check;
 const JOB_TEXT_BYTES: u64 = 96 << 20;
 /// Stored bytes that one job reads, about: what it makes is about as long.
 const JOB_STORED_BYTES: u64 = 4 << 20;
-/// Revisions hashed together: so many at least, unless they have the longer text, and so many at
-/// most, or fewer that have the shorter one.
+/// Revisions hashed together: a multiple of the first number, which fills the lanes of the widest
+/// hash with two messages each, up to the second; as few multiples as have the shorter text, and
+/// never more than the longer.
 const HASHED_AT_ONCE: (usize, usize) = (8, 32);
-const HASHED_TEXT_BYTES: (usize, usize) = (512 << 10, 8 << 20);
+const HASHED_TEXT_BYTES: (usize, usize) = (512 << 10, 16 << 20);
 /// No delta is searched for that would be longer than this, in bytes.
 const LONGEST_SEARCHED: usize = 16 << 20;
 /// A delta longer than this leaves no room behind, in bytes.
@@ -275,7 +276,8 @@ impl<'a> Converter<'a> {
                 waiting_bytes += waited.bytes_beside(&waiting);
                 waiting.push(waited);
                 let (count, bytes) = (waiting.len(), waiting_bytes);
-                let is_enough = count >= HASHED_AT_ONCE.0 && bytes > HASHED_TEXT_BYTES.0;
+                let fills_lanes = count.is_multiple_of(HASHED_AT_ONCE.0);
+                let is_enough = fills_lanes && bytes > HASHED_TEXT_BYTES.0;
                 if is_enough || count == HASHED_AT_ONCE.1 || bytes > *hashed_bytes {
                     encoder.finish(&waiting, &mut blobs)?;
                     waiting.drain(..).for_each(|waited| {
