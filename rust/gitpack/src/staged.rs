@@ -127,10 +127,60 @@ impl Readers {
     }
 }
 
+/// A file that is complete and on disk, but not under its name, which it gets by [`Self::place`].
+/// Dropped before that, it is gone.
+#[derive(Debug)]
+pub struct Whole {
+    staged: Staged,
+    path: PathBuf,
+}
+
+impl Whole {
+    /// Makes a file in `dir` that `readers` may read. `write` writes it, and answers its name. Until it
+    /// is placed, its name begins with `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if it cannot be written; then nothing is left behind.
+    pub fn create(
+        dir: &Path,
+        prefix: &str,
+        readers: Readers,
+        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<String>,
+    ) -> Result<Self, Error> {
+        let (staged, file) = Staged::create(dir, prefix, readers)?;
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let written = write(&mut out).and_then(|name| out.flush().map(|()| name));
+        let name = written.map_err(Error::at(&staged.path))?;
+        out.get_ref().sync_all().map_err(Error::at(&staged.path))?;
+        Ok(Self { staged, path: dir.join(name) })
+    }
+
+    /// The name that it is to have.
+    ///
+    /// # Panics
+    ///
+    /// If that is not UTF-8, which is what it was given in.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).expect("it was given as a string")
+    }
+
+    /// Gives it that name, in place of any other file of that name. It is on disk once the directory
+    /// is, see [`sync_dir`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if it cannot be renamed; then it is gone.
+    pub fn place(self) -> Result<(), Error> {
+        self.staged.place(&self.path)
+    }
+}
+
 /// Makes a file in `dir` that `readers` may read. `write` writes it, and answers its name.
 ///
 /// It is complete and on disk when that name appears; until then its name begins with `prefix`. Any
-/// other file of that name is replaced. Answers the name.
+/// other file of that name is replaced.
 ///
 /// # Errors
 ///
@@ -141,15 +191,9 @@ pub fn write_whole(
     prefix: &str,
     readers: Readers,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<String>,
-) -> Result<String, Error> {
-    let (staged, file) = Staged::create(dir, prefix, readers)?;
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
-    let written = write(&mut out).and_then(|name| out.flush().map(|()| name));
-    let name = written.map_err(Error::at(&staged.path))?;
-    out.get_ref().sync_all().map_err(Error::at(&staged.path))?;
-    staged.place(&dir.join(&name))?;
-    sync_dir(dir)?;
-    Ok(name)
+) -> Result<(), Error> {
+    Whole::create(dir, prefix, readers, write)?.place()?;
+    sync_dir(dir)
 }
 
 /// Waits until `dir` itself is on disk, and with it the names of its files.
@@ -243,9 +287,28 @@ mod tests {
         let error = try_with(None).expect_err("there is no name");
         assert_eq!(error.source.kind(), io::ErrorKind::StorageFull);
         assert!(names(dir.path()).is_empty());
-        assert_eq!(try_with(Some("name")).expect("is writable"), "name");
+        try_with(Some("name")).expect("is writable");
         assert_eq!(fs::read(dir.path().join("name")).expect("is readable"), b"bytes");
         assert_eq!(names(dir.path()), ["name"]);
+    }
+
+    #[test]
+    fn a_whole_file_has_its_name_when_it_is_placed() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let create = |content: &'static [u8]| {
+            let write = |out: &mut BufWriter<File>| {
+                out.write_all(content)?;
+                Ok("name".to_owned())
+            };
+            Whole::create(dir.path(), "tmp-", Readers::BY_UMASK, write).expect("is writable")
+        };
+        let (dropped, placed) = (create(b"dropped"), create(b"placed"));
+        assert_eq!(placed.name(), "name");
+        assert!(names(dir.path()).iter().all(|name| name.starts_with("tmp-")));
+        drop(dropped);
+        placed.place().expect("is in one directory");
+        assert_eq!(names(dir.path()), ["name"]);
+        assert_eq!(fs::read(dir.path().join("name")).expect("is readable"), b"placed");
     }
 
     #[test]

@@ -8,12 +8,13 @@ use gitpack::{Kind, Oid, PackWriter, SealedPack};
 use revlog::{Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Texts};
 
 use crate::blobs::{self, Blob, Blobs, Converter};
+use crate::both::both;
 use crate::changelog;
 use crate::changes::ChangeLog;
 use crate::commits::{self, Commits};
 use crate::compress::Compressor;
 use crate::duplicates::Met;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
 use crate::heads::{ChangesetHeads, ManifestHeads};
@@ -28,9 +29,9 @@ use crate::oidmap::OidMap;
 use crate::ordered;
 use crate::packs::{Packs, add};
 use crate::progress::{Phase, Progress, Reporter};
-use crate::publish::{New, Unpublished};
+use crate::publish::{Kept, New, Unpublished};
 use crate::request::{Report, Request};
-use crate::segment::{Pair, Table};
+use crate::segment::{Pair, Table, sorted};
 use crate::sides::{Objects, Sides};
 use crate::tip::Tip;
 use crate::treemanifests::Directories;
@@ -136,7 +137,7 @@ impl Run<'_> {
             return Ok(Report { displaced: converted.displaced, ..Report::default() });
         }
         let manifest_nodes = || plan.revs.iter().map(|rev| manifest.index().node(*rev));
-        let ([pack, aside], (metadata_pack, state, new)) =
+        let ([pack, aside], (metadata_pack, maps, kept)) =
             packs.seal_and(self.shares.width, || {
                 let commits = &converted.commits;
                 let commits_as_keys = commits.iter().map(|oid| Node::from_bytes(*oid.as_bytes()));
@@ -156,18 +157,26 @@ impl Run<'_> {
                     ]),
                 };
                 drop((files, note_oids));
-                let mut pack = PackWriter::create(self.request.packs, self.request.readers)?;
                 let heads = (&converted.heads, of_manifests.heads);
-                let state = tip.write(&mut pack, state, heads, &new)?;
-                Ok((pack.seal()?, state, new))
+                let (maps, of_tip) = both(
+                    self.shares.width,
+                    || new.extend(self.request, self.map, self.metadata_map),
+                    || {
+                        let (packs, readers) = (self.request.packs, self.request.readers);
+                        let mut pack = PackWriter::create(packs, readers)?;
+                        let state = tip.write(&mut pack, state, heads, &new)?;
+                        Ok::<_, Error>((pack.seal()?, Kept::create(self.request, &state)?))
+                    },
+                );
+                let (pack, kept) = of_tip?;
+                Ok((pack, maps?, kept))
             })?;
 
         let packs = [pack, aside, Some(metadata_pack)];
         let all = || packs.iter().flatten();
         let objects = all().map(|pack| u64::from(pack.objects())).sum();
         let pack_bytes = all().map(SealedPack::bytes).sum();
-        let made = Unpublished { packs, new, state };
-        let made = Some(made.publish(self.request, self.map, self.metadata_map)?);
+        let made = Some(Unpublished { packs, maps, kept }.publish(self.request)?);
         let changesets = revs.len() as u64;
         Ok(Report { changesets, objects, pack_bytes, made, displaced: Vec::new() })
     }
@@ -382,13 +391,4 @@ impl Run<'_> {
 
 fn pairs(nodes: impl Iterator<Item = Node>, oids: &[Oid]) -> Vec<Pair> {
     nodes.zip(oids).map(|(node, oid)| Pair { node, oid: *oid }).collect()
-}
-
-/// Tables ascending by node, each node once.
-fn sorted(mut tables: [Vec<Pair>; 3]) -> [Vec<Pair>; 3] {
-    for table in &mut tables {
-        table.sort_unstable();
-        table.dedup_by_key(|pair| pair.node);
-    }
-    tables
 }

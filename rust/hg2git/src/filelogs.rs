@@ -1,5 +1,6 @@
 //! Which filelogs a conversion reads, in which pieces.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -18,28 +19,42 @@ const JOB_STORED_BYTES: u64 = 1 << 20;
 /// Draws jobs: filelogs in the order of their paths, large ones in pieces, small ones together.
 pub(crate) struct Filelogs<'a> {
     lookup: Lookup<'a>,
-    /// Revisions of one path follow each other: path, revision, node; last first.
-    wanted: Vec<(NameId, FileId, Node)>,
+    /// Revisions of one path follow each other.
+    wanted: Vec<(FileId, Node)>,
+    /// The paths, last first, and where their revisions begin.
+    paths: Vec<(NameId, usize)>,
     pieces: VecDeque<(Piece, Load)>,
 }
 
 impl<'a> Filelogs<'a> {
     /// Prepares the conversion of the revisions `new_files`.
     pub fn new(lookup: Lookup<'a>, files: &FileTable, new_files: &[FileId]) -> Self {
-        let changes = lookup.changes;
-        let wanted = new_files.iter().map(|&file| (files.path(file), file, files.node(file)));
-        let mut wanted: Vec<_> = wanted.collect();
-        wanted.sort_by(|(a, ..), (b, ..)| changes.path(*b).cmp(changes.path(*a)));
-        Self { lookup, wanted, pieces: VecDeque::new() }
+        // there are few paths for many revisions: those are sorted, and these only counted
+        let mut ends = vec![0; lookup.changes.paths().count()];
+        for &file in new_files {
+            ends[files.path(file).0 as usize] += 1;
+        }
+        let used = (0..).map(NameId).zip(&ends).filter(|(_, count)| **count > 0);
+        let mut paths: Vec<_> = used.map(|(path, _)| (path, 0)).collect();
+        paths.sort_unstable_by_key(|(path, _)| Reverse(lookup.changes.path(*path)));
+        let mut end = 0;
+        for (path, start) in &mut paths {
+            *start = end;
+            end += std::mem::replace(&mut ends[path.0 as usize], end);
+        }
+        let mut wanted = vec![(FileId(0), Node::NULL); new_files.len()];
+        for &file in new_files {
+            let end = &mut ends[files.path(file).0 as usize];
+            wanted[*end] = (file, files.node(file));
+            *end += 1;
+        }
+        Self { lookup, wanted, paths, pieces: VecDeque::new() }
     }
 
     /// Opens the next filelog and cuts it into pieces; `false` after the last.
     fn open_next(&mut self) -> Result<bool> {
-        let Some(&(path, ..)) = self.wanted.last() else { return Ok(false) };
-        let first =
-            self.wanted.iter().rposition(|(other, ..)| *other != path).map_or(0, |at| at + 1);
-        let group = self.wanted.split_off(first);
-        let group: Vec<_> = group.into_iter().map(|(_, file, node)| (file, node)).collect();
+        let Some((path, start)) = self.paths.pop() else { return Ok(false) };
+        let group = self.wanted.split_off(start);
         let (revlog, revs) = self.lookup.find(path, &group)?;
         let mut revisions: Vec<_> =
             revs.into_iter().zip(group.iter().map(|(file, _)| *file)).collect();

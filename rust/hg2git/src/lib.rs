@@ -14,6 +14,7 @@
 //! number of threads; what builds on results before it has its `turns`.
 
 mod blobs;
+mod both;
 mod changelog;
 mod changes;
 mod commit;
@@ -62,7 +63,7 @@ pub use commits::Displaced;
 pub use compare::{Comparison, Difference};
 pub use error::{Error, Result};
 pub use export::export;
-pub use oidmap::{Extended, Matches, OidMap, Side};
+pub use oidmap::{Matches, OidMap, Side};
 pub use progress::{Phase, Progress};
 pub use request::{Made, Metadata, Report, Request};
 pub use revlog::Prefix;

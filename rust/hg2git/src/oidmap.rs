@@ -5,11 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
+use gitpack::staged::Whole;
 use gitpack::{Oid, Readers};
 use revlog::{Node, Prefix};
 
 use crate::error::Result;
-use crate::segment::{Pair, Segment, TABLES, Table, create};
+use crate::segment::{Pair, Segment, TABLES, Table, create, sorted};
 
 /// Open segments, oldest first.
 #[derive(Debug)]
@@ -38,11 +39,26 @@ pub enum Matches {
     Several(Pair, Pair),
 }
 
-/// What [`OidMap::extended`] wrote.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extended {
-    /// File names of all segments that now make the map, oldest first.
-    pub segments: Vec<String>,
+/// What [`OidMap::extended`] wrote; it has no name yet.
+#[derive(Debug)]
+pub(crate) struct Extended {
+    kept: Vec<String>,
+    new: Whole,
+}
+
+impl Extended {
+    /// Gives the new segment its name, and answers the file names of all segments that then make the
+    /// map, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Write`] if it cannot be renamed.
+    pub fn place(self) -> Result<Vec<String>> {
+        let Self { mut kept, new } = self;
+        kept.push(new.name().to_owned());
+        new.place()?;
+        Ok(kept)
+    }
 }
 
 impl OidMap {
@@ -118,9 +134,9 @@ impl OidMap {
         &self.segments
     }
 
-    /// Writes new pairs as a segment, together with the newest segments that are not at least
-    /// twice as long as what is written: so their number stays logarithmic. Old files stay, and
-    /// the first `base` segments are not merged with others.
+    /// Writes new pairs, which are [`sorted`], as a segment, together with the newest segments that
+    /// are not at least twice as long as what is written: so their number stays logarithmic. Old
+    /// files stay, and the first `base` segments are not merged with others.
     ///
     /// # Errors
     ///
@@ -130,18 +146,20 @@ impl OidMap {
         readers: Readers,
         prefix: &str,
         base: usize,
-        mut tables: [Vec<Pair>; 3],
+        tables: &[Vec<Pair>; 3],
     ) -> Result<Extended> {
         let mut kept = self.segments.len();
         let mut count: usize = tables.iter().map(Vec::len).sum();
+        let mut merged = None;
         while kept > base {
             let newest = &self.segments[kept - 1];
             let len: usize = TABLES.iter().map(|table| newest.len(*table)).sum();
             if len >= 2 * count {
                 break;
             }
+            let merged = merged.get_or_insert_with(|| tables.clone());
             for table in TABLES {
-                tables[table as usize].extend(newest.pairs(table));
+                merged[table as usize].extend(newest.pairs(table));
             }
             count += len;
             kept -= 1;
@@ -150,9 +168,9 @@ impl OidMap {
             let name = segment.path().file_name().expect("a segment has a name");
             name.to_string_lossy().into_owned()
         };
-        let mut segments: Vec<String> = self.segments[..kept].iter().map(name_of).collect();
-        segments.push(create(&self.directory, readers, prefix, tables)?);
-        Ok(Extended { segments })
+        let merged = merged.map(sorted);
+        let new = create(&self.directory, readers, prefix, merged.as_ref().unwrap_or(tables))?;
+        Ok(Extended { kept: self.segments[..kept].iter().map(name_of).collect(), new })
     }
 }
 
@@ -184,12 +202,16 @@ mod tests {
         [pairs.clone(), Vec::new(), pairs]
     }
 
+    fn extended(map: &OidMap, base: usize, tables: [Vec<Pair>; 3]) -> Vec<String> {
+        let tables = sorted(tables);
+        let extended = map.extended(Readers::BY_UMASK, "test", base, &tables);
+        extended.and_then(Extended::place).expect("writable")
+    }
+
     fn map_of(directory: &Path, batches: &[Vec<u32>]) -> OidMap {
         let mut map = OidMap::open(directory, []).expect("empty");
         for batch in batches {
-            let tables = tables_of(batch);
-            let names =
-                map.extended(Readers::BY_UMASK, "test", 0, tables).expect("writable").segments;
+            let names = extended(&map, 0, tables_of(batch));
             map = OidMap::open(directory, names.iter().map(String::as_str)).expect("readable");
         }
         map
@@ -226,13 +248,11 @@ mod tests {
     fn segments_of_the_base_stay_as_they_are() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let map = map_of(directory.path(), &[vec![1]]);
-        let base: Vec<String> =
-            map.extended(Readers::BY_UMASK, "test", 1, tables_of(&[2])).expect("writable").segments;
+        let base = extended(&map, 1, tables_of(&[2]));
         assert_eq!(base.len(), 2);
         let map =
             OidMap::open(directory.path(), base.iter().map(String::as_str)).expect("readable");
-        let names =
-            map.extended(Readers::BY_UMASK, "test", 1, tables_of(&[3])).expect("writable").segments;
+        let names = extended(&map, 1, tables_of(&[3]));
         assert_eq!((names.len(), &names[0]), (2, &base[0]));
         assert_ne!(names[1], base[1]);
     }
@@ -282,9 +302,9 @@ mod tests {
             let wrong = changed.iter().map(|&seed| Pair { oid: pair(seed + 9000).oid, ..pair(seed) });
             let pairs: Vec<Pair> =
                 common.iter().chain(&extra).copied().map(pair).chain(wrong).collect();
-            let tables = [Vec::new(), Vec::new(), pairs];
-            let names = create(here.path(), Readers::BY_UMASK, "test", tables)?;
-            let found = OidMap::open(here.path(), [names.as_str()])?;
+            let empty = OidMap::open(here.path(), [])?;
+            let names = extended(&empty, 0, [Vec::new(), Vec::new(), pairs]);
+            let found = OidMap::open(here.path(), names.iter().map(String::as_str))?;
             let comparison =
                 Comparison { found: &found, expected: &expected, table: Table::Files };
             let differences: Vec<_> =

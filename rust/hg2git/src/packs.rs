@@ -4,10 +4,9 @@
 //! the other is all that a clone by git needs, as it is. Nothing here makes a pack visible, nor
 //! knows what the objects are.
 
-use std::panic::resume_unwind;
-
 use gitpack::{Entry, Kind, Oid, PackWriter, SealedPack};
 
+use crate::both::both;
 use crate::error::Result;
 use crate::oidmap::OidMap;
 use crate::ordered::Width;
@@ -52,7 +51,7 @@ impl Packs {
         }
     }
 
-    /// Ends each that has an object, and does `other`: meanwhile, or afterwards if there is one thread,
+    /// Ends each that has an object, and does `other`: all at once, or one after the other if there is one thread,
     /// or if what packs keep of their objects takes so much memory that it has to go first.
     ///
     /// # Errors
@@ -63,23 +62,17 @@ impl Packs {
         width: Width,
         other: impl FnOnce() -> Result<R> + Send,
     ) -> Result<(Sealed, R)> {
-        let objects = self.pack.len() + self.aside.as_ref().map_or(0, PackWriter::len);
-        if width.threads <= 1 || objects as u64 * BYTES_PER_OBJECT > width.window_bytes {
-            return Ok((self.seal()?, other()?));
-        }
-        std::thread::scope(|scope| {
-            let sealing = scope.spawn(|| self.seal());
-            let other = other();
-            let sealed = sealing.join().unwrap_or_else(|panic| resume_unwind(panic));
-            Ok((sealed?, other?))
-        })
-    }
-
-    fn seal(self) -> Result<Sealed> {
-        let seal = |pack: Option<PackWriter>| {
-            pack.filter(|pack| !pack.is_empty()).map(PackWriter::seal).transpose()
+        let Self { pack, aside } = self;
+        let objects = pack.len() + aside.as_ref().map_or(0, PackWriter::len);
+        let is_little = objects as u64 * BYTES_PER_OBJECT <= width.window_bytes;
+        let width = Width { threads: if is_little { width.threads } else { 1 }, ..width };
+        let seal = |pack: PackWriter| (!pack.is_empty()).then(|| pack.seal()).transpose();
+        let seal_all = || match aside {
+            None => (seal(pack), Ok(None)),
+            Some(aside) => both(width, || seal(pack), || seal(aside)),
         };
-        Ok([seal(Some(self.pack))?, seal(self.aside)?])
+        let ((pack, aside), other) = both(width, seal_all, other);
+        Ok(([pack?, aside?], other?))
     }
 }
 

@@ -1,17 +1,18 @@
 //! How what a run made becomes visible.
 //!
-//! The order is the crash safety: the packs first, then the maps and the state of the metadata. A
-//! run that dies between leaves packs that are named in the journal (`PREFIX.pending`), which the
-//! owner of the docket removes. Nothing here knows how objects or pairs came about, nor writes
-//! refs.
+//! All files are written, and on disk, before the first gets its name; that is done by many threads.
+//! The order of names is the crash safety: the packs first, then the maps and the state of the
+//! metadata. A run that dies between leaves packs that are named in the journal (`PREFIX.pending`),
+//! which the owner of the docket removes. Nothing here knows how objects or pairs came about, nor
+//! writes refs.
 
 use std::io::Write;
 
-use gitpack::SealedPack;
-use gitpack::staged::write_whole;
+use gitpack::staged::{Whole, sync_dir, write_whole};
+use gitpack::{Oid, SealedPack};
 
 use crate::error::Result;
-use crate::oidmap::OidMap;
+use crate::oidmap::{Extended, OidMap};
 use crate::request::{Made, Metadata, Request};
 use crate::segment::{Pair, UNFINISHED};
 use crate::state::State;
@@ -22,12 +23,55 @@ pub(crate) struct New {
     pub metadata: [Vec<Pair>; 3],
 }
 
-/// What a run made and nobody sees yet.
+impl New {
+    /// Writes both maps, each with its new segment.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error`] if a file cannot be written.
+    pub fn extend(
+        &self,
+        request: &Request<'_>,
+        map: &OidMap,
+        metadata_map: &OidMap,
+    ) -> Result<[Extended; 2]> {
+        let Request { readers, prefix, base, ref metadata, .. } = *request;
+        let map = map.extended(readers, prefix, base, &self.map)?;
+        let prefix = metadata_prefix(request);
+        Ok([map, metadata_map.extended(readers, &prefix, metadata.base, &self.metadata)?])
+    }
+}
+
+/// The state of the metadata, on disk without a name, and its commit.
+pub(crate) struct Kept {
+    state: Whole,
+    commit: Oid,
+}
+
+impl Kept {
+    /// Writes `state`.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error`] if the file cannot be written.
+    pub fn create(request: &Request<'_>, state: &State) -> Result<Self> {
+        let file = state.create(request.map, request.readers, &metadata_prefix(request))?;
+        Ok(Self { state: file, commit: state.commit })
+    }
+}
+
+/// How the names of the metadata's files begin.
+fn metadata_prefix(request: &Request<'_>) -> String {
+    format!("{}-metadata", request.prefix)
+}
+
+/// What a run made and nobody sees yet. All of it is on disk, and has to get its names.
 pub(crate) struct Unpublished {
     /// The pack, the one of what is only for git-cinnabar, and that of the metadata commit.
     pub packs: [Option<SealedPack>; 3],
-    pub new: New,
-    pub state: State,
+    /// The map, and that of the metadata.
+    pub maps: [Extended; 2],
+    pub kept: Kept,
 }
 
 impl Unpublished {
@@ -35,30 +79,24 @@ impl Unpublished {
     ///
     /// # Errors
     ///
-    /// [`crate::Error`] if a file cannot be written or renamed.
-    pub fn publish(
-        self,
-        request: &Request<'_>,
-        map: &OidMap,
-        metadata_map: &OidMap,
-    ) -> Result<Made> {
-        let Self { packs, new, state } = self;
-        let Request { map: directory, readers, prefix, base, ref metadata, .. } = *request;
+    /// [`crate::Error`] if a file cannot be renamed, or the note not be written.
+    pub fn publish(self, request: &Request<'_>) -> Result<Made> {
+        let Self { packs, maps: [map, metadata_map], kept: Kept { state, commit } } = self;
         let names = packs.each_ref().map(|pack| pack.as_ref().map(SealedPack::name));
         note_pending(request, &names.iter().flatten().map(String::as_str).collect::<Vec<_>>())?;
         for pack in packs.into_iter().flatten() {
-            pack.publish()?;
+            pack.place()?;
         }
-        let segments = map.extended(readers, prefix, base, new.map)?.segments;
-        let prefix = format!("{prefix}-metadata");
+        sync_dir(request.packs)?;
         let metadata = Metadata {
-            segments: metadata_map
-                .extended(readers, &prefix, metadata.base, new.metadata)?
-                .segments,
-            base: metadata.base,
-            state: Some(state.create(directory, readers, &prefix)?),
+            segments: metadata_map.place()?,
+            base: request.metadata.base,
+            state: Some(state.name().to_owned()),
             anew: false,
         };
+        state.place()?;
+        let segments = map.place()?;
+        sync_dir(request.map)?;
         let [pack, aside_pack, metadata_pack] = names;
         Ok(Made {
             pack,
@@ -66,7 +104,7 @@ impl Unpublished {
             metadata_pack: metadata_pack.expect("the metadata commit is in it"),
             segments,
             metadata,
-            metadata_commit: state.commit,
+            metadata_commit: commit,
         })
     }
 }

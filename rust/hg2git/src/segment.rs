@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use gitpack::staged::write_whole;
+use gitpack::staged::Whole;
 use gitpack::{Oid, Readers};
 use memmap2::Mmap;
 use revlog::{Node, Prefix};
@@ -254,8 +254,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Writes a segment to `out` and answers its checksum. The tables must be sorted by node, without
-/// duplicates.
+/// Writes a segment to `out` and answers its checksum. The tables must be [`sorted`].
 fn write(out: &mut impl Write, tables: &[Vec<Pair>; 3]) -> io::Result<[u8; 20]> {
     let mut out = Summed { out, sum: Sha1::new() };
     out.write_all(MAGIC)?;
@@ -312,11 +311,17 @@ impl<W: Write> Write for Summed<'_, W> {
     }
 }
 
-/// Writes the tables, in any order and with duplicates, as a new segment into `directory`, which
-/// `readers` may read.
-///
-/// Answers its file name, `PREFIX-<16 digits of the checksum>.map`. It is complete and on disk when
-/// the name appears.
+/// Tables as a segment has them: ascending by node, each node once.
+pub(crate) fn sorted(mut tables: [Vec<Pair>; 3]) -> [Vec<Pair>; 3] {
+    for table in &mut tables {
+        table.sort_unstable();
+        table.dedup_by_key(|pair| pair.node);
+    }
+    tables
+}
+
+/// Writes `tables`, which are [`sorted`], as a new segment into `directory`, which `readers` may
+/// read. Its file name is to be `PREFIX-<16 digits of the checksum>.map`.
 ///
 /// # Errors
 ///
@@ -325,15 +330,11 @@ pub(crate) fn create(
     directory: &Path,
     readers: Readers,
     prefix: &str,
-    mut tables: [Vec<Pair>; 3],
-) -> Result<String> {
-    for table in &mut tables {
-        table.sort_unstable();
-        table.dedup_by_key(|pair| pair.node);
-    }
-    let name = write_whole(directory, UNFINISHED, readers, |out| {
-        let digits = Oid::from_bytes(write(out, &tables)?).to_string();
+    tables: &[Vec<Pair>; 3],
+) -> Result<Whole> {
+    let whole = Whole::create(directory, UNFINISHED, readers, |out| {
+        let digits = Oid::from_bytes(write(out, tables)?).to_string();
         Ok(format!("{prefix}-{}.map", &digits[..16]))
     })?;
-    Ok(name)
+    Ok(whole)
 }

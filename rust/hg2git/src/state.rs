@@ -18,7 +18,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use gitpack::staged::write_whole;
+use gitpack::staged::Whole;
 use gitpack::tree::Mode;
 use gitpack::{Oid, Readers};
 use revlog::{Node, Revlog};
@@ -80,21 +80,21 @@ impl State {
             .map_err(|what| Error::Map { path: path.to_owned(), what: what.to_owned() })
     }
 
-    /// Writes the state into `directory` and answers its file name,
+    /// Writes the state into `directory`. Its file name is to be
     /// `PREFIX-<16 digits of the checksum>.state`.
     ///
     /// # Errors
     ///
     /// [`Error::Write`] if it cannot be written.
-    pub fn create(&self, directory: &Path, readers: Readers, prefix: &str) -> Result<String> {
+    pub fn create(&self, directory: &Path, readers: Readers, prefix: &str) -> Result<Whole> {
         let bytes = self.to_bytes();
         let sum = Oid::from_bytes(*bytes.last_chunk().expect("it ends with its checksum"));
         let name = format!("{prefix}-{}.state", &sum.to_string()[..16]);
-        write_whole(directory, UNFINISHED, readers, |out| {
+        let whole = Whole::create(directory, UNFINISHED, readers, |out| {
             out.write_all(&bytes)?;
-            Ok(name.clone())
+            Ok(name)
         })?;
-        Ok(name)
+        Ok(whole)
     }
 
     /// The heads of branches, by their revision numbers now; `None` if the changelog has lost one.

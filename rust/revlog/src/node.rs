@@ -1,11 +1,12 @@
 //! A Mercurial node: the 20-byte id of one revision of a revlog.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use sha1lanes::Message;
 
 /// The SHA-1 of a revision's parents and raw text (`hg help internals.revlogs`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Node([u8; 20]);
 
 impl Node {
@@ -34,6 +35,26 @@ impl Node {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 20] {
         &self.0
+    }
+
+    /// Numbers in the order of the bytes, which the processor compares by itself.
+    fn order(&self) -> (u64, u64, u32) {
+        let (words, rest) = self.0.as_chunks();
+        let [first, second] = [words[0], words[1]].map(u64::from_be_bytes);
+        (first, second, rest.first_chunk().map_or(0, |rest| u32::from_be_bytes(*rest)))
+    }
+}
+
+impl Ord for Node {
+    /// In the order of the bytes. Derived, it is a call of `memcmp`, and sorting is half as fast.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for Node {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -68,7 +89,18 @@ pub fn node_of(p1: Node, p2: Node, text: &[u8]) -> Node {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn nodes_are_ordered_as_their_bytes(a: [u8; 20], b: [u8; 20], same in 0..=20_usize) {
+            let mut other = b;
+            other[..same].copy_from_slice(&a[..same]);
+            prop_assert_eq!(Node(a).cmp(&Node(other)), a.cmp(&other));
+        }
+    }
 
     #[test]
     fn hex_is_read_and_written() {

@@ -117,23 +117,33 @@ impl SealedPack {
         self.bytes
     }
 
-    /// Gives the files their names: the pack, then its reverse index, and last the index, by which
-    /// git finds a pack. A pack of that name has the same bytes, and is replaced.
+    /// Gives the files their names, as [`Self::place`] does, and waits until those are on disk.
     ///
     /// # Errors
     ///
-    /// [`Error`] if a file cannot be renamed or the directory not be synced. Those already renamed
-    /// stay: git ignores a pack without an index, and the pack may have been there before.
+    /// As [`Self::place`]; or if the directory cannot be synced.
     pub fn publish(self) -> Result<Published, Error> {
+        let dir = self.place.sync.then(|| self.place.dir.clone());
+        let published = self.place()?;
+        dir.map_or(Ok(()), |dir| sync_dir(&dir))?;
+        Ok(published)
+    }
+
+    /// Gives the files their names: the pack, then its reverse index, and last the index, by which
+    /// git finds a pack. A pack of that name has the same bytes, and is replaced. The names are on
+    /// disk once the directory is, see [`sync_dir`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if a file cannot be renamed. Those already renamed stay: git ignores a pack without
+    /// an index, and the pack may have been there before.
+    pub fn place(self) -> Result<Published, Error> {
         let (name, checksum) = (self.name(), self.checksum);
         let path = |extension| self.place.dir.join(&name).with_extension(extension);
         let (pack, rev, idx) = (path("pack"), path("rev"), path("idx"));
         self.pack.place(&pack)?;
         self.rev.place(&rev)?;
         self.idx.place(&idx)?;
-        if self.place.sync {
-            sync_dir(&self.place.dir)?;
-        }
         let (objects, bytes) = (self.objects, self.bytes);
         Ok(Published { name, checksum, pack, idx, rev, objects, bytes })
     }
