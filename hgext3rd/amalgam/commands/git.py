@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import gc
 from typing import TYPE_CHECKING, Any
 
 from mercurial import logcmdutil, util
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 def run(ui: UiT, repo: RepoT, **opts: Any) -> None:
     """Answer ``git::export``."""
+    _end_quickly()
     config = GitConfig.from_ui(ui, dialect=opts["dialect"])
     revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
     report = export.GitStore(repo, config).export(revs, rebuild=opts["rebuild"])
@@ -47,6 +51,18 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> None:
             fm.plain(_(b"%d refs changed\n") % report.refs)
         if not report.changesets and not report.refs:
             fm.plain(_(b"nothing new to export\n"))
+
+
+@functools.lru_cache
+def _end_quickly() -> None:
+    """Let Python end without looking for what nothing refers to any more.
+
+    It would go through all objects of Mercurial, twice, and free them one by one: that
+    takes a fifth of an export that finds nothing new (2026-11-22, 580 to 450 million
+    cycles). Their memory goes with the process, and what has to be done before that is
+    not left to them: by then, locks are released, and files closed.
+    """
+    atexit.register(gc.freeze)
 
 
 def _byte_keys(opts: dict[str, Any]) -> dict[bytes, Any]:

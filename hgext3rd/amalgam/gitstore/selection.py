@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mercurial import bookmarks, error
 from mercurial.i18n import _
 from mercurial.node import nullid
+from mercurial.revlogutils import constants
 
 from ..records import Record
 
@@ -128,9 +129,10 @@ def select(
 
 def drafts(repo: RepoT, selected: Selection) -> dict[int, bytes]:
     """Return those of ``selected`` that are not public: revision to node, ascending."""
-    node = repo.unfiltered().changelog.node
+    index = repo.unfiltered().changelog.index
     revs = _filtered(repo, b"immutable").difference(selected.excluded)
-    return {rev: node(rev) for rev in sorted(revs)}
+    # changelog.node takes twice the time
+    return {rev: index[rev][constants.ENTRY_NODE_ID] for rev in sorted(revs)}
 
 
 def heads(repo: RepoT, export: bytes) -> list[bytes]:
