@@ -78,6 +78,7 @@ class Wanted(Record):
             for rev in [*revs, *changelog.descendants(revs)]:
                 if rev not in allowed.excluded:
                     drafts[rev] = changelog.node(rev)
+            drafts = dict(sorted(drafts.items()))
         return cls(allowed, allowed.without(drafts), selected, held)
 
     @property

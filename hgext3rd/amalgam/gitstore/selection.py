@@ -6,7 +6,9 @@ changelog as this process sees it; the core checks that it reads the same one.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
+import itertools
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -73,14 +75,12 @@ class Selection(Record):
         count = self.len if below is None else min(below, self.len)
         if not count:
             return None
-        digest = hashlib.sha1()
-        for rev, node in self.excluded.items():
-            if rev < count:
-                digest.update(node)
+        nodes = itertools.islice(self.excluded.values(), self._excluded_below(count))
+        digest = hashlib.sha1(b"".join(nodes)).hexdigest()
         tip = self.tip
         if count < self.len:
             tip = repo.unfiltered().changelog.node(count - 1)
-        return Seen(count, tip, digest.hexdigest())
+        return Seen(count, tip, digest)
 
     def known_below(self, repo: RepoT, seen: Iterable[Seen]) -> int:
         """Return up to which revision nothing changed since ``seen`` were taken."""
@@ -95,12 +95,18 @@ class Selection(Record):
 
     def has_above(self, rev: int) -> bool:
         """Tell whether ``rev`` or any changeset after it is selected."""
-        return sum(excluded >= rev for excluded in self.excluded) < self.len - rev
+        above = len(self.excluded) - self._excluded_below(rev)
+        return above < self.len - rev
+
+    def _excluded_below(self, rev: int) -> int:
+        return bisect.bisect_left([*self.excluded], rev)
 
     def without(self, more: Mapping[int, bytes]) -> Selection:
-        """Return the selection but for ``more``, revision to node."""
+        """Return the selection but for ``more``, revision to node, ascending."""
         excluded = {**self.excluded, **more}
-        return Selection(self.len, self.tip, dict(sorted(excluded.items())))
+        if self.excluded and more:
+            excluded = dict(sorted(excluded.items()))
+        return Selection(self.len, self.tip, excluded)
 
     def has(self, repo: RepoT, node: bytes) -> bool:
         """Tell whether a changeset is there, and selected."""
