@@ -316,9 +316,11 @@ def test_who_fails_or_takes_too_long_is_named_and_left_out(tmp_path: Path) -> No
 def test_the_environment_of_a_user_is_kept_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HGRCPATH", "/somewhere")
     monkeypatch.setenv("GIT_DIR", "/somewhere")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     environment = benchmark.Command([]).full_environment()
     assert environment["HGRCPATH"] == ""
     assert "GIT_DIR" not in environment
+    assert "PYTHONDONTWRITEBYTECODE" not in environment
 
 
 def test_memory_is_seen_over_time_in_all_processes(tmp_path: Path) -> None:

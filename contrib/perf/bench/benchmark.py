@@ -39,7 +39,9 @@ class Command:
 
     def full_environment(self) -> dict[str, str]:
         """Return the environment: that of this process, sealed against its user."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "HG"))}
+        # an hg that is built in place would compile its modules at each start
+        not_kept = ("GIT_", "HG", "PYTHONDONTWRITEBYTECODE")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(not_kept)}
         fixed = {
             "HGRCPATH": "",
             "HGPLAIN": "1",
