@@ -66,7 +66,10 @@ class BuildCore(build_ext):
 def build_core() -> Path:
     """Run cargo and return the static library."""
     target = Path(os.environ.get("CARGO_TARGET_DIR") or RUST / "target").absolute()
-    command = ["cargo", "build", "--release", "--locked", "--package", "capi"]
+    # "build" makes a library for Rust, too, and for that one's sake rustc optimises no
+    # crate together with another
+    command = ["cargo", "rustc", "--release", "--locked", "--package", "capi"]
+    command += ["--lib", "--crate-type", "staticlib"]
     env = os.environ | {"CARGO_TARGET_DIR": str(target)}
     done = subprocess.run(command, cwd=RUST, env=env, check=False)
     if done.returncode:
