@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, ROOT, hg
+from testlib.environment import ENVIRONMENT, HG, ROOT, hg
 
 pytestmark = pytest.mark.slow
 
@@ -132,3 +132,29 @@ assert type(awaited.__spec__.loader).__name__ == "SourceFileLoader"
     command = [sys.executable, "-c", script]
     environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join((".", str(ROOT)))}
     subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+
+
+@pytest.mark.parametrize(("command", "is_frozen"), [("git::export", 1), ("log", 0)])
+def test_only_an_export_ends_python_without_collecting(
+    repo: Path, command: str, is_frozen: int
+) -> None:
+    (repo / "ending.py").write_text(
+        # what is registered before is called after
+        "import atexit, gc, os\n"
+        "def show(): os.write(2, b'%d' % (gc.get_freeze_count() > 0))\n"
+        "atexit.register(show)\n"
+    )
+    options = (
+        "--config",
+        "extensions.amalgam=",
+        "--config",
+        "extensions.ending=ending.py",
+    )
+    done = subprocess.run(
+        [HG, *options, command],
+        cwd=repo,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, str(is_frozen))
