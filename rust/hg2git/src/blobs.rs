@@ -28,10 +28,11 @@ use crate::verify::Check;
 const JOB_TEXT_BYTES: u64 = 96 << 20;
 /// Stored bytes that one job reads, about: what it makes is about as long.
 const JOB_STORED_BYTES: u64 = 4 << 20;
-/// Revisions hashed together: a multiple of the first number, which fills the lanes of the widest
-/// hash with two messages each, up to the second; as few multiples as have the shorter text, and
-/// never more than the longer.
-const HASHED_AT_ONCE: (usize, usize) = (8, 32);
+/// Revisions whose two messages each fill half of the lanes of the widest hash.
+const HALF_OF_LANES: usize = 8;
+/// Revisions hashed together at most.
+const HASHED_AT_ONCE: usize = 8 * HALF_OF_LANES;
+/// Text hashed together: so much is enough if it fills the lanes, and never more than the second.
 const HASHED_TEXT_BYTES: (usize, usize) = (512 << 10, 16 << 20);
 /// No delta is searched for that would be longer than this, in bytes.
 const LONGEST_SEARCHED: usize = 16 << 20;
@@ -275,10 +276,7 @@ impl<'a> Converter<'a> {
                 let waited = Waiting::new(piece, *planned, &mut texts)?;
                 waiting_bytes += waited.bytes_beside(&waiting);
                 waiting.push(waited);
-                let (count, bytes) = (waiting.len(), waiting_bytes);
-                let fills_lanes = count.is_multiple_of(HASHED_AT_ONCE.0);
-                let is_enough = fills_lanes && bytes > HASHED_TEXT_BYTES.0;
-                if is_enough || count == HASHED_AT_ONCE.1 || bytes > *hashed_bytes {
+                if is_enough(waiting.len(), waiting_bytes, *hashed_bytes) {
                     encoder.finish(&waiting, &mut blobs)?;
                     waiting.drain(..).for_each(|waited| {
                         drop(waited.base_text);
@@ -292,6 +290,16 @@ impl<'a> Converter<'a> {
         encoder.finish(&waiting, &mut blobs)?;
         Ok(blobs)
     }
+}
+
+/// Whether to hash so many revisions of so many bytes now, rather than with more of them: where they
+/// are long and `most_bytes` are near, half of the lanes filled are better than some of the others.
+const fn is_enough(revisions: usize, bytes: usize, most_bytes: usize) -> bool {
+    let with_more = bytes + bytes / revisions * HALF_OF_LANES;
+    revisions == HASHED_AT_ONCE
+        || bytes > most_bytes
+        || revisions.is_multiple_of(2 * HALF_OF_LANES) && bytes > HASHED_TEXT_BYTES.0
+        || revisions.is_multiple_of(HALF_OF_LANES) && with_more > most_bytes
 }
 
 impl<'a> Waiting<'a> {

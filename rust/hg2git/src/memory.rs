@@ -51,7 +51,7 @@ impl Shares {
             budget: Budget::new(bytes / 2, dir),
             kept_bytes: thread_bytes / 4,
             spare_bytes: thread_bytes / 3,
-            hashed_bytes: thread_bytes / 3,
+            hashed_bytes: thread_bytes / 12 * 5,
         }
     }
 
