@@ -52,6 +52,7 @@ mod segment;
 mod sides;
 mod state;
 mod tip;
+mod translate;
 mod treemanifests;
 mod trees;
 mod turns;
