@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gitpack::{Differ, Kind, Oid, object_header};
 use revlog::split_metadata;
-use revlog::{Buffer, Index, Parents, Rev, Revision, Revlog, Scratch, Texts};
+use revlog::{Buffer, Index, Kept, Parents, Rev, Revision, Revlog, Scratch, Texts};
 use revlog::{FLAG_CENSORED, FLAG_EXTERNAL};
 use sha1lanes::{Lanes, Message, digest_one};
 
@@ -63,6 +63,8 @@ struct Planned {
     file: FileId,
     storage: Storage,
     depth: u8,
+    /// Later ones may have it as base, when it is out of sight.
+    is_landmark: bool,
 }
 
 /// What becomes of the revisions of a filelog.
@@ -76,7 +78,8 @@ pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> Plan {
     let (mut landmark, mut milestone) = (None, None);
     for &(rev, file) in wanted {
         let position = plan.0.len();
-        let storage = match plan.natural_base(index, rev) {
+        let natural_base = plan.natural_base(index, rev);
+        let storage = match natural_base {
             Some(base) if plan.base_depth(base) < MAX_DEPTH => base,
             Some(_) if plan.landmark_depth(landmark).is_some() => {
                 Storage::Searched(landmark.expect("it has a depth"))
@@ -92,12 +95,9 @@ pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> Plan {
             Storage::Full => 0,
             Storage::Stored(base) | Storage::Searched(base) => plan.0[base].depth + 1,
         };
-        plan.0.push(Planned { rev, file, storage, depth });
-        let begins_chain = match plan.natural_base(index, rev) {
-            Some(base) => base != storage,
-            None => true,
-        };
-        if begins_chain {
+        let is_landmark = natural_base != Some(storage);
+        plan.0.push(Planned { rev, file, storage, depth, is_landmark });
+        if is_landmark {
             landmark = Some(position);
             if storage == Storage::Full {
                 milestone = Some(position);
@@ -212,6 +212,8 @@ pub(crate) struct Blobs {
 /// What a thread keeps from job to job.
 pub(crate) struct Converter<'a> {
     scratch: Scratch,
+    /// Texts of the filelog that the last job ended in the middle of.
+    kept: Option<(Arc<Revlog>, Kept)>,
     kept_bytes: usize,
     hashed_bytes: usize,
     encoder: Encoder<'a>,
@@ -252,6 +254,7 @@ impl<'a> Converter<'a> {
         };
         Self {
             scratch: shares.scratch(),
+            kept: None,
             kept_bytes: shares.kept_bytes,
             hashed_bytes: shares.hashed_bytes.min(HASHED_TEXT_BYTES.1),
             encoder,
@@ -265,13 +268,20 @@ impl<'a> Converter<'a> {
     /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
     /// node's text, or has flags that change what its text means.
     pub fn convert(&mut self, pieces: &[Piece]) -> Result<Blobs> {
-        let Self { scratch, encoder, kept_bytes, hashed_bytes } = self;
+        let Self { scratch, kept, encoder, kept_bytes, hashed_bytes } = self;
         let streams = encoder.compressor.streams();
         let mut blobs = Blobs { blobs: Vec::new(), streams };
         let mut waiting = Vec::new();
         let mut waiting_bytes = 0;
         for piece in pieces {
-            let mut texts = Texts::new(&piece.revlog, scratch, *kept_bytes);
+            let (known, old) = match kept.take() {
+                Some((revlog, kept)) if Arc::ptr_eq(&revlog, &piece.revlog) => {
+                    (kept, Kept::default())
+                }
+                other => (Kept::default(), other.map_or_else(Kept::default, |(_, kept)| kept)),
+            };
+            scratch.recycle_kept(old);
+            let mut texts = Texts::resume(&piece.revlog, scratch, *kept_bytes, known);
             for planned in &piece.plan.0[piece.range.clone()] {
                 let waited = Waiting::new(piece, *planned, &mut texts)?;
                 waiting_bytes += waited.bytes_beside(&waiting);
@@ -285,6 +295,9 @@ impl<'a> Converter<'a> {
                     });
                     waiting_bytes = 0;
                 }
+            }
+            if piece.range.end < piece.plan.0.len() {
+                *kept = Some((Arc::clone(&piece.revlog), texts.pause()));
             }
         }
         encoder.finish(&waiting, &mut blobs)?;
@@ -321,6 +334,9 @@ impl<'a> Waiting<'a> {
                 Some(texts.get(base)?.text)
             }
         };
+        if planned.is_landmark {
+            texts.hold(planned.rev, &revision.text);
+        }
         Ok(Self { piece, planned, revision, base_text })
     }
 
