@@ -8,10 +8,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use gitpack::delta::{Op, Out, encode};
 use gitpack::{Differ, Kind, Oid, object_header};
 use revlog::split_metadata;
-use revlog::{Buffer, Delta, Index, Parents, Rev, Revision, Revlog, Scratch, StoredDelta, Texts};
+use revlog::{Buffer, Index, Kept, Parents, Rev, Revision, Revlog, Scratch, Texts};
 use revlog::{FLAG_CENSORED, FLAG_EXTERNAL};
 use sha1lanes::{Lanes, Message, digest_one};
 
@@ -20,6 +19,7 @@ use crate::duplicates::Met;
 use crate::error::Result;
 use crate::files::FileId;
 use crate::memory::Shares;
+use crate::translate::translate;
 use crate::trees::{MAX_DEPTH, MAX_LANDMARK_DEPTH};
 use crate::verify::Check;
 
@@ -28,10 +28,11 @@ use crate::verify::Check;
 const JOB_TEXT_BYTES: u64 = 96 << 20;
 /// Stored bytes that one job reads, about: what it makes is about as long.
 const JOB_STORED_BYTES: u64 = 4 << 20;
-/// Revisions hashed together: a multiple of the first number, which fills the lanes of the widest
-/// hash with two messages each, up to the second; as few multiples as have the shorter text, and
-/// never more than the longer.
-const HASHED_AT_ONCE: (usize, usize) = (8, 32);
+/// Revisions whose two messages each fill half of the lanes of the widest hash.
+const HALF_OF_LANES: usize = 8;
+/// Revisions hashed together at most.
+const HASHED_AT_ONCE: usize = 8 * HALF_OF_LANES;
+/// Text hashed together: so much is enough if it fills the lanes, and never more than the second.
 const HASHED_TEXT_BYTES: (usize, usize) = (512 << 10, 16 << 20);
 /// No delta is searched for that would be longer than this, in bytes.
 const LONGEST_SEARCHED: usize = 16 << 20;
@@ -62,6 +63,8 @@ struct Planned {
     file: FileId,
     storage: Storage,
     depth: u8,
+    /// Later ones may have it as base, when it is out of sight.
+    is_landmark: bool,
 }
 
 /// What becomes of the revisions of a filelog.
@@ -75,7 +78,8 @@ pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> Plan {
     let (mut landmark, mut milestone) = (None, None);
     for &(rev, file) in wanted {
         let position = plan.0.len();
-        let storage = match plan.natural_base(index, rev) {
+        let natural_base = plan.natural_base(index, rev);
+        let storage = match natural_base {
             Some(base) if plan.base_depth(base) < MAX_DEPTH => base,
             Some(_) if plan.landmark_depth(landmark).is_some() => {
                 Storage::Searched(landmark.expect("it has a depth"))
@@ -91,12 +95,9 @@ pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> Plan {
             Storage::Full => 0,
             Storage::Stored(base) | Storage::Searched(base) => plan.0[base].depth + 1,
         };
-        plan.0.push(Planned { rev, file, storage, depth });
-        let begins_chain = match plan.natural_base(index, rev) {
-            Some(base) => base != storage,
-            None => true,
-        };
-        if begins_chain {
+        let is_landmark = natural_base != Some(storage);
+        plan.0.push(Planned { rev, file, storage, depth, is_landmark });
+        if is_landmark {
             landmark = Some(position);
             if storage == Storage::Full {
                 milestone = Some(position);
@@ -211,6 +212,8 @@ pub(crate) struct Blobs {
 /// What a thread keeps from job to job.
 pub(crate) struct Converter<'a> {
     scratch: Scratch,
+    /// Texts of the filelog that the last job ended in the middle of.
+    kept: Option<(Arc<Revlog>, Kept)>,
     kept_bytes: usize,
     hashed_bytes: usize,
     encoder: Encoder<'a>,
@@ -251,6 +254,7 @@ impl<'a> Converter<'a> {
         };
         Self {
             scratch: shares.scratch(),
+            kept: None,
             kept_bytes: shares.kept_bytes,
             hashed_bytes: shares.hashed_bytes.min(HASHED_TEXT_BYTES.1),
             encoder,
@@ -264,21 +268,25 @@ impl<'a> Converter<'a> {
     /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
     /// node's text, or has flags that change what its text means.
     pub fn convert(&mut self, pieces: &[Piece]) -> Result<Blobs> {
-        let Self { scratch, encoder, kept_bytes, hashed_bytes } = self;
+        let Self { scratch, kept, encoder, kept_bytes, hashed_bytes } = self;
         let streams = encoder.compressor.streams();
         let mut blobs = Blobs { blobs: Vec::new(), streams };
         let mut waiting = Vec::new();
         let mut waiting_bytes = 0;
         for piece in pieces {
-            let mut texts = Texts::new(&piece.revlog, scratch, *kept_bytes);
+            let (known, old) = match kept.take() {
+                Some((revlog, kept)) if Arc::ptr_eq(&revlog, &piece.revlog) => {
+                    (kept, Kept::default())
+                }
+                other => (Kept::default(), other.map_or_else(Kept::default, |(_, kept)| kept)),
+            };
+            scratch.recycle_kept(old);
+            let mut texts = Texts::resume(&piece.revlog, scratch, *kept_bytes, known);
             for planned in &piece.plan.0[piece.range.clone()] {
                 let waited = Waiting::new(piece, *planned, &mut texts)?;
                 waiting_bytes += waited.bytes_beside(&waiting);
                 waiting.push(waited);
-                let (count, bytes) = (waiting.len(), waiting_bytes);
-                let fills_lanes = count.is_multiple_of(HASHED_AT_ONCE.0);
-                let is_enough = fills_lanes && bytes > HASHED_TEXT_BYTES.0;
-                if is_enough || count == HASHED_AT_ONCE.1 || bytes > *hashed_bytes {
+                if is_enough(waiting.len(), waiting_bytes, *hashed_bytes) {
                     encoder.finish(&waiting, &mut blobs)?;
                     waiting.drain(..).for_each(|waited| {
                         drop(waited.base_text);
@@ -288,10 +296,23 @@ impl<'a> Converter<'a> {
                     waiting_bytes = 0;
                 }
             }
+            if piece.range.end < piece.plan.0.len() {
+                *kept = Some((Arc::clone(&piece.revlog), texts.pause()));
+            }
         }
         encoder.finish(&waiting, &mut blobs)?;
         Ok(blobs)
     }
+}
+
+/// Whether to hash so many revisions of so many bytes now, rather than with more of them: where they
+/// are long and `most_bytes` are near, half of the lanes filled are better than some of the others.
+const fn is_enough(revisions: usize, bytes: usize, most_bytes: usize) -> bool {
+    let with_more = bytes + bytes / revisions * HALF_OF_LANES;
+    revisions == HASHED_AT_ONCE
+        || bytes > most_bytes
+        || revisions.is_multiple_of(2 * HALF_OF_LANES) && bytes > HASHED_TEXT_BYTES.0
+        || revisions.is_multiple_of(HALF_OF_LANES) && with_more > most_bytes
 }
 
 impl<'a> Waiting<'a> {
@@ -313,6 +334,9 @@ impl<'a> Waiting<'a> {
                 Some(texts.get(base)?.text)
             }
         };
+        if planned.is_landmark {
+            texts.hold(planned.rev, &revision.text);
+        }
         Ok(Self { piece, planned, revision, base_text })
     }
 
@@ -439,60 +463,4 @@ enum Found {
     Nothing,
     Searched,
     Translated,
-}
-
-/// A buffer that has room for the delta that is written to it.
-struct Roomy<'a>(&'a mut Buffer);
-
-impl std::ops::Deref for Roomy<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.0
-    }
-}
-
-impl std::ops::DerefMut for Roomy<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.0
-    }
-}
-
-impl Out for Roomy<'_> {
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn extend(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes).expect("room was made");
-    }
-}
-
-/// Sets `out` to a stored delta in git's form. `false` if it cannot have that form.
-fn translate(
-    stored: &StoredDelta,
-    base_len: usize,
-    result_len: usize,
-    out: &mut Buffer,
-) -> Result<bool> {
-    let Ok(parsed) = Delta::parse(&stored.bytes, base_len) else { return Ok(false) };
-    let copy = |from: usize, to: usize| Op::Copy { offset: from as u64, len: (to - from) as u64 };
-    let mut kept_from = 0;
-    let ops = parsed.hunks().flat_map(|hunk| {
-        let kept = copy(std::mem::replace(&mut kept_from, hunk.end), hunk.start);
-        [kept, Op::Insert(hunk.data)]
-    });
-    let last_end = parsed.hunks().last().map_or(0, |hunk| hunk.end);
-    let ops = ops.chain([copy(last_end, base_len)]);
-    out.clear();
-    out.reserve(most_bytes(stored.bytes.len(), base_len))?;
-    Ok(encode(base_len as u64, result_len as u64, ops, &mut Roomy(out)).is_ok())
-}
-
-/// Bytes that a stored delta of `stored_len` can have in git's form: no more than 7 for each
-/// copy of 64 KiB at most, and one more for each 127 that are inserted. A hunk has a header of 12, and
-/// is one copy and one insertion.
-const fn most_bytes(stored_len: usize, base_len: usize) -> usize {
-    const LENGTHS: usize = 2 * 10;
-    stored_len + stored_len / 127 + (base_len / 0x1_0000 + 1) * 7 + LENGTHS
 }

@@ -53,6 +53,7 @@ mod segment;
 mod sides;
 mod state;
 mod tip;
+mod translate;
 mod treemanifests;
 mod trees;
 mod turns;

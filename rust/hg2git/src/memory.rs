@@ -50,8 +50,8 @@ impl Shares {
             width: Width { threads, window_bytes: bytes as u64 / 4 },
             budget: Budget::new(bytes / 2, dir),
             kept_bytes: thread_bytes / 4,
-            spare_bytes: thread_bytes / 3,
-            hashed_bytes: thread_bytes / 3,
+            spare_bytes: thread_bytes / 4,
+            hashed_bytes: thread_bytes / 12 * 5,
         }
     }
 

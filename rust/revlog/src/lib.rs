@@ -39,4 +39,4 @@ pub use path::Encoding;
 pub use prefix::Prefix;
 pub use revlog::Revlog;
 pub use store::{Kind, Store};
-pub use texts::{Revision, Scratch, StoredDelta, Texts};
+pub use texts::{Kept, Revision, Scratch, StoredDelta, Texts};

@@ -21,6 +21,9 @@ const WINDOW_LEN: usize = 128 << 10;
 /// A window that had to be longer than this is not kept.
 const LONGEST_WINDOW_KEPT: usize = 1 << 20;
 
+/// A text is only held if the budget is so many times as long.
+const LARGEST_PART_HELD: usize = 4;
+
 /// Buffers kept to use again, in bytes, if the caller does not say.
 const USUAL_SPARE_BYTES: usize = 16 << 20;
 
@@ -62,6 +65,23 @@ impl Scratch {
             self.spare.put(buffer);
         }
     }
+
+    /// Takes back the buffers of texts that are not to be kept any more.
+    pub fn recycle_kept(&mut self, kept: Kept) {
+        let texts = kept.texts.into_iter().chain(kept.held);
+        texts.for_each(|(_, text)| self.recycle(text));
+    }
+}
+
+/// Texts of one revlog, to rebuild others from.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Last used last.
+    texts: VecDeque<(Rev, Arc<Buffer>)>,
+    /// Those are so long together.
+    bytes: usize,
+    /// One that stays until it is replaced.
+    held: Option<(Rev, Arc<Buffer>)>,
 }
 
 /// The stored delta of a revision.
@@ -89,17 +109,33 @@ pub struct Texts<'a> {
     scratch: &'a mut Scratch,
     /// Where the window begins in the data file; `None` if it holds another file's bytes.
     window_start: Option<u64>,
-    /// Last used last.
-    kept: VecDeque<(Rev, Arc<Buffer>)>,
-    kept_bytes: usize,
+    kept: Kept,
     budget_bytes: usize,
 }
 
 impl<'a> Texts<'a> {
     /// Reads `revlog`, keeping texts of about `budget_bytes` together, and at least two.
     pub fn new(revlog: &'a Revlog, scratch: &'a mut Scratch, budget_bytes: usize) -> Self {
-        let kept = VecDeque::new();
-        Self { revlog, scratch, window_start: None, kept, kept_bytes: 0, budget_bytes }
+        Self::resume(revlog, scratch, budget_bytes, Kept::default())
+    }
+
+    /// Goes on with what another reader of the same revlog had.
+    pub const fn resume(
+        revlog: &'a Revlog,
+        scratch: &'a mut Scratch,
+        budget_bytes: usize,
+        kept: Kept,
+    ) -> Self {
+        Self { revlog, scratch, window_start: None, kept, budget_bytes }
+    }
+
+    /// Ends, and leaves its texts to another reader of the same revlog.
+    #[must_use]
+    pub fn pause(mut self) -> Kept {
+        while self.kept.texts.len() > 2 {
+            self.forget_oldest();
+        }
+        std::mem::take(&mut self.kept)
     }
 
     /// Rebuilds one revision. Its node is not checked.
@@ -134,6 +170,16 @@ impl<'a> Texts<'a> {
     /// Takes a text that the caller has of `rev`, so that it need not be rebuilt.
     pub fn learn(&mut self, rev: Rev, text: &Arc<Buffer>) {
         self.keep(rev, text);
+    }
+
+    /// Keeps the text of `rev` until another is to be held, unless it is long beside the budget. One
+    /// is, and it is not counted.
+    pub fn hold(&mut self, rev: Rev, text: &Arc<Buffer>) {
+        let is_short = text.len() <= self.budget_bytes / LARGEST_PART_HELD;
+        let held = is_short.then(|| (rev, Arc::clone(text)));
+        if let Some((_, text)) = std::mem::replace(&mut self.kept.held, held) {
+            self.scratch.recycle(text);
+        }
     }
 
     /// What is stored of `rev`, unpacked: its text if it has no delta base, else a delta.
@@ -254,29 +300,35 @@ impl<'a> Texts<'a> {
     }
 
     fn recall(&mut self, rev: Rev) -> Option<Arc<Buffer>> {
-        let position = self.kept.iter().rposition(|(kept, _)| *kept == rev)?;
-        let entry = self.kept.remove(position)?;
+        let Kept { texts, held, .. } = &mut self.kept;
+        let Some(position) = texts.iter().rposition(|(kept, _)| *kept == rev) else {
+            let held = held.as_ref().filter(|(held, _)| *held == rev);
+            return held.map(|(_, text)| Arc::clone(text));
+        };
+        let entry = texts.remove(position)?;
         let text = Arc::clone(&entry.1);
-        self.kept.push_back(entry);
+        texts.push_back(entry);
         Some(text)
     }
 
     fn keep(&mut self, rev: Rev, text: &Arc<Buffer>) {
-        self.kept.push_back((rev, Arc::clone(text)));
-        self.kept_bytes += text.len();
-        while self.kept.len() > 2 && self.kept_bytes > self.budget_bytes {
-            if let Some((_, text)) = self.kept.pop_front() {
-                self.kept_bytes -= text.len();
-                self.scratch.recycle(text);
-            }
+        self.kept.texts.push_back((rev, Arc::clone(text)));
+        self.kept.bytes += text.len();
+        while self.kept.texts.len() > 2 && self.kept.bytes > self.budget_bytes {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((_, text)) = self.kept.texts.pop_front() {
+            self.kept.bytes -= text.len();
+            self.scratch.recycle(text);
         }
     }
 }
 
 impl Drop for Texts<'_> {
     fn drop(&mut self) {
-        for (_, text) in self.kept.drain(..) {
-            self.scratch.recycle(text);
-        }
+        self.scratch.recycle_kept(std::mem::take(&mut self.kept));
     }
 }

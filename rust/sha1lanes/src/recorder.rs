@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use crate::blocks::Block;
 use crate::interleave::{Kernel, Words};
-use crate::wide::{States, WIDTH, WideKernel};
+use crate::wide::{Set, WIDTH, WideKernel};
 
 /// (width, blocks) of each step.
 #[derive(Default)]
@@ -38,13 +38,16 @@ impl Kernel for Recorder {
 }
 
 impl WideKernel for Recorder {
-    fn compress(&self, states: &mut States, runs: [&[Block]; WIDTH]) {
-        let mut columns: [Words; WIDTH] =
-            std::array::from_fn(|column| states.map(|words| words[column]));
-        Kernel::compress(self, &mut columns, runs);
-        for (column, words) in columns.iter().enumerate() {
-            for (into, word) in states.iter_mut().zip(words) {
-                into[column] = *word;
+    fn compress<const N: usize>(&self, sets: &mut [Set; N], runs: [[&[Block]; WIDTH]; N]) {
+        self.0.borrow_mut().push((N * WIDTH, runs[0][0].len()));
+        for (set, runs) in sets.iter_mut().zip(runs) {
+            for (column, run) in runs.into_iter().enumerate() {
+                assert_eq!(run.len(), runs[0].len());
+                let mut words = set.map(|words| words[column]);
+                sha1::block_api::compress(&mut words, run);
+                for (into, word) in set.iter_mut().zip(words) {
+                    into[column] = word;
+                }
             }
         }
     }
