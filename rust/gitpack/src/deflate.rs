@@ -5,7 +5,11 @@
 
 mod bits;
 mod codes;
+mod costs;
+mod head;
+mod presets;
 mod quick;
+mod runs;
 
 pub use quick::QuickDeflater;
 

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use gitpack::delta::{self, Op};
 use gitpack::tree::{Mode, entry_order, push_entry};
 use gitpack::{
-    Deflater, Differ, Entry, Kind, Offset, Oid, PackWriter, Published, Readers, object_header,
+    Deflater, Differ, Entry, Kind, Offset, Oid, PackWriter, Published, QuickDeflater, Readers,
+    object_header,
 };
 use sha1::{Digest, Sha1};
 use tempfile::TempDir;
@@ -329,6 +330,39 @@ fn git_reads_contents_of_all_sizes() {
     let listing = repository.git(&["cat-file", "--batch-check=%(objectname)"], oids.as_bytes());
     assert_eq!(String::from_utf8(listing).expect("is ASCII"), oids);
     repository.git(&["fsck", "--full", "--strict"], b"");
+}
+
+#[test]
+fn git_reads_what_the_quick_compressor_makes() {
+    let repository = Repository::new();
+    let mut store = Store::new(&repository.packs());
+    let mut quick = QuickDeflater::default();
+    let digits: Vec<String> = noise(1, 4000).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = digits.concat();
+    let entry = |at: usize| {
+        [format!("160000 {}\0", &digits[at..at + 36]).as_bytes(), &noise(2, 20)].concat()
+    };
+    let mut contents: Vec<Vec<u8>> = vec![Vec::new(), noise(3, 60_000), lines(4, 1000)];
+    for len in 1..60 {
+        let (one, other) = digits[..90].split_at(len);
+        contents.push(format!("tree {one}\nparent {other}\nauthor \n\nfix it").into());
+        contents.push(format!("changeset {one}\nmanifest {other}\nfiles src/a.c").into());
+        contents.push((0..len).map(|at| entry(36 * at)).collect::<Vec<_>>().concat());
+        contents.extend([digits[..60 * len].into(), noise(5, len), lines(6, len)]);
+    }
+    for content in &contents {
+        let mut stream = vec![0; QuickDeflater::bound(content.len())];
+        let len = quick.deflate_to(content, &mut stream);
+        let oid = oid(Kind::Blob, content);
+        if store.writer.position(&oid).is_none() {
+            let entry = Entry::Full(Kind::Blob);
+            let added = store.writer.add(oid, entry, content.len() as u64, &stream[..len]);
+            added.expect("is writable");
+        }
+    }
+    let published = publish(&mut store, &repository.packs());
+    // zlib inflates them here
+    assert_same_indexes_as_git(&repository, &published, &["--strict"]);
 }
 
 #[test]

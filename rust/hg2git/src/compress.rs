@@ -10,8 +10,8 @@ use revlog::{Budget, Buffer};
 use crate::error::Result;
 use crate::object::Object;
 
-/// Payloads up to this length, in bytes, are for the compressor that sets up little for each.
-const SHORT: usize = 512;
+/// Payloads up to this length, in bytes, are for the compressor that sets up nothing for each.
+const SHORT: usize = 16 << 10;
 
 /// Compressors of one thread.
 pub(crate) struct Compressor {
@@ -58,7 +58,7 @@ impl Compressor {
         for Object { kind, base, payload, .. } in objects {
             match (kind, base) {
                 // what is left of them are ids, the rest is copied from the base
-                (Kind::Tree | Kind::Commit, Some(_)) => self.store(payload, &mut streams)?,
+                (Kind::Tree, Some(_)) => self.store(payload, &mut streams)?,
                 _ => self.deflate(payload, &mut streams)?,
             }
         }

@@ -142,12 +142,8 @@ impl Sink<'_> {
             || Compressor::new(level, budget),
             |compressor, objects: Vec<Object>| {
                 let mut streams = compressor.streams();
-                // most of a notes tree are digests: level 1 took 0.5 s of octave for a tenth of them
-                for Object { kind, payload, .. } in &objects {
-                    match kind {
-                        Kind::Tree => compressor.store(payload, &mut streams)?,
-                        _ => compressor.deflate(payload, &mut streams)?,
-                    }
+                for Object { payload, .. } in &objects {
+                    compressor.deflate(payload, &mut streams)?;
                 }
                 Ok::<_, Error>((streams, objects))
             },

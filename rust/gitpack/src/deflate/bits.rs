@@ -1,6 +1,7 @@
 //! Bits, least significant first, as RFC 1951 packs them into bytes.
 
 use super::codes::Code;
+use super::head::Head;
 
 /// Writes bits to the beginning of a buffer.
 pub(super) struct Bits<'o> {
@@ -20,6 +21,14 @@ impl<'o> Bits<'o> {
         Self { out, at: 0, waiting: 0, count: 0 }
     }
 
+    /// Begins with so many bits of `first`.
+    pub(super) fn after(out: &'o mut [u8], (first, count): (&[u8; Head::MOST_BYTES], u32)) -> Self {
+        let at = (count / 8) as usize;
+        let room = out.first_chunk_mut().expect("bound() tells what suffices");
+        *room = *first;
+        Self { out, at, waiting: u64::from(first[at]), count: count % 8 }
+    }
+
     /// Adds the lowest `count` bits of `bits`, whose others are 0. Between two [`Self::flush`]
     /// there may be 57.
     #[inline]
@@ -31,7 +40,7 @@ impl<'o> Bits<'o> {
 
     #[inline]
     pub(super) fn add_code(&mut self, code: Code) {
-        self.add(u64::from(code & 0xffff), code >> 16);
+        self.add(u64::from(code.bits()), code.len());
     }
 
     /// Writes all whole bytes.
@@ -43,8 +52,8 @@ impl<'o> Bits<'o> {
     pub(super) fn flush(&mut self) {
         let room = self.out[self.at..].first_chunk_mut().expect("bound() tells what suffices");
         *room = self.waiting.to_le_bytes();
-        self.at += (self.count >> 3) as usize;
-        self.waiting >>= self.count & !7;
+        self.at = self.at.wrapping_add((self.count >> 3) as usize);
+        self.waiting = self.waiting.wrapping_shr(self.count & !7);
         self.count &= 7;
     }
 

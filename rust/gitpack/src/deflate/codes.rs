@@ -1,127 +1,215 @@
-//! The fixed codes of RFC 1951, sections 3.2.5 and 3.2.6, as bits ready to be written.
-
-/// Bits in the order in which they are written, the first one lowest, and above 16 of them their
-/// number. Of lengths, the bits that follow a symbol are among them.
-pub(super) type Code = u32;
-
-/// What ends a block.
-pub(super) const END: Code = 7 << 16;
-
-/// By byte.
-pub(super) const LITERALS: [Code; 256] = {
-    let mut codes = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        codes[byte as usize] =
-            if byte < 144 { code(0x30 + byte, 8) } else { code(0x190 + byte - 144, 9) };
-        byte += 1;
-    }
-    codes
-};
+//! The symbols of RFC 1951, section 3.2.5, and codes for them as bits ready to be written.
 
 /// The shortest match of the format, and the longest.
 pub(super) const MATCH_LENS: std::ops::RangeInclusive<usize> = 3..=258;
+/// How far back a match may begin.
+pub(super) const WINDOW: usize = 1 << 15;
 
-/// By how much longer a match is than the shortest.
-const LENGTHS: [Code; 256] = {
-    let mut codes = [0; 256];
-    // of each symbol, the lengths that it stands for are told apart by the bits after it
-    let (mut symbol, mut len) = (257, 0);
-    while symbol < 285 {
-        let extra_bits = if symbol < 265 { 0 } else { (symbol - 261) / 4 };
-        let mut extra = 0;
-        while extra < 1 << extra_bits {
-            let code = if symbol < 280 { code(symbol - 256, 7) } else { code(symbol - 88, 8) };
-            let bits = code >> 16;
-            codes[len] = code & 0xffff | extra << bits | (bits + extra_bits) << 16;
-            len += 1;
-            extra += 1;
+/// Bytes, the end of a block, and lengths; two more belong to the fixed codes, and never occur.
+pub(super) const SYMBOLS: usize = 288;
+pub(super) const DISTANCES: usize = 30;
+const END: usize = 256;
+const FIRST_LENGTH: usize = END + 1;
+const LAST_LENGTH: usize = 285;
+
+/// Bytes that came before: from bit 0 by how many more they are than the shortest match has; from
+/// bit 8 the symbol of the distance, and from bit 13 what follows that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Match(u32);
+
+/// How many bytes there are, lengths, and distances to the next power of two.
+pub(super) const BYTES: usize = 256;
+pub(super) const LENGTHS: usize = 256;
+pub(super) const DISTANCES_ROOM: usize = 32;
+
+impl Match {
+    /// Stands where there is none: a distance that the format does not have.
+    pub(super) const NONE: Self = Self(31 << 8);
+
+    /// So many bytes from so many bytes back, both as the format allows.
+    #[inline]
+    pub(super) const fn new(len: usize, distance: usize) -> Self {
+        let (symbol, extra) = distance_symbol(short(distance));
+        Self(short(len - *MATCH_LENS.start()) | symbol << 8 | extra << 13)
+    }
+
+    /// How many bytes it is.
+    #[inline]
+    pub(super) const fn len(self) -> usize {
+        self.length() + *MATCH_LENS.start()
+    }
+
+    #[inline]
+    pub(super) const fn length(self) -> usize {
+        self.0 as usize % LENGTHS
+    }
+
+    #[inline]
+    pub(super) const fn distance(self) -> usize {
+        (self.0 >> 8) as usize % DISTANCES_ROOM
+    }
+
+    #[inline]
+    const fn distance_extra(self) -> u32 {
+        self.0 >> 13
+    }
+}
+
+/// A number of this format, or a length or position in what is short.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "has at most 17 bits")]
+pub(super) const fn short(number: usize) -> u32 {
+    number as u32
+}
+
+/// Symbol of a distance, and what follows it.
+#[inline]
+const fn distance_symbol(distance: u32) -> (u32, u32) {
+    let less_one = distance - 1;
+    // two symbols for each power of two, told apart by the second bit
+    let extra_bits = (less_one | 1).ilog2().saturating_sub(1);
+    (2 * extra_bits + (less_one >> extra_bits), less_one & ((1 << extra_bits) - 1))
+}
+
+/// How many bits follow the symbol of a distance.
+const fn distance_extra_bits(symbol: usize) -> u32 {
+    (short(symbol) / 2).saturating_sub(1)
+}
+
+/// How many bits follow the symbol of a length.
+const fn length_extra_bits(symbol: usize) -> u32 {
+    if symbol < 265 || symbol == LAST_LENGTH { 0 } else { (short(symbol) - 261) / 4 }
+}
+
+/// Bits in the order in which they are written, the first one lowest, and above 24 of them their
+/// number. No bits are no code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Code(u32);
+
+impl Code {
+    pub(super) const NONE: Self = Self(0);
+
+    /// Such a number of so many bits, whose highest bit goes first.
+    pub(super) const fn of_number(number: u32, bits: u32) -> Self {
+        if bits == 0 { Self(0) } else { Self(number.reverse_bits() >> (32 - bits) | bits << 24) }
+    }
+
+    /// With so many more bits behind it, lowest first.
+    const fn and(self, more: u32, bits: u32) -> Self {
+        if self.len() == 0 { self } else { Self(self.0 + (more << self.len()) + (bits << 24)) }
+    }
+
+    #[inline]
+    pub(super) const fn bits(self) -> u32 {
+        self.0 & 0xff_ffff
+    }
+
+    #[inline]
+    pub(super) const fn len(self) -> u32 {
+        self.0 >> 24
+    }
+}
+
+/// How long codes are, by symbol; 0 is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lengths {
+    pub symbols: [u8; SYMBOLS],
+    pub distances: [u8; DISTANCES],
+}
+
+impl Lengths {
+    /// The fixed ones of section 3.2.6.
+    pub(super) const FIXED: Self = {
+        let mut symbols = [8; SYMBOLS];
+        let mut symbol = 144;
+        while symbol < 280 {
+            symbols[symbol] = if symbol < END { 9 } else { 7 };
+            symbol += 1;
         }
+        Self { symbols, distances: [5; DISTANCES] }
+    };
+}
+
+/// The code of each byte and of what a match consists of.
+#[derive(Debug)]
+pub(super) struct Codes {
+    pub bytes: [Code; BYTES],
+    /// With what follows a symbol.
+    pub lengths: [Code; LENGTHS],
+    /// By symbol, without what follows it.
+    pub distances: [Code; DISTANCES_ROOM],
+    pub end: Code,
+}
+
+impl Codes {
+    pub(super) const fn of(lengths: &Lengths) -> Self {
+        let (symbols, short) = (numbered(&lengths.symbols), numbered(&lengths.distances));
+        let mut bytes = [Code(0); BYTES];
+        let mut byte = 0;
+        while byte < BYTES {
+            bytes[byte] = symbols[byte];
+            byte += 1;
+        }
+        // of each symbol, the lengths that it stands for are told apart by what follows
+        let mut all = [Code(0); LENGTHS];
+        let (mut symbol, mut at) = (FIRST_LENGTH, 0);
+        while symbol < LAST_LENGTH {
+            let (bits, mut extra) = (length_extra_bits(symbol), 0);
+            while extra < 1 << bits {
+                all[at] = symbols[symbol].and(extra, bits);
+                at += 1;
+                extra += 1;
+            }
+            symbol += 1;
+        }
+        // the longest match has a symbol of its own
+        all[LENGTHS - 1] = symbols[LAST_LENGTH];
+        let mut distances = [Code(0); DISTANCES_ROOM];
+        symbol = 0;
+        while symbol < DISTANCES {
+            distances[symbol] = short[symbol];
+            symbol += 1;
+        }
+        Self { bytes, lengths: all, distances, end: symbols[END] }
+    }
+
+    /// The bits of a match, and how many.
+    #[inline]
+    pub(super) fn bits(&self, found: Match) -> (u64, u32) {
+        let (value, distance) = (self.lengths[found.length()], self.distances[found.distance()]);
+        let extra_at = value.len() + distance.len();
+        let bits = u64::from(value.bits())
+            | u64::from(distance.bits()) << value.len()
+            | u64::from(found.distance_extra()) << extra_at;
+        (bits, extra_at + DISTANCE_EXTRA_BITS[found.distance()])
+    }
+}
+
+pub(super) const DISTANCE_EXTRA_BITS: [u32; DISTANCES_ROOM] = {
+    let mut all = [0; DISTANCES_ROOM];
+    let mut symbol = 0;
+    while symbol < DISTANCES {
+        all[symbol] = distance_extra_bits(symbol);
         symbol += 1;
     }
-    // the longest match has a symbol of its own
-    codes[255] = code(285 - 88, 8);
-    codes
+    all
 };
 
-/// The code of a number, whose highest bit goes first.
-const fn code(number: u32, bits: u32) -> Code {
-    number.reverse_bits() >> (32 - bits) | bits << 16
-}
-
-/// A match of so many bytes.
-#[inline]
-pub(super) fn length(len: usize) -> Code {
-    LENGTHS[len - MATCH_LENS.start()]
-}
-
-/// So many bytes back: the bits to be written, and their number.
-#[inline]
-pub(super) fn distance(distance: usize) -> (u64, u32) {
-    const SYMBOL_BITS: u32 = 5;
-    let less_one = distance as u64 - 1;
-    // two symbols for each power of two, told apart by the second bit; the others follow
-    let extra_bits = (less_one | 1).ilog2().saturating_sub(1);
-    let symbol = 2 * u64::from(extra_bits) + (less_one >> extra_bits);
-    let extra = less_one & ((1 << extra_bits) - 1);
-    let code = symbol.reverse_bits() >> (u64::BITS - SYMBOL_BITS);
-    (code | extra << SYMBOL_BITS, SYMBOL_BITS + extra_bits)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The bits of a code in the order in which they are written.
-    fn shown(bits: u64, count: u32) -> String {
-        (0..count).map(|bit| if bits >> bit & 1 == 1 { '1' } else { '0' }).collect()
-    }
-
-    fn shown_code(code: Code) -> String {
-        shown(u64::from(code & 0xffff), code >> 16)
-    }
-
-    #[test]
-    fn literals_and_lengths_are_those_of_the_standard() {
-        // RFC 1951: the codes of section 3.2.6, bits after them by section 3.2.5, lowest first
-        for (byte, code) in
-            [(0, "00110000"), (143, "10111111"), (144, "110010000"), (255, "111111111")]
-        {
-            assert_eq!(shown_code(LITERALS[byte]), code, "{byte}");
+/// Codes in the order of section 3.2.2.
+pub(super) const fn numbered<const N: usize>(lengths: &[u8; N]) -> [Code; N] {
+    let mut codes = [Code(0); N];
+    let (mut len, mut next) = (1, 0);
+    while len <= 15 {
+        let mut symbol = 0;
+        while symbol < N {
+            if lengths[symbol] as u32 == len {
+                codes[symbol] = Code::of_number(next, len);
+                next += 1;
+            }
+            symbol += 1;
         }
-        assert_eq!(shown_code(END), "0000000");
-        for (len, code, extra) in [
-            (3, "0000001", ""),
-            (10, "0001000", ""),
-            (11, "0001001", "0"),
-            (12, "0001001", "1"),
-            (114, "0010111", "1111"),
-            (115, "11000000", "0000"),
-            (131, "11000001", "00000"),
-            (257, "11000100", "01111"),
-            (258, "11000101", ""),
-        ] {
-            let code = format!("{code}{extra}");
-            assert_eq!(shown_code(length(len)), code, "{len}");
-        }
+        next *= 2;
+        len += 1;
     }
-
-    #[test]
-    fn distances_are_those_of_the_standard() {
-        for (back, symbol, extra) in [
-            (1, "00000", ""),
-            (4, "00011", ""),
-            (5, "00100", "0"),
-            (6, "00100", "1"),
-            (7, "00101", "0"),
-            (32, "01001", "111"),
-            (33, "01010", "0000"),
-            (24_576, "11100", "1111111111111"),
-            (24_577, "11101", "0000000000000"),
-            (32_768, "11101", "1111111111111"),
-        ] {
-            let (bits, count) = distance(back);
-            assert_eq!(shown(bits, count), format!("{symbol}{extra}"), "{back}");
-        }
-    }
+    codes
 }

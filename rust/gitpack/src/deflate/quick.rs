@@ -1,52 +1,29 @@
 //! zlib streams of what is short, quickly.
 //!
-//! What compressors set up for each stream, empty tables above all, takes longer than a few hundred
-//! bytes do. Here nothing is set up: places in the table count on from stream to stream, so those of
-//! an earlier one are seen to be too far back, and the codes are the fixed ones of RFC 1951. So
-//! each symbol is written as soon as it is known. The latest place with equal bytes is the match.
-//!
-//! What becomes no shorter is stored.
+//! Nothing is set up for a stream: neither tables to find matches ([`super::runs`]), nor codes. Of
+//! codes that are given ([`super::presets`]), the one is taken that makes the shortest stream, which
+//! is known before it is written. What becomes no shorter is stored.
 
 use std::hint::select_unpredictable;
 
 use super::bits::Bits;
-use super::codes::{END, LITERALS, MATCH_LENS, distance, length};
-
-/// Longest input, in bytes: what a stored block holds.
-const LONGEST: usize = 0xffff;
-
-/// Slots of the table of recent places: 32 KiB, which the first cache holds beside the input.
-const SLOTS: usize = 1 << SLOT_BITS;
-const SLOT_BITS: u32 = 13;
-
-/// Bytes that a match has at least. One of three or four hardly saves bits.
-const SHORTEST_MATCH: u32 = 5;
-/// How far back a match may begin, by the format.
-const WINDOW: usize = 1 << 15;
+use super::codes::{Code, Codes, Match};
+use super::costs::CODES;
+use super::head::{Head, ZLIB_HEADER};
+use super::presets::{CHOICES, Choice};
+use super::runs::{LONGEST, Run, Runs};
 
 /// What a zlib stream has around its block: header, and checksum.
-const HEADER: u64 = 0x0178;
 const HEADER_LEN: usize = 2;
 const CHECKSUM_LEN: usize = 4;
-/// What a stored block has before its bytes.
+/// What a stored block has before its bytes, and its first bits.
 const STORED_HEAD_LEN: usize = 5;
-/// First bits of the last block: one with the fixed codes, and one that is stored.
-const FIXED: u64 = 0b011;
 const STORED: u64 = 0b001;
 
 /// Compresses one short buffer after the other; a thread has its own.
+#[derive(Default)]
 pub struct QuickDeflater {
-    /// By hash, where such bytes were last met: `base` and their position.
-    recent: Box<[u32; SLOTS]>,
-    /// Where the input begins; more than all places of inputs before.
-    base: u32,
-}
-
-impl Default for QuickDeflater {
-    fn default() -> Self {
-        let recent = vec![0; SLOTS].into_boxed_slice();
-        Self { recent: recent.try_into().expect("so many slots"), base: 1 }
-    }
+    runs: Runs,
 }
 
 impl QuickDeflater {
@@ -54,8 +31,7 @@ impl QuickDeflater {
     /// most.
     #[must_use]
     pub const fn bound(len: usize) -> usize {
-        // a literal has up to 9 bits
-        HEADER_LEN + STORED_HEAD_LEN + len + len / 8 + 1 + CHECKSUM_LEN + Bits::ROOM
+        Head::MOST_BYTES + STORED_HEAD_LEN + len + CHECKSUM_LEN + Bits::ROOM
     }
 
     /// Compresses `data` to the beginning of `out` and answers the length of the stream. Equal
@@ -66,119 +42,69 @@ impl QuickDeflater {
     /// If `data` has 64 KiB or more, or `out` fewer bytes than [`Self::bound`] tells.
     pub fn deflate_to(&mut self, data: &[u8], out: &mut [u8]) -> usize {
         assert!(data.len() <= LONGEST, "what is long is not for this compressor");
-        let mut bits = Bits::new(out);
-        bits.add(HEADER, 16);
-        bits.add(FIXED, 3);
-        self.write_symbols(data, &mut bits);
-        let mut end = bits.finish();
-        if end > HEADER_LEN + STORED_HEAD_LEN + data.len() {
-            let mut bits = Bits::new(out);
-            bits.add(HEADER, 16);
-            bits.add(STORED, 3);
-            bits.add_stored(data);
-            end = bits.finish();
-        }
+        let (runs, bits) = self.runs.of(data);
+        let written = match cheapest(bits, data.len()) {
+            Some(choice) => {
+                write_runs(&choice.codes, data, runs, Bits::after(out, choice.head.bits()))
+            }
+            None => {
+                let mut bits = Bits::new(out);
+                bits.add(u64::from(ZLIB_HEADER), 16);
+                bits.add(STORED, 3);
+                bits.add_stored(data);
+                bits
+            }
+        };
+        let end = written.finish();
         out[end..end + CHECKSUM_LEN].copy_from_slice(&libdeflater::adler32(data).to_be_bytes());
         end + CHECKSUM_LEN
     }
+}
 
-    fn write_symbols(&mut self, data: &[u8], bits: &mut Bits<'_>) {
-        let base = self.take_places(data.len());
-        let mut at = 0;
-        while let Some(here) = data.get(at..).and_then(<[u8]>::first_chunk) {
-            let place = base + short(at);
-            let before = std::mem::replace(&mut self.recent[slot(*here)], place);
-            let back = place.wrapping_sub(before) as usize;
-            // places of earlier streams are before this one's first byte
-            if back <= at.min(WINDOW) {
-                let len = match_len(data, at - back, at);
-                if len >= SHORTEST_MATCH as usize {
-                    bits.flush();
-                    bits.add_code(length(len));
-                    let (code, code_bits) = distance(back);
-                    bits.add(code, code_bits);
-                    bits.flush();
-                    for place in [at + 1, at + len - 2] {
-                        if let Some(bytes) = data[place..].first_chunk() {
-                            self.recent[slot(*bytes)] = base + short(place);
-                        }
-                    }
-                    at += len;
-                    continue;
-                }
-            }
-            bits.add_code(LITERALS[usize::from(here[0])]);
+/// The codes with which a stream has the fewest bytes, if runs take so many bits with each; none
+/// if it would have as many as `len` bytes stored.
+fn cheapest(bits: [u32; CODES], len: usize) -> Option<&'static Choice> {
+    let all = bits.into_iter().zip(&CHOICES);
+    let all = all.map(|(bits, choice)| (bits.saturating_add(choice.bits()), choice));
+    let (bits, choice) = all.min_by_key(|&(bits, _)| bits)?;
+    (bits.div_ceil(8) as usize <= HEADER_LEN + STORED_HEAD_LEN + len).then_some(choice)
+}
+
+/// Writes `data`, given as `runs`, and the end of the block.
+fn write_runs<'o>(codes: &Codes, data: &[u8], runs: &[Run], mut bits: Bits<'o>) -> Bits<'o> {
+    let mut at = 0;
+    for run in runs {
+        let end = at + run.bytes as usize;
+        let mut fours = data[at..end].chunks_exact(4);
+        for four in &mut fours {
             bits.flush();
-            at += 1;
+            for &byte in four {
+                bits.add_code(codes.bytes[usize::from(byte)]);
+            }
         }
-        for &byte in &data[at.min(data.len())..] {
-            bits.add_code(LITERALS[usize::from(byte)]);
+        bits.flush();
+        let rest = fours.remainder().len();
+        if let Some([one, two, three, _]) = data[end - rest..].first_chunk() {
+            // without a branch: how many there are is not foreseeable
+            for (which, byte) in [one, two, three].into_iter().enumerate() {
+                let code = codes.bytes[usize::from(*byte)];
+                bits.add_code(select_unpredictable(which < rest, code, Code::NONE));
+            }
+        } else {
+            for &byte in fours.remainder() {
+                bits.add_code(codes.bytes[usize::from(byte)]);
+            }
+        }
+        if run.then != Match::NONE {
             bits.flush();
-        }
-        bits.add_code(END);
-    }
-
-    /// Places for the next `len` bytes, which no other bytes have had.
-    fn take_places(&mut self, len: usize) -> u32 {
-        match self.base.checked_add(short(len)) {
-            Some(next) => std::mem::replace(&mut self.base, next),
-            None => {
-                self.recent.fill(0);
-                self.base = 1 + short(len);
-                1
-            }
+            let (piece, count) = codes.bits(run.then);
+            bits.add(piece, count);
+            at = end + run.then.len();
         }
     }
-}
-
-/// How many bytes from `from` on are those from `at` on, as far as a match may be long.
-#[inline]
-fn match_len(data: &[u8], from: usize, at: usize) -> usize {
-    const WORD: usize = size_of::<u64>();
-    let differing = |offset: usize| -> Option<u64> {
-        let [one, other] = [from, at].map(|start| data.get(start + offset..)?.first_chunk());
-        Some(u64::from_le_bytes(*one?) ^ u64::from_le_bytes(*other?))
-    };
-    // the first two words without a branch between them: where a match ends is not foreseeable
-    if let (Some(first), Some(second)) = (differing(0), differing(WORD))
-        && first | second != 0
-    {
-        let bits = select_unpredictable(
-            first != 0,
-            first.trailing_zeros(),
-            second.trailing_zeros() + u64::BITS,
-        );
-        return bits as usize / 8;
-    }
-    let most = MATCH_LENS.end().min(&(data.len() - at)).to_owned();
-    let mut len = 0;
-    while len < most {
-        match differing(len) {
-            Some(0) => len += WORD,
-            Some(bits) => return most.min(len + bits.trailing_zeros() as usize / 8),
-            None => {
-                let rest = data[from + len..].iter().zip(&data[at + len..]);
-                return most.min(len + rest.take_while(|(one, other)| one == other).count());
-            }
-        }
-    }
-    most
-}
-
-/// Where a position with these bytes is kept: by as many of them as a match has at least.
-#[inline]
-fn slot(bytes: [u8; 8]) -> usize {
-    // the fraction of the golden ratio
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    const UNUSED_BITS: u32 = u64::BITS - 8 * SHORTEST_MATCH;
-    let hash = (u64::from_le_bytes(bytes) << UNUSED_BITS).wrapping_mul(FACTOR);
-    (hash >> (u64::BITS - SLOT_BITS)) as usize
-}
-
-/// A length or position in what is no longer than [`LONGEST`].
-#[inline]
-fn short(number: usize) -> u32 {
-    u32::try_from(number).expect("is short")
+    bits.flush();
+    bits.add_code(codes.end);
+    bits
 }
 
 #[cfg(test)]
@@ -186,6 +112,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::deflate::codes::WINDOW;
     use crate::deflate::inflate;
 
     fn deflated(deflater: &mut QuickDeflater, data: &[u8]) -> Vec<u8> {
@@ -255,8 +182,92 @@ mod tests {
             let stored = stream(&mut deflater, &noise(len));
             assert_eq!((form(&stored), stored.len()), (0, len + 11));
         }
-        for len in [0, 100, 2000] {
-            assert_eq!(form(&stream(&mut deflater, &text(len))), 1);
+        assert_eq!(form(&stream(&mut deflater, b"")), 1);
+        for len in [50, 100, 2000] {
+            assert_ne!(form(&stream(&mut deflater, &text(len))), 0);
+        }
+    }
+
+    #[test]
+    fn ids_in_hexadecimal_take_little_more_than_half_their_digits() {
+        let hex =
+            |len: usize| noise(len).iter().flat_map(|b| format!("{b:02x}").into_bytes()).collect();
+        let digits: Vec<u8> = hex(200);
+        let commit =
+            [b"tree ", &digits[..40], b"\nparent ", &digits[40..80], b"\nauthor "].concat();
+        let delta =
+            [&b"\xc8\x01\xc8\x01\x90\x05("[..], &digits[..40], b"\x91-\x08(", &digits[40..80]];
+        let entry = |at: usize| [&b"160000 "[..], &digits[at..at + 36], b"\0", &noise(20)].concat();
+        let notes: Vec<u8> = (0..300).step_by(36).flat_map(entry).collect();
+        let mut deflater = QuickDeflater::default();
+        for (data, most) in [(commit, 95), (delta.concat(), 90), (notes, 420)] {
+            let stream = stream(&mut deflater, &data);
+            assert!(stream.len() < most, "{} of {}", stream.len(), data.len());
+        }
+    }
+
+    /// What is written with one of the codes, if each of the runs has one.
+    fn stream_with(choice: &Choice, data: &[u8], runs: &[Run], bits: u32) -> Option<Vec<u8>> {
+        let bits = bits.checked_add(choice.bits())?;
+        let mut out = vec![7; 4 * data.len() + Head::MOST_BYTES + 2 * Bits::ROOM];
+        let written =
+            write_runs(&choice.codes, data, runs, Bits::after(&mut out, choice.head.bits()));
+        let end = written.finish();
+        assert_eq!(end, bits.div_ceil(8) as usize, "is as long as it was said to become");
+        out.truncate(end);
+        out.extend_from_slice(&libdeflater::adler32(data).to_be_bytes());
+        Some(out)
+    }
+
+    /// Writes with each of the codes that can, and answers which these were.
+    fn try_all_codes(data: &[u8]) -> [bool; CODES] {
+        let mut finder = Runs::default();
+        let (runs, bits) = finder.of(data);
+        let mut shortest = data.len() + 11;
+        let mut can = [false; CODES];
+        for ((can, bits), choice) in can.iter_mut().zip(bits).zip(&CHOICES) {
+            let Some(stream) = stream_with(choice, data, runs, bits) else { continue };
+            assert_eq!(inflate(&stream, data.len()).as_deref(), Ok(data));
+            shortest = shortest.min(stream.len());
+            *can = true;
+        }
+        assert_eq!(stream(&mut QuickDeflater::default(), data).len(), shortest);
+        can
+    }
+
+    #[test]
+    fn all_codes_write_what_they_can_and_the_shortest_is_taken() {
+        for len in [0, 1, 2, 3, 7, 8, 9, 1023, 1024, 1025, 2048, 2055, 5000, LONGEST] {
+            let hex: Vec<u8> = noise(len).iter().map(|byte| b'a' + byte % 6).collect();
+            let can = try_all_codes(&hex);
+            assert!(len > 9 || can == [true; CODES], "{len}: {can:?}");
+            assert!(try_all_codes(&noise(len))[0], "the fixed ones have all");
+            assert!(try_all_codes(&text(len))[0], "the fixed ones have all");
+        }
+    }
+
+    #[test]
+    fn all_codes_write_matches_of_all_lengths_and_distances() {
+        let mut could = [0; CODES];
+        for bit in 0..=15 {
+            for back in [1 << bit, (1 << bit) * 3 / 2] {
+                let mut data: Vec<u8> = noise(back).iter().map(|byte| b'a' + byte % 6).collect();
+                for len in (4..=300).step_by(if back < 500 { 1 } else { 37 }) {
+                    data.truncate(back);
+                    data.extend((0..len).map(|at| data[at % back]).collect::<Vec<_>>());
+                    for (could, can) in could.iter_mut().zip(try_all_codes(&data)) {
+                        *could += usize::from(can);
+                    }
+                }
+            }
+        }
+        assert!(could.into_iter().all(|could| could > 50), "{could:?}");
+    }
+
+    #[test]
+    fn each_byte_has_the_code_that_is_told() {
+        for byte in 0..=u8::MAX {
+            try_all_codes(&[byte; 3]);
         }
     }
 
@@ -282,12 +293,12 @@ mod tests {
             assert_eq!(deflated(&mut deflater, text), fresh);
         }
         // places begin anew where they would no longer fit
-        deflater.base = u32::MAX - 7000;
+        deflater.runs.base = u32::MAX - 7000;
         for text in &texts {
             let fresh = deflated(&mut QuickDeflater::default(), text);
             assert_eq!(deflated(&mut deflater, text), fresh);
         }
-        assert!(deflater.base < 70_000);
+        assert!(deflater.runs.base < 70_000);
     }
 
     #[test]
@@ -300,13 +311,22 @@ mod tests {
     #[test]
     #[should_panic(expected = "bound() tells")]
     fn too_little_room_is_refused() {
-        QuickDeflater::default().deflate_to(&noise(100), &mut [0; 100]);
+        QuickDeflater::default().deflate_to(&text(300), &mut [0; 100]);
     }
 
     proptest! {
         #[test]
         fn what_was_deflated_inflates(data: Vec<u8>) {
             stream(&mut QuickDeflater::default(), &data);
+        }
+
+        #[test]
+        fn all_codes_agree_with_what_they_were_said_to_cost(
+            data in proptest::collection::vec(0x20..0x80_u8, 0..3000),
+            from: prop::sample::Index,
+        ) {
+            let again = [&data[..], &data[from.index(data.len() + 1)..]].concat();
+            prop_assert!(try_all_codes(&again)[0]);
         }
 
         #[test]

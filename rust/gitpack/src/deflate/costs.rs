@@ -1,0 +1,89 @@
+//! What bytes and matches take with each of the codes that a block may have.
+//!
+//! Eight numbers of 16 bits are added at once, as they fit in a register; after a piece, they are
+//! added to the sums of all.
+
+use super::codes::{BYTES, Code, DISTANCE_EXTRA_BITS, DISTANCES, DISTANCES_ROOM, LENGTHS, Match};
+use super::presets::CHOICES;
+
+/// How many codes there are.
+pub(super) const CODES: usize = 8;
+
+/// What something takes, in bits, with each code; [`NONE`] for what has none, and if that is among what was added.
+pub(super) type Spent = [u16; CODES];
+const NONE: u16 = u16::MAX;
+
+/// Bytes and matches that may be added before [`empty`], and as many bytes after them: 48 bits for
+/// each match and 15 for each byte make less than [`NONE`].
+pub(super) const PIECE: usize = 1024;
+
+/// What each byte takes.
+pub(super) static OF_BYTES: [Spent; BYTES] = {
+    let mut all = [[0; CODES]; BYTES];
+    let (mut which, mut byte) = (0, 0);
+    while which < CODES {
+        while byte < BYTES {
+            all[byte][which] = bits(CHOICES[which].codes.bytes[byte], 0);
+            byte += 1;
+        }
+        byte = 0;
+        which += 1;
+    }
+    all
+};
+
+static OF_LENGTHS: [Spent; LENGTHS] = {
+    let mut all = [[0; CODES]; LENGTHS];
+    let (mut which, mut len) = (0, 0);
+    while which < CODES {
+        while len < LENGTHS {
+            all[len][which] = bits(CHOICES[which].codes.lengths[len], 0);
+            len += 1;
+        }
+        len = 0;
+        which += 1;
+    }
+    all
+};
+
+static OF_DISTANCES: [Spent; DISTANCES_ROOM] = {
+    let mut all = [[0; CODES]; DISTANCES_ROOM];
+    let (mut which, mut symbol) = (0, 0);
+    while which < CODES {
+        while symbol < DISTANCES {
+            let code = CHOICES[which].codes.distances[symbol];
+            all[symbol][which] = bits(code, DISTANCE_EXTRA_BITS[symbol]);
+            symbol += 1;
+        }
+        symbol = 0;
+        which += 1;
+    }
+    all
+};
+
+#[expect(clippy::cast_possible_truncation, reason = "up to 28 bits")]
+const fn bits(code: Code, extra_bits: u32) -> u16 {
+    if code.len() == 0 { NONE } else { (code.len() + extra_bits) as u16 }
+}
+
+/// Adds what something takes.
+#[inline]
+pub(super) fn add(sums: &mut Spent, more: &Spent) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum = sum.saturating_add(*more);
+    }
+}
+
+/// Adds what a match takes.
+#[inline]
+pub(super) fn add_match(sums: &mut Spent, found: Match) {
+    add(sums, &OF_LENGTHS[found.length()]);
+    add(sums, &OF_DISTANCES[found.distance()]);
+}
+
+/// Moves what a piece took to the sums of all; `u32::MAX` is [`NONE`].
+pub(super) fn empty(piece: &mut Spent, all: &mut [u32; CODES]) {
+    for (all, sum) in all.iter_mut().zip(std::mem::take(piece)) {
+        *all = all.saturating_add(if sum == NONE { u32::MAX } else { u32::from(sum) });
+    }
+}

@@ -1,0 +1,140 @@
+//! What a stream begins with: the header of zlib, and what tells the codes of its one block.
+//!
+//! RFC 1951, section 3.2.7. Made at compile time, so that it is only copied.
+
+use super::codes::{Code, DISTANCES, Lengths, SYMBOLS, numbered, short};
+
+/// First bits of a stream, and of its one block.
+#[derive(Debug)]
+pub(super) struct Head {
+    bytes: [u8; Self::MOST_BYTES],
+    bits: u32,
+}
+
+/// What a zlib stream begins with: a window of 32 KiB, made by the quickest method.
+pub(super) const ZLIB_HEADER: u32 = 0x0178;
+
+/// Symbols that tell lengths: those of 0 to 15, and repetitions.
+pub(super) const TELLING: usize = 19;
+/// The one before, 3 to 6 times, with 2 more bits; zeros, 3 to 10 times, with 3; zeros, 11 to 138
+/// times, with 7.
+const SAME: usize = 16;
+const FEW_ZEROS: usize = 17;
+const MANY_ZEROS: usize = 18;
+/// In which order the lengths of their codes are told.
+const ORDER: [usize; TELLING] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
+
+impl Head {
+    /// Room for each head that there is.
+    pub(super) const MOST_BYTES: usize = 64;
+
+    pub(super) const FIXED: Self = Self::of_type(0b01);
+
+    /// Of a stream whose only block is of this type.
+    const fn of_type(block: u32) -> Self {
+        let mut head = Self { bytes: [0; Self::MOST_BYTES], bits: 0 };
+        head.add(ZLIB_HEADER, 16);
+        head.add(0b1 | block << 1, 3);
+        head
+    }
+
+    /// All bytes, and how many bits of them are meant.
+    #[inline]
+    pub(super) const fn bits(&self) -> (&[u8; Self::MOST_BYTES], u32) {
+        (&self.bytes, self.bits)
+    }
+
+    #[inline]
+    pub(super) const fn len(&self) -> u32 {
+        self.bits
+    }
+
+    const fn add(&mut self, bits: u32, count: u32) {
+        let mut bit = 0;
+        while bit < count {
+            self.bytes[(self.bits / 8) as usize] |= ((bits >> bit & 1) as u8) << (self.bits % 8);
+            self.bits += 1;
+            bit += 1;
+        }
+    }
+
+    const fn add_code(&mut self, code: Code) {
+        assert!(code.len() > 0, "what is told has a code");
+        self.add(code.bits(), code.len());
+    }
+
+    /// What tells these lengths, with codes of such lengths for what tells.
+    pub(super) const fn of(lengths: &Lengths, told_with: &[u8; TELLING]) -> Self {
+        let mut head = Self::of_type(0b10);
+        // all lengths of both, without zeros at the end
+        let (mut symbols, mut distances) = (SYMBOLS, DISTANCES);
+        while lengths.symbols[symbols - 1] == 0 {
+            symbols -= 1;
+        }
+        while distances > 1 && lengths.distances[distances - 1] == 0 {
+            distances -= 1;
+        }
+        let mut told = TELLING;
+        while told_with[ORDER[told - 1]] == 0 {
+            told -= 1;
+        }
+        head.add(short(symbols) - 257, 5);
+        head.add(short(distances) - 1, 5);
+        head.add(short(told) - 4, 4);
+        let mut at = 0;
+        while at < told {
+            head.add(told_with[ORDER[at]] as u32, 3);
+            at += 1;
+        }
+        let codes = numbered(told_with);
+        let all = symbols + distances;
+        at = 0;
+        while at < all {
+            let len = lengths.told(symbols, at);
+            let mut run = 1;
+            while at + run < all && lengths.told(symbols, at + run) == len {
+                run += 1;
+            }
+            at += run;
+            head.add_run(len, short(run), &codes);
+        }
+        head
+    }
+
+    /// Tells a length that so many in succession have.
+    const fn add_run(&mut self, len: u8, mut run: u32, codes: &[Code; TELLING]) {
+        if len == 0 {
+            while run >= 11 {
+                let now = if run < 138 { run } else { 138 };
+                self.add_code(codes[MANY_ZEROS]);
+                self.add(now - 11, 7);
+                run -= now;
+            }
+            if run >= 3 {
+                self.add_code(codes[FEW_ZEROS]);
+                self.add(run - 3, 3);
+                run = 0;
+            }
+        } else if run >= 4 {
+            self.add_code(codes[len as usize]);
+            run -= 1;
+            while run >= 3 {
+                let now = if run < 6 { run } else { 6 };
+                self.add_code(codes[SAME]);
+                self.add(now - 3, 2);
+                run -= now;
+            }
+        }
+        while run > 0 {
+            self.add_code(codes[len as usize]);
+            run -= 1;
+        }
+    }
+}
+
+impl Lengths {
+    /// The length that is told as the `at`th, if the first `symbols` are told.
+    const fn told(&self, symbols: usize, at: usize) -> u8 {
+        if at < symbols { self.symbols[at] } else { self.distances[at - symbols] }
+    }
+}
