@@ -24,9 +24,9 @@ const TICKS_PER_SECOND: f64 = 100.0;
 const JOB_TEXT_BYTES: u64 = 96 << 20;
 /// Texts kept while walking a filelog, in bytes.
 const KEPT_TEXT_BYTES: usize = 12 << 20;
-/// Texts hashed together, and the bytes that they may have.
+/// Texts hashed together, and the bytes that they may have: as many as an export takes.
 const HASHED_AT_ONCE: usize = 16;
-const HASHED_TEXT_BYTES: usize = 8 << 20;
+const HASHED_TEXT_BYTES: usize = 16 << 20;
 
 type Problem = Box<dyn Error + Send + Sync>;
 
