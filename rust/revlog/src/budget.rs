@@ -202,8 +202,14 @@ impl Buffer {
                 return Ok(());
             }
         }
-        if let Place::Memory(vec) = &mut self.place {
-            vec.reserve_exact(len - vec.len());
+        match &mut self.place {
+            // an allocator that moves it would copy what is nothing
+            Place::Memory(vec) if vec.is_empty() => {
+                *vec = Vec::new();
+                vec.reserve_exact(len);
+            }
+            Place::Memory(vec) => vec.reserve_exact(len - vec.len()),
+            Place::File(..) => {}
         }
         Ok(())
     }

@@ -131,6 +131,16 @@ impl Unpacker {
             let is_whole = unpacked == len;
             return if is_whole { Ok(()) } else { Err(Undecodable::Zstd("it is cut").into()) };
         }
+        // Mercurial declares no length of what has more than a megabyte, but its index does
+        if declared.is_none() && (LONG..=believed.min(MAX_LEN)).contains(&len_hint) {
+            let is_one = zstd_safe::find_frame_compressed_size(chunk) == Ok(chunk.len());
+            out.resize(len_hint)?;
+            let unpacked = self.zstd.decompress(&mut out[..], chunk);
+            if let Some(len) = unpacked.ok().filter(|_| is_one) {
+                out.truncate(len);
+                return Ok(());
+            }
+        }
         let mut room = declared.unwrap_or(len_hint.max(chunk.len() * 4)).clamp(1, believed);
         self.zstd.init().map_err(damaged)?;
         let mut input = zstd_safe::InBuffer::around(chunk);
@@ -209,6 +219,35 @@ mod tests {
             for cut in 1..whole.len() {
                 assert!(unpack(&whole[..cut]).is_err(), "cut at {cut}");
             }
+        }
+    }
+
+    #[test]
+    fn a_zstd_frame_without_a_length_gives_its_text_whatever_the_hint() {
+        let mut number = 1_u32;
+        let text: Vec<u8> = (0..LONG + 1000)
+            .map(|_| {
+                number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                b"0123456789abcdef"[(number >> 28) as usize]
+            })
+            .collect();
+        let mut stream = zstd_safe::CCtx::create();
+        let mut chunk = vec![0; 2 * LONG];
+        let mut output = zstd_safe::OutBuffer::around(&mut chunk[..]);
+        let mut input = zstd_safe::InBuffer::around(&text);
+        stream.compress_stream(&mut output, &mut input).expect("is room");
+        assert_eq!(stream.end_stream(&mut output), Ok(0));
+        let len = output.pos();
+        chunk.truncate(len);
+        assert!(matches!(zstd_safe::get_frame_content_size(&chunk), Ok(None)));
+        let trailed = [&chunk[..], &chunk].concat();
+        for hint in [0, text.len() - 1, text.len(), text.len() + 1, 8 * text.len()] {
+            let mut unpacker = Unpacker::default();
+            let mut out = Buffer::default();
+            unpacker.unpack(&chunk, hint, &mut out).expect("is whole");
+            assert!(*out == text[..]);
+            assert!(unpacker.unpack(&chunk[..len - 1], hint, &mut out).is_err());
+            assert!(unpacker.unpack(&trailed, hint, &mut out).is_err());
         }
     }
 
