@@ -19,7 +19,7 @@ use std::arch::x86_64::{
 use crate::blocks::Block;
 use crate::shani::{self, ShaNi};
 use crate::wide::{self, Set, WIDTH, WideKernel};
-use crate::{Digest, Lanes, Message};
+use crate::{Digest, Lanes, Message, Pieced};
 
 /// Truth tables of the round functions, and of the sum of three: `vpternlogd` takes its first
 /// operand as the highest bit of the row.
@@ -51,6 +51,10 @@ pub(crate) fn detect() -> Option<&'static Avx512> {
 
 impl Lanes for Avx512 {
     fn digest(&self, messages: &[Message<'_>], digests: &mut [Digest]) {
+        wide::digest(&self.kernel, self.narrow, messages, digests);
+    }
+
+    fn digest_pieced(&self, messages: &[Pieced<'_>], digests: &mut [Digest]) {
         wide::digest(&self.kernel, self.narrow, messages, digests);
     }
 

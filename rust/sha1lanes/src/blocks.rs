@@ -5,7 +5,7 @@
 //! the block in which the head ends and the body starts, and the last ones with the padding, are
 //! put together in a small stage, as is the whole of a short message. Knows nothing of hashing.
 
-use crate::Message;
+use crate::{Message, Pieced};
 
 /// What the compression function eats.
 pub(crate) type Block = [u8; 64];
@@ -24,12 +24,58 @@ pub(crate) type Stage = [Block; STAGE_BLOCKS];
 /// A stage to lend; what is in it does not matter.
 pub(crate) const STAGE: Stage = [[0; 64]; STAGE_BLOCKS];
 
+/// What a message consists of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Parts<'a> {
+    head: &'a [u8],
+    body: &'a [u8],
+    more: &'a [&'a [u8]],
+    more_bytes: usize,
+}
+
+impl<'a> From<Message<'a>> for Parts<'a> {
+    fn from(Message { head, body }: Message<'a>) -> Self {
+        Self { head, body, ..Self::default() }
+    }
+}
+
+impl<'a> From<Pieced<'a>> for Parts<'a> {
+    fn from(Pieced { head, pieces }: Pieced<'a>) -> Self {
+        let more_bytes = pieces.iter().map(|piece| piece.len()).sum();
+        Self { head, more: pieces, more_bytes, ..Self::default() }
+    }
+}
+
+impl Parts<'_> {
+    /// Length of all of it in bytes.
+    pub(crate) const fn len(&self) -> usize {
+        // No overflow: this would be more memory than there can be.
+        self.head.len() + self.body.len() + self.more_bytes
+    }
+
+    /// Copies what comes first, and leaves it behind.
+    fn fill(&mut self, mut into: &mut [u8]) {
+        while !into.is_empty() {
+            let from = if self.head.is_empty() { &mut self.body } else { &mut self.head };
+            if from.is_empty() {
+                let (first, rest) = self.more.split_first().expect("so much is left");
+                (self.body, self.more) = (first, rest);
+                self.more_bytes -= first.len();
+                continue;
+            }
+            let (now, later) = from.split_at(from.len().min(into.len()));
+            let (filled, rest) = std::mem::take(&mut into).split_at_mut(now.len());
+            filled.copy_from_slice(now);
+            (*from, into) = (later, rest);
+        }
+    }
+}
+
 /// A walk over the blocks of one message, run by run.
 #[derive(Debug)]
 pub(crate) struct Blocks<'a> {
     /// Parts of the message that no run covers yet.
-    head: &'a [u8],
-    body: &'a [u8],
+    parts: Parts<'a>,
     message_bits: u64,
     /// The stage holds the padding, so no run comes after this one.
     padded: bool,
@@ -45,8 +91,7 @@ impl<'a> Blocks<'a> {
     /// A walk that has ended.
     pub(crate) fn ended(stage: &'a mut Stage) -> Self {
         Self {
-            head: &[],
-            body: &[],
+            parts: Parts::default(),
             message_bits: 0,
             padded: true,
             in_place: &[],
@@ -57,10 +102,9 @@ impl<'a> Blocks<'a> {
     }
 
     /// Goes to the first run of `message`, whatever the walk was at before.
-    pub(crate) fn restart(&mut self, message: Message<'a>) {
-        self.head = message.head;
-        self.body = message.body;
-        self.message_bits = 8 * (message.head.len() as u64 + message.body.len() as u64);
+    pub(crate) fn restart(&mut self, message: Parts<'a>) {
+        self.message_bits = 8 * message.len() as u64;
+        self.parts = message;
         self.padded = false;
         self.in_place = &[];
         self.staged_from = self.staged_to;
@@ -79,8 +123,7 @@ impl<'a> Blocks<'a> {
 
     /// Blocks that have not been left behind yet.
     pub(crate) fn len(&self) -> usize {
-        let left = self.head.len() + self.body.len();
-        let padded = if self.padded { 0 } else { left + PADDING_MIN_BYTES };
+        let padded = if self.padded { 0 } else { self.parts.len() + PADDING_MIN_BYTES };
         self.run().len() + padded.div_ceil(size_of::<Block>())
     }
 
@@ -111,17 +154,20 @@ impl<'a> Blocks<'a> {
     }
 
     fn next_run(&mut self) {
-        // No overflow: a slice is at most isize::MAX bytes.
-        let left_bytes = self.head.len() + self.body.len();
+        let left_bytes = self.parts.len();
         let stage_bytes = self.stage.as_flattened().len();
         if left_bytes + PADDING_MIN_BYTES <= stage_bytes {
             self.stage_to_the_end(left_bytes);
-        } else if self.head.len() >= size_of::<Block>() {
-            (self.in_place, self.head) = self.head.as_chunks();
-        } else if self.head.is_empty() {
-            (self.in_place, self.body) = self.body.as_chunks();
+        } else if self.parts.more_bytes > 0 {
+            // whole stages: the ends of pieces would be where lanes wait for each other
+            self.stage_blocks(STAGE_BLOCKS.min(left_bytes / size_of::<Block>()));
+        } else if self.parts.head.len() >= size_of::<Block>() {
+            (self.in_place, self.parts.head) = self.parts.head.as_chunks();
+        } else if self.parts.head.is_empty() {
+            (self.in_place, self.parts.body) = self.parts.body.as_chunks();
         } else {
-            self.stage_the_joint();
+            // the joint: it ends in the body, or all that is left would fit in the stage
+            self.stage_blocks(1);
         }
     }
 
@@ -131,9 +177,7 @@ impl<'a> Blocks<'a> {
         self.staged_to = (left_bytes + PADDING_MIN_BYTES).div_ceil(size_of::<Block>());
         let stage = self.stage[..self.staged_to].as_flattened_mut();
         let (bytes, padding) = stage.split_at_mut(left_bytes);
-        let (from_head, from_body) = bytes.split_at_mut(self.head.len());
-        from_head.copy_from_slice(self.head);
-        from_body.copy_from_slice(self.body);
+        self.parts.fill(bytes);
         let (zeros, length) = padding.split_at_mut(padding.len() - size_of::<u64>());
         zeros.fill(0);
         zeros[0] = 0x80;
@@ -141,16 +185,10 @@ impl<'a> Blocks<'a> {
         self.padded = true;
     }
 
-    /// Stages the one block that starts in the head and ends in the body, which is long enough: a
-    /// shorter one would fit in the stage to its end.
-    fn stage_the_joint(&mut self) {
-        self.staged_from = 0;
-        self.staged_to = 1;
-        let (from_head, from_body) = self.stage[0].split_at_mut(self.head.len());
-        let (joint, rest) = self.body.split_at(from_body.len());
-        from_head.copy_from_slice(self.head);
-        from_body.copy_from_slice(joint);
-        (self.head, self.body) = (&[], rest);
+    /// Stages so many blocks, which are left.
+    fn stage_blocks(&mut self, count: usize) {
+        (self.staged_from, self.staged_to) = (0, count);
+        self.parts.fill(self.stage[..count].as_flattened_mut());
     }
 }
 
@@ -194,9 +232,29 @@ mod tests {
             let mut walk = Blocks::ended(&mut stage);
             for span in spans {
                 let message = span.of(&pool);
-                walk.restart(message);
+                walk.restart(message.into());
                 prop_assert_eq!(walked(&mut walk, step), padded(message));
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_give_the_padded_message(
+            head in 0..100_usize,
+            lens in proptest::collection::vec(0..700_usize, 0..9),
+            step in 1..40_usize,
+        ) {
+            let pool = pool();
+            let mut ends = lens.iter().scan(head, |end, len| { *end += len; Some(*end) });
+            let pieces: Vec<_> = std::iter::zip(&lens, &mut ends)
+                .map(|(len, end)| &pool[end - len..end])
+                .collect();
+            let mut stage = STAGE;
+            let mut walk = Blocks::ended(&mut stage);
+            walk.restart(Pieced { head: &pool[..head], pieces: &pieces }.into());
+            let whole = Message { head: &[], body: &pool[..head + lens.iter().sum::<usize>()] };
+            prop_assert_eq!(walked(&mut walk, step), padded(whole));
         }
     }
 
@@ -214,9 +272,9 @@ mod tests {
         let mut walk = Blocks::ended(&mut stage);
         let bytes = [7; STAGE_BLOCKS * 64];
         let longest = bytes.len() - PADDING_MIN_BYTES;
-        walk.restart(Message { head: &bytes[..10], body: &bytes[10..longest] });
+        walk.restart(Message { head: &bytes[..10], body: &bytes[10..longest] }.into());
         assert_eq!(walk.run().len(), STAGE_BLOCKS);
-        walk.restart(Message { head: &bytes[..10], body: &bytes[10..=longest] });
+        walk.restart(Message { head: &bytes[..10], body: &bytes[10..=longest] }.into());
         assert_eq!(walk.run().len(), 1, "the joint");
     }
 
@@ -225,7 +283,7 @@ mod tests {
         let body = vec![7; 1000];
         let mut stage = STAGE;
         let mut walk = Blocks::ended(&mut stage);
-        walk.restart(Message { head: b"blob 1000\0", body: &body });
+        walk.restart(Message { head: b"blob 1000\0", body: &body }.into());
         assert_eq!(walk.run().len(), 1, "the joint");
         walk.advance(1);
         let run = walk.run().as_flattened();
@@ -241,7 +299,7 @@ mod tests {
         let body = vec![0; 1 << 29]; // never written, so it takes no memory
         let mut stage = STAGE;
         let mut walk = Blocks::ended(&mut stage);
-        walk.restart(Message { head: &[], body: &body });
+        walk.restart(Message { head: &[], body: &body }.into());
         walk.advance(body.len() / 64);
         let last = walk.run().as_flattened();
         assert_eq!(last[56..], (1_u64 << 32).to_be_bytes());
@@ -255,9 +313,9 @@ mod tests {
             for (next_head, next_body) in others {
                 let mut stage = STAGE;
                 let mut walk = Blocks::ended(&mut stage);
-                walk.restart(Message { head, body });
+                walk.restart(Message { head, body }.into());
                 let next = Message { head: next_head, body: next_body };
-                walk.restart(next);
+                walk.restart(next.into());
                 assert_eq!(walked(&mut walk, 3), padded(next));
             }
         }
@@ -268,7 +326,7 @@ mod tests {
     fn advancing_past_a_staged_run_is_refused() {
         let mut stage = STAGE;
         let mut walk = Blocks::ended(&mut stage);
-        walk.restart(Message { head: b"one", body: b"block" });
+        walk.restart(Message { head: b"one", body: b"block" }.into());
         walk.advance(2);
     }
 }

@@ -53,6 +53,15 @@ pub struct Message<'a> {
     pub body: &'a [u8],
 }
 
+/// A message in many pieces: the digest is that of `head` followed by all of `pieces`.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieced<'a> {
+    /// First part, as that of a [`Message`].
+    pub head: &'a [u8],
+    /// What follows it. They are read in place, if they are more than a few bytes each.
+    pub pieces: &'a [&'a [u8]],
+}
+
 /// A SHA-1 in its usual byte order.
 pub type Digest = [u8; 20];
 
@@ -68,6 +77,13 @@ pub trait Lanes: Send + Sync + std::fmt::Debug {
     ///
     /// If the two slices differ in length.
     fn digest(&self, messages: &[Message<'_>], digests: &mut [Digest]);
+
+    /// As [`Lanes::digest`], for messages in many pieces.
+    ///
+    /// # Panics
+    ///
+    /// If the two slices differ in length.
+    fn digest_pieced(&self, messages: &[Pieced<'_>], digests: &mut [Digest]);
 
     /// What runs, for logs: `avx-512`, `sha-ni` or `portable`.
     fn name(&self) -> &'static str;
@@ -137,6 +153,18 @@ mod tests {
                 .collect();
             for lanes in implementations() {
                 prop_assert_eq!(&digests(lanes, &messages), &expected, "{}", lanes.name());
+            }
+            let pieces: Vec<Vec<_>> =
+                messages.iter().map(|message| message.body.chunks(1000).collect()).collect();
+            let pieced: Vec<_> = messages
+                .iter()
+                .zip(&pieces)
+                .map(|(message, pieces)| Pieced { head: message.head, pieces })
+                .collect();
+            for lanes in implementations() {
+                let mut found = vec![[0; 20]; pieced.len()];
+                lanes.digest_pieced(&pieced, &mut found);
+                prop_assert_eq!(&found, &expected, "{} in pieces", lanes.name());
             }
             for (message, digest) in messages.iter().zip(expected) {
                 prop_assert_eq!(digest_one(*message), digest);

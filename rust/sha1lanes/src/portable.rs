@@ -5,7 +5,7 @@
 
 use sha1::{Digest as _, Sha1};
 
-use crate::{Digest, Lanes, Message};
+use crate::{Digest, Lanes, Message, Pieced};
 
 /// The implementation behind [`crate::portable()`].
 #[derive(Debug)]
@@ -16,6 +16,15 @@ impl Lanes for Portable {
         assert_eq!(messages.len(), digests.len(), "one digest per message");
         for (message, into) in messages.iter().zip(digests) {
             *into = digest(*message);
+        }
+    }
+
+    fn digest_pieced(&self, messages: &[Pieced<'_>], digests: &mut [Digest]) {
+        assert_eq!(messages.len(), digests.len(), "one digest per message");
+        for (message, into) in messages.iter().zip(digests) {
+            let mut hasher = Sha1::new_with_prefix(message.head);
+            message.pieces.iter().for_each(|piece| hasher.update(piece));
+            *into = hasher.finalize().into();
         }
     }
 

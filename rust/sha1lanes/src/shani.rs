@@ -15,7 +15,7 @@ use std::arch::x86_64::{
 
 use crate::blocks::Block;
 use crate::interleave::{self, Kernel, Words};
-use crate::{Digest, Lanes, Message};
+use crate::{Digest, Lanes, Message, Pieced};
 
 /// Proof that this CPU has SHA, SSSE3 and SSE4.1: only [`detect`] hands it out.
 #[derive(Debug)]
@@ -33,6 +33,10 @@ pub(crate) fn detect() -> Option<&'static ShaNi> {
 
 impl Lanes for ShaNi {
     fn digest(&self, messages: &[Message<'_>], digests: &mut [Digest]) {
+        interleave::digest(self, messages, digests);
+    }
+
+    fn digest_pieced(&self, messages: &[Pieced<'_>], digests: &mut [Digest]) {
         interleave::digest(self, messages, digests);
     }
 

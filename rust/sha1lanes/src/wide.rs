@@ -9,9 +9,9 @@ use std::array;
 use std::cmp::Reverse;
 use std::vec;
 
-use crate::blocks::{Block, Blocks, STAGE, Stage};
+use crate::Digest;
+use crate::blocks::{Block, Blocks, Parts, STAGE, Stage};
 use crate::interleave::{self, Begun, Kernel, Next, START, Words, digest_of};
-use crate::{Digest, Message};
 
 /// Columns of a set.
 pub(crate) const WIDTH: usize = 16;
@@ -37,10 +37,10 @@ pub(crate) trait WideKernel {
 }
 
 /// What [`crate::Lanes::digest`] says, most of the work done by `wide`.
-pub(crate) fn digest<W: WideKernel, N: Kernel>(
+pub(crate) fn digest<'a, W: WideKernel, N: Kernel>(
     wide: &W,
     narrow: &N,
-    messages: &[Message<'_>],
+    messages: &[impl Copy + Into<Parts<'a>>],
     digests: &mut [Digest],
 ) {
     if messages.len() < ENOUGH {
@@ -48,9 +48,10 @@ pub(crate) fn digest<W: WideKernel, N: Kernel>(
     }
     assert_eq!(messages.len(), digests.len(), "one digest per message");
     let mut stages = [STAGE; COLUMNS];
-    let mut waiting: Vec<_> = messages.iter().zip(digests).collect();
+    let messages = messages.iter().map(|message| (*message).into());
+    let mut waiting: Vec<(Parts<'_>, _)> = messages.zip(digests).collect();
     // the longest first: those that begin last end in about the same step
-    waiting.sort_unstable_by_key(|(message, _)| Reverse(message.head.len() + message.body.len()));
+    waiting.sort_unstable_by_key(|(message, _)| Reverse(message.len()));
     let mut columns = Columns::new(waiting.into_iter(), &mut stages);
     loop {
         match columns.active {
@@ -65,7 +66,7 @@ pub(crate) fn digest<W: WideKernel, N: Kernel>(
     interleave::run(narrow, begun.into_iter().map(Next::Begun));
 }
 
-type Waiting<'a> = vec::IntoIter<(&'a Message<'a>, &'a mut Digest)>;
+type Waiting<'a> = vec::IntoIter<(Parts<'a>, &'a mut Digest)>;
 
 /// The columns, those with a message first, and the messages that have none yet.
 struct Columns<'a> {
@@ -95,7 +96,7 @@ impl<'a> Columns<'a> {
     fn refill(&mut self, column: usize) -> bool {
         let Some((message, into)) = self.waiting.next() else { return false };
         self.set_words(column, START);
-        self.blocks[column].restart(*message);
+        self.blocks[column].restart(message);
         self.digests[column] = Some(into);
         true
     }
@@ -158,9 +159,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::portable;
     use crate::recorder::Recorder;
     use crate::strategies::{pool, spans};
+    use crate::{Message, portable};
 
     /// Widths and blocks of the steps that bodies of these lengths take.
     fn steps(body_lengths: &[usize]) -> Vec<(usize, usize)> {
