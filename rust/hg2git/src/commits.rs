@@ -98,6 +98,7 @@ impl<'a> Commits<'a> {
             let what = format!("its file revision {} was not converted", self.files.node(file));
             self.sources.manifest.corrupt(rev, what)
         })?;
+        objects.reserve(batch.changesets.len());
         let roots = batch.manifests.iter();
         self.converted.roots.extend(roots.map(|made| oid_of(made.root.as_ref(), View::Git)));
         let mut noted = Vec::with_capacity(batch.changesets.len());

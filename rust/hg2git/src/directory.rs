@@ -163,6 +163,8 @@ pub(crate) struct Made {
     pub before: Option<Arc<Directory>>,
     /// How many directories it is in. Those that are in it have more.
     pub level: usize,
+    /// Bytes that those of its entries take in a tree which it shares with no other directory, about.
+    pub new_len: usize,
 }
 
 /// One file that a changed tree has or has not; or a directory, where none was.
@@ -265,13 +267,13 @@ impl<'a> Replay<'a> {
         if is_same {
             return before.cloned();
         }
-        let entries = edit.finish();
+        let (entries, new_len) = edit.finish();
         if entries.is_empty() {
             return None;
         }
         let directory = Arc::new(Directory::new(entries));
         let before = before.cloned();
-        self.made.push(Made { directory: Arc::clone(&directory), before, level });
+        self.made.push(Made { directory: Arc::clone(&directory), before, level, new_len });
         Some(directory)
     }
 }

@@ -20,11 +20,15 @@ use crate::names::Names;
 use crate::oidmap::OidMap;
 use crate::segment::Table;
 use crate::treemanifests::Directories;
-use crate::trees::{TreeWriter, View};
+use crate::trees::{LANES, TreeWriter, View};
 use crate::verify::Check;
 
-/// A batch is about as much as makes so many bytes of trees and texts.
+/// A batch is about as much as makes so many bytes of trees and texts that are new. It may be twice as
+/// much, so that large roots are hashed side by side.
 const BATCH_BYTES: u64 = 1 << 20;
+const LONGEST_BATCH_BYTES: u64 = 2 * BATCH_BYTES;
+/// Roots of so many bytes are large.
+const LARGE_ROOT_LEN: usize = 32 << 10;
 
 /// The manifest of a changeset to convert.
 #[derive(Clone, Copy, Debug)]
@@ -92,12 +96,17 @@ impl Batch {
         self.first_manifest + self.manifests.partition_point(|manifest| manifest.made_end <= made)
     }
 
+    /// Whether large roots would be hashed with lanes that have none.
+    fn leaves_lanes_empty(&self) -> bool {
+        let roots = self.manifests.iter().filter_map(|manifest| manifest.root.as_ref());
+        let is_large =
+            |root: &&Arc<Directory>| root.entries.content_len(View::Git) >= LARGE_ROOT_LEN;
+        !roots.filter(is_large).count().is_multiple_of(LANES)
+    }
+
     /// Memory that it takes while it is worked on, about.
     fn bytes_from(&self, made: usize, changesets: usize) -> u64 {
-        let trees = self.made[made..].iter().map(|made| {
-            let entries = &made.directory.entries;
-            entries.content_len(View::Git) + entries.content_len(View::Manifest)
-        });
+        let trees = self.made[made..].iter().map(|made| 2 * made.new_len);
         // a text, its note and the commit
         let texts = self.changesets[changesets..].iter().map(|drawn| 3 * drawn.text.len());
         trees.chain(texts).sum::<usize>() as u64
@@ -118,6 +127,8 @@ pub(crate) struct History<'a> {
     start: Option<Arc<Directory>>,
     /// The next tree, if it is a large one.
     parts: Option<Parts<'a>>,
+    /// Room for the changes of a manifest.
+    room: Vec<Change<'a>>,
 }
 
 impl<'a> History<'a> {
@@ -139,6 +150,7 @@ impl<'a> History<'a> {
             states: VecDeque::with_capacity(REACH + 2),
             start,
             parts: None,
+            room: Vec::new(),
         }
     }
 
@@ -153,7 +165,9 @@ impl<'a> History<'a> {
         };
         self.batches += 1;
         let mut bytes = 0;
-        while bytes < BATCH_BYTES && self.changesets < self.sources.revs.len() {
+        while self.changesets < self.sources.revs.len()
+            && (bytes < BATCH_BYTES || bytes < LONGEST_BATCH_BYTES && batch.leaves_lanes_empty())
+        {
             let before = (batch.made.len(), batch.changesets.len());
             let tree = self.sources.trees[self.changesets];
             if self.make(tree, &mut batch) {
@@ -194,7 +208,7 @@ impl<'a> History<'a> {
             if changes.base(position) != Base::Empty || changes.of(position).count() < LARGE {
                 return false;
             }
-            self.parts = Some(Parts::new(changes_at(changes, position)));
+            self.parts = Some(Parts::new(changes_at(changes, position).collect()));
         }
         self.parts.as_mut().is_some_and(|parts| parts.advance(&mut self.replay))
     }
@@ -211,7 +225,12 @@ impl<'a> History<'a> {
         };
         let after = match self.parts.take() {
             Some(parts) => parts.finish(&mut self.replay),
-            None => self.replay.apply(before, &changes_at(self.sources.changes, position)),
+            None => {
+                self.room.extend(changes_at(self.sources.changes, position));
+                let root = self.replay.apply(before, &self.room);
+                self.room.clear();
+                root
+            }
         };
         self.manifests += 1;
         self.states.push_back((position, after.clone()));
@@ -248,12 +267,11 @@ pub(crate) fn number_components(changes: &ChangeLog, names: &mut Names) {
 }
 
 /// The changes of the manifest at `position`.
-fn changes_at(changes: &ChangeLog, position: usize) -> Vec<Change<'_>> {
-    let all = changes.of(position).map(|(path, file)| {
+fn changes_at(changes: &ChangeLog, position: usize) -> impl Iterator<Item = Change<'_>> {
+    changes.of(position).map(|(path, file)| {
         let target = file.map(|(file, mode)| Target::File(file, mode));
         Change { path: changes.path(path), target }
-    });
-    all.collect()
+    })
 }
 
 /// The mode of a file in git.

@@ -64,6 +64,7 @@ impl<'a> Manifests<'a> {
     pub fn convert(&mut self, batch: &Batch) -> Vec<Object> {
         let written = self.writer.write(&batch.made);
         let mut objects = written.unwrap_or_else(|_| unreachable!("each file has its node"));
+        objects.reserve(batch.manifests.len());
         for made in &batch.manifests {
             objects.push(self.commit(oid_of(made.root.as_ref(), View::Manifest)));
         }

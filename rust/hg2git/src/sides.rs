@@ -59,6 +59,7 @@ impl<'a> Sides<'a> {
         drop(batch);
         let mut notes = notes_of(self.changelog, &changesets, &objects)?;
         let oids = notes.iter().map(|note| note.oid).collect();
+        objects.reserve_exact(of_manifests.len() + notes.len());
         objects.append(&mut of_manifests);
         objects.append(&mut notes);
         Ok(Objects { objects, notes: oids })

@@ -10,8 +10,8 @@ use crate::names::Names;
 use crate::trees::View;
 
 /// Entries of a leaf: at most so many, and no fewer unless it is the only one, about.
-const LONGEST: usize = 128;
-const SHORTEST: usize = 32;
+const LONGEST: usize = 64;
+const SHORTEST: usize = 16;
 
 /// Bytes of an entry in the content of git's tree, beside its mode and name: space, NUL, oid.
 const FRAME_LEN: usize = 22;
@@ -56,12 +56,12 @@ impl Entries {
     pub fn from_vec(entries: Vec<Entry>) -> Self {
         let mut edit = Edit::new(&[]);
         edit.open = entries;
-        edit.finish()
+        edit.finish().0
     }
 
     /// The leaves, in order.
-    pub fn leaves(&self) -> &[Arc<Leaf>] {
-        &self.0
+    pub const fn leaves(&self) -> &[Arc<Leaf>] {
+        self.0.as_slice()
     }
 
     /// The entries, in order.
@@ -110,7 +110,7 @@ pub(crate) struct Walk<'e> {
 }
 
 impl<'e> Walk<'e> {
-    pub fn new(entries: &'e Entries) -> Self {
+    pub const fn new(entries: &'e Entries) -> Self {
         Self { leaves: entries.leaves(), behind: 0 }
     }
 
@@ -166,6 +166,8 @@ pub(super) struct Edit<'e> {
     made: Vec<Arc<Leaf>>,
     /// What comes after those, in no leaf yet.
     open: Vec<Entry>,
+    /// Bytes that the entries of new leaves take in git's tree.
+    new_len: usize,
 }
 
 impl<'e> Edit<'e> {
@@ -173,7 +175,8 @@ impl<'e> Edit<'e> {
         let rest = Walk { leaves: old, behind: 0 };
         // most directories are one leaf, and get an entry more at most
         let room = old.first().map_or(0, |first| first.entries.len() + 1);
-        Self { rest, made: Vec::with_capacity(old.len() + 1), open: Vec::with_capacity(room) }
+        let (made, open) = (Vec::with_capacity(old.len() + 1), Vec::with_capacity(room));
+        Self { rest, made, open, new_len: 0 }
     }
 
     /// Takes all old entries before that of this name and kind, and answers it, if there is one.
@@ -202,8 +205,9 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// Takes all old entries that are left.
-    pub fn finish(mut self) -> Entries {
+    /// Takes all old entries that are left. Answers also the bytes, in git's tree, of those entries
+    /// that are in no old leaf.
+    pub fn finish(mut self) -> (Entries, usize) {
         self.take_leaves(self.rest.leaves.len());
         if (1..SHORTEST).contains(&self.open.len())
             && let Some(last) = self.made.pop()
@@ -211,7 +215,7 @@ impl<'e> Edit<'e> {
             self.open.splice(..0, last.entries.iter().cloned());
         }
         self.close();
-        Entries(self.made)
+        (Entries(self.made), self.new_len)
     }
 
     /// Takes what is left of the next `count` leaves.
@@ -244,14 +248,19 @@ impl<'e> Edit<'e> {
     fn close(&mut self) {
         let open = std::mem::take(&mut self.open);
         if (1..=LONGEST).contains(&open.len()) {
-            return self.made.push(Arc::new(Leaf::new(open)));
+            return self.add(Leaf::new(open));
         }
         let mut open = open.into_iter();
         for parts in (1..=open.len().div_ceil(LONGEST)).rev() {
             let len = open.len().div_ceil(parts);
             let entries = open.by_ref().take(len).collect();
-            self.made.push(Arc::new(Leaf::new(entries)));
+            self.add(Leaf::new(entries));
         }
+    }
+
+    fn add(&mut self, leaf: Leaf) {
+        self.new_len += leaf.content_len;
+        self.made.push(Arc::new(leaf));
     }
 }
 
@@ -306,7 +315,7 @@ mod tests {
                         None => drop(expected.remove(&name)),
                     }
                 }
-                entries = edit.finish();
+                entries = edit.finish().0;
                 let read = entries.iter().map(|entry| match entry.target {
                     Target::File(FileId(file), _) => (names.get(entry.name).to_vec(), file),
                     Target::Directory(_) => unreachable!("there are files only"),
@@ -336,8 +345,8 @@ mod tests {
             edit.skip();
             edit.push(entry);
         }
-        let after = edit.finish();
+        let after = edit.finish().0;
         let own = after.leaves().iter().filter(|leaf| !is_shared(leaf, &before)).count();
-        assert_eq!((before.leaves().len(), after.leaves().len(), own), (79, 79, 3));
+        assert_eq!((before.leaves().len(), after.leaves().len(), own), (157, 157, 3));
     }
 }

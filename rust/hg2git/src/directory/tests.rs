@@ -264,6 +264,86 @@ proptest! {
     }
 }
 
+/// Versions of a directory with many entries, written by one writer in batches: what each changes, what
+/// it is made from, and the plain trees.
+#[test]
+fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
+    let mut names = Names::default();
+    let mut files = FileTable::default();
+    let any = names.number(b"any");
+    for seed in 0..40u8 {
+        let node = revlog::Node::from_bytes([seed + 1; 20]);
+        files.number(node, any, |_| Some(Oid::from_bytes([seed + 100; 20])));
+    }
+    let path = |number: u32| match number % 3 {
+        0 => format!("directory{number:05}/file"),
+        _ => format!("file{number:05}"),
+    };
+    for name in
+        (0..4000).map(path).flat_map(|path| path.split('/').map(str::to_owned).collect::<Vec<_>>())
+    {
+        names.number(name.as_bytes());
+    }
+    let mut replay = Replay::new(&names);
+    let mut writers = [View::Git, View::Manifest].map(|view| TreeWriter::new(view, &names, &files));
+    let mut versions: Vec<(Option<Arc<Directory>>, BTreeMap<String, u8>)> = Vec::new();
+    let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
+    for version in 0..60_u32 {
+        // the first has half of the names; some are made from others than the one before
+        let base = versions.len().checked_sub(if version % 7 == 6 { 3 } else { 1 });
+        let (before, mut expected) = base.map_or_else(Default::default, |at| versions[at].clone());
+        let changed: BTreeMap<String, Option<u8>> = match base {
+            None => (0..2000).map(|number| (path(2 * number), Some(0))).collect(),
+            Some(_) => (0..4)
+                .map(|edit| {
+                    let number = (version * 4 + edit).wrapping_mul(2_654_435_761) % 4000;
+                    let file = u8::try_from(version % 40).expect("small");
+                    (path(number), (edit > 0 || version % 5 > 0).then_some(file))
+                })
+                .collect(),
+        };
+        for (path, file) in &changed {
+            match file {
+                Some(file) => expected.insert(path.clone(), *file),
+                None => expected.remove(path),
+            };
+        }
+        let changes = changed.iter().map(|(path, file)| {
+            let target = file.map(|file| Target::File(FileId(u32::from(file)), Mode::FILE));
+            Change { path: path.as_bytes(), target }
+        });
+        let after = replay.apply(before.as_ref(), &changes.collect::<Vec<_>>());
+        versions.push((after, expected));
+        if version % 25 == 9 || version == 59 {
+            let made = std::mem::take(&mut replay.made);
+            for object in writers.each_mut().map(|writer| writer.write(&made)).into_iter().flatten()
+            {
+                for object in object {
+                    let content = match object.base {
+                        Some(base) => {
+                            delta::apply(&contents[&base], &object.payload).expect("fits")
+                        }
+                        None => object.payload,
+                    };
+                    let head = object_header(Kind::Tree, content.len() as u64);
+                    let digest = digest_one(Message { head: &head, body: &content });
+                    assert_eq!(Oid::from_bytes(digest), object.oid);
+                    contents.insert(object.oid, content);
+                }
+            }
+        }
+    }
+    for (root, expected) in &versions {
+        let oid = |first: u8, file: u8| Oid::from_bytes([first + file; 20]);
+        let plain =
+            expected.iter().map(|(path, file)| (path.as_bytes(), oid(100, *file), Mode::FILE));
+        assert_eq!(oid_of(root.as_ref(), View::Git), plain_oid(&plain.collect::<Vec<_>>()));
+        let list = expected.iter().map(|(path, file)| (path.clone(), oid(1, *file), Mode::FILE));
+        let plain = plain_manifest_oid(&list.collect::<Vec<_>>());
+        assert_eq!(oid_of(root.as_ref(), View::Manifest), plain);
+    }
+}
+
 /// A tree of these paths, and its objects: made at once, or in parts.
 fn made(paths: &[String], in_parts: bool) -> (Oid, Oid, BTreeSet<Oid>) {
     let mut names = Names::default();

@@ -3,10 +3,12 @@
 //! Trees are made of millions of entries of some forty bytes, so pieces are copied at a fixed width,
 //! past their end, and what is too much is overwritten by the next: that is half the time.
 
+use std::ops::Range;
+
 use gitpack::tree::Mode;
 
-use super::View;
-use crate::directory::{Entries, Target};
+use super::{Comparison, Pieces, Step, View};
+use crate::directory::{Entries, Entry, Target};
 use crate::files::{FileTable, Unconverted};
 use crate::names::{Names, WINDOW};
 
@@ -33,8 +35,8 @@ const LEADS: [[Lead; 4]; 2] = [
 
 /// Bytes that the last entry may be written past its end.
 const SLACK: usize = WINDOW + 32;
-/// Room that is kept when contents are cleared.
-const KEPT_ROOM: usize = 1 << 20;
+/// Room that is kept when contents are removed.
+const KEPT_ROOM: usize = 4 << 20;
 
 /// Contents of trees, one after the other.
 #[derive(Debug, Default)]
@@ -50,11 +52,15 @@ impl Contents {
         &self.bytes[..self.len]
     }
 
-    /// Removes all.
-    pub fn clear(&mut self) {
-        self.len = 0;
+    /// Removes all but what is at `range`.
+    pub fn keep(&mut self, range: Range<usize>) {
+        self.len = range.len();
+        if range.start > 0 {
+            self.bytes.copy_within(range, 0);
+        }
         if self.bytes.len() > KEPT_ROOM {
-            self.bytes = Vec::new();
+            self.bytes.truncate(self.len);
+            self.bytes.shrink_to_fit();
         }
     }
 
@@ -70,39 +76,82 @@ impl Contents {
         files: &FileTable,
         entries: &Entries,
     ) -> Result<(), Unconverted> {
+        self.make_room(view, entries);
+        entries.iter().try_for_each(|entry| self.put_entry(view, names, files, entry))
+    }
+
+    /// As [`Self::push`], where the content of an earlier tree of the directory begins at `start`. Answers
+    /// what makes the tree of that one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::push`].
+    pub fn push_like(
+        &mut self,
+        view: View,
+        names: &Names,
+        files: &FileTable,
+        (start, before): (usize, &Entries),
+        entries: &Entries,
+    ) -> Result<Pieces, Unconverted> {
+        self.make_room(view, entries);
+        let mut pieces = Pieces::default();
+        for step in Comparison::new(names, view, before, entries) {
+            pieces.add(&step, view);
+            match step {
+                Step::Same { at, len } => {
+                    self.bytes.copy_within(start + at..start + at + len, self.len);
+                    self.len += len;
+                }
+                Step::New { entry, .. } => self.put_entry(view, names, files, entry)?,
+            }
+        }
+        Ok(pieces)
+    }
+
+    fn make_room(&mut self, view: View, entries: &Entries) {
         let room = self.len + entries.content_len(view) + SLACK;
         if self.bytes.len() < room {
             self.bytes.resize(room, 0);
         }
-        let [directory, file, executable, symlink] = LEADS[view as usize];
-        for entry in entries.iter() {
-            let (lead, id) = match &entry.target {
-                Target::Directory(inner) => (directory, inner.tree(view).oid.as_bytes()),
-                Target::File(id, mode) => {
-                    let lead = match *mode {
-                        Mode::EXECUTABLE => executable,
-                        Mode::SYMLINK => symlink,
-                        _ => file,
-                    };
-                    let id = match view {
-                        View::Git => files.oid_in_place(*id).ok_or(Unconverted(*id))?.as_bytes(),
-                        View::Manifest => files.node_in_place(*id).as_bytes(),
-                    };
-                    (lead, id)
-                }
-            };
-            self.put(&lead.text);
-            self.len += lead.len;
-            match names.window(entry.name).filter(|_| entry.name_len() <= WINDOW) {
-                Some(window) => self.put(window),
-                None => self.put(names.get(entry.name)),
+    }
+
+    /// Appends an entry, for which there is room.
+    #[inline]
+    fn put_entry(
+        &mut self,
+        view: View,
+        names: &Names,
+        files: &FileTable,
+        entry: &Entry,
+    ) -> Result<(), Unconverted> {
+        let [directory, file, executable, symlink] = &LEADS[view as usize];
+        let (lead, id) = match &entry.target {
+            Target::Directory(inner) => (directory, inner.tree(view).oid.as_bytes()),
+            Target::File(id, mode) => {
+                let lead = match *mode {
+                    Mode::EXECUTABLE => executable,
+                    Mode::SYMLINK => symlink,
+                    _ => file,
+                };
+                let id = match view {
+                    View::Git => files.oid_in_place(*id).ok_or(Unconverted(*id))?.as_bytes(),
+                    View::Manifest => files.node_in_place(*id).as_bytes(),
+                };
+                (lead, id)
             }
-            self.len += entry.name_len();
-            self.put(&[0]);
-            self.len += 1;
-            self.put(id);
-            self.len += id.len();
+        };
+        self.put(&lead.text);
+        self.len += lead.len;
+        match names.window(entry.name).filter(|_| entry.name_len() <= WINDOW) {
+            Some(window) => self.put(window),
+            None => self.put(names.get(entry.name)),
         }
+        self.len += entry.name_len();
+        self.put(&[0]);
+        self.len += 1;
+        self.put(id);
+        self.len += id.len();
         Ok(())
     }
 
@@ -160,8 +209,8 @@ mod tests {
                 contents.push(view, &names, &files, &root.entries).expect("blobs are known");
             }
             assert_eq!(contents.as_slice(), expected.repeat(2));
-            contents.clear();
-            assert!(contents.as_slice().is_empty());
+            contents.keep(expected.len()..2 * expected.len());
+            assert_eq!(contents.as_slice(), expected);
         }
     }
 }

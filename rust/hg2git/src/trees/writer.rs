@@ -4,20 +4,30 @@
 //! given are hashed side by side, from the deepest level up.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use gitpack::{Kind, Oid, object_header};
 use sha1lanes::{Message, best};
 
 use super::content::Contents;
 use super::doubled::doubled;
-use super::{Storage, View, stored};
+use super::{New, Pieces, Storage, View, stored};
 use crate::directory::{Directory, Entries, Made, Tree};
 use crate::files::{FileTable, Unconverted};
 use crate::names::Names;
 use crate::object::Object;
 
-/// Content that is hashed together, in bytes, about; one tree may have more.
+/// Trees that are hashed side by side.
+pub(crate) const LANES: usize = 16;
+/// Content that is hashed together, in bytes, about; if it is that of fewer trees than could be hashed
+/// side by side, more. One tree may have more than that.
 const TOGETHER_BYTES: usize = 512 << 10;
+const MOST_TOGETHER_BYTES: usize = 4 << 20;
+/// Trees that are longer are not kept to write later ones.
+const MOST_KEPT_BYTES: usize = 1 << 20;
+/// Trees among which that of the same directory before is looked for.
+const NEAR: usize = 4 * LANES;
 
 /// Makes objects of trees, each stored the shortest way.
 #[derive(Debug)]
@@ -31,6 +41,17 @@ pub(crate) struct TreeWriter<'a> {
     /// Trees without an oid, one after the other, and what they are of.
     contents: Contents,
     waiting: Vec<Waiting>,
+    /// Of some of those, ascending, what makes them of what they were before.
+    pieces: VecDeque<(usize, Pieces)>,
+    /// A tree that was written last, which later ones are like. Its content comes first.
+    last: Option<Last>,
+}
+
+/// A large tree, and its length in bytes.
+#[derive(Debug)]
+struct Last {
+    directory: Arc<Directory>,
+    len: usize,
 }
 
 /// A tree without an oid.
@@ -58,6 +79,8 @@ impl<'a> TreeWriter<'a> {
             objects: Vec::new(),
             contents: Contents::default(),
             waiting: Vec::new(),
+            pieces: VecDeque::new(),
+            last: None,
         }
     }
 
@@ -80,39 +103,97 @@ impl<'a> TreeWriter<'a> {
         let mut level = 0;
         for at in order {
             let next = made[at].level;
-            if next != level || self.contents.as_slice().len() >= TOGETHER_BYTES {
+            if next != level || self.is_enough() {
                 self.finish(made);
             }
             level = next;
-            self.begin(at, &made[at].directory).map_err(|problem| (at, problem))?;
+            self.begin(at, made).map_err(|problem| (at, problem))?;
         }
         self.finish(made);
         Ok(std::mem::take(&mut self.objects))
     }
 
+    /// Whether what was begun is to be hashed.
+    fn is_enough(&self) -> bool {
+        let bytes = self.contents.as_slice().len();
+        let are_lanes_full = self.waiting.len().is_multiple_of(LANES);
+        bytes >= MOST_TOGETHER_BYTES || bytes >= TOGETHER_BYTES && are_lanes_full
+    }
+
     /// Writes the content of a directory's tree.
-    fn begin(&mut self, at: usize, directory: &Directory) -> Result<(), Unconverted> {
+    fn begin(&mut self, at: usize, made: &[Made]) -> Result<(), Unconverted> {
+        let Made { directory, before, .. } = &made[at];
         let shown = if self.view == View::Manifest || directory.is_plain {
             None
         } else {
             self.shown(&directory.entries)?
         };
         let entries = shown.as_ref().unwrap_or(&directory.entries);
-        self.contents.push(self.view, self.names, self.files, entries)?;
+        let near = before.as_ref().filter(|_| entries.leaves().len() > 1 && shown.is_none());
+        let near = near.and_then(|before| Some((self.start_of(before, made)?, &before.entries)));
+        let Self { view, names, files, .. } = *self;
+        if let Some(near) = near {
+            let pieces = self.contents.push_like(view, names, files, near, entries)?;
+            self.pieces.push_back((self.waiting.len(), pieces));
+        } else {
+            self.contents.push(view, names, files, entries)?;
+        }
         let end = self.contents.as_slice().len();
         self.waiting.push(Waiting { at, end, shown });
         Ok(())
     }
 
+    /// Where the content of a directory begins which was begun just now, as it is.
+    fn start_of(&self, directory: &Arc<Directory>, made: &[Made]) -> Option<usize> {
+        if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(&last.directory, directory)) {
+            return Some(0);
+        }
+        let near = self.waiting.len().saturating_sub(NEAR);
+        let is_it = |waiting: &Waiting| Arc::ptr_eq(&made[waiting.at].directory, directory);
+        let found = near + self.waiting[near..].iter().rposition(is_it)?;
+        let is_as_it_is = self.waiting[found].shown.is_none();
+        is_as_it_is.then(|| self.start(found))
+    }
+
+    /// Where the content of one that waits begins.
+    fn start(&self, waiting: usize) -> usize {
+        match waiting.checked_sub(1) {
+            Some(before) => self.waiting[before].end,
+            None => self.last.as_ref().map_or(0, |last| last.len),
+        }
+    }
+
+    /// Removes all contents but that which later trees may be like.
+    fn clear(&mut self, made: &[Made]) {
+        let is_large = |waiting: &&Waiting| {
+            waiting.shown.is_none() && made[waiting.at].directory.entries.leaves().len() > 1
+        };
+        let mut kept = 0..self.start(0);
+        if let Some(last) = self.waiting.last().filter(is_large) {
+            let content = self.start(self.waiting.len() - 1)..last.end;
+            if content.len() <= MOST_KEPT_BYTES {
+                let directory = Arc::clone(&made[last.at].directory);
+                self.last = Some(Last { directory, len: content.len() });
+                kept = content;
+            }
+        }
+        self.waiting.clear();
+        self.contents.keep(kept);
+    }
+
     /// Hashes what was begun, and makes objects of it.
     fn finish(&mut self, made: &[Made]) {
-        let contents = Spans { bytes: self.contents.as_slice(), waiting: &self.waiting };
+        let (bytes, start) = (self.contents.as_slice(), self.start(0));
+        let contents = Spans { bytes, start, waiting: &self.waiting };
         let heads: Vec<_> = contents.iter().map(header).collect();
         let messages: Vec<_> =
             contents.iter().zip(&heads).map(|(body, head)| Message { head, body }).collect();
         let mut digests = vec![[0; 20]; messages.len()];
         best().digest(&messages, &mut digests);
-        for ((waiting, content), digest) in self.waiting.iter().zip(contents.iter()).zip(digests) {
+        let trees = self.waiting.iter().zip(contents.iter()).zip(digests);
+        for (at, ((waiting, content), digest)) in trees.enumerate() {
+            let is_known = self.pieces.front().is_some_and(|(known, _)| *known == at);
+            let pieces = if is_known { self.pieces.pop_front() } else { None };
             let Made { directory, before, .. } = &made[waiting.at];
             let entries = waiting.shown.as_ref().unwrap_or(&directory.entries);
             let oid = Oid::from_bytes(digest);
@@ -128,17 +209,17 @@ impl<'a> TreeWriter<'a> {
                         !is_git || before.is_plain || doubled(self.names, &before.entries).is_none()
                     });
                     let before = before.map(|before| (&before.entries, before.tree(self.view)));
-                    let (storage, base, payload) =
-                        stored(self.names, self.view, before, entries, content, oid);
                     let view = self.view;
+                    let pieces = pieces.map(|(_, pieces)| pieces);
+                    let new = New { entries, content, oid, pieces };
+                    let (storage, base, payload) = stored(self.names, view, before, new);
                     self.objects.push(Object { kind: Kind::Tree, oid, base, payload, view });
                     storage
                 }
             };
             directory.set_tree(self.view, Tree { oid, storage });
         }
-        self.waiting.clear();
-        self.contents.clear();
+        self.clear(made);
     }
 
     /// Makes a tree that git has of entries which are of no directory.
@@ -154,7 +235,8 @@ impl<'a> TreeWriter<'a> {
             return Ok(Tree { oid, storage: Storage::ELSEWHERE });
         }
         let view = View::Git;
-        let (storage, base, payload) = stored(self.names, view, None, entries, content, oid);
+        let new = New { entries, content, oid, pieces: None };
+        let (storage, base, payload) = stored(self.names, view, None, new);
         self.objects.push(Object { kind: Kind::Tree, oid, base, payload, view });
         Ok(Tree { oid, storage })
     }
@@ -163,13 +245,15 @@ impl<'a> TreeWriter<'a> {
 /// The contents of trees that wait.
 struct Spans<'c> {
     bytes: &'c [u8],
+    /// Where the first begins.
+    start: usize,
     waiting: &'c [Waiting],
 }
 
 impl<'c> Spans<'c> {
     fn iter(&self) -> impl Iterator<Item = &'c [u8]> {
         let (bytes, waiting) = (self.bytes, self.waiting);
-        let starts = std::iter::once(0).chain(waiting.iter().map(|waiting| waiting.end));
+        let starts = std::iter::once(self.start).chain(waiting.iter().map(|waiting| waiting.end));
         starts.zip(waiting).map(move |(start, waiting)| &bytes[start..waiting.end])
     }
 }
