@@ -32,7 +32,7 @@ use crate::memory::Shares;
 
 /// A manifest may be given as changes from one of the manifests this far before it in the
 /// conversion's order; whoever replays changes keeps that many states.
-pub(crate) const REACH: usize = 64;
+pub(crate) const REACH: usize = 256;
 
 /// Which texts of manifests are compared with their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,14 +82,14 @@ impl<'a> Manifests<'a> {
         let hashed_bytes = self.shares.hashed_bytes + self.shares.spare_bytes;
         let mut walk = Walk {
             manifests: self,
-            reader: Reader::new(self.revlog, scratch, self.shares.kept_bytes),
+            reader: Reader::new(self.revlog, scratch, self.shares.kept_bytes + hashed_bytes),
             proof: Proof::new(self.revlog, hashed_bytes),
         };
         let last = range.end - 1;
         let changes: Result<Vec<_>> =
             range.map(|position| walk.step(position, position == last)).collect();
         // what was read before an error may be wrong, and then comes first
-        walk.proof.finish(&mut walk.reader).map_or(changes, |rev| Err(self.mismatch(rev)))
+        walk.proof.finish().map_or(changes, |rev| Err(self.mismatch(rev)))
     }
 
     /// Who is to blame if the text of `rev` is wrong, or seems to be; nobody if it is right, or if
@@ -127,7 +127,7 @@ impl Walk<'_> {
         let Some(&is_hashed) = hashed.get(position) else { return Ok(changes) };
         let is_length_right = text.len() == revlog.index().text_len_hint(rev) as usize;
         if is_hashed || is_last || !is_vetted || !is_length_right || changes.has_new_flags {
-            if let Some(wrong) = self.proof.add(rev, &text, &mut self.reader)? {
+            if let Some(wrong) = self.proof.add(rev, &text, &self.reader) {
                 return Err(self.manifests.mismatch(wrong));
             }
         } else {

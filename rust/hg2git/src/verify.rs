@@ -2,8 +2,7 @@
 
 use revlog::node::parents_prefix;
 use revlog::{Node, Parents, Rev, Revlog};
-use sha1::{Digest as _, Sha1};
-use sha1lanes::{Lanes, Message};
+use sha1lanes::{Lanes, Message, Pieced};
 
 use crate::error::{Error, Result};
 
@@ -38,11 +37,16 @@ impl<'a> Check<'a> {
         all.find(|((rev, _), digest)| !self.is_node(*rev, *digest)).map(|((rev, _), _)| *rev)
     }
 
-    /// Whether `pieces` are the text of `rev`: one alone, as it lies there.
-    pub fn is_text<'p>(&self, rev: Rev, pieces: impl Iterator<Item = &'p [u8]>) -> bool {
-        let mut hasher = Sha1::new_with_prefix(self.head(rev));
-        pieces.for_each(|piece| hasher.update(piece));
-        self.is_node(rev, hasher.finalize().into())
+    /// As [`Self::first_wrong`], for texts in pieces.
+    pub fn first_wrong_pieced(&self, revisions: &[(Rev, Vec<&[u8]>)]) -> Option<Rev> {
+        let heads: Vec<_> = revisions.iter().map(|(rev, _)| self.head(*rev)).collect();
+        let messages = heads.iter().zip(revisions);
+        let messages: Vec<_> =
+            messages.map(|(head, (_, pieces))| Pieced { head, pieces }).collect();
+        let mut digests = vec![[0; 20]; messages.len()];
+        self.lanes.digest_pieced(&messages, &mut digests);
+        let mut all = revisions.iter().zip(digests);
+        all.find(|((rev, _), digest)| !self.is_node(*rev, *digest)).map(|((rev, _), _)| *rev)
     }
 
     /// The bytes that are hashed before the text of `rev`.

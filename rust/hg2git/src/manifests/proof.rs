@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use revlog::{Buffer, Rev, Revlog, Scratch};
+use revlog::{Rev, Revlog, Scratch};
 
 use super::reader::Reader;
 use super::shared::SharedText;
@@ -12,58 +12,39 @@ use crate::verify::Check;
 /// Texts hashed together.
 const AT_ONCE: usize = 16;
 
-/// Texts that wait to be hashed.
+/// Texts that wait to be hashed, where they lie. They share what they have in common.
 pub(super) struct Proof<'a> {
     revlog: &'a Revlog,
-    /// What they may take, in bytes.
+    /// What texts may take while some wait, in bytes.
     most_bytes: usize,
-    waiting: Vec<(Rev, Buffer)>,
+    waiting: Vec<(Rev, Rc<SharedText>)>,
+    /// Bytes of buffers that those were made with.
     waiting_bytes: usize,
 }
 
 impl<'a> Proof<'a> {
-    /// Copies up to `most_bytes` of texts to hash them side by side; those that it would be one of at a
-    /// time are hashed where they are.
+    /// Lets texts wait as long as all, those that `Reader` keeps included, take `most_bytes`.
     pub const fn new(revlog: &'a Revlog, most_bytes: usize) -> Self {
         Self { revlog, most_bytes, waiting: Vec::new(), waiting_bytes: 0 }
     }
 
     /// Compares `text` with the node of `rev`, now or later. A revision whose text was found to be
     /// wrong is answered.
-    ///
-    /// # Errors
-    ///
-    /// As [`Buffer::reserve`].
-    pub fn add(
-        &mut self,
-        rev: Rev,
-        text: &Rc<SharedText>,
-        reader: &mut Reader<'_>,
-    ) -> Result<Option<Rev>> {
-        if 2 * text.len() > self.most_bytes {
-            let is_right = Check::new(self.revlog).is_text(rev, text.pieces());
-            return Ok(self.finish(reader).or((!is_right).then_some(rev)));
-        }
-        let mut wrong = None;
-        if self.waiting.len() == AT_ONCE || self.waiting_bytes + text.len() > self.most_bytes {
-            wrong = self.finish(reader);
-        }
-        let mut buffer = reader.room(text.len())?;
-        for piece in text.pieces() {
-            buffer.extend_from_slice(piece)?;
-        }
-        self.waiting_bytes += text.len();
-        self.waiting.push((rev, buffer));
-        Ok(wrong)
+    pub fn add(&mut self, rev: Rev, text: &Rc<SharedText>, reader: &Reader<'_>) -> Option<Rev> {
+        self.waiting_bytes += text.made_bytes();
+        self.waiting.push((rev, Rc::clone(text)));
+        let bytes = self.waiting_bytes + reader.loose_bytes();
+        let is_enough = self.waiting.len() == AT_ONCE || bytes > self.most_bytes;
+        is_enough.then(|| self.finish()).flatten()
     }
 
     /// Compares all that wait. The first whose text is wrong is answered.
-    pub fn finish(&mut self, reader: &mut Reader<'_>) -> Option<Rev> {
-        let texts: Vec<_> =
-            self.waiting.iter().map(|(rev, text)| (*rev, text.as_slice())).collect();
-        let wrong = Check::new(self.revlog).first_wrong(&texts);
+    pub fn finish(&mut self) -> Option<Rev> {
+        let waiting = self.waiting.iter();
+        let texts: Vec<_> = waiting.map(|(rev, text)| (*rev, text.pieces().collect())).collect();
+        let wrong = Check::new(self.revlog).first_wrong_pieced(&texts);
         self.waiting_bytes = 0;
-        self.waiting.drain(..).for_each(|(_, buffer)| reader.give_back(buffer));
+        self.waiting.clear();
         wrong
     }
 }
@@ -84,7 +65,7 @@ pub(super) fn blame(
     let mut reader = Reader::new(revlog, scratch, kept_bytes);
     for rev in reader.chain(rev) {
         let text = reader.get(rev)?.text;
-        if !check.is_text(rev, text.pieces()) {
+        if check.first_wrong_pieced(&[(rev, text.pieces().collect())]).is_some() {
             return Err(check.mismatch(rev));
         }
     }

@@ -6,14 +6,17 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use revlog::{Buffer, Delta, Rev, Revlog, Scratch, StoredDelta, Texts};
+use revlog::{Delta, Rev, Revlog, Scratch, StoredDelta, Texts};
 
 use super::REACH;
-use super::shared::SharedText;
+use super::shared::{SharedText, Tally};
 use crate::error::Result;
 
 /// Texts kept, at most: of two branches those within reach.
-const MOST_KEPT: usize = 2 * REACH;
+const MOST_KEPT: usize = REACH;
+/// What one text may have in no buffer, as a part of what all may take: an eighth, so that a few that
+/// share nothing have room.
+const LOOSE_PART: usize = 8;
 
 /// A manifest as stored.
 pub(super) struct Stored {
@@ -29,7 +32,9 @@ pub(super) struct Reader<'a> {
     chunks: Texts<'a>,
     /// Last used last.
     kept: VecDeque<(Rev, Rc<SharedText>)>,
+    /// Bytes of buffers that those kept were made with, and all that is in no buffer.
     kept_bytes: usize,
+    tally: Tally,
     budget_bytes: usize,
 }
 
@@ -37,7 +42,8 @@ impl<'a> Reader<'a> {
     /// Keeps texts that take about `budget_bytes` together, and at least two.
     pub fn new(revlog: &'a Revlog, scratch: &'a mut Scratch, budget_bytes: usize) -> Self {
         let chunks = Texts::new(revlog, scratch, 0);
-        Self { revlog, chunks, kept: VecDeque::new(), kept_bytes: 0, budget_bytes }
+        let (kept, tally) = (VecDeque::new(), Tally::default());
+        Self { revlog, chunks, kept, kept_bytes: 0, tally, budget_bytes }
     }
 
     /// Rebuilds one text. Its node is not checked.
@@ -50,15 +56,12 @@ impl<'a> Reader<'a> {
             return Ok(Stored { text, delta: None });
         }
         let Some(base) = self.revlog.index().delta_base(rev) else {
-            let text = SharedText::from(self.chunks.stored(rev)?);
+            let text = SharedText::new(self.chunks.stored(rev)?, &self.tally);
             return Ok(Stored { text: self.keep(rev, text), delta: None });
         };
         let base_text = match self.recall(base) {
             Some(text) => text,
-            None => {
-                let text = self.rebuild(base)?;
-                self.keep(base, text)
-            }
+            None => self.rebuild(base)?,
         };
         let bytes = self.chunks.stored(rev)?;
         let text = self.next(rev, &base_text, &bytes)?;
@@ -74,18 +77,9 @@ impl<'a> Reader<'a> {
         chain
     }
 
-    /// An empty buffer for about `len` bytes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Buffer::reserve`].
-    pub fn room(&mut self, len: usize) -> Result<Buffer> {
-        Ok(self.chunks.room(len)?)
-    }
-
-    /// Takes back a buffer.
-    pub fn give_back(&mut self, buffer: Buffer) {
-        self.chunks.recycle(std::sync::Arc::new(buffer));
+    /// Bytes that texts take which are in use, those that are in buffers aside.
+    pub fn loose_bytes(&self) -> usize {
+        self.tally.bytes()
     }
 
     /// Takes back the buffer of a stored delta.
@@ -93,29 +87,44 @@ impl<'a> Reader<'a> {
         self.chunks.recycle_delta(delta);
     }
 
-    /// Rebuilds a text from the nearest one of its chain that is kept, or from a full text.
-    fn rebuild(&mut self, rev: Rev) -> Result<SharedText> {
+    /// Rebuilds a text from the nearest one of its chain that is kept, or from a full text, and keeps
+    /// it.
+    fn rebuild(&mut self, rev: Rev) -> Result<Rc<SharedText>> {
         let mut chain = self.chain(rev);
         let kept = chain.iter().rposition(|&rev| self.recall(rev).is_some());
         let first = chain.drain(..=kept.unwrap_or(0)).next_back().expect("a chain has its end");
         let mut text = match self.recall(first) {
-            Some(text) => SharedText::clone(&text),
-            None => SharedText::from(self.chunks.stored(first)?),
+            Some(text) => text,
+            None => {
+                // kept, too: where branches take turns, the others share it
+                let text = SharedText::new(self.chunks.stored(first)?, &self.tally);
+                self.keep(first, text)
+            }
         };
+        let last = chain.pop();
         for rev in chain {
-            let bytes = self.chunks.stored(rev)?;
-            text = self.next(rev, &text, &bytes)?;
-            self.chunks.recycle_delta(Some(StoredDelta { base: rev, bytes }));
+            text = Rc::new(self.applied(rev, &text)?);
         }
-        text.count_all();
+        if let Some(last) = last {
+            let rebuilt = self.applied(last, &text)?;
+            text = self.keep(last, rebuilt);
+        }
+        Ok(text)
+    }
+
+    /// What the stored delta of `rev` makes of its base.
+    fn applied(&mut self, rev: Rev, base: &SharedText) -> Result<SharedText> {
+        let bytes = self.chunks.stored(rev)?;
+        let text = self.next(rev, base, &bytes)?;
+        self.chunks.recycle_delta(Some(StoredDelta { base: rev, bytes }));
         Ok(text)
     }
 
     fn next(&mut self, rev: Rev, base: &SharedText, bytes: &[u8]) -> Result<SharedText> {
         let delta = Delta::parse(bytes, base.len());
         let delta = delta.map_err(|problem| self.revlog.corrupt(rev, problem))?;
-        let mut text = base.apply(&delta);
-        text.gather(self.budget_bytes, |len| self.chunks.room(len))?;
+        let mut text = base.apply(&delta, &self.tally);
+        text.gather(self.budget_bytes / LOOSE_PART, &self.tally, |len| self.chunks.room(len))?;
         Ok(text)
     }
 
@@ -132,7 +141,7 @@ impl<'a> Reader<'a> {
         self.kept_bytes += text.made_bytes();
         self.kept.push_back((rev, Rc::clone(&text)));
         while self.kept.len() > MOST_KEPT
-            || self.kept.len() > 2 && self.kept_bytes > self.budget_bytes
+            || self.kept.len() > 2 && self.kept_bytes + self.tally.bytes() > self.budget_bytes
         {
             if let Some((_, text)) = self.kept.pop_front() {
                 self.kept_bytes -= text.made_bytes();

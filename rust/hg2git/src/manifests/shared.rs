@@ -1,94 +1,74 @@
 //! A text as chunks, most of which it shares with the text that it was made from.
 //!
-//! A chunk begins and ends with whole lines, except that the last may end anywhere. So a delta costs
-//! the chunks that it touches and a pointer for each of the others. Knows nothing of what a line says.
+//! A chunk begins and ends with whole lines, except that the last may end anywhere. Chunks are in
+//! groups, which are shared, too: so a delta costs the chunks that it touches, and a pointer for each
+//! of the others in their groups, and for each other group. Knows nothing of what a line says.
 
+mod chunks;
+mod cursor;
+
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
 use revlog::{Buffer, Delta};
 
+pub(super) use chunks::Tally;
+use chunks::{Chunk, Group};
+pub(super) use cursor::Cursor;
+
 /// Length of a chunk, in bytes, about: half of it to twice of it, unless a line is longer or the text
 /// ends.
-const CHUNK_LEN: usize = 16 << 10;
+const CHUNK_LEN: usize = 4 << 10;
 /// New bytes that are not in chunks yet, at most, unless a line is longer.
-const LONGEST_PENDING: usize = 8 * CHUNK_LEN;
-
-/// Whole lines.
-#[derive(Clone, Debug)]
-enum Chunk {
-    /// Bytes for themselves, which no budget counts.
-    Loose(Rc<[u8]>),
-    /// A part of a buffer, which counts itself.
-    Part(Rc<Buffer>, Range<usize>),
-}
-
-impl Chunk {
-    fn len(&self) -> usize {
-        match self {
-            Self::Loose(bytes) => bytes.len(),
-            Self::Part(_, range) => range.len(),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Loose(bytes) => bytes,
-            Self::Part(buffer, range) => &buffer[range.clone()],
-        }
-    }
-
-    /// Whether both are the same memory.
-    fn is(&self, other: &Self) -> bool {
-        std::ptr::eq(self.bytes(), other.bytes())
-    }
-}
+const LONGEST_PENDING: usize = 32 * CHUNK_LEN;
+/// Chunks of a group: at most so many, and no fewer unless it is the only one, about.
+const LONGEST_GROUP: usize = 32;
+const SHORTEST_GROUP: usize = 8;
 
 /// A text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedText {
-    chunks: Vec<Chunk>,
+    groups: Vec<Rc<Group>>,
     len: usize,
-    /// Bytes of it that no budget counts, whether others share them or not.
+    /// Bytes of it that are in no buffer, whether others share them or not.
     loose_bytes: usize,
-    /// Bytes of memory that were taken when it was made.
+    /// Bytes of the buffers that were taken when it was made.
     made_bytes: usize,
 }
 
-impl From<Buffer> for SharedText {
-    fn from(buffer: Buffer) -> Self {
+impl SharedText {
+    /// What is in `buffer`.
+    pub fn new(buffer: Buffer, tally: &Tally) -> Self {
+        let made_bytes = buffer.capacity();
         let buffer = Rc::new(buffer);
-        let mut chunks = Vec::with_capacity(buffer.len() / CHUNK_LEN + 1);
+        let mut made = Made::new(tally);
         let mut start = 0;
         while start < buffer.len() {
             let end = start + first_len(&buffer[start..]);
-            chunks.push(Chunk::Part(Rc::clone(&buffer), start..end));
+            made.push(Chunk::part(&buffer, start..end));
             start = end;
         }
-        let made_bytes = buffer.capacity() + chunks.capacity() * size_of::<Chunk>();
-        Self { chunks, len: buffer.len(), loose_bytes: 0, made_bytes }
+        Self { made_bytes, ..made.text() }
     }
-}
 
-impl SharedText {
     /// Length in bytes.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of memory that were taken when it was made.
+    /// Bytes of the buffers that were taken when it was made.
     pub const fn made_bytes(&self) -> usize {
         self.made_bytes
     }
 
-    /// Counts all of it as made: nobody else has what it shares.
-    pub fn count_all(&mut self) {
-        self.made_bytes = self.len + self.chunks.capacity() * size_of::<Chunk>();
+    fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.groups.iter().flat_map(|group| group.chunks())
     }
 
     /// The text in pieces of whole lines.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        self.chunks.iter().map(Chunk::bytes)
+        self.chunks().map(Chunk::bytes)
     }
 
     /// The text that `delta` makes of this one.
@@ -96,8 +76,9 @@ impl SharedText {
     /// # Panics
     ///
     /// If the delta was not checked against the length of this text.
-    pub fn apply(&self, delta: &Delta<'_>) -> Self {
-        let mut made = Made::like(self);
+    pub fn apply(&self, delta: &Delta<'_>, tally: &Tally) -> Self {
+        let mut made = Made::new(tally);
+        made.text.groups.reserve(self.groups.len() + 4);
         let mut cursor = Cursor::new(self);
         let mut kept_from = 0;
         for hunk in delta.hunks() {
@@ -109,8 +90,8 @@ impl SharedText {
         made.text()
     }
 
-    /// Moves the bytes that no budget counts to a buffer, if they are more than `most_bytes`. If
-    /// buffers with the text of former chunks would take more than the text does, all of it.
+    /// Moves the bytes that are in no buffer to one, if they are more than `most_bytes`. If buffers with
+    /// the text of former chunks would take more than the text does, all of it.
     ///
     /// # Errors
     ///
@@ -118,6 +99,7 @@ impl SharedText {
     pub fn gather<E>(
         &mut self,
         most_bytes: usize,
+        tally: &Tally,
         room: impl FnOnce(usize) -> Result<Buffer, E>,
     ) -> Result<(), E>
     where
@@ -126,41 +108,44 @@ impl SharedText {
         if self.loose_bytes <= most_bytes {
             return Ok(());
         }
-        let mut held: Vec<(*const Buffer, usize)> = Vec::new();
-        for chunk in &self.chunks {
-            if let Chunk::Part(buffer, _) = chunk {
-                held.push((Rc::as_ptr(buffer), buffer.len()));
-            }
-        }
-        held.sort_unstable();
-        held.dedup();
-        let held_bytes: usize = held.iter().map(|(_, len)| len).sum();
+        let mut held: Vec<_> = self.chunks().filter_map(Chunk::buffer).collect();
+        held.sort_unstable_by_key(|buffer| Rc::as_ptr(buffer));
+        held.dedup_by_key(|buffer| Rc::as_ptr(buffer));
+        let held_bytes: usize = held.iter().map(|buffer| buffer.len()).sum();
         let is_all = held_bytes + self.loose_bytes > 2 * self.len;
-        let moves = |chunk: &Chunk| is_all || matches!(chunk, Chunk::Loose(_));
+        let moves = |chunk: &Chunk| is_all || chunk.buffer().is_none();
         let mut buffer = room(if is_all { self.len } else { self.loose_bytes })?;
-        for chunk in self.chunks.iter().filter(|chunk| moves(chunk)) {
+        for chunk in self.chunks().filter(|chunk| moves(chunk)) {
             buffer.extend_from_slice(chunk.bytes())?;
         }
-        self.made_bytes += buffer.capacity();
+        let made_bytes = self.made_bytes + buffer.capacity();
         let buffer = Rc::new(buffer);
+        let mut made = Made::new(tally);
         let mut start = 0;
-        for chunk in self.chunks.iter_mut().filter(|chunk| moves(chunk)) {
-            let end = start + chunk.len();
-            *chunk = Chunk::Part(Rc::clone(&buffer), start..end);
-            start = end;
+        for chunk in self.chunks() {
+            if moves(chunk) {
+                let end = start + chunk.len();
+                made.push(Chunk::part(&buffer, start..end));
+                start = end;
+            } else {
+                made.push(chunk.clone());
+            }
         }
-        self.loose_bytes = 0;
+        *self = Self { made_bytes, ..made.text() };
         Ok(())
     }
 
     /// Where this text and `other` differ: lines of this one, and lines of the other which come in
     /// their place, as ranges of bytes, ascending. What is not in them is the same memory in both.
     pub fn unshared(&self, other: &Self) -> Vec<(Range<usize>, Range<usize>)> {
-        let mut places = std::collections::HashMap::with_capacity(self.chunks.len());
+        let ours: HashSet<_> = self.groups.iter().map(Rc::as_ptr).collect();
+        let shared = other.groups.iter().map(Rc::as_ptr);
+        let shared = shared.filter(|group| ours.contains(group)).collect();
+        let mut places = HashMap::new();
         let mut start = 0;
-        for (at, chunk) in self.chunks.iter().enumerate() {
-            places.insert(chunk.bytes().as_ptr(), (at, start));
-            start += chunk.len();
+        for (at, part) in self.parts(&shared).enumerate() {
+            places.insert(part, (at, start));
+            start += part.1;
         }
         let mut differing = Vec::new();
         let mut add = |ours: Range<usize>, theirs: Range<usize>| {
@@ -168,21 +153,34 @@ impl SharedText {
                 differing.push((ours, theirs));
             }
         };
-        // where the next lines begin that are not known to be the same: chunk and bytes
+        // where the next lines begin that are not known to be the same: part and bytes
         let (mut next, mut ours, mut theirs) = (0, 0, 0);
         let mut start = 0;
-        for chunk in &other.chunks {
-            if let Some(&(at, place)) = places.get(&chunk.bytes().as_ptr())
+        for part in other.parts(&shared) {
+            let len = part.1;
+            if let Some(&(at, place)) = places.get(&part)
                 && at >= next
-                && self.chunks[at].is(chunk)
             {
                 add(ours..place, theirs..start);
-                (next, ours, theirs) = (at + 1, place + chunk.len(), start + chunk.len());
+                (next, ours, theirs) = (at + 1, place + len, start + len);
             }
-            start += chunk.len();
+            start += len;
         }
         add(ours..self.len, theirs..other.len);
         differing
+    }
+
+    /// Groups that are among `shared`, and the chunks of the others: where each is in memory, and its
+    /// length.
+    fn parts(&self, shared: &HashSet<*const Group>) -> impl Iterator<Item = (*const u8, usize)> {
+        self.groups.iter().flat_map(|group| {
+            let is_shared = shared.contains(&Rc::as_ptr(group));
+            let whole = is_shared.then(|| (Rc::as_ptr(group).cast(), group.len()));
+            let chunks = if is_shared { &[] } else { group.chunks() };
+            whole
+                .into_iter()
+                .chain(chunks.iter().map(|chunk| (chunk.bytes().as_ptr(), chunk.len())))
+        })
     }
 }
 
@@ -196,26 +194,33 @@ fn first_len(bytes: &[u8]) -> usize {
 }
 
 /// A text that is being made.
-struct Made {
+struct Made<'t> {
+    tally: &'t Tally,
     text: SharedText,
+    /// What follows the groups.
+    open: Vec<Chunk>,
     /// What follows the chunks.
     pending: Vec<u8>,
 }
 
-impl Made {
-    fn like(base: &SharedText) -> Self {
-        let chunks = Vec::with_capacity(base.chunks.len() + 4);
-        let made_bytes = chunks.capacity() * size_of::<Chunk>();
-        let text = SharedText { chunks, len: 0, loose_bytes: 0, made_bytes };
-        Self { text, pending: Vec::new() }
+impl<'t> Made<'t> {
+    fn new(tally: &'t Tally) -> Self {
+        let (open, pending) = (Vec::with_capacity(2 * LONGEST_GROUP), Vec::new());
+        Self { tally, text: SharedText::default(), open, pending }
     }
 
     /// Adds what is at `range` of a text, which its cursor has not passed.
     fn keep(&mut self, cursor: &mut Cursor<'_>, range: Range<usize>) {
         let mut start = range.start;
         while start < range.end {
+            let left = range.end - start;
+            if let Some(group) = cursor.group_at(start).filter(|group| group.len() <= left) {
+                self.share_group(group);
+                start += group.len();
+                continue;
+            }
             let (chunk, from) = cursor.chunk_of(start).expect("the range is in the text");
-            let to = chunk.len().min(from + range.end - start);
+            let to = chunk.len().min(from + left);
             if to - from == chunk.len() {
                 self.share(chunk);
             } else {
@@ -225,12 +230,20 @@ impl Made {
         }
     }
 
-    fn share(&mut self, chunk: &Chunk) {
-        let is_long = self.pending.len() >= CHUNK_LEN / 2;
-        let is_whole = is_long && self.pending.last() == Some(&b'\n');
-        if is_whole {
-            self.cut(self.pending.len());
+    fn share_group(&mut self, group: &Rc<Group>) {
+        self.cut_whole();
+        let is_short = (1..SHORTEST_GROUP).contains(&self.open.len());
+        if is_short || !self.pending.is_empty() {
+            return group.chunks().iter().for_each(|chunk| self.share(chunk));
         }
+        self.close();
+        self.text.len += group.len();
+        self.text.loose_bytes += group.loose_bytes();
+        self.text.groups.push(Rc::clone(group));
+    }
+
+    fn share(&mut self, chunk: &Chunk) {
+        self.cut_whole();
         if self.pending.is_empty() {
             self.push(chunk.clone());
         } else {
@@ -238,8 +251,16 @@ impl Made {
         }
     }
 
+    /// Makes chunks of what is pending if it is not too short, and whole lines.
+    fn cut_whole(&mut self) {
+        if self.pending.len() >= CHUNK_LEN / 2 && self.pending.last() == Some(&b'\n') {
+            self.cut(self.pending.len());
+        }
+    }
+
     fn add(&mut self, bytes: &[u8]) {
         if self.pending.is_empty() {
+            self.pending.reserve(2 * CHUNK_LEN);
             self.reopen();
         }
         for part in bytes.chunks(LONGEST_PENDING) {
@@ -256,11 +277,15 @@ impl Made {
 
     /// Takes back the last chunk if it ends within a line, which then may go on.
     fn reopen(&mut self) {
-        if let Some(last) = self.text.chunks.pop_if(|last| !last.bytes().ends_with(b"\n")) {
+        let is_cut = |chunk: &Chunk| !chunk.bytes().ends_with(b"\n");
+        if self.open.is_empty()
+            && let Some(group) = self.text.groups.pop_if(|group| is_cut(group.last()))
+        {
+            self.open.extend_from_slice(group.chunks());
+        }
+        if let Some(last) = self.open.pop_if(|last| is_cut(last)) {
             self.text.len -= last.len();
-            if matches!(last, Chunk::Loose(_)) {
-                self.text.loose_bytes -= last.len();
-            }
+            self.text.loose_bytes -= last.loose_bytes();
             self.pending.extend_from_slice(last.bytes());
         }
     }
@@ -271,8 +296,7 @@ impl Made {
         let mut rest = &pending[..len];
         while !rest.is_empty() {
             let (first, after) = rest.split_at(first_len(rest));
-            self.text.made_bytes += first.len();
-            self.push(Chunk::Loose(first.into()));
+            self.push(Chunk::loose(first, self.tally));
             rest = after;
         }
         pending.drain(..len);
@@ -281,78 +305,30 @@ impl Made {
 
     fn push(&mut self, chunk: Chunk) {
         self.text.len += chunk.len();
-        if matches!(chunk, Chunk::Loose(_)) {
-            self.text.loose_bytes += chunk.len();
+        self.text.loose_bytes += chunk.loose_bytes();
+        self.open.push(chunk);
+        if self.open.len() >= 2 * LONGEST_GROUP {
+            self.close();
         }
-        self.text.chunks.push(chunk);
+    }
+
+    /// Makes groups of about equal length of the open chunks.
+    fn close(&mut self) {
+        let groups = self.open.len().div_ceil(LONGEST_GROUP);
+        for groups in (1..=groups).rev() {
+            let chunks = self.open.drain(..self.open.len().div_ceil(groups)).collect();
+            self.text.groups.push(Rc::new(Group::new(chunks, self.tally)));
+        }
     }
 
     fn text(mut self) -> SharedText {
         self.cut(self.pending.len());
+        if (1..SHORTEST_GROUP).contains(&self.open.len())
+            && let Some(last) = self.text.groups.pop()
+        {
+            self.open.splice(..0, last.chunks().iter().cloned());
+        }
+        self.close();
         self.text
-    }
-}
-
-/// A place in a text that moves forward.
-#[derive(Clone)]
-pub(super) struct Cursor<'a> {
-    text: &'a SharedText,
-    /// A chunk, and where it begins.
-    at: usize,
-    start: usize,
-}
-
-impl<'a> Cursor<'a> {
-    /// At the beginning.
-    pub const fn new(text: &'a SharedText) -> Self {
-        Self { text, at: 0, start: 0 }
-    }
-
-    /// The chunk with the byte at `position`, and where in it; `None` at the end of the text.
-    fn chunk_of(&mut self, position: usize) -> Option<(&'a Chunk, usize)> {
-        while let Some(chunk) = self.text.chunks.get(self.at) {
-            if position < self.start + chunk.len() {
-                return Some((chunk, position - self.start));
-            }
-            self.start += chunk.len();
-            self.at += 1;
-        }
-        None
-    }
-
-    /// Whether a line begins at `position`, or the text ends there and does not end within a line.
-    pub fn is_line_start(&mut self, position: usize) -> bool {
-        match self.chunk_of(position) {
-            Some((_, 0)) => true,
-            Some((chunk, from)) => chunk.bytes()[from - 1] == b'\n',
-            None => self.text.chunks.last().is_none_or(|last| last.bytes().ends_with(b"\n")),
-        }
-    }
-
-    /// The rest of a chunk from `position` on, which is where a line begins. Empty at the end.
-    pub fn from(&mut self, position: usize) -> &'a [u8] {
-        self.chunk_of(position).map_or(&[], |(chunk, from)| &chunk.bytes()[from..])
-    }
-
-    /// The line that ends before `position`, which is where a line begins; `None` if there is none.
-    pub fn line_before(&mut self, position: usize) -> Option<&'a [u8]> {
-        let before = match self.chunk_of(position) {
-            Some((chunk, from)) if from > 0 => &chunk.bytes()[..from],
-            _ => self.text.chunks[..self.at].last()?.bytes(),
-        };
-        let end = before.len() - 1;
-        let start = memchr::memrchr(b'\n', &before[..end]).map_or(0, |at| at + 1);
-        Some(&before[start..])
-    }
-
-    /// What is at `range`, in pieces that end where lines do if the range does.
-    pub fn pieces(&mut self, range: Range<usize>) -> impl Iterator<Item = &'a [u8]> {
-        let mut start = range.start;
-        std::iter::from_fn(move || {
-            let piece = if start < range.end { self.from(start) } else { return None };
-            let piece = &piece[..piece.len().min(range.end - start)];
-            start += piece.len();
-            (!piece.is_empty()).then_some(piece)
-        })
     }
 }

@@ -7,7 +7,7 @@ use revlog::{Buffer, Delta, Flag};
 
 use super::changes::{Base, Change, Changes, Unusable};
 use super::differences::{between, is_aligned, of_delta};
-use super::shared::SharedText;
+use super::shared::{SharedText, Tally};
 
 const HEX: [&str; 2] =
     ["7cf5203a514b008b1e2996986ea9627b44d287c1", "56e4157d4de849ae1ffe6c009efc6c84b28667cb"];
@@ -28,7 +28,7 @@ fn of(paths: &[&str]) -> Vec<u8> {
 }
 
 fn shared(bytes: &[u8]) -> SharedText {
-    SharedText::from(Buffer::from(bytes.to_vec()))
+    SharedText::new(Buffer::from(bytes.to_vec()), &Tally::default())
 }
 
 fn flat(text: &SharedText) -> Vec<u8> {
@@ -155,7 +155,8 @@ fn a_line_that_goes_on_is_one_piece() {
     let (cut, rest) = line.split_at(line.len() - 1);
     let base = shared(cut);
     let bytes = delta_of(&[(cut.len(), 0, rest.to_vec())]);
-    let text = base.apply(&Delta::parse(&bytes, cut.len()).expect("it fits"));
+    let delta = Delta::parse(&bytes, cut.len()).expect("it fits");
+    let text = base.apply(&delta, &Tally::default());
     assert!(text.pieces().eq([&line]));
 }
 
@@ -163,9 +164,33 @@ fn a_line_that_goes_on_is_one_piece() {
 fn a_line_of_any_length_is_one_piece() {
     let line = [vec![b'.'; 1 << 20], b"\n".to_vec()].concat();
     let bytes = delta_of(&[(0, 0, b"a\n".to_vec()), (0, 0, line.clone()), (0, 0, of(&["b"]))]);
-    let text = SharedText::default().apply(&Delta::parse(&bytes, 0).expect("it fits"));
+    let delta = Delta::parse(&bytes, 0).expect("it fits");
+    let text = SharedText::default().apply(&delta, &Tally::default());
     assert_eq!(flat(&text).len(), line.len() + of(&["b"]).len() + 2);
     assert!(text.pieces().all(|piece| piece.ends_with(b"\n")));
+}
+
+#[test]
+fn what_is_in_no_buffer_is_counted_as_long_as_it_is_there() {
+    let tally = Tally::default();
+    let lines = of(&["a", "b", "c"]).repeat(2000);
+    let base = SharedText::new(Buffer::from(lines), &tally);
+    let lists = tally.bytes();
+    let changed = |base: &SharedText, at| {
+        let bytes = delta_of(&[(at, 0, of(&["a"]))]);
+        base.apply(&Delta::parse(&bytes, base.len()).expect("it fits"), &tally)
+    };
+    let first = changed(&base, 0);
+    let one = tally.bytes() - lists;
+    assert!((4000..20_000).contains(&one), "{one} bytes for a chunk and the list of its group");
+    let second = changed(&first, 0);
+    drop(first);
+    assert!(tally.bytes() - lists < 2 * one);
+    let third = changed(&second, 200_000);
+    drop((base, second));
+    assert!(tally.bytes() > one, "the first chunk is shared");
+    drop(third);
+    assert_eq!(tally.bytes(), 0);
 }
 
 fn files() -> impl Strategy<Value = Files> {
@@ -238,17 +263,18 @@ proptest! {
     ) {
         let mut expected: Vec<u8> =
             (0..lines).flat_map(|number| format!("line {number}\n").into_bytes()).collect();
+        let tally = Tally::default();
         let mut text = shared(&expected);
         for edits in revisions {
             let edits = placed(edits, expected.len());
             let bytes = delta_of(&edits);
             let delta = Delta::parse(&bytes, expected.len()).expect("it fits");
             expected = spliced(&expected, &edits);
-            let mut made = text.apply(&delta);
+            let mut made = text.apply(&delta, &tally);
             prop_assert!(flat(&made) == expected);
             prop_assert_eq!(made.len(), expected.len());
             prop_assert!(patched(&text, &made) == expected);
-            made.gather(most_bytes, |len| {
+            made.gather(most_bytes, &tally, |len| {
                 let mut room = Buffer::default();
                 room.reserve_exact(len).map(|()| room)
             }).expect("is memory");
@@ -261,6 +287,7 @@ proptest! {
     #[test]
     fn a_delta_and_a_comparison_say_the_same(base in many_files(), revisions in edits()) {
         let mut files = base;
+        let tally = Tally::default();
         let mut text = shared(&manifest(&files));
         for edits in revisions {
             let mut next = files.clone();
@@ -292,7 +319,7 @@ proptest! {
             let bytes = delta_of(&hunks);
             let delta = Delta::parse(&bytes, text.len()).expect("it fits");
             prop_assert!(is_aligned(&text, &delta));
-            let made = text.apply(&delta);
+            let made = text.apply(&delta, &tally);
             if !files.is_empty() {
                 prop_assert!(flat(&made) == manifest(&next));
             }
