@@ -264,6 +264,9 @@ proptest! {
     }
 }
 
+/// Files by their paths.
+type Plain = BTreeMap<String, u8>;
+
 /// Versions of a directory with many entries, written by one writer in batches: what each changes, what
 /// it is made from, and the plain trees.
 #[test]
@@ -286,13 +289,13 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
     }
     let mut replay = Replay::new(&names);
     let mut writers = [View::Git, View::Manifest].map(|view| TreeWriter::new(view, &names, &files));
-    let mut versions: Vec<(Option<Arc<Directory>>, BTreeMap<String, u8>)> = Vec::new();
+    let mut versions: Vec<(Option<Arc<Directory>>, Plain)> = Vec::new();
     let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
     for version in 0..60_u32 {
         // the first has half of the names; some are made from others than the one before
         let base = versions.len().checked_sub(if version % 7 == 6 { 3 } else { 1 });
         let (before, mut expected) = base.map_or_else(Default::default, |at| versions[at].clone());
-        let changed: BTreeMap<String, Option<u8>> = match base {
+        let edits: BTreeMap<String, Option<u8>> = match base {
             None => (0..2000).map(|number| (path(2 * number), Some(0))).collect(),
             Some(_) => (0..4)
                 .map(|edit| {
@@ -302,13 +305,13 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
                 })
                 .collect(),
         };
-        for (path, file) in &changed {
+        for (path, file) in &edits {
             match file {
                 Some(file) => expected.insert(path.clone(), *file),
                 None => expected.remove(path),
             };
         }
-        let changes = changed.iter().map(|(path, file)| {
+        let changes = edits.iter().map(|(path, file)| {
             let target = file.map(|file| Target::File(FileId(u32::from(file)), Mode::FILE));
             Change { path: path.as_bytes(), target }
         });
