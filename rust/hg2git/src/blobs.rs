@@ -283,7 +283,11 @@ impl<'a> Converter<'a> {
             scratch.recycle_kept(old);
             let mut texts = Texts::resume(&piece.revlog, scratch, *kept_bytes, known);
             for planned in &piece.plan.0[piece.range.clone()] {
-                let waited = Waiting::new(piece, *planned, &mut texts)?;
+                let waited = match Waiting::new(piece, *planned, &mut texts) {
+                    Ok(waited) => waited,
+                    // what waits may be wrong, and then comes first
+                    Err(problem) => return encoder.finish(&waiting, &mut blobs).and(Err(problem)),
+                };
                 waiting_bytes += waited.bytes_beside(&waiting);
                 waiting.push(waited);
                 if is_enough(waiting.len(), waiting_bytes, *hashed_bytes) {
@@ -464,3 +468,6 @@ enum Found {
     Searched,
     Translated,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Filelogs cut into jobs in all ways, and damaged ones.
+
+use std::path::Path;
+
+use revlog::node::node_of;
+use revlog::{Encoding, Node, Store};
+
+use super::*;
+
+/// A text, and what it is stored as: a delta against the revision before it, or itself.
+struct Stored {
+    text: Vec<u8>,
+    chunk: Vec<u8>,
+    is_delta: bool,
+}
+
+/// Line by line, one of which changes from revision to revision.
+fn revisions(count: usize) -> Vec<Stored> {
+    let line = |at: usize, number: usize| format!("{at:03} {number:06}\n").into_bytes();
+    let mut lines: Vec<_> = (0..200).map(|at| line(at, 0)).collect();
+    let first = lines.concat();
+    let mut all = vec![Stored { chunk: plain(&first), text: first, is_delta: false }];
+    for number in 1..count {
+        let at = number * 37 % lines.len();
+        lines[at] = line(at, number);
+        let place = |at: usize| u32::try_from(11 * at).expect("short").to_be_bytes();
+        let delta = [&place(at)[..], &place(at + 1), &place(1), &lines[at]].concat();
+        all.push(Stored { text: lines.concat(), chunk: plain(&delta), is_delta: true });
+    }
+    all
+}
+
+fn plain(chunk: &[u8]) -> Vec<u8> {
+    [b"u", chunk].concat()
+}
+
+/// Writes a filelog in which each revision is the child of the one before.
+fn write(root: &Path, revisions: &[Stored]) -> Arc<Revlog> {
+    let mut bytes = Vec::new();
+    let (mut offset, mut parent) = (0, Node::NULL);
+    for (number, Stored { text, chunk, is_delta }) in (0..).zip(revisions) {
+        let word = |number: usize| u32::try_from(number).expect("short").to_be_bytes();
+        let before = i32::to_be_bytes(number - 1);
+        let base = if *is_delta { before } else { number.to_be_bytes() };
+        let node = node_of(parent, Node::NULL, text);
+        // of the first, the version and what it is: inline, with bases of any kind
+        let place = if number == 0 { 0x3_0001 << 32 } else { (offset as u64) << 16 };
+        bytes.extend(place.to_be_bytes());
+        for field in [word(chunk.len()), word(text.len()), base, [0; 4], before, [0xff; 4]] {
+            bytes.extend(field);
+        }
+        bytes.extend(node.as_bytes());
+        bytes.extend([0; 12]);
+        bytes.extend(chunk);
+        offset += chunk.len();
+        parent = node;
+    }
+    std::fs::create_dir_all(root.join("data")).expect("is writable");
+    std::fs::write(root.join("data/file.i"), bytes).expect("is writable");
+    let store = Store::new(root, Encoding::DotEncode);
+    Arc::new(store.open(revlog::Kind::Filelog(b"file")).expect("is readable"))
+}
+
+fn plan_of(revlog: &Revlog) -> Arc<Plan> {
+    let wanted: Vec<_> = revlog.index().revs().zip((0..).map(FileId)).collect();
+    Arc::new(plan(revlog.index(), &wanted))
+}
+
+/// What is stored of each blob.
+type Made = Vec<(Oid, Option<FileId>, Vec<u8>)>;
+
+fn made(jobs: impl IntoIterator<Item = Result<Blobs>>) -> Made {
+    let mut all = Made::new();
+    for job in jobs {
+        let Blobs { blobs, streams } = job.expect("nothing is wrong");
+        let made = blobs.iter().zip(streams.iter());
+        all.extend(made.map(|(blob, stream)| (blob.oid, blob.base, stream.to_vec())));
+    }
+    all
+}
+
+#[test]
+fn jobs_cut_anywhere_give_the_same_bytes() {
+    let root = tempfile::tempdir().expect("temporary directory");
+    let revisions = revisions(180);
+    let revlog = write(root.path(), &revisions);
+    let plan = plan_of(&revlog);
+    let expected = {
+        let (met, shares) = (Met::default(), Shares::new(192 << 20, 0, 1, root.path()));
+        let piece = Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range: 0..180 };
+        made([Converter::new(1, true, &met, &shares).convert(&[piece])])
+    };
+    let deepest = plan.0.iter().map(|planned| planned.depth).max();
+    assert_eq!(deepest, Some(MAX_DEPTH), "there are landmarks");
+    for (step, memory) in [(1, 192 << 20), (7, 192 << 20), (7, 0), (64, 1 << 20)] {
+        let piece = |start: usize| {
+            let range = start..180.min(start + step);
+            [Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range }]
+        };
+        let (met, shares) = (Met::default(), Shares::new(memory, 0, 1, root.path()));
+        let new = || Converter::new(1, true, &met, &shares);
+        let mut one = new();
+        // by one thread, by one for each job, and by two in turn
+        let in_order = made((0..180).step_by(step).map(|start| one.convert(&piece(start))));
+        let alone = made((0..180).step_by(step).map(|start| new().convert(&piece(start))));
+        let mut two = [new(), new()];
+        let mut turn = 0;
+        let in_turn = made((0..180).step_by(step).map(|start| {
+            turn += 1;
+            two[turn % 2].convert(&piece(start))
+        }));
+        assert!(in_order == expected && alone == expected && in_turn == expected, "{step}");
+    }
+}
+
+#[test]
+fn the_first_wrong_revision_is_named_whatever_the_memory() {
+    let root = tempfile::tempdir().expect("temporary directory");
+    let mut revisions = revisions(20);
+    revisions[3].chunk[13] ^= 1;
+    revisions[12].chunk = b"u cut".to_vec();
+    let revlog = write(root.path(), &revisions);
+    for memory in [0, 192 << 20] {
+        let (met, shares) = (Met::default(), Shares::new(memory, 0, 1, root.path()));
+        let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..20 };
+        let error = Converter::new(1, true, &met, &shares).convert(&[piece]).map(drop);
+        let said = error.expect_err("two are wrong").to_string();
+        assert!(said.contains("revision 3: text does not match its node"), "{memory}: {said}");
+    }
+}
