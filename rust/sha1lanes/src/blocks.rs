@@ -3,7 +3,8 @@
 //! Owns the layout of FIPS 180-4 section 5.1.1: the bytes, one `0x80`, zeros, and the length in
 //! bits, 64 bits wide and big-endian. Whole blocks of head and body are handed out where they lie;
 //! the block in which the head ends and the body starts, and the last ones with the padding, are
-//! put together in a small stage, as is the whole of a short message. Knows nothing of hashing.
+//! put together in a small stage, as is the whole of a short message. A message in pieces goes
+//! through the stage up to its last piece. Knows nothing of hashing.
 
 use crate::{Message, Pieced};
 

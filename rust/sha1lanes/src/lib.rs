@@ -58,7 +58,7 @@ pub struct Message<'a> {
 pub struct Pieced<'a> {
     /// First part, as that of a [`Message`].
     pub head: &'a [u8],
-    /// What follows it. They are read in place, if they are more than a few bytes each.
+    /// What follows it. They may be of any length, and are copied, some blocks at a time.
     pub pieces: &'a [&'a [u8]],
 }
 
@@ -169,6 +169,35 @@ mod tests {
             for (message, digest) in messages.iter().zip(expected) {
                 prop_assert_eq!(digest_one(*message), digest);
                 prop_assert_eq!(digest_checked(*message), Ok(digest));
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_of_any_lengths_and_number_give_the_digest_of_all() {
+        let pool = pool();
+        for count in [0, 1, 8, 9, 16, 17, 31, 32, 33, 65] {
+            let pieces: Vec<Vec<&[u8]>> = (0..count)
+                .map(|number| {
+                    let lens = [0, 1, 0, 63, 64, 1, number, 512, 40 * number, 0];
+                    let mut rest = &pool[64..];
+                    let mut cut = |len| rest.split_off(..len).expect("is long enough");
+                    lens[number % 7..].iter().map(|len| cut(*len)).collect()
+                })
+                .collect();
+            let messages: Vec<_> = (0..)
+                .zip(&pieces)
+                .map(|(number, pieces)| Pieced { head: &pool[..number % 3 * 32], pieces })
+                .collect();
+            let expected: Vec<_> = messages
+                .iter()
+                .map(|message| [message.head, &message.pieces.concat()].concat())
+                .map(|bytes| sha1dc::digest(&bytes).expect("no collision").to_bytes())
+                .collect();
+            for lanes in implementations() {
+                let mut found = vec![[0; 20]; count];
+                lanes.digest_pieced(&messages, &mut found);
+                assert_eq!(found, expected, "{count}, {}", lanes.name());
             }
         }
     }
