@@ -51,8 +51,8 @@ impl Packs {
         }
     }
 
-    /// Ends each that has an object, and does `other`: all at once, or one after the other if there is one thread,
-    /// or if what packs keep of their objects takes so much memory that it has to go first.
+    /// Ends each that has an object, and does `other`: all at once, or one after the other if there is
+    /// one thread, or if what packs keep of their objects takes so much memory that it has to go first.
     ///
     /// # Errors
     ///

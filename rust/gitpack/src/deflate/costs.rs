@@ -9,7 +9,8 @@ use super::presets::CHOICES;
 /// How many codes there are.
 pub(super) const CODES: usize = 8;
 
-/// What something takes, in bits, with each code; [`NONE`] for what has none, and if that is among what was added.
+/// What something takes, in bits, with each code; [`NONE`] for what has none, and if that is among
+/// what was added.
 pub(super) type Spent = [u16; CODES];
 const NONE: u16 = u16::MAX;
 
