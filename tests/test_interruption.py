@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from testlib.generated import generate
 from testlib.hgserver import HgServer
-from testlib.interruption import PAGE_BYTES, Interrupted, SmallDisk, bookmarked
+from testlib.interruption import (
+    PAGE_BYTES,
+    Interrupted,
+    SmallDisk,
+    bookmarked,
+    preloaded,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +62,28 @@ def test_each_file_that_cannot_grow_ends_the_export(named: Interrupted) -> None:
         named.check_valid()
         named.check_next()
     assert b"abort: File too large: " in said
+
+
+def test_threads_that_the_system_does_not_give_are_done_without(
+    case: Interrupted, tmp_path: Path
+) -> None:
+    source = Path(__file__).parent / "testlib" / "fewthreads.c"
+    environment = {"LD_PRELOAD": str(preloaded(source, tmp_path))}
+    counts: Counter[int] = Counter()
+    for threads in range(12):
+        case.clear()
+        process = case.start(environment=environment | {"THREADS": str(threads)})
+        try:
+            _out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode in (0, 255), err
+        assert err.count(b"\n") == (process.returncode != 0), err
+        counts[process.returncode] += 1
+        assert not case.debris(), threads
+        case.check_next()
+    # one watches over memory, and is needed
+    assert counts == {255: 1, 0: 11}
 
 
 @pytest.mark.needs("mounts")

@@ -10,6 +10,7 @@ import json
 import resource
 import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,15 @@ class Interrupted:
     def _packed_refs(self) -> bytes:
         head = (self.git_dir / "HEAD").read_bytes()
         return (self.git_dir / "packed-refs").read_bytes() + head
+
+
+def preloaded(source: Path, directory: Path) -> Path:
+    """Compile what a process is to load before all libraries (``LD_PRELOAD``)."""
+    library = directory / source.with_suffix(".so").name
+    compiler = str(sysconfig.get_config_var("CC") or "cc").split()
+    options = ["-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    subprocess.run([*compiler, *options], check=True)
+    return library
 
 
 def bookmarked(root: Path) -> Path:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sysconfig
 import time
 from collections import Counter
 from pathlib import Path
 
-from testlib.interruption import Interrupted
+from testlib.interruption import Interrupted, preloaded
 
 MIDDLE = "70"
 """A revision in the middle of what is exported."""
@@ -47,11 +45,7 @@ def at_random(case: Interrupted, count: int, seed: int) -> Counter[str]:
 
 def at_each_operation(case: Interrupted, scratch: Path) -> Counter[str]:
     """Kill before each operation, starting from nothing, in the middle, and anew."""
-    library = scratch / "killat.so"
-    compiler = str(sysconfig.get_config_var("CC") or "cc").split()
-    source = Path(__file__).with_name("killat.c")
-    options = ["-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
-    subprocess.run([*compiler, *options], check=True)
+    library = preloaded(Path(__file__).with_name("killat.c"), scratch)
     environment = {
         "LD_PRELOAD": str(library),
         "KILL_BELOW": str(case.amalgam),

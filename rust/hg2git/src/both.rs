@@ -1,23 +1,32 @@
 //! Two things at once, if there are threads for that.
 
 use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
 
 use crate::ordered::Width;
 
-/// Does both: `first` in a thread of its own, or before `second` if there is one thread.
+/// Does both: `first` in a thread of its own, or before `second` if there is one thread, or if the
+/// system gives no other.
 pub(crate) fn both<A: Send, B>(
     width: Width,
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B,
 ) -> (A, B) {
-    if width.threads <= 1 {
-        let first = first();
-        return (first, second());
-    }
+    // a thread that cannot be started takes what it was to do with it
+    let first = Mutex::new(Some(first));
+    let first = || {
+        let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        first.expect("it is done once")()
+    };
     std::thread::scope(|scope| {
-        let first = scope.spawn(first);
-        let second = second();
-        (first.join().unwrap_or_else(|panic| resume_unwind(panic)), second)
+        let start = || Builder::new().spawn_scoped(scope, first).ok();
+        if let Some(first) = (width.threads > 1).then(start).flatten() {
+            let second = second();
+            return (first.join().unwrap_or_else(|panic| resume_unwind(panic)), second);
+        }
+        let first = first();
+        (first, second())
     })
 }
 

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// Longest time that the calling thread waits without calling `tick`.
@@ -64,7 +65,7 @@ impl<R, E> Drop for StopOnDrop<'_, R, E> {
 }
 
 /// Draws each of `jobs`, which come with the bytes that their results will about take; does `work`
-/// on one of the threads, and gives the results to `consume` in order. `tick` is called on the
+/// on one of the threads, or on this one if the system gives none, and gives the results to `consume` in order. `tick` is called on the
 /// calling thread between results, and at least ten times a second while there are none.
 ///
 /// Drawing is sequential: an iterator that computes on `next` is a stage of its own.
@@ -130,18 +131,29 @@ where
         }
         std::mem::forget(guard); // an orderly end stops nobody
     };
+    let mut consumed = |bytes: u64, result: R| {
+        consume(result)?;
+        shared.change(|outbox| {
+            outbox.consumed += 1;
+            outbox.bytes -= bytes;
+        });
+        Ok(())
+    };
     std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(worker);
-        }
         let _stops_workers = StopOnDrop(&shared);
-        while let Some((bytes, result)) = next_result(&shared, &mut tick)? {
-            consume(result?)?;
-            shared.change(|outbox| {
-                outbox.consumed += 1;
-                outbox.bytes -= bytes;
-            });
-            tick()?;
+        // the system may give fewer threads than were asked for
+        let start = |_| Builder::new().spawn_scoped(scope, worker).ok();
+        if (0..threads.max(1)).map_while(start).count() > 0 {
+            while let Some((bytes, result)) = next_result(&shared, &mut tick)? {
+                consumed(bytes, result?)?;
+                tick()?;
+            }
+        } else {
+            let mut scratch = new_scratch();
+            while let Some((_, bytes, job)) = draw() {
+                consumed(bytes, work(&mut scratch, job?)?)?;
+                tick()?;
+            }
         }
         Ok(())
     })
