@@ -231,6 +231,19 @@ def test_without_amalgam_readers_are_lied_to(repo: Path) -> None:
         assert process.ask(f"changes.index[{COUNT - 1}]")[7] == bytes(20)
 
 
+@pytest.mark.parametrize("config", [WITH, ()], ids=["with", "without"])
+def test_changelog_loaded_anew_under_a_context(
+    repo: Path, config: tuple[str, ...]
+) -> None:
+    """A context knows its revision, and takes it to whatever changelog is there."""
+    with Reader(repo, config) as process:
+        assert process.ask(f"(kept := repo[{COUNT - 1}]).rev()") == COUNT - 1
+        strip(repo, KEPT, ())
+        assert process.ask("[len(repo.changelog), len(repo._bookmarks)]") == [COUNT, 0]
+        assert process.ask("len(repo.changelog)") == KEPT
+        assert process.ask("kept.user()") == "IndexError"
+
+
 def make_bundle(repo: Path, directory: Path, start: int = KEPT) -> Path:
     """Bundle all changesets from ``start`` on."""
     bundle = directory / "rest.hg"

@@ -34,6 +34,17 @@ PATHS = (
 )
 SERVER = ("extensions.amalgam=", "experimental.mmapindexthreshold=4096")
 _RAISED = re.compile(r"^([\w.]+)(?:: .*)?$", re.M)  # the last line of a traceback
+# Mercurial loads the changelog anew within a request, before it first reads bookmarks
+# (_refreshchangelog) and whenever it takes the lock. A context that is older names a
+# revision, and that is not looked for: if the changelog is shorter now, its index says
+# so. Stock does the same, see test_changelog_loaded_anew_under_a_context.
+_SHORTER = re.compile(
+    r"""/mercurial/revlog\.py", line \d+, in \w+
+ +\S.*\bself\.index\[rev\].*
+(?: +[~^]+
+)?IndexError: revlog index out of range$""",
+    re.M,
+)
 _WRITER = ("extensions.strip=", "ui.rollback=yes", "phases.publish=no")
 
 
@@ -101,7 +112,7 @@ def cut_under_load(
     ``bundle`` has all changesets from ``kept`` on. Strips and rollbacks take turns, by
     processes with amalgam and without. Returns how many answers had which status, and
     which exceptions the server had; ``AssertionError`` if it dies, or ends a request
-    for another reason than an error of Mercurial's.
+    for another reason than an error of Mercurial's, or a changelog that got shorter.
     """
     server = Server(repo, config)
     done = threading.Event()
@@ -144,7 +155,10 @@ def cut_under_load(
     assert code is None, f"the server ended with {code}"
     counts += Counter(name for name, _logged in failures)
     for name, logged in failures:
-        assert name.startswith("mercurial.error."), f"{counts}{logged}"
+        expected = name.startswith("mercurial.error.") or (
+            name == "IndexError" and _SHORTER.search(logged)
+        )
+        assert expected, f"{counts}{logged}"
     assert counts["cut"] <= len(failures), f"cut without a reason: {counts}"
     return counts
 
