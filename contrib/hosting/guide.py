@@ -230,11 +230,7 @@ class Guide:
             self.problems.append(f"{what}: {found!r}, not {expected!r}")
 
     def close(self) -> None:
-        """End what was started, and wait for generators in the background."""
-        for lock in self.scratch.glob("srv/hg/*/.hg/amalgam/bundles/lock"):
-            for _try in range(100):
-                if lock.is_symlink():
-                    time.sleep(0.1)
+        """End what was started, and wait for what that left in the background."""
         for process in self._processes:
             process.terminate()
             process.wait()
@@ -243,6 +239,20 @@ class Guide:
             if path.exists():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(path.read_text()), 15)
+        for _try in range(100):
+            if not self._has_processes():
+                return
+            time.sleep(0.1)
+        self.problems.append("something still runs in the background")
+
+    def _has_processes(self) -> bool:
+        """Look for processes with this home: nobody waits for generators."""
+        home = f"HOME={self.scratch}".encode()
+        for environment in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if home in environment.read_bytes().split(b"\0"):
+                    return True
+        return False
 
 
 def main() -> int:
