@@ -1,24 +1,44 @@
 # hg-amalgam: `make help` lists the targets. Everything is built in build/ and
 # rust/target; downloads that outlive a `make clean` are in $(CACHE).
 
+ifneq ($(BUILD),)
+
+# the same in a copy, of a tree that cannot be written: make BUILD=DIR TARGET
+GOALS := $(or $(MAKECMDGOALS),help)
+.PHONY: copy $(GOALS)
+$(GOALS): copy
+	@$(MAKE) -C "$$BUILD" BUILD= $@
+copy:
+	@mkdir -p "$$BUILD"
+	@tar -cf - --exclude=./.git --exclude=./build --exclude=./rust/target --exclude='*.so' . | \
+	  tar -xf - -C "$$BUILD" && chmod -R u+w "$$BUILD"
+export BUILD
+
+else
+
 HG = 7.2.4
 FLAVOUR =
 PYTHON = python3
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hg-amalgam
 VENV := build/venv-$(HG)$(FLAVOUR)
-BIN := $(CURDIR)/$(VENV)/bin
+# the shell expands it, so that the tree may lie below any name
+export TREE := $(CURDIR)
+BIN := "$$TREE"/$(VENV)/bin
 SDIST := $(CACHE)/mercurial-$(HG)
 CBINDGEN := $(CACHE)/cbindgen-0.29.4/bin/cbindgen
+CARGO_FUZZ := $(CACHE)/cargo-fuzz-0.13.1/bin/cargo-fuzz
 CARGO_DENY := $(CACHE)/cargo-deny-0.20.2/bin/cargo-deny
 CINNABAR := $(CACHE)/git-cinnabar-0.7.5/bin/git-cinnabar
-HGGIT := $(CURDIR)/build/venv-hg-git/bin/hg
+HGGIT := build/venv-hg-git/bin/hg
 PERF_VENV := build/venv-perf
 T_OUTPUT := build/t-$(HG)$(FLAVOUR)
 HEADER := rust/capi/include/amalgam.h
 
 CARGO := cargo
 IN_RUST := cd rust &&
+# a file or directory for commands that run elsewhere
+absolute = $(if $(filter /%,$1),$1,"$$TREE"/$1)
 export CARGO_TARGET_DIR ?= $(CURDIR)/rust/target
 # the venv's packages and nothing of the caller's, whatever he exports
 unexport PYTHONPATH PYTHONUNBUFFERED PYTHONSAFEPATH HGRCPATH HGPLAIN
@@ -41,7 +61,7 @@ local: $(VENV)/.ready ## build in place, for the Mercurial in build/venv-VERSION
 
 .PHONY: clean
 clean: ## remove everything that was built here
-	rm -rf build dist rust/target *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf build dist rust/target *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f hgext3rd/amalgam/native/_core*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -80,30 +100,37 @@ ODD = 30
 .PHONY: oracle
 oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar, clone from bundles; CORPORA=DIR: its *.hg, too
 	@cd tests && $(BIN)/python3 -m oracle --cinnabar $(CINNABAR) --odd $(ODD) \
-	  $(if $(CORPORA),--corpora $(abspath $(CORPORA))) \
-	  --keep $(CURDIR)/build/oracle --json $(CURDIR)/build/oracle.json
+	  $(if $(CORPORA),--corpora $(call absolute,$(CORPORA))) \
+	  --keep "$$TREE"/build/oracle --json "$$TREE"/build/oracle.json
 
 .PHONY: torture
-torture: local ## kills, full disks, damaged and truncated files by the thousand; bundles, too
-	@cd tests && $(BIN)/python3 -m torture --json $(CURDIR)/build/torture.json
+torture: local ## kills, full disks, damaged, truncated and hostile files by the thousand
+	@cd tests && $(BIN)/python3 -m torture --json "$$TREE"/build/torture.json
+
+# Stable Rust is enough. Of each target so many seconds; TARGETS="chunk ..." are some of them.
+SECONDS = 60
+.PHONY: fuzz
+fuzz: $(VENV)/.fuzz $(CARGO_FUZZ) local ## hostile bytes for each parser; SECONDS=N each, TARGETS=...; needs a C++ compiler
+	@cd tests && $(BIN)/python3 -m fuzz --cargo-fuzz $(CARGO_FUZZ) --seconds $(SECONDS) \
+	  --json $(CURDIR)/build/fuzz.json $(TARGETS)
 
 # Ten minutes on 2 cores. One who has git-cinnabar or hg-git names it: CINNABAR=FILE, HGGIT=FILE.
 # PASSES is how often everything is measured. What else `bench` can do: contrib/perf/README.rst.
 PASSES = 5
-PERF := $(CURDIR)/build/perf
+PERF := "$$TREE"/build/perf
 # what hg-git has to do, and by what is told how cost grows
 PERF_SLOW = $(if $(CORPORA),$(firstword $(PERF_ON)),realistic:changesets=500)
 PERF_SIZES = 400 800 1600 3200
 PERF_TABLES = 10000 100000
-PERF_ON = $(if $(CORPORA),$(wildcard $(abspath $(CORPORA))/*.hg),realistic:changesets=2000)
-BENCH = cd contrib/perf && $(CURDIR)/$(PERF_VENV)/bin/python3 -m bench
+PERF_ON = $(if $(CORPORA),$(foreach file,$(wildcard $(CORPORA)/*.hg),$(call absolute,$(file))),realistic:changesets=2000)
+BENCH = cd contrib/perf && "$$TREE"/$(PERF_VENV)/bin/python3 -m bench
 .PHONY: perf
 perf: local $(PERF_VENV)/.ready $(CINNABAR) $(HGGIT) ## measure and compare: build/perf/report.html; CORPORA=DIR: on its *.hg bundles
 	@$(BENCH) run export export-nothing git-bundle hg-bundle -i time -i memory \
 	  -m amalgam=$(BIN)/hg -m hg=$(BIN)/hg -m git-cinnabar=cinnabar:$(CINNABAR) \
 	  -m fast-export=$(BIN)/hg -m git=$(shell command -v git) \
 	  $(PERF_ON:%=-r %) --passes $(PASSES) --cache $(PERF) -o $(PERF)/peers.json
-	@$(BENCH) run export -i time -i memory -m amalgam=$(BIN)/hg -m hg-git=$(HGGIT) \
+	@$(BENCH) run export -i time -i memory -m amalgam=$(BIN)/hg -m hg-git=$(call absolute,$(HGGIT)) \
 	  -r $(PERF_SLOW) \
 	  --passes 3 --cache $(PERF) -o $(PERF)/hg-git.json
 	@$(BENCH) run export -i instructions -i time -m amalgam=$(BIN)/hg \
@@ -118,7 +145,7 @@ comma := ,
 PERF_RESULTS = $(patsubst %,$(PERF)/%.json,peers hg-git scaling tables)
 .PHONY: perf-headline
 perf-headline: ## put what `make perf` measured last into the README
-	@$(BENCH) headline $(PERF)/peers.json $(PERF)/hg-git.json --readme $(CURDIR)/README.rst
+	@$(BENCH) headline $(PERF)/peers.json $(PERF)/hg-git.json --readme "$$TREE"/README.rst
 
 # An hour, and 3 GB below build/perf. index.rst there is for docs/decisions/prefault.rst.
 .PHONY: perf-index
@@ -138,14 +165,14 @@ perf-memory: local $(PERF_VENV)/.ready ## where the memory of an export goes
 	@$(BENCH) report $(PERF_MEMORY)/memory.json -o $(PERF_MEMORY)/report.html
 	@for script in $(wildcard contrib/perf/allocators.py); do \
 	  for copy in $(PERF_MEMORY)/runs/export-*-amalgam/repository; do \
-	    $(PERF_VENV)/bin/python3 $$script $$copy/.hg/store \
-	      --json $$copy/../allocators.json --plot $$copy/../allocators.svg || exit 1; done; done
+	    $(PERF_VENV)/bin/python3 $$script "$$copy"/.hg/store \
+	      --json "$$copy"/../allocators.json --plot "$$copy"/../allocators.svg || exit 1; done; done
 
 # Takes hours at low priority: not part of `test`. TESTS="test-strip.t ..." is a part of it.
 .PHONY: upstream
 upstream: local $(SDIST)/tests/run-tests.py ## Mercurial's own tests, with amalgam on
 	@cd tests && nice -n 15 $(BIN)/python3 -m upstream --sdist $(SDIST) --hg $(BIN)/hg \
-	  --output $(CURDIR)/build/upstream --json $(CURDIR)/build/upstream.json $(TESTS)
+	  --output "$$TREE"/build/upstream --json "$$TREE"/build/upstream.json $(TESTS)
 
 .PHONY: deny
 deny: $(CARGO_DENY) ## check licences and sources of the Rust dependencies
@@ -184,16 +211,32 @@ pytest: local
 t: local $(SDIST)/tests/run-tests.py
 	@mkdir -p $(T_OUTPUT)
 	cd tests && $(BIN)/python3 $(SDIST)/tests/run-tests.py --with-hg=$(BIN)/hg -j2 --json \
-	  --outputdir $(CURDIR)/$(T_OUTPUT) test-amalgam-*.t
+	  --outputdir "$$TREE"/$(T_OUTPUT) test-amalgam-*.t
 	@! grep '"result": "skip"' $(T_OUTPUT)/report.json || { echo 'not in tests/SKIPS' >&2; exit 1; }
 
 # What they need.
 
+# the scripts of a venv name the place where it was made; a copy of the tree needs its own
+ifneq ($(or $(shell cat $(VENV)/.ready 2>/dev/null),$(TREE)),$(TREE))
+.PHONY: $(VENV)/.ready
+endif
 $(VENV)/.ready: tests/requirements.txt contrib/perf/requirements.txt
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -r tests/requirements.txt
 	$(INSTALL_HG)
-	@echo '$(CURDIR)' > "$$($(BIN)/python3 -c 'import site; print(site.getsitepackages()[0])')/amalgam-tree.pth"
+	@case "$$TREE" in *" "*) $(START_BY_SH) ;; esac
+	@printf '%s\n' "$$TREE" > "$$($(BIN)/python3 -c 'import site; print(site.getsitepackages()[0])')/amalgam-tree.pth"
+	@printf '%s\n' "$$TREE" > $@
+
+# The kernel takes no space in the path that a script names in its first line. pip works
+# around that for all scripts but hg.
+START_BY_SH = cd $(VENV)/bin && \
+  printf "\#!/bin/sh\n'''exec' \"%s\" \"\$$0\" \"\$$@\"\n' '''\n" "$$PWD/python3" > hg.sh && \
+  tail -n +2 hg >> hg.sh && chmod +x hg.sh && mv hg.sh hg
+
+# there are wheels for Linux on x86-64; `make fuzz` says what is missing elsewhere
+$(VENV)/.fuzz: tests/fuzz/requirements.txt $(VENV)/.ready
+	-$(BIN)/pip install -q --disable-pip-version-check --only-binary :all: -r $<
 	@touch $@
 
 ifeq ($(FLAVOUR),-rust)
@@ -213,13 +256,19 @@ $(SDIST)/tests/run-tests.py: | $(VENV)/.ready
 
 $(CBINDGEN):
 	@mkdir -p build
-	CARGO_TARGET_DIR=$(CURDIR)/build/cbindgen $(CARGO) install --quiet --locked --debug \
+	CARGO_TARGET_DIR="$$TREE"/build/cbindgen $(CARGO) install --quiet --locked --debug \
 	  --version 0.29.4 --root $(CACHE)/cbindgen-0.29.4 cbindgen
 	rm -rf build/cbindgen
 
+$(CARGO_FUZZ):
+	@mkdir -p build
+	CARGO_TARGET_DIR=$(CURDIR)/build/cargo-fuzz $(CARGO) install --quiet --locked --debug \
+	  --version 0.13.1 --root $(CACHE)/cargo-fuzz-0.13.1 cargo-fuzz
+	rm -rf build/cargo-fuzz
+
 $(CARGO_DENY):
 	@mkdir -p build
-	CARGO_TARGET_DIR=$(CURDIR)/build/cargo-deny $(CARGO) install --quiet --locked \
+	CARGO_TARGET_DIR="$$TREE"/build/cargo-deny $(CARGO) install --quiet --locked \
 	  --version 0.20.2 --root $(CACHE)/cargo-deny-0.20.2 cargo-deny
 	rm -rf build/cargo-deny
 
@@ -229,7 +278,7 @@ $(PERF_VENV)/.ready: contrib/perf/requirements.txt
 	@touch $@
 
 # hg-git does not work with the newest Mercurial
-$(CURDIR)/build/venv-hg-git/bin/hg:
+build/venv-hg-git/bin/hg:
 	$(PYTHON) -m venv --clear build/venv-hg-git
 	build/venv-hg-git/bin/pip install -q --disable-pip-version-check \
 	  setuptools==65.5.0 mercurial==7.1.2 hg-git==1.2.0 dulwich==0.22.8
@@ -237,7 +286,9 @@ $(CURDIR)/build/venv-hg-git/bin/hg:
 # git runs it by its other name
 $(CINNABAR):
 	@mkdir -p build
-	CARGO_TARGET_DIR=$(CURDIR)/build/git-cinnabar $(CARGO) install --quiet --locked \
+	CARGO_TARGET_DIR="$$TREE"/build/git-cinnabar $(CARGO) install --quiet --locked \
 	  --version 0.7.5 --root $(CACHE)/git-cinnabar-0.7.5 git-cinnabar
 	ln -sf git-cinnabar $(@D)/git-remote-hg
 	rm -rf build/git-cinnabar
+
+endif

@@ -12,27 +12,26 @@ Bundles for hg, git-cinnabar and git, made and taken back by Mercurial's command
 Who asks for formats for git needs the extension that makes bundles:
 
   $ echo 0 > file && hg commit -qAm 'change 0' -d '0 0'
-  config error: config clone-bundles.git.formats needs the extension clonebundles
+  warning: bundles are not renewed: clone-bundles.git.formats needs the extension clonebundles
   (enable it with '[extensions] clonebundles =')
-  [30]
   $ hg admin::amalgam | sed -n '/^wrong/,$p'
   wrong
-    config clone-bundles.git.formats needs the extension clonebundles
+    clone-bundles.git.formats needs the extension clonebundles
     (enable it with '[extensions] clonebundles =')
   $ cat >> .hg/hgrc << EOS
   > [extensions]
   > clonebundles =
   > EOS
-  $ for n in 0 1 2; do echo $n > file; hg commit -qAm "change $n" -d "$n 0"; done
+  $ for n in 1 2; do echo $n > file; hg commit -qAm "change $n" -d "$n 0"; done
 
 An unknown format is told before anything is done:
 
   $ hg admin::clone-bundles-refresh --config clone-bundles.git.formats=git-v2,git-v9
-  config error: config clone-bundles.git.formats has 'git-v9'
-  (allowed: git-v2, cinnabar-v1)
+  config error: invalid value 'git-v9' for clone-bundles.git.formats (expected git-v2 or cinnabar-v1)
+  (did you mean 'git-v2'?)
   [30]
   $ hg admin::clone-bundles-refresh --config clone-bundles.auto-generate.formats=git-v2
-  config error: config clone-bundles.auto-generate.formats has 'git-v2'
+  config error: invalid value 'git-v2' for clone-bundles.auto-generate.formats
   (it belongs in clone-bundles.git.formats)
   [30]
   $ test -e .hg/amalgam/bundles
@@ -46,13 +45,16 @@ All formats are made by one command:
   > EOS
   $ hg admin::clone-bundles-refresh
   3 changesets found
+  made cinnabar-v1: 3 changesets, * (glob)
+  made git-v2: 3 changesets, * bytes (glob)
+  made gzip-v2: 3 changesets, * bytes (glob)
   $ hg admin::amalgam | sed -n '/^bundles/,$p'
   bundles, for 3 public changesets
-    cinnabar-v1   3 changesets (100%), *, * ago (glob)
+    cinnabar-v1   3 changesets, *, * ago, up to date (glob)
                   by hgweb, at amalgam/bundles/*.bundle (glob)
-    git-v2        3 changesets (100%), *, * ago (glob)
+    git-v2        3 changesets, *, * ago, up to date (glob)
                   by hgweb, at amalgam/bundles/*.bundle (glob)
-    gzip-v2       3 changesets (100%), *, * ago (glob)
+    gzip-v2       3 changesets, *, * ago, up to date (glob)
                   by hgweb, at amalgam/bundles/*.hg (glob)
   
   nothing is wrong
@@ -77,9 +79,31 @@ What is new comes as an increment for git, and replaces the others:
 
   $ echo 3 > file && hg commit -qm 'change 3' -d '3 0'
   $ hg admin::clone-bundles-refresh --config clone-bundles.trigger.below-bundled-ratio=0.5
+  cinnabar-v1 lacks 1 newer changesets, too few for a new bundle
+  git-v2 lacks 1 newer changesets, too few for a new bundle
+  gzip-v2 lacks 1 newer changesets, too few for a new bundle
+  (see clone-bundles.trigger.revs and .below-bundled-ratio)
+  $ hg admin::amalgam | grep "newer changesets"
+    cinnabar-v1   3 changesets, *, * ago, without 1 newer changesets (glob)
+    git-v2        3 changesets, *, * ago, without 1 newer changesets (glob)
+    gzip-v2       3 changesets, *, * ago, without 1 newer changesets (glob)
   $ hg admin::clone-bundles-refresh
   4 changesets found
+  made cinnabar-v1: 4 changesets, * (glob)
+  made git-v2+2: 1 changesets, * bytes (glob)
+  made gzip-v2: 4 changesets, * bytes (glob)
   $ hg admin::clone-bundles-refresh
+  cinnabar-v1 is up to date
+  git-v2 is up to date
+  gzip-v2 is up to date
+  $ hg admin::clone-bundles-refresh --background
+  cinnabar-v1 is up to date
+  git-v2 is up to date
+  gzip-v2 is up to date
+  $ hg admin::clone-bundles-refresh --quiet
+  $ hg admin::amalgam | grep git-v2
+    git-v2        3 changesets, *, * ago, continued by git-v2+2 (glob)
+    git-v2+2      1 changesets, *, * ago, up to date (glob)
   $ hg admin::amalgam -T '{bundles % "{format} {state} {changesets} {covered} {token}\n"}'
   cinnabar-v1 live 4 1.0 0
   git-v2 live 3 0.75 1

@@ -11,6 +11,7 @@ A Mercurial repository, and what a git user sees of it
   $ hg git::export
   exported 4 changesets: 33 objects, * in * seconds (glob)
   4 refs changed
+  git repository: $TESTTMP/project/.hg/amalgam/git/cinnabar.git
 
 Any git clones it:
 
@@ -73,6 +74,9 @@ Bad options get one line and a hint:
   (allowed: cinnabar)
   [10]
   $ hg git::export --config amalgam.git.refs=everything
-  config error: config amalgam.git.refs is 'everything'
-  (allowed: bookmarks, tips, heads, tags)
+  config error: invalid value 'everything' for amalgam.git.refs (expected bookmarks, tips, heads or tags)
+  [30]
+  $ hg git::export --config amalgam.git.exports=public
+  config error: unknown config item amalgam.git.exports
+  (did you mean amalgam.git.export?)
   [30]

@@ -23,6 +23,9 @@ The page of the extension says what it is for and how to begin:
     $ git clone .hg/amalgam/git/cinnabar.git ../my-clone
     $ hg log -r tip -T '{node|short} is {gitnode|short} in git\n'
     $ hg admin::amalgam
+    $ hg git::export --rebuild
+    $ hg admin::clone-bundles-clear
+    $ hg admin::clone-bundles-refresh
     $ git clone --bundle-uri=https://example.org/repo/amalgam/bundles/bundles.list ...
 
 It is found without knowing its name:

@@ -14,6 +14,7 @@ Nothing is exported yet, and that is what one is told:
   $ hg git::export
   exported 12 changesets: 33 objects, * in * seconds (glob)
   1 refs changed
+  git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg log -r '0:3' -T '{node} {gitnode}\n'
   1ea73414a91b0920940797d8fc6a11e447f8ea1e cfffb15dae120b4db84a37e6a51e248fa48130f4
   66f7d451a68b85ed82ff5fcc254daf50c74144bd 95959c8f0bfdefe2a344a9709707a468cd253203
@@ -40,9 +41,13 @@ abbreviated:
    }
   ]
 
-What is unknown or ambiguous is told as hg tells it, and before any output:
+What is unknown or ambiguous is told as hg tells it, and does not withhold the others:
 
   $ hg git::id 1ea 123456
+  cfffb15dae120b4db84a37e6a51e248fa48130f4
+  warning: unknown revision '123456'
+  [1]
+  $ hg git::id 123456
   abort: unknown revision '123456'
   [10]
   $ hg log -r 123456

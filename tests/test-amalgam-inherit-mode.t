@@ -31,6 +31,7 @@ A store that a group may write, by a user whose umask gives nothing to anybody:
   $ hg git::export
   exported 1 changesets: 15 objects, * KB in * seconds (glob)
   1 refs changed
+  git repository: $TESTTMP/dir/repo/.hg/amalgam/git/cinnabar.git
 
 The group may do what it may do with .hg/store: write what changes, read what does not.
 
@@ -41,6 +42,8 @@ The group may do what it may do with .hg/store: write what changes, read what do
   00660 .hg/amalgam/git/cinnabar.git/HEAD
   00660 .hg/amalgam/git/cinnabar.git/config
   00660 .hg/amalgam/git/cinnabar.git/packed-refs
+  00770 .hg/amalgam/git/cinnabar.git/hooks/
+  00770 .hg/amalgam/git/cinnabar.git/hooks/pre-receive
   00770 .hg/amalgam/git/cinnabar.git/objects/
   00770 .hg/amalgam/git/cinnabar.git/objects/info/
   00770 .hg/amalgam/git/cinnabar.git/objects/pack/
@@ -82,6 +85,7 @@ When the administrator opens the store to everybody, new files follow at once:
   00664 .hg/amalgam/git/cinnabar.git/HEAD
   00664 .hg/amalgam/git/cinnabar.git/config
   00664 .hg/amalgam/git/cinnabar.git/packed-refs
+  00775 .hg/amalgam/git/cinnabar.git/hooks/pre-receive
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
@@ -130,13 +134,17 @@ compared only with .hg/store:
   $ "$PYTHON" ../../printmodes.py .hg/amalgam | grep -v '/$' | cut -d' ' -f1 | sort -u
   00440
   00660
+  00770
 
-The same on another volume, or anywhere else:
+Elsewhere nothing above protects the files. They are for those who get to the store, and here ".hg"
+keeps the group out:
 
   $ hg git::export > ../out --config amalgam.git.path=../elsewhere/git
   $ find ../elsewhere -type d | while read -r directory; do
-  >   mode "$directory" | cmp - expected
-  > done
+  >   mode "$directory"
+  > done | sort -u
+  4?700 (glob)
   $ "$PYTHON" ../../printmodes.py ../elsewhere | grep -v '/$' | cut -d' ' -f1 | sort -u
-  00440
-  00660
+  00400
+  00600
+  00700

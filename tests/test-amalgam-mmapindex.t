@@ -183,25 +183,27 @@ own configuration enables it:
   > [extensions]
   > amalgam =
   > EOF
-  $ grep -v amalgam "$HGRCPATH" > ../hgrc-without
+  $ sed '/^amalgam =/d' "$HGRCPATH" > ../hgrc-without
   $ HGRCPATH=../hgrc-without hg debugindexmaps ../without . ../without
   left to Mercurial
   00changelog: mapped: 320 bytes, at least 0 bytes (experimental.mmapindexthreshold)
   00manifest: mapped: 256 bytes, at least 0 bytes (experimental.mmapindexthreshold)
   left to Mercurial
 
-A value that makes no sense is refused:
+A value that makes no sense is not used, and no command fails because of it:
 
-  $ maps --config experimental.mmapindex=maybe
-  config error: experimental.mmapindex is not a boolean ('maybe')
-  [30]
-  $ maps --config experimental.mmapindexthreshold=much
-  config error: experimental.mmapindexthreshold is not a byte quantity ('much')
-  [30]
-  $ maps --config experimental.mmapindexthreshold=-1
-  config error: config experimental.mmapindexthreshold is -1
-  (0 maps every index, and experimental.mmapindex=no none)
-  [30]
+  $ maps --config experimental.mmapindex=maybe | head -1
+  warning: invalid value 'maybe' for experimental.mmapindex (expected yes or no)
+  00changelog: mapped: 320 bytes, at least 0 bytes (experimental.mmapindexthreshold)
+  $ maps --config experimental.mmapindexthreshold=much | head -1
+  warning: invalid value 'much' for experimental.mmapindexthreshold (expected a size such as 1 MB; 0 maps every index)
+  00changelog: read: 320 bytes, less than 1.00 MB (storage.revlog.mmap.index:size-threshold)
+  $ maps --config experimental.mmapindexthreshold=-1 | head -1
+  warning: invalid value '-1' for experimental.mmapindexthreshold (expected a size such as 1 MB; 0 maps every index)
+  00changelog: read: 320 bytes, less than 1.00 MB (storage.revlog.mmap.index:size-threshold)
+  $ hg status -q --config amalgam.index.prefault=wilneed
+  warning: invalid value 'wilneed' for amalgam.index.prefault (expected none, willneed or populate)
+  (did you mean 'willneed'?)
 
 The log has one line for each decision
 ======================================

@@ -15,6 +15,7 @@ Before the first export there is nothing to check:
   $ hg git::export
   exported 3 changesets: 27 objects, * in * seconds (glob)
   2 refs changed
+  git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg git::verify
   checked 3 changesets, 15 objects, 2 refs, 2 packs
   no differences
@@ -37,12 +38,19 @@ Before the first export there is nothing to check:
    }
   ]
 
-Somebody pushed into the git repository, behind our back. That hides a branch of ours, and
-brings objects that we have not written:
+A push into the git repository is refused:
 
   $ git clone -q .hg/amalgam/git/cinnabar.git ../clone && cd ../clone
   $ git checkout -q work && echo theirs > file && git commit -qam theirs
-  $ git push -q origin work && cd ../repo
+  $ git push -q origin work 2>&1 | grep remote: | sed 's/ *$//'
+  remote: this repository is read-only for git
+  remote: (push with Mercurial to '$TESTTMP/repo' instead)
+
+Somebody fetches into it instead. That hides a branch of ours, and brings objects that we have not
+written:
+
+  $ cd ../repo
+  $ git -C .hg/amalgam/git/cinnabar.git fetch -q ../../../../../clone work:work
   $ hg git::verify
   object 365ffec33a7fcf1dad793368e3f08f781ecd8a41: found one that amalgam did not write, expected nothing
   object 82c78a0da5368a5eb5f2af8eee1ffb7870cdc516: found one that amalgam did not write, expected nothing
@@ -100,6 +108,7 @@ A changeset that is served but not exported differs, too. That takes an export o
   $ hg git::export
   exported 1 changesets: 15 objects, * in * seconds (glob)
   1 refs changed
+  git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg git::verify
   checked 4 changesets, 20 objects, 2 refs, 4 packs
   no differences
@@ -131,6 +140,10 @@ are changesets that no ref leads to:
   $ hg git::export
   exported 2 changesets: * (glob)
   1 refs changed
+  2 changesets in 2 heads have no ref that leads to them
+  (add 'heads' to amalgam.git.refs to name them)
+  warning: 1 files have names that git refuses to check out: .git/config
+  git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg git::verify --full
   note: refs: 2 changesets in 2 heads have no ref that leads to them
   note: file .git/config: git refuses to check out this name

@@ -115,6 +115,44 @@ def test_repair_tells_what_it_mended_and_what_is_left(store: Exported) -> None:
     assert admin(store, "--repair")[1]["mended"] == []
 
 
+def test_each_mistake_in_the_configuration_is_named(store: Exported) -> None:
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write(
+            "[amalgam]\ngit.exports = public\nindex.prefault = fast\nquux = 1\n"
+            "[clone-bundles]\ngit.format = git-v2\n"
+        )
+    code, said = admin(store)
+    assert code == 1
+    assert [(it["text"], it["hint"]) for it in said["problems"]] == [
+        (
+            "unknown config item amalgam.git.exports",
+            "did you mean amalgam.git.export?",
+        ),
+        (
+            "unknown config item clone-bundles.git.format",
+            "did you mean clone-bundles.git.formats?",
+        ),
+        (
+            "invalid value 'fast' for amalgam.index.prefault "
+            "(expected none, willneed or populate)",
+            "see 'hg help amalgam'",
+        ),
+        (
+            "unknown config item amalgam.quux",
+            "see 'hg help amalgam' for all items",
+        ),
+    ]
+    for command in (["git::export"], ["git::bundle", "x"], ["git::verify"]):
+        done = store.run(*command)
+        assert done.code == 30
+        assert b"unknown config item amalgam.git.exports" in done.err
+    for command in (["log", "-T", "{gitnode}"], ["commit", "-m", "x"], ["status"]):
+        done = store.run(*command)
+        assert done.code in (0, 1)
+        assert b"abort" not in done.err
+    assert not (store.root / "x").exists()
+
+
 def test_requirement_that_is_not_known_is_a_problem(store: Exported) -> None:
     with (store.root / ".hg/store/requires").open("a") as file:
         file.write("exp-compression-zlib\n")

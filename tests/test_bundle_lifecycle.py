@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from testlib.bundled import FORMATS, Bundled
-from testlib.environment import git, hg
+from testlib.environment import ENVIRONMENT, HG, git, hg
 from testlib.hgserver import HgServer
 
 # servers and generators are processes of their own
@@ -78,7 +78,8 @@ def test_unknown_format_is_refused_before_any_work(
     done = fresh.run(REFRESH)
     assert done.code == 30
     name = "clone-bundles." + item.replace("__", ".").replace("_", "-")
-    assert done.err.startswith(f"config error: config {name} has '{value}'\n(".encode())
+    said = f"config error: invalid value '{value}' for {name}".encode()
+    assert done.err.startswith(said)
     assert len(done.err.splitlines()) == 2
     assert not fresh.directory.exists()
     assert not fresh.read("clonebundles.auto-gen")
@@ -117,16 +118,6 @@ def test_format_of_git_among_those_of_hg_says_where_it_belongs(fresh: Bundled) -
     assert b"(it belongs in clone-bundles.git.formats)\n" in done.err
 
 
-def test_unknown_format_keeps_a_transaction_from_beginning(fresh: Bundled) -> None:
-    fresh.configure("clone-bundles", auto_generate__on_change="yes")
-    fresh.configure("clone-bundles", git__formats="git-v3")
-    (fresh.root / "more").write_text("more\n")
-    done = fresh.run("commit", "-Am", "more")
-    assert done.code == 30
-    assert b"clone-bundles.git.formats" in done.err
-    assert fresh.hg("log", "-T", "{rev} ") == "2 1 0 "
-
-
 def test_trigger_that_cannot_look_does_not_fail_the_transaction(
     published: Bundled,
 ) -> None:
@@ -135,7 +126,7 @@ def test_trigger_that_cannot_look_does_not_fail_the_transaction(
     (published.root / "more").write_text("more\n")
     done = published.run("commit", "-Am", "more")
     assert done.code == 0
-    assert b"warning: bundles are not renewed: cannot read what is known" in done.err
+    assert b"warning: bundles are not renewed: bundle register '" in done.err
     (problem,) = published.problems()
     assert problem["hint"].startswith("remove it, and run")
     (published.directory / "register").unlink()
@@ -146,17 +137,64 @@ def test_trigger_that_cannot_look_does_not_fail_the_transaction(
     assert len(published.rows("live")) == 3
 
 
-def test_formats_without_the_extension_are_refused(fresh: Bundled) -> None:
+def test_formats_without_the_extension_are_warned_of(fresh: Bundled) -> None:
     fresh.configure("extensions", clonebundles="!")
     (fresh.root / "more").write_text("more\n")
-    done = fresh.run("commit", "-Am", "more")
-    assert done.code == 30
-    assert done.err == (
-        b"config error: "
-        b"config clone-bundles.git.formats needs the extension clonebundles\n"
-        b"(enable it with '[extensions] clonebundles =')\n"
+    # a process of its own: it warns once
+    command = [str(HG), "commit", "-qAm", "more"]
+    done = subprocess.run(command, cwd=fresh.root, env=ENVIRONMENT, capture_output=True)
+    assert (done.returncode, done.stderr) == (
+        0,
+        b"warning: bundles are not renewed: "
+        b"clone-bundles.git.formats needs the extension clonebundles\n"
+        b"(enable it with '[extensions] clonebundles =')\n",
     )
     assert b"needs the extension" in published_problem(fresh)
+
+
+@pytest.mark.parametrize(
+    ("section", "item", "value", "problem"),
+    [
+        ("clone-bundles", "git__formats", "git-v3", "invalid value 'git-v3'"),
+        (
+            "clone-bundles",
+            "auto_generate__formats",
+            "zstd-v9",
+            "invalid value 'zstd-v9'",
+        ),
+        (
+            "clone-bundles",
+            "git__format",
+            "git-v2",
+            "unknown config item clone-bundles.git.format",
+        ),
+        ("amalgam", "bundles__retention", "soon", "invalid value 'soon'"),
+        ("amalgam", "bundles__external", "maybe", "invalid value 'maybe'"),
+        ("amalgam", "git__exports", "public", "unknown config item"),
+        ("amalgam", "index__prefault", "fast", "invalid value 'fast'"),
+        ("experimental", "mmapindexthreshold", "-3", "invalid value '-3'"),
+    ],
+)
+def test_no_mistake_in_the_configuration_stops_who_works(
+    published: Bundled, section: str, item: str, value: str, problem: str
+) -> None:
+    before = published.bundles()
+    published.configure("clone-bundles", auto_generate__on_change="yes")
+    published.configure(section, **{item: value})
+    (published.root / "more").write_text("more\n")
+    for command in (["commit", "-qAm", "more"], ["log", "-r", "."], ["status"]):
+        done = published.run(*command)
+        assert done.code == 0
+        assert done.err.count(b"warning: ") <= 1, done.err
+    clone = published.root.parent / "clone"
+    published.hg("clone", "-q", ".", str(clone))
+    (clone / "theirs").write_text("theirs\n")
+    published.hg("-R", str(clone), "commit", "-qAm", "theirs", str(clone / "theirs"))
+    assert published.run("-R", str(clone), "push").code == 0
+    assert published.bundles() == before
+    code = published.run("admin::amalgam").code
+    assert code == 1
+    assert problem in "".join(it["text"] for it in published.problems())
 
 
 def test_only_public_changesets_are_in_bundles(fresh: Bundled, tmp_path: Path) -> None:
@@ -341,3 +379,29 @@ def test_formats_that_are_no_longer_wanted_go(published: Bundled) -> None:
     published.configure("clone-bundles", git__formats="")
     published.refresh()
     assert {row["format"] for row in published.rows("live")} == {"gzip-v2"}
+
+
+@pytest.mark.parametrize(
+    ("section", "item", "value", "said"),
+    [
+        ("clone-bundles", "git__formats", "", "no bundles: no formats are configured"),
+        ("phases", "publish", "yes", "no bundles: no changeset is public"),
+    ],
+)
+def test_refresh_says_why_there_is_nothing_to_make(
+    fresh: Bundled, section: str, item: str, value: str, said: str
+) -> None:
+    fresh.configure(section, **{item: value})
+    fresh.hg("phase", "--draft", "--force", "-r", "all()")
+    assert fresh.hg(REFRESH).splitlines()[0] == said
+    assert not fresh.rows()
+
+
+def test_bundle_of_what_has_a_name_is_up_to_date(fresh: Bundled) -> None:
+    fresh.commit()
+    fresh.hg("update", "-q", "2")
+    fresh.commit("the head of the branch that has the name")
+    assert fresh.hg(REFRESH).startswith("made git-v2: 4 changesets, ")
+    assert fresh.hg(REFRESH) == "git-v2 is up to date\n"
+    (row,) = fresh.rows()
+    assert (row["missing"], row["covered"]) == (0, 0.8)

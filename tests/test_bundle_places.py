@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,18 +38,39 @@ def test_cleared_list_is_uploaded_too(fresh: Bundled) -> None:
     assert "\turi" not in (host / "bundles.list").read_text()
 
 
-def test_who_may_read_the_directory_may_read_what_is_put_there(
-    fresh: Bundled, tmp_path: Path
+@pytest.mark.parametrize("closed", ["store", "above", "nothing", "told"])
+def test_who_may_read_the_repository_may_read_its_bundles_elsewhere(
+    open_path: Path, server: HgServer, closed: str
 ) -> None:
-    (fresh.dot_hg / "store").chmod(0o700)
-    web = tmp_path / "web"
+    fresh = Bundled.init(open_path / "repo", server, git=["git-v2"], hg=[])
+    (fresh.dot_hg / "store").chmod(0o700 if closed in ("store", "told") else 0o755)
+    fresh.root.chmod(0o700 if closed == "above" else 0o755)
+    web = open_path / "web"
     web.mkdir()
     web.chmod(0o755)
     fresh.configure("amalgam", bundles__directory=str(web / "repo"))
+    if closed == "told":
+        fresh.configure("amalgam", bundles__external="yes")
     fresh.refresh()
     modes = {path.suffix: path.stat().st_mode & 0o777 for path in web.glob("*/*")}
-    assert modes == {".bundle": 0o444, ".list": 0o644}
-    assert (web / "repo").stat().st_mode & 0o777 == 0o755
+    mode = (web / "repo").stat().st_mode & 0o777
+    if closed in ("store", "above"):
+        assert (modes, mode) == ({".bundle": 0o400, ".list": 0o600}, 0o700)
+    else:
+        assert (modes, mode) == ({".bundle": 0o444, ".list": 0o644}, 0o755)
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A directory that every user gets to, unlike those of pytest."""
+    with tempfile.TemporaryDirectory() as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
+def test_register_is_for_those_who_may_read_the_store(fresh: Bundled) -> None:
+    (fresh.dot_hg / "store").chmod(0o700)
+    fresh.refresh()
     assert (fresh.directory / "register").stat().st_mode & 0o777 == 0o600
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -108,7 +109,7 @@ def test_with_a_lock_of_mercurial_nobody_is_waited_for(repo: Path) -> None:
 
 
 def test_what_may_be_rolled_back_is_not_exported(repo: Path) -> None:
-    hook = f"{HG} --config extensions.amalgam= git::export"
+    hook = f"{shlex.quote(str(HG))} --config extensions.amalgam= git::export"
     (repo / "two").write_text("two")
     done = run_hg(
         repo, "commit", "-qAm", "two", "--config", f"hooks.pretxnclose={hook}"

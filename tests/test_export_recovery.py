@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -41,14 +42,14 @@ def test_full_disk_is_one_line_and_leaves_nothing(
             cp -a {tmp_path}/kept/. {data}
         """
         check = f"cd {data} && find . | sort && git -C git/cinnabar.git fsck --strict"
-        script = f"{' '.join(export)}; code=$?; {check}; exit $code"
+        script = f"{shlex.join(export)}; code=$?; {check}; exit $code"
         done = in_namespace(setup, ["sh", "-c", script], repo, ENVIRONMENT)
         listing = [line[2:] for line in done.stdout.decode().splitlines()[1:]]
         data_names = [str(path.relative_to(data)) for path in before]
         assert sorted(listing) == data_names
         reason = "No space left on device"
     else:
-        script = f"ulimit -f 2000; {' '.join(export)}"  # blocks of 512 bytes
+        script = f"ulimit -f 2000; {shlex.join(export)}"  # blocks of 512 bytes
         done = subprocess.run(
             ["sh", "-c", script], cwd=repo, env=ENVIRONMENT, capture_output=True
         )
@@ -132,7 +133,7 @@ def test_git_gc_that_prunes_loses_no_head(two_packs: Path) -> None:
     assert refs(two_packs) == {}
     git(two_packs / STORE, "-c", "gc.pruneExpire=now", "gc", "-q", "--prune=now")
     done = run_hg(two_packs, "git::export")
-    assert said(done) == "1 refs changed\n"
+    assert said(done).startswith("1 refs changed\n")
     git(two_packs / STORE, "fsck", "--full", "--strict")
     assert refs(two_packs) == {"refs/heads/default": "two"}
 
@@ -170,7 +171,6 @@ def test_what_dead_exports_left_is_removed_and_what_others_made_is_not(
         repo / ".hg/amalgam/map/tmp-abcdef",
         repo / ".hg/amalgam/map/cinnabar-0123456789abcdef.map",
         store / "packed-refs.amalgam",
-        store / "config.amalgam-edited",
         store.with_name("cinnabar.git.tmp-1") / "HEAD",
     ]
     others = [packs / "tmp_pack_abcdef", store / "HEAD.lock"]

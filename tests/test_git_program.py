@@ -10,6 +10,7 @@ from mercurial import error
 from testlib.environment import git, hg
 
 from hgext3rd.amalgam.gitstore.gitprocess import Git
+from hgext3rd.amalgam.placement import Directory
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def test_program_that_is_no_or_an_old_git_is_refused(
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     with pytest.raises(error.Abort) as caught:
-        Git(bytes(program), bytes(tmp_path)).run("rev-parse", "main")
+        Git(bytes(program), Directory(bytes(tmp_path))).run("rev-parse", "main")
     assert message in caught.value.message
     assert caught.value.hint.startswith(hint)
 

@@ -18,6 +18,7 @@ from mercurial import error, extensions, ui as uimod
 from testlib.environment import ENVIRONMENT, HG, hg
 
 from hgext3rd.amalgam.gitstore.gitprocess import Git, Owner
+from hgext3rd.amalgam.placement import Directory
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,7 @@ class Victim:
         commit = self.plain("commit-tree", "-m", "one", EMPTY_TREE.decode())
         self.commit = commit.stdout.decode().strip()
         self.plain("update-ref", "refs/heads/main", self.commit)
-        self.git = Git(b"git", bytes(self.path))
+        self.git = Git(b"git", Directory(bytes(self.path)))
 
     def plain(
         self, *args: str, input: bytes = b""
@@ -84,8 +85,10 @@ def work_tree(victim: Victim) -> None:
     victim.plain("config", "core.bare", "false")
 
 
-#: attacks by keys that have free names: there is nothing to override
+#: attacks by keys that have free names, where there is nothing to override; and by
+#: files that lead to other repositories
 REFUSED = {
+    "core.alternateRefsCommand",
     "promisor",
     "include.path",
     "remote.NAME.uploadpack",
@@ -250,7 +253,11 @@ def test_command_in_a_configuration_is_not_run(victim: Victim, attack: str) -> N
         refusal = exc
     assert not victim.was_hit()
     assert (refusal is not None) == (attack in REFUSED)
-    if refusal is not None:
+    if refusal is not None and attack == "core.alternateRefsCommand":
+        assert refusal.message.endswith(
+            b"elsewhere: '%s'" % bytes(victim.path / "objects/info/alternates")
+        )
+    elif refusal is not None:
         assert b"could run programs" in refusal.message
         assert refusal.hint == b"remove them from '%s/config'" % bytes(victim.path)
 
@@ -373,7 +380,7 @@ def test_repository_is_not_looked_for_elsewhere(victim: Victim) -> None:
     inner = victim.path / "inner.git"
     inner.mkdir()
     with pytest.raises(error.Abort, match="not a git repository"):
-        Git(b"git", bytes(inner)).run("rev-parse", "main")
+        Git(b"git", Directory(bytes(inner))).run("rev-parse", "main")
 
 
 def test_replaced_objects_are_what_their_ids_say(victim: Victim) -> None:
@@ -396,7 +403,7 @@ def test_store_of_another_user_is_refused(victim: Victim, ui: Any) -> None:
     os.chown(victim.path, STRANGER, -1)
     for owner in (None, Owner(ui, bytes(victim.path.parent))):
         with pytest.raises(error.SecurityError) as caught:
-            Git(b"git", bytes(victim.path), owner).run("rev-parse", "main")
+            Git(b"git", Directory(bytes(victim.path)), owner).run("rev-parse", "main")
         assert b"belongs to user '%d', who does not own '.hg'" % STRANGER in (
             caught.value.message
         )
@@ -408,7 +415,9 @@ def test_store_of_the_owner_of_hg_is_used_if_hg_trusts_him(
 ) -> None:
     for path in (victim.path, victim.path.parent):
         os.chown(path, STRANGER, -1)
-    git = Git(b"git", bytes(victim.path), Owner(ui, bytes(victim.path.parent)))
+    git = Git(
+        b"git", Directory(bytes(victim.path)), Owner(ui, bytes(victim.path.parent))
+    )
     with pytest.raises(error.SecurityError) as caught:
         git.run("rev-parse", "main")
     assert b"belongs to user '%d', who is not trusted" % STRANGER in (
@@ -433,12 +442,12 @@ def test_program_of_a_repository_that_is_not_trusted_is_not_run(
     hgrc.write_text(f"[amalgam]\ngit.program = {victim.script}\n")
     os.chown(hgrc, STRANGER, -1)
     hg(repo, "git::export")
+    hg(repo, "git::verify")
     assert (repo / ".hg/amalgam/git/cinnabar.git/HEAD").exists()
     assert not victim.was_hit()
 
     os.chown(hgrc, os.geteuid(), -1)
-    shutil.rmtree(repo / ".hg/amalgam")
-    command = [str(HG), "--config", "extensions.amalgam=", "git::export"]
+    command = [str(HG), "--config", "extensions.amalgam=", "git::verify"]
     subprocess.run(command, cwd=repo, env=ENVIRONMENT, capture_output=True)
     assert victim.was_hit(), "the attack is none"
 

@@ -8,14 +8,16 @@ import time
 from pathlib import Path
 
 import pytest
-from mercurial import registrar
+from mercurial import registrar, ui as uimod
 from testlib.environment import ENVIRONMENT, HG
 from testlib.exported import Exported
 from testlib.hgserver import HgServer, Outcome
 
 from hgext3rd.amalgam import compat
 from hgext3rd.amalgam.gitstore import ids
-from hgext3rd.amalgam.gitstore.oidmap import OidMap, Side, Table
+from hgext3rd.amalgam.gitstore.oidmap import MapFiles, OidMap, Side, Table
+from hgext3rd.amalgam.placement import Directory
+from hgext3rd.amalgam.trust import Trust
 
 AMALGAM = ["--config", "extensions.amalgam="]
 
@@ -58,7 +60,9 @@ def known(repo: Exported) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def oidmap(repo: Exported) -> OidMap:
-    return OidMap(bytes(repo.map_dir), repo.named("segments"))
+    path = bytes(repo.map_dir)
+    maps = MapFiles(Directory(path), Trust.of(uimod.ui(), path, path))
+    return maps.open(repo.named("segments"))
 
 
 def test_every_abbreviation_means_what_begins_with_it(
@@ -112,7 +116,7 @@ def test_ids_of_the_command_line_are_translated_in_order(
 def test_one_id_that_is_not_known_is_all_that_is_said(
     repo: Exported, known: list[tuple[str, str]]
 ) -> None:
-    done = repo.run("git::id", known[0][0], "0123456789", "-T", "json")
+    done = repo.run("git::id", "0123456789", "-T", "json")
     assert done == repo.run("log", "-r", "0123456789")
     assert done == Outcome(10, b"", b"abort: unknown revision '0123456789'\n")
 

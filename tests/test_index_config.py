@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mercurial import error, extensions, ui as uimod
+from mercurial import extensions, ui as uimod
 
 from hgext3rd.amalgam.configitems import IndexConfig
 
@@ -58,13 +58,3 @@ def test_threshold_of_mercurial_holds_for_yes(ui: Any) -> None:
     ui.setconfig(b"experimental", b"mmapindex", b"yes")
     ui.setconfig(b"storage", b"revlog.mmap.index:size-threshold", b"9")
     assert IndexConfig.from_ui(ui, None) == IndexConfig(9, STOCK_THRESHOLD)
-
-
-@pytest.mark.parametrize("wanted", [b"yes", b"no"])
-def test_negative_threshold_is_refused(ui: Any, wanted: bytes) -> None:
-    ui.setconfig(b"experimental", b"mmapindex", wanted)
-    ui.setconfig(b"experimental", b"mmapindexthreshold", b"-1")
-    with pytest.raises(error.ConfigError) as caught:
-        IndexConfig.from_ui(ui, None)
-    assert caught.value.message == b"config experimental.mmapindexthreshold is -1"
-    assert caught.value.hint

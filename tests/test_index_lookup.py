@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from mercurial import error, extensions, hg as hgmod, policy, ui as uimod
 from testlib.environment import hg
 
 from hgext3rd.amalgam.index import nodefile
+from hgext3rd.amalgam.index.decision import Reason
 from hgext3rd.amalgam.index.mapped import opened
 from hgext3rd.amalgam.index.nodemap import MappedIndex
+from hgext3rd.amalgam.trust import Trust
 
 parsers = policy.importmod("parsers")
 
@@ -67,6 +70,13 @@ def check(log: Any) -> None:
     assert log.index.get_rev(b"\x12" * 20) is None
 
 
+def check_hits(log: Any) -> None:
+    """Look every node up, in a map."""
+    for rev in range(len(log)):
+        assert log.rev(log.index[rev][7]) == rev
+    assert log.index._map
+
+
 def test_ours_is_used_first(ui: Any, path: Path) -> None:
     log = changelog(ui, path)
     check(log)
@@ -87,9 +97,10 @@ def without_ours(ui: Any, path: Path) -> Any:
 def test_mercurials_is_read_where_ours_is_missing(ui: Any, path: Path) -> None:
     before = (path / ".hg/store/00changelog.n").read_bytes()
     log = without_ours(ui, path)
-    check(log)
-    assert log.index._map
+    check_hits(log)
     assert not vars(log.index)["_source"].is_ours
+    check(log)
+    assert not log.index._map, "only the index can tell what is not there"
     assert (path / ".hg/store/00changelog.n").read_bytes() == before
 
 
@@ -110,9 +121,48 @@ def test_mercurials_that_lags_behind_is_completed(ui: Any, path: Path) -> None:
     for name, content in data.items():
         (path / ".hg/store" / name).write_bytes(content)
     log = without_ours(ui, path)
+    check_hits(log)
     check(log)
-    assert log.index._map
     assert len(log) == REVS + 2
+
+
+@pytest.mark.parametrize("bit", [0, 6])
+def test_a_bit_that_flipped_in_mercurials_changes_no_answer(
+    ui: Any, path: Path, bit: int
+) -> None:
+    (data,) = (path / ".hg/store").glob("00changelog-*.nd")
+    content = data.read_bytes()
+    for at in range(bit, len(content), 97):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << bit
+        data.write_bytes(flipped)
+        check(without_ours(ui, path))
+
+
+@pytest.mark.parametrize("name", ["docket", "data"])
+@pytest.mark.parametrize("kind", ["fifo", "directory", "large"])
+def test_mercurials_is_not_awaited(ui: Any, path: Path, name: str, kind: str) -> None:
+    store = path / ".hg/store"
+    (data,) = store.glob("00changelog-*.nd")
+    file = store / "00changelog.n" if name == "docket" else data
+    if kind == "large":
+        os.truncate(file, 1 << 30)
+    else:
+        file.unlink()
+        os.mkfifo(file) if kind == "fifo" else file.mkdir()
+    check(without_ours(ui, path))
+
+
+def test_mercurials_is_not_mapped_in_a_repository_of_a_stranger(
+    ui: Any, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trust, "of", lambda *_where: Trust(False, 20001, None))
+    log = changelog(ui, path)
+    check(log)
+    how = opened(log)
+    assert how is not None
+    assert how.decision.reason is Reason.UNTRUSTED
+    assert not log.index._map
 
 
 @pytest.mark.parametrize("what", ["docket", "tip", "data", "short"])

@@ -15,10 +15,12 @@ from mercurial.node import nullid
 
 from hgext3rd.amalgam.index import nodefile
 from hgext3rd.amalgam.index.buffer import Expected
+from hgext3rd.amalgam.index.docket import State
 from hgext3rd.amalgam.index.nodemap import MappedIndex
 from hgext3rd.amalgam.index.nodesource import NodeSource
 from hgext3rd.amalgam.index.snapshot import Snapshot
-from hgext3rd.amalgam.placement import Placement
+from hgext3rd.amalgam.placement import Directory, Placement
+from hgext3rd.amalgam.trust import Trust
 
 parsers = policy.importmod("parsers")
 
@@ -52,7 +54,14 @@ STEPS = st.lists(st.integers(1, 60), min_size=1, max_size=4)
 
 
 def empty(directory: Path) -> Snapshot:
-    return Snapshot(os.fsencode(directory), b"00changelog", b"0123456789abcdef", 0)
+    return Snapshot(
+        Directory(os.fsencode(directory)),
+        Trust(True, os.geteuid(), None),
+        b"00changelog",
+        b"0123456789abcdef",
+        0,
+        State(0, 0, 0, 0, 0),
+    )
 
 
 def of(snapshot: Snapshot, revs: int) -> Snapshot:
@@ -63,7 +72,7 @@ class FromSnapshot(NodeSource):
     """A source of maps that says what was asked of it."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot, None, None, b"", None)
+        super().__init__(snapshot, None, None, b"", None, lambda _opener: None)
         self.opened = self.discarded = 0
 
     def open(self, data: Any) -> Any | None:
@@ -208,7 +217,7 @@ def test_runs_are_merged_and_the_file_stays_small(snapshot: Snapshot) -> None:
         assert len(docket.runs) <= 5
         assert docket.end_bytes <= 3 * docket.used_bytes
     assert not renew(snapshot, nodes)
-    names = sorted(os.listdir(snapshot.directory))
+    names = snapshot.directory.names()
     assert len(names) == 2, names
     same(composed(snapshot, nodes)[0], nodes)
 
@@ -218,7 +227,7 @@ def test_runs_are_merged_and_the_file_stays_small(snapshot: Snapshot) -> None:
 def test_damage_is_never_answered_from(snapshot: Snapshot, what: str, how: str) -> None:
     nodes = nodes_of(900)
     renew(snapshot, nodes)
-    directory = Path(os.fsdecode(snapshot.directory))
+    directory = Path(os.fsdecode(snapshot.directory.path))
     for path in directory.iterdir():
         if what != "both" and ("-" in path.name) != (what == "data"):
             continue
@@ -234,12 +243,32 @@ def test_damage_is_never_answered_from(snapshot: Snapshot, what: str, how: str) 
             path.write_bytes(content[: -1 if how == "cut" else 0])
     index, source = composed(snapshot, nodes)
     same(index, nodes)
-    # whoever notices has it made anew
-    assert source.discarded == ((what, how) == ("data", "flipped"))
+    assert not source.discarded
     assert renew(snapshot, nodes)
     index, source = composed(snapshot, nodes)
     same(index, nodes)
     assert not source.discarded
+
+
+def test_what_rotted_without_a_write_is_not_answered_from(snapshot: Snapshot) -> None:
+    nodes = nodes_of(900)
+    renew(snapshot, nodes)
+    docket = nodefile.read(snapshot)
+    assert docket is not None
+    directory = Path(os.fsdecode(snapshot.directory.path))
+    (data,) = directory.glob("*-*.nodemap")
+    content = bytearray(data.read_bytes())
+    for at in range(0, len(content), 100):
+        content[at] ^= 4
+    data.write_bytes(content)
+    rotten = docket._replace(data=State.of(data.stat()))
+    (directory / "00changelog.nodemap").write_bytes(rotten.to_bytes())
+    index, source = composed(snapshot, nodes)
+    same(index, nodes)
+    # whoever notices has it made anew
+    assert source.discarded
+    assert renew(snapshot, nodes)
+    same(composed(snapshot, nodes)[0], nodes)
 
 
 def test_a_map_of_another_snapshot_is_not_used(snapshot: Snapshot) -> None:

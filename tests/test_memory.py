@@ -89,8 +89,10 @@ def test_export_aborts_if_it_is_no_size(tmp_path: Path, server: HgServer) -> Non
     server.hg(tmp_path, "init", str(tmp_path / "repo"))
     done = export(tmp_path / "repo", "little")
     assert done.returncode == 30
-    said = b"config error: amalgam.git.memory is not a byte quantity ('little')\n"
-    assert done.stderr == said
+    assert done.stderr == (
+        b"config error: invalid value 'little' for amalgam.git.memory "
+        b"(expected a size of at least 1.00 MB, such as 192 MB)\n"
+    )
 
 
 def export(

@@ -136,6 +136,18 @@ def test_a_command_that_fails_is_named_and_not_timed(repo: Path) -> None:
     assert "failed: unknown revision 'nowhere'" in done.stderr
 
 
+def test_hg_may_lie_below_any_name(repo: Path, tmp_path: Path) -> None:
+    place = tmp_path / "it's a place"
+    place.mkdir()
+    (place / "hg").symlink_to(HG)
+    command = [str(HG), "-R", str(repo), "--config", "perf.stub=yes"]
+    command += ["--config", "extensions.hgext3rd.amalgam.perf="]
+    command += ["perf::amalgam-startup", "version -q"]
+    env = ENVIRONMENT | {"HG": str(place / "hg")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_file_in_contrib_has_the_same_commands(repo: Path) -> None:
     contrib = ROOT / "contrib" / "perf" / "perfamalgam.py"
     command = [str(HG), "--config", f"extensions.perfamalgam={contrib}"]
@@ -213,3 +225,14 @@ def test_a_limit_counts_when_both_its_halves_are_reached() -> None:
     assert config.is_enough(10.0, 3)
     with pytest.raises(error.ConfigError, match="run-limits has 'x'"):
         options._limit(b"x")
+
+
+@pytest.mark.needs("users")
+def test_repository_of_a_stranger_is_not_measured(repo: Path) -> None:
+    os.chown(repo / ".hg", 20001, -1)
+    try:
+        done = perf(repo, "perf::amalgam-startup")
+        assert done.returncode
+        assert "who is not trusted" in done.stderr
+    finally:
+        os.chown(repo / ".hg", os.getuid(), -1)

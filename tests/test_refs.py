@@ -59,6 +59,7 @@ def test_a_name_changes_only_if_git_refuses_it(name: bytes) -> None:
     (ref,) = refs.distinct({name: name}).values()
     asked = [b"git", b"check-ref-format", b"refs/heads/" + name]
     is_legal = subprocess.run(asked, env=ENVIRONMENT).returncode == 0
+    is_legal &= name.split(b"/")[0] != b"HEAD"  # which clones take for another thing
 
     assert (ref == name) == is_legal
     # what was escaped can be read back
@@ -102,6 +103,30 @@ def test_closed_branches_and_local_tags_have_no_ref(tmp_path: Path) -> None:
     hg(repo, "git::export")
 
     assert named(repo) == {"refs/heads/default": "tagged", "refs/tags/v1": "one"}
+
+
+def test_other_heads_are_shown_to_clients_while_they_are_named(tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    hg(tmp_path, "init", "repo")
+    for name in ("one", "two"):
+        (repo / name).touch()
+        hg(repo, "update", "-q", "null")
+        hg(repo, "commit", "-qAm", name, "-d", "0 0")
+    with_heads = ("--config", "amalgam.git.refs=tips, heads")
+
+    def shown() -> list[str]:
+        lines = git(repo, "ls-remote", str(repo / STORE)).decode().splitlines()
+        return [line.split("\t")[1].rpartition("/")[0] for line in lines]
+
+    hg(repo, *with_heads, "git::export")
+    assert shown() == ["", "refs/heads", "refs/hg/heads/default"]
+    hg(repo, "git::export")
+    assert shown() == ["", "refs/heads"]
+    settings = git(repo / STORE, "config", "--get-all", "transfer.hideRefs")
+    assert settings == b"refs/cinnabar\nrefs/hg\n"
+    git(repo / STORE, "config", "--add", "transfer.hideRefs", "refs/mine")
+    hg(repo, *with_heads, "git::export")
+    assert shown() == ["", "refs/heads", "refs/hg/heads/default"]
 
 
 def test_other_heads_are_named_on_request(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ DEVELOPERS = 21000
 ALICE = User(20001, 20001, (DEVELOPERS,))
 BOB = User(20002, 20002, (DEVELOPERS,))
 CAROL = User(20003, 20003)
+TRUSTED = ("--config", f"trusted.users={ALICE.uid}")
+"""What a stranger needs who runs git in a repository of alice's, or writes there."""
 
 
 @pytest.fixture
@@ -72,6 +74,8 @@ def assert_like_the_store(repo: Path) -> None:
         assert found.st_gid == DEVELOPERS, path
         if path.is_dir():
             assert mode == 0o2775, f"{path} {mode:o}"
+        elif path.parent.name == "hooks":
+            assert mode == 0o775, f"{path} {mode:o}"
         else:
             assert mode in (0o664, 0o444), f"{path} {mode:o}"
 
@@ -119,19 +123,18 @@ def test_two_users_of_a_group_export_in_turn_and_a_third_reads(server: Path) -> 
 def test_each_user_sees_the_state_of_the_store(server: Path) -> None:
     commit_as(ALICE, server, "one")
     ALICE.hg(server, "git::export")
-    trust = ("--config", f"trusted.users={ALICE.uid}")
     for user in (ALICE, BOB, CAROL):
-        done = user.hg(server, *trust, "admin::amalgam")
+        done = user.hg(server, *TRUSTED, "admin::amalgam")
         assert not done.returncode, said(done)
         assert "nothing is wrong" in said(done)
     done = CAROL.hg(server, "admin::amalgam")
     assert done.returncode == 1
     assert "who is not trusted" in said(done)
-    done = CAROL.hg(server, *trust, "admin::amalgam", "--repair")
+    done = CAROL.hg(server, *TRUSTED, "admin::amalgam", "--repair")
     assert not done.returncode, said(done)
 
     commit_as(BOB, server, "two")
-    done = BOB.hg(server, *trust, "admin::amalgam", "--repair")
+    done = BOB.hg(server, *TRUSTED, "admin::amalgam", "--repair")
     assert not done.returncode, said(done)
     assert_like_the_store(server)
 
@@ -139,7 +142,7 @@ def test_each_user_sees_the_state_of_the_store(server: Path) -> None:
 @pytest.mark.needs("users")
 def test_user_who_may_only_read_is_told_what_is_to_be_written(server: Path) -> None:
     commit_as(ALICE, server, "one")
-    done = CAROL.hg(server, "--config", DETAILED, "git::export")
+    done = CAROL.hg(server, *TRUSTED, "--config", DETAILED, "git::export")
     assert done.returncode == 20
     assert said(done).splitlines() == [
         "abort: git store is not up to date and cannot be written: "
@@ -148,20 +151,44 @@ def test_user_who_may_only_read_is_told_what_is_to_be_written(server: Path) -> N
     ]
 
     ALICE.hg(server, "git::export")
-    done = CAROL.hg(server, "git::export")
+    done = CAROL.hg(server, *TRUSTED, "git::export")
     assert (done.returncode, said(done)) == (0, "nothing new to export\n")
-    done = CAROL.hg(server, "git::export", "-r", "0")
+    done = CAROL.hg(server, *TRUSTED, "git::export", "-r", "0")
     assert (done.returncode, said(done)) == (0, "nothing new to export\n")
 
     commit_as(BOB, server, "two")
-    done = CAROL.hg(server, "--config", DETAILED, "git::export")
+    done = CAROL.hg(server, *TRUSTED, "--config", DETAILED, "git::export")
     assert done.returncode == 20
     first, hint = said(done).splitlines()
     assert first.startswith("abort: git store is not up to date and cannot be written")
     assert hint.startswith("(export as a user who may write to ")
-    done = CAROL.hg(server, "--config", DETAILED, "git::export", "--rebuild")
+    done = CAROL.hg(server, *TRUSTED, "--config", DETAILED, "git::export", "--rebuild")
     assert done.returncode == 20
     assert not list((server / ".hg/amalgam").rglob("*tmp*"))
+
+
+@pytest.mark.needs("users")
+def test_stranger_reads_ids_and_runs_and_writes_nothing(server: Path) -> None:
+    commit_as(ALICE, server, "one")
+    ALICE.hg(server, "git::export")
+    shown = ALICE.hg(server, "log", "-T", "{gitnode}").stdout.decode()
+    assert CAROL.hg(server, "log", "-T", "{gitnode}").stdout.decode() == shown
+    done = CAROL.hg(server, "log", "-r", f"gitnode({shown})", "-T", "{desc}")
+    assert said(done) == "one"
+    for command in (
+        ["git::export"],
+        ["git::export", "-r", "0"],
+        ["git::verify"],
+        ["git::bundle", "-"],
+        ["admin::amalgam", "--repair"],
+    ):
+        done = CAROL.hg(server, "--config", DETAILED, *command)
+        assert said(done).splitlines() == [
+            f"abort: '{server}/.hg' belongs to user '{ALICE.uid}', who is not trusted",
+            "(see 'hg help config.trusted')",
+        ], command
+    done = run_hg(server, "git::export")
+    assert "who is not trusted" in said(done)
 
 
 @pytest.mark.needs("users")
@@ -199,8 +226,10 @@ def test_git_runs_for_another_user_only_if_hg_trusts_the_owner(server: Path) -> 
 @pytest.mark.needs("users")
 def test_what_root_makes_belongs_to_the_owner(server: Path) -> None:
     commit_as(ALICE, server, "one")
-    hg(server, "git::export")
-    assert (server / STORE).stat().st_uid == ALICE.uid
+    done = run_hg(server, *TRUSTED, "git::export")
+    assert "exported 1 changesets" in said(done), said(done)
+    for path in (server / ".hg/amalgam").rglob("*"):
+        assert path.lstat().st_uid == ALICE.uid, path
     commit_as(ALICE, server, "two")
     done = ALICE.hg(server, "git::export")
     assert "exported 1 changesets" in said(done), said(done)
@@ -401,18 +430,43 @@ def test_snapshots_are_made_by_who_may_write_and_used_by_who_may_read(
 
     commit_as(ALICE, server, "one")
     # nothing is there, and carol cannot make it
-    assert look(CAROL) == ("no-snapshot", "one ")
+    trust = ("--config", f"trusted.users={ALICE.uid}")
+    assert look(CAROL, *trust) == ("no-snapshot", "one ")
     assert not (server / ".hg/amalgam").exists()
     assert look(ALICE) == ("large-enough", "one ")
     assert modes() == {(DEVELOPERS, 0o664)}
-    assert look(CAROL) == ("large-enough", "one ")
+    assert look(CAROL, *trust) == ("large-enough", "one ")
+    # without trust, she reads: who truncates what she has mapped, ends her process
+    assert look(CAROL) == ("untrusted", "one ")
 
     # bob's hg has no amalgam; who may write looks again, who may not reads
     commit_as(BOB, server, "two", "--config", "extensions.amalgam=!")
-    assert look(CAROL) == ("no-snapshot", "two one ")
+    assert look(CAROL, *trust) == ("no-snapshot", "two one ")
     assert look(BOB) == ("large-enough", "two one ")
-    assert look(CAROL) == ("large-enough", "two one ")
+    assert look(CAROL, *trust) == ("large-enough", "two one ")
     commit_as(BOB, server, "three", *every)
     commit_as(ALICE, server, "four", *every)
-    assert look(CAROL) == ("large-enough", "four three two one ")
+    assert look(CAROL, *trust) == ("large-enough", "four three two one ")
     assert modes() == {(DEVELOPERS, 0o664)}
+
+
+@pytest.mark.needs("users")
+def test_push_of_a_member_of_the_group_is_refused(server: Path) -> None:
+    commit_as(ALICE, server, "one")
+    ALICE.hg(server, "git::export")
+    config = server.parent / "gitconfig"
+    config.write_text(
+        f"[safe]\ndirectory = {server / STORE}\n[core]\nhooksPath = /nonexistent\n"
+    )
+    named = (server / STORE / "packed-refs").read_text()
+    for user in (ALICE, BOB):
+        done = user.run(
+            server / STORE,
+            *("git", "push", str(server / STORE), "HEAD:refs/heads/new"),
+            environment={"GIT_CONFIG_GLOBAL": str(config)},
+        )
+        assert done.returncode
+        assert "this repository is read-only for git" in said(done)
+        assert f"(push with Mercurial to '{server}' instead)" in said(done)
+    assert (server / STORE / "packed-refs").read_text() == named
+    assert not list((server / STORE / "refs/heads").iterdir())

@@ -34,7 +34,8 @@ print("\\n" + json.dumps([
 ]))
 """
 #: The names of commands and config items, and of what is wrapped.
-TABLES = {"commands", "configitems", "hooks", "loading", "metadata", "records"}
+TABLES = {"commands", "configitems", "configvalues", "hooks", "loading", "metadata"}
+TABLES |= {"records"}
 #: How the repository is opened, with what is wrapped there.
 OPENING = {"compat", "index", "index.lookup", "index.mapped"}
 OPENING |= {"index.decision", "index.indexfile"}
@@ -42,6 +43,7 @@ OPENING |= {"index.decision", "index.indexfile"}
 MAPPING = {"native", "native._core", "native._core.lib"}
 MAPPING |= {"native.errors", "native.lent"}
 MAPPING |= {f"index.{name}" for name in ("opening", "snapshot", "docket", "buffer")}
+MAPPING |= {"placement", "terminal", "trust"}
 LOOKING_UP = {f"index.{name}" for name in ("nodemap", "nodesource", "nodefile")}
 LOOKING_UP |= {"native._forwarding"}
 

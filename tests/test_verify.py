@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from mercurial import error, lock as lockmod
+from mercurial import error
 from testlib.environment import git
 from testlib.exported import (
     Exported,
@@ -25,6 +25,7 @@ from testlib.faults import (
 
 from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore import verify
+from hgext3rd.amalgam.gitstore.exclusion import locked
 from hgext3rd.amalgam.gitstore.export import GitStore
 from hgext3rd.amalgam.gitstore.repair import repair
 from hgext3rd.amalgam.gitstore.verify import Findings
@@ -178,9 +179,9 @@ def test_names_that_git_refuses_are_noted(empty: Exported) -> None:
 def test_running_export_is_not_taken_for_damage(store: Exported) -> None:
     a_wrong_ref(store)
     opened = git_store(store)
-    held = opened.vfs.join(b"lock")
-    with lockmod.lock(opened.vfs, b"lock"):
-        assert Path(held.decode()).is_symlink()
+    held = Path(opened.directory.join(b"lock").decode())
+    with locked(opened.repo, opened.directory, opened.placement):
+        assert held.is_symlink()
         with pytest.raises(error.StateError, match="an export changes the git store"):
             verify.run(opened)
     assert len(lines(verify.run(opened))) == 1

@@ -23,6 +23,7 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 
 from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.gitstore import selection
 from hgext3rd.amalgam.gitstore.export import GitStore
 
 pytestmark = pytest.mark.slow
@@ -165,6 +166,7 @@ def test_draft_that_is_no_longer_served_leaves_nothing(
     store: Exported, event: str
 ) -> None:
     store.hg("git::export")
+    assert answers(store)
     base = store.docket()["base"]
     check_gone(store, event)
     # and the public changeset was not touched for it
@@ -176,6 +178,7 @@ def test_what_git_made_of_a_draft_goes_with_it(
     store: Exported, habit: Callable[[Exported], None]
 ) -> None:
     store.hg("git::export")
+    assert answers(store)
     habit(store)
     check_gone(store, "amended")
 
@@ -196,7 +199,6 @@ def check_gone(store: Exported, event: str) -> None:
     """Let the planted changeset vanish, and look for it everywhere."""
     _node, oid = store.ids("2")
     assert traces(store.amalgam, WORD.encode())
-    assert answers(store)
     EVENTS[event](store)
     assert not answers(store)
     said = store.run("git::verify")
@@ -328,6 +330,91 @@ def test_drafts_grow_without_being_made_again(store: Exported) -> None:
     check_ids(store)
 
 
+# what changelogs have in common, and what not
+
+
+@pytest.fixture
+def replaced(tmp_path: Path, server: HgServer) -> Exported:
+    """An exported store whose changeset 1 gave way to another below the same tip."""
+    store = Exported.init(tmp_path / "repo", server)
+    commit(store, "root")
+    for name in (WORD, "tip"):
+        store.hg("update", "-q", "0")
+        commit(store, name)
+    bundle = str(tmp_path / "tip.hg")
+    store.hg("bundle", "-q", "--base", "0", "-r", "tip", bundle)
+    store.hg("git::export")
+    strip = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
+    store.hg(*strip, "1", "2")
+    store.hg("update", "-q", "0")
+    commit(store, "other")
+    store.hg("unbundle", "-q", bundle)
+    store.hg("phase", "--public", "all()")
+    return store
+
+
+def test_part_is_not_exported_beside_what_was_replaced(replaced: Exported) -> None:
+    store = replaced
+    assert not answers(store)
+    store.hg("git::export", "-r", "tip")
+    assert not traces(store.amalgam, WORD.encode())
+    store.hg("git::export")
+    check_ids(store)
+
+
+@pytest.mark.parametrize("form", ["as it is", "inline"])
+def test_digest_tells_changelogs_apart(
+    store: Exported, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    for number in range(9):
+        store.commit_nothing(f"{number}")
+    if form == "inline":  # or any other that is asked for its nodes
+        monkeypatch.setattr(selection, "_PLAIN_HEADERS", ())
+    monkeypatch.setattr(selection, "_PIECE_BYTES", 100)
+    changelog = store.open().unfiltered().changelog
+    whole = selection.changelog_digest(changelog, 12)
+    # in steps as at once
+    changelog = store.open().unfiltered().changelog
+    steps = [selection.changelog_digest(changelog, count) for count in (3, 7, 12)]
+    assert steps[-1] == whole
+    assert len({*steps}) == 3
+
+
+# what the server does not show
+
+
+def test_git_is_not_shown_what_the_server_hides_from_hg(store: Exported) -> None:
+    store.hg("git::export")
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write("[server]\nview = immutable\n")
+    assert not answers(store)
+    store.hg("git::export")
+    assert not traces(store.amalgam, WORD.encode())
+    assert answers(store)
+    assert store.run("git::verify", "--full").code == 0
+
+
+@pytest.mark.parametrize("view", ["visible", "served.hidden"])
+def test_what_the_server_shows_in_addition_does_not_leave(
+    store: Exported, view: str
+) -> None:
+    store.hg("phase", "--force", "--secret", "2")
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write(f"[server]\nview = {view}\n")
+    store.hg("git::export")
+    assert not traces(store.amalgam, WORD.encode())
+    assert "draft" in store.git("log", "--format=%s", "refs/heads/default")
+
+
+def test_view_that_is_not_known_is_an_error(store: Exported) -> None:
+    said = store.run("git::export", "--config", "server.view=imutable")
+    assert said.code == 30
+    assert said.err.splitlines() == [
+        b"config error: invalid value 'imutable' for server.view",
+        b"(one of visible, served, immutable and base is expected)",
+    ]
+
+
 # rev 1 is a draft that has the commit of rev 2, which is public
 @pytest.fixture
 def colliding(tmp_path: Path, server: HgServer) -> Exported:
@@ -403,7 +490,8 @@ def test_any_events_give_the_ids_of_what_is_served(
         change(store, draw)
         if draw.random() < 0.6:
             options = ["-r", "last(all(), 3)"] if draw.random() < 0.2 else []
-            store.hg("git::export", *options)
+            done = store.run("git::export", *options)
+            assert done.code == 0 or (options and b"not exported: " in done.err)
     store.hg("git::export")
     assert store.run("git::verify", "--full").code == 0
     store.git("fsck", "--strict", "--full")

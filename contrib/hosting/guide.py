@@ -85,9 +85,7 @@ class Guide:
         text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.behind}")
         text = text.replace("-p 8000", f"-p {self.behind} -A {self.scratch}/hgweb.log")
         daemon = self.ports["git.example.org"]
-        text = text.replace(
-            "--detach", f"--detach --listen=127.0.0.1 --port={daemon} --reuseaddr"
-        )
+        text = text.replace("--detach", f"--detach --port={daemon} --reuseaddr")
         return re.sub(r"/(srv|etc)/", rf"{self.scratch}/\1/", text)
 
     def follow(self) -> None:

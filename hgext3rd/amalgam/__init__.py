@@ -32,6 +32,12 @@ Bookmark ``B`` is the git branch ``B``. The tip of each open Mercurial branch
 are tags. The git branch that a clone checks out is that of bookmark ``@``, else
 ``default``, else the branch of the tip.
 
+Heads that are neither have no ref, unless ``heads`` is in ``amalgam.git.refs``: then
+they are below ``refs/hg/heads``. Drafts with a topic are left out until they are
+published. Files in LFS or largefiles are exported as their pointers or standins, and
+subrepositories as the files that name them. :hg:`git::export` says what of all this
+there is.
+
 Secret and hidden changesets never leave. The keyword ``{gitnode}`` shows the id
 of a changeset's commit in templates, if it is exported::
 
@@ -50,6 +56,14 @@ What is exported, how fresh it is, and what is wrong with it, is on one screen::
 :hg:`git::verify` checks the git repository against the history and names each
 difference; :hg:`admin::amalgam --repair` mends them. Removing ``.hg/amalgam`` is
 safe at any time, even while servers run.
+
+A text that is censored (:hg:`help -e censor`) leaves the git repository with the
+next export. If a process without amalgam censored it, run :hg:`git::export
+--rebuild`, and make bundles anew::
+
+  $ hg git::export --rebuild
+  $ hg admin::clone-bundles-clear
+  $ hg admin::clone-bundles-refresh
 
 Bundles to start from
 =====================
@@ -78,6 +92,10 @@ there is.
 
 Configuration
 =============
+
+:hg:`admin::amalgam` names every item that is misspelt or has an invalid value. If
+it is one of ``git.*``, nothing is exported until it is mended; if it is about
+bundles, none are made. Commit, push, pull and log go on.
 
 Most items are in the section ``[amalgam]``. ``git.export`` decides what may
 leave, the others how it looks::

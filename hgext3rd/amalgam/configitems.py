@@ -2,49 +2,56 @@
 
 A group of items is read once into a record; nothing else asks ``ui``. What the
 items mean to a user is in the README and in ``hg help amalgam``.
+
+Items that decide what leaves, where to and by which program are read strictly: a
+mistake is a ``ConfigError``. Those about speed and bundles are read leniently, since
+every command reads them: a mistake is warned of once, and the default is used.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error, registrar, util
 from mercurial.i18n import _
 
+from .configvalues import Values, ignore, refuse, unknown_items
 from .records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mercurial.interfaces.types import UiT
+
+BUNDLE_KINDS = (b"git-v2", b"cinnabar-v1")
+DIALECTS = (b"cinnabar",)
+EXPORTS = (b"served", b"public")
+REF_KINDS = (b"bookmarks", b"tips", b"heads", b"tags")
+DEFAULT_REFS = (b"bookmarks", b"tips", b"tags")
+MEMORY_BYTES = 192 << 20
+# with less than this, an export would be files and no memory
+LEAST_MEMORY_BYTES = 1 << 20
+PREFAULTS = (b"none", b"willneed", b"populate")
+RETENTION_SECONDS = 7 * 24 * 3600
+_STOCK_THRESHOLD_BYTES = 1 << 20
 
 configtable: dict[bytes, dict[bytes, Any]] = {}
 configitem = registrar.configitem(configtable)
 
 configitem(b"amalgam", b"bundles.directory", default=None)
 configitem(b"amalgam", b"bundles.external", default=None)
-configitem(b"amalgam", b"bundles.retention", default=7 * 24 * 3600)
+configitem(b"amalgam", b"bundles.retention", default=RETENTION_SECONDS)
 configitem(b"amalgam", b"bundles.url", default=None)
 configitem(b"amalgam", b"git.check-texts", default=True)
 configitem(b"amalgam", b"git.dialect", default=b"cinnabar")
 configitem(b"amalgam", b"git.export", default=b"served")
-configitem(b"amalgam", b"git.memory", default=b"192 MB")
+configitem(b"amalgam", b"git.memory", default=b"%d MB" % (MEMORY_BYTES >> 20))
 configitem(b"amalgam", b"git.path", default=None)
 configitem(b"amalgam", b"git.program", default=b"git")
-configitem(b"amalgam", b"git.refs", default=lambda: [b"bookmarks", b"tips", b"tags"])
+configitem(b"amalgam", b"git.refs", default=lambda: list(DEFAULT_REFS))
 configitem(b"amalgam", b"index.node-map", default=True)
 configitem(b"amalgam", b"index.prefault", default=b"none")
 configitem(b"clone-bundles", b"git.formats", default=list)
 configitem(b"experimental", b"mmapindex", default=None)
 configitem(b"experimental", b"mmapindexthreshold", default=None)
-
-DIALECTS = (b"cinnabar",)
-EXPORTS = (b"served", b"public")
-REF_KINDS = (b"bookmarks", b"tips", b"heads", b"tags")
-# with less than this, an export would be files and no memory
-LEAST_MEMORY_BYTES = 1 << 20
-PREFAULTS = (b"none", b"willneed", b"populate")
 
 
 class GitConfig(Record):
@@ -68,10 +75,10 @@ class GitConfig(Record):
 
     @classmethod
     def from_ui(cls, ui: UiT, dialect: bytes = b"") -> GitConfig:
-        """Read the items; a value that is not allowed is a ``ConfigError``.
+        """Read the items; one that is wrong or does not exist is a ``ConfigError``.
 
         A ``dialect`` that is given stands for the one configured. What is exported is
-        the choice of who owns the repository, trusted or not; where to and by which
+        the choice of the repository's owner, trusted or not; where to and by which
         program is not.
         """
         if dialect and dialect not in DIALECTS:
@@ -79,17 +86,25 @@ class GitConfig(Record):
                 _(b"unknown dialect '%s'") % dialect,
                 hint=_(b"allowed: %s") % b", ".join(DIALECTS),
             )
-        refs = ui.configlist(b"amalgam", b"git.refs", untrusted=True)
-        for kind in refs:
-            _check(b"git.refs", kind, REF_KINDS)
+        config = cls._read(Values(ui, refuse))
+        return config._replace(dialect=dialect) if dialect else config
+
+    @classmethod
+    def _read(cls, values: Values) -> GitConfig:
+        values.known(configtable, b"git")
+        refs = values.some_of(b"amalgam", b"git.refs", REF_KINDS, untrusted=True)
+        size = _(b"a size of at least %s, such as 192 MB")
+        size %= util.bytecount(LEAST_MEMORY_BYTES)
         return cls(
-            dialect=dialect or _one_of(ui, b"git.dialect", DIALECTS),
-            export=_one_of(ui, b"git.export", EXPORTS),
+            dialect=values.one_of(b"amalgam", b"git.dialect", DIALECTS),
+            export=values.one_of(b"amalgam", b"git.export", EXPORTS),
             refs=frozenset(refs),
-            check_texts=ui.configbool(b"amalgam", b"git.check-texts"),
-            memory_bytes=_memory_bytes(ui),
-            path=_trusted_path(ui, b"git.path"),
-            program=util.expandpath(ui.config(b"amalgam", b"git.program")),
+            check_texts=values.boolean(b"amalgam", b"git.check-texts", True),
+            memory_bytes=values.size(
+                b"amalgam", b"git.memory", MEMORY_BYTES, size, LEAST_MEMORY_BYTES
+            ),
+            path=values.path(b"amalgam", b"git.path"),
+            program=values.program(b"amalgam", b"git.program"),
         )
 
 
@@ -110,29 +125,34 @@ class IndexConfig(Record):
 
     @classmethod
     def from_ui(cls, ui: UiT, stock_threshold_bytes: int | None) -> IndexConfig:
-        """Read the items. ``stock_threshold_bytes``: what Mercurial made of its own."""
-        prefault = _one_of(ui, b"index.prefault", PREFAULTS)
-        threshold, item = cls._threshold(ui, stock_threshold_bytes)
+        """Read the items; warn once of what is wrong, and do without it.
+
+        ``stock_threshold_bytes``: what Mercurial made of its own.
+        """
+        return cls._read(Values(ui, ignore(ui)), stock_threshold_bytes)
+
+    @classmethod
+    def _read(cls, values: Values, stock_threshold_bytes: int | None) -> IndexConfig:
+        values.known(configtable, b"index")
+        prefault = values.one_of(b"amalgam", b"index.prefault", PREFAULTS)
+        threshold, item = cls._threshold(values, stock_threshold_bytes)
         return cls(threshold, item, prefault)
 
     @staticmethod
     def _threshold(
-        ui: UiT, stock_threshold_bytes: int | None
+        values: Values, stock_threshold_bytes: int | None
     ) -> tuple[int | None, bytes]:
-        wanted = ui.configbool(b"experimental", b"mmapindex")
-        threshold = ui.configbytes(b"experimental", b"mmapindexthreshold")
-        if threshold is not None and threshold < 0:
-            raise error.ConfigError(
-                _(b"config experimental.mmapindexthreshold is %d") % threshold,
-                hint=_(b"0 maps every index, and experimental.mmapindex=no none"),
-            )
+        wanted = values.boolean(b"experimental", b"mmapindex", None)
+        size = _(b"a size such as 1 MB; 0 maps every index")
+        threshold = values.size(b"experimental", b"mmapindexthreshold", None, size)
         if wanted is False:
             return None, b"experimental.mmapindex"
         if threshold is not None:
             return threshold, b"experimental.mmapindexthreshold"
         stock = b"revlog.mmap.index:size-threshold"
         if wanted:
-            return ui.configbytes(b"storage", stock), b"storage." + stock
+            least = values.size(b"storage", stock, _STOCK_THRESHOLD_BYTES, size)
+            return least, b"storage." + stock
         if stock_threshold_bytes is None:
             return None, b"storage.revlog.mmap.index"
         return stock_threshold_bytes, b"storage." + stock
@@ -153,84 +173,61 @@ class BundlesConfig(Record):
     does."""
     external: bool | None
     """Whether bundles may be put where the permissions of the repository do not hold;
-    ``None``: if anybody may read it."""
+    ``None``: if anybody may read it. A mistake is no."""
     retention_seconds: int
     """How long a bundle that was replaced is kept."""
 
     @classmethod
     def from_ui(cls, ui: UiT) -> BundlesConfig:
-        """Read the items; a value that is not allowed is a ``ConfigError``."""
-        retention = ui.configint(b"amalgam", b"bundles.retention")
-        if retention < 0:
-            raise error.ConfigError(
-                _(b"config amalgam.bundles.retention is %d") % retention,
-                hint=_(b"it is a number of seconds"),
-            )
+        """Read the items; warn once of what is wrong, and do without it.
+
+        What publishes bundles calls ``check`` before.
+        """
+        return cls._read(Values(ui, ignore(ui)))
+
+    @classmethod
+    def check(cls, ui: UiT) -> None:
+        """Raise ``ConfigError`` for an item that is wrong or does not exist."""
+        cls._read(Values(ui, refuse))
+
+    @classmethod
+    def _read(cls, values: Values) -> BundlesConfig:
+        values.known(configtable, b"bundles")
+        formats = values.some_of(
+            b"clone-bundles", b"git.formats", BUNDLE_KINDS, untrusted=False
+        )
         return cls(
-            formats=ui.configlist(b"clone-bundles", b"git.formats"),
-            directory=_trusted_path(ui, b"bundles.directory"),
-            url=_url(ui, b"bundles.url"),
-            external=ui.configbool(b"amalgam", b"bundles.external"),
-            retention_seconds=retention,
+            formats=formats,
+            directory=values.path(b"amalgam", b"bundles.directory"),
+            url=values.url(b"amalgam", b"bundles.url"),
+            external=values.boolean(b"amalgam", b"bundles.external", False),
+            retention_seconds=values.seconds(
+                b"amalgam", b"bundles.retention", RETENTION_SECONDS
+            ),
         )
 
 
 def wants_node_map(ui: UiT) -> bool:
     """Tell whether nodes are to be looked up in a node map: ``amalgam.index.node-map``.
 
-    As with all that only affects speed, the choice of who owns the repository counts.
+    As with all that only affects speed, the choice of the repository's owner counts,
+    and a mistake is warned of once.
     """
-    return bool(ui.configbool(b"amalgam", b"index.node-map", untrusted=True))
+    return _wants_node_map(Values(ui, ignore(ui)))
 
 
-def _trusted_path(ui: UiT, name: bytes) -> bytes | None:
-    """Return an absolute path, ``None`` if it is unset or empty.
-
-    ``ConfigError`` if it is set in a file that is not trusted: without it, others would
-    look in one place, and we in another.
-    """
-    if ui.config(b"amalgam", name, untrusted=True) != ui.config(b"amalgam", name):
-        raise error.ConfigError(
-            _(b"config amalgam.%s is set in a file that is not trusted") % name,
-            hint=_(b"see 'hg help config.trusted'"),
-        )
-    if not ui.config(b"amalgam", name):
-        return None
-    return os.path.abspath(ui.configpath(b"amalgam", name))
+def _wants_node_map(values: Values) -> bool:
+    return bool(values.boolean(b"amalgam", b"index.node-map", True, untrusted=True))
 
 
-def _memory_bytes(ui: UiT) -> int:
-    """Return ``amalgam.git.memory``; what is no size, or too little, is an error."""
-    memory_bytes: int = ui.configbytes(b"amalgam", b"git.memory")
-    if memory_bytes < LEAST_MEMORY_BYTES:
-        raise error.ConfigError(
-            _(b"config amalgam.git.memory is '%s'")
-            % ui.config(b"amalgam", b"git.memory"),
-            hint=_(b"a size such as 192 MB, at least %s")
-            % util.bytecount(LEAST_MEMORY_BYTES),
-        )
-    return memory_bytes
-
-
-def _url(ui: UiT, name: bytes) -> bytes:
-    url: bytes = ui.config(b"amalgam", name) or b""
-    if url and not url.startswith((b"http://", b"https://")):
-        raise error.ConfigError(
-            _(b"config amalgam.%s is '%s'") % (name, url),
-            hint=_(b"it begins with http:// or https://"),
-        )
-    return url.rstrip(b"/")
-
-
-def _one_of(ui: UiT, name: bytes, allowed: Iterable[bytes]) -> bytes:
-    value: bytes = ui.config(b"amalgam", name, untrusted=True)
-    _check(name, value, allowed)
-    return value
-
-
-def _check(name: bytes, value: bytes, allowed: Iterable[bytes]) -> None:
-    if value not in allowed:
-        raise error.ConfigError(
-            _(b"config amalgam.%s is '%s'") % (name, value),
-            hint=_(b"allowed: %s") % b", ".join(allowed),
-        )
+def mistakes(ui: UiT) -> list[error.ConfigError]:
+    """Return all that is wrong in the configuration of amalgam."""
+    found: list[error.ConfigError] = []
+    values = Values(ui, found.append)
+    GitConfig._read(values)
+    BundlesConfig._read(values)
+    IndexConfig._read(values, None)
+    _wants_node_map(values)
+    read = (b"git", b"bundles", b"index")
+    unknown = unknown_items(ui, configtable)
+    return found + [mistake for group, mistake in unknown if group not in read]

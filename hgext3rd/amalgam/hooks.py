@@ -84,7 +84,7 @@ def reposetup(ui: UiT, repo: RepoT) -> None:
             from .bundles import lifecycle
 
             load(lifecycle)
-        lifecycle.refuse_without_extension(ui, repo)
+        lifecycle.warn_without_extension(ui, repo)
 
 
 def _censor(orig: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -1,28 +1,37 @@
-"""How amalgam's files come to be: whole, durable, and with the mode of ``.hg/store``.
+"""Every file and directory that amalgam keeps below ``.hg``, or where it is told to.
 
-Whoever may read or write ``.hg/store`` may do so with all that amalgam keeps: its
-directories get the mode and the group of ``.hg/store``, its files that mode without
-the execute bits, whatever the umask. Knows nothing of what the files contain.
+Owns opening, creating, renaming, removing and changes of mode there, and nothing else
+does that. Links are never followed, FIFOs never waited for, and sizes are bounded
+before anything is read (docs/security.rst). Directories get the mode and the group of
+``.hg/store``, files that mode without the execute bits, whatever the umask. Only what
+was just created changes mode or owner. Knows nothing of what the files contain.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import tempfile
+import stat
 from typing import TYPE_CHECKING
 
 from mercurial import error
 from mercurial.i18n import _
 
 from .records import Record
+from .terminal import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mercurial.interfaces.types import RepoT
 
 TEMPORARY = b"tmp-"
 """How the names of files begin that are not whole."""
-_STAGED = b".amalgam"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE
+_DEEPEST = 100  # levels of directories, where amalgam and git make a handful
 
 
 class Placement(Record):
@@ -42,112 +51,358 @@ class Placement(Record):
     @classmethod
     def at(cls, store_path: bytes, owner_path: bytes) -> Placement:
         """Look at a store, and at ``.hg``, which may be of another repository."""
-        stat = os.stat(store_path)
+        store = os.stat(store_path)
         # git insists that the owner may write
-        mode = stat.st_mode & 0o7777 | 0o700
-        return cls(mode, os.stat(owner_path).st_uid, stat.st_gid)
+        mode = store.st_mode & 0o7777 | 0o700
+        return cls(mode, os.stat(owner_path).st_uid, store.st_gid)
 
     @property
     def file_mode(self) -> int:
         """Permission bits of a file that may change."""
         return self.mode & 0o666
 
-    def make_directory(self, path: bytes) -> None:
-        """Make a directory and those above it, unless they are there."""
-        try:
-            os.mkdir(path)
-        except FileExistsError:
-            return
-        except FileNotFoundError:
-            self.make_directory(os.path.dirname(path))
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path)
-        self._settle(path, self.mode)
+    def hand_over(self, fd: int, mode: int) -> None:
+        """Give a file or directory that was just created its owner, group and mode.
 
-    def settle(self, root: bytes) -> None:
-        """Give all below ``root``, which only this process uses, its mode and group."""
-        for directory, _directories, files in os.walk(root):
-            self._settle(directory, self.mode)
-            for name in files:
-                self._settle(os.path.join(directory, name), self.file_mode)
-
-    def _settle(self, path: bytes, mode: int) -> None:
-        # Only root can give a file away; others can only share it with their groups.
-        # What is neither stays as it is, as with Mercurial's own files.
+        Only root can give a file away; others can only share it with their groups.
+        What is neither stays as it is, as with Mercurial's own files.
+        """
         uid = self.uid if os.geteuid() == 0 else -1
         with contextlib.suppress(PermissionError):
-            os.chown(path, uid, self.gid)
-        os.chmod(path, mode)
+            os.fchown(fd, uid, self.gid)
+        os.fchmod(fd, mode)
 
-    def create(self, path: bytes) -> int:
-        """Make a file that is not there yet, and return a descriptor to write it."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.fchmod(fd, self.file_mode)
-        return fd
 
-    def replace(self, path: bytes, content: bytes, *, durable: bool = True) -> None:
-        """Write a file as a whole. It is on disk when this returns, or is as it was.
+class Unusable(error.StorageError):
+    """Something below ``.hg/amalgam`` is not of the kind that amalgam makes."""
 
-        What is not ``durable`` may be lost or torn by a crash of the machine.
+    def __init__(self, path: bytes, problem: bytes) -> None:
+        super().__init__(
+            _(b"'%s' %s") % (printable(path), problem),
+            hint=_(b"remove it; amalgam makes its files again"),
+        )
+
+
+class Directory(Record):
+    """A directory that amalgam keeps, wherever ``.hg`` or a trusted item has it.
+
+    A name is one component, or several with slashes between them. No component is a
+    symbolic link: each is opened by the descriptor of the one before. Nothing is held
+    open between two calls.
+
+    Every method raises ``FileNotFoundError`` if something is missing, unless it says
+    what it does then; ``Unusable`` if it is not a directory or a regular file where
+    there should be one; and ``OSError`` as the system calls do.
+    """
+
+    root: bytes
+    """Full path of a directory that may be a link: ``.hg``, or a configured one."""
+    below: tuple[bytes, ...] = ()
+    """What leads from there to the directory."""
+
+    @property
+    def path(self) -> bytes:
+        """Full path, for messages and for git."""
+        return os.path.join(self.root, *self.below)
+
+    def join(self, name: bytes) -> bytes:
+        """Return the full path of ``name``, for messages and for git."""
+        return os.path.join(self.path, name)
+
+    def sub(self, name: bytes) -> Directory:
+        """Return a directory in this one, which need not exist."""
+        return Directory(self.root, (*self.below, *_components(name)))
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        """Open the directory as long as the context lasts, which yields a descriptor.
+
+        The core works in it, or a caller makes several calls of ``os``.
         """
-        fd, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=os.path.dirname(path))
+        fd = os.open(self.root, _DIRECTORY)
         try:
-            self._fill(fd, content, durable)
-            if durable:
-                _move(temporary, path)
-            else:
-                os.rename(temporary, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+            for depth, name in enumerate(self.below, 1):
+                inner = self._enter(fd, name, depth)
+                os.close(fd)
+                fd = inner
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _enter(self, fd: int, name: bytes, depth: int) -> int:
+        try:
+            return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+        except OSError as exc:
+            path = os.path.join(self.root, *self.below[:depth])
+            if exc.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise Unusable(path, _(b"is not a directory")) from None
+            exc.filename = path
             raise
 
-    def replace_of_git(self, path: bytes, content: bytes) -> None:
-        """Write a file of a git repository as a whole, and keep git from doing so.
+    @contextlib.contextmanager
+    def _parent(self, name: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield a descriptor of the directory that has ``name``, and its last part."""
+        *above, last = _components(name)
+        inner = Directory(self.root, (*self.below, *above))
+        with inner.opened() as fd:
+            try:
+                yield fd, last
+            except OSError as exc:
+                # the caller knows it by its full path
+                exc.filename = self.join(name)
+                raise
 
-        That takes ``path.lock``. It becomes a second name of a file that only amalgam
-        makes, so that if this process dies, the next one knows whose lock it was.
-        """
-        staged, lock = path + _STAGED, path + b".lock"
-        forget(path)
-        fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    def exists(self, name: bytes = b".") -> bool:
+        """Tell whether there is anything of that name, be it a dangling link."""
+        with contextlib.suppress(FileNotFoundError, Unusable):
+            return bool(self.stat(name))
+        return False
+
+    def stat(self, name: bytes = b".") -> os.stat_result:
+        """Return what the file system says of ``name`` itself, not where it leads."""
+        if name == b".":
+            with self.opened() as fd:
+                return os.fstat(fd)
+        with self._parent(name) as (fd, last):
+            return os.stat(last, dir_fd=fd, follow_symlinks=False)
+
+    def names(self) -> list[bytes]:
+        """Return the names in the directory; none if it is missing."""
         try:
-            self._fill(fd, content)
-            os.link(staged, lock)
-            _move(lock, path)
-        except FileExistsError:
-            raise error.StateError(
-                _(b"git store is locked: %s") % lock,
-                hint=_(b"remove the file if no git process uses the store"),
-            ) from None
-        finally:
-            forget(path)
+            with self.opened() as fd:
+                return [os.fsencode(name) for name in os.listdir(fd)]
+        except FileNotFoundError:
+            return []
 
-    def _fill(self, fd: int, content: bytes, durable: bool = True) -> None:
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(fd, self.file_mode)
-            if durable:
-                os.fsync(fd)
+    def directories(self) -> list[bytes]:
+        """Return the names of directories in the directory, without links."""
+        try:
+            with self.opened() as fd, os.scandir(fd) as entries:
+                return [
+                    os.fsencode(entry.name)
+                    for entry in entries
+                    if entry.is_dir(follow_symlinks=False)
+                ]
+        except FileNotFoundError:
+            return []
 
+    def walk(self) -> Iterator[tuple[bytes, os.DirEntry[str]]]:
+        """Yield all that is below the directory: its name, with slashes, and its entry.
 
-def _move(source: bytes, path: bytes) -> None:
-    """Rename a file, and wait until that is on disk."""
-    os.rename(source, path)
-    fd = os.open(os.path.dirname(path), os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
+        A directory comes before what is in it; none that is a link is entered. Nothing
+        if it is missing. What is removed meanwhile may be left out.
+        """
+        try:
+            with self.opened() as fd:
+                yield from _walk(fd, b"", 0)
+        except FileNotFoundError:
+            return
+
+    def readlink(self, name: bytes) -> bytes:
+        """Return where a symbolic link leads; ``OSError`` if it is none."""
+        with self._parent(name) as (fd, last):
+            return os.readlink(last, dir_fd=fd)
+
+    def symlink(self, target: bytes, name: bytes) -> None:
+        """Make a symbolic link, which is never followed."""
+        with self._parent(name) as (fd, last):
+            os.symlink(target, last, dir_fd=fd)
+
+    def open(self, name: bytes) -> int:
+        """Open a regular file and return a descriptor to read it."""
+        return self._open(name, os.O_RDONLY)
+
+    def open_to_append(self, name: bytes) -> int | None:
+        """Open a regular file to write it in place; ``None`` if it has other names.
+
+        A copy made of hard links shares its files, and must not see what is appended.
+        """
+        fd = self._open(name, os.O_RDWR)
+        if os.fstat(fd).st_nlink == 1:
+            return fd
         os.close(fd)
+        return None
+
+    def _open(self, name: bytes, flags: int) -> int:
+        with self._parent(name) as (fd, last):
+            try:
+                # a FIFO without a writer is not waited for
+                found = os.open(last, flags | _FILE, dir_fd=fd)
+            except OSError as exc:
+                if exc.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                    raise self._not_a_file(name) from None
+                raise
+        if stat.S_ISREG(os.fstat(found).st_mode):
+            return found
+        os.close(found)
+        raise self._not_a_file(name)
+
+    def _not_a_file(self, name: bytes) -> Unusable:
+        return Unusable(self.join(name), _(b"is not a regular file"))
+
+    def read(self, name: bytes, limit_bytes: int) -> bytes:
+        """Return the content of a file; ``Unusable`` if it is longer than the limit."""
+        with os.fdopen(self.open(name), "rb", buffering=0) as file:
+            # what it has now: it may grow while it is read
+            size_bytes = os.fstat(file.fileno()).st_size
+            if size_bytes > limit_bytes:
+                raise Unusable(self.join(name), _(b"is too large"))
+            content = b""
+            while chunk := file.read(size_bytes + 1 - len(content)):
+                content += chunk
+                if len(content) > size_bytes:
+                    break
+            return content[:size_bytes]
+
+    def tryread(self, name: bytes, limit_bytes: int) -> bytes:
+        """Return the content of a file as ``read``; nothing if it is missing."""
+        try:
+            return self.read(name, limit_bytes)
+        except FileNotFoundError:
+            return b""
+
+    def make(self, placement: Placement) -> None:
+        """Make the directory and those above it, unless they are there."""
+        try:
+            fd = os.open(self.root, _DIRECTORY)
+        except FileNotFoundError:
+            above, name = os.path.split(os.path.normpath(self.root))
+            Directory(above, (name,)).make(placement)
+            fd = os.open(self.root, _DIRECTORY)
+        try:
+            for depth, name in enumerate(self.below, 1):
+                inner = self._enter_or_make(fd, name, depth, placement)
+                os.close(fd)
+                fd = inner
+        finally:
+            os.close(fd)
+
+    def _enter_or_make(
+        self, fd: int, name: bytes, depth: int, placement: Placement
+    ) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return self._enter(fd, name, depth)
+        try:
+            os.mkdir(name, 0o700, dir_fd=fd)
+        except FileExistsError:
+            return self._enter(fd, name, depth)
+        except OSError as exc:
+            exc.filename = os.path.join(self.root, *self.below[:depth])
+            raise
+        inner = self._enter(fd, name, depth)
+        # somebody may have put another one in its place
+        if os.fstat(inner).st_uid == os.geteuid() and not os.listdir(inner):
+            placement.hand_over(inner, placement.mode)
+        return inner
+
+    def create(self, name: bytes, placement: Placement) -> int:
+        """Make a file that is not there yet; return a descriptor to read and write."""
+        with self._parent(name) as (fd, last):
+            created = os.open(last, _NEW_FILE, 0o600, dir_fd=fd)
+        try:
+            placement.hand_over(created, placement.file_mode)
+        except BaseException:
+            os.close(created)
+            raise
+        return created
+
+    def replace(
+        self,
+        name: bytes,
+        content: bytes,
+        placement: Placement,
+        *,
+        durable: bool = True,
+        executable: bool = False,
+    ) -> None:
+        """Write a file as a whole. It is fsynced when this returns, or is as it was.
+
+        What is not ``durable`` may be lost or torn by a crash of the machine. A link of
+        that name is replaced, not followed. Who may enter directories may run what is
+        ``executable``.
+        """
+        *above, last = _components(name)
+        parent = Directory(self.root, (*self.below, *above))
+        temporary = unpredictable(TEMPORARY)
+        try:
+            fd = parent.create(temporary, placement)
+            if executable:
+                os.fchmod(fd, placement.mode & 0o777)
+            _fill(fd, content, durable)
+            parent.rename(temporary, last, durable=durable)
+        except BaseException:
+            parent.remove(temporary)
+            raise
+
+    def rename(self, old: bytes, new: bytes, *, durable: bool = True) -> None:
+        """Rename within this directory; what had the name ``new`` is replaced."""
+        with self._parent(old) as (fd, last), self._parent(new) as (target, name):
+            os.rename(last, name, src_dir_fd=fd, dst_dir_fd=target)
+            if durable:
+                os.fsync(target)
+
+    def remove(self, name: bytes) -> None:
+        """Remove a file, a link, or a directory with all in it; nothing if missing.
+
+        No link is followed. A directory that others fill meanwhile is an ``OSError``.
+        """
+        with contextlib.suppress(FileNotFoundError), self._parent(name) as (fd, last):
+            _remove(fd, last)
 
 
-def forget(path: bytes) -> None:
-    """Remove what ``replace_of_git`` left, in this process or in one that died."""
-    staged, lock = path + _STAGED, path + b".lock"
-    if not os.path.exists(staged):
+def unpredictable(prefix: bytes) -> bytes:
+    """Return a name for what is not whole, which nobody can know before it is there."""
+    return prefix + os.urandom(8).hex().encode()
+
+
+def _components(name: bytes) -> tuple[bytes, ...]:
+    """Split a name; ``ProgrammingError`` if it would lead out of its directory."""
+    parts = tuple(name.split(b"/"))
+    if any(part in (b"", b".", b"..") or b"\0" in part for part in parts):
+        raise error.ProgrammingError(b"not a name below a directory: %r" % name)
+    return parts
+
+
+def _fill(fd: int, content: bytes, durable: bool) -> None:
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+
+
+def _walk(
+    fd: int, prefix: bytes, depth: int
+) -> Iterator[tuple[bytes, os.DirEntry[str]]]:
+    with os.scandir(fd) as scan:
+        # entries of a directory that was opened have names of type str
+        entries = list(scan)
+    for entry in entries:
+        name = os.fsencode(entry.name)
+        yield prefix + name, entry
+        if depth > _DEEPEST or not entry.is_dir(follow_symlinks=False):
+            continue
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            try:
+                yield from _walk(inner, prefix + name + b"/", depth + 1)
+            finally:
+                os.close(inner)
+
+
+def _remove(fd: int, name: bytes, depth: int = 0) -> None:
+    try:
+        os.unlink(name, dir_fd=fd)
         return
-    with contextlib.suppress(FileNotFoundError):
-        if os.path.samefile(staged, lock):
-            os.unlink(lock)
-    os.unlink(staged)
+    except OSError as exc:
+        # what unlink(2) says of a directory, on Linux and elsewhere
+        if exc.errno not in (errno.EISDIR, errno.EPERM) or depth > _DEEPEST:
+            raise
+    inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+    try:
+        for entry in os.listdir(inner):
+            with contextlib.suppress(FileNotFoundError):
+                _remove(inner, os.fsencode(entry), depth + 1)
+    finally:
+        os.close(inner)
+    os.rmdir(name, dir_fd=fd)

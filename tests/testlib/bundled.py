@@ -8,6 +8,7 @@ import re
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -202,7 +203,11 @@ class Bundled:
             yield Served(f"http://127.0.0.1:{found[1]}/", log, sent)
         finally:
             process.terminate()
-            process.wait()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()  # it waits for clients that do not read
+                process.wait()
             process.stdout.close()
             errors.seek(0)
             complaints = errors.read()
@@ -224,6 +229,15 @@ class Served:
         """Return what is there."""
         with urllib.request.urlopen(self.url + path) as response:
             return bytes(response.read())
+
+    def status(self, path: str) -> int:
+        """Return the status of what is there; a request ends within 10 seconds."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=10) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as exc:
+            with exc:
+                return exc.code
 
     def capabilities(self) -> set[str]:
         return set(self.get("?cmd=capabilities").decode().split())

@@ -9,6 +9,7 @@ The environment variable GONE may name an object that must not be answered.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 import signal
@@ -83,6 +84,12 @@ def may_answer(repo: Path) -> bool:
     return bool(store.GitStore(repository, config.GitConfig.from_ui(ui)).may_answer())
 
 
+def is_refused(repo: Path) -> bool:
+    """Tell whether something had to go at once: then refs may lead nowhere."""
+    docket = repo / ".hg/amalgam/map/cinnabar.docket"
+    return docket.exists() and bool(json.loads(docket.read_text())["refused"])
+
+
 def leftovers(repo: Path) -> list[str]:
     """Return files that a finished export should not leave."""
     names = [path.name for path in (repo / ".hg/amalgam").rglob("*")]
@@ -107,7 +114,7 @@ def main(template: str, scratch: str, *args: str) -> None:
         shutil.copytree(template, repo, symlinks=True)
         code = export(repo, [*args], kill_before=step)
         where = f"killed before step {step}"
-        if (repo / STORE).exists():
+        if (repo / STORE).exists() and not is_refused(repo):
             git(repo, "fsck", "--full", "--strict")
             git(repo, "rev-list", "--all", "--objects")
         if code == 0:

@@ -33,15 +33,21 @@ class User:
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command; ``setup`` are shell commands that root runs before."""
-        groups = ",".join(map(str, self.groups))
-        become = ["setpriv", "--reuid", str(self.uid), "--regid", str(self.gid)]
-        become += ["--groups", groups] if groups else ["--clear-groups"]
         return in_namespace(
             f"{setup}\n{_reachable()}\numask {umask:o}",
-            [*become, "--", *command],
+            [*self._become(), *command],
             cwd,
             ENVIRONMENT | {"HOME": "/nonexistent"} | dict(environment or {}),
         )
+
+    def _become(self) -> list[str]:
+        groups = ",".join(map(str, self.groups))
+        become = ["setpriv", "--reuid", str(self.uid), "--regid", str(self.gid)]
+        return [
+            *become,
+            *(["--groups", groups] if groups else ["--clear-groups"]),
+            "--",
+        ]
 
     def hg(
         self, cwd: Path, *args: str, setup: str = ""
@@ -51,13 +57,23 @@ class User:
         return self.run(cwd, sys.executable, str(HG), *options, *args, setup=setup)
 
 
+def namespaced(setup: str, command: Sequence[str], cwd: Path) -> list[str]:
+    """Return what runs a command as ``in_namespace`` does."""
+    script = f'set -e\n{setup}\ncd {shlex.quote(str(cwd))}\nexec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
+
+
+def reachable(command: Sequence[str], cwd: Path) -> list[str]:
+    """Return what runs a command where everybody reaches what the tests need."""
+    return namespaced(_reachable(), command, cwd)
+
+
 def in_namespace(
     setup: str, command: Sequence[str], cwd: Path, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command where ``setup``, shell commands, mounts what nobody else sees."""
-    script = f'set -e\n{setup}\ncd {shlex.quote(str(cwd))}\nexec "$@"'
     return subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script, "sh", *command],
+        namespaced(setup, command, cwd),
         env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         timeout=300,

@@ -13,7 +13,6 @@ from mercurial.utils import urlutil
 
 from ..configitems import BundlesConfig
 from .formats import is_uploaded
-from .register import directory_of
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -58,20 +57,10 @@ def uploads(ui: UiT) -> bool:
     return is_uploaded(ui) and may_leave(ui)
 
 
-def directory_for(repo: RepoT) -> bytes:
-    """Return where bundles are put that are not uploaded.
-
-    That of the operator is one that others than hgweb may serve, with a list of it all.
-    """
-    config = BundlesConfig.from_ui(repo.ui)
-    own: bytes = directory_of(repo).base
-    return config.directory if config.directory and may_leave(repo.ui) else own
-
-
-def of_directory(repo: RepoT, name: bytes) -> bytes:
-    """Return the address of a file in the directory of bundles."""
-    url = BundlesConfig.from_ui(repo.ui).url
-    return b"%s/%s" % (url, name) if url and may_leave(repo.ui) else relative(name)
+def of_directory(ui: UiT, name: bytes) -> bytes:
+    """Return the address of a file in the directory where bundles are put."""
+    url = BundlesConfig.from_ui(ui).url
+    return b"%s/%s" % (url, name) if url and may_leave(ui) else relative(name)
 
 
 def base_of(ui: UiT, req: Any) -> bytes:

@@ -10,10 +10,13 @@ import hashlib
 import os
 from typing import TYPE_CHECKING
 
+from mercurial import error
+
 from ..configitems import BundlesConfig
-from . import addresses
+from ..placement import Directory
+from . import addresses, places
 from .formats import is_uploaded
-from .register import Register, placement_for
+from .register import Register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from .register import Entry
 
 NAME = b"bundles.list"
+
+_LIMIT_BYTES = 1 << 20
 
 _HEAD = b"""\
 [bundle]
@@ -54,45 +59,45 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
     clients get files here, or have got an earlier list.
     """
     register = Register.read(repo)
-    directory = addresses.directory_for(repo)
+    path = places.chosen(repo)
     configured = BundlesConfig.from_ui(repo.ui).directory
-    if configured and configured != directory:
-        _take_back(repo, configured)
-    path = os.path.join(directory, NAME)
-    there = _read(path)
+    if configured and os.fsdecode(configured) != path:
+        _take_back(repo, os.fsdecode(configured))
+    directory = places.directory_at(repo, path)
+    assert directory is not None
+    there = _read(directory)
     if not chain and not there:
         return
     # git before 2.40 knows no relative addresses; but here there is no other
     text = text_of(chain, lambda url: url.rpartition(b"/")[2] if _own(url) else url)
-    placement = placement_for(repo, directory)
     if there != text:
-        placement.make_directory(directory)
-        placement.replace(path, text)
+        places.make(repo, path)
+        directory.replace(NAME, text, places.placement_at(repo, path))
     digest = hashlib.sha256(text).hexdigest()
     uploads = addresses.uploads(repo.ui)
     if uploads or (register.uploaded_list and is_uploaded(repo.ui)):
         if register.uploaded_list == digest:
             return
-        upload(path)
+        upload(directory.join(NAME))
         register.uploaded_list = digest
         register.write(repo)
 
 
-def _take_back(repo: RepoT, directory: bytes) -> None:
+def _take_back(repo: RepoT, path: str) -> None:
     """Let the list in a directory name nothing: readers are restricted now."""
-    path = os.path.join(directory, NAME)
+    directory = places.directory_at(repo, path)
     text = text_of((), addresses.relative)
-    if _read(path) not in (b"", text):
-        placement_for(repo, directory).replace(path, text)
+    if directory is not None and _read(directory) not in (b"", text):
+        directory.replace(NAME, text, places.placement_at(repo, path))
 
 
 def _own(url: bytes) -> bool:
     return addresses.is_relative(url)
 
 
-def _read(path: bytes) -> bytes:
+def _read(directory: Directory) -> bytes | None:
+    """Return the list in a directory, ``None`` if that is none of ours."""
     try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
+        return directory.tryread(NAME, _LIMIT_BYTES)
+    except error.StorageError:
+        return None

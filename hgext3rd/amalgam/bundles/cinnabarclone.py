@@ -11,10 +11,11 @@ import hashlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from mercurial import wireprototypes, wireprotov1server
+from mercurial import error, wireprototypes, wireprotov1server
 from mercurial.i18n import _
 
 from ..loading import load
+from ..placement import Directory, Placement
 from . import addresses, live as bundles, register as registers
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MANIFEST = b"cinnabar.manifest"
 CAPABILITY = b"cinnabarclone"
 _SCHEMES = (b"http://", b"https://")
+_LIMIT_BYTES = 1 << 16
 
 
 def write(repo: RepoT, live: Entry | None) -> None:
@@ -39,19 +41,26 @@ def write(repo: RepoT, live: Entry | None) -> None:
         url = b""  # git-cinnabar takes no other from a server
     content = url + b"\n" if url else b""
     register = registers.Register.read(repo)
-    there = repo.vfs.tryread(MANIFEST)
-    if there == content or not _is_ours(register, there):
-        if there and there != content and live:
+    there = _read(repo)
+    if there == content or there is None or not _is_ours(register, there):
+        if there != content and there != b"" and live:
             repo.ui.note(_(b"%s is not amalgam's, and left as it is\n") % MANIFEST)
         return
     # known before it is there, so that what a crash leaves is known, too
     register.cinnabar_manifests = [_digest(there), _digest(content)]
     register.write(repo)
     if content:
-        with repo.vfs(MANIFEST, b"wb", atomictemp=True) as file:
-            file.write(content)
+        Directory(repo.path).replace(MANIFEST, content, Placement.of(repo))
     else:
-        repo.vfs.tryunlink(MANIFEST)
+        Directory(repo.path).remove(MANIFEST)
+
+
+def _read(repo: RepoT) -> bytes | None:
+    """Return the manifest; ``None`` if it is no file, or larger than any manifest."""
+    try:
+        return Directory(repo.path).tryread(MANIFEST, _LIMIT_BYTES)
+    except (OSError, error.StorageError):
+        return None
 
 
 def _digest(content: bytes) -> str:
@@ -70,7 +79,7 @@ def _is_ours(register: Register, content: bytes) -> bool:
 def answer(repo: RepoT, proto: Any) -> bytes:
     """Return what a client is told; nothing if there is nothing it could use."""
     load(addresses, bundles, registers)
-    content: bytes = repo.vfs.tryread(MANIFEST)
+    content = _read(repo)
     if not content:
         return b""
     register = registers.Register.read_for_client(repo)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from mercurial import bundlecaches, error, extensions
 from mercurial.i18n import _
 
-from ..configitems import BundlesConfig
+from ..configitems import BundlesConfig, GitConfig
+from ..configvalues import warn_once
+from ..placement import Directory
 from .kinds import GIT_V2, KINDS
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _INCREMENT = re.compile(re.escape(GIT_V2) + rb"\+(\d+)")
 _STATE = b"clonebundles.auto-gen"
+_LIMIT_BYTES = 1 << 20
 
 
 def increment(token: int) -> bytes:
@@ -47,15 +50,8 @@ def is_enabled(ui: UiT) -> bool:
 
 
 def git_formats(ui: UiT) -> list[bytes]:
-    """Return the formats for git that are wanted; ``ConfigError`` if one is unknown."""
-    wanted = BundlesConfig.from_ui(ui).formats
-    for name in wanted:
-        if name not in KINDS:
-            raise error.ConfigError(
-                _(b"config clone-bundles.git.formats has '%s'") % name,
-                hint=_(b"allowed: %s") % b", ".join(KINDS),
-            )
-    return wanted
+    """Return the formats for git that are wanted, without those that are unknown."""
+    return BundlesConfig.from_ui(ui).formats
 
 
 def hg_formats(ui: UiT) -> list[bytes]:
@@ -65,10 +61,26 @@ def hg_formats(ui: UiT) -> list[bytes]:
     return list(ui.configlist(b"clone-bundles", b"auto-generate.formats"))
 
 
+def is_right(repo: RepoT) -> bool:
+    """Tell whether ``check`` passes; warn once if not.
+
+    No change of a repository fails because its bundles could not be renewed.
+    """
+    try:
+        check(repo)
+    except error.ConfigError as exc:
+        text = _(b"bundles are not renewed: %s") % exc.message
+        warn_once(repo.ui, text, exc.hint)
+        return False
+    return True
+
+
 def check(repo: RepoT) -> None:
     """Raise ``ConfigError`` for what could only fail later, after much work."""
     ui = repo.ui
+    BundlesConfig.check(ui)
     if git_formats(ui):
+        GitConfig.from_ui(ui)
         require_enabled(ui)
     for name in hg_formats(ui):
         _check_spec(repo, name)
@@ -77,7 +89,11 @@ def check(repo: RepoT) -> None:
     template = ui.config(b"clone-bundles", b"url-template")
     if not template or b"{basename}" not in template:
         raise error.ConfigError(
-            _(b"config clone-bundles.url-template is '%s'") % (template or b""),
+            _(
+                b"invalid value '%s' for clone-bundles.url-template "
+                b"(expected a URL with '{basename}')"
+            )
+            % (template or b""),
             hint=_(b"it says where clone-bundles.upload-command puts '{basename}'"),
         )
 
@@ -86,7 +102,7 @@ def require_enabled(ui: UiT) -> None:
     """Raise ``ConfigError`` if formats for git are wanted and nobody makes them."""
     if not is_enabled(ui):
         raise error.ConfigError(
-            _(b"config clone-bundles.git.formats needs the extension clonebundles"),
+            _(b"clone-bundles.git.formats needs the extension clonebundles"),
             hint=_(b"enable it with '[extensions] clonebundles ='"),
         )
 
@@ -105,7 +121,8 @@ def _check_spec(repo: RepoT, name: bytes) -> None:
         else:
             hint = _(b"%s; see 'hg help bundlespec'") % bytes(exc)
         raise error.ConfigError(
-            _(b"config clone-bundles.auto-generate.formats has '%s'") % name, hint=hint
+            _(b"invalid value '%s' for clone-bundles.auto-generate.formats") % name,
+            hint=hint,
         ) from None
 
 
@@ -134,7 +151,10 @@ def takes_part(repo: RepoT) -> bool:
 
 
 def _lines(repo: RepoT) -> list[bytes]:
-    lines = repo.vfs.tryread(_STATE).splitlines()
+    try:
+        lines = Directory(repo.path).tryread(_STATE, _LIMIT_BYTES).splitlines()
+    except (OSError, error.StorageError):
+        return []
     return [line for line in lines if line.count(b" ") > 1]
 
 
@@ -153,7 +173,8 @@ class Trigger:
             ratio = float(ui.config(b"clone-bundles", name))
         except ValueError:
             raise error.ConfigError(
-                _(b"config clone-bundles.%s is no number") % name,
+                _(b"invalid value '%s' for clone-bundles.%s (expected a number)")
+                % (ui.config(b"clone-bundles", name), name),
                 hint=_(b"0.95 renews bundles when one changeset in 20 is missing"),
             ) from None
         return cls(ratio, ui.configint(b"clone-bundles", b"trigger.revs"))

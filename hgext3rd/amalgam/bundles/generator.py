@@ -13,8 +13,9 @@ from mercurial import error, lock as lockmod
 from mercurial.i18n import _
 from mercurial.utils import procutil
 
-from .. import placement
+from .. import locking
 from ..gitstore import holder as holders
+from ..placement import Placement
 from . import register
 
 if TYPE_CHECKING:
@@ -29,14 +30,11 @@ COMMAND = b"debug::amalgam-bundles"
 @contextlib.contextmanager
 def exclusive(repo: RepoT) -> Iterator[None]:
     """Be the only one who generates; ``LockHeld`` at once if another process does."""
-    vfs = register.directory_of(repo)
-    placement.Placement.of(repo).make_directory(vfs.base)
+    directory, placement = register.directory_of(repo), Placement.of(repo)
+    directory.make(placement)
     desc = _(b"bundles of %s") % repo.origroot
-    held = lockmod.trylock(repo.ui, vfs, b"lock", 0, 0, desc=desc)
-    try:
+    with locking.held(repo.ui, directory, placement, desc):
         yield
-    finally:
-        held.release()
 
 
 def is_running(repo: RepoT) -> bool:

@@ -19,7 +19,7 @@ from mercurial.i18n import _
 from ..configitems import GitConfig
 from ..gitstore import selection
 from ..gitstore.export import GitStore
-from ..gitstore.run import TORN
+from ..gitstore.unreadable import is_of_repository
 from ..native.errors import Moved
 from . import parts
 from .content import BehindError, Content, of_history
@@ -137,6 +137,7 @@ def write(
     of ``FILTERS``. ``tips_only``: the header names no more than it takes to reach all
     branches, instead of HEAD, branches and tags. The last three are for git alone.
 
+    ``SecurityError`` in the repository of somebody who is not trusted;
     ``InputError`` if what is asked for cannot be, ``NothingToBundleError`` if it is
     nothing; the errors of ``GitStore.export``; ``OSError`` of ``out``. What is in
     ``out`` then is to be thrown away. Memory follows the number of changesets.
@@ -146,7 +147,9 @@ def write(
     if kind == CINNABAR_V1:
         config = GitConfig.from_ui(repo.ui, b"cinnabar")
     store = GitStore(repo, config)
+    store.require_trust()
     with contextlib.ExitStack() as stack:
+        cause: Exception | None = None
         for _try in range(_TRIES):
             state = selection.state_of(store.repo)
             store.export()
@@ -154,16 +157,18 @@ def write(
             try:
                 content = stack.enter_context(made)
                 break
-            except (BehindError, Moved, FileNotFoundError):
-                pass
-            except TORN:
-                if selection.state_of(store.repo) == state:
+            except (BehindError, Moved, FileNotFoundError) as exc:
+                cause = exc
+            except Exception as exc:
+                moved = selection.state_of(store.repo) != state
+                if not moved or not is_of_repository(exc):
                     raise
+                cause = exc
         else:
             raise error.StateError(
                 _(b"repository kept changing while it was bundled"),
                 hint=_(b"try again"),
-            )
+            ) from cause
         objects, size = _stream(repo.ui, out, content.header(filter), content.pack)
     return Written(
         kind=kind,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from typing import TYPE_CHECKING
 
-from mercurial import phases
+from mercurial import error, phases
 from mercurial.node import nullrev
 
 from ..placement import Placement
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _NODE_BYTES = 20
 _SUFFIX = b".heads"
+_FILE = re.compile(rb"[0-9a-f]{64}" + re.escape(_SUFFIX))
 
 
 def public_heads(repo: RepoT) -> list[bytes]:
@@ -41,18 +43,28 @@ def write(repo: RepoT, nodes: Iterable[bytes]) -> str:
     content = b"".join(sorted(nodes))
     name = hashlib.sha256(content).hexdigest()
     if not read(repo, name):
-        path = directory_of(repo).join(os.fsencode(name) + _SUFFIX)
-        Placement.of(repo).replace(path, content)
+        directory, placement = directory_of(repo), Placement.of(repo)
+        directory.make(placement)
+        directory.replace(_file_of(name), content, placement)
     return name
 
 
 def read(repo: RepoT, name: str) -> list[bytes]:
     """Return the nodes of a set; none if it is not there, or not whole."""
-    content = directory_of(repo).tryread(os.fsencode(name) + _SUFFIX)
+    # of more nodes than there are changesets, one must be missing here
+    limit_bytes = len(repo.unfiltered().changelog) * _NODE_BYTES
+    try:
+        content = directory_of(repo).read(_file_of(name), limit_bytes)
+    except (OSError, error.StorageError):
+        return []
     if hashlib.sha256(content).hexdigest() != name:
         return []
     steps = range(0, len(content), _NODE_BYTES)
     return [content[start : start + _NODE_BYTES] for start in steps]
+
+
+def _file_of(name: str) -> bytes:
+    return name.encode("ascii") + _SUFFIX
 
 
 def is_public(repo: RepoT, name: str) -> bool:
@@ -71,8 +83,8 @@ def is_public(repo: RepoT, name: str) -> bool:
 
 def sweep(repo: RepoT, used: frozenset[str]) -> None:
     """Remove the sets that no bundle has any more. Only for who generates."""
-    vfs = directory_of(repo)
-    for name in vfs.listdir():
+    directory = directory_of(repo)
+    for name in directory.names():
         known = os.fsdecode(name.removesuffix(_SUFFIX)) in used
-        if name.endswith(_SUFFIX) and not known:
-            vfs.tryunlink(name)
+        if _FILE.fullmatch(name) and not known:
+            directory.remove(name)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mercurial import bundlecaches, wireprototypes, wireprotov1server
+from mercurial import bundlecaches, error, wireprototypes, wireprotov1server
 
 from ..loading import load
+from ..placement import Directory
+from ..terminal import printable
 from . import addresses, formats, live, register as registers
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _COMMANDS = (b"clonebundles", b"clonebundles_manifest")
 _CAPABILITIES = frozenset(_COMMANDS)
 
+_LIMIT_BYTES = 1 << 20
 _BUNDLE2 = b"HG20"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 # below that, the interpreter of a client takes more
@@ -54,18 +57,17 @@ def _megabytes(count: int) -> bytes:
     return b"%dMB" % (2 * count >> 20)
 
 
-def window_bytes(path: bytes) -> int:
-    """Return how much of its past zstd has to keep to read the bundle ``path``.
+def window_bytes(file: BinaryIO) -> int:
+    """Return how much of its past zstd has to keep to read the bundle ``file``.
 
     0 if it is not compressed so, or does not say (RFC 8878, section 3.1.1.1).
     """
-    with open(path, "rb") as file:
-        if file.read(4) != _BUNDLE2:
-            return 0
-        (length,) = struct.unpack(">i", file.read(4))
-        if b"Compression=ZS" not in file.read(max(0, length)):
-            return 0
-        head = file.read(14)
+    if file.read(4) != _BUNDLE2:
+        return 0
+    (length,) = struct.unpack(">i", file.read(4))
+    if b"Compression=ZS" not in file.read(max(0, length)):
+        return 0
+    head = file.read(14)
     if len(head) < 14 or head[:4] != _ZSTD:
         return 0
     single_segment = head[4] & 0x20
@@ -87,17 +89,55 @@ def _for_client(repo: RepoT, content: bytes, base: bytes) -> bytes:
         return b""  # any line may be one that was withdrawn
     for entry in register.entries.values():
         named.setdefault(os.fsencode(entry.url), []).append(entry)
+    outlived = {bundle.file_url for bundle in _outlived(repo)}
     kept = []
     for line in content.splitlines(keepends=True):
-        entries = named.get(line.split(None, 1)[0] if line.strip() else b"", [])
+        url = line.split(None, 1)[0] if line.strip() else b""
+        if url in outlived:
+            continue
+        entries = named.get(url, [])
         if entries and not any(live.is_sound(repo, entry) for entry in entries):
             continue  # withdrawn since, or lost
         kept.append(addresses.absolute(line, base))
     return b"".join(kept) if any(map(bytes.strip, kept)) else b""
 
 
+def read(repo: RepoT) -> bytes:
+    """Return Mercurial's manifest; ``StorageError`` or ``OSError`` if it is none."""
+    name = bundlecaches.CB_MANIFEST_FILE
+    return Directory(repo.path).tryread(name, _LIMIT_BYTES)
+
+
+def _outlived(repo: RepoT) -> list[Any]:
+    """Return bundles from before a censoring; takes no time if there was none."""
+    if live.mark_of(repo) == "":
+        return []
+    try:
+        return live.outlived(repo)
+    except error.StorageError:
+        return []
+
+
+def _inline(func: Callable[..., Any]) -> Callable[..., Any]:
+    def command(repo: RepoT, proto: Any, path: bytes) -> Any:
+        load(addresses, formats, live, registers)
+        name = os.path.basename(os.path.normpath(path))
+        if name in {bundle.basename for bundle in _outlived(repo)}:
+            # what Mercurial says of a file that is deleted, without a traceback
+            text = b"clonebundle %s does not exist\n" % printable(path)
+            return wireprototypes.ooberror(text)
+        return func(repo, proto, path)
+
+    return command
+
+
 def wrap_commands() -> None:
-    """Let the commands of the wire protocol name addresses that a client can reach."""
+    """Let the commands of the wire protocol name addresses that a client can reach.
+
+    Nor do they send a bundle from before a censoring.
+    """
+    sending = wireprotov1server.commands[b"get_cached_bundle_inline"]
+    sending.func = _inline(sending.func)
     for name in _COMMANDS:
         entry = wireprotov1server.commands[name]
         entry.func = _wrapped(entry.func)
@@ -121,7 +161,10 @@ def capabilities(
     found = orig(inner, repo, proto)
     if _CAPABILITIES.isdisjoint(found):
         return found
-    content = repo.vfs.tryread(bundlecaches.CB_MANIFEST_FILE)
+    try:
+        content = read(repo)
+    except (OSError, error.StorageError):
+        return found  # what is there is the operator's
     base = addresses.base_of_peer(repo, proto)
     if not content or _for_client(repo, content, base):
         return found

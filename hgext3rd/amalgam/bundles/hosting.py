@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mercurial import pycompat
+from mercurial import error, pycompat
 from mercurial.hgweb import common
 
 from ..loading import load
-from . import addresses, bundlelist, headset, live, register as registers
+from . import addresses, bundlelist, live, places, register as registers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mercurial.interfaces.types import RepoT
 
+    from ..placement import Directory
     from .register import Entry
 
 _CHUNK_BYTES = 1 << 17
@@ -40,7 +40,7 @@ def handle_request(
     path = req.dispatchpath or b""
     if path != addresses.ROUTE and not addresses.is_relative(path):
         return orig(rctx, req, res, checkperm)
-    load(bundlelist, headset, live, registers)
+    load(bundlelist, live, places, registers)
     try:
         checkperm(rctx, req, b"pull")
         if req.method not in (b"GET", b"HEAD"):
@@ -75,12 +75,14 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
         return
     entry = None
     if registers.NAME.fullmatch(name):
-        entry = registers.Register.read(repo).entries.get(name.decode())
-    if entry is None or not entry.path:
+        register = registers.Register.read_for_client(repo)
+        entry = register.entries.get(name.decode()) if register else None
+    directory = places.directory_at(repo, entry.path) if entry else None
+    if entry is None or directory is None:
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
-    if not headset.is_public(repo, entry.heads):
+    if not live.may_be_read(repo, entry, entry.mark, live.mark_of(repo)):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
-    file = _open(entry)
+    file = _open(directory, entry)
     try:
         _send(repo, entry, file, req, res)
     except BaseException:
@@ -88,20 +90,22 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
         raise
 
 
-def _open(entry: Entry) -> BinaryIO:
+def _open(directory: Directory, entry: Entry) -> BinaryIO:
     try:
-        fd = os.open(os.path.join(entry.path, entry.name), os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
+        fd = directory.open(entry.name.encode())
+    except (OSError, error.StorageError):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND) from None
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode) or found.st_size != entry.bytes:
+    if os.fstat(fd).st_size != entry.bytes:
         os.close(fd)
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     return os.fdopen(fd, "rb", buffering=0)
 
 
 def _send_list(repo: RepoT, req: Any, res: Any) -> None:
-    chain = [link.entry for link in live.chain(repo)]
+    try:
+        chain = [link.entry for link in live.chain(repo)]
+    except error.StorageError:
+        chain = []  # the operator is told elsewhere
     if not chain:
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     base = addresses.base_of(repo.ui, req)

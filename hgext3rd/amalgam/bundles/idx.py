@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import operator
 import struct
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ class Idx:
         # how many oids have a first byte below each, and how many there are
         self._starts = (0, *_FANOUT.unpack_from(data, len(_HEADER)))
         if len(data) < _OIDS_AT + self._starts[-1] * _OID_BYTES:
+            raise _damaged(path)
+        if any(map(operator.gt, self._starts, self._starts[1:])):
             raise _damaged(path)
         self._data = data
 

@@ -5,6 +5,6 @@ A module of their own, since every command of hg loads it: it has to stay small.
 
 from __future__ import annotations
 
-GIT_V2 = b"git-v2"
-CINNABAR_V1 = b"cinnabar-v1"
-KINDS = (GIT_V2, CINNABAR_V1)
+from ..configitems import BUNDLE_KINDS
+
+KINDS = GIT_V2, CINNABAR_V1 = BUNDLE_KINDS

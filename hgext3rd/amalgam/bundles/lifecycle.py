@@ -21,6 +21,9 @@ from mercurial import bundlecaches, error, extensions
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
+from ..gitstore import unreadable
+from ..placement import Directory
+from ..terminal import printable
 from . import (
     bundlelist,
     cinnabarclone,
@@ -28,16 +31,18 @@ from . import (
     formats,
     generator,
     gitbundle,
-    headset,
     hgmanifest,
     live,
     making,
+    places,
     publish,
     register as registers,
+    summary,
+    withdrawal,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
 _TEMPORARY = b"tmp-bundles"
 _FAILURES = (OSError, error.Abort, error.StorageError)
 _CATEGORY = b"clonebundles-autobundles"
+_LONGEST_PROBLEM = 2000
 
 
 def install() -> None:
@@ -82,15 +88,26 @@ def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None
         """A repository whose bundles for git are renewed with those of Mercurial."""
 
         def transaction(self, *args: Any, **kwargs: Any) -> Any:
+            transaction = self._renewing(*args, **kwargs)
+            withdrawal.watch(self, transaction, advertise)
+            return transaction
+
+        def _renewing(self, *args: Any, **kwargs: Any) -> Any:
             on_change = (b"clone-bundles", b"auto-generate.on-change")
             if not self.ui.configbool(*on_change):
                 return super().transaction(*args, **kwargs)
-            formats.check(self)
-            if not formats.git_formats(self.ui):
+            if not places.trust(self).usable:
+                self.ui.log(b"amalgam", b"bundles of a stranger are not renewed\n")
+                with self.ui.configoverride({on_change: False}, b"amalgam"):
+                    return super().transaction(*args, **kwargs)
+            is_right = formats.is_right(self)
+            if is_right and not formats.git_formats(self.ui):
                 return super().transaction(*args, **kwargs)
             # upstream's would only complain if there are no formats of its own
             with self.ui.configoverride({on_change: False}, b"amalgam"):
                 transaction = super().transaction(*args, **kwargs)
+            if not is_right:
+                return transaction
             bundler = clonebundles.make_auto_bundler(self)
             transaction.addpostclose(_CATEGORY, bundler)
             return transaction
@@ -99,16 +116,16 @@ def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None
     repo.__class__ = bundledrepo
 
 
-def refuse_without_extension(ui: UiT, repo: RepoT) -> None:
-    """Let nothing be written while bundles are wanted that nobody would make."""
+def warn_without_extension(ui: UiT, repo: RepoT) -> None:
+    """Let changes say that bundles are wanted which nobody would make."""
     if not repo.local() or formats.is_enabled(ui):
         return
 
     class unbundledrepo(repo.__class__):  # noqa: N801
-        """A repository that aborts before the first change."""
+        """A repository that warns before its first change."""
 
         def transaction(self, *args: Any, **kwargs: Any) -> Any:
-            formats.check(self)
+            formats.is_right(self)
             return super().transaction(*args, **kwargs)
 
     repo.__class__ = unbundledrepo
@@ -128,7 +145,7 @@ def _on_change(orig: Callable[[RepoT], Any], source: RepoT) -> Callable[[Any], N
                 generator.start(repo)
         except _FAILURES as exc:
             # the transaction is closed: there is nothing left to abort
-            problem = stringutil.forcebytestr(exc)
+            problem = printable(stringutil.forcebytestr(exc))
             repo.ui.warn(_(b"warning: bundles are not renewed: %s\n") % problem)
 
     return bundle
@@ -139,12 +156,15 @@ def _missing(repo: RepoT, op_id: bytes) -> Sequence[Any]:
     return clonebundles.auto_bundle_needed_actions(repo, bundles, op_id)[0]
 
 
-def _read_state(orig: Callable[[RepoT], list[Any]], repo: RepoT) -> list[Any]:
-    return live.attach(repo, orig(repo))
+def _read_state(_orig: Callable[[RepoT], list[Any]], repo: RepoT) -> list[Any]:
+    return live.attach(repo, live.state(repo))
 
 
 def _is_valid(orig: Callable[[Any, RepoT], bool], bundle: Any, repo: RepoT) -> bool:
     if not orig(bundle, repo):
+        return False
+    mark = getattr(bundle, "mark", None)
+    if mark is not None and mark != live.mark_of(repo):
         return False
     return live.is_sound(repo, getattr(bundle, "entry", None))
 
@@ -152,16 +172,17 @@ def _is_valid(orig: Callable[[Any, RepoT], bool], bundle: Any, repo: RepoT) -> b
 def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> None:
     """Let a bundle go: if it is ready, not before it is out of all lists."""
     if not bundle.ready:
-        repo.vfs.tryunlink(bundle.filepath)
+        _remove_temporary(repo, {os.path.basename(bundle.filepath)})
         return
     if getattr(bundle, "entry", None) is None:  # from before amalgam took part
         inline = bundle.file_url.startswith(bundlecaches.CLONEBUNDLESCHEME)
+        if inline and b"/" in bundle.basename:
+            return  # no name that Mercurial gives: it would lead elsewhere
         if inline or repo.ui.config(b"clone-bundles", b"delete-command"):
             orig(repo, bundle)
         return
     register = registers.Register.read(repo)
-    withdrawn = not headset.is_public(repo, bundle.entry.heads)
-    withdrawn = withdrawn or live.must_return(repo, bundle.entry)
+    withdrawn = not live.may_be_named(repo, bundle.entry)
     publish.retire(register, bundle.entry.name, at_once=withdrawn)
     register.write(repo)
 
@@ -169,21 +190,44 @@ def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> Non
 def _generate(
     orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT, path: bytes
 ) -> None:
-    if not formats.takes_part(repo):
+    inline = repo.ui.configbool(b"clone-bundles", b"auto-generate.serve-inline")
+    is_for_hg = not formats.kind_of(request.bundle_type)
+    if not formats.takes_part(repo) or (inline and is_for_hg):
+        marks = repo.unfiltered().__dict__.setdefault("_amalgam_marks", {})
+        # before anything is read: what is censored from now on may be in it
+        marks[path] = live.mark_of(repo) or ""
         orig(request, repo, path)
         return
     made = repo.unfiltered().__dict__.setdefault("_amalgam_made", {})
-    made[path] = making.generate(orig, request, repo, path)
+    made[path] = making.Made.of(orig, request, repo)
 
 
 def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
-    made = repo.unfiltered().__dict__.get("_amalgam_made", {})
-    entry = made.pop(bundle.filepath, None)
-    inline = repo.ui.configbool(b"clone-bundles", b"auto-generate.serve-inline")
-    if entry is None or (inline and not formats.kind_of(bundle.bundle_type)):
-        return orig(repo, bundle)
-    ready = publish.publish(repo, bundle, entry, orig)
-    ready.entry = registers.Register.read(repo).entries[entry.name]
+    every = repo.unfiltered().__dict__.get("_amalgam_made", {})
+    made = every.pop(bundle.filepath, None)
+    if made is None:
+        return _upload_other(orig, repo, bundle)
+    try:
+        ready = publish.publish(repo, bundle, made, orig)
+    finally:
+        made.remove()
+    ready.entry = registers.Register.read(repo).entries[made.entry.name]
+    return ready
+
+
+def _upload_other(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
+    """Let Mercurial's extension publish a bundle, and note its mark of censorings."""
+    marks = repo.unfiltered().__dict__.get("_amalgam_marks", {})
+    mark = marks.pop(getattr(bundle, "filepath", b""), "")
+    ready = orig(repo, bundle)
+    if mark:
+        register = registers.Register.read(repo)
+        others = {os.fsdecode(b.basename) for b in live.state(repo) if b.ready}
+        register.others = {
+            name: mark for name, mark in register.others.items() if name in others
+        }
+        register.others[os.fsdecode(ready.basename)] = mark
+        register.write(repo)
     return ready
 
 
@@ -200,7 +244,10 @@ def _update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
         ready = [b for b in clonebundles.read_auto_gen(repo) if b.ready]
         urls = {entry.url for entry in registers.Register.read(repo).entries.values()}
         urls.update(os.fsdecode(b.file_url) for b in ready)
-        lines = repo.vfs.tryread(bundlecaches.CB_MANIFEST_FILE).split(b"\n")
+        try:
+            lines = hgmanifest.read(repo).split(b"\n")
+        except (OSError, error.StorageError):
+            return  # it is no file, so it is not Mercurial's either
         named = {os.fsdecode(line.split(b" ")[0]) for line in lines} - {""}
         if named.isdisjoint(urls) and (
             named or all(formats.kind_of(b.bundle_type) for b in ready)
@@ -209,26 +256,35 @@ def _update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
     orig(repo)
 
 
+@unreadable.blamed()
 def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
+    places.trust(repo).require(repo.path)
     formats.check(repo)
+    before = summary.live_names(repo)
     if not opts.get("background"):
         try:
             with generator.exclusive(repo):
                 result = _run(orig, ui, repo)
         except error.LockHeld as exc:
             raise generator.refuse(exc) from None
+        summary.show(ui, repo, before)
         _look_again(repo)
         return result
     if not formats.takes_part(repo):
         return orig(ui, repo, **opts)
     if _missing(repo, b"refresh"):
+        ui.status(_(b"bundles are being made in the background\n"))
         generator.start(repo)
         return None
     try:
         with generator.exclusive(repo):
-            return _run(orig, ui, repo)
+            result = _run(orig, ui, repo)
     except error.LockHeld:
-        return None  # who has it cleans up, too
+        # who has it cleans up, too
+        ui.status(_(b"bundles are being made in the background\n"))
+        return None
+    summary.show(ui, repo, before)
+    return result
 
 
 def _look_again(repo: RepoT) -> None:
@@ -243,6 +299,7 @@ def _look_again(repo: RepoT) -> None:
 
 def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
     """Generate what is missing, and leave nothing behind, whatever happens."""
+    formats.check(repo)  # before anything goes because of what is wrong
     part = formats.takes_part(repo)
     for kind in formats.git_formats(ui):
         gitbundle.check(repo, kind)
@@ -273,10 +330,15 @@ def _remove_debris(repo: RepoT, *, own: bool = False) -> None:
         if gone:
             clonebundles.update_bundle_list(repo, del_bundles=gone)
         kept = {os.path.basename(b.filepath) for b in pending if b not in gone}
-        if repo.vfs.isdir(_TEMPORARY):
-            for name in repo.vfs.listdir(_TEMPORARY):
-                if name not in kept:
-                    repo.vfs.tryunlink(b"%s/%s" % (_TEMPORARY, name))
+        names = Directory(repo.path, (_TEMPORARY,)).names()
+        _remove_temporary(repo, {*names} - kept)
+
+
+def _remove_temporary(repo: RepoT, names: Set[bytes]) -> None:
+    """Remove what Mercurial's extension makes while it generates."""
+    directory = Directory(repo.path, (_TEMPORARY,))
+    for name in names & {*directory.names()}:
+        directory.remove(name)
 
 
 def advertise(repo: RepoT) -> None:
@@ -284,6 +346,7 @@ def advertise(repo: RepoT) -> None:
 
     Only for who generates.
     """
+    withdrawal.take_back(repo)
     clonebundles.update_ondisk_manifest(repo)
     chain = [link.entry for link in live.chain(repo)]
     cinnabarclone.write(repo, live.cinnabar(repo))
@@ -311,7 +374,9 @@ def _delete_uploaded(repo: RepoT, entry: Entry) -> None:
     clonebundles.delete_bundle(repo, bundle)
 
 
+@unreadable.blamed()
 def _clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
+    places.trust(repo).require(repo.path)
     try:
         with generator.exclusive(repo):
             _remove_debris(repo)
@@ -334,6 +399,7 @@ def generate_in_background(ui: UiT, repo: RepoT) -> None:
     What comes while this works is not lost: who brings it either finds the lock free,
     or brings it before this looks again.
     """
+    places.trust(repo).require(repo.path)
     before: list[tuple[bytes, bytes]] | None = None
     while True:
         try:
@@ -362,6 +428,7 @@ def _generate_noting(ui: UiT, repo: RepoT) -> None:
 
 def _note_failure(repo: RepoT, problem: str) -> None:
     register = registers.Register.read(repo)
+    problem = problem[:_LONGEST_PROBLEM]
     if register.failure != problem:
         register.failure = problem
         register.write(repo)

@@ -8,19 +8,40 @@ thinks so, too, and that each bundle that it reads has its entry.
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
+from mercurial import error
+from mercurial.i18n import _
 
-from . import addresses, headset
+from ..gitstore import censorship
+from ..placement import Directory
+from . import addresses, headset, places
 from .chain import Link, chain_of
 from .kinds import CINNABAR_V1
-from .register import Register, directory_of
+from .register import HERE, Register
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
     from .register import Entry
+
+
+_STATE_LIMIT_BYTES = 1 << 20
+
+
+def state(repo: RepoT) -> list[Any]:
+    """Return the bundles in the state file; ``StorageError`` if it is damaged."""
+    directory, name = Directory(repo.path), clonebundles.AUTO_GEN_FILE
+    try:
+        content = directory.tryread(name, _STATE_LIMIT_BYTES)
+        return list(clonebundles.parse_auto_gen(content))
+    except (OSError, ValueError):
+        raise error.StorageError(
+            _(b"cannot read the state of clone bundles: '%s'") % directory.join(name),
+            hint=_(b"remove it, and run 'hg admin::clone-bundles-refresh'"),
+        ) from None
 
 
 def attach(repo: RepoT, bundles: list[Any]) -> list[Any]:
@@ -31,36 +52,71 @@ def attach(repo: RepoT, bundles: list[Any]) -> list[Any]:
     for bundle in bundles:
         name = os.fsdecode(bundle.basename) if bundle.ready else ""
         bundle.entry = register.entries.get(name)
+        entry = bundle.entry
+        bundle.mark = entry.mark if entry else register.others.get(name, "")
     return bundles
+
+
+def mark_of(repo: RepoT) -> str | None:
+    """Return the mark of censorings; ``None``, which no bundle has, if it is damaged.
+
+    A bundle that was made before the mark was set may have a censored text.
+    """
+    try:
+        return censorship.mark_of(repo)
+    except (OSError, error.StorageError):
+        return None
+
+
+def outlived(repo: RepoT) -> list[Any]:
+    """Return the bundles in the state that must not be read any more."""
+    mark = mark_of(repo)
+    return [
+        bundle
+        for bundle in clonebundles.read_auto_gen(repo)
+        if bundle.ready and not may_be_read(repo, bundle.entry, bundle.mark, mark)
+    ]
+
+
+def may_be_read(repo: RepoT, entry: Entry | None, made: str, mark: str | None) -> bool:
+    """Tell whether who reads ``repo`` may read a bundle, made under a mark.
+
+    ``entry`` is ``None`` for those that Mercurial's extension publishes itself.
+    """
+    return made == mark and (entry is None or headset.is_public(repo, entry.heads))
 
 
 def is_sound(repo: RepoT, entry: Entry | None) -> bool:
     """Tell whether what the register says of a bundle still holds."""
     if entry is None:
         return True
-    return is_there(entry) and may_be_named(repo, entry)
+    return is_there(repo, entry) and may_be_named(repo, entry)
 
 
 def may_be_named(repo: RepoT, entry: Entry) -> bool:
     """Tell whether clients may be told of a bundle, be its file there or not."""
-    return not must_return(repo, entry) and headset.is_public(repo, entry.heads)
+    if must_return(repo, entry):
+        return False
+    return may_be_read(repo, entry, entry.mark, mark_of(repo))
 
 
-def is_there(entry: Entry) -> bool:
+def is_there(repo: RepoT, entry: Entry) -> bool:
     """Tell whether the file of a bundle is as it was, if it is on this machine."""
     if not entry.path:
         return True
-    try:
-        size = os.stat(os.path.join(entry.path, entry.name)).st_size
-    except OSError:
+    directory = places.directory_at(repo, entry.path)
+    if directory is None:
         return False
-    return size == entry.bytes
+    try:
+        found = directory.stat(entry.name.encode())
+    except (OSError, error.StorageError):
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == entry.bytes
 
 
 def must_return(repo: RepoT, entry: Entry) -> bool:
     """Tell whether a bundle is elsewhere, and since then readers are restricted."""
-    here = os.fsdecode(directory_of(repo).base)
-    return entry.path != here and not addresses.may_leave(repo.ui)
+    return entry.path != HERE and not addresses.may_leave(repo.ui)
 
 
 def chain(repo: RepoT) -> list[Link]:

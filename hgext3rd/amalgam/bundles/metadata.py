@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from typing import TYPE_CHECKING
 
 from ..gitstore import selection
 from ..gitstore.conversion import Conversion
 from ..gitstore.layers import Wanted as Layers
-from ..gitstore.oidmap import OidMap, Table
+from ..gitstore.oidmap import MapFiles, Table
 from ..gitstore.refs import METADATA
+from ..placement import Directory
+from ..scratch import scratch
 from . import copies, idx, packs
 from .content import Content
 from .packs import Wanted
@@ -80,7 +80,7 @@ def _layer_of(
     ``count`` is how many they are, ``heads`` those without children.
     """
     for layer in (docket.base, docket.base.with_above(docket.drafts)):
-        with contextlib.closing(OidMap(store.map_vfs.base, layer.segments)) as oidmap:
+        with contextlib.closing(store.maps.open(layer.segments)) as oidmap:
             # both are closed under ancestors
             if oidmap.count(Table.CHANGESETS) == count and None not in oidmap.oids(
                 heads
@@ -139,11 +139,11 @@ def _converted(
 ) -> Iterator[tuple[str, Iterator[bytes]]]:
     """Return the same of any changesets, which are converted again for that."""
     repo = store.repo
-    directory = os.fsencode(tempfile.mkdtemp(prefix="amalgam-bundle-"))
-    packs_path = os.path.join(directory, b"objects", b"pack")
-    try:
+    with scratch(repo) as directory:
+        packs_path = os.path.join(directory, b"objects", b"pack")
         os.makedirs(packs_path)
-        conversion = Conversion.of(repo, store.config, packs_path, directory)
+        maps = MapFiles(Directory(directory), store.trust)
+        conversion = Conversion.of(repo, store.config, Directory(packs_path), maps)
         done = conversion.run(repo.ui, selected, 0)
         assert done.metadata is not None
         commit = done.metadata.commit
@@ -155,10 +155,8 @@ def _converted(
             if idx.are_disjoint(paths):
                 pack = _joined(stack, paths)
             else:
-                git = store.repository.git._replace(directory=directory)
+                git = store.repository.git._replace(directory=Directory(directory))
                 git.run("init", "--quiet", "--bare", "--template=")
                 wanted = Wanted((bytes.fromhex(commit),))
                 pack = stack.enter_context(packs.packed(git, wanted))
             yield commit, pack
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)

@@ -12,89 +12,99 @@ import copy
 import dataclasses
 import hashlib
 import os
-import shutil
+import re
 import time
 import types
 import urllib.error
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, url as urlmod, util
+from mercurial import error, url as urlmod
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
+from .. import moving
 from ..configitems import BundlesConfig
 from ..placement import TEMPORARY
-from . import addresses, headset
+from ..terminal import printable
+from . import addresses, headset, live as bundles, places
 from .formats import kind_of
-from .register import NAME, Entry, Register, directory_of, placement_for
+from .register import NAME, Entry, Register, directory_of, is_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from mercurial.interfaces.types import RepoT, UiT
 
+    from ..placement import Directory
+    from .making import Made
+
 _TRIES = 3
 _PAUSE_SECONDS = 1.0
 _TIMEOUT_SECONDS = b"60"
-_UNFINISHED = b".tmp"
 _CHUNK_BYTES = 1 << 20
 
 
 def publish(
-    repo: RepoT, bundle: Any, entry: Entry, upload: Callable[[RepoT, Any], Any]
+    repo: RepoT, bundle: Any, made: Made, upload: Callable[[RepoT, Any], Any]
 ) -> Any:
-    """Bring the file of ``bundle`` to clients, and return it as one that is ready.
+    """Bring what was made to clients, and return ``bundle`` as one that is ready.
 
-    ``entry`` says what is in it; name, place and size are filled in here. ``upload``
-    is that of Mercurial's extension, which runs the operator's command.
+    Name, place and size are filled in. ``upload`` is that of Mercurial's extension,
+    which runs the operator's command.
     """
-    ui = repo.ui
-    with open(bundle.filepath, "rb") as file:
+    ui, entry = repo.ui, made.entry
+    with made.open() as file:
         entry.bytes = os.fstat(file.fileno()).st_size
         digest = _digest(ui, _(b"reading bundle"), file, entry.bytes)
         os.fsync(file.fileno())
     suffix = b".bundle" if kind_of(bundle.bundle_type) else b".hg"
     name = digest.encode() + suffix
     entry.name = name.decode()
+    made.rename(name)
     uploaded = addresses.uploads(ui)
     if not uploaded:
-        directory = addresses.directory_for(repo)
-        entry.path = os.fsdecode(directory)
-        entry.url = os.fsdecode(addresses.of_directory(repo, name))
+        entry.path = places.chosen(repo)
+        entry.url = os.fsdecode(addresses.of_directory(ui, name))
+        _check_address(entry.url)
     # before the first byte is out: what is known can be taken back
     register = Register.read(repo)
     before = register.entries.get(entry.name)
     if before is not None:
-        places = [*before.left, [before.path, before.url]]
-        entry.left = [place for place in places if place[0] != entry.path]
+        former = [*before.left, [before.path, before.url]]
+        entry.left = [place for place in former if place[0] != entry.path]
     register.entries[entry.name] = entry
     register.write(repo)
     if uploaded:
-        ready = _upload(repo, bundle, name, upload)
-        register.entries[entry.name].url = os.fsdecode(ready.file_url)
+        ready = _upload(repo, bundle, made.directory.join(name), upload)
+        _check_address(os.fsdecode(ready.file_url))
+        entry.url = os.fsdecode(ready.file_url)
         register.write(repo)
     else:
-        _place(repo, bundle.filepath, os.path.join(directory, name))
+        directory = places.make(repo, entry.path)
+        placement = places.placement_at(repo, entry.path)
+        moving.move(made.directory, name, directory, placement)
         ready = bundle.uploaded(os.fsencode(entry.url), name)
     _check_readable(repo, entry, digest)
     return ready
 
 
-def _upload(repo: RepoT, bundle: Any, name: bytes, upload: Any) -> Any:
+def _check_address(url: str) -> None:
+    if not is_address(url):
+        raise error.ConfigError(
+            _(b"invalid URL of a bundle: '%s'") % printable(os.fsencode(url)),
+            hint=_(b"manifests cannot have URLs with spaces"),
+        )
+
+
+def _upload(repo: RepoT, bundle: Any, path: bytes, upload: Any) -> Any:
     # the extension tells the command the name of the file: so it gets the right one
     named = copy.copy(bundle)
-    named.filepath = os.path.join(os.path.dirname(bundle.filepath), name)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(named.filepath)
-    try:
-        util.copyfile(bundle.filepath, named.filepath, hardlink=True)
-        with repo.ui.makeprogress(_(b"uploading"), unit=_(b"bundles"), total=1) as bar:
-            bar.update(0, item=name)
-            ready = upload(repo, named)
-            bar.update(1, item=name)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(named.filepath)
+    named.filepath = path
+    name = os.path.basename(path)
+    with repo.ui.makeprogress(_(b"uploading"), unit=_(b"bundles"), total=1) as bar:
+        bar.update(0, item=name)
+        ready = upload(repo, named)
+        bar.update(1, item=name)
     return ready
 
 
@@ -103,42 +113,16 @@ def upload_file(repo: RepoT, path: bytes, upload: Callable[..., Any]) -> None:
     upload(repo, types.SimpleNamespace(filepath=path, uploaded=lambda *_args: None))
 
 
-def _place(repo: RepoT, source: bytes, path: bytes) -> None:
-    """Put a file there as a whole, under a name that says what it is."""
-    directory = os.path.dirname(path)
-    placement = placement_for(repo, directory)
-    placement.make_directory(directory)
-    unfinished = path + _UNFINISHED
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(unfinished)
-    try:
-        try:
-            os.link(source, unfinished)
-        except OSError:  # another file system
-            shutil.copyfile(source, unfinished)
-        os.chmod(unfinished, placement.file_mode & 0o444)
-        fd = os.open(unfinished, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(unfinished, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(unfinished)
-        raise
-
-
 def _check_readable(repo: RepoT, entry: Entry, digest: str) -> None:
     """Abort unless clients get exactly what was generated."""
     url = os.fsencode(entry.url)
     problem = b""
     for remaining in reversed(range(_TRIES)):
         try:
-            with contextlib.closing(_open(repo.ui, entry)) as file:
+            with contextlib.closing(_open(repo, entry)) as file:
                 topic = _(b"checking bundle")
                 found = _digest(repo.ui, topic, file, entry.bytes)
-        except (OSError, error.Abort) as exc:
+        except (OSError, error.Abort, error.StorageError) as exc:
             problem = _reason(exc)
         else:
             if found == digest:
@@ -149,9 +133,21 @@ def _check_readable(repo: RepoT, entry: Entry, digest: str) -> None:
         if remaining:
             time.sleep(_PAUSE_SECONDS)
     raise error.Abort(
-        _(b"bundle cannot be read where it was published: %s: '%s'") % (problem, url),
-        hint=_(b"it is not advertised; try again when it can be read there"),
+        _(b"bundle cannot be read where it was published: %s: '%s'")
+        % (printable(problem), printable(url)),
+        hint=_hint(repo, entry),
     )
+
+
+def _hint(repo: RepoT, entry: Entry) -> bytes:
+    is_elsewhere = entry.path and not addresses.is_relative(os.fsencode(entry.url))
+    external = BundlesConfig.from_ui(repo.ui).external
+    if is_elsewhere and not external and not places.is_for_all(repo, entry.path):
+        return _(
+            b"its mode is for those who can read the repository; "
+            b"amalgam.bundles.external = yes lets others read it"
+        )
+    return _(b"it is not advertised; try again when it can be read there")
 
 
 def _reason(exc: Exception) -> bytes:
@@ -160,9 +156,12 @@ def _reason(exc: Exception) -> bytes:
     return stringutil.forcebytestr(getattr(exc, "reason", exc) if has_reason else exc)
 
 
-def _open(ui: UiT, entry: Entry) -> Any:
+def _open(repo: RepoT, entry: Entry) -> Any:
+    ui = repo.ui
     if addresses.is_relative(os.fsencode(entry.url)):
-        return open(os.path.join(entry.path, entry.name), "rb")
+        directory = places.directory_at(repo, entry.path)
+        assert directory is not None
+        return os.fdopen(directory.open(entry.name.encode()), "rb")
     # a server that hangs must not keep the lock of generators for ever
     timeout = ui.config(b"http", b"timeout") or _TIMEOUT_SECONDS
     with ui.configoverride({(b"http", b"timeout"): timeout}, b"amalgam"):
@@ -194,6 +193,7 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -
     uploaded; if it fails, it is tried again the next time.
     """
     register = Register.read(repo)
+    mark = bundles.mark_of(repo)
     config = BundlesConfig.from_ui(repo.ui)
     wanted = frozenset(os.fsdecode(name) for name in live)
     now = time.time()
@@ -205,6 +205,8 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -
             continue
         # what was never retired was never advertised, either
         kept_until = (entry.retired or 0) + config.retention_seconds
+        if not bundles.may_be_read(repo, entry, entry.mark, mark):
+            entry.at_once = True
         if not entry.at_once and entry.retired is not None and now < kept_until:
             continue
         _delete_left(repo, entry, delete)
@@ -227,32 +229,42 @@ def _delete_left(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> 
 
 
 def _delete(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> bool:
-    """Delete the file of a bundle, or warn and return ``False``."""
+    """Delete the file of a bundle, or warn and return ``False``.
+
+    What is in no directory of ours is forgotten, and stays.
+    """
+    name = entry.name.encode()
+    directory = places.directory_at(repo, entry.path)
+    if entry.path and directory is None:
+        path = os.path.join(os.fsencode(entry.path), name)
+        repo.ui.warn(_(b"warning: bundle is not deleted: %s\n") % printable(path))
+        repo.ui.warn(_(b"(its directory is not amalgam.bundles.directory)\n"))
+        return True
     try:
-        if entry.path:
-            _remove(entry)
-        else:
+        if directory is None:
             delete(entry)
-    except (OSError, error.Abort) as exc:
+        else:
+            _remove(directory, name)
+    except (OSError, error.Abort, error.StorageError) as exc:
         message = _(b"warning: cannot delete bundle %s: %s\n")
-        problem = stringutil.forcebytestr(exc)
-        repo.ui.warn(message % (os.fsencode(entry.name), problem))
+        problem = printable(stringutil.forcebytestr(exc))
+        repo.ui.warn(message % (name, problem))
         return False
     return True
 
 
 def _sweep_strays(repo: RepoT, register: Register) -> None:
     """Delete what nobody knows, in the directory that is amalgam's alone."""
-    vfs = directory_of(repo)
-    for name in vfs.listdir():
-        bundle = name.removesuffix(_UNFINISHED)
+    directory = directory_of(repo)
+    for name in directory.names():
         known = os.fsdecode(name) in register.entries
-        if name.startswith(TEMPORARY) or (NAME.fullmatch(bundle) and not known):
-            vfs.tryunlink(name)
+        if name.startswith(TEMPORARY) or (NAME.fullmatch(name) and not known):
+            directory.remove(name)
 
 
-def _remove(entry: Entry) -> None:
-    path = os.fsencode(os.path.join(entry.path, entry.name))
-    for name in (path + _UNFINISHED, path):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+def _remove(directory: Directory, name: bytes) -> None:
+    """Remove a bundle, and what is left of copying it there."""
+    unfinished = re.compile(re.escape(TEMPORARY + name) + rb"-[0-9a-f]{16}")
+    for there in directory.names():
+        if there == name or unfinished.fullmatch(there):
+            directory.remove(there)

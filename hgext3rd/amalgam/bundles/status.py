@@ -6,6 +6,7 @@ Only looks, and asks nobody on the network.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ from mercurial.i18n import _
 
 from ..gitstore.holder import State, holder
 from ..gitstore.status import Problem
-from . import formats, generator, gitbundle, headset, live
+from ..terminal import printable
+from . import formats, generator, gitbundle, headset, live, places, summary
 from .register import Register, directory_of
 
 if TYPE_CHECKING:
@@ -40,11 +42,15 @@ class Row:
     name: bytes = b""
     url: bytes = b""
     """Relative to the repository's, if it serves the bundle itself."""
+    next: bytes = b""
+    """The increment that continues it, if it is live."""
     changesets: int = 0
     bytes: int = 0
     made: float = 0
     """Seconds since the epoch."""
     token: int = 0
+    missing: int = 0
+    """Public changesets that are newer, if it is live."""
 
     @property
     def age_seconds(self) -> int:
@@ -84,14 +90,20 @@ class Status:
         status.lock = holder(directory_of(repo))
         status._list(repo, register, bundles)
         if status.lock and status.lock.needs_person:
-            path = directory_of(repo).join(b"lock")
-            text = _(b"generator of bundles on host '%s' has not ended for %d hours")
-            text %= (status.lock.host, status.lock.age_seconds // 3600)
-            hint = _(b"remove '%s' if it is not running there") % path
+            path = printable(directory_of(repo).join(b"lock"))
+            if status.lock.state is State.NO_LOCK:
+                text = _(b"lock of generators of bundles is no lock")
+                hint = _(b"remove '%s'") % path
+            else:
+                text = _(
+                    b"generator of bundles on host '%s' has not ended for %d hours"
+                )
+                text %= (status.lock.host, status.lock.age_seconds // 3600)
+                hint = _(b"remove '%s' if it is not running there") % path
             status.problems.append(Problem(text, hint))
         if register.failure and not status.is_running:
             text = _(b"bundles could not be generated: %s")
-            text %= os.fsencode(register.failure)
+            text %= printable(os.fsencode(register.failure))
             status.problems.append(Problem(text, _REFRESH))
         return status
 
@@ -102,16 +114,25 @@ class Status:
 
     def _list(self, repo: RepoT, register: Register, bundles: list[Any]) -> None:
         ready = [bundle for bundle in bundles if bundle.ready]
+        links = [link.entry for link in live.chain(repo)]
+        following = {
+            entry.name: after.type.encode()
+            for entry, after in itertools.pairwise(links)
+        }
         for bundle in sorted(ready, key=lambda b: (b.bundle_type, b.revs)):
             name, url = bundle.basename, bundle.file_url
             state = b"live" if bundle.valid_for(repo) else b"stale"
             entry = bundle.entry
+            missing = summary.missing(repo, bundle) if state == b"live" else 0
             if entry is None:
-                self.rows.append(Row(bundle.bundle_type, state, name, url, bundle.revs))
+                row = Row(bundle.bundle_type, state, name, url, changesets=bundle.revs)
+                self.rows.append(dataclasses.replace(row, missing=missing))
                 continue
-            self.rows.append(_row(entry, state))
-            if not live.is_there(entry) and headset.is_public(repo, entry.heads):
-                path = os.fsencode(os.path.join(entry.path, entry.name))
+            after = following.get(entry.name, b"")
+            row = dataclasses.replace(_row(entry, state), missing=missing, next=after)
+            self.rows.append(row)
+            if not live.is_there(repo, entry) and headset.is_public(repo, entry.heads):
+                path = _path(repo, entry)
                 self.problems.append(Problem(_(b"bundle is lost: %s") % path, _REFRESH))
         names = {os.fsdecode(bundle.basename) for bundle in ready}
         kept = register.entries.values()
@@ -124,14 +145,22 @@ class Status:
                 self.rows.append(Row(bundle.bundle_type, state))
 
 
+def _path(repo: RepoT, entry: Entry) -> bytes:
+    directory = places.directory_at(repo, entry.path)
+    name = entry.name.encode()
+    if directory is not None:
+        return directory.join(name)
+    return printable(os.path.join(os.fsencode(entry.path), name))
+
+
 def _row(entry: Entry, state: bytes) -> Row:
     return Row(
-        entry.type.encode(),
-        state,
-        entry.name.encode(),
-        os.fsencode(entry.url),
-        entry.changesets,
-        entry.bytes,
-        entry.made,
-        entry.token,
+        format=entry.type.encode(),
+        state=state,
+        name=entry.name.encode(),
+        url=os.fsencode(entry.url),
+        changesets=entry.changesets,
+        bytes=entry.bytes,
+        made=entry.made,
+        token=entry.token,
     )

@@ -6,7 +6,8 @@ hg pays for what is here, even for a name of a module that is not loaded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mercurial import registrar
 from mercurial.cmdutil import formatteropts
@@ -15,12 +16,36 @@ from mercurial.i18n import _
 from ..loading import load, one_at_a_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mercurial.interfaces.types import RepoT, UiT
 
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
 cmdtable: dict[bytes, Any] = {}
-command = registrar.command(cmdtable)
+_register = registrar.command(cmdtable)
 revsetpredicate = registrar.revsetpredicate()
 templatekeyword = registrar.templatekeyword()
+
+
+def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
+    """Register a command; what damage to the repository raises is for people to read.
+
+    The arguments are those of ``registrar.command``.
+    """
+
+    def registered(func: _Command) -> _Command:
+        @functools.wraps(func)
+        def answer(*given: Any, **opts: Any) -> Any:
+            from ..gitstore import unreadable
+
+            with unreadable.blamed():
+                return func(*given, **opts)
+
+        _register(*args, **kwargs)(answer)
+        return func
+
+    return registered
 
 
 @command(
@@ -34,7 +59,7 @@ templatekeyword = registrar.templatekeyword()
     _(b"[-r REV]... [--dialect DIALECT] [--rebuild]"),
     helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
 )
-def git_export(ui: UiT, repo: RepoT, **opts: Any) -> None:
+def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """bring the git repository up to date
 
     Convert the changesets that are new since the last export, and make the
@@ -46,7 +71,15 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> None:
     ``amalgam.git.path`` says. Clone it with git, or let any other git tool read it.
 
     With -r/--rev, only the given revisions and their ancestors are exported, and
-    only branches and tags among what has been exported so far are named.
+    only branches and tags among what has been exported so far are named. Given
+    revisions that may not leave are named, with the reason.
+
+    If exported drafts are amended or stripped, all drafts are converted again, so
+    that nothing of the old ones stays. Publish changesets that are final.
+
+    Warnings name new files that git shows otherwise than Mercurial: files whose
+    names git refuses to check out, the files of subrepositories, and what stands for
+    contents in LFS or largefiles.
 
     Template keywords:
 
@@ -55,13 +88,25 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> None:
     :bytes:   Integer. Size of the pack written.
     :pack:    String. Name of that pack, empty if there was nothing to convert.
     :refs:    Integer. Git refs that are new, gone or moved.
+    :deleted: Integer. Those of them that are gone.
+    :gone:    Integer. Exported drafts that had to go.
     :seconds: Float. Time taken.
     :dialect: String. Whose commit ids were made.
     :path:    String. The git repository.
+    :left_out:    List. Given revisions that may not leave, with ``reason``
+                  (``secret``, ``hidden``, ``draft``, ``topic`` or ``view``), ``nodes``.
+    :unreachable: Integer. Exported changesets that no ref leads to.
+    :unreachable_heads: Integer. Heads among them.
+    :topics:      Integer. Changesets left out since they have a topic.
+    :different:   List. New files that git shows otherwise, with ``kind`` (``refused``,
+                  ``subrepositories``, ``largefiles`` or ``lfs``), ``files``,
+                  ``example``.
+
+    Returns 0 on success, 1 if none of the given revisions may leave.
     """
     from . import git
 
-    git.run(ui, repo, **opts)
+    return git.run(ui, repo, **opts)
 
 
 @command(
@@ -90,9 +135,10 @@ def git_verify(ui: UiT, repo: RepoT, **opts: Any) -> int:
     with ``note:`` are worth knowing, but nothing is wrong: file names that git
     refuses to check out, or changesets that no branch or tag leads to.
 
-    With --full, all changesets are converted again, in a temporary directory (see
-    ``TMPDIR``), and every id and object is compared; git's own ``git fsck`` looks at
-    everything, too. That takes as long as an export from nothing, and git longer.
+    With --full, all changesets are converted again, in a temporary directory of
+    ``.hg/amalgam``, or of ``TMPDIR`` for readers who cannot write there. Every id and
+    object is compared, and git's own ``git fsck`` looks at everything, too. That
+    takes as long as an export from nothing, and git longer.
 
     Template keywords:
 
@@ -141,7 +187,8 @@ def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
     :node:    String. The changeset.
     :gitnode: String. Its commit in git.
 
-    Returns 0 if all ids are translated, 1 if some line of standard input is not.
+    Returns 0 if all ids are translated, 1 if some are not. Those are named on standard
+    error, or with --stdin in their lines of output.
     """
     from . import ids
 
@@ -224,9 +271,11 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     are looked up in a map, in which each is looked up. Where there can be no snapshot,
     the index is read, and the reason is shown.
 
-    Being behind is not wrong: :hg:`git::export` converts what is new. Something is
-    wrong if it does not go away by itself: a file is lost or was changed by somebody
-    else, or an export cannot work at all. :hg:`git::verify` looks deeper than this.
+    Being behind is not wrong, nor is an amend since the last export: :hg:`git::export`
+    converts what is new and removes what is gone. Something is wrong if it does not go
+    away by itself: a file is lost or was changed by somebody else, the configuration
+    is invalid, or an export cannot work at all. :hg:`git::verify` looks deeper than
+    this.
 
     With --repair, the snapshots of indexes are made anew. The git repository is
     verified as by :hg:`git::verify`, and what differs is mended: what somebody else put
@@ -243,6 +292,8 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :exists:      Boolean. Whether there was an export.
     :served:      Integer. Changesets that should be exported.
     :behind:      Integer. Those of them that are not.
+    :gone:        Integer. Exported changesets that were amended, hidden or stripped
+                  since.
     :refs:        Integer. Branches and tags.
     :refs_behind: Integer. Those that another export would change.
     :objects:     Integer. Git objects in packs.
@@ -257,7 +308,7 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :lock_host:   String. Host of the process that holds the lock.
     :lock_pid:    Integer. Number of that process; 0 if there is none.
     :bundles:     List. With ``format``, ``state``, ``changesets``, ``covered``,
-                  ``bytes``, ``age``, ``url``, ``name``, ``token``.
+                  ``missing``, ``bytes``, ``age``, ``url``, ``name``, ``token``.
     :mended:      List. With ``what``, ``id``, ``found``, ``expected``.
     :problems:    List. With ``text``, ``hint``.
 

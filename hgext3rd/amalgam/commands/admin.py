@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mercurial import util
+from mercurial import error, util
 from mercurial.i18n import _
 
+from .. import configitems
 from ..bundles import status as bundles_status
-from ..configitems import GitConfig
 from ..gitstore import export, oidmap, repair, status as state
+from ..gitstore.source import source_of
 from ..index import examination, mapped
 from . import published
 
@@ -18,20 +19,23 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
+    from ..gitstore.export import GitStore
     from ..gitstore.status import Problem, Status
     from ..gitstore.verify import Difference
     from ..index.examination import Examined
 
 _MOST_SHOWN = 12
+_EXPORT = _(b" (run 'hg git::export')")
 
 
 def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """Answer ``admin::amalgam``."""
-    store = export.GitStore(repo, GitConfig.from_ui(ui))
+    problems = _mistakes(repo)
+    store = _store(ui, repo)
     mended: Sequence[Difference] = ()
     if opts["repair"]:
         mapped.rebuild(repo)
-    if opts["repair"] and state.Status.of(store).exists:
+    if opts["repair"] and store and state.Status.of(store).exists:
         before, after = repair.repair(store)
         left = {(difference.what, difference.id) for difference in after.differences}
         mended = [
@@ -39,19 +43,40 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
             for difference in before.differences
             if (difference.what, difference.id) not in left
         ]
-    status = state.Status.of(store)
+    status = state.Status.of(store) if store else state.Status()
     indexes = examination.examine(repo)
     bundles = bundles_status.Status.of(repo)
-    problems = [*_index_problems(indexes), *status.problems, *bundles.problems]
+    named = {problem.text for problem in problems}
+    problems += _index_problems(indexes)
+    problems += status.problems
+    problems += (it for it in bundles.problems if it.text not in named)
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"admin-amalgam", byte_opts) as fm:
         fm.startitem()
         _show_mended(fm, mended)
         _show_indexes(fm, indexes)
-        _show_store(fm, store.repository.path, status)
+        _show_store(fm, store.repository.path if store else b"", status)
         published.show(fm, bundles)
         _show_problems(fm, problems)
     return 1 if problems else 0
+
+
+def _mistakes(repo: RepoT) -> list[Problem]:
+    """Return what is wrong in the configuration, of a share and of its source."""
+    hint = _(b"see 'hg help amalgam'")
+    found = {}
+    for ui in (repo.ui, source_of(repo).ui):
+        for mistake in configitems.mistakes(ui):
+            found[mistake.message] = mistake.hint or hint
+    return [state.Problem(*it) for it in found.items()]
+
+
+def _store(ui: UiT, repo: RepoT) -> GitStore | None:
+    """Return the git store, unless it is not known what should be in it."""
+    try:
+        return export.GitStore(repo, configitems.GitConfig.from_ui(ui))
+    except error.ConfigError:
+        return None
 
 
 def _show_mended(fm: Any, mended: Sequence[Difference]) -> None:
@@ -118,6 +143,7 @@ def _show_store(fm: Any, path: bytes, status: Status) -> None:
         exists=status.exists,
         served=status.served,
         behind=status.behind,
+        gone=status.gone,
         refs=status.refs,
         refs_behind=status.refs_behind,
         objects=status.objects,
@@ -132,6 +158,9 @@ def _show_store(fm: Any, path: bytes, status: Status) -> None:
         lock_host=lock.host if lock else b"",
         lock_pid=lock.pid if lock else 0,
     )
+    if not path:
+        fm.plain(_(b"\ngit repository\n  not looked at, see below\n"))
+        return
     fm.plain(_(b"\ngit repository %s\n") % path)
     if not status.exists:
         what = _(b"nothing of %d changesets (run 'hg git::export')") % status.served
@@ -142,17 +171,21 @@ def _show_store(fm: Any, path: bytes, status: Status) -> None:
 
 
 def _show_measures(fm: Any, status: Status) -> None:
-    exported = _(b"%d of %d changesets") % (
-        status.served - status.behind,
-        status.served,
-    )
+    done = status.served - status.behind
+    exported = _(b"%d of %d changesets") % (done, status.served)
     if status.behind:
-        exported += _(b", %d behind (run 'hg git::export')") % status.behind
+        exported += _(b", %d behind") % status.behind
+    if status.gone:
+        exported += _(b", %d gone since") % status.gone
+    if status.behind or status.gone:
+        exported += _EXPORT
     else:
         exported += _(b", up to date")
     refs = b"%d" % status.refs
-    if status.refs_behind:
-        refs += _(b", %d behind (run 'hg git::export')") % status.refs_behind
+    if status.refs and not done:
+        refs = _(b"none of %d") % status.refs
+    elif status.refs_behind:
+        refs += _(b", %d behind") % status.refs_behind + _EXPORT
     _show_line(fm, _(b"exported"), exported)
     _show_line(fm, _(b"refs"), refs)
     size = util.bytecount(status.pack_bytes)

@@ -7,50 +7,176 @@ import functools
 import gc
 from typing import TYPE_CHECKING, Any
 
-from mercurial import logcmdutil, util
+from mercurial import logcmdutil, pycompat, util
 from mercurial.i18n import _
+from mercurial.node import hex as hex_node
 
 from ..configitems import GitConfig
-from ..gitstore import export
+from ..gitstore import checkout, export, remarks, unreadable
+from ..terminal import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mercurial.interfaces.types import RepoT, UiT
 
 
-def run(ui: UiT, repo: RepoT, **opts: Any) -> None:
+_MOST_SHOWN = 3
+
+_LEFT_OUT = {
+    remarks.Reason.SECRET: (
+        _(b"%d secret changesets"),
+        _(b"see 'hg help phases' for how to make them drafts"),
+    ),
+    remarks.Reason.HIDDEN: (
+        _(b"%d hidden changesets"),
+        _(b"what is hidden here is hidden in git"),
+    ),
+    remarks.Reason.DRAFT: (
+        _(b"%d draft changesets"),
+        _(b"publish them, or set amalgam.git.export to served"),
+    ),
+    remarks.Reason.TOPIC: (
+        _(b"%d changesets with a topic"),
+        _(b"publish them"),
+    ),
+    remarks.Reason.VIEW: (
+        _(b"%d changesets that are not served"),
+        _(b"what a server hides is hidden in git"),
+    ),
+}
+_DIFFERENT = {
+    checkout.Kind.REFUSED: _(b"%d files have names that git refuses to check out"),
+    checkout.Kind.SUBREPOSITORIES: _(
+        b"subrepositories are not exported, only the %d files that name them"
+    ),
+    checkout.Kind.LARGEFILES: _(
+        b"%d files of largefiles are exported as standins, without their contents"
+    ),
+    checkout.Kind.LFS: _(
+        b"%d files in LFS are exported as pointers, without their contents"
+    ),
+}
+
+
+def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """Answer ``git::export``."""
     _end_quickly()
     config = GitConfig.from_ui(ui, dialect=opts["dialect"])
     revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
-    report = export.GitStore(repo, config).export(revs, rebuild=opts["rebuild"])
+    store = export.GitStore(repo, config)
+    report = store.export(revs, rebuild=opts["rebuild"])
+    left_out = remarks.left_out(store.repo, store.config.export, revs or ())
+    is_nothing = revs is not None and len(revs) == sum(len(it.nodes) for it in left_out)
     with ui.formatter(b"git-export", _byte_keys(opts)) as fm:
         fm.startitem()
         fm.data(
             bytes=report.bytes,
             changesets=report.changesets,
+            deleted=report.deleted,
             dialect=config.dialect,
+            gone=report.gone,
             objects=report.objects,
             pack=report.pack.encode(),
             path=report.path,
             refs=report.refs,
             seconds=round(report.seconds, 3),
         )
-        if ui.quiet:
-            return
-        if report.changesets:
-            fm.plain(
-                _(b"exported %d changesets: %d objects, %s in %.2f seconds\n")
-                % (
-                    report.changesets,
-                    report.objects,
-                    util.bytecount(report.bytes),
-                    report.seconds,
-                )
+        _show_left_out(ui, fm, left_out)
+        if is_nothing and not left_out:
+            ui.warn(_(b"warning: not exported: -r/--rev names no changesets\n"))
+        did_something = bool(report.changesets or report.refs)
+        if did_something:
+            _show_done(ui, fm, report)
+        elif not is_nothing:
+            _status(ui, fm, _(b"nothing new to export\n"))
+        if did_something or not fm.isplain():
+            found = _remarks(ui, store, report, revs)
+            if found is not None:
+                _show_remarks(ui, fm, found)
+        if did_something or ui.verbose:
+            _status(ui, fm, _(b"git repository: %s\n") % report.path)
+    return 1 if is_nothing and left_out else 0
+
+
+def _remarks(
+    ui: UiT, store: export.GitStore, report: export.Report, revs: Any
+) -> remarks.Remarks | None:
+    """Return what there is to say of an export that has succeeded, if it is known."""
+    try:
+        return remarks.Remarks.of(store, report, revs)
+    except Exception as exc:
+        # it reads changesets that the export had no need to read
+        if not unreadable.is_of_repository(exc):
+            raise
+        ui.warn(_(b"warning: repository is damaged: %s\n") % pycompat.bytestr(exc))
+        ui.warn(_(b"(see 'hg verify')\n"))
+        return None
+
+
+def _show_done(ui: UiT, fm: Any, report: export.Report) -> None:
+    if report.changesets:
+        line = _(b"exported %d changesets: %d objects, %s in %.2f seconds\n") % (
+            report.changesets,
+            report.objects,
+            util.bytecount(report.bytes),
+            report.seconds,
+        )
+        _status(ui, fm, line)
+    if report.gone and report.changesets:
+        line = _(b"%d exported drafts are gone, so all drafts were converted again\n")
+        line += _(b"(publish changesets that are final, see 'hg help phases')\n")
+        _status(ui, fm, line % report.gone)
+    if report.deleted:
+        line = _(b"%d refs changed, %d of them deleted\n")
+        _status(ui, fm, line % (report.refs, report.deleted))
+    elif report.refs:
+        _status(ui, fm, _(b"%d refs changed\n") % report.refs)
+
+
+def _show_left_out(ui: UiT, fm: Any, left_out: Sequence[remarks.LeftOut]) -> None:
+    with fm.nested(b"left_out", tmpl=b"{reason} {nodes}\n") as nested:
+        for group in left_out:
+            nodes = list(map(hex_node, group.nodes))
+            reason = group.reason.value.encode()
+            nested.startitem()
+            nested.data(reason=reason, nodes=fm.formatlist(nodes, b"node"))
+            text, hint = _LEFT_OUT[group.reason]
+            shown = b", ".join(node[:12] for node in nodes[:_MOST_SHOWN])
+            if len(nodes) > _MOST_SHOWN:
+                shown += b", ..."
+            ui.warn(_(b"warning: not exported: %s (%s)\n") % (text % len(nodes), shown))
+            ui.warn(b"(%s)\n" % hint)
+
+
+def _show_remarks(ui: UiT, fm: Any, found: remarks.Remarks) -> None:
+    fm.data(
+        topics=found.topics,
+        unreachable=found.unreachable,
+        unreachable_heads=found.heads,
+    )
+    if found.unreachable:
+        line = _(b"%d changesets in %d heads have no ref that leads to them\n")
+        _status(ui, fm, line % (found.unreachable, found.heads))
+        _status(ui, fm, _(b"(add 'heads' to amalgam.git.refs to name them)\n"))
+    if found.topics:
+        line = _(b"%d changesets with a topic are left out until they are published\n")
+        _status(ui, fm, line % found.topics)
+    with fm.nested(b"different", tmpl=b"{kind} {files} {example}\n") as nested:
+        for group in found.different:
+            nested.startitem()
+            nested.data(
+                kind=group.kind.value.encode(),
+                files=group.files,
+                example=group.example,
             )
-        if report.refs:
-            fm.plain(_(b"%d refs changed\n") % report.refs)
-        if not report.changesets and not report.refs:
-            fm.plain(_(b"nothing new to export\n"))
+            text = _DIFFERENT[group.kind] % group.files
+            ui.warn(_(b"warning: %s: %s\n") % (text, printable(group.example)))
+
+
+def _status(ui: UiT, fm: Any, line: bytes) -> None:
+    if not ui.quiet:
+        fm.plain(line)
 
 
 @functools.lru_cache

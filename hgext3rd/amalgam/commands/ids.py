@@ -17,9 +17,11 @@ from mercurial import (
 )
 from mercurial.i18n import _
 from mercurial.node import hex as hex_node, short
+from mercurial.utils import stringutil
 
 from .. import compat
 from ..configitems import GitConfig
+from ..configvalues import warn_once
 from ..gitstore import export as exports, ids, oidmap as oidmaps, selection
 from ..loading import load
 
@@ -48,16 +50,23 @@ def run(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
     complete = True
     _refuse_rewritten(repo)
     with _open_map(repo) as oidmap:
-        translations = [
-            _only(repo, oidmap, id_, meanings)
-            for id_, meanings in zip(
-                given, _translate(repo, oidmap, given), strict=True
-            )
+        answers = _translate(repo, oidmap, given)
+        mistakes = [
+            _mistake(repo, oidmap, id_, meanings)
+            for id_, meanings in zip(given, answers, strict=True)
         ]
+        if len(given) == 1 and mistakes[0] is not None:
+            raise mistakes[0]
         with ui.formatter(b"git-id", byte_opts) as fm:
-            for id_, translation in zip(given, translations, strict=True):
-                _show(fm, id_, [translation])
-                fm.plain(b"%s\n" % hex_node(translation.other))
+            for id_, meanings, mistake in zip(given, answers, mistakes, strict=True):
+                _show(fm, id_, meanings)
+                if mistake is None:
+                    fm.plain(b"%s\n" % hex_node(meanings[0].other))
+                    continue
+                complete = False
+                ui.warn(_(b"warning: %s\n") % stringutil.forcebytestr(mistake))
+                if mistake.hint:
+                    ui.warn(b"(%s)\n" % mistake.hint)
             for block in _line_blocks(ui) if opts["stdin"] else ():
                 complete &= _answer_lines(ui, repo, fm, oidmap, block)
     return 0 if complete else 1
@@ -93,10 +102,15 @@ def keyword(context: Any, mapping: Any) -> bytes:
     repo = context.resource(mapping, b"repo")
     cache = context.resource(mapping, b"cache")
     if b"amalgam-map" not in cache:
-        cache[b"amalgam-map"] = exports.GitStore(
-            repo, GitConfig.from_ui(repo.ui)
-        ).open_map()
-    (oid,) = cache[b"amalgam-map"].oids([node])
+        try:
+            store = exports.GitStore(repo, GitConfig.from_ui(repo.ui))
+        except error.ConfigError as exc:  # what only shows history goes on
+            warn_once(repo.ui, _(b"no {gitnode}: %s") % exc.message, exc.hint)
+            cache[b"amalgam-map"] = None
+        else:
+            cache[b"amalgam-map"] = store.open_map()
+    oidmap = cache[b"amalgam-map"]
+    (oid,) = oidmap.oids([node]) if oidmap is not None else (None,)
     return hex_node(oid) if oid else b""
 
 
@@ -202,14 +216,14 @@ def _status(meanings: Sequence[Translation]) -> bytes:
     return (b"unknown", b"found")[len(meanings)] if len(meanings) < 2 else b"ambiguous"
 
 
-def _only(
+def _mistake(
     repo: RepoT, oidmap: OidMap, id_: bytes, meanings: Sequence[Translation]
-) -> Translation:
-    """Return the only meaning of an id, or raise what Mercurial would."""
+) -> error.RepoError | error.Abort | None:
+    """Return what Mercurial would raise, unless an id has exactly one meaning."""
     if len(meanings) > 1:
-        raise _ambiguous(id_, meanings)
+        return _ambiguous(id_, meanings)
     if meanings:
-        return meanings[0]
+        return None
     hint = None
     node = _changeset(repo, id_)
     if not ids.is_id(id_):
@@ -222,7 +236,7 @@ def _only(
         if selection.view_of(repo, export).changelog.hasnode(node):
             hint = _(b"changeset %s is not exported yet: run 'hg git::export'")
             hint %= short(node)
-    raise error.RepoLookupError(_(b"unknown revision '%s'") % id_, hint=hint)
+    return error.RepoLookupError(_(b"unknown revision '%s'") % id_, hint=hint)
 
 
 def _changeset(repo: RepoT, id_: bytes) -> bytes | None:

@@ -8,6 +8,7 @@ from mercurial import templatefilters, util
 from mercurial.i18n import _
 
 from ..bundles import addresses, lifecycle
+from ..terminal import printable
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -33,38 +34,47 @@ def show(fm: Any, status: Status) -> None:
                 changesets=row.changesets,
                 covered=round(_covered(row, status), 4),
                 format=row.format,
+                missing=row.missing,
                 name=row.name,
                 state=row.state,
                 token=row.token,
                 url=row.url,
             )
-            nested.plain(b"  %-13s %s\n" % (row.format, _explain(row, status)))
+            line = b"  %-13s %s\n" % (printable(row.format), _explain(row))
+            nested.plain(line)
             if row.url:
-                nested.plain(b"  %-13s %s\n" % (b"", _where(row)))
+                nested.plain(b"  %-13s %s\n" % (b"", printable(_where(row))))
 
 
 def _covered(row: Row, status: Status) -> float:
     return row.changesets / status.public if status.public else 0.0
 
 
-def _explain(row: Row, status: Status) -> bytes:
+def _explain(row: Row) -> bytes:
     if row.state == b"generating":
         return _(b"is being generated")
     if row.state == b"dead":
         return _(b"was not finished; the next generator removes it")
-    text = _(b"%d changesets (%d%%)") % (
-        row.changesets,
-        int(100 * _covered(row, status)),
-    )
+    text = _(b"%d changesets") % row.changesets
     if row.bytes:
         text += b", %s" % util.bytecount(row.bytes)
     if row.made:
         text += b", %s" % templatefilters.age((row.made, 0))
+    if row.state == b"live":
+        text += b", %s" % _freshness(row)
     if row.state == b"kept":
         text += _(b", replaced")
     if row.state == b"stale":
         text += _(b", no longer valid")
     return text
+
+
+def _freshness(row: Row) -> bytes:
+    if row.next:
+        return _(b"continued by %s") % row.next
+    if row.missing:
+        return _(b"without %d newer changesets") % row.missing
+    return _(b"up to date")
 
 
 def _where(row: Row) -> bytes:

@@ -1,8 +1,9 @@
 """What is on disk of a store, by its docket: what counts, and what goes.
 
-The docket is written before what it no longer names goes, and refs lead to none of
-that by then: whoever dies on the way leaves files that the next one removes. Decides
-nothing of what belongs in a store, and converts nothing. All but ``whole`` and
+What must not be read goes in this order: the docket says that nothing may be answered;
+then packs and whatever else has objects go; then refs. What is only replaced goes after
+the refs that led to it. A process that dies on the way leaves files that the next one
+removes. Decides nothing of what belongs in a store, and converts nothing. All but
 ``has_heads`` need the lock.
 """
 
@@ -13,14 +14,12 @@ import os
 from typing import TYPE_CHECKING
 
 from ..placement import TEMPORARY
-from . import refs as refsmod
+from . import refs as refsmod, strays
 from .docket import Docket, Layer
-from .oidmap import OidMap
-from .outdated import outdated
 from .repository import differences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from .export import GitStore
 
@@ -34,83 +33,134 @@ class Contents:
         self._before: Mapping[bytes, bytes] | None = None
         """The refs that were there before some of them had to go, if they had."""
         self._store = store
+        self.is_docket_lost = False
+        """Whether there were packs, and no docket that named any."""
         self._repo = store.repo
         self._repository = store.repository
         self._dialect = store.config.dialect
 
     def read(self) -> None:
         """Read the docket on disk."""
-        self.docket = Docket.read(self._store.map_vfs, self._dialect)
+        directory = self._store.maps.directory
+        self.docket = self.next = Docket.read(directory, self._dialect)
 
-    def name(self, refs: Mapping[bytes, bytes], head: bytes) -> int:
-        """Make ``refs`` all refs; return how many are new, gone or moved."""
-        before = self._before or self._repository.refs()
+    def begin(self, mark: str) -> None:
+        """Take away what must not be read, before anything is added.
+
+        If a text was censored since it was read, that is all: ``mark`` is the value of
+        ``censorship.mark_of`` now. Else it is what the docket does not name, unless git
+        has made it of packs that are gone.
+        """
+        self.remove_debris()
+        if not self._repository.exists():
+            self.next = Docket(censored=mark)
+        elif self.docket.censored != mark:
+            self.drop_all(mark)
+        elif self.docket.refused:
+            self.remove()
+        elif (packs := self._repository.packs()).issuperset(self.docket.packs):
+            self.is_docket_lost = bool(packs) and not self.docket.packs
+            self._remove_strays()
+
+    def _remove_strays(self) -> None:
+        """Remove what the docket does not name, and what names its objects."""
+        if strays.holders(self._repository, self.docket):
+            strays.remove_summaries(self._repository)
+        strays.remove(self._repository, self.docket)
+
+    def name(self, refs: Mapping[bytes, bytes], head: bytes) -> tuple[int, int]:
+        """Make ``refs`` all refs; return how many changed, and how many are gone.
+
+        Refs that others made are gone, too.
+        """
+        before = self._refs_before()
+        loose = len(self._repository.loose_refs())
         self._repository.set_refs(refs, head)
         self._before = None
-        return differences(before, refs)
+        deleted = loose + len(before.keys() - refs.keys() - {refsmod.METADATA})
+        return differences(before, refs) + loose, deleted
 
-    def remove_dropped(self) -> None:
-        """Remove the packs that no ref needs any more, and all traces of them."""
+    def finish(self) -> None:
+        """Remove what no ref needs any more, and what others have put there."""
         if self.docket.dropped:
             self._repository.remove_packs(self.docket.dropped)
-            self._repository.remove_traces()
+            strays.remove_summaries(self._repository)
             self.write(self.docket._replace(dropped=()))
+        # else git has just replaced them: for the next export
+        if self._repository.packs().issuperset(self.docket.packs):
+            self._remove_strays()
+        self._check_summaries()
+        self.remove_debris()
+
+    def _check_summaries(self) -> None:
+        """Remove what git wrote of objects unless it is about those that are there."""
+        found = strays.summaries(self._repository)
+        if found not in ("", self.docket.summaries) and strays.has_wrong_summary(
+            self._repository
+        ):
+            strays.remove_summaries(self._repository)
+            found = ""
+        self.write(self.docket._replace(summaries=found))
 
     def whole(self) -> Docket | None:
-        """Return what of that on disk can be built on; ``None`` if the base is not."""
-        docket: Docket | None = self.docket
-        assert docket is not None
-        if docket.refused:
-            docket = self.next  # what was dropped is removed
+        """Return what of that on disk can be built on; ``None`` if the base is not.
+
+        Takes over what git has made of the base, and removes what it has made else.
+        """
+        docket = self.next
         packs = self._repository.packs()
-        if docket == Docket() and packs:
-            return None
         base, drafts = self._mapped(docket.base), self._mapped(docket.drafts)
         if base is None:
+            self._remove_strays()
             return None
         docket = docket._replace(base=base)
         if not packs.issuperset(base.packs):
-            docket = self._adopted(docket, packs)
-            if docket is None:
+            adopted = self._adopted(docket)
+            if adopted is not None:
+                docket = self.settle(adopted)
+            self._remove_strays()
+            if adopted is None:
                 return None
         if drafts is None or not packs.issuperset(drafts.packs):
+            self._remove_strays()
             return without_drafts(docket)
         return docket._replace(drafts=drafts)
 
     def _mapped(self, layer: Layer) -> Layer | None:
         """Return ``layer``, without a state that is lost; ``None`` without its maps."""
-        exists = self._store.map_vfs.exists
+        exists = self._store.maps.directory.exists
         metadata = layer.metadata
         segments = (*layer.segments, *metadata.segments)
         if not all(map(exists, map(os.fsencode, segments))):
             return None
         if layer.segments and not metadata.segments:
             return None
-        if exists(os.fsencode(metadata.state)):
+        if metadata.state and exists(os.fsencode(metadata.state)):
             return layer
         return layer._replace(metadata=metadata._replace(state=""))
 
-    def _adopted(self, docket: Docket, packs: frozenset[str]) -> Docket | None:
-        """Take for the base what git-repack(1) has made of its packs.
+    def _adopted(self, docket: Docket) -> Docket | None:
+        """Take for the base what git-repack(1) or git-gc(1) has made of its packs.
 
-        Not if there are drafts: what they share with the base may be in either. And
-        not if git-gc(1) made loose what is needed: that is better packed by us.
+        Not if there are drafts: what they share with the base may be in either.
         """
+        from . import adoption  # seldom needed
+
         metadata = docket.base.metadata
-        if docket.drafts.packs or not packs.difference(docket.base.packs):
+        if docket.drafts.packs or not metadata.commit:
             return None
-        loose = frozenset(self._repository.loose_objects())
-        if outdated(self._repository.git, loose) != loose:
+        if not strays.holders(self._repository, docket):
             return None
-        if bytes.fromhex(metadata.commit) in loose or not self.has_heads(docket):
+        packs = adoption.adopt(self._repository, metadata.commit)
+        if packs is None:
             return None
-        self._repository.remove_loose_objects()
-        kept = tuple(name for name in metadata.packs if name in packs)
         complete = docket.base.complete
         base = docket.base._replace(
-            packs=tuple(sorted(packs)),
+            packs=packs,
             complete=complete if complete in packs else "",
-            metadata=metadata._replace(packs=kept),
+            metadata=metadata._replace(
+                packs=tuple(name for name in metadata.packs if name in packs)
+            ),
         )
         return docket._replace(base=base)
 
@@ -128,7 +178,7 @@ class Contents:
         """Make ``docket`` the state."""
         if docket != self.docket:
             store = self._store
-            docket.write(store.map_vfs, self._dialect, store.placement)
+            docket.write(store.maps.directory, self._dialect, store.placement)
         self.docket = self.next = docket
 
     def settle(self, docket: Docket) -> Docket:
@@ -136,58 +186,67 @@ class Contents:
         packs = frozenset(docket.packs)
         dropped = tuple(name for name in docket.dropped if name not in packs)
         self.write(docket._replace(dropped=dropped))
-        self._store.map_vfs.tryunlink(self._store.pending)
+        self._store.maps.directory.remove(self._store.pending)
         return self.docket
 
     def drop_drafts(self, docket: Docket) -> None:
         """Remove the drafts, and whatever else git may have made of them."""
-        drafts = docket.drafts
-        left = self._repository.packs(usable=False).difference(docket.base.packs)
-        dropped = (*docket.dropped, *sorted(left.difference(docket.dropped)))
-        docket = docket._replace(drafts=Layer(), dropped=dropped)
-        self.write(docket._replace(refused=True, named=""))
-        refs = self._repository.refs()
-        with contextlib.closing(OidMap(self.map_path, drafts.segments)) as oidmap:
+        segments = docket.drafts.segments
+        self._refuse(docket._replace(drafts=Layer()))
+        refs = self._refs_before()
+        with contextlib.closing(self._store.maps.open(segments)) as oidmap:
             nodes = oidmap.changesets(list(refs.values()))
         named = zip(refs.items(), nodes, strict=True)
         kept = {name: oid for (name, oid), node in named if node is None}
-        self._unname(with_metadata(kept, docket))
-        self.remove(dropped)
+        self._unname(with_metadata(kept, self.docket))
+        self.remove_debris()
 
-    def drop_all(self) -> None:
-        """Remove all that is exported."""
-        left = self._repository.packs(usable=False)
-        self.write(Docket(refused=True, dropped=tuple(sorted(left))))
+    def drop_all(self, mark: str) -> None:
+        """Remove all that is exported; what is exported next has this ``mark``."""
+        self._refuse(Docket(censored=mark))
         self._unname({})
-        self.remove(left)
+        self.remove_debris()
 
-    def _unname(self, refs: Mapping[bytes, bytes]) -> None:
-        """Leave only ``refs``, so that none leads to what is about to go."""
+    def _refuse(self, docket: Docket) -> None:
+        """Let nothing be answered, and then remove what ``docket`` does not name."""
+        left = self._repository.packs(usable=False).difference(docket.packs)
+        dropped = tuple(dict.fromkeys((*docket.dropped, *sorted(left))))
+        self.write(docket._replace(dropped=dropped, refused=True, named=""))
+        strays.remove_summaries(self._repository)
+        strays.remove(self._repository, self.docket)
+        self.next = self.docket._replace(dropped=())
+
+    def _refs_before(self) -> Mapping[bytes, bytes]:
+        """Return the refs that were there before this export removed any."""
         if self._before is None:
             self._before = self._repository.refs()
+        return self._before
+
+    def _unname(self, refs: Mapping[bytes, bytes]) -> None:
+        """Leave only ``refs``: the others lead to what is gone."""
+        self._refs_before()
         self._repository.set_refs(refs, self._repository.head())
 
-    def remove(self, packs: Iterable[str]) -> None:
-        """Remove packs that the docket has as dropped, and all traces of them."""
-        self._repository.remove_packs(packs)
-        self._repository.remove_traces()
-        self.remove_debris()
+    def remove(self) -> None:
+        """Remove what the docket, which is refused, does not name."""
+        strays.remove_summaries(self._repository)
+        strays.remove(self._repository, self.docket)
         self.next = self.docket._replace(dropped=())
 
     def remove_debris(self) -> None:
         """Remove what a killed run left, and segments that were merged into others."""
-        vfs = self._store.map_vfs
-        pending = vfs.tryread(self._store.pending).decode("ascii", "replace").split()
+        directory = self._store.maps.directory
+        pending = self._store.pending_packs()
         packs = [pack for pack in pending if pack not in self.docket.packs]
         self._repository.remove_packs(packs)
-        vfs.tryunlink(self._store.pending)
+        directory.remove(self._store.pending)
         names = (*self.docket.segments, *self.docket.metadata_files)
         kept = frozenset(map(os.fsencode, names))
         ours = self._dialect + b"-"
-        for name in vfs.listdir():
+        for name in directory.names():
             is_ours = name.startswith(ours) and name.endswith((b".map", b".state"))
             if name.startswith(TEMPORARY) or (is_ours and name not in kept):
-                vfs.tryunlink(name)
+                directory.remove(name)
         self._repository.remove_debris()
 
     def anew(self, docket: Docket) -> Docket:
@@ -195,13 +254,9 @@ class Contents:
         return Docket(
             held=docket.held,
             refused=docket.refused,
+            censored=docket.censored,
             dropped=tuple(sorted(self._repository.packs(usable=False))),
         )
-
-    @property
-    def map_path(self) -> bytes:
-        """The directory of map segments."""
-        return bytes(self._store.map_vfs.base)
 
 
 def without_drafts(docket: Docket) -> Docket:

@@ -13,6 +13,7 @@ from mercurial.i18n import _
 from ..native._core import ffi, lib
 from ..native.lent import lent, lent_list
 from ..native.operation import Operation
+from ..placement import Placement
 from ..records import Record
 from . import requirements
 from .docket import Layer, Metadata
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..configitems import GitConfig
+    from ..placement import Directory
+    from .oidmap import MapFiles
     from .selection import Selection
 
 # phases of amalgam_export_run: topic and unit of the progress bar
@@ -37,6 +40,9 @@ _LEVEL = 1
 # values of amalgam_export_request.check_texts
 _CHECK, _CHECK_EACH = 1, 2
 _NOTHING = Layer()
+# as all ones in the core: no user, or no group, that files are given to
+_NOBODY = 0xFFFFFFFF
+_PRIVATE = Placement(0o700, _NOBODY, _NOBODY)
 
 _Nodes = tuple[bytes, bytes]
 
@@ -47,12 +53,12 @@ class Conversion(Record):
     store_path: bytes
     encoding: int
     tree_manifests: bool
-    packs_path: bytes
-    map_path: bytes
+    packs: Directory
+    maps: MapFiles
     prefix: bytes
     """How the names of the map's files begin."""
-    file_mode: int
-    """Permission bits of what is written."""
+    placement: Placement
+    """The mode, owner and group of what is written."""
     check_texts: bool
     memory_bytes: int
     """Bound of the anonymous memory."""
@@ -64,19 +70,19 @@ class Conversion(Record):
         cls,
         repo: RepoT,
         config: GitConfig,
-        packs_path: bytes,
-        map_path: bytes,
-        file_mode: int = 0o600,
+        packs: Directory,
+        maps: MapFiles,
+        placement: Placement = _PRIVATE,
     ) -> Conversion:
         """From the store of ``repo``; by default for the user alone."""
         return cls(
             store_path=repo.store.path,
             encoding=requirements.encoding(repo),
             tree_manifests=requirements.has_tree_manifests(repo),
-            packs_path=packs_path,
-            map_path=map_path,
+            packs=packs,
+            maps=maps,
             prefix=config.dialect,
-            file_mode=file_mode,
+            placement=placement,
             check_texts=config.check_texts,
             memory_bytes=config.memory_bytes,
         )
@@ -100,8 +106,8 @@ class Conversion(Record):
         request = ffi.new("amalgam_export_request *")
         lent_bytes = {
             "store": self.store_path,
-            "packs": self.packs_path,
-            "map": self.map_path,
+            "packs_path": self.packs.path,
+            "map_path": self.maps.directory.path,
             "prefix": self.prefix,
             "tip": selected.tip,
             "excluded": b"".join(
@@ -120,10 +126,20 @@ class Conversion(Record):
         keep += _lend_segments(
             request, "metadata_", base.metadata.segments, layer.metadata.segments
         )
+        metadata_segments = (*base.metadata.segments, *layer.metadata.segments)
+        unmapped = self.maps.unmapped(
+            (*base.segments, *layer.segments, *metadata_segments)
+        )
+        names, count = lent_list(map(os.fsencode, unmapped))
+        keep.append(names)
+        request.unmapped, request.unmapped_len = names, count
         request.metadata_anew = anew
         request.encoding = self.encoding
         request.tree_manifests = self.tree_manifests
-        request.file_mode = self.file_mode
+        request.file_mode = self.placement.file_mode
+        # only root can give files away
+        request.user = self.placement.uid if os.geteuid() == 0 else _NOBODY
+        request.group = self.placement.gid
         request.len = selected.len
         request.known_below = known_below
         each = _CHECK_EACH if self.check_each_manifest else _CHECK
@@ -131,7 +147,9 @@ class Conversion(Record):
         request.level = _LEVEL
         request.memory_bytes = self.memory_bytes
         done = ffi.new("amalgam_export_report *")
-        Operation(ui, _PHASES).run(lib.amalgam_export_run, done, request)
+        with self.packs.opened() as packs, self.maps.directory.opened() as maps:
+            request.packs, request.map = packs, maps
+            Operation(ui, _PHASES).run(lib.amalgam_export_run, done, request)
         displaced = bytes(ffi.buffer(done.displaced))
         return Converted(
             changesets=int(done.changesets),

@@ -2,23 +2,39 @@
 
 ``.hg/amalgam/map/<dialect>.docket`` is JSON and replaced by rename. Whatever it does
 not name is not there: a segment or a pack of a run that was killed is removed by the
-next one.
+next one. Owns the names that such files may have: whatever else is in a docket, it
+names no file elsewhere.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
+from ..placement import Unusable
 from ..records import Record
 from .selection import Seen
 
 if TYPE_CHECKING:
-    from mercurial.interfaces.types import VfsT
+    from ..placement import Directory, Placement
 
-    from ..placement import Placement
+VERSION = 4
+STATE_BYTES = 1 << 30
+"""The bound of a metadata state, of some ten million heads."""
+# each export adds three packs until git-repack(1) joins them, with 51 bytes each
+_LONGEST_BYTES = 64 << 20
+_LONGEST_NUMBER = 15  # digits
+_NODE_LEN = 20
 
-VERSION = 3
+PACK = re.compile(r"pack-[0-9a-f]{40}")
+"""The name of a pack without its suffix."""
+# packs of others go, too; their names are only compared with those that are there
+_DROPPED = re.compile(r"pack-[^/\0]*")
+_SEGMENT = re.compile(r"[a-z]+(?:-metadata)?-[0-9a-f]{16}\.map")
+_STATE = re.compile(r"[a-z]+-metadata-[0-9a-f]{16}\.state|")
+_OID = re.compile(r"[0-9a-f]{40}|")
+_MARK = re.compile(r"[0-9a-f]{32}|")
 
 
 class Metadata(Record):
@@ -40,12 +56,12 @@ class Metadata(Record):
 
     @classmethod
     def from_json(cls, data: Any) -> Metadata:
-        """Return what ``_asdict`` made."""
+        """Return what ``_asdict`` made; ``ValueError`` if it did not."""
         return cls(
-            commit=bytes.fromhex(data["commit"]).hex(),
-            segments=tuple(map(str, data["segments"])),
-            state=str(data["state"]),
-            packs=tuple(map(str, data["packs"])),
+            commit=_text(data["commit"], _OID),
+            segments=_names(data["segments"], _SEGMENT),
+            state=_text(data["state"], _STATE),
+            packs=_names(data["packs"], PACK),
         )
 
 
@@ -82,11 +98,15 @@ class Layer(Record):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Layer:
-        """Read what ``to_json`` wrote."""
+        """Read what ``to_json`` wrote; ``ValueError`` if it did not."""
+        packs = _names(data["packs"], PACK)
+        complete = data.get("complete", "")
+        if complete not in ("", *packs):
+            raise ValueError("the complete pack is none of the packs")
         return cls(
-            segments=tuple(map(str, data["segments"])),
-            packs=tuple(map(str, data["packs"])),
-            complete=str(data.get("complete", "")),
+            segments=_names(data["segments"], _SEGMENT),
+            packs=packs,
+            complete=complete,
             metadata=Metadata.from_json(data["metadata"]),
             seen=tuple(map(Seen.from_json, data["seen"])),
         )
@@ -119,6 +139,10 @@ class Docket(Record):
     """Names of packs that go as soon as no ref needs them."""
     named: str = ""
     """``Repository.names_digest`` after the export; empty if that is not known."""
+    censored: str = ""
+    """``censorship.mark_of`` when the texts were read."""
+    summaries: str = ""
+    """``strays.summaries`` when git found nothing wrong with them."""
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -141,30 +165,31 @@ class Docket(Record):
         return self.base.metadata.files + self.drafts.metadata.files
 
     @classmethod
-    def read(cls, vfs: VfsT, dialect: bytes) -> Docket:
+    def read(cls, directory: Directory, dialect: bytes) -> Docket:
         """Read the docket; one that is missing, or not ours to read, is empty.
 
         All is derived data, so the worst that a lost docket costs is another export.
         """
         try:
-            data = json.loads(vfs.tryread(_name(dialect)) or b"{}")
+            data = _parsed(directory.tryread(_name(dialect), _LONGEST_BYTES) or b"{}")
             if data.get("version") != VERSION:
                 return cls()
             return cls(
                 base=Layer.from_json(data["base"]),
                 drafts=Layer.from_json(data["drafts"]),
                 held=tuple(
-                    (bytes.fromhex(public), bytes.fromhex(draft))
-                    for public, draft in data["held"]
+                    (_node(public), _node(draft)) for public, draft in data["held"]
                 ),
-                refused=bool(data["refused"]),
-                dropped=tuple(map(str, data["dropped"])),
-                named=str(data.get("named", "")),
+                refused=data["refused"] is not False,
+                dropped=_names(data["dropped"], _DROPPED),
+                named=_text(data.get("named", ""), _OID),
+                censored=_text(data["censored"], _MARK),
+                summaries=_text(data["summaries"], _OID),
             )
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except _DAMAGED:
             return cls()
 
-    def write(self, vfs: VfsT, dialect: bytes, placement: Placement) -> None:
+    def write(self, directory: Directory, dialect: bytes, placement: Placement) -> None:
         """Make this the state. Durable when it returns."""
         data = {
             "version": VERSION,
@@ -174,10 +199,69 @@ class Docket(Record):
             "refused": self.refused,
             "dropped": self.dropped,
             "named": self.named,
+            "censored": self.censored,
+            "summaries": self.summaries,
         }
         content = json.dumps(data, indent=1).encode() + b"\n"
-        placement.replace(vfs.join(_name(dialect)), content)
+        directory.replace(_name(dialect), content, placement)
 
 
 def _name(dialect: bytes) -> bytes:
     return dialect + b".docket"
+
+
+_DAMAGED = (
+    Unusable,
+    AttributeError,
+    KeyError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+def _parsed(content: bytes) -> Any:
+    """Return what JSON says; ``ValueError`` for numbers that no docket has."""
+    return json.loads(
+        content,
+        object_pairs_hook=_once,
+        parse_int=_number,
+        parse_float=_refused,
+        parse_constant=_refused,
+    )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = dict(pairs)
+    if len(keys) != len(pairs):
+        raise ValueError("a key is there twice")
+    return keys
+
+
+def _number(digits: str) -> int:
+    if len(digits) > _LONGEST_NUMBER:
+        raise ValueError("a number is too long")
+    return int(digits)
+
+
+def _refused(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _text(value: Any, pattern: re.Pattern[str]) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise ValueError("not a name of ours")
+    return value
+
+
+def _names(values: Any, pattern: re.Pattern[str]) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise ValueError("not a list of names")
+    return tuple(dict.fromkeys(_text(value, pattern) for value in values))
+
+
+def _node(value: Any) -> bytes:
+    node = bytes.fromhex(value)
+    if len(node) != _NODE_LEN:
+        raise ValueError("not a node")
+    return node

@@ -11,17 +11,19 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from mercurial import error, txnutil, vfs as vfsmod
+from mercurial import error, txnutil
 from mercurial.i18n import _
 
+from ..audience import elsewhere
 from ..configitems import GitConfig
-from ..placement import Placement
+from ..placement import Directory, Placement, Unusable
 from ..records import Record
-from . import layers, requirements
+from ..trust import Trust
+from . import censorship, layers, requirements, strays
 from .docket import Docket
 from .exclusion import locked
 from .gitprocess import Git, Owner
-from .oidmap import OidMap
+from .oidmap import MapFiles
 from .repository import Repository
 from .run import Run
 from .source import source_of
@@ -31,8 +33,12 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
+    from .oidmap import OidMap
+
 # another export may merge segments between reading the docket and opening them
 _TRIES = 5
+# the names of some packs
+_PENDING_BYTES = 1 << 16
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -41,6 +47,10 @@ class Report(Record):
 
     path: bytes
     """The git repository."""
+    start: int
+    """The first revision that was not there at the last export."""
+    named: frozenset[bytes]
+    """Changesets that refs lead to."""
     changesets: int
     """Changesets converted."""
     objects: int
@@ -51,6 +61,10 @@ class Report(Record):
     """Name of the last of them, without suffix; empty if nothing was converted."""
     refs: int
     """Refs that are new, gone or moved."""
+    deleted: int
+    """Those of them that are gone."""
+    gone: int
+    """Drafts that had been exported and had to go; the others were converted again."""
     seconds: float
     """Wall time of all."""
 
@@ -65,32 +79,53 @@ class GitStore:
             config = GitConfig.from_ui(self.repo.ui, config.dialect)
         self.config = config
         self._asked = repo
-        self.placement = Placement.of(self.repo)
-        root = os.path.join(self.repo.sharedpath, b"amalgam")
-        self.vfs = vfsmod.vfs(root, cacheaudited=True)
-        self.map_vfs = vfsmod.vfs(os.path.join(root, b"map"), cacheaudited=True)
-        path = config.path or os.path.join(root, b"git")
-        owner = Owner(self.repo.ui, self.repo.sharedpath)
-        git = Git(config.program, os.path.join(path, config.dialect + b".git"), owner)
-        self.repository = Repository(git, self.placement)
+        hg_path = self.repo.sharedpath
+        # for the map, too: who does not get to the one does not get to the other
+        place = elsewhere if config.path else Placement.at
+        self.placement = place(self.repo.store.path, hg_path)
+        self.trust = Trust.of(self.repo.ui, self.repo.store.path, hg_path)
+        self.directory = Directory(hg_path, (b"amalgam",))
+        self.maps = MapFiles(self.directory.sub(b"map"), self.trust)
+        configured = Directory(config.path) if config.path else None
+        parent = configured or self.directory.sub(b"git")
+        owner = Owner(self.repo.ui, hg_path)
+        git = Git(config.program, parent.sub(config.dialect + b".git"), owner)
+        self.repository = Repository(
+            git, self.placement, shows_heads=b"heads" in config.refs
+        )
 
     @property
     def pending(self) -> bytes:
         """The file that names a pack which the docket does not have yet."""
         return self.config.dialect + b".pending"
 
+    def pending_packs(self) -> list[str]:
+        """Return the names that are in that file."""
+        try:
+            content = self.maps.directory.tryread(self.pending, _PENDING_BYTES)
+        except Unusable:
+            return []
+        return content.decode("ascii", "replace").split()
+
+    def require_trust(self) -> None:
+        """Raise ``SecurityError`` in a repository of somebody who is not trusted.
+
+        Needed by all that writes files, and by all that runs git.
+        """
+        self.trust.require(self.repo.sharedpath)
+
     def docket(self) -> Docket:
         """Return what is exported; nothing if the git repository is gone."""
-        docket = Docket.read(self.map_vfs, self.config.dialect)
+        docket = Docket.read(self.maps.directory, self.config.dialect)
         return docket if self.repository.packs() or not docket.packs else Docket()
 
     def open_map(self, docket: Docket | None = None) -> OidMap:
         """Open the map that ``docket`` names, by default the one on disk."""
         if docket is not None:
-            return OidMap(self.map_vfs.base, docket.segments)
+            return self.maps.open(docket.segments)
         for remaining in reversed(range(_TRIES)):
             try:
-                return OidMap(self.map_vfs.base, self.docket().segments)
+                return self.maps.open(self.docket().segments)
             except FileNotFoundError:
                 if not remaining:
                     raise
@@ -102,7 +137,7 @@ class GitStore:
         From a commit to the note of its changeset, from a manifest to its commit, from
         a file revision to what precedes its content.
         """
-        return OidMap(self.map_vfs.base, docket.metadata.segments)
+        return self.maps.open(docket.metadata.segments)
 
     def may_answer(self) -> bool:
         """Tell whether all that is exported may be read by who reads the repository.
@@ -112,9 +147,24 @@ class GitStore:
         something was removed, hidden or published below the last changeset.
         """
         docket, export = self.docket(), self.config.export
-        if docket.refused or docket.dropped or self.map_vfs.exists(self.pending):
-            return False  # there are packs that the docket does not count
-        return layers.is_safe(self.repo, export, docket, self.map_vfs.base)
+        # what is dropped, or pending, is in packs that the docket does not count
+        is_ending = docket.dropped or self.maps.directory.exists(self.pending)
+        if is_ending or not self.is_settled(docket):
+            return False
+        return layers.is_safe(self.repo, export, docket, self.maps)
+
+    def is_settled(self, docket: Docket) -> bool:
+        """Tell whether all that is in the store is what ``docket`` names.
+
+        And whether no text was censored since. Takes the same time at any size.
+        """
+        try:
+            mark = censorship.mark_of(self.repo)
+        except error.StorageError:
+            return False
+        if docket.refused or docket.censored != mark:
+            return False
+        return not strays.holders(self.repository, docket)
 
     def export(
         self, revs: Iterable[int] | None = None, *, rebuild: bool = False
@@ -126,6 +176,7 @@ class GitStore:
         there is something to write and it cannot be written.
         """
         started = time.monotonic()
+        self.require_trust()
         requirements.check(self.repo)
         self._refuse_what_is_pending()
         nodes = None
@@ -134,8 +185,8 @@ class GitStore:
             nodes = [node(rev) for rev in revs]
         run = Run(self, nodes)
         try:
-            self.placement.make_directory(self.map_vfs.base)
-            with locked(self._asked, self.vfs):
+            self.maps.directory.make(self.placement)
+            with locked(self._asked, self.directory, self.placement):
                 run.update(rebuild)
         except OSError as exc:
             if exc.errno not in _UNWRITABLE or self._is_of_hg(exc.filename):
@@ -149,7 +200,11 @@ class GitStore:
             bytes=sum(done.bytes for done in run.done),
             pack=next((done.pack for done in reversed(run.done) if done.pack), ""),
             refs=run.refs,
+            deleted=run.deleted,
+            gone=run.gone,
             seconds=time.monotonic() - started,
+            start=run.start,
+            named=run.named,
         )
 
     def _refuse_what_is_pending(self) -> None:

@@ -12,7 +12,13 @@ programs to run. Hence, on every run:
   whose configuration has any section that is not known to be harmless is refused;
 - nothing is fetched, and no transport is allowed, but those that a caller asks for;
 - git's own check of the repository's owner is lifted only for an owner that
-  Mercurial trusts (``safe.directory``).
+  Mercurial trusts (``safe.directory``);
+- a store with links, or with files that lead git to other repositories, is refused
+  (``skeleton``).
+
+git is told the path of the repository. Somebody who may write to it can change what it
+leads to after it was checked: such people are trusted, or share the group of the
+repository (docs/security.rst).
 
 Knows nothing of what amalgam's stores contain.
 """
@@ -25,7 +31,6 @@ import os
 import re
 import subprocess
 import tempfile
-import types
 from typing import IO, TYPE_CHECKING, Any
 
 from mercurial import error, pycompat, util
@@ -33,13 +38,21 @@ from mercurial.i18n import _
 from mercurial.utils import procutil
 
 from ..records import Record
+from ..terminal import printable
+from ..trust import trusts
+from . import skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from mercurial.interfaces.types import UiT
 
+    from ..placement import Directory
+
 OLDEST = (2, 39)
+CONFIG = b"config"
+CONFIG_BYTES = 1 << 20
+"""The configuration of a repository: its name in the repository, and its bound."""
 _PIECE_BYTES = 1 << 20
 
 # What an own value takes precedence over, in whatever file it stands. Not here, since
@@ -123,7 +136,7 @@ class Git(Record):
 
     program: bytes
     """A name on ``PATH`` or a path, from trusted configuration."""
-    directory: bytes | None = None
+    directory: Directory | None = None
     """The repository, which need not exist yet; ``None`` to be outside of any."""
     owner: Owner | None = None
     """Whose repositories may be used, beside those of the user who runs this."""
@@ -179,7 +192,8 @@ class Git(Record):
         operands = [*operands]
         if operands:
             command += [b"--", *operands]
-        environment = _environment(self.directory, overrides)
+        path = self.directory.path if self.directory else None
+        environment = _environment(path, overrides)
         environment[b"GIT_ALLOW_PROTOCOL"] = protocols.encode()
         return _popen([self.program, *command], environment, **pipes)
 
@@ -211,12 +225,17 @@ class Git(Record):
     def check(self) -> dict[str, str]:
         """Abort as ``start`` does; return the configuration that trusts the owner."""
         _check_version(self.program)
-        if self.directory is None or not os.path.exists(self.directory):
+        if self.directory is None:
+            return {}
+        try:
+            found = self.directory.stat()
+        except FileNotFoundError:
             return {}
         trusted = {}
-        if not util.isowner(os.stat(self.directory)):
-            check_owner(self.directory, self.owner)
-            trusted["safe.directory"] = os.fsdecode(self.directory)
+        if not util.isowner(found):
+            check_owner(self.directory.path, found, self.owner)
+            trusted["safe.directory"] = os.fsdecode(self.directory.path)
+        skeleton.check(self.directory)
         _check_config(self.program, self.directory)
         return trusted
 
@@ -228,26 +247,21 @@ class Owner(Record):
     hg_path: bytes
     """The directory ``.hg``."""
 
-    def is_trusted(self) -> bool:
-        """Tell whether hg trusts the owner, as it does for ``.hg/hgrc``."""
-        # what ui._trusted has to look at: a file, or else something with a name
-        named = types.SimpleNamespace(name=self.hg_path)
-        return bool(self.ui._trusted(named, self.hg_path))
 
-
-def check_owner(directory: bytes, owner: Owner | None) -> None:
-    """Abort unless the repository belongs to ``owner``, and hg trusts him."""
-    uid = os.stat(directory).st_uid
-    if owner is None or uid != os.stat(owner.hg_path).st_uid:
+def check_owner(path: bytes, found: os.stat_result, owner: Owner | None) -> None:
+    """Abort unless the repository belongs to ``owner``, and hg trusts them."""
+    uid = found.st_uid
+    of_hg = os.stat(owner.hg_path) if owner else None
+    if owner is None or of_hg is None or uid != of_hg.st_uid:
         raise error.SecurityError(
             _(b"git store '%s' belongs to user '%s', who does not own '.hg'")
-            % (directory, _user_name(uid)),
+            % (path, _user_name(uid)),
             hint=_(b"change its owner, or remove it and export as the owner of '.hg'"),
         )
-    if not owner.is_trusted():
+    if not trusts(owner.ui, owner.hg_path, of_hg):
         raise error.SecurityError(
             _(b"git store '%s' belongs to user '%s', who is not trusted")
-            % (directory, _user_name(uid)),
+            % (path, _user_name(uid)),
             hint=_(b"see 'hg help config.trusted'"),
         )
 
@@ -307,13 +321,15 @@ def _popen(
         ) from None
 
 
-def _read(program: bytes, *args: str | bytes) -> subprocess.CompletedProcess[bytes]:
+def _read(
+    program: bytes, *args: str | bytes, input: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
     """Run git in no repository and return what it wrote."""
     environment = _environment(None, {})
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     command = [program, *map(os.fsencode, args)]
     with _popen(command, environment, **pipes) as process:
-        output, errors = process.communicate()
+        output, errors = process.communicate(input)
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
@@ -334,39 +350,38 @@ def _check_version(program: bytes) -> None:
         )
 
 
-def _check_config(program: bytes, directory: bytes) -> None:
+def _check_config(program: bytes, directory: Directory) -> None:
     """Abort if the configuration of a repository has keys that are not harmless."""
-    path = os.path.join(directory, b"config")
+    content = directory.tryread(CONFIG, CONFIG_BYTES)
     try:
-        stat = os.stat(path)
-    except FileNotFoundError:
-        return
-    state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-    harmful = _harmful_keys(program, path, state)
+        keys = {key for key, _value in settings(program, content)}
+    except error.Abort as exc:
+        raise error.Abort(
+            _(b"cannot read '%s': %s") % (directory.join(CONFIG), exc.message)
+        ) from None
+    harmful = sorted(key for key in keys if not _is_harmless(key))
     if harmful:
         raise error.SecurityError(
             _(b"git store has settings that could run programs: %s")
-            % b", ".join(harmful),
-            hint=_(b"remove them from '%s'") % path,
+            % printable(b", ".join(harmful)),
+            hint=_(b"remove them from '%s'") % directory.join(CONFIG),
         )
 
 
 @functools.lru_cache(maxsize=64)
-def _harmful_keys(
-    program: bytes, path: bytes, _state: tuple[int, ...]
-) -> tuple[bytes, ...]:
-    """Return the keys in a config file that may do harm; ``_state`` is the file's.
+def settings(program: bytes, content: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """Return what a config file with this ``content`` sets: key and value, in order.
 
-    It is git that reads the file, but not what the file includes.
+    It is git that reads it, but not what the file includes; ``Abort`` if it cannot.
     """
-    done = _read(
-        program,
-        *("config", "--file", path, "--no-includes", "--null", "--name-only", "--list"),
-    )
+    if not content:
+        return ()
+    args = ("config", "--file", "-", "--no-includes", "--null", "--list")
+    done = _read(program, *args, input=content)
     if done.returncode:
-        raise error.Abort(_(b"cannot read '%s': %s") % (path, said(done)))
-    keys = sorted({*done.stdout.split(b"\0")} - {b""})
-    return tuple(key for key in keys if not _is_harmless(key))
+        raise error.Abort(said(done))
+    halves = (entry.partition(b"\n") for entry in done.stdout.split(b"\0") if entry)
+    return tuple((key, value) for key, _newline, value in halves)
 
 
 def _is_harmless(key: bytes) -> bool:

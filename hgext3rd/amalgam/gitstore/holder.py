@@ -1,6 +1,6 @@
 """Who holds ``.hg/amalgam/lock``, for people: only looks, and never takes it.
 
-The lock is of Mercurial's kind (``mercurial.lock``); ``exclusion`` takes it.
+The lock is of Mercurial's kind; ``exclusion`` takes it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from mercurial import lock as lockmod
 from mercurial.i18n import _
 from mercurial.utils import procutil
 
+from .. import locking
+from ..placement import Unusable
 from ..records import Record
+from ..terminal import printable
 
 if TYPE_CHECKING:
-    from mercurial.interfaces.types import VfsT
+    from ..placement import Directory
 
-_NAME = b"lock"
 # no export takes that long, so who holds a lock on another host for longer is gone
 _LONGEST_SECONDS = 24 * 3600
 
@@ -31,6 +33,8 @@ class State(enum.Enum):
     """The next export takes its lock over."""
     ELSEWHERE = "elsewhere"
     """On another host, or in another container: nothing is known."""
+    NO_LOCK = "no-lock"
+    """What is there is no lock of Mercurial's kind."""
 
 
 class Holder(Record):
@@ -44,11 +48,15 @@ class Holder(Record):
     @property
     def needs_person(self) -> bool:
         """Whether the lock may stay for ever."""
+        if self.state is State.NO_LOCK:
+            return True
         return self.state is State.ELSEWHERE and self.age_seconds > _LONGEST_SECONDS
 
     def explain(self) -> bytes:
         """Return the state of the lock as a phrase for people."""
-        process = _(b"process %d on host '%s'") % (self.pid, self.host)
+        if self.state is State.NO_LOCK:
+            return _(b"is no lock that amalgam or Mercurial could have made")
+        process = _(b"process %d on host '%s'") % (self.pid, printable(self.host))
         if self.state is State.RUNNING:
             return _(b"held by %s: an export is running") % process
         if self.state is State.DEAD:
@@ -57,14 +65,16 @@ class Holder(Record):
         return _(b"held by %s, for %d hours") % (process, hours)
 
 
-def holder(vfs: VfsT) -> Holder | None:
-    """Return who holds the lock in ``vfs``, which is ``.hg/amalgam``, if anybody."""
+def holder(directory: Directory) -> Holder | None:
+    """Return who holds the lock in ``directory``, if anybody does."""
     try:
-        locker: bytes = vfs.readlock(_NAME)
-        age = max(0, int(time.time() - vfs.lstat(_NAME).st_mtime))
+        age = max(0, int(time.time() - directory.stat(locking.LOCK).st_mtime))
+        named = locking.locker(directory)
     except FileNotFoundError:
         return None
-    prefix, _colon, number = locker.partition(b":")
+    except Unusable:
+        return Holder(b"", 0, State.NO_LOCK, 0)
+    prefix, _colon, number = named.partition(b":")
     pid = int(number) if number.isdigit() else 0
     state = State.ELSEWHERE
     if prefix == lockmod._getlockprefix() and pid:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..records import Record
 from . import selection
-from .oidmap import ID_LEN, OidMap, Table
+from .oidmap import ID_LEN, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
     from .docket import Docket, Layer
+    from .oidmap import MapFiles, OidMap
     from .selection import Seen, Selection
 
 _PAIR_LEN = 2 * ID_LEN
@@ -98,11 +99,11 @@ class Wanted(Record):
         above = self.for_base.excluded.keys() - self.selected.excluded.keys()
         return min(above, default=self.selected.len)
 
-    def judge(self, repo: RepoT, docket: Docket, directory: bytes) -> Drafts:
+    def judge(self, repo: RepoT, docket: Docket, maps: MapFiles) -> Drafts:
         """Tell what is to be done with the drafts of ``docket``."""
         if not docket.drafts.segments or self.is_as_seen(repo, docket):
             return Drafts.KEEP
-        nodes = changesets(directory, docket.drafts)
+        nodes = changesets(maps, docket.drafts)
         if not all(self.allowed.has(repo, node) for node in nodes):
             return Drafts.DROP
         published = sum(self.public.has(repo, node) for node in nodes)
@@ -120,6 +121,23 @@ class Wanted(Record):
         """Tell so of the base alone."""
         return _is_as_seen(repo, self.public, docket.base.seen)
 
+    def has_base_shrunk(self, repo: RepoT, docket: Docket, maps: MapFiles) -> bool:
+        """Tell whether the base has a changeset that must not be there.
+
+        Looks at those above the last place that is as it was seen. ``StorageError`` if
+        that is so because the changelog is damaged.
+        """
+        below = self.public.known_below(repo, docket.base.seen)
+        nodes = self.allowed.nodes_above(repo, below)
+        with contextlib.closing(maps.open(docket.base.segments)) as oidmap:
+            oids = oidmap.oids(nodes)
+            there = oidmap.count(Table.CHANGESETS)
+        new = [node for node, oid in zip(nodes, oids, strict=True) if oid is None]
+        if there == self.public.changesets(below) + len(nodes) - len(new):
+            return False
+        selection.check_texts(repo, new)
+        return True
+
     def places(self, repo: RepoT) -> tuple[tuple[Seen, ...], tuple[Seen, ...]]:
         """Return what is seen of both layers, if all is exported."""
         # what follows the first draft moves when a draft goes, and nothing else does
@@ -133,26 +151,26 @@ def _is_as_seen(repo: RepoT, selected: Selection, seen: Sequence[Seen]) -> bool:
     return bool(seen) and selected.known_below(repo, seen) == seen[-1].len
 
 
-def is_safe(repo: RepoT, export: bytes, docket: Docket, directory: bytes) -> bool:
+def is_safe(repo: RepoT, export: bytes, docket: Docket, maps: MapFiles) -> bool:
     """Tell whether all that ``docket`` has may be read by who reads the repository."""
     wanted = Wanted.of(repo, export, docket)
     if wanted.is_as_seen(repo, docket):
         return True
     layers = (docket.base, docket.drafts)
-    return not any(vanished(repo, wanted.allowed, directory, layer) for layer in layers)
+    return not any(vanished(repo, wanted.allowed, maps, layer) for layer in layers)
 
 
 def vanished(
-    repo: RepoT, allowed: Selection, directory: bytes, layer: Layer
+    repo: RepoT, allowed: Selection, maps: MapFiles, layer: Layer
 ) -> list[bytes]:
     """Return the changesets of ``layer`` that must not be there. Looks at each."""
-    nodes = changesets(directory, layer)
+    nodes = changesets(maps, layer)
     return [node for node in nodes if not allowed.has(repo, node)]
 
 
-def changesets(directory: bytes, layer: Layer) -> list[bytes]:
+def changesets(maps: MapFiles, layer: Layer) -> list[bytes]:
     """Return the changesets that a layer has. Takes some 100 ns each."""
-    with contextlib.closing(OidMap(directory, layer.segments)) as oidmap:
+    with contextlib.closing(maps.open(layer.segments)) as oidmap:
         return list(_nodes(oidmap))
 
 

@@ -6,6 +6,7 @@ since each call pays for its way into the core.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,14 @@ from mercurial.node import bin as bin_node
 
 from ..native import errors
 from ..native._core import ffi, lib
-from ..native.lent import lent, lent_list, lent_writable
+from ..native.lent import lent, lent_bytes, lent_list, lent_writable
+from ..records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from ..placement import Directory
+    from ..trust import Trust
 
 ID_LEN = 20
 _NONE = bytes(ID_LEN)
@@ -47,18 +52,44 @@ class Side(enum.IntEnum):
     OID = 1
 
 
+class MapFiles(Record):
+    """Where segments are, and whether those who own them may truncate them."""
+
+    directory: Directory
+    trust: Trust
+
+    def open(self, segments: Sequence[str]) -> OidMap:
+        """Open the map that ``segments`` (file names) make, to be closed.
+
+        ``OSError`` if one cannot be read, ``StorageError`` if it is no segment. One
+        whose owner is not trusted is read, and not mapped.
+        """
+        out = ffi.new("amalgam_map **")
+        path = lent_bytes(self.directory.path)
+        with contextlib.ExitStack() as stack:
+            # without segments there may be no directory
+            fd = stack.enter_context(self.directory.opened()) if segments else -1
+            lists = (
+                *lent_list(map(os.fsencode, segments)),
+                *lent_list(map(os.fsencode, self.unmapped(segments))),
+            )
+            errors.call(lib.amalgam_map_open, out, fd, path[0], *lists)
+        return OidMap(ffi.gc(out[0], lib.amalgam_map_free))
+
+    def unmapped(self, segments: Sequence[str]) -> list[str]:
+        """Return those of ``segments`` that are to be read, since others own them."""
+        if not self.trust.usable:
+            return [*segments]
+        stat, may_map = self.directory.stat, self.trust.may_map
+        return [name for name in segments if not may_map(stat(os.fsencode(name)))]
+
+
 class OidMap:
     """An open map, to be closed. What is exported later is not in it."""
 
-    def __init__(self, directory: bytes, segments: Sequence[str]) -> None:
-        """Open the ``segments`` (file names) in ``directory``.
-
-        ``OSError`` if one cannot be read, ``StorageError`` if it is no segment.
-        """
-        out = ffi.new("amalgam_map **")
-        names = [os.fsencode(name) for name in segments]
-        errors.call(lib.amalgam_map_open, out, *lent(directory), *lent_list(names))
-        self._handle: Any = ffi.gc(out[0], lib.amalgam_map_free)
+    def __init__(self, handle: Any) -> None:
+        """``MapFiles.open`` has made the ``handle``."""
+        self._handle = handle
 
     def close(self) -> None:
         """Free the map; it cannot be used any more."""

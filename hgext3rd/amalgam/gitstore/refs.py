@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mercurial import error
 from mercurial.i18n import _
-from mercurial.node import hex as hex_node
+from mercurial.node import hex as hex_node, nullid
 from mercurial.utils import stringutil
 
 from ..records import Record
@@ -29,7 +29,8 @@ OTHER_HEADS = b"refs/hg/heads/"
 METADATA = b"refs/cinnabar/metadata"
 """What git-cinnabar knows of a repository; no git user is shown it."""
 
-# what git-check-ref-format(1) refuses, for a name below refs/heads/ or the like
+# what git-check-ref-format(1) refuses, for a name below refs/heads/ or the like, and
+# what no clone gets
 _REFUSED = re.compile(
     rb"""
       [\x00-\x20\x7f~^:?*\[\\]    # control, space, glob and revision syntax
@@ -38,6 +39,7 @@ _REFUSED = re.compile(
     | \.(?=lock(?:/|$))           # a component that ends in .lock
     | [./]$                       # the end
     | @(?=\{)
+    | ^H(?=EAD(?:/|$))            # in clones, origin/HEAD is another thing
     """,
     re.VERBOSE,
 )
@@ -59,7 +61,11 @@ class Names(Record):
     def of(cls, view: RepoT, kinds: Iterable[bytes]) -> Names:
         """Look at ``view``; ``kinds`` is the value of ``amalgam.git.refs``."""
         kinds = frozenset(kinds)
-        is_served = view.changelog.hasnode
+
+        def is_served(node: bytes) -> bool:
+            # a strip may leave a bookmark on the null revision, which has no commit
+            return node != nullid and view.changelog.hasnode(node)
+
         bookmarks = {}
         if b"bookmarks" in kinds:
             bookmarks = {

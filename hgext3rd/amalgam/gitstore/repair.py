@@ -28,6 +28,7 @@ def repair(store: GitStore) -> tuple[Findings, Findings]:
     With nothing to mend nothing is written, and both are the same. Takes as long as a
     verification, or two with an export between them.
     """
+    store.require_trust()
     before = findings = verify.run(store)
     for _round in range(_ROUNDS):
         if findings.remedy is None:
@@ -46,7 +47,7 @@ def _apply(store: GitStore, remedy: Remedy) -> None:
 
 
 def _remove_foreign(store: GitStore) -> None:
-    with locked(store.repo, store.vfs):
-        docket = Docket.read(store.map_vfs, store.config.dialect)
+    with locked(store.repo, store.directory, store.placement):
+        docket = Docket.read(store.maps.directory, store.config.dialect)
         for file in foreign_files(store.repository, docket):
-            store.repository.vfs.tryunlink(file)
+            store.repository.directory.remove(file)

@@ -1,167 +1,160 @@
-"""The bare git repository of a dialect: made by git, filled by the core, named by us.
+"""The bare git repository of a dialect: made and named by us, filled by the core.
 
 Any git tool may read it. Objects arrive as packs; refs are one ``packed-refs`` file
 that is replaced as a whole, so that readers see all refs of one export or all of
-another (gitrepository-layout(5), git-pack-refs(1)).
+another (gitrepository-layout(5), git-pack-refs(1)). git itself writes nothing here on
+behalf of amalgam.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import re
-import shutil
 from typing import TYPE_CHECKING
 
-from mercurial import vfs as vfsmod
-
-from ..placement import forget
-from .gitprocess import Git
+from ..placement import TEMPORARY, Unusable, unpredictable
+from . import gitlock, readonly, settings, skeleton
+from .docket import PACK
+from .gitprocess import CONFIG, CONFIG_BYTES
 from .refs import METADATA
+from .skeleton import PACKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..placement import Placement
+    from ..placement import Directory, Placement
+    from .gitprocess import Git
 
 _PACKED_REFS = b"packed-refs"
 _PACKED_REFS_HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
+# of some millions of refs
+_PACKED_REFS_BYTES = 512 << 20
+_HEAD_BYTES = 1 << 16
 _REF = re.compile(rb"([0-9a-f]{40}) (.+)")
-_PACKS = b"objects/pack"
 # what the core's unfinished files are called there; git's own begin with "tmp_", too
 _UNFINISHED = b"tmp_amalgam_"
-
-# What every store is set up with, for git tools that amalgam does not start; none of it
-# changes what objects mean. Heads without a ref are unreachable for git but through the
-# metadata commit, hence "never"; and manifests have modes that no checkout ever sees.
-_SETTINGS = (
-    ("core.logAllRefUpdates", "false"),
-    ("fsck.badFilemode", "ignore"),
-    ("gc.auto", "0"),
-    ("gc.pruneExpire", "never"),
-    ("maintenance.auto", "false"),
-    ("pack.writeReverseIndex", "true"),
-    ("transfer.hideRefs", "refs/cinnabar"),
-    ("transfer.hideRefs", "refs/hg"),
-)
 _KEEP = b".keep"
-# what git writes of commits beside their packs: all of it can be missing
-_SUMMARIES = (
-    b"objects/info/commit-graph",
-    b"objects/info/commit-graphs",
-    b"objects/info/packs",
-    b"info/refs",
-    b"logs",
-    b"FETCH_HEAD",
-    b"ORIG_HEAD",
-)
 _LOOSE = re.compile(rb"[0-9a-f]{2}")
 _LOOSE_FILE = re.compile(rb"[0-9a-f]{38}")
-_SHARED = "core.sharedRepository"
-_EDITED = b".amalgam-edited"
 
 
 class Repository:
     """A bare git repository, which may not exist yet."""
 
-    def __init__(self, git: Git, placement: Placement) -> None:
-        """``git`` is the program, for this repository; ``placement`` that of files."""
+    def __init__(
+        self, git: Git, placement: Placement, *, shows_heads: bool = False
+    ) -> None:
+        """``git`` is the program, for this repository; ``placement`` that of files.
+
+        ``shows_heads``: clients may see the refs of heads that have no other name.
+        """
         assert git.directory is not None
         self.git = git
-        self.path = git.directory
-        self.vfs = vfsmod.vfs(self.path)
+        self.directory: Directory = git.directory
+        self.packs_directory = self.directory.sub(PACKS)
         self._placement = placement
+        self._shows_heads = shows_heads
+
+    @property
+    def path(self) -> bytes:
+        """The full path of the repository, for messages."""
+        return self.directory.path
 
     def exists(self) -> bool:
         """Tell whether there is a repository."""
-        return all(map(self.vfs.exists, (_PACKS, b"refs", b"HEAD")))
+        return skeleton.is_whole(self.directory)
 
     def set_up(self) -> None:
         """Make the repository, or what it lacks, and set what it has to be set to."""
-        if not self.exists():
+        try:
+            self.directory.stat()
+        except FileNotFoundError:
             self._create()
-        self._configure(self.path)
+            return
+        self.remove_intruders()
+        skeleton.complete(self.directory, self._placement)
+        readonly.write(self.directory, self._placement)
+        self._configure()
+
+    def remove_intruders(self) -> None:
+        """Remove what would lead git to another repository."""
+        skeleton.remove_intruders(self.directory)
 
     def _create(self) -> None:
         """Make an empty repository, or none at all if that fails."""
-        self._placement.make_directory(os.path.dirname(self.path))
-        if self.vfs.lexists():
-            self._init(self.path)
-            return
-        temporary = b"%s.tmp-%d" % (self.path, os.getpid())
+        *above, name = self.directory.below
+        parent = self.directory._replace(below=tuple(above))
+        parent.make(self._placement)
+        temporary = unpredictable(self._temporary_prefix(name))
+        made = parent.sub(temporary)
         try:
-            os.mkdir(temporary)
-            self._init(temporary)
-            with open(os.path.join(temporary, b"config"), "ab") as file:
-                # by git, that is a process for each
-                file.write(_sections(self._settings))
-            self._configure(temporary)
-            os.rename(temporary, self.path)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            made.make(self._placement)
+            skeleton.complete(made, self._placement)
+            readonly.write(made, self._placement)
+            made.replace(
+                CONFIG,
+                settings.new(self._placement, shows_heads=self._shows_heads),
+                self._placement,
+            )
+            parent.rename(temporary, name)
+        except BaseException:
+            parent.remove(temporary)
+            raise
 
-    def _init(self, path: bytes) -> None:
-        """Let git make a repository of a directory; what is there already stays."""
-        git = self.git._replace(directory=path)
-        git.run("init", "--quiet", "--bare", "--template=")
-        os.makedirs(os.path.join(path, _PACKS), exist_ok=True)
-        self._placement.settle(path)
+    @staticmethod
+    def _temporary_prefix(name: bytes) -> bytes:
+        return name + b".tmp-"
 
-    def _configure(self, path: bytes) -> None:
+    def _configure(self) -> None:
         """Change the configuration of the repository where it is not as it should be.
 
         What others have set besides stays.
         """
-        config = os.path.join(path, b"config")
-        content = _read(config)
-        if _said(content) >= _said(_sections(self._settings)):
-            return
-        edited = config + _EDITED
-        outside = self.git._replace(directory=None)
-        try:
-            with open(edited, "wb") as file:
-                file.write(content)
-            for key, value in self._settings:
-                several = [f"^{value}$"] if key == "transfer.hideRefs" else []
-                args = ("config", "--file", edited, "--replace-all", key, value)
-                outside.run(*args, *several)
-            self._placement.replace_of_git(config, _read(edited))
-        finally:
-            self.vfs.tryunlink(edited)
+        there = self._content(CONFIG, CONFIG_BYTES)
+        content = settings.edited(
+            self.git.program, there, self._placement, shows_heads=self._shows_heads
+        )
+        if content != there:
+            gitlock.replace(self.directory, CONFIG, content, self._placement)
 
-    @property
-    def _settings(self) -> list[tuple[str, str]]:
-        return [(_SHARED, f"0{self._placement.file_mode:o}"), *_SETTINGS]
+    def _content(self, name: bytes, limit_bytes: int) -> bytes:
+        """Return the content of a file; nothing if it has to be written anew."""
+        try:
+            return self.directory.tryread(name, limit_bytes)
+        except Unusable:
+            return b""
 
     @property
     def packs_path(self) -> bytes:
-        """The directory that packs are written to."""
-        return self.vfs.join(_PACKS)
+        """The full path of the directory that packs are written to."""
+        return self.packs_directory.path
 
     def has_pack(self, name: str) -> bool:
         """Tell whether the pack ``name`` (without suffix) can be read."""
-        return bool(self.vfs.exists(b"%s/%s.idx" % (_PACKS, os.fsencode(name))))
+        return self.packs_directory.exists(os.fsencode(name) + b".idx")
 
     def packs(self, *, usable: bool = True) -> frozenset[str]:
         """Return the names of all packs, without suffix.
 
-        Those that can be read; or else those of which any file is there.
+        Those that can be read and have a name as git gives; or else those of which any
+        file is there.
         """
-        files = self.vfs.listdir(_PACKS) if self.exists() else ()
-        names = (file.partition(b".") for file in files if file.startswith(b"pack-"))
+        files = self.packs_directory.names() if self.exists() else ()
+        halves = (file.partition(b".") for file in files if file.startswith(b"pack-"))
+        found: dict[str, set[bytes]] = {}
+        for name, _dot, suffix in halves:
+            found.setdefault(os.fsdecode(name), set()).add(suffix)
         return frozenset(
-            os.fsdecode(name)
-            for name, _dot, suffix in names
-            if suffix == b"idx" or not usable
+            name
+            for name, suffixes in found.items()
+            if not usable or (suffixes >= {b"idx", b"pack"} and PACK.fullmatch(name))
         )
 
     def pack_bytes(self, name: str) -> int:
         """Return the size of the pack ``name``, 0 if it is not there."""
         try:
-            return int(
-                self.vfs.stat(b"%s/%s.pack" % (_PACKS, os.fsencode(name))).st_size
-            )
+            return self.packs_directory.stat(os.fsencode(name) + b".pack").st_size
         except FileNotFoundError:
             return 0
 
@@ -173,11 +166,11 @@ class Repository:
         removed = frozenset(map(os.fsencode, names))
         files = [
             file
-            for file in (self.vfs.listdir(_PACKS) if removed else ())
+            for file in (self.packs_directory.names() if removed else ())
             if file.partition(b".")[0] in removed
         ]
         for file in sorted(files, key=lambda file: not file.endswith(b".idx")):
-            self.vfs.tryunlink(b"%s/%s" % (_PACKS, file))
+            self.packs_directory.remove(file)
 
     def keep(self, names: Iterable[str]) -> None:
         """Have git leave packs (names without suffix) alone, and no others.
@@ -185,30 +178,16 @@ class Repository:
         What git-gc(1) made of packs of several layers could not be told apart.
         """
         wanted = {os.fsencode(name) + _KEEP for name in names}
-        there = {name for name in self.vfs.listdir(_PACKS) if name.endswith(_KEEP)}
+        files = self.packs_directory.names()
+        there = {file for file in files if file.endswith(_KEEP)}
         for name in wanted - there:
-            path = self.vfs.join(b"%s/%s" % (_PACKS, name))
-            with open(path, "wb"):
-                os.chmod(path, self._placement.file_mode)
+            os.close(self.packs_directory.create(name, self._placement))
         for name in there - wanted:
-            self.vfs.tryunlink(b"%s/%s" % (_PACKS, name))
-
-    def remove_traces(self) -> None:
-        """Remove what git may have made of objects that are gone."""
-        self.remove_loose_objects()
-        for name in _SUMMARIES:
-            path = self.vfs.join(name)
-            if os.path.isdir(path):
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                self.vfs.tryunlink(name)
-        for file in self.vfs.listdir(_PACKS):
-            if file.startswith((b"multi-pack-index", b"tmp_")):
-                self.vfs.tryunlink(b"%s/%s" % (_PACKS, file))
+            self.packs_directory.remove(name)
 
     def loose_object_directories(self) -> list[bytes]:
         """Return the directories of loose objects: git makes them, and we do not."""
-        names = self.vfs.listdir(b"objects")
+        names = self.directory.sub(b"objects").directories()
         return [b"objects/" + name for name in names if _LOOSE.fullmatch(name)]
 
     def loose_objects(self) -> list[bytes]:
@@ -216,28 +195,26 @@ class Repository:
         return [
             bytes.fromhex((directory[-2:] + name).decode())
             for directory in self.loose_object_directories()
-            for name in self.vfs.listdir(directory)
+            for name in self.directory.sub(directory).names()
             if _LOOSE_FILE.fullmatch(name)
         ]
 
-    def remove_loose_objects(self) -> None:
-        """Remove all loose objects."""
-        for directory in self.loose_object_directories():
-            shutil.rmtree(self.vfs.join(directory), ignore_errors=True)
-
     def remove_debris(self) -> None:
         """Remove unfinished files of processes that died. Only for who has the lock."""
-        for name in (_PACKED_REFS, b"HEAD", b"config"):
-            forget(self.vfs.join(name))
-        for suffix in (b"", b".lock"):
-            self.vfs.tryunlink(b"config" + _EDITED + suffix)
-        for file in self.vfs.listdir(_PACKS):
-            if file.startswith(_UNFINISHED):
-                self.vfs.tryunlink(b"%s/%s" % (_PACKS, file))
-        parent, name = os.path.split(self.path)
-        for sibling in os.listdir(parent):
-            if sibling.startswith(name + b".tmp-"):
-                shutil.rmtree(os.path.join(parent, sibling), ignore_errors=True)
+        for name in (_PACKED_REFS, b"HEAD", CONFIG):
+            gitlock.forget(self.directory, name)
+        for directory, prefix in (
+            (self.directory, TEMPORARY),
+            (self.packs_directory, _UNFINISHED),
+        ):
+            for file in directory.names():
+                if file.startswith(prefix):
+                    directory.remove(file)
+        *above, name = self.directory.below
+        parent = self.directory._replace(below=tuple(above))
+        for sibling in parent.names():
+            if sibling.startswith(self._temporary_prefix(name)):
+                parent.remove(sibling)
 
     def set_refs(self, refs: Mapping[bytes, bytes], head: bytes) -> None:
         """Make ``refs`` (name to oid, 20 bytes) all refs, and HEAD lead to ``head``.
@@ -245,30 +222,38 @@ class Repository:
         Writes nothing if nothing changes.
         """
         content = _packed(refs)
-        if self.vfs.tryread(_PACKED_REFS) != content:
-            self._placement.replace_of_git(self.vfs.join(_PACKED_REFS), content)
+        if self.packed_refs() != content:
+            gitlock.replace(self.directory, _PACKED_REFS, content, self._placement)
         for name in self.loose_refs():
-            self.vfs.tryunlink(name)
-        if self.vfs.tryread(b"HEAD") != _symbolic(head):
-            self._placement.replace_of_git(self.vfs.join(b"HEAD"), _symbolic(head))
+            self.directory.remove(name)
+        if self.head_content() != _symbolic(head):
+            gitlock.replace(self.directory, b"HEAD", _symbolic(head), self._placement)
 
     def is_named(self, refs: Mapping[bytes, bytes], head: bytes) -> bool:
         """Tell whether ``set_refs`` would write nothing."""
         return (
             self.exists()
-            and self.vfs.tryread(_PACKED_REFS) == _packed(refs)
+            and self.packed_refs() == _packed(refs)
             and not self.loose_refs()
-            and self.vfs.tryread(b"HEAD") == _symbolic(head)
+            and self.head_content() == _symbolic(head)
         )
+
+    def packed_refs(self) -> bytes:
+        """Return the content of ``packed-refs``; nothing if it cannot be read."""
+        return self._content(_PACKED_REFS, _PACKED_REFS_BYTES)
+
+    def head_content(self) -> bytes:
+        """Return the content of ``HEAD``; nothing if it cannot be read."""
+        return self._content(b"HEAD", _HEAD_BYTES)
 
     def names_digest(self) -> str:
         """Return what tells whether refs and HEAD are as ``set_refs`` left them."""
-        files = (_PACKED_REFS, b"HEAD")
-        return hashlib.sha1(b"\0".join(map(self.vfs.tryread, files))).hexdigest()
+        content = b"\0".join((self.packed_refs(), self.head_content()))
+        return hashlib.sha1(content).hexdigest()
 
     def head(self) -> bytes:
         """Return the ref that HEAD leads to."""
-        content: bytes = self.vfs.tryread(b"HEAD")
+        content = self.head_content()
         return content.removeprefix(b"ref: ").rstrip(b"\n") or b"refs/heads/default"
 
     def has_commits(self, oids: Sequence[bytes]) -> bool:
@@ -285,17 +270,21 @@ class Repository:
     def refs(self) -> dict[bytes, bytes]:
         """Return the refs in ``packed-refs``: name to oid, 20 bytes."""
         refs = {}
-        for line in self.vfs.tryread(_PACKED_REFS).splitlines():
+        for line in self.packed_refs().splitlines():
             if match := _REF.fullmatch(line):  # what is damaged is written anew
                 refs[match[2]] = bytes.fromhex(match[1].decode())
         return refs
 
+    def loose_ref(self, name: bytes) -> bytes:
+        """Return the content of a loose ref; nothing if it cannot be read."""
+        return self._content(name, _HEAD_BYTES)
+
     def loose_refs(self) -> list[bytes]:
         """Return refs that somebody else made: they hide ours of the same name."""
         return [
-            self.vfs.reljoin(directory, file)
-            for directory, _directories, files in self.vfs.walk(b"refs")
-            for file in files
+            b"refs/" + name
+            for name, entry in self.directory.sub(b"refs").walk()
+            if not entry.is_dir(follow_symlinks=False)
         ]
 
 
@@ -313,26 +302,3 @@ def _packed(refs: Mapping[bytes, bytes]) -> bytes:
 
 def _symbolic(head: bytes) -> bytes:
     return b"ref: %s\n" % head
-
-
-def _read(path: bytes) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
-
-
-def _sections(settings: Iterable[tuple[str, str]]) -> bytes:
-    """Return settings as sections of a config file."""
-    lines = []
-    for section, group in itertools.groupby(settings, lambda it: it[0].split(".")[0]):
-        lines.append(f"[{section}]\n")
-        lines += [f"\t{key.split('.')[1]} = {value}\n" for key, value in group]
-    return "".join(lines).encode()
-
-
-def _said(content: bytes) -> set[tuple[bytes, bytes]]:
-    """Return what a config file seems to set, without asking git: key and value."""
-    halves = (line.partition(b"=") for line in content.splitlines() if b"=" in line)
-    return {(key.strip().lower(), value.strip()) for key, _equals, value in halves}

@@ -15,12 +15,12 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ..native import errors
-from . import censorship, layers, refs as refsmod, selection
+from . import censorship, layers, refs as refsmod, selection, unreadable
 from .contents import Contents, with_metadata, without_drafts
 from .conversion import Conversion, Converted
 from .docket import Docket, Layer
 from .layers import Drafts, Wanted
-from .oidmap import OidMap, Table
+from .oidmap import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,17 +34,6 @@ _ROUNDS = 20
 # Packs that only older metadata commits need may have so many bytes, or as many as the
 # newest needs: then they are not worth the files that they are.
 _STALE_BYTES = 1 << 16
-# What reading a repository may raise if it is written at the same time: an index that
-# was read and the data that it leads to are then of two states. A full disk is none.
-TORN = (
-    error.StorageError,
-    error.RepoError,
-    LookupError,
-    ValueError,
-    FileNotFoundError,
-    # mercurial.branchmap, of its caches
-    AssertionError,
-)
 
 
 class _DisplacedError(Exception):
@@ -60,7 +49,14 @@ class Run:
 
     def __init__(self, store: GitStore, nodes: Sequence[bytes] | None) -> None:
         self.done: list[Converted] = []
-        self.refs = 0
+        self.refs = self.deleted = 0
+        """Refs that changed, and those of them that are gone."""
+        self.gone = 0
+        """Drafts that had been exported, and had to go."""
+        self.start = 0
+        """The first revision that was not there at the last export."""
+        self.named: frozenset[bytes] = frozenset()
+        """Changesets that refs lead to."""
         self._nodes = nodes
         self._store = store
         self._repo = store.repo
@@ -70,29 +66,30 @@ class Run:
         self._conversion = Conversion.of(
             store.repo,
             store.config,
-            store.repository.packs_path,
-            store.map_vfs.base,
-            store.placement.file_mode,
+            store.repository.packs_directory,
+            store.maps,
+            store.placement,
         )
 
     def update(self, rebuild: bool) -> None:
         """Do what there is to do."""
         self._contents.read()
         is_there = self._repository.exists()
-        if is_there and not rebuild:
-            self._refuse_foreign_store()
-        self._repository.set_up()
-        self._contents.remove_debris()
-        if censorship.is_marked(self._store.map_vfs, self._config.dialect):
-            self._contents.drop_all()
-            censorship.unmark(self._store.map_vfs, self._config.dialect)
-        elif self._contents.docket.refused:
-            self._contents.remove(self._contents.docket.dropped)
+        if is_there:
+            if not rebuild:
+                self._refuse_foreign_store()
+            self._repository.remove_intruders()
+        else:
+            self._repository.set_up()
+        self._contents.begin(censorship.mark_of(self._repo))
         whole = self._contents.whole()
         if is_there and not rebuild:
             self._warn_of_loss(whole)
+        seen = self._contents.docket.drafts.seen
         if rebuild or whole is None:
-            whole = self._contents.anew(self._contents.docket)
+            whole = self._contents.anew(self._contents.next)
+        else:
+            self.start = selection.appended(self._repo, seen)
         self._contents.next = whole
         try:
             self._rounds()
@@ -101,12 +98,11 @@ class Run:
             with contextlib.suppress(OSError):
                 self._contents.remove_debris()
             raise
-        self._contents.remove_dropped()
-        self._contents.remove_debris()
+        self._contents.finish()
 
     def _warn_of_loss(self, whole: Docket | None) -> None:
         """Say what is made again because it was lost."""
-        if whole is None:
+        if whole is None or self._contents.is_docket_lost:
             what = _(b"all")
         elif self._contents.docket.drafts.segments and not whole.drafts.segments:
             what = _(b"drafts")
@@ -119,7 +115,7 @@ class Run:
         selection.read_again(self._repo)
         docket = self._store.docket()
         wanted = self._want(docket)
-        if docket.refused:
+        if not self._store.is_settled(docket):
             return False
         if self._nodes is None:
             known = wanted.allowed.known_below(self._repo, docket.drafts.seen)
@@ -136,22 +132,26 @@ class Run:
 
     def _rounds(self) -> None:
         """Convert and name, until nothing has moved meanwhile."""
+        cause: Exception | None = None
         for _round in range(_ROUNDS):
-            selection.read_again(self._repo)
             state = selection.state_of(self._repo)
             try:
+                selection.read_again(self._repo)
                 if self._round(state):
                     return
-            except errors.Moved:
-                pass
-            except TORN:
-                if selection.state_of(self._repo) == state:
+                cause = None
+            except errors.Moved as exc:
+                cause = exc
+            except Exception as exc:
+                moved = selection.state_of(self._repo) != state
+                if not moved or not unreadable.is_of_repository(exc):
                     raise
+                cause = exc
             self._contents.remove_debris()
         raise error.StateError(
             _(b"repository kept changing while it was exported"),
             hint=_(b"run 'hg git::export' again; what was converted is kept"),
-        )
+        ) from cause
 
     def _round(self, state: FilesState) -> bool:
         """Convert what is new and name it; tell whether that is all there is to do.
@@ -159,7 +159,10 @@ class Run:
         Refs are named only from a view that was still that of the repository's files
         after all that it selects was converted.
         """
+        self._drop_censored()
         wanted = self._settle()
+        # what had to go has gone, even if this has to wait for a lock of git
+        self._repository.set_up()
         try:
             self._convert(wanted)
         except _DisplacedError as found:
@@ -171,13 +174,24 @@ class Run:
         refs, head = self._wanted_refs(docket)
         if selection.state_of(self._repo) != state:
             return False
-        self.refs += self._contents.name(refs, head)
+        changed, deleted = self._contents.name(refs, head)
+        self.refs += changed
+        self.deleted += deleted
         self._repository.keep(docket.packs if docket.drafts.packs else ())
         named = self._repository.names_digest()
         if wanted.is_all:
             docket = _with_seen(docket, *wanted.places(self._repo))
         self._contents.write(docket._replace(named=named, refused=False))
         return selection.state_of(self._repo) == state
+
+    def _drop_censored(self) -> None:
+        """Remove all, if a text was censored since this export began to read texts."""
+        mark = censorship.mark_of(self._repo)
+        docket = self._contents.next
+        if docket.censored != mark:
+            for layer in (docket.base, docket.drafts):
+                self._select_again(self._want(docket), layer)
+            self._contents.drop_all(mark)
 
     def _want(self, docket: Docket) -> Wanted:
         return Wanted.of(self._repo, self._config.export, docket, self._nodes)
@@ -189,41 +203,41 @@ class Run:
         """
         docket, nodes = self._contents.next, self._nodes
         wanted = self._want(docket)
-        judgement = wanted.judge(self._repo, docket, self._contents.map_path)
+        judgement = wanted.judge(self._repo, docket, self._store.maps)
         if judgement in (Drafts.SORT, Drafts.DROP):
             self._select_again(wanted, docket.drafts)
         if judgement is Drafts.DROP:
+            drafts, maps = docket.drafts, self._store.maps
+            vanished = layers.vanished(self._repo, wanted.allowed, maps, drafts)
+            self.gone += len(vanished)
             self._contents.drop_drafts(docket)
         elif judgement is Drafts.SORT:
             self._contents.next = without_drafts(docket)
         elif judgement is Drafts.PROMOTE:
             base = docket.base.with_above(docket.drafts)
             self._contents.next = docket._replace(base=base, drafts=Layer())
-        if not wanted.is_all and not wanted.is_base_as_seen(self._repo, docket):
-            # an export of all counts what there is; this one cannot
+        if wanted.has_base_shrunk(self._repo, docket, self._store.maps):
             self._drop_vanished(wanted)
         return wanted if self._nodes is nodes else self._want(self._contents.next)
 
     def _select_again(self, wanted: Wanted, layer: Layer) -> None:
         """Let this export make again what stays of ``layer``."""
         if self._nodes is not None:
-            nodes = layers.changesets(self._contents.map_path, layer)
+            nodes = layers.changesets(self._store.maps, layer)
             stay = (node for node in nodes if wanted.allowed.has(self._repo, node))
             self._nodes = [*self._nodes, *stay]
 
     def _drop_vanished(self, wanted: Wanted) -> bool:
         """If the base has what it must not have, remove all; tell whether it had."""
         base = self._contents.next.base
-        if not layers.vanished(
-            self._repo, wanted.allowed, self._contents.map_path, base
-        ):
+        if not layers.vanished(self._repo, wanted.allowed, self._store.maps, base):
             return False
         self._repo.ui.warn(
             _(b"warning: public changesets have vanished: exporting all again\n")
         )
         for layer in (base, self._contents.next.drafts):
             self._select_again(wanted, layer)
-        self._contents.drop_all()
+        self._contents.drop_all(self._contents.next.censored)
         return True
 
     def _convert(self, wanted: Wanted) -> None:
@@ -324,9 +338,7 @@ class Run:
             count = oidmap.count(Table.CHANGESETS)
             heads = selection.heads(self._repo, self._config.export)
             whole = None not in oidmap.oids(heads)
-        with contextlib.closing(
-            OidMap(self._contents.map_path, docket.base.segments)
-        ) as base:
+        with contextlib.closing(self._store.maps.open(docket.base.segments)) as base:
             public = base.count(Table.CHANGESETS)
         if not whole:
             self._contents.next = _with_seen(docket, (), ())
@@ -346,6 +358,7 @@ class Run:
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
         refs = {name: oid for name, oid in oids.items() if oid is not None}
+        self.named = frozenset(nodes[name] for name in refs)
         return with_metadata(refs, docket), head
 
     def _refuse_foreign_store(self) -> None:

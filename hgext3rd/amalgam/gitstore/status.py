@@ -5,25 +5,30 @@ Reads no contents but that of the map's tables, so it is quick at any size.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from mercurial import error
+from mercurial import error, phases, repoview
 from mercurial.i18n import _
+from mercurial.node import bin
 
+from ..locking import LOCK
+from ..placement import Unusable
 from . import requirements, selection, verify
 from .docket import Docket
 from .holder import Holder, State, holder
 from .oidmap import Table
 from .verify import Remedy
-from .verify.files import PACKS, object_count
+from .verify.files import object_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mercurial.interfaces.types import VfsT
+    from mercurial.interfaces.types import RepoT
 
+    from ..placement import Directory
     from .export import GitStore
     from .verify import Difference
 
@@ -48,6 +53,8 @@ class Status:
     """Changesets that should be exported."""
     behind: int = 0
     """Those of them that are not."""
+    gone: int = 0
+    """Changesets that are exported, and were amended, hidden or stripped since."""
     refs: int = 0
     refs_behind: int = 0
     """Refs that another export changes."""
@@ -66,9 +73,9 @@ class Status:
     @classmethod
     def of(cls, store: GitStore) -> Status:
         """Look at ``store``."""
-        status = cls(lock=holder(store.vfs))
+        status = cls(lock=holder(store.directory))
         status._check_surroundings(store)
-        docket = Docket.read(store.map_vfs, store.config.dialect)
+        docket = Docket.read(store.maps.directory, store.config.dialect)
         selected = selection.select(store.repo, store.config.export)
         status.served = selected.len - len(selected.excluded)
         status.behind = status.served
@@ -83,7 +90,9 @@ class Status:
         for difference in findings.differences:
             if status.lock and status.lock.state is State.RUNNING:
                 continue  # what an export has only begun would look wrong
-            if difference.remedy is Remedy.WITHDRAW:
+            if _is_gone(store.repo, difference):
+                status.gone += 1  # the next export does all that it takes
+            elif difference.remedy is Remedy.WITHDRAW:
                 text = difference.line().rstrip()
                 status.problems.append(Problem(text, _EXPORT))
             elif difference.remedy is not Remedy.EXPORT:
@@ -105,29 +114,26 @@ class Status:
         try:
             requirements.check(store.repo)
             store.repository.git.run("rev-parse", "--git-dir", check=False)
-        except error.Abort as exc:
+        except (error.Abort, error.StorageError) as exc:
             hint = exc.hint or _(b"see 'hg help git::export'")
             self.problems.append(Problem(exc.message, hint))
         if self.lock and self.lock.needs_person:
-            lock = store.vfs.join(b"lock")
+            lock = store.directory.join(LOCK)
             hint = _(b"remove '%s' if no export is running there") % lock
             self.problems.append(Problem(_(b"lock %s") % self.lock.explain(), hint))
 
     def _measure(self, store: GitStore, docket: Docket) -> None:
-        packs = store.repository.vfs
         names = [os.fsencode(pack) for pack in docket.packs]
         files = [
-            b"%s/%s%s" % (PACKS, name, suffix)
-            for name in names
-            for suffix in (b".pack", b".idx", b".rev")
+            name + suffix for name in names for suffix in (b".pack", b".idx", b".rev")
         ]
         self.packs = len(names)
-        self.pack_bytes = _size(packs, files)
+        self.pack_bytes = _size(store.repository.packs_directory, files)
         self.objects = sum(
             object_count(store.repository, pack) for pack in docket.packs
         )
         self.segments = len(docket.segments)
-        self.map_bytes = _size(store.map_vfs, map(os.fsencode, docket.segments))
+        self.map_bytes = _size(store.maps.directory, map(os.fsencode, docket.segments))
         try:
             oidmap = store.open_map(docket)
         except (OSError, error.StorageError):
@@ -141,11 +147,30 @@ class Status:
         """Tell refs that are only old from those that somebody else made."""
         as_exported = docket.named in ("", store.repository.names_digest())
         for ref in refs:
-            if as_exported and ref.what != b"loose ref":
-                self.refs_behind += 1
-            else:
+            if not as_exported or ref.what == b"loose ref":
                 self.problems.append(Problem(ref.line().rstrip(), _EXPORT))
+            elif ref.id != b"HEAD" or not self.refs_behind:
+                self.refs_behind += 1  # the branch of HEAD counts once
 
 
-def _size(vfs: VfsT, names: Iterable[bytes]) -> int:
-    return sum(int(vfs.stat(name).st_size) for name in names if vfs.exists(name))
+def _is_gone(repo: RepoT, difference: Difference) -> bool:
+    """Tell whether a changeset was exported that has been replaced or removed since.
+
+    One that is secret now is still there: git users must not get it any longer.
+    """
+    if difference.what != b"changeset" or difference.remedy is not Remedy.WITHDRAW:
+        return False
+    unfiltered = repo.unfiltered()
+    rev = unfiltered.changelog.index.get_rev(bin(difference.id))
+    if rev is None:
+        return True
+    hidden = repoview.filterrevs(unfiltered, b"visible")
+    return rev in hidden and unfiltered[rev].phase() < phases.secret
+
+
+def _size(directory: Directory, names: Iterable[bytes]) -> int:
+    total = 0
+    for name in names:
+        with contextlib.suppress(FileNotFoundError, Unusable):
+            total += directory.stat(name).st_size
+    return total

@@ -41,13 +41,13 @@ class Mapped(Record):
 
 
 def mapped(
-    path: bytes, covered: int, fd: int, length_bytes: int, prefault: int
+    snapshot: int, path: bytes, covered: int, fd: int, length_bytes: int, prefault: int
 ) -> Mapped:
     """Return the first ``length_bytes`` of the index open as ``fd``.
 
-    The first ``covered`` of them are mapped from the snapshot at ``path``. ``Moved`` if
-    a file is shorter than that, or if they differ at the end of the snapshot.
-    ``prefault`` is one of ``PREFAULTS``.
+    The first ``covered`` of them are mapped from the file open as ``snapshot``, which
+    messages call ``path``. ``Moved`` if a file is shorter than that, or if they differ
+    at the end of the snapshot. ``prefault`` is one of ``PREFAULTS``.
     """
     out = ffi.new("amalgam_mapped **")
     data = ffi.new("uint8_t const **")
@@ -55,6 +55,7 @@ def mapped(
         lib.amalgam_mapped_new,
         out,
         data,
+        snapshot,
         *lent(path),
         covered,
         fd,
@@ -73,14 +74,23 @@ def _expect(owner: Any, expected: Expected, start: int, end: int) -> None:
     call(lib.amalgam_mapped_expect, owner, expected.value, start, end)
 
 
-def common_prefix(path: bytes, covered: int, fd: int, length_bytes: int) -> int:
-    """Return in how many first bytes the snapshot at ``path`` agrees with ``fd``.
+def common_prefix(
+    snapshot: int, path: bytes, covered: int, fd: int, length_bytes: int
+) -> int:
+    """Return in how many first bytes the file open as ``snapshot`` agrees with ``fd``.
 
-    Of the one ``covered`` are looked at, of the other ``length_bytes``. ``Moved`` if
-    there is no snapshot.
+    Of the one ``covered`` are looked at, of the other ``length_bytes``.
     """
     common = ffi.new("uint64_t *")
-    call(lib.amalgam_snapshot_common, common, *lent(path), covered, fd, length_bytes)
+    call(
+        lib.amalgam_snapshot_common,
+        common,
+        snapshot,
+        *lent(path),
+        covered,
+        fd,
+        length_bytes,
+    )
     return int(common[0])
 
 

@@ -32,6 +32,7 @@ class Reason(Choice):
     BUSY = "busy"
     CHANGING = "changing"
     NO_SNAPSHOT = "no-snapshot"
+    UNTRUSTED = "untrusted"
 
 
 class Decision(Record):
@@ -50,7 +51,8 @@ class Decision(Record):
     item: bytes
     """The config item that decided: the threshold's, or what switched mapping off."""
     detail: bytes = b""
-    """Why there is no snapshot, in the words of the operating system."""
+    """Why there is no snapshot, mostly in the words of the operating system; or which
+    user is not trusted."""
 
     @property
     def mapped(self) -> bool:
@@ -79,6 +81,9 @@ class Decision(Record):
             return _(b"read: it changed while it was being opened")
         if self.reason is Reason.NO_SNAPSHOT:
             return _(b"read: no snapshot can be made of it: %s") % self.detail
+        if self.reason is Reason.UNTRUSTED:
+            told = _(b"read: user '%s', who owns '.hg', is not trusted (see '%s')")
+            return told % (self.detail, b"hg help config.trusted")
         size = util.bytecount(self.size_bytes)
         threshold = util.bytecount(self.threshold_bytes)
         if self.reason is Reason.BELOW_THRESHOLD:

@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ..native.errors import Moved
+from ..placement import Unusable
 from ..records import Record
 from . import nodefile
 from .docket import State
@@ -53,7 +54,7 @@ def _difference(opened: Opened) -> int | None:
     snapshot = opened.snapshot
     if snapshot is None:
         return None
-    snapshots = Snapshots(snapshot.directory)
+    snapshots = Snapshots(snapshot.directory, snapshot.trust)
     try:
         fd = os.open(opened.decision.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -65,5 +66,5 @@ def _difference(opened: Opened) -> int | None:
             return at
         finally:
             os.close(fd)
-    except (Moved, OSError):
+    except (Moved, OSError, Unusable):
         return None  # gone, and so not in the way

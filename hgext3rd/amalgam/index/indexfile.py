@@ -54,7 +54,7 @@ class Seen(Record):
         return snapshot.IndexFile(
             fd=self.descriptor,
             path=self.path,
-            name=_name(self.path),
+            name=name_of(self.path),
             entry_bytes=_ENTRY_BYTES_WITH_DOCKET if limited else _ENTRY_BYTES,
             limit_bytes=self.limit_bytes,
         )
@@ -69,7 +69,7 @@ class Seen(Record):
             site = find()
             if site is None or not self.opener.is_mmap_safe(self.path):
                 return False
-            directory = vfsmod.vfs(site.snapshots.directory)
+            directory = vfsmod.vfs(site.snapshots.directory.path)
             if not directory.exists():  # it will be where .hg is
                 directory = vfsmod.vfs(site.owner_path)
             return directory.is_mmap_safe(b"")
@@ -115,7 +115,7 @@ def opened(opener: VfsT, path: bytes, limit_bytes: int | None = None) -> Iterato
         )
 
 
-def _name(path: bytes) -> bytes:
+def name_of(path: bytes) -> bytes:
     """Return how the names of the files that belong to a snapshot begin."""
     name = path.removesuffix(b".i")
     if b"/" not in name:

@@ -57,7 +57,12 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     plain = self._format_version == constants.REVLOGV1 and not self._inline
     if plain and len(opened.data) == len(index) * nodemap.ENTRY_LEN:
         source = nodesource.NodeSource(
-            opened.snapshot, self.opener, self._nodemap_file, self.radix, index
+            opened.snapshot,
+            self.opener,
+            self._nodemap_file,
+            self.radix,
+            index,
+            mapped.trust,
         )
         opened.expect(buffer.Expected.FEW_PLACES, 0, len(opened.data))
         self.index = nodemap.MappedIndex(index, opened.data, source, opened.expect)

@@ -11,6 +11,7 @@ enables amalgam, and what lacks the option is left to Mercurial.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,10 @@ from . import decision, indexfile
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mercurial.interfaces.types import RepoT, TransactionT, UiT
+    from mercurial.interfaces.types import RepoT, TransactionT, UiT, VfsT
 
     from ..configitems import IndexConfig
+    from ..trust import Trust
     from .buffer import Expected
     from .decision import Decision
     from .docket import State
@@ -77,7 +79,8 @@ class _Switch:
                 from . import buffer, opening
 
                 load(buffer, opening)
-            self._site = opening.Site.of(*self.paths, self.config, _follow)
+            with contextlib.suppress(OSError):  # no store, and nothing to map
+                self._site = opening.Site.of(*self.paths, self.config, _follow, self.ui)
         return self._site
 
     def log(self) -> None:
@@ -113,6 +116,16 @@ def opened(revlog: Any) -> Opened | None:
     it is a filelog.
     """
     return getattr(revlog, _ATTRIBUTE, None)
+
+
+def trust(opener: VfsT) -> Trust | None:
+    """Return what may be done with files of the store that ``opener`` is of.
+
+    ``None`` if that is not known: the repository object is not made yet.
+    """
+    switch = opener.options.get(_OPTION)
+    site = switch and switch.site
+    return site and site.trust
 
 
 def open_indexes(repo: RepoT) -> list[Opened]:

@@ -3,7 +3,8 @@
 ``docs/formats/nodemap.rst`` is the format. The docket is text, and says which revisions
 of which snapshot the data file has, and where; it is replaced as a whole. The data file
 is the core's matter; bytes that a docket has named never change, so that it can be
-mapped. Both are derived: what cannot be read is made anew by the next renewal.
+mapped. It counts only in the state that the docket names. Both are derived: what cannot
+be read is made anew by the next renewal.
 
 Renewals exclude each other by the lock of the directory, which the caller holds.
 """
@@ -16,22 +17,30 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error
+from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from ..native import errors
 from ..native._core import ffi, lib
 from ..native.lent import lent, lent_writable
+from ..placement import Unusable
 from ..records import Record
+from .docket import State, is_uid, number, sealed, unsealed
+from .snapshot import opened_data
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..native.lent import Buffer
     from ..placement import Placement
     from .snapshot import Snapshot
 
 ENTRY_LEN = 64
 _SUFFIX = b".nodemap"
-_FIRST_LINE = b"amalgam nodemap 1"
+_MAGIC = b"amalgam nodemap 2"
+_KEYS = [b"snapshot", b"file", b"data"]
 _UID_BYTES = 8
+_LARGEST = 4096  # a docket with 11 runs, which is 2 billion revisions, is 500 bytes
 # A run is merged with the one before it until that is so many times as long: a look-up
 # asks few runs, and each revision is written few times.
 _RATIO = 8
@@ -64,6 +73,8 @@ class Docket(Record):
     """Uid of the snapshot whose first revisions it has."""
     uid: bytes
     """Uid of the data file."""
+    data: State
+    """What the file system said of the data file when it had been written."""
     runs: tuple[Run, ...]
     """All revisions from 0 on, each once."""
 
@@ -84,36 +95,38 @@ class Docket(Record):
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
-        lines = [
-            _FIRST_LINE,
-            b"snapshot %s" % self.snapshot,
-            b"file %s" % self.uid,
-            *(b"run %d %d %d" % run for run in self.runs),
-        ]
-        body = b"".join(b"%s\n" % line for line in lines)
-        return b"%ssum %08x\n" % (body, binascii.crc32(body))
+        values = (self.snapshot, self.uid, self.data.format())
+        runs = [(b"run", b"%d %d %d" % run) for run in self.runs]
+        return sealed(_MAGIC, [*zip(_KEYS, values, strict=True), *runs])
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Docket | None:
         """Return what ``to_bytes`` was called on, ``None`` if it is damaged."""
-        body, found, stated = content.rpartition(b"sum ")
-        if not found or stated != b"%08x\n" % binascii.crc32(body):
+        try:
+            lines = unsealed(content, _MAGIC)
+            keys = [key for key, _value in lines]
+            if keys != [*_KEYS, *[b"run"] * (len(lines) - len(_KEYS))]:
+                return None
+            snapshot, uid, data, *runs = (value for _key, value in lines)
+            docket = cls(snapshot, uid, State.parse(data), tuple(map(_run, runs)))
+        except ValueError:
             return None
-        first, *lines = (line.split(b" ") for line in body.splitlines())
-        if b" ".join(first) != _FIRST_LINE:
-            return None
-        fields = {words[0]: words[1] for words in lines[:2]}
-        runs = tuple(Run(*map(int, words[1:])) for words in lines[2:])
-        return cls(fields[b"snapshot"], fields[b"file"], runs)
+        return docket if is_uid(uid) else None
 
 
-def _docket_path(snapshot: Snapshot) -> bytes:
-    return os.path.join(snapshot.directory, snapshot.name + _SUFFIX)
+def _run(text: bytes) -> Run:
+    offset, first, revs = map(number, text.split(b" "))
+    if (first + revs) >> 31:
+        raise ValueError("more revisions than a revlog can number")
+    return Run(offset, first, revs)
 
 
-def _data_path(snapshot: Snapshot, uid: bytes) -> bytes:
-    name = b"%s-%s%s" % (snapshot.name, uid, _SUFFIX)
-    return os.path.join(snapshot.directory, name)
+def _docket_name(snapshot: Snapshot) -> bytes:
+    return snapshot.name + _SUFFIX
+
+
+def _data_name(snapshot: Snapshot, uid: bytes) -> bytes:
+    return b"%s-%s%s" % (snapshot.name, uid, _SUFFIX)
 
 
 def read(snapshot: Snapshot) -> Docket | None:
@@ -122,10 +135,10 @@ def read(snapshot: Snapshot) -> Docket | None:
     ``None`` if there is none, or if it is damaged or of another snapshot.
     """
     try:
-        with open(_docket_path(snapshot), "rb") as file:
-            docket = Docket.from_bytes(file.read())
-    except FileNotFoundError:
+        content = snapshot.directory.read(_docket_name(snapshot), _LARGEST)
+    except (OSError, Unusable):
         return None
+    docket = Docket.from_bytes(content)
     return docket if docket and docket.snapshot == snapshot.uid else None
 
 
@@ -136,21 +149,37 @@ def open_map(snapshot: Snapshot, index: Any) -> Any | None:
     ``StorageError`` if the data file cannot be used.
     """
     docket = read(snapshot)
-    try:
-        return docket and _open(snapshot, docket, index)
-    except FileNotFoundError:
-        # replaced since the docket was read
-        docket = read(snapshot)
-        return docket and _open(snapshot, docket, index)
+    if docket is None:
+        return None
+    with _opened(snapshot, docket) as fd:
+        if fd is not None:
+            return _open(snapshot, docket, fd, index)
+    again = read(snapshot)
+    if again is None or again == docket:
+        return None
+    # replaced since the docket was read
+    with _opened(snapshot, again) as fd:
+        return None if fd is None else _open(snapshot, again, fd, index)
 
 
-def _open(snapshot: Snapshot, docket: Docket, index: Any) -> Any:
+@contextlib.contextmanager
+def _opened(snapshot: Snapshot, docket: Docket) -> Iterator[int | None]:
+    """Open the data file; ``None`` if it is gone, or somebody has written to it."""
+    name = _data_name(snapshot, docket.uid)
+    with opened_data(snapshot.directory, snapshot.trust, name) as fd:
+        same = fd is not None and State.of(os.fstat(fd)) == docket.data
+        yield fd if same else None
+
+
+def _open(snapshot: Snapshot, docket: Docket, fd: int, index: Any) -> Any:
     out = ffi.new("amalgam_nodemap **")
     runs = ffi.new("amalgam_nodemap_run[]", list(docket.runs))
+    path = snapshot.directory.join(_data_name(snapshot, docket.uid))
     errors.call(
         lib.amalgam_nodemap_open,
         out,
-        *lent(_data_path(snapshot, docket.uid)),
+        fd,
+        *lent(path),
         *lent(docket.uid),
         runs,
         len(docket.runs),
@@ -171,39 +200,56 @@ def renew(
     is added. ``OSError`` if it cannot be written; what was there stays valid.
     """
     docket = None if afresh else read(snapshot)
+    if docket is None:
+        snapshot.directory.remove(_docket_name(snapshot))  # whatever it is
     revs = snapshot.length_bytes // ENTRY_LEN
-    if docket and docket.revs >= revs and _is_whole(snapshot, docket):
-        return False
     kept: list[Run] = []
     if docket and _is_whole(snapshot, docket):
+        if docket.revs >= revs:
+            return False
         kept = list(docket.runs)
         while kept and kept[-1].revs < _RATIO * (revs - kept[-1].end):
             kept.pop()
         kept = _worth_keeping(docket, kept)
-    first = kept[-1].end if kept else 0
-    uid, offset = binascii.hexlify(os.urandom(_UID_BYTES)), 0
+    fd = None
     if docket and kept:
         uid, offset = docket.uid, docket.end_bytes
+        fd = _open_to_append(snapshot, docket)
+    if fd is None:
+        uid, offset, kept = binascii.hexlify(os.urandom(_UID_BYTES)), 0, []
+        fd = snapshot.directory.create(_data_name(snapshot, uid), placement)
+    first = kept[-1].end if kept else 0
     run = Run(offset, first, revs - first)
-    path = _data_path(snapshot, uid)
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC) if kept else placement.create(path)
     try:
         _write(fd, uid, run, index)
+        renewed = Docket(snapshot.uid, uid, State.of(os.fstat(fd)), (*kept, run))
+        snapshot.directory.replace(
+            _docket_name(snapshot), renewed.to_bytes(), placement, durable=False
+        )
+    except BaseException:
+        _remove_others(snapshot, kept=docket and docket.uid)
+        raise
     finally:
         os.close(fd)
-    renewed = Docket(snapshot.uid, uid, (*kept, run))
-    placement.replace(_docket_path(snapshot), renewed.to_bytes(), durable=False)
-    _remove_others(snapshot, uid)
+    _remove_others(snapshot, kept=uid)
     return True
 
 
 def _is_whole(snapshot: Snapshot, docket: Docket) -> bool:
-    """Tell whether the data file is there, and long enough."""
-    try:
-        size_bytes = os.stat(_data_path(snapshot, docket.uid)).st_size
-    except FileNotFoundError:
-        return False
-    return size_bytes >= docket.end_bytes
+    """Tell whether the data file is there, as it was, and long enough."""
+    with _opened(snapshot, docket) as fd:
+        return fd is not None and docket.data.size_bytes >= docket.end_bytes
+
+
+def _open_to_append(snapshot: Snapshot, docket: Docket) -> int | None:
+    """Open the data file to write behind its end; ``None`` if it must stay as it is."""
+    # of somebody else, perhaps, who lets us read it
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        fd = snapshot.directory.open_to_append(_data_name(snapshot, docket.uid))
+        if fd is None or State.of(os.fstat(fd)) == docket.data:
+            return fd
+        os.close(fd)
+    return None
 
 
 def _worth_keeping(docket: Docket, kept: list[Run]) -> list[Run]:
@@ -228,15 +274,15 @@ def _write(fd: int, uid: bytes, run: Run, index: Buffer) -> None:
         rest, offset = rest[written:], offset + written
 
 
-def _remove_others(snapshot: Snapshot, uid: bytes) -> None:
+def _remove_others(snapshot: Snapshot, kept: bytes | None) -> None:
     """Remove data files that no docket names; who has one mapped keeps it."""
     prefix = snapshot.name + b"-"
-    length = len(prefix) + 2 * _UID_BYTES + len(_SUFFIX)
-    for name in os.listdir(snapshot.directory):
-        ours = name.startswith(prefix) and name.endswith(_SUFFIX)
-        if ours and len(name) == length and uid not in name:
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(snapshot.directory, name))
+    for entry in snapshot.directory.names():
+        uid = entry.removeprefix(prefix).removesuffix(_SUFFIX)
+        ours = is_uid(uid) and entry == _data_name(snapshot, uid)
+        if ours and uid != kept:
+            with contextlib.suppress(OSError, Unusable):
+                snapshot.directory.remove(entry)
 
 
 def verify(snapshot: Snapshot, index: Buffer) -> list[bytes]:
@@ -244,6 +290,9 @@ def verify(snapshot: Snapshot, index: Buffer) -> list[bytes]:
 
     No map is nothing wrong. ``index`` begins with the snapshot.
     """
+    docket = read(snapshot)
+    if docket is not None and not _is_whole(snapshot, docket):
+        return [_(b"its data file is missing or has changed")]
     data = ffi.from_buffer("uint8_t[]", index)
     try:
         opened = open_map(snapshot, data)
@@ -256,8 +305,8 @@ def verify(snapshot: Snapshot, index: Buffer) -> list[bytes]:
 
 def forget(snapshot: Snapshot) -> None:
     """Remove the docket, so that the next renewal makes the map anew."""
-    with contextlib.suppress(OSError):
-        os.unlink(_docket_path(snapshot))
+    with contextlib.suppress(OSError, Unusable):
+        snapshot.directory.remove(_docket_name(snapshot))
 
 
 def status(snapshot: Snapshot) -> tuple[int, int]:
@@ -265,5 +314,5 @@ def status(snapshot: Snapshot) -> tuple[int, int]:
     docket = read(snapshot)
     if docket is None or not _is_whole(snapshot, docket):
         return 0, 0
-    size_bytes = os.stat(_data_path(snapshot, docket.uid)).st_size
-    return min(docket.revs, snapshot.length_bytes // ENTRY_LEN), size_bytes
+    revs = min(docket.revs, snapshot.length_bytes // ENTRY_LEN)
+    return revs, docket.data.size_bytes

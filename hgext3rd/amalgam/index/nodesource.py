@@ -2,8 +2,8 @@
 
 Ours comes first: what it was made from is known exactly. Mercurial's is read where the
 repository has the requirement and ours is not there, by the rules of
-``mercurial.revlogutils.nodemap``, which trust the last revision that it names. It is
-never written here.
+``mercurial.revlogutils.nodemap``, which trust the last revision that it names. It only
+finds nodes: nothing else in it can be verified. It is never written here.
 """
 
 from __future__ import annotations
@@ -17,15 +17,23 @@ from mercurial.revlogutils import nodemap as stock
 from ..native import errors
 from ..native._core import ffi, lib
 from ..native.lent import lent
+from ..placement import Directory
 from . import nodefile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mercurial.interfaces.types import VfsT
 
+    from ..trust import Trust
     from .snapshot import Snapshot
 
 _MMAP = b"persistent-nodemap.mmap"
 _NODE = 7  # in an entry
+_LARGEST = 4096  # a docket is about 80 bytes
+_HEX = b"0123456789abcdef"
+# Mercurial writes 24 bytes for a revision, and lets a tenth be garbage
+_BYTES_PER_REV = 256
 
 
 class NodeSource:
@@ -38,18 +46,21 @@ class NodeSource:
         docket: bytes | None,
         radix: bytes,
         index: Any,
+        trust: Callable[[VfsT], Trust | None],
     ) -> None:
         """Ours is of ``snapshot``, the part of the index that is never changed.
 
         The names of Mercurial's, below ``opener``, are ``docket``, ``None`` if the
         repository has none, and for its data file what begins with ``radix``. Its
-        docket is compared with ``index``, the C index.
+        docket is compared with ``index``, the C index. ``trust`` tells of ``opener``
+        what may be mapped.
         """
         self.snapshot = snapshot
         self.opener = opener
         self.docket = docket
         self.radix = radix
         self.index = index
+        self.trust = trust
         self.is_ours = False  # the map that was opened
 
     def open(self, data: Any) -> Any | None:
@@ -73,9 +84,11 @@ class NodeSource:
             nodefile.forget(self.snapshot)
 
     def _open_stock(self, data: Any) -> Any | None:
-        content = self.docket and self.opener.tryread(self.docket)
-        if not content:
+        trust = self.docket and self.trust(self.opener)
+        if not self.docket or not trust or not trust.usable:
             return None
+        directory, name = self._placed(self.docket)
+        content = directory.tryread(name, _LARGEST)
         header_end = stock.S_VERSION.size + stock.S_HEADER.size
         if len(content) < header_end or content[0] != stock.ONDISK_VERSION:
             return None
@@ -85,18 +98,35 @@ class NodeSource:
         tip_node = content[header_end + uid_len :][:tip_len]
         if tip >= len(self.index) or self.index[tip][_NODE] != tip_node:
             return None
-        name = b"%s-%s.nd" % (self.radix, uid)
-        may_map = self.opener.options.get(_MMAP) and self.opener.is_mmap_safe(name)
-        out = ffi.new("amalgam_nodemap **")
-        path = os.fsencode(self.opener.join(name))
-        errors.call(
-            lib.amalgam_nodemap_open_upstream,
-            out,
-            *lent(path),
-            length,
-            tip + 1,
-            bool(may_map),
-            data,
-            len(data),
-        )
-        return ffi.gc(out[0], lib.amalgam_nodemap_free)
+        if not uid or uid.strip(_HEX) or length > (tip + 1) * _BYTES_PER_REV:
+            return None
+        path = b"%s-%s.nd" % (self.radix, uid)
+        may_map = self.opener.options.get(_MMAP) and self.opener.is_mmap_safe(path)
+        directory, name = self._placed(path)
+        fd = directory.open(name)
+        try:
+            if not trust.may_map(os.fstat(fd)):
+                return None
+            out = ffi.new("amalgam_nodemap **")
+            errors.call(
+                lib.amalgam_nodemap_open_upstream,
+                out,
+                fd,
+                *lent(directory.join(name)),
+                length,
+                tip + 1,
+                bool(may_map),
+                data,
+                len(data),
+            )
+            return ffi.gc(out[0], lib.amalgam_nodemap_free)
+        finally:
+            os.close(fd)
+
+    def _placed(self, path: bytes) -> tuple[Directory, bytes]:
+        """Return where a file of Mercurial's is: nothing but a regular file is opened.
+
+        A FIFO would not let go.
+        """
+        directory, name = os.path.split(self.opener.join(path))
+        return Directory(directory), name

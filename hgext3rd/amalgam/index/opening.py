@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from mercurial import encoding
+from mercurial import encoding, error, util
+from mercurial.utils import stringutil
 
-from .. import placement
-from ..loading import load
 from ..native.errors import Moved
+from ..placement import Directory, Placement
 from ..records import Record
+from ..trust import Trust
 from . import buffer
 from .decision import Reason
 from .snapshot import Busy, IndexFile, Snapshot, Snapshots
@@ -23,8 +24,9 @@ from .snapshot import Busy, IndexFile, Snapshot, Snapshots
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mercurial.interfaces.types import UiT
+
     from ..configitems import IndexConfig
-    from ..placement import Placement
     from .docket import State
 
 _ATTEMPTS = 4
@@ -60,20 +62,30 @@ class Site(Record):
         owner_path: bytes,
         config: IndexConfig,
         follow: Callable[[Placement, Snapshot, memoryview, bool], None],
+        ui: UiT,
     ) -> Site:
-        """Return where the snapshots of the store at ``store_path`` are."""
+        """Return where the snapshots of the store at ``store_path`` are.
+
+        ``ui`` is that of the repository, and knows whom its user trusts.
+        """
+        directory = Directory(owner_path, (b"amalgam", b"index"))
+        trust = Trust.of(ui, store_path, owner_path)
         return cls(
-            snapshots=Snapshots(os.path.join(owner_path, b"amalgam", b"index")),
+            snapshots=Snapshots(directory, trust),
             store_path=store_path,
             owner_path=owner_path,
             prefault=buffer.PREFAULTS[config.prefault],
             follow=follow,
         )
 
+    @property
+    def trust(self) -> Trust:
+        """What this process may do with the files there."""
+        return self.snapshots.trust
+
     def placement(self) -> Placement:
         """Return how files are written there."""
-        load(placement)
-        return placement.Placement.at(self.store_path, self.owner_path)
+        return Placement.at(self.store_path, self.owner_path)
 
     def renew(
         self,
@@ -93,35 +105,52 @@ class Site(Record):
         if snapshot is not None:
             nothing = buffer.PREFAULTS[b"none"]
             mapped = self._mapped(snapshot, file, file.state(), nothing)
-            self.follow(placement, snapshot, mapped.data, afresh)
+            if mapped is not None:
+                self.follow(placement, snapshot, mapped.data, afresh)
 
     def open(
         self, file: IndexFile, in_transaction: Callable[[], bool]
     ) -> tuple[buffer.Mapped, Snapshot]:
         """Return an index and its snapshot; ``Unavailable`` if it cannot be mapped."""
-        damaged = False
+        if not self.trust.usable:
+            owner = self.trust.owner
+            raise Unavailable(Reason.UNTRUSTED, util.username(owner) or b"%d" % owner)
         try:
-            for _attempt in range(_ATTEMPTS):
-                state = file.state()
-                snapshot = self.snapshots.find(file, state)
-                if snapshot is None or damaged:
-                    self._renew_on_demand(file, in_transaction, afresh=damaged)
-                    damaged = False
-                    continue
-                try:
-                    mapped = self._mapped(snapshot, file, state, self.prefault)
-                except Moved:
-                    # a snapshot that fits no longer, though nobody touched the index
-                    damaged = file.state() == state
-                    continue
-                if file.state() == state:
-                    return mapped, snapshot
+            found = self._open(file, in_transaction)
         except Moved:
-            pass
+            found = None
         except OSError as exc:
             detail = encoding.strtolocal(os.strerror(exc.errno or 0))
             raise Unavailable(Reason.NO_SNAPSHOT, detail) from exc
-        raise Unavailable(Reason.CHANGING)
+        except error.StorageError as exc:
+            detail = stringutil.forcebytestr(exc)
+            raise Unavailable(Reason.NO_SNAPSHOT, detail) from exc
+        if found is None:
+            raise Unavailable(Reason.CHANGING)
+        return found
+
+    def _open(
+        self, file: IndexFile, in_transaction: Callable[[], bool]
+    ) -> tuple[buffer.Mapped, Snapshot] | None:
+        """Return an index and its snapshot; ``None`` or ``Moved`` if it changes."""
+        damaged = False
+        for _attempt in range(_ATTEMPTS):
+            state = file.state()
+            snapshot = None if damaged else self.snapshots.find(file, state)
+            mapped = None
+            if snapshot is not None:
+                try:
+                    mapped = self._mapped(snapshot, file, state, self.prefault)
+                except Moved:
+                    # they differ, though nobody touched them
+                    damaged = file.state() == state
+                    continue
+            if snapshot is None or mapped is None:
+                self._renew_on_demand(file, in_transaction, afresh=damaged)
+                damaged = False
+            elif file.state() == state:
+                return mapped, snapshot
+        return None
 
     def _mapped(
         self,
@@ -129,9 +158,19 @@ class Site(Record):
         file: IndexFile,
         state: State,
         prefault: int,
-    ) -> buffer.Mapped:
-        covered, length_bytes = snapshot.length_bytes, file.length_bytes(state)
-        return buffer.mapped(snapshot.path, covered, file.fd, length_bytes, prefault)
+    ) -> buffer.Mapped | None:
+        """Map an index; ``None`` if its snapshot does not count any more."""
+        with snapshot.opened() as fd:
+            if fd is None:
+                return None
+            return buffer.mapped(
+                fd,
+                snapshot.path,
+                snapshot.length_bytes,
+                file.fd,
+                file.length_bytes(state),
+                prefault,
+            )
 
     def _renew_on_demand(
         self, file: IndexFile, in_transaction: Callable[[], bool], *, afresh: bool

@@ -52,13 +52,16 @@ def renew(
     """Renew the snapshots of all indexes that are to be mapped.
 
     Those in ``before`` have only been appended to since they had that state. Return
-    why not all of it was possible, or nothing: what is lost is speed.
+    why not all of it was possible, or nothing: what is lost is speed. Nothing is done
+    in a repository whose owner is not trusted.
     """
+    if not site.trust.usable:
+        return _(b"the owner of the repository is not trusted")
     try:
         _renew(repo, site, config, before)
     except Busy:
         return _(b"another process is writing snapshots")
-    except (Moved, OSError) as exc:
+    except (Moved, OSError, error.StorageError) as exc:
         return stringutil.forcebytestr(exc)
     return b""
 
@@ -66,11 +69,13 @@ def renew(
 def rebuild(repo: RepoT, site: Site, config: IndexConfig) -> None:
     """Make all snapshots anew, and forget those of indexes that are gone.
 
-    Nothing for a user who may not write to the store: his are read plainly if they are
-    wrong. ``StateError`` or ``OSError`` if it cannot be done.
+    Nothing for a user who may not write to the store: what is wrong they read plainly.
+    ``SecurityError`` if its owner is not trusted. ``StateError``, ``StorageError`` or
+    ``OSError`` if it cannot be done.
     """
     if not os.access(repo.store.path, os.W_OK):
         return
+    site.trust.require(site.owner_path)
     try:
         with repo.lock():
             _renew(repo, site, config, {}, afresh=True)
@@ -92,8 +97,7 @@ def _renew(
     paths, gone = set(_paths(repo)), set()
     if afresh:
         gone = set(site.snapshots.names())
-        dockets = map(site.snapshots.docket, gone)
-        paths |= {docket.path for docket in dockets if docket is not None}
+        paths |= {path for name in gone if (path := _path_of(site, name))}
     wanted = []
     with contextlib.ExitStack() as stack:
         for path in sorted(paths):
@@ -109,6 +113,18 @@ def _renew(
             site.renew(file, placement, grown_from=grown_from, afresh=afresh)
         for name in gone - {file.name for file in wanted}:
             site.snapshots.forget(name)
+
+
+def _path_of(site: Site, name: bytes) -> bytes | None:
+    """Return the path of the index that a docket belongs to; ``None`` if to none."""
+    docket = site.snapshots.docket(name)
+    if docket is None or indexfile.name_of(docket.path) != name:
+        return None
+    *above, last = docket.path.split(b"/")
+    in_tree = above[:1] == [b"meta"] and last == b"00manifest.i"
+    if any(part in (b"", b".", b"..") for part in above) or (above and not in_tree):
+        return None
+    return docket.path
 
 
 def _paths(repo: RepoT) -> list[bytes]:

@@ -10,46 +10,79 @@ from __future__ import annotations
 
 import binascii
 import contextlib
+import errno
 import fcntl
 import os
-import stat
 import time
 from typing import TYPE_CHECKING
 
-from .. import placement as placements
 from ..native.errors import Moved
+from ..placement import TEMPORARY, Unusable
 from ..records import Record
 from . import buffer
-from .docket import Docket, State
+from .docket import Docket, State, is_uid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..placement import Placement
+    from ..placement import Directory, Placement
+    from ..trust import Trust
 
 _DOCKET = b".docket"
 _DATA = b".snap"
 _LOCK = b"lock"
-_KEPT_SECONDS = 600.0  # what nobody names any more may be about to be opened
+_KEPT_SECONDS = 600.0  # what is not whole, though its writer may be about to end it
 _READ_BYTES = 256 << 10  # what reading instead of mapping costs nothing
 
 
 class Snapshot(Record):
     """Bytes of an index that are on disk for good, until the file is removed."""
 
-    directory: bytes
-    """Full path of ``.hg/amalgam/index``."""
+    directory: Directory
+    """``.hg/amalgam/index``."""
+    trust: Trust
+    """Whose files there may be mapped."""
     name: bytes
     """What begins the names of all files there that belong to the same index."""
     uid: bytes
     """Names a sequence of bytes that only ever grows; 16 hexadecimal digits."""
     length_bytes: int
     """How many of them are the first ones of the index: whole entries, at least one."""
+    data: State
+    """What the file system said of the data file when that was found."""
 
     @property
     def path(self) -> bytes:
-        """Where the bytes are."""
-        return _data_path(self.directory, self.name, self.uid)
+        """Where the bytes are, for messages."""
+        return self.directory.join(_data_name(self.name, self.uid))
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int | None]:
+        """Open the data file as long as the context lasts.
+
+        ``None`` if it is not the file, or not as it was, when it was compared with the
+        index; and if it may not be mapped.
+        """
+        name = _data_name(self.name, self.uid)
+        with opened_data(self.directory, self.trust, name) as fd:
+            same = fd is not None and State.of(os.fstat(fd)) == self.data
+            yield fd if same else None
+
+
+@contextlib.contextmanager
+def opened_data(
+    directory: Directory, trust: Trust, name: bytes
+) -> Iterator[int | None]:
+    """Open a file to map it; ``None`` if it is not there, or may not be mapped."""
+    try:
+        fd = directory.open(name)
+    except (FileNotFoundError, PermissionError, Unusable):
+        yield None
+        return
+    try:
+        yield fd if trust.may_map(os.fstat(fd)) else None
+    finally:
+        os.close(fd)
 
 
 class IndexFile(Record):
@@ -82,34 +115,32 @@ class Busy(Exception):  # noqa: N818
 class Snapshots:
     """The snapshots of a repository."""
 
-    def __init__(self, directory: bytes) -> None:
-        """``directory`` is ``.hg/amalgam/index``; it need not be there."""
+    def __init__(self, directory: Directory, trust: Trust) -> None:
+        """``directory`` is ``.hg/amalgam/index``; it need not be there.
+
+        It is of use only if ``trust`` says so.
+        """
         self.directory = directory
+        self.trust = trust
 
     def docket(self, name: bytes) -> Docket | None:
         """Return what is remembered of the snapshot of an index."""
-        return Docket.read(self._docket_path(name))
+        return Docket.read(self.directory, name + _DOCKET)
 
     def names(self) -> list[bytes]:
         """Return the names of all indexes that have a docket here."""
-        try:
-            entries = os.listdir(self.directory)
-        except FileNotFoundError:
-            return []
+        entries = self.directory.names()
         return sorted(
             entry.removesuffix(_DOCKET) for entry in entries if entry.endswith(_DOCKET)
         )
 
     def forget(self, name: bytes) -> None:
         """Remove what there is of an index that is gone. Within ``writing``."""
-        docket = self.docket(name)
-        os.unlink(self._docket_path(name))
-        if docket is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(_data_path(self.directory, name, docket.uid))
+        self.directory.remove(name + _DOCKET)
+        self._remove_others(name, kept=None)
 
     def find(self, file: IndexFile, state: State) -> Snapshot | None:
-        """Return the snapshot of a file that has that state, if it is known to fit."""
+        """Return the snapshot of a file that has that state, if it was found to fit."""
         docket = self.docket(file.name)
         if docket is None or docket.state != state or docket.path != file.path:
             return None
@@ -119,16 +150,12 @@ class Snapshots:
     def writing(self, placement: Placement) -> Iterator[None]:
         """Keep other writers of the directory away; ``Busy`` if there is one.
 
-        Nobody waits: a snapshot that is not renewed now is renewed later.
+        Nobody waits: a snapshot that is not renewed now is renewed later. ``OSError``
+        or ``Unusable`` if this process cannot write there.
         """
-        placement.make_directory(self.directory)
-        path = os.path.join(self.directory, _LOCK)
-        fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.directory.make(placement)
+        fd = self._open_lock(placement)
         try:
-            wanted = os.fstat(fd)
-            if stat.S_IMODE(wanted.st_mode) != placement.file_mode:
-                with contextlib.suppress(PermissionError):
-                    os.fchmod(fd, placement.file_mode)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -136,6 +163,18 @@ class Snapshots:
             yield
         finally:
             os.close(fd)
+
+    def _open_lock(self, placement: Placement) -> int:
+        # before anything is compared
+        with self.directory.opened() as fd:
+            if not os.access(".", os.W_OK, dir_fd=fd, effective_ids=True):
+                refused = errno.EACCES
+                raise PermissionError(refused, os.strerror(refused))
+        with contextlib.suppress(FileNotFoundError):
+            return self.directory.open(_LOCK)
+        with contextlib.suppress(FileExistsError):
+            return self.directory.create(_LOCK, placement)
+        return self.directory.open(_LOCK)
 
     def renew(
         self,
@@ -158,112 +197,147 @@ class Snapshots:
         length_bytes -= length_bytes % file.entry_bytes
         if not length_bytes:
             return None
-        before = self.docket(file.name)
-        docket = None if afresh else before
-        fitting = 0
-        if docket is not None and docket.path == file.path:
-            if docket.state == state and docket.length_bytes <= length_bytes:
-                return self._snapshot(file.name, docket)
-            fitting = self._fitting(file, docket, state, length_bytes, grown_from)
-        uid, covered = self._cover(file, placement, docket, fitting, length_bytes)
-        if file.state() != state:
-            raise Moved(b"%s: the index changed while it was copied" % file.path)
-        renewed = Docket(file.path, uid, covered, state)
-        renewed.write(self._docket_path(file.name), placement)
-        self._remove_old(file.name, before, renewed)
+        old, renewed = None if afresh else self.docket(file.name), None
+        if old is None:
+            self.directory.remove(file.name + _DOCKET)  # whatever it is
+        elif old.path == file.path:
+            name = _data_name(file.name, old.uid)
+            with opened_data(self.directory, self.trust, name) as fd:
+                if fd is not None:
+                    renewed = self._renewed(
+                        file, old, fd, state, length_bytes, grown_from
+                    )
+        if renewed is None:
+            renewed = self._copied(file, placement, state, length_bytes)
+        if renewed != old:
+            try:
+                if file.state() != state:
+                    moved = b"%s: the index changed while it was copied"
+                    raise Moved(moved % file.path)
+                renewed.write(self.directory, file.name + _DOCKET, placement)
+            except BaseException:
+                self._remove_others(file.name, kept=old and old.uid)
+                raise
+            self._remove_others(file.name, kept=renewed.uid)
         return self._snapshot(file.name, renewed)
 
     def difference(self, file: IndexFile, snapshot: Snapshot) -> int | None:
-        """Compare in full; return the offset of the first difference, if any."""
+        """Compare in full; return the offset of the first difference, if any.
+
+        ``None``, too, if the data file has changed: then it does not count.
+        """
         covered = snapshot.length_bytes
-        common = buffer.common_prefix(snapshot.path, covered, file.fd, covered)
+        with snapshot.opened() as fd:
+            if fd is None:
+                return None
+            common = buffer.common_prefix(fd, snapshot.path, covered, file.fd, covered)
         return None if common == covered else common
 
     def _snapshot(self, name: bytes, docket: Docket) -> Snapshot:
-        return Snapshot(self.directory, name, docket.uid, docket.length_bytes)
+        return Snapshot(
+            self.directory,
+            self.trust,
+            name,
+            docket.uid,
+            docket.length_bytes,
+            docket.data,
+        )
 
-    def _docket_path(self, name: bytes) -> bytes:
-        return os.path.join(self.directory, name + _DOCKET)
-
-    def _fitting(
+    def _renewed(
         self,
         file: IndexFile,
-        docket: Docket,
+        old: Docket,
+        fd: int,
         state: State,
         length_bytes: int,
         grown_from: State | None,
-    ) -> int:
-        """Return how many bytes of a snapshot are the first ones of ``file``."""
-        if (
-            docket.state == grown_from
-            and grown_from.is_same_file(state)
-            and grown_from.size_bytes <= state.size_bytes
-        ):
-            return docket.length_bytes
-        path = _data_path(self.directory, file.name, docket.uid)
-        try:
-            common = buffer.common_prefix(
-                path, docket.length_bytes, file.fd, length_bytes
-            )
-        except Moved:  # it is gone
-            return 0
-        return common - common % file.entry_bytes
+    ) -> Docket | None:
+        """Return what ``old`` becomes, whose data file is open; ``None`` if nothing.
 
-    def _cover(
-        self,
-        file: IndexFile,
-        placement: Placement,
-        docket: Docket | None,
-        fitting: int,
-        length_bytes: int,
-    ) -> tuple[bytes, int]:
-        """Return uid and length of a snapshot that ``file`` is not far ahead of."""
-        if docket is not None and length_bytes - fitting <= _tail_limit(fitting):
-            return docket.uid, fitting
-        if docket is not None and fitting == docket.length_bytes:
-            path = _data_path(self.directory, file.name, docket.uid)
-            # of somebody else, perhaps, who lets us read it
-            with contextlib.suppress(PermissionError, FileNotFoundError):
-                fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-                try:
-                    # bytes beyond were named once, or are left of a writer that died
-                    if os.fstat(fd).st_size == fitting:
-                        _append(fd, file, fitting, length_bytes)
-                        return docket.uid, length_bytes
-                finally:
-                    os.close(fd)
+        If ``file`` is far ahead of the data file, that is appended to.
+        """
+        data = State.of(os.fstat(fd))
+        was_compared = data == old.data
+        if was_compared and old.state == state and old.length_bytes <= length_bytes:
+            return old
+        fitting = old.length_bytes
+        if not (was_compared and _has_grown(old.state, grown_from, state)):
+            path = self._snapshot(file.name, old).path
+            covered = min(old.length_bytes, data.size_bytes)
+            fitting = buffer.common_prefix(fd, path, covered, file.fd, length_bytes)
+            fitting -= fitting % file.entry_bytes
+        if length_bytes - fitting <= _tail_limit(fitting):
+            return Docket(file.path, old.uid, fitting, state, data)
+        # bytes beyond were named once, or are left of a writer that died
+        if fitting == old.length_bytes == data.size_bytes:
+            appended = self._append(file, old.uid, data, length_bytes)
+            if appended is not None:
+                return Docket(file.path, old.uid, length_bytes, state, appended)
+        return None
+
+    def _append(
+        self, file: IndexFile, uid: bytes, data: State, length_bytes: int
+    ) -> State | None:
+        """Append to a data file that is in that state, and return its new one.
+
+        ``None`` if it must stay as it is.
+        """
+        # of somebody else, perhaps, who lets us read it
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            fd = self.directory.open_to_append(_data_name(file.name, uid))
+            if fd is None:
+                return None
+            try:
+                if State.of(os.fstat(fd)) == data:
+                    return _filled(fd, file, data.size_bytes, length_bytes)
+            finally:
+                os.close(fd)
+        return None
+
+    def _copied(
+        self, file: IndexFile, placement: Placement, state: State, length_bytes: int
+    ) -> Docket:
+        """Copy an index to a new data file."""
         uid = binascii.hexlify(os.urandom(8))
-        path = _data_path(self.directory, file.name, uid)
-        fd = placement.create(path)
+        name = _data_name(file.name, uid)
+        fd = self.directory.create(name, placement)
         try:
-            _append(fd, file, 0, length_bytes)
+            data = _filled(fd, file, 0, length_bytes)
         except BaseException:
-            os.unlink(path)
+            self.directory.remove(name)
             raise
         finally:
             os.close(fd)
-        return uid, length_bytes
+        return Docket(file.path, uid, length_bytes, state, data)
 
-    def _remove_old(self, name: bytes, before: Docket | None, now: Docket) -> None:
-        """Remove data files that no docket has named for a while."""
-        if before is not None and before.uid != now.uid:
-            # from now on it gets old
-            with contextlib.suppress(OSError):
-                os.utime(_data_path(self.directory, name, before.uid))
-        kept = os.path.basename(_data_path(self.directory, name, now.uid))
-        for entry in os.scandir(self.directory):
-            ours = entry.name.startswith(name + b"-") and len(entry.name) == len(kept)
-            if entry.name == kept or not (
-                ours or entry.name.startswith(placements.TEMPORARY)
-            ):
-                continue
-            with contextlib.suppress(OSError):
-                if time.time() - entry.stat().st_mtime >= _KEPT_SECONDS:
-                    os.unlink(entry.path)
+    def _remove_others(self, name: bytes, kept: bytes | None) -> None:
+        """Remove data files that the docket does not name; who has one mapped keeps it.
+
+        And what is left of writers that died.
+        """
+        prefix = name + b"-"
+        for entry in self.directory.names():
+            uid = entry.removeprefix(prefix).removesuffix(_DATA)
+            ours = is_uid(uid) and entry == _data_name(name, uid) and uid != kept
+            with contextlib.suppress(OSError, Unusable):
+                if ours or (entry.startswith(TEMPORARY) and self._is_old(entry)):
+                    self.directory.remove(entry)
+
+    def _is_old(self, entry: bytes) -> bool:
+        return time.time() - self.directory.stat(entry).st_mtime >= _KEPT_SECONDS
 
 
-def _data_path(directory: bytes, name: bytes, uid: bytes) -> bytes:
-    return os.path.join(directory, b"%s-%s%s" % (name, uid, _DATA))
+def _data_name(name: bytes, uid: bytes) -> bytes:
+    return b"%s-%s%s" % (name, uid, _DATA)
+
+
+def _has_grown(before: State, grown_from: State | None, now: State) -> bool:
+    """Tell whether ``before`` is the state from which a file is known to have grown."""
+    return (
+        before == grown_from
+        and before.is_same_file(now)
+        and before.size_bytes <= now.size_bytes
+    )
 
 
 def _tail_limit(covered: int) -> int:
@@ -271,10 +345,10 @@ def _tail_limit(covered: int) -> int:
     return min(_READ_BYTES, covered // 16)
 
 
-def _append(fd: int, file: IndexFile, start: int, end: int) -> None:
+def _filled(fd: int, file: IndexFile, start: int, end: int) -> State:
     """Copy bytes of an index to the same place in a data file, and wait for the disk.
 
-    ``Moved`` if there are fewer.
+    Return the state of the data file. ``Moved`` if the index has fewer.
     """
     while start < end:
         copied = _copy_some(fd, file.fd, start, end - start)
@@ -282,6 +356,7 @@ def _append(fd: int, file: IndexFile, start: int, end: int) -> None:
             raise Moved(b"%s: the index is shorter than it was" % file.path)
         start += copied
     os.fsync(fd)
+    return State.of(os.fstat(fd))
 
 
 def _copy_some(fd: int, source: int, offset: int, count: int) -> int:

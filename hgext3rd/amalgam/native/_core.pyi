@@ -33,6 +33,7 @@ class _Lib:
     def amalgam_nodemap_open(
         self,
         out: _Pointer,
+        file: int,
         path: _Pointer,
         path_len: int,
         uid: _Pointer,
@@ -48,6 +49,7 @@ class _Lib:
     def amalgam_nodemap_open_upstream(
         self,
         out: _Pointer,
+        file: int,
         path: _Pointer,
         path_len: int,
         len_bytes: int,
@@ -152,10 +154,12 @@ class _Lib:
     def amalgam_map_open(
         self,
         out: _Pointer,
-        directory: _Pointer,
-        directory_len: int,
+        directory: int,
+        directory_path: Any,
         segments: _Pointer,
         segments_len: int,
+        unmapped: _Pointer,
+        unmapped_len: int,
         error: _Pointer,
         /,
     ) -> int: ...
@@ -253,6 +257,7 @@ class _Lib:
         self,
         out: _Pointer,
         data: _Pointer,
+        snapshot: int,
         path: _Pointer,
         path_len: int,
         covered: int,
@@ -275,6 +280,7 @@ class _Lib:
     def amalgam_snapshot_common(
         self,
         common: _Pointer,
+        snapshot: int,
         path: _Pointer,
         path_len: int,
         covered: int,

@@ -24,6 +24,14 @@ def lent(data: Buffer) -> tuple[Any, int]:
     return ffi.from_buffer("uint8_t[]", data), len(data)
 
 
+def lent_bytes(data: Buffer) -> Any:
+    """Return an array of one ``amalgam_bytes``, for a parameter or field of that type.
+
+    The array lives as long as what it points to has to.
+    """
+    return lent_list([data])[0]
+
+
 def lent_writable(buffer: bytearray) -> tuple[Any, int]:
     """Return pointer and length of ``buffer``, which the core fills."""
     return ffi.from_buffer("uint8_t[]", buffer, require_writable=True), len(buffer)

@@ -15,6 +15,7 @@ from mercurial import error, exthelper, hg
 from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
+from ..trust import Trust
 from . import bundles, files, passes, probe, subjects, table
 from .options import PerfConfig
 from .passes import Cache
@@ -295,6 +296,7 @@ def _session(ui: UiT, repo: RepoT, opts: dict[str, Any]) -> Iterator[_Session]:
     """Yield a session; what a process could not do ends it with one line."""
     if not os.path.exists("/proc/self/maps"):
         raise error.InputError(_(b"there is no /proc here to measure with"))
+    Trust.of(ui, repo.store.path, repo.sharedpath).require(repo.sharedpath)
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"perf", byte_opts) as fm:
         session = _Session(ui, repo, fm, opts["cache"])

@@ -8,6 +8,8 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
+from ..placement import Directory, Placement
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -50,9 +52,9 @@ def scratch_copy(repo: RepoT) -> Iterator[bytes]:
     It is below ``.hg/amalgam``, so that files can be hard links, and goes in the end.
     Nobody may write to the repository while it is made.
     """
-    place = os.path.join(repo.sharedpath, b"amalgam")
-    os.makedirs(place, exist_ok=True)
-    root = tempfile.mkdtemp(prefix=b"perf-", dir=place)
+    place = Directory(repo.sharedpath, (b"amalgam",))
+    place.make(Placement.of(repo))
+    root = tempfile.mkdtemp(prefix=b"perf-", dir=place.path)
     try:
         with repo.lock():
             shutil.copytree(

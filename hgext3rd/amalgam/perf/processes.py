@@ -70,7 +70,7 @@ class Processes:
         ``root``: of the repository, if it needs one. ``profiled``: show its profile.
         ``sample.Failed`` if it does not end with 0.
         """
-        command = [*procutil.shellsplit(procutil.hgexecutable()), *self._given]
+        command = [procutil.hgexecutable(), *self._given]
         first, *others = self._names
         for name in others:
             command += [b"--config", b"extensions.%s=!" % name]

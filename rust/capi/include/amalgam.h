@@ -98,15 +98,23 @@ typedef struct amalgam_export_request {
     uint32_t encoding;
     // Whether each directory has a manifest of its own: 0 or 1.
     uint32_t tree_manifests;
-    // The directory `objects/pack` of the git repository.
-    struct amalgam_bytes packs;
-    // The directory of the oid map.
-    struct amalgam_bytes map;
+    // A descriptor of the directory `objects/pack` of the git repository.
+    int32_t packs;
+    // A descriptor of the directory of the oid map.
+    int32_t map;
+    // What messages call the first.
+    struct amalgam_bytes packs_path;
+    // What messages call the second.
+    struct amalgam_bytes map_path;
     // First part of the names of the map's files, ASCII.
     struct amalgam_bytes prefix;
     // Permission bits: who may read a file with these may read what is written, whatever the umask;
     // 0 leaves it to the umask.
     uint32_t file_mode;
+    // The user to whom files are given; all ones leaves them with who runs this.
+    uint32_t user;
+    // The same of the group.
+    uint32_t group;
     // File names of the map's segments, oldest first.
     const struct amalgam_bytes *segments;
     // How many there are.
@@ -119,6 +127,10 @@ typedef struct amalgam_export_request {
     size_t metadata_segments_len;
     // How many of them belong to a base.
     size_t metadata_base_len;
+    // File names of segments that are read instead of mapped, of either map.
+    const struct amalgam_bytes *unmapped;
+    // How many there are.
+    size_t unmapped_len;
     // File name of the metadata's state; if it is empty, it is made again from maps and store.
     struct amalgam_bytes metadata_state;
     // Whether to write a metadata pack that needs none before it, in any case: 0 or 1.
@@ -207,14 +219,16 @@ enum amalgam_status amalgam_export_run(struct amalgam_export_report *out,
                                        void *handle,
                                        struct amalgam_error *error);
 
-// Opens the map in the file at `path`, made with `uid` of the first `limit` revisions of `index`,
-// or of more. It is made of `runs`, in the order of their revisions, from 0 on.
+// Opens the map in the file open as `file`, which `path` names in messages. It was made with `uid`
+// of the first `limit` revisions of `index`, or of more, and of `runs`, in the order of their
+// revisions, from 0 on.
 //
 // # Safety
 //
-// `error` as everywhere; `out` is writable; all else is lent for the call. The map is given to
-// `amalgam_nodemap_free` once.
+// `error` as everywhere; `out` is writable; `file` is an open descriptor until the call ends; all
+// else is lent for the call. The map is given to `amalgam_nodemap_free` once.
 enum amalgam_status amalgam_nodemap_open(struct amalgam_nodemap **out,
+                                         int32_t file,
                                          const uint8_t *path,
                                          size_t path_len,
                                          const uint8_t *uid,
@@ -226,13 +240,15 @@ enum amalgam_status amalgam_nodemap_open(struct amalgam_nodemap **out,
                                          size_t index_len,
                                          struct amalgam_error *error);
 
-// Opens Mercurial's own map: the first `len_bytes` bytes of the file at `path`, which has the first
-// `revs` revisions of `index`. If `mapped` is 0 the file is read.
+// Opens Mercurial's own map: the first `len_bytes` bytes of the file open as `file`, which `path`
+// names in messages. It has the first `revs` revisions of `index`. If `mapped` is 0 it is read. Such
+// a map finds nodes. That there is no such node it cannot tell, nor what abbreviations mean.
 //
 // # Safety
 //
 // As `amalgam_nodemap_open`.
 enum amalgam_status amalgam_nodemap_open_upstream(struct amalgam_nodemap **out,
+                                                  int32_t file,
                                                   const uint8_t *path,
                                                   size_t path_len,
                                                   uint64_t len_bytes,
@@ -373,17 +389,22 @@ enum amalgam_status amalgam_nodemap_content_copy(uint8_t *bytes,
 // `content` came from `amalgam_nodemap_content_make`, and nobody uses it any more.
 void amalgam_nodemap_content_free(struct amalgam_nodemap_content *content);
 
-// Opens the map made of `segments`, file names in `directory`, oldest first.
+// Opens the map made of `segments`, file names in a directory, oldest first.
+//
+// `directory` is a descriptor of it, `directory_path` what messages call it; without segments
+// neither is looked at. Those segments that are in `unmapped`, too, are read instead of mapped.
 //
 // # Safety
 //
-// `error` as everywhere; `out` is writable; `directory`, `segments` and their bytes are lent for
-// the call. The map is given to `amalgam_map_free` once.
+// `error` as everywhere; `out` is writable; `directory_path`, `segments`, `unmapped` and their
+// bytes are lent for the call, and `directory` is open. The map is given to `amalgam_map_free` once.
 enum amalgam_status amalgam_map_open(struct amalgam_map **out,
-                                     const uint8_t *directory,
-                                     size_t directory_len,
+                                     int32_t directory,
+                                     struct amalgam_bytes directory_path,
                                      const struct amalgam_bytes *segments,
                                      size_t segments_len,
+                                     const struct amalgam_bytes *unmapped,
+                                     size_t unmapped_len,
                                      struct amalgam_error *error);
 
 // Frees a map; null is ignored.
@@ -546,16 +567,17 @@ enum amalgam_status amalgam_selftest_join(uint8_t *out,
 // Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`
 // where they are.
 //
-// The first `covered` of them are mapped from the file at `path`, its snapshot; the others are
-// read. `prefault` says what to read ahead: 0 nothing, 1 all in the background, 2 all
-// before the call ends. `MOVED` if the files are not as was said.
+// The first `covered` of them are mapped from the file open as `snapshot`, which `path` names in
+// messages; the others are read. `prefault` says what to read ahead: 0 nothing, 1 all in the
+// background, 2 all before the call ends. `MOVED` if the files are not as was said.
 //
 // # Safety
 //
-// `error` as everywhere; `out` and `data` are writable; `path` is lent for the call; `index` is
-// an open descriptor until it ends. The index is given to `amalgam_mapped_free` once.
+// `error` as everywhere; `out` and `data` are writable; `path` is lent for the call; `snapshot`
+// and `index` are open descriptors until it ends. The index is given to `amalgam_mapped_free` once.
 enum amalgam_status amalgam_mapped_new(struct amalgam_mapped **out,
                                        const uint8_t **data,
+                                       int32_t snapshot,
                                        const uint8_t *path,
                                        size_t path_len,
                                        uint64_t covered,
@@ -583,14 +605,15 @@ enum amalgam_status amalgam_mapped_expect(const struct amalgam_mapped *mapped,
 // `mapped` came from `amalgam_mapped_new`, and nobody uses it nor its bytes any more.
 void amalgam_mapped_free(struct amalgam_mapped *mapped);
 
-// Writes to `common` in how many bytes, of its first `covered`, the snapshot at `path` agrees
-// with the first `len` of the index open as `index`.
+// Writes to `common` in how many bytes, of its first `covered`, the snapshot open as `snapshot`,
+// which `path` names in messages, agrees with the first `len` of the index open as `index`.
 //
 // # Safety
 //
-// `error` as everywhere; `common` is writable; `path` is lent for the call; `index` is an open
-// descriptor until it ends.
+// `error` as everywhere; `common` is writable; `path` is lent for the call; `snapshot` and
+// `index` are open descriptors until it ends.
 enum amalgam_status amalgam_snapshot_common(uint64_t *common,
+                                            int32_t snapshot,
                                             const uint8_t *path,
                                             size_t path_len,
                                             uint64_t covered,

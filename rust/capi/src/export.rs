@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::path::Path;
 
-use gitpack::Readers;
+use gitpack::staged::Owner;
+use gitpack::{Directory, Readers};
 use hg2git::{Error, Metadata, Phase, Report, Request, Selection, export};
 use revlog::{Encoding, Node};
 
@@ -26,15 +27,23 @@ pub struct ExportRequest {
     pub encoding: u32,
     /// Whether each directory has a manifest of its own: 0 or 1.
     pub tree_manifests: u32,
-    /// The directory `objects/pack` of the git repository.
-    pub packs: Bytes,
-    /// The directory of the oid map.
-    pub map: Bytes,
+    /// A descriptor of the directory `objects/pack` of the git repository.
+    pub packs: i32,
+    /// A descriptor of the directory of the oid map.
+    pub map: i32,
+    /// What messages call the first.
+    pub packs_path: Bytes,
+    /// What messages call the second.
+    pub map_path: Bytes,
     /// First part of the names of the map's files, ASCII.
     pub prefix: Bytes,
     /// Permission bits: who may read a file with these may read what is written, whatever the umask;
     /// 0 leaves it to the umask.
     pub file_mode: u32,
+    /// The user to whom files are given; all ones leaves them with who runs this.
+    pub user: u32,
+    /// The same of the group.
+    pub group: u32,
     /// File names of the map's segments, oldest first.
     pub segments: *const Bytes,
     /// How many there are.
@@ -47,6 +56,10 @@ pub struct ExportRequest {
     pub metadata_segments_len: usize,
     /// How many of them belong to a base.
     pub metadata_base_len: usize,
+    /// File names of segments that are read instead of mapped, of either map.
+    pub unmapped: *const Bytes,
+    /// How many there are.
+    pub unmapped_len: usize,
     /// File name of the metadata's state; if it is empty, it is made again from maps and store.
     pub metadata_state: Bytes,
     /// Whether to write a metadata pack that needs none before it, in any case: 0 or 1.
@@ -135,7 +148,9 @@ pub unsafe extern "C" fn amalgam_export_run(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let request = unsafe { request_of(request) }?;
+        let directories = unsafe { directories_of(request) }?;
+        // SAFETY: as the caller promises.
+        let request = unsafe { request_of(request, &directories) }?;
         // SAFETY: as the caller promises.
         let reporter = unsafe { Reporter::new(report, handle) };
         let progress = Progress::default();
@@ -150,12 +165,28 @@ pub unsafe extern "C" fn amalgam_export_run(
     unsafe { entry(error, body) }
 }
 
+/// The directories of packs and of the map.
+///
+/// # Safety
+///
+/// As for [`request_of`]; the descriptors are open.
+unsafe fn directories_of(request: *const ExportRequest) -> Result<[Directory; 2], Failure> {
+    // SAFETY: as the caller promises.
+    let request = unsafe { request.as_ref() }.ok_or_else(|| Failure::bug("no request"))?;
+    // SAFETY: as the caller promises.
+    let directory = |fd, path: &Bytes| unsafe { lent::directory(fd, path) };
+    Ok([directory(request.packs, &request.packs_path)?, directory(request.map, &request.map_path)?])
+}
+
 /// What C asks for.
 ///
 /// # Safety
 ///
-/// `request` is null or lent with all its bytes until `'a` ends.
-unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, Failure> {
+/// `request` is null or lent with all its bytes as long as the answer lives.
+unsafe fn request_of(
+    request: *const ExportRequest,
+    [packs, map]: &[Directory; 2],
+) -> Result<Request<'_>, Failure> {
     // SAFETY: as the caller promises.
     let request = unsafe { request.as_ref() }.ok_or_else(|| Failure::bug("no request"))?;
     // SAFETY: as the caller promises, for this and each of the following.
@@ -181,13 +212,14 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
             unknown => return Err(Failure::bug(format!("unknown store encoding {unknown}"))),
         },
         tree_manifests: request.tree_manifests != 0,
-        packs: path(&request.packs)?,
-        map: path(&request.map)?,
+        packs,
+        map,
         prefix: ascii(bytes(&request.prefix)?)?,
         readers: match request.file_mode {
             0 => Readers::BY_UMASK,
             bits => Readers::of_mode(bits),
-        },
+        }
+        .owned_by(Owner { user: id(request.user), group: id(request.group) }),
         segments: names(segments)?,
         base: request.base_len,
         metadata: Metadata {
@@ -199,6 +231,8 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
             },
             anew: request.metadata_anew != 0,
         },
+        // SAFETY: as the caller promises.
+        unmapped: names(unsafe { lent::list(request.unmapped, request.unmapped_len) }?)?,
         selection: Selection {
             len: request.len,
             tip,
@@ -213,7 +247,13 @@ unsafe fn request_of<'a>(request: *const ExportRequest) -> Result<Request<'a>, F
     })
 }
 
-fn names(names: Vec<&[u8]>) -> Result<Vec<String>, Failure> {
+/// A user or group, if one is named.
+const fn id(number: u32) -> Option<u32> {
+    if number == u32::MAX { None } else { Some(number) }
+}
+
+/// Names of ours in a list.
+pub(crate) fn names(names: Vec<&[u8]>) -> Result<Vec<String>, Failure> {
     names.into_iter().map(|name| Ok(ascii(name)?.to_owned())).collect()
 }
 

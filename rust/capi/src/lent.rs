@@ -5,8 +5,13 @@
 //! ends**. Null with a length of 0 is empty; null with more is refused.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::{BorrowedFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use gitpack::Directory;
 
 use crate::failure::Failure;
 
@@ -84,6 +89,45 @@ pub unsafe fn list<'a>(items: *const Bytes, count: usize) -> Result<Vec<&'a [u8]
 pub unsafe fn path<'a>(data: *const u8, len: usize) -> Result<&'a Path, Failure> {
     // SAFETY: as the caller vouches.
     Ok(Path::new(OsStr::from_bytes(unsafe { slice(data, len) }?)))
+}
+
+/// A file that the caller has open, and keeps open.
+///
+/// # Safety
+///
+/// `descriptor` is open until the call ends.
+///
+/// # Errors
+///
+/// A bug if it is negative.
+pub unsafe fn file(descriptor: i32) -> Result<ManuallyDrop<File>, Failure> {
+    if descriptor < 0 {
+        return Err(Failure::bug("no descriptor"));
+    }
+    // SAFETY: as the caller vouches; it is never closed here.
+    Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))
+}
+
+/// A directory that C has open, and what messages call it. It is open as long as the answer is,
+/// whatever C does with its own descriptor.
+///
+/// # Safety
+///
+/// As [`slice`], for `path`; `fd` is not closed before this function ends.
+///
+/// # Errors
+///
+/// A bug if `fd` is no descriptor; else that of the system.
+pub unsafe fn directory(fd: i32, path: &Bytes) -> Result<Directory, Failure> {
+    if fd < 0 {
+        return Err(Failure::bug("no descriptor of a directory"));
+    }
+    // SAFETY: as the caller vouches.
+    let path = unsafe { self::path(path.data, path.len) }?;
+    // SAFETY: as the caller vouches.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    let own = borrowed.try_clone_to_owned().map_err(|error| Failure::io(path, &error))?;
+    Ok(Directory::new(own, path.to_owned()))
 }
 
 /// Writes an output.

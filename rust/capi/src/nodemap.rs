@@ -45,21 +45,25 @@ impl From<nodemap::Error> for Failure {
     fn from(error: nodemap::Error) -> Self {
         match error {
             nodemap::Error::Io(source) => Self::io("".as_ref(), &source),
-            nodemap::Error::Damaged(what) => Self::corrupt(what),
+            nodemap::Error::Damaged(_) | nodemap::Error::Unknown => {
+                Self::corrupt(error.to_string())
+            }
         }
     }
 }
 
-/// Opens the map in the file at `path`, made with `uid` of the first `limit` revisions of `index`,
-/// or of more. It is made of `runs`, in the order of their revisions, from 0 on.
+/// Opens the map in the file open as `file`, which `path` names in messages. It was made with `uid`
+/// of the first `limit` revisions of `index`, or of more, and of `runs`, in the order of their
+/// revisions, from 0 on.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `out` is writable; all else is lent for the call. The map is given to
-/// `amalgam_nodemap_free` once.
+/// `error` as everywhere; `out` is writable; `file` is an open descriptor until the call ends; all
+/// else is lent for the call. The map is given to `amalgam_nodemap_free` once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_open(
     out: *mut *mut NodeMap,
+    file: i32,
     path: *const u8,
     path_len: usize,
     uid: *const u8,
@@ -73,8 +77,9 @@ pub unsafe extern "C" fn amalgam_nodemap_open(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (path, uid, runs, index) = unsafe {
+        let (file, path, uid, runs, index) = unsafe {
             (
+                lent::file(file)?,
                 lent::path(path, path_len)?,
                 lent::slice(uid, uid_len)?,
                 lent::slice(runs, runs_len)?,
@@ -82,7 +87,7 @@ pub unsafe extern "C" fn amalgam_nodemap_open(
             )
         };
         let places: Vec<Place> = runs.iter().map(|run| Place::from(*run)).collect();
-        let map = Inner::open(path, uid, &places, limit, Entries::new(index))
+        let map = Inner::open(&file, uid, &places, limit, Entries::new(index))
             .map_err(|error| Failure::from(error).at(path))?;
         // SAFETY: as the caller promises.
         unsafe { handle::give(out, NodeMap(Handle::new(map))) }
@@ -91,8 +96,9 @@ pub unsafe extern "C" fn amalgam_nodemap_open(
     unsafe { entry(error, body) }
 }
 
-/// Opens Mercurial's own map: the first `len_bytes` bytes of the file at `path`, which has the first
-/// `revs` revisions of `index`. If `mapped` is 0 the file is read.
+/// Opens Mercurial's own map: the first `len_bytes` bytes of the file open as `file`, which `path`
+/// names in messages. It has the first `revs` revisions of `index`. If `mapped` is 0 it is read. Such
+/// a map finds nodes. That there is no such node it cannot tell, nor what abbreviations mean.
 ///
 /// # Safety
 ///
@@ -100,6 +106,7 @@ pub unsafe extern "C" fn amalgam_nodemap_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_open_upstream(
     out: *mut *mut NodeMap,
+    file: i32,
     path: *const u8,
     path_len: usize,
     len_bytes: u64,
@@ -111,9 +118,10 @@ pub unsafe extern "C" fn amalgam_nodemap_open_upstream(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (path, index) =
-            unsafe { (lent::path(path, path_len)?, lent::slice(index, index_len)?) };
-        let map = Inner::open_upstream(path, len_bytes, revs, mapped != 0, Entries::new(index))
+        let (file, path, index) = unsafe {
+            (lent::file(file)?, lent::path(path, path_len)?, lent::slice(index, index_len)?)
+        };
+        let map = Inner::open_upstream(&file, len_bytes, revs, mapped != 0, Entries::new(index))
             .map_err(|error| Failure::from(error).at(path))?;
         // SAFETY: as the caller promises.
         unsafe { handle::give(out, NodeMap(Handle::new(map))) }

@@ -4,7 +4,7 @@ use gitpack::Oid;
 use hg2git::{Comparison, Difference, Matches, OidMap, Pair, Prefix, Side, Table};
 
 use crate::entry::entry;
-use crate::export::{ascii, nodes};
+use crate::export::{names, nodes};
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
 use crate::lent::{self, Bytes};
@@ -15,27 +15,38 @@ const COMPARED_AT_ONCE: usize = 1 << 20;
 /// An open oid map.
 pub struct Map(Handle<OidMap>);
 
-/// Opens the map made of `segments`, file names in `directory`, oldest first.
+/// Opens the map made of `segments`, file names in a directory, oldest first.
+///
+/// `directory` is a descriptor of it, `directory_path` what messages call it; without segments
+/// neither is looked at. Those segments that are in `unmapped`, too, are read instead of mapped.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `out` is writable; `directory`, `segments` and their bytes are lent for
-/// the call. The map is given to `amalgam_map_free` once.
+/// `error` as everywhere; `out` is writable; `directory_path`, `segments`, `unmapped` and their
+/// bytes are lent for the call, and `directory` is open. The map is given to `amalgam_map_free` once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_map_open(
     out: *mut *mut Map,
-    directory: *const u8,
-    directory_len: usize,
+    directory: i32,
+    directory_path: Bytes,
     segments: *const Bytes,
     segments_len: usize,
+    unmapped: *const Bytes,
+    unmapped_len: usize,
     error: *mut ErrorInfo,
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (directory, segments) =
-            unsafe { (lent::path(directory, directory_len)?, lent::list(segments, segments_len)?) };
-        let names = segments.into_iter().map(ascii).collect::<Result<Vec<_>, _>>()?;
-        let map = OidMap::open(directory, names)?;
+        let lists =
+            unsafe { (lent::list(segments, segments_len)?, lent::list(unmapped, unmapped_len)?) };
+        let (segments, unmapped) = (names(lists.0)?, names(lists.1)?);
+        let map = if segments.is_empty() {
+            OidMap::default()
+        } else {
+            // SAFETY: as the caller promises.
+            let directory = unsafe { lent::directory(directory, &directory_path) }?;
+            OidMap::open(&directory, &segments, &unmapped)?
+        };
         // SAFETY: as the caller promises.
         unsafe { handle::give(out, Map(Handle::new(map))) }
     };

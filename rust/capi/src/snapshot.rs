@@ -1,8 +1,5 @@
 //! Snapshots of indexes: mapped with what follows them, and compared.
 
-use std::fs::File;
-use std::mem::ManuallyDrop;
-use std::os::fd::FromRawFd;
 use std::path::Path;
 
 use revlog::mapping::{self, Expected, Mapping, MappingError, Prefault};
@@ -18,18 +15,19 @@ pub struct Mapped(Handle<Mapping>);
 /// Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`
 /// where they are.
 ///
-/// The first `covered` of them are mapped from the file at `path`, its snapshot; the others are
-/// read. `prefault` says what to read ahead: 0 nothing, 1 all in the background, 2 all
-/// before the call ends. `MOVED` if the files are not as was said.
+/// The first `covered` of them are mapped from the file open as `snapshot`, which `path` names in
+/// messages; the others are read. `prefault` says what to read ahead: 0 nothing, 1 all in the
+/// background, 2 all before the call ends. `MOVED` if the files are not as was said.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `out` and `data` are writable; `path` is lent for the call; `index` is
-/// an open descriptor until it ends. The index is given to `amalgam_mapped_free` once.
+/// `error` as everywhere; `out` and `data` are writable; `path` is lent for the call; `snapshot`
+/// and `index` are open descriptors until it ends. The index is given to `amalgam_mapped_free` once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_mapped_new(
     out: *mut *mut Mapped,
     data: *mut *const u8,
+    snapshot: i32,
     path: *const u8,
     path_len: usize,
     covered: u64,
@@ -40,7 +38,8 @@ pub unsafe extern "C" fn amalgam_mapped_new(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (path, index) = unsafe { (lent::path(path, path_len)?, lent_file(index)?) };
+        let (snapshot, path, index) =
+            unsafe { (lent::file(snapshot)?, lent::path(path, path_len)?, lent::file(index)?) };
         let failed = |error| failure(error, path);
         let prefault = match prefault {
             0 => Prefault::Nothing,
@@ -48,7 +47,6 @@ pub unsafe extern "C" fn amalgam_mapped_new(
             2 => Prefault::Populate,
             unknown => return Err(Failure::bug(format!("unknown prefault {unknown}"))),
         };
-        let snapshot = mapping::open_snapshot(path).map_err(failed)?;
         let mapped = Mapping::new(&snapshot, covered, &index, len, prefault).map_err(failed)?;
         // SAFETY: as the caller promises.
         unsafe {
@@ -104,16 +102,17 @@ pub unsafe extern "C" fn amalgam_mapped_free(mapped: *mut Mapped) {
     unsafe { handle::free(mapped) }
 }
 
-/// Writes to `common` in how many bytes, of its first `covered`, the snapshot at `path` agrees
-/// with the first `len` of the index open as `index`.
+/// Writes to `common` in how many bytes, of its first `covered`, the snapshot open as `snapshot`,
+/// which `path` names in messages, agrees with the first `len` of the index open as `index`.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `common` is writable; `path` is lent for the call; `index` is an open
-/// descriptor until it ends.
+/// `error` as everywhere; `common` is writable; `path` is lent for the call; `snapshot` and
+/// `index` are open descriptors until it ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_snapshot_common(
     common: *mut u64,
+    snapshot: i32,
     path: *const u8,
     path_len: usize,
     covered: u64,
@@ -123,9 +122,9 @@ pub unsafe extern "C" fn amalgam_snapshot_common(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (path, index) = unsafe { (lent::path(path, path_len)?, lent_file(index)?) };
+        let (snapshot, path, index) =
+            unsafe { (lent::file(snapshot)?, lent::path(path, path_len)?, lent::file(index)?) };
         let failed = |error| failure(error, path);
-        let snapshot = mapping::open_snapshot(path).map_err(failed)?;
         let found = mapping::common_prefix(&snapshot, covered, &index, len);
         let found = found.map_err(|error| failed(error.into()))?;
         // SAFETY: as the caller promises.
@@ -133,19 +132,6 @@ pub unsafe extern "C" fn amalgam_snapshot_common(
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
-}
-
-/// A file that the caller has open, and keeps open.
-///
-/// # Safety
-///
-/// `descriptor` is open until the call ends.
-unsafe fn lent_file(descriptor: i32) -> Result<ManuallyDrop<File>, Failure> {
-    if descriptor < 0 {
-        return Err(Failure::bug("no descriptor"));
-    }
-    // SAFETY: as the caller promises; it is never closed here.
-    Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))
 }
 
 fn failure(error: MappingError, path: &Path) -> Failure {

@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut delta_bytes = 0;
         for (base, target) in &pairs {
             assert!(differ.diff(base, target, usize::MAX, &mut out), "{name}: no delta");
-            assert!(delta::apply(base, &out)? == *target, "{name}: wrong delta");
+            assert!(delta::apply(base, &out, target.len())? == *target, "{name}: wrong delta");
             delta_bytes += out.len();
         }
         let bytes: usize = pairs.iter().map(|(_, target)| target.len()).sum();

@@ -148,7 +148,7 @@ mod tests {
     fn delta(base: &[u8], target: &[u8]) -> Vec<u8> {
         let mut out = b"old".to_vec();
         assert!(Differ::new().diff(base, target, usize::MAX, &mut out));
-        assert_eq!(apply(base, &out).as_deref(), Ok(target));
+        assert_eq!(apply(base, &out, target.len()).as_deref(), Ok(target));
         out
     }
 
@@ -281,7 +281,7 @@ mod tests {
             let mut out = Vec::new();
             if Differ::new().diff(&base, &target, limit, &mut out) {
                 prop_assert!(out.len() <= limit);
-                prop_assert_eq!(apply(&base, &out), Ok(target));
+                prop_assert_eq!(apply(&base, &out, target.len()), Ok(target));
             } else {
                 prop_assert!(out.is_empty());
             }

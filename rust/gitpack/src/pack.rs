@@ -10,6 +10,7 @@
 
 mod checksum;
 mod entry;
+mod ids;
 mod idx;
 mod rev;
 mod sealed;
@@ -17,6 +18,7 @@ mod writer;
 
 pub use checksum::Checksum;
 pub use entry::{Entry, Offset};
+pub use ids::Ids;
 pub use sealed::{Published, SealedPack};
 pub use writer::PackWriter;
 

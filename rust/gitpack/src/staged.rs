@@ -5,10 +5,12 @@
 //! file, and git-gc(1) removes those left by a crash. Knows nothing of what the files contain.
 
 use std::collections::hash_map::RandomState;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+
+use crate::directory::Directory;
 
 /// A file could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -29,16 +31,34 @@ impl Error {
 
 /// Who may read what is written. Nobody may write to it: such files never change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Readers(Option<u32>);
+pub struct Readers {
+    bits: Option<u32>,
+    owner: Owner,
+}
+
+/// To whom files are given that are written; `None` leaves them with who writes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The user: only root can give a file to another one.
+    pub user: Option<u32>,
+    /// The group: others than root can give a file to their own groups only.
+    pub group: Option<u32>,
+}
 
 impl Readers {
     /// Those whom the process's umask does not exclude.
-    pub const BY_UMASK: Self = Self(None);
+    pub const BY_UMASK: Self = Self { bits: None, owner: Owner { user: None, group: None } };
 
     /// Those who may read a file with these permission bits, whatever the umask.
     #[must_use]
     pub const fn of_mode(bits: u32) -> Self {
-        Self(Some(bits & ALL))
+        Self { bits: Some(bits & ALL), ..Self::BY_UMASK }
+    }
+
+    /// The same, and files are given to `owner`, as far as the system allows it.
+    #[must_use]
+    pub const fn owned_by(self, owner: Owner) -> Self {
+        Self { owner, ..self }
     }
 }
 
@@ -57,25 +77,25 @@ const ATTEMPTS: usize = 100;
 /// The name of an unfinished file, which is removed on drop, as well as that can be done.
 #[derive(Debug)]
 pub struct Staged {
+    dir: Directory,
+    /// Empty once there is nothing to remove.
+    name: String,
     path: PathBuf,
 }
 
 impl Staged {
-    /// Makes an empty file `<prefix>XXXXXX` in `dir`, open to read and write.
+    /// Makes an empty file `<prefix>XXXXXXXX` in `dir`, open to read and write.
     ///
     /// # Errors
     ///
     /// [`Error`] if no file can be made there.
-    pub fn create(dir: &Path, prefix: &str, readers: Readers) -> Result<(Self, File), Error> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, readers.0.unwrap_or(ALL));
+    pub fn create(dir: &Directory, prefix: &str, readers: Readers) -> Result<(Self, File), Error> {
         for _ in 0..ATTEMPTS {
-            let path = dir.join(format!("{prefix}{}", random_letters()));
-            match options.open(&path) {
+            let name = format!("{prefix}{}", random_letters());
+            let path = dir.join(&name);
+            match dir.create(&name, readers.bits.unwrap_or(ALL)) {
                 Ok(file) => {
-                    let staged = Self { path };
+                    let staged = Self { dir: dir.clone(), name, path };
                     readers.apply(&file).map_err(Error::at(&staged.path))?;
                     return Ok((staged, file));
                 }
@@ -84,7 +104,7 @@ impl Staged {
             }
         }
         let source = io::Error::new(io::ErrorKind::AlreadyExists, "no free temporary name");
-        Err(Error { path: dir.to_owned(), source })
+        Err(Error { path: dir.path().to_owned(), source })
     }
 
     /// What the file is called now.
@@ -93,35 +113,38 @@ impl Staged {
         &self.path
     }
 
-    /// Gives the file its name, in place of any other file of that name.
+    /// Gives the file its name in its directory, in place of any other file of that name.
     ///
     /// # Errors
     ///
     /// [`Error`] if it cannot be renamed; then it is gone.
-    pub fn place(mut self, path: &Path) -> Result<(), Error> {
-        fs::rename(&self.path, path).map_err(Error::at(path))?;
-        self.path.clear(); // nothing to remove
+    pub fn place(mut self, name: &str) -> Result<(), Error> {
+        self.dir.rename(&self.name, name).map_err(Error::at(&self.dir.join(name)))?;
+        self.name.clear(); // nothing to remove
         Ok(())
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
+        if !self.name.is_empty() {
             // Nobody is left to be told, and git-gc(1) removes what stays.
-            let _ = fs::remove_file(&self.path);
+            let _ = self.dir.remove(&self.name);
         }
     }
 }
 
 impl Readers {
-    /// Lets these and no others read the file.
+    /// Lets these and no others read the file, and gives it to its owner.
     fn apply(self, file: &File) -> io::Result<()> {
+        if self.owner != Owner::default() {
+            // Who may not give it away keeps it, as with Mercurial's own files.
+            let _ = std::os::unix::fs::fchown(file, self.owner.user, self.owner.group);
+        }
         // What a file was opened with is less, if the umask says so.
-        #[cfg(unix)]
-        if let Self(Some(bits)) = self {
+        if let Some(bits) = self.bits {
             use std::os::unix::fs::PermissionsExt;
-            file.set_permissions(fs::Permissions::from_mode(bits))?;
+            file.set_permissions(std::fs::Permissions::from_mode(bits))?;
         }
         Ok(())
     }
@@ -132,7 +155,7 @@ impl Readers {
 #[derive(Debug)]
 pub struct Whole {
     staged: Staged,
-    path: PathBuf,
+    name: String,
 }
 
 impl Whole {
@@ -143,7 +166,7 @@ impl Whole {
     ///
     /// [`Error`] if it cannot be written; then nothing is left behind.
     pub fn create(
-        dir: &Path,
+        dir: &Directory,
         prefix: &str,
         readers: Readers,
         write: impl FnOnce(&mut BufWriter<File>) -> io::Result<String>,
@@ -153,17 +176,13 @@ impl Whole {
         let written = write(&mut out).and_then(|name| out.flush().map(|()| name));
         let name = written.map_err(Error::at(&staged.path))?;
         out.get_ref().sync_all().map_err(Error::at(&staged.path))?;
-        Ok(Self { staged, path: dir.join(name) })
+        Ok(Self { staged, name })
     }
 
     /// The name that it is to have.
-    ///
-    /// # Panics
-    ///
-    /// If that is not UTF-8, which is what it was given in.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.path.file_name().and_then(|name| name.to_str()).expect("it was given as a string")
+        &self.name
     }
 
     /// Gives it that name, in place of any other file of that name. It is on disk once the directory
@@ -173,7 +192,7 @@ impl Whole {
     ///
     /// [`Error`] if it cannot be renamed; then it is gone.
     pub fn place(self) -> Result<(), Error> {
-        self.staged.place(&self.path)
+        self.staged.place(&self.name)
     }
 }
 
@@ -187,7 +206,7 @@ impl Whole {
 /// [`Error`] if it cannot be written; then nothing is left behind, unless it is only that the
 /// system does not say that the name is on disk.
 pub fn write_whole(
-    dir: &Path,
+    dir: &Directory,
     prefix: &str,
     readers: Readers,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<String>,
@@ -201,26 +220,27 @@ pub fn write_whole(
 /// # Errors
 ///
 /// [`Error`] if the system does not say so.
-pub fn sync_dir(dir: &Path) -> Result<(), Error> {
-    // Elsewhere a directory cannot be opened for this.
-    if cfg!(unix) {
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::at(dir))?;
-    }
-    Ok(())
+pub fn sync_dir(dir: &Directory) -> Result<(), Error> {
+    dir.sync().map_err(Error::at(dir.path()))
 }
 
-/// Six letters that no other process has; not a secret.
+/// Eight letters that no other process has, and that nobody can know before.
 fn random_letters() -> String {
     let bytes = RandomState::new().build_hasher().finish().to_le_bytes();
     let letter = |byte: &u8| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]);
-    bytes[..6].iter().map(letter).collect()
+    bytes.iter().map(letter).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::{Read, Seek};
 
     use super::*;
+
+    fn open(dir: &tempfile::TempDir) -> Directory {
+        Directory::open(dir.path()).expect("is there")
+    }
 
     fn names(dir: &Path) -> Vec<String> {
         let entries = dir.read_dir().expect("directory exists");
@@ -235,7 +255,7 @@ mod tests {
     fn a_dropped_file_is_gone() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let (staged, _file) =
-            Staged::create(dir.path(), "tmp_pack_", Readers::BY_UMASK).expect("is writable");
+            Staged::create(&open(&dir), "tmp_pack_", Readers::BY_UMASK).expect("is writable");
         let names_while = names(dir.path());
         assert!(matches!(&names_while[..], [name] if name.starts_with("tmp_pack_")));
         drop(staged);
@@ -248,12 +268,12 @@ mod tests {
         let path = dir.path().join("name");
         fs::write(&path, "older").expect("is writable");
         let (staged, mut file) =
-            Staged::create(dir.path(), "tmp_idx_", Readers::BY_UMASK).expect("is writable");
+            Staged::create(&open(&dir), "tmp_idx_", Readers::BY_UMASK).expect("is writable");
         file.write_all(b"bytes").expect("is writable");
         let mut back = String::new();
         file.rewind().and_then(|()| file.read_to_string(&mut back)).expect("is readable");
         assert_eq!(back, "bytes");
-        staged.place(&path).expect("is in one directory");
+        staged.place("name").expect("is in one directory");
         assert_eq!(names(dir.path()), ["name"]);
         assert_eq!(fs::read(&path).expect("is readable"), b"bytes");
     }
@@ -265,7 +285,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let mode_of = |readers| {
             let (_staged, file) =
-                Staged::create(dir.path(), "tmp_pack_", readers).expect("is writable");
+                Staged::create(&open(&dir), "tmp_pack_", readers).expect("is writable");
             file.metadata().expect("is open").permissions().mode() & 0o7777
         };
         assert_eq!(mode_of(Readers::BY_UMASK) & 0o333, 0);
@@ -279,7 +299,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let try_with = |name: Option<&str>| {
             let name = name.map(str::to_owned);
-            write_whole(dir.path(), "tmp-", Readers::BY_UMASK, |out| {
+            write_whole(&open(&dir), "tmp-", Readers::BY_UMASK, |out| {
                 out.write_all(b"bytes")?;
                 name.ok_or_else(|| io::Error::from(io::ErrorKind::StorageFull))
             })
@@ -300,7 +320,7 @@ mod tests {
                 out.write_all(content)?;
                 Ok("name".to_owned())
             };
-            Whole::create(dir.path(), "tmp-", Readers::BY_UMASK, write).expect("is writable")
+            Whole::create(&open(&dir), "tmp-", Readers::BY_UMASK, write).expect("is writable")
         };
         let (dropped, placed) = (create(b"dropped"), create(b"placed"));
         assert_eq!(placed.name(), "name");
@@ -314,16 +334,16 @@ mod tests {
     #[test]
     fn an_error_names_the_file() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let missing = dir.path().join("missing");
-        let error = Staged::create(&missing, "tmp_pack_", Readers::BY_UMASK)
-            .expect_err("there is no directory");
-        assert!(error.path.starts_with(&missing));
-        assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
+        let gone = open(&dir);
+        let path = dir.path().to_owned();
         let (staged, _file) =
-            Staged::create(dir.path(), "tmp_pack_", Readers::BY_UMASK).expect("is writable");
-        let target = missing.join("name");
-        let error = staged.place(&target).expect_err("there is no directory");
-        assert_eq!(error.path, target);
-        assert!(names(dir.path()).is_empty());
+            Staged::create(&gone, "tmp_pack_", Readers::BY_UMASK).expect("is writable");
+        dir.close().expect("is ours");
+        let error = staged.place("name").expect_err("there is no directory");
+        assert_eq!(error.path, path.join("name"));
+        let error = Staged::create(&gone, "tmp_pack_", Readers::BY_UMASK)
+            .expect_err("there is no directory");
+        assert!(error.path.starts_with(&path));
+        assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use gitpack::delta::{self, Op};
 use gitpack::tree::{Mode, entry_order, push_entry};
 use gitpack::{
-    Deflater, Differ, Entry, Kind, Offset, Oid, PackWriter, Published, QuickDeflater, Readers,
-    object_header,
+    Deflater, Differ, Directory, Entry, Kind, Offset, Oid, PackWriter, Published, QuickDeflater,
+    Readers, object_header,
 };
 use sha1::{Digest, Sha1};
 use tempfile::TempDir;
@@ -74,7 +74,9 @@ struct Store {
 impl Store {
     fn new(dir: &Path) -> Self {
         Self {
-            writer: PackWriter::create(dir, Readers::BY_UMASK).expect("is writable").without_sync(),
+            writer: PackWriter::create(&Directory::open(dir).expect("is there"), Readers::BY_UMASK)
+                .expect("is writable")
+                .without_sync(),
             contents: BTreeMap::new(),
             bases: BTreeMap::new(),
             deflater: Deflater::new(6),
@@ -234,7 +236,9 @@ fn history(repository: &Repository) -> (Published, Store) {
 }
 
 fn publish(store: &mut Store, dir: &Path) -> Published {
-    let next = PackWriter::create(dir, Readers::BY_UMASK).expect("is writable").without_sync();
+    let next = PackWriter::create(&Directory::open(dir).expect("is there"), Readers::BY_UMASK)
+        .expect("is writable")
+        .without_sync();
     let writer = std::mem::replace(&mut store.writer, next);
     let (len, bytes) = (writer.len(), writer.bytes());
     let sealed = writer.seal().expect("is writable");
@@ -395,7 +399,7 @@ fn git_reads_deltas_at_the_limits_of_the_format() {
         let mut bytes = Vec::new();
         let (base_len, len) = (base.len() as u64, content.len() as u64);
         delta::encode(base_len, len, ops.iter().copied(), &mut bytes).expect("is legal");
-        assert!(delta::apply(&base, &bytes).as_ref() == Ok(&content));
+        assert!(delta::apply(&base, &bytes, content.len()).as_ref() == Ok(&content));
         store.put_delta(Kind::Blob, &content, base_oid, &bytes);
     }
     let published = publish(&mut store, &repository.packs());

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use gitpack::{Differ, Kind, Oid, object_header};
 use revlog::split_metadata;
-use revlog::{Buffer, Index, Kept, Parents, Rev, Revision, Revlog, Scratch, Texts};
+use revlog::{Buffer, Index, Kept, Node, Parents, Rev, Revision, Revlog, Scratch, Texts};
 use revlog::{FLAG_CENSORED, FLAG_EXTERNAL};
 use sha1lanes::{Lanes, Message, digest_one};
 
+use crate::collisions::{Attack, CollisionCheck};
 use crate::compress::{Compressor, Streams};
-use crate::duplicates::Met;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::FileId;
 use crate::memory::Shares;
 use crate::translate::translate;
@@ -228,7 +228,7 @@ struct Encoder<'a> {
     compressor: Compressor,
     lanes: &'static dyn Lanes,
     check_texts: bool,
-    met: &'a Met,
+    collisions: &'a CollisionCheck,
 }
 
 /// A revision that waits to be hashed with others, also of other filelogs.
@@ -241,8 +241,13 @@ struct Waiting<'a> {
 }
 
 impl<'a> Converter<'a> {
-    /// Compresses at `level`; all converters of a run share `met`.
-    pub fn new(level: u8, check_texts: bool, met: &'a Met, shares: &Shares) -> Self {
+    /// Compresses at `level`; all converters of a run share `collisions`.
+    pub fn new(
+        level: u8,
+        check_texts: bool,
+        collisions: &'a CollisionCheck,
+        shares: &Shares,
+    ) -> Self {
         let encoder = Encoder {
             differ: Differ::default(),
             searched: Vec::new(),
@@ -250,7 +255,7 @@ impl<'a> Converter<'a> {
             compressor: Compressor::new(level, &shares.budget),
             lanes: sha1lanes::best(),
             check_texts,
-            met,
+            collisions,
         };
         Self {
             scratch: shares.scratch(),
@@ -266,7 +271,7 @@ impl<'a> Converter<'a> {
     /// # Errors
     ///
     /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
-    /// node's text, or has flags that change what its text means.
+    /// node's text, has flags that change what its text means, or carries a collision attack.
     pub fn convert(&mut self, pieces: &[Piece]) -> Result<Blobs> {
         let Self { scratch, kept, encoder, kept_bytes, hashed_bytes } = self;
         let streams = encoder.compressor.streams();
@@ -348,6 +353,11 @@ impl<'a> Waiting<'a> {
         Check::new(&self.piece.revlog)
     }
 
+    /// The error that blames the revision for an attack.
+    fn corrupt(&self, attack: Attack) -> Error {
+        self.piece.revlog.corrupt(self.planned.rev, attack).into()
+    }
+
     /// Memory that it takes in addition to others, whose texts are often its base.
     fn bytes_beside(&self, others: &[Self]) -> usize {
         let is_held = |base: &Arc<Buffer>| {
@@ -384,18 +394,19 @@ impl Encoder<'_> {
         let mut digests = vec![[0; 20]; messages.len()];
         self.lanes.digest(&messages, &mut digests);
         let (oids, nodes) = digests.split_at(waiting.len());
-        for (waited, node) in waiting.iter().zip(nodes) {
-            let rev = waited.planned.rev;
+        let (git_messages, hg_messages) = messages.split_at(waiting.len());
+        for ((waited, message), node) in waiting.iter().zip(hg_messages).zip(nodes) {
+            let Planned { rev, file, .. } = waited.planned;
             if waited.piece.revlog.index().unusual_flags(rev) & TEXT_REPLACED == 0 {
                 waited.check().digest(rev, *node)?;
+                let passed = self.collisions.text(file, Node::from_bytes(*node), *message);
+                passed.map_err(|attack| waited.corrupt(attack))?;
             }
         }
-        for ((waited, message), oid) in waiting.iter().zip(&messages).zip(oids) {
+        for ((waited, message), oid) in waiting.iter().zip(git_messages).zip(oids) {
             let oid = Oid::from_bytes(*oid);
-            if !self.met.is_sound(oid, *message) {
-                let what = "its content carries a SHA-1 collision attack";
-                return Err(waited.piece.revlog.corrupt(waited.planned.rev, what).into());
-            }
+            let passed = self.collisions.object(Kind::Blob, oid, *message);
+            passed.map_err(|attack| waited.corrupt(attack))?;
             let blob = self.blob(waited, message.body, oid, &mut blobs.streams)?;
             blobs.blobs.push(blob);
         }
@@ -411,7 +422,7 @@ impl Encoder<'_> {
         streams: &mut Streams,
     ) -> Result<Blob> {
         let file = waited.planned.file;
-        let metadata = self.metadata(&waited.revision.text, streams)?;
+        let metadata = self.metadata(waited, streams)?;
         let planned_base = match waited.planned.storage {
             Storage::Full => None,
             Storage::Stored(base) | Storage::Searched(base) => Some(waited.piece.plan.0[base].file),
@@ -432,10 +443,18 @@ impl Encoder<'_> {
         Ok(Blob { file, oid, base, inflated_len, metadata })
     }
 
-    fn metadata(&mut self, text: &[u8], streams: &mut Streams) -> Result<Option<Metadata>> {
+    fn metadata(
+        &mut self,
+        waited: &Waiting<'_>,
+        streams: &mut Streams,
+    ) -> Result<Option<Metadata>> {
+        let text = &waited.revision.text;
         let Some(content) = split_metadata(text).metadata else { return Ok(None) };
         let head = object_header(Kind::Blob, content.len() as u64);
-        let oid = Oid::from_bytes(digest_one(Message { head: &head, body: content }));
+        let message = Message { head: &head, body: content };
+        let oid = Oid::from_bytes(digest_one(message));
+        let passed = self.collisions.object(Kind::Blob, oid, message);
+        passed.map_err(|attack| waited.corrupt(attack))?;
         self.compressor.deflate(content, streams)?;
         Ok(Some(Metadata { oid, inflated_len: content.len() }))
     }

@@ -64,15 +64,22 @@ pub(crate) fn jobs(count: usize) -> impl Iterator<Item = Range<usize>> + Send {
 /// Bytes that the result of such a job takes.
 pub(crate) const JOB_BYTES: u64 = (JOB_REVS * size_of::<Node>()) as u64;
 
+/// A changeset that commits and notes cannot be made from.
+#[derive(Debug, thiserror::Error)]
+#[error("its text has {0} bytes, more than {1}; a larger amalgam.git.memory has room for it")]
+struct TooLong(usize, u64);
+
 /// Reads changesets, checks their texts if asked, and answers their manifests in order.
 ///
 /// # Errors
 ///
-/// [`Error::Store`] that names the first revision which cannot be read or is not its node's text.
+/// [`Error::Store`] that names the first revision which cannot be read, is longer than `longest`
+/// bytes, or is not its node's text.
 pub(crate) fn read_manifest_nodes(
     changelog: &Revlog,
     revs: &[Rev],
     check_texts: bool,
+    longest: u64,
     scratch: &mut Scratch,
 ) -> Result<Vec<Node>> {
     let mut texts = Texts::new(changelog, scratch, KEPT_TEXT_BYTES);
@@ -84,6 +91,9 @@ pub(crate) fn read_manifest_nodes(
                 return Err(changelog.unsupported(rev, "it has flags that are not known").into());
             }
             let text = texts.get(rev)?.text;
+            if text.len() as u64 > longest {
+                return Err(changelog.corrupt(rev, TooLong(text.len(), longest)).into());
+            }
             manifests.push(parse(changelog, rev, &text)?.manifest);
             unchecked.push((rev, text));
         }

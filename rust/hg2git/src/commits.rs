@@ -12,17 +12,19 @@ use revlog::{Node, Parents, Rev};
 use sha1lanes::{Message, digest_one};
 
 use crate::changelog::parse;
+use crate::collisions::CollisionCheck;
 use crate::commit;
 use crate::directory::oid_of;
 use crate::error::Result;
-use crate::files::{FileTable, Unconverted};
+use crate::files::FileTable;
 use crate::heads::{ChangesetHeads, branch_of};
 use crate::history::{Batch, Drawn, Sources, Tree};
 use crate::names::Names;
 use crate::note::Noted;
 use crate::object::Object;
 use crate::segment::Table;
-use crate::trees::{TreeWriter, View};
+use crate::trees::{Refused, TreeWriter, View};
+use crate::twins::Twins;
 
 /// Bytes of a commit that its changeset does not have, about.
 const COMMIT_LINES_LEN: usize = 256;
@@ -60,6 +62,7 @@ pub(crate) struct Commits<'a> {
     converted: Converted,
     /// Positions of the commits, by their oids.
     taken: HashTable<u32>,
+    twins: Twins,
     empty_tree_written: bool,
 }
 
@@ -74,9 +77,10 @@ impl<'a> Commits<'a> {
         Self {
             sources,
             files,
-            writer: TreeWriter::new(View::Git, names, files),
+            writer: TreeWriter::new(View::Git, names, files, sources.collisions),
             converted: Converted { heads, ..Converted::default() },
             taken: HashTable::new(),
+            twins: Twins::default(),
             empty_tree_written: false,
         }
     }
@@ -90,13 +94,20 @@ impl<'a> Commits<'a> {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Store`] if a file revision was not converted, or a changeset cannot be read.
+    /// [`crate::Error::Store`] if a file revision was not converted, a changeset cannot be read, or a
+    /// tree or commit carries a collision attack.
     pub fn convert(&mut self, batch: &Batch) -> Result<(Vec<Object>, Vec<Noted>)> {
         let written = self.writer.write(&batch.made);
-        let mut objects = written.map_err(|(made, Unconverted(file))| {
+        let mut objects = written.map_err(|(made, refused)| {
             let rev = self.sources.plan.revs[batch.position_of(made)];
-            let what = format!("its file revision {} was not converted", self.files.node(file));
-            self.sources.manifest.corrupt(rev, what)
+            match refused {
+                Refused::Unconverted(file) => {
+                    let node = self.files.node(file);
+                    let what = format!("its file revision {node} was not converted");
+                    self.sources.manifest.corrupt(rev, what)
+                }
+                Refused::Attack(attack) => self.sources.manifest.corrupt(rev, attack),
+            }
         })?;
         objects.reserve(batch.changesets.len());
         let roots = batch.manifests.iter();
@@ -144,30 +155,34 @@ impl<'a> Commits<'a> {
         commit::write(&mut payload, tree, &parents, &changeset);
         let parents = [p1, p2].into_iter().flatten().map(Rev::number);
         self.converted.heads.add(rev.number(), parents, branch_of(&changeset));
-        let oid = loop {
-            let head = object_header(Kind::Commit, payload.len() as u64);
-            let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
-            match self.sources.map.changeset(&oid) {
-                None if self.take(oid) => break oid,
-                None => {}
-                Some(other) => self.note_displaced(rev, other),
-            }
-            payload.push(b'\n');
-        };
+        let mut twins = std::mem::take(&mut self.twins);
+        let oid = twins.place(&mut payload, oid_of_commit, |oid| self.is_taken(oid, rev));
+        self.twins = twins;
+        self.take(oid);
+        let head = object_header(Kind::Commit, payload.len() as u64);
+        let message = Message { head: &head, body: &payload };
+        let passed = CollisionCheck::any_object(Kind::Commit, oid, message);
+        passed.map_err(|attack| changelog.corrupt(rev, attack))?;
         self.converted.commits.push(oid);
         Ok(Object { kind: Kind::Commit, oid, base: None, payload, view: View::Git })
     }
 
-    /// Takes an oid for the next commit; `false` if another has it.
-    fn take(&mut self, oid: Oid) -> bool {
-        let commits = &self.converted.commits;
-        let hash = oid_hash(&oid);
-        if self.taken.find(hash, |&at| commits[at as usize] == oid).is_some() {
-            return false;
+    /// Whether another than `rev` has this commit.
+    fn is_taken(&mut self, oid: Oid, rev: Rev) -> bool {
+        if let Some(other) = self.sources.map.changeset(&oid) {
+            self.note_displaced(rev, other);
+            return true;
         }
+        let commits = &self.converted.commits;
+        self.taken.find(oid_hash(&oid), |&at| commits[at as usize] == oid).is_some()
+    }
+
+    /// Takes a free oid for the next commit.
+    fn take(&mut self, oid: Oid) {
+        let commits = &self.converted.commits;
         let position = u32::try_from(commits.len()).expect("revisions have 32 bits");
-        self.taken.insert_unique(hash, position, |&at| oid_hash(&commits[at as usize]));
-        true
+        let hash = |&at: &u32| oid_hash(&commits[at as usize]);
+        self.taken.insert_unique(oid_hash(&oid), position, hash);
     }
 
     /// Notes that a changeset of the map has the commit of `rev`, unless it comes before it.
@@ -194,6 +209,11 @@ impl<'a> Commits<'a> {
             }
         }
     }
+}
+
+fn oid_of_commit(payload: &[u8]) -> Oid {
+    let head = object_header(Kind::Commit, payload.len() as u64);
+    Oid::from_bytes(digest_one(Message { head: &head, body: payload }))
 }
 
 /// Oids are digests already.

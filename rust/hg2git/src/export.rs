@@ -11,9 +11,9 @@ use crate::blobs::{self, Blob, Blobs, Converter};
 use crate::both::both;
 use crate::changelog;
 use crate::changes::ChangeLog;
+use crate::collisions::CollisionCheck;
 use crate::commits::{self, Commits};
 use crate::compress::Compressor;
-use crate::duplicates::Met;
 use crate::error::{Error, Result};
 use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
@@ -22,7 +22,7 @@ use crate::history::{self, Batch, History, Sources, Tree, mode_of};
 use crate::lookups::{Lookup, Lookups};
 use crate::manifestcommits;
 use crate::manifests::{Change, Manifests, Plan, Proving};
-use crate::memory::Shares;
+use crate::memory::{self, Shares};
 use crate::names::Names;
 use crate::object::Head;
 use crate::oidmap::OidMap;
@@ -33,9 +33,13 @@ use crate::publish::{Kept, New, Unpublished};
 use crate::request::{Report, Request};
 use crate::segment::{Pair, Table, sorted};
 use crate::sides::{Objects, Sides};
+use crate::storeids::StoreIds;
 use crate::tip::Tip;
 use crate::treemanifests::Directories;
 use crate::trees::View;
+
+/// Each object is searched for SHA-1 collision attacks if a run converts at most so many changesets.
+const SEARCHED_WHOLE: usize = 1000;
 
 /// Converts what is selected and not yet in the map.
 ///
@@ -47,16 +51,15 @@ use crate::trees::View;
 /// except that a failure after the pack's last rename leaves it, named in the journal.
 pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Report> {
     let store = Store::new(request.store, request.encoding);
-    let names = request.segments.iter().map(String::as_str);
-    let map = OidMap::open(request.map, names)?;
+    let map = OidMap::open(request.map, &request.segments, &request.unmapped)?;
     let changelog = store.open(RevlogKind::Changelog)?;
+    let store = store.bounded(memory::longest_index(request.memory_bytes, changelog.index().len()));
     let revs = request.selection.unconverted(&changelog, &map)?;
     if revs.is_empty() && (map.is_empty() || !request.metadata.anew) {
         return Ok(Report::default());
     }
-    let names = request.metadata.segments.iter().map(String::as_str);
-    let metadata_map = OidMap::open(request.map, names)?;
-    let shares = Shares::new(request.memory_bytes, 0, request.threads, request.packs);
+    let metadata_map = OidMap::open(request.map, &request.metadata.segments, &request.unmapped)?;
+    let shares = Shares::new(request.memory_bytes, 0, request.threads, request.packs.path());
     let run =
         Run { request, store: &store, map: &map, metadata_map: &metadata_map, shares: &shares };
     let done = run.convert(&changelog, &revs, &mut Reporter::new(progress));
@@ -110,8 +113,9 @@ impl Run<'_> {
         };
         let lookup = Lookup { store: self.store, changes: &changes, suspect: &suspect };
         lookups.run(lookup, &files, || reporter.report(Phase::Files, 0, new_files.len() as u64))?;
+        let collisions = &self.collision_check(revs.len(), &mut files)?;
         let files_metadata =
-            self.convert_files(lookup, &new_files, &mut files, &mut packs, reporter)?;
+            self.convert_files(lookup, &new_files, &mut files, collisions, &mut packs, reporter)?;
         revlog::trim();
 
         let plan = &plan;
@@ -125,6 +129,7 @@ impl Run<'_> {
             trees: &trees,
             plan,
             changes: &changes,
+            collisions,
             check_texts: self.request.check_texts,
         };
         let manifest_heads = state.manifest_heads.clone();
@@ -188,14 +193,21 @@ impl Run<'_> {
         reporter: &mut Reporter<'_, '_>,
     ) -> Result<Vec<Node>> {
         let mut nodes = Vec::with_capacity(revs.len());
-        let check_texts = self.request.check_texts;
+        let Request { check_texts, memory_bytes, .. } = *self.request;
+        let longest = memory::longest_changeset(memory_bytes);
         let done = std::cell::Cell::new(0);
         ordered::run(
             self.shares.width,
             changelog::jobs(revs.len()).map(|range| Ok((changelog::JOB_BYTES, range))),
             || self.shares.scratch(),
             |scratch, range| {
-                changelog::read_manifest_nodes(changelog, &revs[range], check_texts, scratch)
+                changelog::read_manifest_nodes(
+                    changelog,
+                    &revs[range],
+                    check_texts,
+                    longest,
+                    scratch,
+                )
             },
             |mut read| {
                 nodes.append(&mut read);
@@ -280,7 +292,11 @@ impl Run<'_> {
                             Change::Set(line) => {
                                 let known = |node: &Node| self.map.oid(Table::Files, node);
                                 let file = files.number(line.node, path, known);
-                                let is_read = files.path(file) == path && files.oid(file).is_none();
+                                let is_new = files.oid(file).is_none();
+                                let is_read = is_new && files.path(file) == path;
+                                if is_new && !is_read {
+                                    files.share(file);
+                                }
                                 if changes.is_unproven && !is_read {
                                     lookups.add(path, file);
                                 }
@@ -298,26 +314,41 @@ impl Run<'_> {
         Ok((log, lookups))
     }
 
+    /// What is searched for collision attacks in a run of so many `changesets`.
+    fn collision_check(&self, changesets: usize, files: &mut FileTable) -> Result<CollisionCheck> {
+        let shared = files.take_shared();
+        if changesets <= SEARCHED_WHOLE {
+            return Ok(CollisionCheck::Each);
+        }
+        let is_first = self.map.is_empty();
+        let store = if is_first {
+            StoreIds::default()
+        } else {
+            StoreIds::of_packs(self.request.packs.path())?
+        };
+        Ok(CollisionCheck::of_known(store, shared))
+    }
+
     fn convert_files(
         &self,
         lookup: Lookup<'_>,
         new_files: &[FileId],
         files: &mut FileTable,
+        collisions: &CollisionCheck,
         packs: &mut Packs,
         reporter: &mut Reporter<'_, '_>,
     ) -> Result<Vec<Pair>> {
         let mut files_metadata = Vec::new();
         let filelogs = Filelogs::new(lookup, files, new_files);
         let (level, check_texts) = (self.request.level, self.request.check_texts);
-        let met = Met::default();
         let tables = lookup.changes.bytes() + files.bytes();
         let Request { memory_bytes, threads, packs: directory, .. } = *self.request;
-        let shares = Shares::new(memory_bytes, tables, threads, directory);
+        let shares = Shares::new(memory_bytes, tables, threads, directory.path());
         let done = std::cell::Cell::new(0);
         ordered::run(
             shares.width,
             filelogs,
-            || Converter::new(level, check_texts, &met, &shares),
+            || Converter::new(level, check_texts, collisions, &shares),
             |converter, pieces| converter.convert(&pieces),
             |Blobs { blobs, streams }| {
                 done.set(done.get() + blobs.len() as u64);
@@ -358,6 +389,7 @@ impl Run<'_> {
         let history = History::new(sources, texts, &names, start);
         let sides = Sides::new(
             sources.changelog,
+            sources.collisions,
             Commits::new(sources, &names, files, heads),
             manifestcommits::Manifests::new(sources, &names, files, manifest_heads),
         );
@@ -392,3 +424,6 @@ impl Run<'_> {
 fn pairs(nodes: impl Iterator<Item = Node>, oids: &[Oid]) -> Vec<Pair> {
     nodes.zip(oids).map(|(node, oid)| Pair { node, oid: *oid }).collect()
 }
+
+#[cfg(test)]
+mod tests;

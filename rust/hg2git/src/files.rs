@@ -4,7 +4,7 @@
 //! one entry. Nodes that an earlier run converted have their oid from the start.
 
 use gitpack::Oid;
-use hashbrown::HashTable;
+use hashbrown::{HashSet, HashTable};
 use revlog::Node;
 
 use crate::names::NameId;
@@ -27,6 +27,8 @@ pub(crate) struct FileTable {
     paths: Vec<NameId>,
     oids: Vec<Oid>,
     numbers: HashTable<u32>,
+    /// Revisions that were met at another path than theirs, before they had an oid.
+    shared: HashSet<FileId>,
 }
 
 impl FileTable {
@@ -54,6 +56,16 @@ impl FileTable {
         let nodes = &self.nodes;
         self.numbers.insert_unique(hash(&node), number, |&at| hash(&nodes[at as usize]));
         FileId(number)
+    }
+
+    /// Notes that another path has a revision, too.
+    pub fn share(&mut self, file: FileId) {
+        self.shared.insert(file);
+    }
+
+    /// The revisions that more than one path has, as noted so far.
+    pub fn take_shared(&mut self) -> HashSet<FileId> {
+        std::mem::take(&mut self.shared)
     }
 
     /// Memory that it takes.

@@ -12,15 +12,16 @@ use gitpack::tree::Mode;
 use revlog::{Buffer, Flag, Lines, Node, Rev, Revlog, Texts};
 
 use crate::changes::ChangeLog;
+use crate::collisions::CollisionCheck;
 use crate::directory::{Change, Directory, LARGE, Made, Parts, Replay, Target};
 use crate::error::Result;
-use crate::files::{FileTable, Unconverted};
+use crate::files::FileTable;
 use crate::manifests::{Base, Plan, REACH};
 use crate::names::Names;
 use crate::oidmap::OidMap;
 use crate::segment::Table;
 use crate::treemanifests::Directories;
-use crate::trees::{LANES, TreeWriter, View};
+use crate::trees::{LANES, Refused, TreeWriter, View};
 use crate::verify::Check;
 
 /// A batch is about as much as makes so many bytes of trees and texts that are new. It may be twice as
@@ -55,6 +56,7 @@ pub(crate) struct Sources<'a> {
     pub trees: &'a [Tree],
     pub plan: &'a Plan,
     pub changes: &'a ChangeLog,
+    pub collisions: &'a CollisionCheck,
     /// Whether the manifest to start from is compared with its node.
     pub check_texts: bool,
 }
@@ -319,9 +321,12 @@ pub(crate) fn start(
     let tree = replay.apply(None, &changes);
     for view in [View::Git, View::Manifest] {
         let written = TreeWriter::of_known(view, names, files).write(&replay.made);
-        written.map_err(|(_, Unconverted(file))| {
-            let what = format!("its file revision {} is not in the map", files.node(file));
-            sources.manifest.corrupt(rev, what)
+        written.map_err(|(_, refused)| match refused {
+            Refused::Unconverted(file) => {
+                let what = format!("its file revision {} is not in the map", files.node(file));
+                sources.manifest.corrupt(rev, what)
+            }
+            Refused::Attack(attack) => sources.manifest.corrupt(rev, attack),
         })?;
     }
     Ok(tree)

@@ -9,6 +9,7 @@ use gitpack::delta::{Op, encode};
 use revlog::{Node, Parents, Rev};
 
 use crate::directory::oid_of;
+use crate::error::Result;
 use crate::files::FileTable;
 use crate::heads::ManifestHeads;
 use crate::hex::hex;
@@ -17,7 +18,7 @@ use crate::metadata::{IDENTS, commit};
 use crate::names::Names;
 use crate::object::Object;
 use crate::segment::Table;
-use crate::trees::{MAX_DEPTH, TreeWriter, View};
+use crate::trees::{MAX_DEPTH, Refused, TreeWriter, View};
 
 /// Digits of an id.
 const DIGITS: usize = 40;
@@ -50,7 +51,7 @@ impl<'a> Manifests<'a> {
         files: &'a FileTable,
         heads: ManifestHeads,
     ) -> Self {
-        let writer = TreeWriter::new(View::Manifest, names, files);
+        let writer = TreeWriter::new(View::Manifest, names, files, sources.collisions);
         let converted = Converted { commits: Vec::new(), heads };
         Self { sources, writer, chain: Chain::default(), converted }
     }
@@ -61,14 +62,24 @@ impl<'a> Manifests<'a> {
     }
 
     /// The objects of the next batch.
-    pub fn convert(&mut self, batch: &Batch) -> Vec<Object> {
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Store`] if a tree carries a collision attack.
+    pub fn convert(&mut self, batch: &Batch) -> Result<Vec<Object>> {
         let written = self.writer.write(&batch.made);
-        let mut objects = written.unwrap_or_else(|_| unreachable!("each file has its node"));
+        let mut objects = written.map_err(|(made, refused)| match refused {
+            Refused::Unconverted(_) => unreachable!("each file has its node"),
+            Refused::Attack(attack) => {
+                let rev = self.sources.plan.revs[batch.position_of(made)];
+                self.sources.manifest.corrupt(rev, attack)
+            }
+        })?;
         objects.reserve(batch.manifests.len());
         for made in &batch.manifests {
             objects.push(self.commit(oid_of(made.root.as_ref(), View::Manifest)));
         }
-        objects
+        Ok(objects)
     }
 
     /// The commit of the next manifest, of which `tree` tells the files.
@@ -183,7 +194,7 @@ mod tests {
             let made = match (made.base, &before) {
                 (Some(base), Some((oid, before))) if base == *oid => {
                     chain += 1;
-                    apply(before, &made.payload).expect("fits")
+                    apply(before, &made.payload, 1 << 20).expect("fits")
                 }
                 _ => {
                     (full, chain) = (full + 1, 0);

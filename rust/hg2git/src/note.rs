@@ -13,6 +13,7 @@ use revlog::{Buffer, Changeset, Node, Rev, Revlog};
 use sha1lanes::Message;
 
 use crate::changelog::parse;
+use crate::collisions::CollisionCheck;
 use crate::error::Result;
 use crate::hex::hex;
 use crate::identity::{Who, read_back};
@@ -42,11 +43,13 @@ pub(crate) struct Noted {
 ///
 /// # Errors
 ///
-/// [`crate::Error::Store`] that names a changeset which cannot be parsed.
+/// [`crate::Error::Store`] that names a changeset which cannot be parsed, or whose note carries a
+/// collision attack.
 pub(crate) fn notes_of(
     changelog: &Revlog,
     changesets: &[Noted],
     objects: &[Object],
+    collisions: &CollisionCheck,
 ) -> Result<Vec<Object>> {
     let mut notes = Vec::with_capacity(changesets.len());
     for Noted { rev, node, text, commit } in changesets {
@@ -61,6 +64,10 @@ pub(crate) fn notes_of(
     let messages: Vec<_> = messages.collect();
     let mut digests = vec![[0; 20]; messages.len()];
     sha1lanes::best().digest(&messages, &mut digests);
+    for ((digest, message), Noted { rev, .. }) in digests.iter().zip(&messages).zip(changesets) {
+        let passed = collisions.object(Kind::Blob, Oid::from_bytes(*digest), *message);
+        passed.map_err(|attack| changelog.corrupt(*rev, attack))?;
+    }
     let objects = digests.into_iter().zip(notes).map(|(digest, payload)| {
         let oid = Oid::from_bytes(digest);
         Object { kind: Kind::Blob, oid, base: None, payload, view: View::Manifest }

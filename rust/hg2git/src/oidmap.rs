@@ -3,19 +3,16 @@
 //! Which segments count is the caller's knowledge (a docket kept by Python); their format is
 //! `crate::segment`'s. The newest segment is asked first, it is the most likely to be meant.
 
-use std::path::{Path, PathBuf};
-
 use gitpack::staged::Whole;
-use gitpack::{Oid, Readers};
+use gitpack::{Directory, Oid, Readers};
 use revlog::{Node, Prefix};
 
 use crate::error::Result;
-use crate::segment::{Pair, Segment, TABLES, Table, create, sorted};
+use crate::segment::{Access, Pair, Segment, TABLES, Table, create, sorted};
 
 /// Open segments, oldest first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OidMap {
-    directory: PathBuf,
     segments: Vec<Segment>,
 }
 
@@ -62,14 +59,23 @@ impl Extended {
 }
 
 impl OidMap {
-    /// Opens the segments with these names.
+    /// Opens the segments with these names in `directory`; those that are `unmapped` are read.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Map`] if one cannot be read or is none.
-    pub fn open<'a>(directory: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<Self> {
-        let segments = names.into_iter().map(|name| Segment::open(&directory.join(name)));
-        Ok(Self { directory: directory.to_owned(), segments: segments.collect::<Result<_>>()? })
+    pub fn open<S: AsRef<str>>(
+        directory: &Directory,
+        names: impl IntoIterator<Item = S>,
+        unmapped: &[String],
+    ) -> Result<Self> {
+        let open = |name: S| {
+            let name = name.as_ref();
+            let is_read = unmapped.iter().any(|unmapped| unmapped == name);
+            let access = if is_read { Access::Read } else { Access::Mapped };
+            Segment::open(directory, name, access)
+        };
+        Ok(Self { segments: names.into_iter().map(open).collect::<Result<_>>()? })
     }
 
     /// The oid of a node.
@@ -134,7 +140,7 @@ impl OidMap {
         &self.segments
     }
 
-    /// Writes new pairs, which are [`sorted`], as a segment, together with the newest segments that
+    /// Writes new pairs, which are [`sorted`], as a segment in `directory`, together with the newest segments that
     /// are not at least twice as long as what is written: so their number stays logarithmic. Old
     /// files stay, and the first `base` segments are not merged with others.
     ///
@@ -143,7 +149,7 @@ impl OidMap {
     /// [`crate::Error::Write`] if it cannot be written.
     pub(crate) fn extended(
         &self,
-        readers: Readers,
+        (directory, readers): (&Directory, Readers),
         prefix: &str,
         base: usize,
         tables: &[Vec<Pair>; 3],
@@ -164,12 +170,9 @@ impl OidMap {
             count += len;
             kept -= 1;
         }
-        let name_of = |segment: &Segment| {
-            let name = segment.path().file_name().expect("a segment has a name");
-            name.to_string_lossy().into_owned()
-        };
+        let name_of = |segment: &Segment| segment.name().to_owned();
         let merged = merged.map(sorted);
-        let new = create(&self.directory, readers, prefix, merged.as_ref().unwrap_or(tables))?;
+        let new = create(directory, readers, prefix, merged.as_ref().unwrap_or(tables))?;
         Ok(Extended { kept: self.segments[..kept].iter().map(name_of).collect(), new })
     }
 }
@@ -180,6 +183,8 @@ fn first_two(mut pairs: impl Iterator<Item = Pair>) -> [Option<Pair>; 2] {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -202,17 +207,31 @@ mod tests {
         [pairs.clone(), Vec::new(), pairs]
     }
 
-    fn extended(map: &OidMap, base: usize, tables: [Vec<Pair>; 3]) -> Vec<String> {
+    fn open(directory: &Path, names: &[String]) -> OidMap {
+        let directory = Directory::open(directory).expect("is there");
+        let map = OidMap::open(&directory, names, &[]).expect("readable");
+        // read or mapped, they are the same
+        assert!(OidMap::open(&directory, names, names).is_ok());
+        map
+    }
+
+    fn extended(
+        directory: &Path,
+        map: &OidMap,
+        base: usize,
+        tables: [Vec<Pair>; 3],
+    ) -> Vec<String> {
         let tables = sorted(tables);
-        let extended = map.extended(Readers::BY_UMASK, "test", base, &tables);
+        let directory = Directory::open(directory).expect("is there");
+        let extended = map.extended((&directory, Readers::BY_UMASK), "test", base, &tables);
         extended.and_then(Extended::place).expect("writable")
     }
 
     fn map_of(directory: &Path, batches: &[Vec<u32>]) -> OidMap {
-        let mut map = OidMap::open(directory, []).expect("empty");
+        let mut map = OidMap::default();
         for batch in batches {
-            let names = extended(&map, 0, tables_of(batch));
-            map = OidMap::open(directory, names.iter().map(String::as_str)).expect("readable");
+            let names = extended(directory, &map, 0, tables_of(batch));
+            map = open(directory, &names);
         }
         map
     }
@@ -248,11 +267,10 @@ mod tests {
     fn segments_of_the_base_stay_as_they_are() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let map = map_of(directory.path(), &[vec![1]]);
-        let base = extended(&map, 1, tables_of(&[2]));
+        let base = extended(directory.path(), &map, 1, tables_of(&[2]));
         assert_eq!(base.len(), 2);
-        let map =
-            OidMap::open(directory.path(), base.iter().map(String::as_str)).expect("readable");
-        let names = extended(&map, 1, tables_of(&[3]));
+        let map = open(directory.path(), &base);
+        let names = extended(directory.path(), &map, 1, tables_of(&[3]));
         assert_eq!((names.len(), &names[0]), (2, &base[0]));
         assert_ne!(names[1], base[1]);
     }
@@ -302,9 +320,9 @@ mod tests {
             let wrong = changed.iter().map(|&seed| Pair { oid: pair(seed + 9000).oid, ..pair(seed) });
             let pairs: Vec<Pair> =
                 common.iter().chain(&extra).copied().map(pair).chain(wrong).collect();
-            let empty = OidMap::open(here.path(), [])?;
-            let names = extended(&empty, 0, [Vec::new(), Vec::new(), pairs]);
-            let found = OidMap::open(here.path(), names.iter().map(String::as_str))?;
+            let empty = OidMap::default();
+            let names = extended(here.path(), &empty, 0, [Vec::new(), Vec::new(), pairs]);
+            let found = open(here.path(), &names);
             let comparison =
                 Comparison { found: &found, expected: &expected, table: Table::Files };
             let differences: Vec<_> =
@@ -348,7 +366,7 @@ mod tests {
             let sum = Sha1::digest(&bytes[..body]);
             bytes[body..].copy_from_slice(&sum);
             std::fs::write(directory.path().join(name), &bytes).expect("writable");
-            let forged = OidMap::open(directory.path(), [name]).expect("its length is right");
+            let forged = open(directory.path(), &[name.to_owned()]);
             let problem = forged.segments()[0].check().expect_err("out of order");
             assert!(problem.to_string().contains(name), "{problem}");
         }
@@ -363,11 +381,32 @@ mod tests {
         let mut bytes = std::fs::read(&path).expect("readable");
         bytes.pop();
         std::fs::write(directory.path().join("cut"), &bytes).expect("writable");
-        assert!(OidMap::open(directory.path(), ["cut"]).is_err());
+        let opened = Directory::open(directory.path()).expect("is there");
+        for unmapped in [vec![], vec!["cut".to_owned()]] {
+            assert!(OidMap::open(&opened, ["cut"], &unmapped).is_err());
+        }
         bytes.push(0);
         std::fs::write(directory.path().join("changed"), &bytes).expect("writable");
-        let changed = OidMap::open(directory.path(), ["changed"]).expect("its length is right");
+        let changed = open(directory.path(), &["changed".to_owned()]);
         let problem = changed.segments()[0].check().expect_err("changed");
         assert!(problem.to_string().contains("checksum"), "{problem}");
+    }
+
+    #[test]
+    fn a_large_file_is_refused_before_it_is_read() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let map = map_of(directory.path(), &[vec![1, 2, 3]]);
+        let names = [map.segments()[0].name().to_owned()];
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(map.segments()[0].path())
+            .expect("writable");
+        // sparse, and more than there is memory
+        file.set_len(1 << 42).expect("sparse");
+        let opened = Directory::open(directory.path()).expect("is there");
+        for unmapped in [&[][..], &names] {
+            let problem = OidMap::open(&opened, &names, unmapped).expect_err("another length");
+            assert!(problem.to_string().contains("length"), "{problem}");
+        }
     }
 }

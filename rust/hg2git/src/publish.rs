@@ -35,10 +35,11 @@ impl New {
         map: &OidMap,
         metadata_map: &OidMap,
     ) -> Result<[Extended; 2]> {
-        let Request { readers, prefix, base, ref metadata, .. } = *request;
-        let map = map.extended(readers, prefix, base, &self.map)?;
+        let Request { prefix, base, ref metadata, .. } = *request;
+        let place = (request.map, request.readers);
+        let map = map.extended(place, prefix, base, &self.map)?;
         let prefix = metadata_prefix(request);
-        Ok([map, metadata_map.extended(readers, &prefix, metadata.base, &self.metadata)?])
+        Ok([map, metadata_map.extended(place, &prefix, metadata.base, &self.metadata)?])
     }
 }
 

@@ -15,9 +15,12 @@ use crate::segment::Table;
 /// # Errors
 ///
 /// [`crate::Error::Store`] that names a changeset which cannot be read.
-pub(crate) fn changeset_heads(changelog: &Revlog, map: &OidMap) -> Result<ChangesetHeads> {
-    let mut scratch = Scratch::default();
-    let mut texts = Texts::new(changelog, &mut scratch, KEPT_TEXT_BYTES);
+pub(crate) fn changeset_heads(
+    changelog: &Revlog,
+    map: &OidMap,
+    scratch: &mut Scratch,
+) -> Result<ChangesetHeads> {
+    let mut texts = Texts::new(changelog, scratch, KEPT_TEXT_BYTES);
     let index = changelog.index();
     let mut heads = ChangesetHeads::default();
     let has = |rev: Rev| map.oid(Table::Changesets, &index.node(rev)).is_some();

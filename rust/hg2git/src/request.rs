@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use gitpack::{Oid, Readers};
+use gitpack::{Directory, Oid, Readers};
 use revlog::Encoding;
 
 use crate::changelog::Selection;
@@ -21,9 +21,9 @@ pub struct Request<'a> {
     /// Whether each directory has a manifest of its own.
     pub tree_manifests: bool,
     /// The directory `objects/pack` of the git repository.
-    pub packs: &'a Path,
+    pub packs: &'a Directory,
     /// The directory of the oid map.
-    pub map: &'a Path,
+    pub map: &'a Directory,
     /// First part of the names of the map's files.
     pub prefix: &'a str,
     /// Who may read what is written.
@@ -34,6 +34,8 @@ pub struct Request<'a> {
     pub base: usize,
     /// The same of what git-cinnabar needs.
     pub metadata: Metadata,
+    /// File names of segments that must not be mapped, of either map.
+    pub unmapped: Vec<String>,
     /// Which changesets.
     pub selection: Selection,
     /// Whether texts are compared with their nodes: each, but of large flat manifests so many that

@@ -16,11 +16,12 @@
 //! are written whole and renamed into place, never changed, and replaced by merging.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use gitpack::staged::Whole;
-use gitpack::{Oid, Readers};
+use gitpack::{Directory, Oid, Readers};
 use memmap2::Mmap;
 use revlog::{Node, Prefix};
 use sha1::{Digest, Sha1};
@@ -61,48 +62,81 @@ pub struct Pair {
     pub oid: Oid,
 }
 
-/// An open segment, mapped: the file is immutable, see the module.
+/// Whether a file is mapped. Who can truncate a mapped file ends the process that maps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is mapped: it takes no memory, and no time to open.
+    Mapped,
+    /// It is read whole, if that is not too much.
+    Read,
+}
+
+/// Bytes of a segment that is read whole, at most.
+const MOST_READ: u64 = 0x4000_0000;
+
+/// An open segment: the file is immutable, see the module.
 #[derive(Debug)]
 pub struct Segment {
-    map: Mmap,
+    map: Content,
+    name: String,
     path: PathBuf,
     counts: [usize; 3],
 }
 
+/// The bytes of a segment.
+#[derive(Debug)]
+enum Content {
+    Mapped(Mmap),
+    Read(Vec<u8>),
+}
+
+impl Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Read(bytes) => bytes,
+        }
+    }
+}
+
 impl Segment {
-    /// Opens a segment and checks that its length is what its header says.
+    /// Opens the segment `name` and checks that its length is what its header says, before more than
+    /// the header is read.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] if it cannot be read, [`Error::Map`] if it is something else or cut.
-    pub fn open(path: &Path) -> Result<Self> {
-        let failed = |source| Error::Io { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
-        // SAFETY: segments are never written after the rename that named them, only unlinked, so
-        // the mapped bytes do not change; whoever edits them by hand breaks that contract.
-        #[allow(unsafe_code)]
-        let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-        let malformed = |what: &str| Error::Map { path: path.to_owned(), what: what.to_owned() };
-        let header = map.first_chunk::<HEADER_LEN>().ok_or_else(|| malformed("it is cut"))?;
-        if !header.starts_with(MAGIC) || word(header, 8) != VERSION {
-            return Err(malformed("it is no map segment of a known version"));
+    pub fn open(directory: &Directory, name: &str, access: Access) -> Result<Self> {
+        let path = directory.join(name);
+        let failed = |source| io_or_map(&path, source);
+        let malformed = |what: &str| Error::Map { path: path.clone(), what: what.to_owned() };
+        let mut file = directory.read(name).map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len();
+        let mut header = [0; HEADER_LEN];
+        match file.read_exact(&mut header) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(malformed("it is cut"));
+            }
+            read => read.map_err(failed)?,
         }
-        let mut counts = [0; 3];
-        let mut len = (HEADER_LEN + TRAILER_LEN) as u64;
-        for (table, count) in counts.iter_mut().enumerate() {
-            let start = 16 + table * 8;
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&header[start..start + 8]);
-            let stored = u64::from_be_bytes(bytes);
-            *count =
-                u32::try_from(stored).map_err(|_| malformed("its counts are too large"))? as usize;
-            let each = 2 * ID_LEN + if table == 0 { 4 } else { 0 };
-            len += FANOUT_LEN as u64 + stored * each as u64;
-        }
+        let counts = counts(&header, len).map_err(malformed)?;
+        let map = match access {
+            // SAFETY: segments are never written after the rename that named them, only unlinked,
+            // so the mapped bytes do not change; whoever edits them by hand breaks that contract.
+            // Only files of those who may do so anyway are mapped.
+            #[allow(unsafe_code)]
+            Access::Mapped => Content::Mapped(unsafe { Mmap::map(&file) }.map_err(failed)?),
+            Access::Read if len > MOST_READ => {
+                return Err(malformed("it is too large to be read, and its owner is not trusted"));
+            }
+            Access::Read => Content::Read(whole(&header, file, len).map_err(failed)?),
+        };
         if map.len() as u64 != len {
-            return Err(malformed("its length is not what its header says"));
+            return Err(malformed("it was cut while it was read"));
         }
-        let segment = Self { map, path: path.to_owned(), counts };
+        let segment = Self { map, name: name.to_owned(), path: path.clone(), counts };
         for table in TABLES {
             let fanout = segment.fanout(table);
             let mut steps = (0..256).map(|byte| word(fanout, byte * 4) as usize);
@@ -148,6 +182,12 @@ impl Segment {
             return Err(malformed("its commits are not in order, or not all different"));
         }
         Ok(())
+    }
+
+    /// Its file name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Where the segment lies.
@@ -293,6 +333,43 @@ fn write(out: &mut impl Write, tables: &[Vec<Pair>; 3]) -> io::Result<[u8; 20]> 
     Ok(sum)
 }
 
+/// The numbers of pairs that a header has, if they are those of a file of this length.
+fn counts(header: &[u8; HEADER_LEN], file_len: u64) -> Result<[usize; 3], &'static str> {
+    if !header.starts_with(MAGIC) || word(header, 8) != VERSION {
+        return Err("it is no map segment of a known version");
+    }
+    let mut counts = [0; 3];
+    let mut len = (HEADER_LEN + TRAILER_LEN) as u64;
+    for (table, count) in counts.iter_mut().enumerate() {
+        let start = 16 + table * 8;
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&header[start..start + 8]);
+        let stored = u64::from_be_bytes(bytes);
+        *count = u32::try_from(stored).map_err(|_| "its counts are too large")? as usize;
+        let each = 2 * ID_LEN + if table == 0 { 4 } else { 0 };
+        len += FANOUT_LEN as u64 + stored * each as u64;
+    }
+    if file_len == len { Ok(counts) } else { Err("its length is not what its header says") }
+}
+
+/// Reads what follows the header, up to the length that the file had.
+fn whole(header: &[u8], file: File, len: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let room = usize::try_from(len).map_err(io::Error::other)?;
+    bytes.try_reserve_exact(room).map_err(io::Error::other)?;
+    bytes.extend_from_slice(header);
+    file.take(len.saturating_sub(header.len() as u64)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What is said of a file that cannot be read, or is none.
+pub(crate) fn io_or_map(path: &Path, source: io::Error) -> Error {
+    if source.kind() == io::ErrorKind::InvalidData {
+        return Error::Map { path: path.to_owned(), what: "it is not a regular file".to_owned() };
+    }
+    Error::Io { path: path.to_owned(), source }
+}
+
 /// Passes bytes on and sums them.
 struct Summed<'a, W> {
     out: &'a mut W,
@@ -327,7 +404,7 @@ pub(crate) fn sorted(mut tables: [Vec<Pair>; 3]) -> [Vec<Pair>; 3] {
 ///
 /// [`Error::Write`] if it cannot be written; then nothing is left behind.
 pub(crate) fn create(
-    directory: &Path,
+    directory: &Directory,
     readers: Readers,
     prefix: &str,
     tables: &[Vec<Pair>; 3],

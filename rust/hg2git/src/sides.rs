@@ -6,8 +6,9 @@
 use gitpack::Oid;
 use revlog::Revlog;
 
+use crate::collisions::CollisionCheck;
 use crate::commits::{self, Commits};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::history::Batch;
 use crate::manifestcommits::{self, Manifests};
 use crate::note::notes_of;
@@ -17,6 +18,7 @@ use crate::turns::Turns;
 /// Makes objects of batches, on many threads.
 pub(crate) struct Sides<'a> {
     changelog: &'a Revlog,
+    collisions: &'a CollisionCheck,
     commits: Turns<Commits<'a>>,
     manifests: Turns<Manifests<'a>>,
 }
@@ -34,30 +36,36 @@ impl<'a> Sides<'a> {
     /// Both sides, before the first batch.
     pub const fn new(
         changelog: &'a Revlog,
+        collisions: &'a CollisionCheck,
         commits: Commits<'a>,
         manifests: Manifests<'a>,
     ) -> Self {
-        Self { changelog, commits: Turns::new(commits), manifests: Turns::new(manifests) }
+        Self {
+            changelog,
+            collisions,
+            commits: Turns::new(commits),
+            manifests: Turns::new(manifests),
+        }
     }
 
     /// What became of a batch; nothing if one before it failed.
     ///
     /// # Errors
     ///
-    /// As [`Commits::convert`].
+    /// As [`Commits::convert`], [`Manifests::convert`] and [`notes_of`].
     pub fn convert(&self, batch: Batch) -> Result<Objects> {
         let git = self.commits.take(batch.number, |commits| commits.convert(&batch));
         if matches!(git, Ok(None)) {
             return Ok(Objects::default());
         }
         // also if the other failed: batches that are past that wait for it
-        let manifests = |side: &mut Manifests<'_>| Ok::<_, Error>(side.convert(&batch));
-        let of_manifests = self.manifests.take(batch.number, manifests)?;
-        let (Some((mut objects, changesets)), Some(mut of_manifests)) = (git?, of_manifests) else {
+        let of_manifests = self.manifests.take(batch.number, |side| side.convert(&batch));
+        let (Some((mut objects, changesets)), Some(mut of_manifests)) = (git?, of_manifests?)
+        else {
             return Ok(Objects::default());
         };
         drop(batch);
-        let mut notes = notes_of(self.changelog, &changesets, &objects)?;
+        let mut notes = notes_of(self.changelog, &changesets, &objects, self.collisions)?;
         let oids = notes.iter().map(|note| note.oid).collect();
         objects.reserve_exact(of_manifests.len() + notes.len());
         objects.append(&mut of_manifests);

@@ -15,22 +15,24 @@
 //!
 //! A state is written whole and renamed into place, and never changed.
 
-use std::io::Write;
-use std::path::Path;
+use std::io::{Read, Write};
 
 use gitpack::staged::Whole;
 use gitpack::tree::Mode;
-use gitpack::{Oid, Readers};
+use gitpack::{Directory, Oid, Readers};
 use revlog::{Node, Revlog};
 use sha1lanes::{Message, digest_one};
 
 use crate::error::{Error, Result};
 use crate::heads::{ChangesetHeads, ManifestHeads};
 use crate::notes;
-use crate::segment::UNFINISHED;
+use crate::segment::{UNFINISHED, io_or_map};
 
 const MAGIC: &[u8] = b"AMALGMET";
 const VERSION: u32 = 1;
+
+/// Bytes of a state, at most: that of some ten million heads.
+const MOST_BYTES: u64 = 0x4000_0000;
 
 /// Modes of the leaves of hg2git, git2hg and files-meta.
 pub(crate) const LEAVES: [Mode; 3] = [Mode::GITLINK, Mode::FILE, Mode::FILE];
@@ -68,16 +70,22 @@ impl Default for State {
 }
 
 impl State {
-    /// Reads the state in this file.
+    /// Reads the state in the file `name`.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] if it cannot be read, [`Error::Map`] if it is damaged or something else.
-    pub fn open(path: &Path) -> Result<Self> {
-        let bytes =
-            std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        Self::from_bytes(&bytes)
-            .map_err(|what| Error::Map { path: path.to_owned(), what: what.to_owned() })
+    pub fn open(directory: &Directory, name: &str) -> Result<Self> {
+        let path = directory.join(name);
+        let failed = |source| io_or_map(&path, source);
+        let damaged = |what: &str| Error::Map { path: path.clone(), what: what.to_owned() };
+        let file = directory.read(name).map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() > MOST_BYTES {
+            return Err(damaged("it is too large"));
+        }
+        let mut bytes = Vec::new();
+        file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+        Self::from_bytes(&bytes).map_err(damaged)
     }
 
     /// Writes the state into `directory`. Its file name is to be
@@ -86,7 +94,7 @@ impl State {
     /// # Errors
     ///
     /// [`Error::Write`] if it cannot be written.
-    pub fn create(&self, directory: &Path, readers: Readers, prefix: &str) -> Result<Whole> {
+    pub fn create(&self, directory: &Directory, readers: Readers, prefix: &str) -> Result<Whole> {
         let bytes = self.to_bytes();
         let sum = Oid::from_bytes(*bytes.last_chunk().expect("it ends with its checksum"));
         let name = format!("{prefix}-{}.state", &sum.to_string()[..16]);
@@ -116,7 +124,7 @@ impl State {
         Some(heads)
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&VERSION.to_be_bytes());
         bytes.extend_from_slice(&[0; 4]);
@@ -142,7 +150,7 @@ impl State {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
         let (body, sum) = bytes.split_last_chunk::<20>().ok_or("it is cut")?;
         let rest = body.strip_prefix(MAGIC).ok_or("it is no state of metadata")?;
         if digest_one(Message { head: &[], body }) != *sum {

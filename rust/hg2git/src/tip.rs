@@ -35,7 +35,7 @@ impl Tip<'_> {
     pub fn state(&self, manifest: &Revlog) -> Result<(State, ChangesetHeads)> {
         let Request { map: directory, metadata, .. } = self.request;
         let state = match &metadata.state {
-            Some(name) => Some(State::open(&directory.join(name))?),
+            Some(name) => Some(State::open(directory, name)?),
             None if self.map.is_empty() => Some(State::default()),
             None => None,
         };
@@ -45,7 +45,8 @@ impl Tip<'_> {
             return Ok((state, heads));
         }
         let manifest_heads = recovery::manifest_heads(manifest, self.metadata_map);
-        let heads = recovery::changeset_heads(self.changelog, self.map)?;
+        let heads =
+            recovery::changeset_heads(self.changelog, self.map, &mut self.shares.scratch())?;
         Ok((State { manifest_heads, ..State::default() }, heads))
     }
 

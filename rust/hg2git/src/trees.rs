@@ -17,7 +17,7 @@ use gitpack::delta::{Op, encode};
 
 use crate::directory::{Entries, Entry, Target, Tree, Walk};
 use crate::names::Names;
-pub(crate) use writer::{LANES, TreeWriter};
+pub(crate) use writer::{LANES, Refused, TreeWriter};
 
 /// Longest chain of deltas in packs, as `pack.depth` has it by default.
 pub(crate) const MAX_DEPTH: u8 = 50;

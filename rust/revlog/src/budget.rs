@@ -27,8 +27,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Lets buffers take `most_bytes` of memory together. What exceeds that goes to files in `dir`,
-    /// which have no names.
+    /// Lets buffers take `most_bytes` of memory together. What exceeds that goes to files without names
+    /// on the file system of `dir`; or stays in memory, where that file system cannot reserve room.
     #[must_use]
     pub fn new(most_bytes: usize, dir: &Path) -> Arc<Self> {
         let (taken_bytes, keeper) = (AtomicUsize::new(0), Mutex::new(None));
@@ -51,7 +51,8 @@ impl Budget {
         self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn pages(&self, len: usize) -> Result<Pages> {
+    /// Pages of a file; `None` where that is not safe.
+    fn pages(&self, len: usize) -> Result<Option<Pages>> {
         let failed = |source| Error::Io { path: self.dir.clone(), source };
         let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         let keeper = match &mut *keeper {
@@ -193,8 +194,7 @@ impl Buffer {
             // While bytes move there are two rooms; that is not counted, and it is short.
             if self.is_memory() && budget.take(len - self.taken_bytes) {
                 self.taken_bytes = len;
-            } else {
-                let mut pages = budget.pages(len)?;
+            } else if let Some(mut pages) = budget.pages(len)? {
                 let used = self.len();
                 pages.bytes_mut()[..used].copy_from_slice(self.as_slice());
                 budget.give_back(std::mem::take(&mut self.taken_bytes));
@@ -209,7 +209,11 @@ impl Buffer {
                 vec.reserve_exact(len);
             }
             Place::Memory(vec) => vec.reserve_exact(len - vec.len()),
-            Place::File(..) => {}
+            Place::File(pages, used) => {
+                let mut vec = Vec::with_capacity(len);
+                vec.extend_from_slice(&pages.bytes()[..*used]);
+                self.place = Place::Memory(vec);
+            }
         }
         Ok(())
     }
@@ -283,6 +287,21 @@ mod tests {
         let error = buffer.reserve(1 << 20).expect_err("no such directory");
         assert!(matches!(error, Error::Io { path, .. } if path.ends_with("missing")));
         assert_eq!(buffer.as_slice(), b"small");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_no_file_is_safe_for_stays_in_memory() {
+        let budget = Budget::new(1 << 20, Path::new("/proc"));
+        let mut buffer = Buffer::new(Some(Arc::clone(&budget)));
+        for len in [1 << 20, 2 << 20, 3 << 20] {
+            buffer.resize(len).expect("is memory");
+            buffer[len - 1] = 7;
+            assert!(buffer.is_memory() && buffer.capacity() >= len);
+        }
+        assert_eq!(buffer[(1 << 20) - 1], 7);
+        drop(buffer);
+        assert_eq!(budget.taken_bytes(), 0);
     }
 
     proptest! {

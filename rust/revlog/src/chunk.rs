@@ -11,6 +11,9 @@ use crate::error::Error;
 /// Longest text or delta that is unpacked, in bytes; Mercurial's own fields end at 2 GiB.
 const MAX_LEN: usize = i32::MAX as usize;
 
+/// What zstd says if there is no room for all that a frame holds.
+const TOO_SMALL: &str = "Destination buffer is too small";
+
 /// To try again with more room costs time, and to try with too much costs room: from this length on,
 /// that is worse.
 const LONG: usize = 1 << 20;
@@ -91,6 +94,7 @@ impl Unpacker {
         let room = if hint < LONG { hint.max(chunk.len() * 4) } else { hint };
         let mut room = room.clamp(64, most);
         loop {
+            out.clear();
             out.resize(room)?;
             match self.zlib.zlib_decompress(chunk, out) {
                 Ok(len) => {
@@ -116,58 +120,39 @@ impl Unpacker {
         len_hint: usize,
         out: &mut Buffer,
     ) -> Result<(), Unpacking> {
-        let declared = zstd_safe::get_frame_content_size(chunk);
-        let declared = declared.map_err(|_| Undecodable::Zstd("its header is cut"))?;
-        let declared = declared.and_then(|len| usize::try_from(len).ok());
-        if declared.is_some_and(|len| len > MAX_LEN) {
-            return Err(Undecodable::TooLong.into());
-        }
         let damaged = |code| Undecodable::Zstd(zstd_safe::get_error_name(code));
-        // room is only made as the frame fills it: a hostile header costs nothing
-        let believed = chunk.len().saturating_mul(64).max(1 << 16);
-        if let Some(len) = declared.filter(|&len| len <= believed) {
-            out.resize(len)?;
-            let unpacked = self.zstd.decompress(&mut out[..], chunk).map_err(damaged)?;
-            let is_whole = unpacked == len;
-            return if is_whole { Ok(()) } else { Err(Undecodable::Zstd("it is cut").into()) };
-        }
-        // Mercurial declares no length of what has more than a megabyte, but its index does
-        if declared.is_none() && (LONG..=believed.min(MAX_LEN)).contains(&len_hint) {
-            let is_one = zstd_safe::find_frame_compressed_size(chunk) == Ok(chunk.len());
-            out.resize(len_hint)?;
-            let unpacked = self.zstd.decompress(&mut out[..], chunk);
-            if let Some(len) = unpacked.ok().filter(|_| is_one) {
-                out.truncate(len);
-                return Ok(());
-            }
-        }
-        let mut room = declared.unwrap_or(len_hint.max(chunk.len() * 4)).clamp(1, believed);
-        self.zstd.init().map_err(damaged)?;
-        let mut input = zstd_safe::InBuffer::around(chunk);
-        let mut filled = 0;
-        loop {
-            out.resize(room)?;
-            let mut output = zstd_safe::OutBuffer::around_pos(&mut out[..], filled);
-            let left = self.zstd.decompress_stream(&mut output, &mut input).map_err(damaged)?;
-            filled = output.pos();
-            if left == 0 {
-                break;
-            }
-            if filled < room {
-                // room is left, so it is input that is missing
-                return Err(Undecodable::Zstd("it is cut").into());
-            }
-            if room >= MAX_LEN {
-                return Err(Undecodable::TooLong.into());
-            }
-            let known = declared.filter(|&len| len > room);
-            room = known.unwrap_or(room * 2).min(room.saturating_mul(16)).min(MAX_LEN);
-        }
-        if input.pos() != chunk.len() {
+        let frame_len = zstd_safe::find_frame_compressed_size(chunk).map_err(damaged)?;
+        if frame_len != chunk.len() {
             return Err(Undecodable::Zstd("bytes follow its end").into());
         }
-        out.truncate(filled);
-        Ok(())
+        let declared = zstd_safe::get_frame_content_size(chunk).ok().flatten();
+        let declared = declared.map(|len| usize::try_from(len).unwrap_or(usize::MAX));
+        // a block of at least 4 bytes holds at most 128 KiB
+        let holds = (chunk.len() / 4).saturating_mul(128 << 10);
+        let most = declared.unwrap_or(holds).min(holds);
+        let longest = most.min(MAX_LEN);
+        // what claims to be much longer than usual may be damaged, and is not believed at once
+        let usual = chunk.len().saturating_mul(64).max(1 << 16);
+        // Mercurial declares no length of what has more than a megabyte, but its index does
+        let known = declared.unwrap_or(len_hint);
+        let mut room = known.max(chunk.len()).min(usual).min(longest);
+        loop {
+            out.clear();
+            out.resize(room)?;
+            // in one pass: a stream would have a window of its own, as large as the frame says
+            match self.zstd.decompress(&mut out[..], chunk) {
+                Ok(len) => {
+                    out.truncate(len);
+                    return Ok(());
+                }
+                Err(code) if zstd_safe::get_error_name(code) != TOO_SMALL => {
+                    return Err(damaged(code).into());
+                }
+                Err(_) if room < longest => room = room.saturating_mul(4).min(longest),
+                Err(_) if longest < most => return Err(Undecodable::TooLong.into()),
+                Err(code) => return Err(damaged(code).into()),
+            }
+        }
     }
 }
 
@@ -257,5 +242,12 @@ mod tests {
         let mut chunk = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0];
         chunk.extend_from_slice(&(1u64 << 30).to_le_bytes());
         assert!(unpack(&chunk).is_err());
+    }
+
+    #[test]
+    fn a_window_of_two_gigabytes_is_not_allocated() {
+        // descriptor "no content size, no checksum", window 2^31, one last raw block of 3 bytes
+        let chunk = b"\x28\xb5\x2f\xfd\x00\xa8\x19\x00\x00abc";
+        assert_eq!(unpack(chunk), Ok(b"abc".to_vec()));
     }
 }

@@ -44,7 +44,7 @@ const HEADER_LEN: usize = LENGTHS_AT + 6 * 8 + 1;
 const OLDER_LEN: usize = 5;
 
 impl<'a> Docket<'a> {
-    /// Reads a docket; `None` if it is cut.
+    /// Reads a docket; `None` if it is cut, or if what it calls a file is no name.
     pub fn parse(version: Version, bytes: &'a [u8]) -> Option<Self> {
         let (header, mut rest) = bytes.split_at_checked(HEADER_LEN)?;
         let mut uid = |at: usize| {
@@ -54,7 +54,8 @@ impl<'a> Docket<'a> {
             let older_len: usize =
                 sizes.iter().step_by(OLDER_LEN).map(|&len| usize::from(len)).sum();
             rest = after.split_at_checked(older_len)?.1;
-            Some(uid)
+            // it becomes a part of a file name
+            uid.iter().all(u8::is_ascii_alphanumeric).then_some(uid)
         };
         let (index_uid, data_uid) = (uid(4)?, uid(6)?);
         let (index_len, _) = header[LENGTHS_AT..].split_first_chunk()?;
@@ -89,6 +90,14 @@ mod tests {
             index_len: 192,
         };
         assert_eq!(Docket::parse(Version::Revlog2, &docket()), Some(expected));
+    }
+
+    #[test]
+    fn a_uid_that_leads_to_another_directory_is_refused() {
+        let mut bytes = docket();
+        let at = bytes.windows(4).position(|part| part == b"1111").expect("is there");
+        bytes[at..at + 4].copy_from_slice(b"/../");
+        assert_eq!(Docket::parse(Version::Revlog2, &bytes), None);
     }
 
     #[test]

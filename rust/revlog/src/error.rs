@@ -6,20 +6,28 @@ use std::path::PathBuf;
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Names and other bytes of a store as messages show them: on one line, whatever they are.
+/// Most bytes of a name that a message shows.
+const MOST_SHOWN: usize = 1024;
+
+/// Names and other bytes of a store as messages show them: on one line, and not all of what is very
+/// long, whatever they are.
 ///
 /// ```
 /// assert_eq!(revlog::readable(b"caf\xc3\xa9\n\xff"), "caf\u{e9}\\n\u{fffd}");
 /// ```
 #[must_use]
 pub fn readable(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for char in String::from_utf8_lossy(bytes).chars() {
+    let shown = &bytes[..bytes.len().min(MOST_SHOWN)];
+    let mut out = String::with_capacity(shown.len());
+    for char in String::from_utf8_lossy(shown).chars() {
         if char.is_control() {
             out.extend(char.escape_default());
         } else {
             out.push(char);
         }
+    }
+    if shown.len() < bytes.len() {
+        out.push_str("...");
     }
     out
 }

@@ -71,8 +71,12 @@ pub(crate) enum Malformed {
     Field { rev: usize, field: &'static str, value: i64 },
     #[error("revision {0}: its inline data ends after the file")]
     InlineData(usize),
-    #[error("its docket is cut")]
+    #[error("its docket is damaged")]
     Docket,
+    #[error("index has more than {0} bytes")]
+    TooManyBytes(u64),
+    #[error("its path leads out of the store")]
+    Elsewhere,
     #[error("index has {0} bytes, its docket says {1}")]
     Short(u64, u64),
 }

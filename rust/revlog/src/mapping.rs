@@ -12,7 +12,6 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::ptr::NonNull;
 
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
@@ -96,7 +95,11 @@ impl Mapping {
         if covered == 0 || covered > len {
             return Err(MappingError::Moved("the snapshot covers nothing, or too much"));
         }
-        if snapshot.metadata()?.len() < covered {
+        let found = snapshot.metadata()?;
+        if !found.is_file() {
+            return Err(MappingError::Moved("the snapshot is not a regular file"));
+        }
+        if found.len() < covered {
             return Err(MappingError::Moved("the snapshot is cut"));
         }
         let (covered, len) = (in_memory(covered)?, in_memory(len)?);
@@ -266,18 +269,6 @@ pub fn common_prefix(snapshot: &File, covered: u64, index: &File, len: u64) -> i
     Ok(common)
 }
 
-/// Opens a snapshot to map or compare it.
-///
-/// # Errors
-///
-/// [`MappingError::Moved`] if there is no such file.
-pub fn open_snapshot(path: &Path) -> Result<File, MappingError> {
-    File::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => MappingError::Moved("the snapshot is gone"),
-        _ => error.into(),
-    })
-}
-
 /// Fills `buffer` from `offset` of an index on.
 fn read_exact(index: &File, buffer: &mut [u8], offset: usize) -> Result<(), MappingError> {
     let read = read_some(index, buffer, offset as u64)?;
@@ -383,6 +374,12 @@ mod tests {
         };
         let message = refused(&bytes[..page], covered, &bytes, len);
         assert_eq!(message, "the snapshot is cut");
+        let directory = File::open(std::env::temp_dir()).expect("is there");
+        let other_kind = Mapping::new(&directory, 64, &file(&bytes), len, Prefault::Nothing);
+        assert!(matches!(
+            other_kind,
+            Err(MappingError::Moved("the snapshot is not a regular file"))
+        ));
         let message = refused(&bytes, covered, &bytes[..page + 64], len);
         assert_eq!(message, "the index is shorter than it was");
         let mut other = bytes.clone();

@@ -8,15 +8,16 @@
 //! A hit is compared with the index before it is answered, so a base that is damaged or belongs to
 //! another history cannot give a wrong revision. That nothing is missing is up to the base: our
 //! own has a checksum on each page, and is only used for the bytes that it was made from. Which
-//! bytes these are is the caller's knowledge, not ours.
+//! bytes these are is the caller's knowledge, not ours. Mercurial's has neither, so it answers hits
+//! only; for all else the caller asks the index.
 
 mod file;
 pub mod run;
 pub mod upstream;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::index::ENTRY_LEN;
@@ -41,6 +42,9 @@ pub enum Error {
     /// What was found instead of what should be there.
     #[error("{0}")]
     Damaged(&'static str),
+    /// The map may lack what was asked for.
+    #[error("it cannot tell that there is nothing")]
+    Unknown,
 }
 
 /// What an abbreviation means.
@@ -92,8 +96,23 @@ enum Base {
 }
 
 impl Base {
-    /// Calls `visit` with each revision below `limit` whose node begins with `prefix`, and that
-    /// node, until it breaks. Their order means nothing.
+    /// The last revision below `limit` that has `node`, `None` if there is none.
+    fn rev(&self, entries: Entries<'_>, limit: u32, node: &[u8; 20]) -> Result<Option<u32>, Error> {
+        let runs = match self {
+            Self::Own(runs) => runs,
+            Self::Upstream(trie) => return trie.rev(entries, limit, node).map(Some),
+        };
+        let whole = Prefix::new(*node, DIGITS).ok_or(Error::Damaged("a node has 40 digits"))?;
+        let mut found = None;
+        runs.visit(entries, limit, whole, &mut |rev, _node| {
+            found = found.max(Some(rev));
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `visit` with each node below `limit` that begins with `prefix` until it breaks. Their
+    /// order means nothing.
     fn visit(
         &self,
         entries: Entries<'_>,
@@ -103,7 +122,7 @@ impl Base {
     ) -> Result<(), Error> {
         match self {
             Self::Own(runs) => runs.visit(entries, limit, prefix, visit),
-            Self::Upstream(trie) => trie.visit(entries, limit, prefix, visit),
+            Self::Upstream(_trie) => Err(Error::Unknown),
         }
     }
 }
@@ -127,38 +146,38 @@ struct State {
 }
 
 impl NodeMap {
-    /// Opens our own map: the runs at `places` of the file at `path`, of which the first `limit`
-    /// revisions count. `uid` is what the file was made with.
+    /// Opens our own map: the runs at `places` of `file`, of which the first `limit` revisions
+    /// count. `uid` is what the file was made with.
     ///
     /// # Errors
     ///
-    /// [`Error`] if it cannot be opened, or is not as long as it should be.
+    /// [`Error`] if it cannot be mapped, or is not as long as it should be.
     pub fn open(
-        path: &Path,
+        file: &File,
         uid: &[u8],
         places: &[Place],
         limit: u32,
         entries: Entries<'_>,
     ) -> Result<Self, Error> {
-        let runs = run::Runs::open(path, uid, places)?;
+        let runs = run::Runs::open(file, uid, places)?;
         let limit = limit.min(runs.revs());
         Self::with(Base::Own(runs), limit, entries)
     }
 
-    /// Opens Mercurial's map of the index: the first `len` bytes of the file at `path`, which cover
-    /// the first `revs` revisions. It is read rather than mapped unless `mapped`.
+    /// Opens Mercurial's map of the index: the first `len` bytes of `file`, which cover the first
+    /// `revs` revisions. It is read rather than mapped unless `mapped`.
     ///
     /// # Errors
     ///
-    /// [`Error`] if it cannot be opened, or is not as long as it should be.
+    /// [`Error`] if it cannot be read, or is not as long as it should be.
     pub fn open_upstream(
-        path: &Path,
+        file: &File,
         len: u64,
         revs: u32,
         mapped: bool,
         entries: Entries<'_>,
     ) -> Result<Self, Error> {
-        let trie = upstream::Trie::open(path, len, mapped)?;
+        let trie = upstream::Trie::open(file, len, mapped)?;
         Self::with(Base::Upstream(trie), revs, entries)
     }
 
@@ -175,7 +194,7 @@ impl NodeMap {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`]: the map must not be used any more.
+    /// [`Error`]: the map must not be used any more, for it is damaged or has not all nodes.
     pub fn rev(&self, entries: Entries<'_>, node: &[u8; 20]) -> Result<Option<i32>, Error> {
         if node == Node::NULL.as_bytes() {
             return Ok(Some(NULL_REV));
@@ -184,13 +203,7 @@ impl NodeMap {
         if let Some(rev) = state.recent.get(node) {
             return Ok(Some(rev.cast_signed()));
         }
-        let mut found = None;
-        let whole = Prefix::new(*node, DIGITS).ok_or(Error::Damaged("a node has 40 digits"))?;
-        self.base.visit(entries, state.limit, whole, &mut |rev, _node| {
-            found = found.max(Some(rev.cast_signed()));
-            ControlFlow::Continue(())
-        })?;
-        Ok(found)
+        Ok(self.base.rev(entries, state.limit, node)?.map(u32::cast_signed))
     }
 
     /// What `prefix` means. The null revision is one among the others.

@@ -2,28 +2,32 @@
 //!
 //! They are not anonymous: the kernel writes them to the file when it wants the memory for something
 //! else. What was touched is let go again by a [`Keeper`], many times a second, so that it is the
-//! page cache that holds a long text, and not this process. The file has no name from the start, and all
-//! of its length is allocated before anything is written: a full disk is an error here, and no
-//! signal later. Nothing is known here of what is kept in it.
+//! page cache that holds a long text, and not this process.
+//!
+//! A full disk must be an error here, and no signal (SIGBUS) when a page is written later. That takes a
+//! file system on which `fallocate` reserves the blocks that later writes go to. Those known for it
+//! are listed below; where blocks move when they are written (btrfs, zfs), or another machine or
+//! process decides (NFS, FUSE), there are no pages. The file never has a name (`O_TMPFILE`), so
+//! nothing is left if the process is killed, and there is nothing to guess or to follow.
+//!
+//! Nothing is known here of what is kept in it.
 
 #![expect(unsafe_code, reason = "memory mappings")]
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::fs::FallocateFlags;
+#[cfg(target_os = "linux")]
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+#[cfg(target_os = "linux")]
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
-
-/// How the name begins that a file has for a moment; those who clean up `objects/pack` know it.
-const UNFINISHED: &str = "tmp_amalgam_text_";
 
 /// Time between two rounds of letting pages go: a core writes or reads some 20 MB in it.
 const ROUND: Duration = Duration::from_millis(10);
@@ -33,9 +37,6 @@ const ROUND: Duration = Duration::from_millis(10);
 const LET_GO: Advice = Advice::LinuxDontNeed;
 #[cfg(not(target_os = "linux"))]
 const LET_GO: Advice = Advice::Normal;
-
-/// Zeros written at once where a file system cannot allocate.
-static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// A writable region whose pages belong to a file without a name.
 #[derive(Debug)]
@@ -52,10 +53,13 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Makes a region of `len` bytes, which must not be 0, in a file in `dir`. All are zero.
-    pub(crate) fn new(dir: &Path, len: usize, keeper: &Keeper) -> io::Result<Self> {
-        let file = nameless(dir)?;
-        allocate(&file, len)?;
+    /// Makes a region of `len` bytes, which must not be 0, on the file system of `dir`. All are zero.
+    /// `None` if that file system cannot reserve room.
+    pub(crate) fn new(dir: &Path, len: usize, keeper: &Keeper) -> io::Result<Option<Self>> {
+        let Some(file) = nameless(dir)? else { return Ok(None) };
+        if !allocate(&file, len)? {
+            return Ok(None);
+        }
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new region, at an address that the kernel chooses. Nobody else has the file,
         // so it is never cut.
@@ -64,7 +68,7 @@ impl Pages {
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let live = Arc::clone(&keeper.live);
         live.change(|regions| regions.by_start.insert(start.as_ptr() as usize, len));
-        Ok(Self { start, len, live })
+        Ok(Some(Self { start, len, live }))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -160,42 +164,39 @@ impl Drop for Keeper {
     }
 }
 
-/// An empty file in `dir` that is gone when it is closed.
-fn nameless(dir: &Path) -> io::Result<File> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    loop {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = dir.join(format!("{UNFINISHED}{}_{number}", std::process::id()));
-        match options.open(&path) {
-            Ok(file) => {
-                fs::remove_file(&path)?;
-                return Ok(file);
-            }
-            // of a process that died in this very moment
-            Err(problem) if problem.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(problem) => return Err(problem),
-        }
+/// An empty file on the file system of `dir` that never has a name, and is gone when it is closed or the
+/// process dies. `None` if room in it cannot be reserved for certain.
+#[cfg(target_os = "linux")]
+fn nameless(dir: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => return Ok(None),
+        Err(problem) => return Err(problem.into()),
+    };
+    // statfs(2): ext2 to ext4, xfs, tmpfs
+    let is_known = matches!(rustix::fs::fstatfs(&file)?.f_type, 0xef53 | 0x5846_5342 | 0x0102_1994);
+    Ok(is_known.then_some(file))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn nameless(_dir: &Path) -> io::Result<Option<File>> {
+    Ok(None)
+}
+
+/// Gives `file` its length, and room on disk for all of it; `false` if there is no reserving here.
+#[cfg(target_os = "linux")]
+fn allocate(file: &File, len: usize) -> io::Result<bool> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len as u64) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP) => Ok(false), // ext2 and ext3
+        Err(problem) => Err(problem.into()),
     }
 }
 
-/// Gives `file` its length, and room on disk for all of it.
-fn allocate(file: &File, len: usize) -> io::Result<()> {
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len as u64) {
-        Ok(()) => file.set_len(len as u64),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-            let mut left = len;
-            while left > 0 {
-                let now = left.min(ZEROS.len());
-                (&*file).write_all(&ZEROS[..now])?;
-                left -= now;
-            }
-            Ok(())
-        }
-        Err(problem) => Err(problem.into()),
-    }
+#[cfg(not(target_os = "linux"))]
+fn allocate(_file: &File, _len: usize) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// Lets the C library give back to the system what was freed and is kept for later; where it can.
@@ -221,7 +222,8 @@ mod tests {
     fn bytes_stay_while_pages_are_let_go_and_no_file_is_left() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let keeper = Keeper::start().expect("a thread");
-        let mut pages = Pages::new(dir.path(), 3 << 20, &keeper).expect("room");
+        let pages = Pages::new(dir.path(), 3 << 20, &keeper).expect("room");
+        let mut pages = pages.expect("tests run on a file system that reserves room");
         assert_eq!(dir.path().read_dir().expect("is there").count(), 0);
         assert!(pages.bytes().iter().all(|&byte| byte == 0));
         for round in 0..4_u8 {
@@ -238,5 +240,27 @@ mod tests {
         assert!(Pages::new(dir.path(), 1 << 60, &keeper).is_err());
         assert!(Pages::new(&dir.path().join("missing"), 1, &keeper).is_err());
         assert_eq!(dir.path().read_dir().expect("is there").count(), 0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_system_that_reserves_nothing_has_no_pages() {
+        let keeper = Keeper::start().expect("a thread");
+        assert!(Pages::new(Path::new("/proc"), 1 << 20, &keeper).expect("is there").is_none());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_file_has_no_name_for_a_moment() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let file = nameless(dir.path()).expect("is writable").expect("reserves room");
+        let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let name = std::fs::read_link(link).expect("is open");
+        assert!(name.to_string_lossy().ends_with(" (deleted)"), "{}", name.display());
+        assert_eq!(rustix::fs::fstat(&file).expect("is open").st_nlink, 0);
+        // O_EXCL: nobody can give it one
+        let again = dir.path().join("name");
+        let flags = rustix::fs::AtFlags::EMPTY_PATH;
+        assert!(rustix::fs::linkat(&file, "", rustix::fs::CWD, &again, flags).is_err());
     }
 }

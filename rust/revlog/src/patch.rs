@@ -26,7 +26,13 @@ pub enum Invalid {
         /// Length of the text that it changes.
         base_len: usize,
     },
+    /// It makes more than a revlog can hold.
+    #[error("its delta makes a text of {0} bytes, more than 2 GiB")]
+    TooLong(usize),
 }
+
+/// Longest text, in bytes: Mercurial's own fields end there.
+const MAX_LEN: usize = i32::MAX as usize;
 
 /// One replaced range of the base text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +58,8 @@ impl<'a> Delta<'a> {
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if bytes are missing, or a range is not ascending or not in the base.
+    /// [`Invalid`] if bytes are missing, a range is not ascending or not in the base, or the text
+    /// that it makes is too long.
     pub fn parse(bytes: &'a [u8], base_len: usize) -> Result<Self, Invalid> {
         let mut delta = Self { bytes, base_len, result_len: base_len };
         let mut rest = bytes;
@@ -66,6 +73,9 @@ impl<'a> Delta<'a> {
             kept_from = hunk.end;
             delta.result_len = delta.result_len - (hunk.end - hunk.start) + hunk.data.len();
             rest = after;
+        }
+        if delta.result_len > MAX_LEN {
+            return Err(Invalid::TooLong(delta.result_len));
         }
         Ok(delta)
     }
@@ -186,8 +196,11 @@ pub(crate) fn apply_chain(base: &[u8], deltas: &[Buffer], out: &mut Buffer) -> R
     }
     out.clear();
     out.reserve_exact(len).map_err(Broken::Room)?;
-    if parsed.is_empty() {
-        return out.extend_from_slice(base).map_err(Broken::Room);
+    match parsed.as_slice() {
+        [] => return out.extend_from_slice(base).map_err(Broken::Room),
+        // it may be very long, and pieces would be some times as long
+        [delta] => return delta.apply(base, out).map_err(Broken::Room),
+        _ => {}
     }
     for piece in fold(&parsed) {
         let bytes = match piece {
@@ -275,6 +288,14 @@ mod tests {
         ] {
             assert!(matches!(apply(b"abc", &delta), Err(Invalid::Range { .. })));
         }
+    }
+
+    #[test]
+    fn a_text_beyond_two_gigabytes_is_refused() {
+        let longest = Delta::parse(b"", MAX_LEN).map(|delta| delta.result_len());
+        assert_eq!(longest, Ok(MAX_LEN));
+        let problem = Delta::parse(&hunk(0, 0, b"+"), MAX_LEN).err();
+        assert_eq!(problem, Some(Invalid::TooLong(MAX_LEN + 1)));
     }
 
     /// Edits of a text of unknown length: where in thousandths, how much goes, what comes.

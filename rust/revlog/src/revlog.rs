@@ -12,6 +12,7 @@ use crate::budget::Buffer;
 use crate::error::{Error, Result};
 use crate::index::{Index, Rev};
 use crate::node::Node;
+use crate::store::open_file;
 
 /// An open revlog; threads may share it. Reading its texts needs a [`crate::Texts`] each.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ impl Revlog {
             Some(file) => file,
             None => {
                 let opened =
-                    File::open(&self.data_path).map_err(|problem| match problem.kind() {
+                    open_file(&self.data_path).map_err(|problem| match problem.kind() {
                         io::ErrorKind::NotFound => blame("there is no data file"),
                         _ => failed(problem),
                     })?;

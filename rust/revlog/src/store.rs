@@ -42,13 +42,22 @@ impl Kind<'_> {
 pub struct Store {
     root: PathBuf,
     encoding: Encoding,
+    /// Longest index that is read, but for the changelog's.
+    most_index_bytes: u64,
 }
 
 impl Store {
     /// A store at `root`; nothing is read yet.
     #[must_use]
     pub fn new(root: &Path, encoding: Encoding) -> Self {
-        Self { root: root.to_owned(), encoding }
+        Self { root: root.to_owned(), encoding, most_index_bytes: u64::MAX }
+    }
+
+    /// The same store, of which no index but the changelog's is read that has more than `most`
+    /// bytes: a sparse file may have any length, and an index is in memory as a whole.
+    #[must_use]
+    pub fn bounded(self, most: u64) -> Self {
+        Self { most_index_bytes: most, ..self }
     }
 
     /// Reads the index of a revlog; a revlog without a file is empty.
@@ -56,10 +65,9 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::Io`] if the file cannot be read; [`Error::Corrupt`] if its fields are out of
-    /// range; [`Error::Unsupported`] if its version or flags are not known.
+    /// range, it is too long, or its name leads elsewhere; [`Error::Unsupported`] if its version or flags are not known.
     pub fn open(&self, kind: Kind<'_>) -> Result<Revlog> {
         let index_path = self.path(kind, b".i");
-        let bytes = read(&index_path, u64::MAX)?;
         let blame = |path: &Path, problem: Malformed| {
             let (revlog, path, what) = (kind.name(), path.to_owned(), problem.to_string());
             match problem {
@@ -67,6 +75,24 @@ impl Store {
                 _ => Error::Corrupt { revlog, path, what },
             }
         };
+        if !self.contains(kind) {
+            return Err(blame(&index_path, Malformed::Elsewhere));
+        }
+        let most = match kind {
+            Kind::Changelog => u64::MAX,
+            _ => self.most_index_bytes,
+        };
+        let read = |path: &Path, len: u64| {
+            read(path, len.min(most.saturating_add(1)))
+                .map_err(|source| Error::Io { path: path.to_owned(), source })
+                .and_then(|bytes| match bytes {
+                    bytes if bytes.len() as u64 > most => {
+                        Err(blame(path, Malformed::TooManyBytes(most)))
+                    }
+                    bytes => Ok(bytes),
+                })
+        };
+        let bytes = read(&index_path, u64::MAX)?;
         let Some(version) = bytes.first_chunk().and_then(|header| version_of(*header)) else {
             let index = Index::parse(bytes).map_err(|problem| blame(&index_path, problem))?;
             return Ok(Revlog::new(index, kind.name(), index_path, self.path(kind, b".d")));
@@ -87,6 +113,14 @@ impl Store {
         Ok(Revlog::new(index, kind.name(), index_path, named(docket.data_uid, b".dat")))
     }
 
+    /// Whether the file of a revlog is below the root, whatever its path is.
+    fn contains(&self, kind: Kind<'_>) -> bool {
+        let (Kind::Filelog(path) | Kind::DirectoryManifest(path)) = kind else { return true };
+        // the others escape dots at the end of a name
+        !matches!(self.encoding, Encoding::Escaped | Encoding::Plain)
+            || path.split(|&byte| byte == b'/').all(|name| name != b"..")
+    }
+
     fn path(&self, kind: Kind<'_>, suffix: &[u8]) -> PathBuf {
         let encoded = match kind {
             Kind::Changelog => [b"00changelog", suffix].concat(),
@@ -105,13 +139,60 @@ const fn version_of(header: [u8; 4]) -> Option<Version> {
     Version::from_number(u32::from_be_bytes(header) & 0xffff)
 }
 
+/// Opens a regular file, which may be a link to one. A FIFO is not waited for.
+///
+/// # Errors
+///
+/// What the system says; [`io::ErrorKind::InvalidInput`] for what is not a file.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
 /// The first `most` bytes of a file; none if there is no file.
-fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
+fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    match File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(Error::Io { path: path.to_owned(), source })
-        }
+    match open_file(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(source),
         _ => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_beyond_the_bound_is_not_read() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let file = File::create(dir.path().join("00manifest.i")).expect("is writable");
+        // sparse: it takes no room
+        file.set_len(1 << 40).expect("is writable");
+        let store = Store::new(dir.path(), Encoding::DotEncode).bounded(1 << 20);
+        let problem = store.open(Kind::Manifest).expect_err("it is too long");
+        assert_eq!(problem.to_string(), "manifest: index has more than 1048576 bytes");
+    }
+
+    #[test]
+    fn a_path_that_leads_out_of_the_store_is_refused() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        for encoding in [Encoding::Escaped, Encoding::Plain] {
+            let store = Store::new(dir.path(), encoding);
+            let problem = store.open(Kind::Filelog(b"../../x")).expect_err("leads elsewhere");
+            assert_eq!(problem.to_string(), "filelog ../../x: its path leads out of the store");
+            assert!(store.open(Kind::Filelog(b"..x/y..")).is_ok());
+        }
+        let store = Store::new(dir.path(), Encoding::DotEncode);
+        assert!(store.open(Kind::Filelog(b"../x")).is_ok(), "dots are escaped");
     }
 }

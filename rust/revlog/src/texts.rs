@@ -21,6 +21,10 @@ const WINDOW_LEN: usize = 128 << 10;
 /// A window that had to be longer than this is not kept.
 const LONGEST_WINDOW_KEPT: usize = 1 << 20;
 
+/// Bytes of deltas that are applied in one go: more of a chain is not unpacked at a time, and what they
+/// replace is listed in memory. One that is longer is applied alone.
+const DELTAS_AT_ONCE: usize = 4 << 20;
+
 /// A text is only held if the budget is so many times as long.
 const LARGEST_PART_HELD: usize = 4;
 
@@ -224,29 +228,38 @@ impl<'a> Texts<'a> {
             chain.push(base);
         }
         chain.reverse();
-        let mut deltas = Vec::with_capacity(chain.len());
-        for &rev in &chain {
-            deltas.push(self.unpack(rev)?);
-        }
-        let base_text = match base_text {
-            Some(text) => text,
-            None => {
-                chain.remove(0);
-                Arc::new(deltas.remove(0))
+        let mut chain = chain.into_iter().peekable();
+        let mut text = match (base_text, chain.peek()) {
+            (Some(text), _) => text,
+            (None, _) => {
+                let first = chain.next().expect("the chain has at least this revision");
+                Arc::new(self.unpack(first)?)
             }
         };
-        // a damaged index may claim any length; deltas cannot make more than they have
-        let most = base_text.len() + deltas.iter().map(|delta| delta.len()).sum::<usize>();
-        let hint = self.revlog.index().text_len_hint(rev) as usize;
-        let mut text = self.scratch.spare.take(hint.min(most))?;
-        apply_chain(&base_text, &deltas, &mut text).map_err(|broken| match broken {
-            Broken::Delta(position, problem) => self.revlog.corrupt(chain[position], problem),
-            Broken::Room(problem) => problem,
-        })?;
-        for delta in deltas {
-            self.scratch.spare.put(delta);
+        while chain.peek().is_some() {
+            let (mut revs, mut deltas, mut bytes) = (Vec::new(), Vec::new(), 0);
+            while let Some(rev) = chain.next_if(|_| bytes < DELTAS_AT_ONCE) {
+                let delta = self.unpack(rev)?;
+                bytes += delta.len();
+                revs.push(rev);
+                deltas.push(delta);
+            }
+            // a damaged index may claim any length; deltas cannot make more than they have
+            let most = text.len() + bytes;
+            let hint = match chain.peek() {
+                None => self.revlog.index().text_len_hint(rev) as usize,
+                Some(_) => text.len(),
+            };
+            let mut next = self.scratch.spare.take(hint.min(most))?;
+            apply_chain(&text, &deltas, &mut next).map_err(|broken| match broken {
+                Broken::Delta(position, problem) => self.revlog.corrupt(revs[position], problem),
+                Broken::Room(problem) => problem,
+            })?;
+            for delta in deltas {
+                self.scratch.spare.put(delta);
+            }
+            self.scratch.recycle(std::mem::replace(&mut text, Arc::new(next)));
         }
-        let text = Arc::new(text);
         self.keep(rev, &text);
         Ok(text)
     }

@@ -36,8 +36,11 @@ mod recorder;
 mod shani;
 #[cfg(test)]
 mod strategies;
+mod trial;
 #[cfg(any(target_arch = "x86_64", test))]
 mod wide;
+
+use std::sync::OnceLock;
 
 pub use collision::{Collision, collides, digest_checked};
 
@@ -89,10 +92,45 @@ pub trait Lanes: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &'static str;
 }
 
-/// The fastest implementation that this CPU can run, asked at run time and remembered.
+/// The fastest implementation that this CPU can run and that passes a trial with known answers.
+///
+/// The first call takes about 0.2 ms, the answer is remembered.
 #[must_use]
 pub fn best() -> &'static dyn Lanes {
-    implementations().next().unwrap_or(portable())
+    chosen().best
+}
+
+/// Names of the implementations that this CPU claims to run, and that fail the trial of [`best`].
+/// They are not used. If `portable` is among them, none is right, and it is used nevertheless.
+#[must_use]
+pub fn refused() -> &'static [&'static str] {
+    &chosen().refused
+}
+
+fn chosen() -> &'static Choice {
+    static CHOICE: OnceLock<Choice> = OnceLock::new();
+    CHOICE.get_or_init(|| Choice::of(implementations()))
+}
+
+/// Which implementation is used, and which faster ones are not, as they are wrong.
+#[derive(Debug)]
+struct Choice {
+    best: &'static dyn Lanes,
+    refused: Vec<&'static str>,
+}
+
+impl Choice {
+    /// The first of `implementations` that passes its trial.
+    fn of(implementations: impl Iterator<Item = &'static dyn Lanes>) -> Self {
+        let mut refused = Vec::new();
+        for lanes in implementations {
+            if trial::is_passed(lanes) {
+                return Self { best: lanes, refused };
+            }
+            refused.push(lanes.name());
+        }
+        Self { best: portable(), refused }
+    }
 }
 
 /// All implementations that this CPU can run, the fastest first.
@@ -245,7 +283,7 @@ mod tests {
         }
         let names: Vec<_> = implementations().map(Lanes::name).collect();
         assert_eq!(names, expected);
-        assert_eq!(best().name(), expected[0]);
+        assert_eq!((best().name(), refused()), (expected[0], &[][..]));
     }
 
     #[test]

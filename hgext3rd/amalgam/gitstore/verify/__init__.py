@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from .. import refs as refsmod, selection
+from .. import censorship, refs as refsmod, selection
 from ..docket import Docket
 from ..holder import State, holder
 from ..layers import Wanted
 from ..oidmap import Table
+from ..skeleton import intruders
 from . import files, metadata, paths, recomputed
 from .findings import Difference, Findings, Note, Remedy
 from .mapping import Served, check_layers, check_objects, check_segments
@@ -40,13 +41,15 @@ def run(store: GitStore, *, full: bool = False, deep: bool = True) -> Findings:
     map and objects are not read. ``full``: compute every id again, and let git check
     everything. ``StateError`` if there is no store, or an export changes it meanwhile.
     """
-    docket = Docket.read(store.map_vfs, store.config.dialect)
+    if deep:
+        store.require_trust()
+    docket = Docket.read(store.maps.directory, store.config.dialect)
     selection.read_again(store.repo)
     findings = Findings(full=full)
     _Verification(store, docket, findings).run(full, deep)
-    lock = holder(store.vfs)
+    lock = holder(store.directory)
     is_exporting = lock is not None and lock.state is not State.DEAD
-    moved = Docket.read(store.map_vfs, store.config.dialect) != docket
+    moved = Docket.read(store.maps.directory, store.config.dialect) != docket
     if deep and (moved or (findings.differences and is_exporting)):
         raise error.StateError(
             _(b"an export changes the git store while it is verified"),
@@ -75,13 +78,15 @@ class _Verification:
         check_packs = files.check_packs if deep else files.check_presence
         damaged = findings.add(check_packs(self._repo.ui, repository, docket))
         findings.add(files.check_foreign(repository, docket))
+        if any(intruders(repository.directory)):
+            damaged = True  # no git is run on it
         findings.notes += files.unfinished(repository, docket)
-        directory = self._store.map_vfs.base
+        maps = self._store.maps
         segments = docket.segments + docket.metadata.segments
-        if findings.add(check_segments(directory, segments, deep)):
+        if findings.add(check_segments(maps, segments, deep)):
             self._leave_out(_(b"changesets, refs and objects"))
             return
-        presence = metadata.check_presence(self._store.map_vfs, docket, deep)
+        presence = metadata.check_presence(maps.directory, docket, deep)
         has_metadata = not findings.add(presence)
         with (
             contextlib.closing(self._store.open_map(docket)) as oidmap,
@@ -103,10 +108,13 @@ class _Verification:
     def _check_presence(self) -> Iterator[Difference]:
         """Yield docket or git repository if they are not there."""
         name = self._store.config.dialect + b".docket"
-        repository, map_vfs = self._repository, self._store.map_vfs
+        repository, maps = self._repository, self._store.maps.directory
         nothing, state = _(b"nothing"), _(b"the state of an export")
         if self._docket.refused:
             found = _(b"that of a rewrite that did not end")
+            yield Difference(b"docket", name, found, state, Remedy.WITHDRAW)
+        elif self._docket.censored != censorship.mark_of(self._repo):
+            found = _(b"that of before a text was censored")
             yield Difference(b"docket", name, found, state, Remedy.WITHDRAW)
         elif self._docket != Docket():
             if not repository.exists():
@@ -114,7 +122,7 @@ class _Verification:
                 yield Difference(
                     b"directory", repository.path, nothing, whole, Remedy.REBUILD
                 )
-        elif map_vfs.exists(name):
+        elif maps.exists(name):
             found = _(b"what cannot be read")
             yield Difference(b"docket", name, found, state, Remedy.REBUILD)
         elif repository.packs() or (repository.exists() and repository.has_refs()):
@@ -128,11 +136,11 @@ class _Verification:
         served = Served.of(self._repo, oidmap, self._selected)
         self._findings.changesets = len(served.nodes) + len(served.missing)
         known_below = self._selected.known_below(self._repo, self._docket.drafts.seen)
-        findings, directory = self._findings, self._store.map_vfs.base
+        findings = self._findings
         if not findings.add(served.check(self._repo, oidmap, known_below)):
             export = self._store.config.export
             wanted = Wanted.of(self._repo, export, self._docket)
-            layers = check_layers(self._repo, wanted, self._docket, directory)
+            layers = check_layers(self._repo, wanted, self._docket, self._store.maps)
             findings.add(layers)
         return served
 
@@ -177,8 +185,9 @@ class _Verification:
             findings.add(right.check_metadata(ui, metadata_map, self._docket))
             if not damaged:
                 findings.add(right.check_objects(self._repository, self._docket))
-        notes = findings.notes
-        findings.add(recomputed.check_with_git(ui, self._repository.git, notes))
+        if not any(intruders(self._repository.directory)):
+            git, notes = self._repository.git, findings.notes
+            findings.add(recomputed.check_with_git(ui, git, notes))
 
     def _leave_out(self, what: bytes) -> None:
         text = _(b"not compared, since what they depend on is damaged")

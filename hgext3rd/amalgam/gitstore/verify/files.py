@@ -7,14 +7,18 @@ ids say is git's to tell, in a full verification.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+import stat
 from typing import TYPE_CHECKING, Any
 
 from mercurial.i18n import _
 from mercurial.node import hex as hex_oid
 
+from ...placement import Unusable
+from ..skeleton import PACKS, intruders
 from .findings import Difference, Note, Remedy
 
 if TYPE_CHECKING:
@@ -22,10 +26,10 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import UiT
 
+    from ...placement import Directory
     from ..docket import Docket
     from ..repository import Repository
 
-PACKS = b"objects/pack"
 _SUFFIXES = (b".pack", b".idx", b".rev")
 _SUM_LEN = 20
 _BLOCK_BYTES = 1 << 20
@@ -35,14 +39,7 @@ _IDS_AT = 8 + 256 * 4
 
 _OURS = re.compile(rb"multi-pack-index.*|\..*")
 _UNFINISHED = b"tmp_"
-# what would change which objects git sees, or what they mean
-_MEDDLING = (
-    b"objects/info/alternates",
-    b"objects/info/http-alternates",
-    b"info/grafts",
-    b"shallow",
-)
-_LOOSE_DIRECTORY = re.compile(rb"[0-9a-f]{2}")
+_LOOSE_FILE = re.compile(rb"objects/([0-9a-f]{2})/(.*)", re.DOTALL)
 
 
 def check_presence(
@@ -83,20 +80,27 @@ def _not_whole(file: bytes, found: bytes) -> Difference:
 def object_count(repository: Repository, pack: str) -> int:
     """Return how many objects a pack has, as its index says; 0 if it cannot say."""
     try:
-        with repository.vfs(b"%s/%s.idx" % (PACKS, os.fsencode(pack))) as file:
-            file.seek(_COUNT_AT)
-            return int.from_bytes(file.read(4), "big")
-    except OSError:
+        fd = repository.packs_directory.open(os.fsencode(pack) + b".idx")
+    except (OSError, Unusable):
         return 0
+    with os.fdopen(fd, "rb") as file:
+        file.seek(_COUNT_AT)
+        return int.from_bytes(file.read(4), "big")
 
 
-def object_ids(path: bytes) -> Iterator[bytes]:
-    """Yield the ids in the index of a pack, ascending."""
-    with open(path, "rb") as file:
+def object_ids(packs: Directory, pack: str) -> Iterator[bytes]:
+    """Yield the ids in the index of a pack in the directory ``packs``, ascending.
+
+    If the index is cut, the last one is no id: so nobody takes them for all.
+    """
+    with os.fdopen(packs.open(os.fsencode(pack) + b".idx"), "rb") as file:
         file.seek(_COUNT_AT)
         count = int.from_bytes(file.read(4), "big")
         for _number in range(count):
-            yield file.read(_SUM_LEN)
+            oid = file.read(_SUM_LEN)
+            yield oid
+            if len(oid) < _SUM_LEN:
+                return
 
 
 def foreign_files(repository: Repository, docket: Docket) -> list[bytes]:
@@ -107,16 +111,15 @@ def foreign_files(repository: Repository, docket: Docket) -> list[bytes]:
     kept = frozenset(map(os.fsencode, docket.packs + docket.dropped))
     found = [
         b"%s/%s" % (PACKS, file)
-        for file in sorted(_listed(repository, PACKS))
+        for file in sorted(repository.packs_directory.names())
         if file.partition(b".")[0] not in kept
         and not _OURS.fullmatch(file)
         and not file.startswith(_UNFINISHED)
     ]
-    for directory in sorted(_listed(repository, b"objects")):
-        if _LOOSE_DIRECTORY.fullmatch(directory):
-            inside = b"objects/" + directory
-            found += [b"%s/%s" % (inside, name) for name in _listed(repository, inside)]
-    return found + [name for name in _MEDDLING if repository.vfs.exists(name)]
+    for directory in sorted(repository.loose_object_directories()):
+        names = repository.directory.sub(directory).names()
+        found += [b"%s/%s" % (directory, name) for name in names]
+    return list(dict.fromkeys([*found, *sorted(intruders(repository.directory))]))
 
 
 def check_foreign(repository: Repository, docket: Docket) -> Iterator[Difference]:
@@ -124,20 +127,20 @@ def check_foreign(repository: Repository, docket: Docket) -> Iterator[Difference
     packs = set()
     for file in foreign_files(repository, docket):
         what, id_ = b"file", file
-        if file.startswith(PACKS):
+        if file.startswith(PACKS + b"/"):
             what, id_ = b"pack", os.path.basename(file).partition(b".")[0]
             if id_ in packs:
                 continue
             packs.add(id_)
-        elif file not in _MEDDLING:
-            what, id_ = b"object", b"".join(file.split(b"/")[1:])
+        elif loose := _LOOSE_FILE.fullmatch(file):
+            what, id_ = b"object", b"".join(loose.groups())
         found = _(b"one that amalgam did not write")
         yield Difference(what, id_, found, _(b"nothing"), Remedy.REMOVE)
 
 
 def unfinished(repository: Repository, docket: Docket) -> Iterator[Note]:
     """Yield a note for each file that the next export removes."""
-    for file in sorted(_listed(repository, PACKS)):
+    for file in sorted(repository.packs_directory.names()):
         if file.startswith(_UNFINISHED):
             yield Note(b"file", file, _(b"left by a run that was killed"))
     for pack in docket.dropped:
@@ -153,7 +156,7 @@ def _read(repository: Repository, file: bytes, progress: Any) -> tuple[bytes, bo
     """
     digest = hashlib.sha1(usedforsecurity=False)
     end = b""  # all but this is hashed
-    with repository.vfs(b"%s/%s" % (PACKS, file)) as stream:
+    with os.fdopen(repository.packs_directory.open(file), "rb") as stream:
         while block := stream.read(_BLOCK_BYTES):
             digest.update((end + block)[: -2 * _SUM_LEN])
             end = (end + block)[-2 * _SUM_LEN :]
@@ -169,15 +172,9 @@ def _sizes(repository: Repository, docket: Docket) -> dict[bytes, int | None]:
     for pack in docket.packs:
         for suffix in _SUFFIXES:
             file = os.fsencode(pack) + suffix
-            try:
-                sizes[file] = repository.vfs.stat(b"%s/%s" % (PACKS, file)).st_size
-            except FileNotFoundError:
-                sizes[file] = None
+            sizes[file] = None
+            with contextlib.suppress(FileNotFoundError):
+                found = repository.packs_directory.stat(file)
+                if stat.S_ISREG(found.st_mode):
+                    sizes[file] = found.st_size
     return sizes
-
-
-def _listed(repository: Repository, directory: bytes) -> list[bytes]:
-    try:
-        return list(repository.vfs.listdir(directory))
-    except FileNotFoundError:
-        return []

@@ -21,7 +21,7 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
 from ..layers import changesets
-from ..oidmap import ID_LEN, OidMap, Table
+from ..oidmap import ID_LEN, Table
 from .findings import Difference, Remedy
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..docket import Docket
     from ..gitprocess import Git
     from ..layers import Wanted
+    from ..oidmap import MapFiles, OidMap
     from ..selection import Selection
 
 _BATCH = 50_000
@@ -46,13 +47,13 @@ KINDS = {
 
 
 def check_segments(
-    directory: bytes, segments: tuple[str, ...], deep: bool
+    maps: MapFiles, segments: tuple[str, ...], deep: bool
 ) -> Iterator[Difference]:
     """Yield the segments that cannot be opened or, with ``deep``, were changed."""
     for segment in segments:
         found = b""
         try:
-            with contextlib.closing(OidMap(directory, [segment])) as oidmap:
+            with contextlib.closing(maps.open([segment])) as oidmap:
                 if deep:
                     oidmap.check()
         except FileNotFoundError:
@@ -123,7 +124,7 @@ class Served:
 
 
 def check_layers(
-    repo: RepoT, wanted: Wanted, docket: Docket, directory: bytes
+    repo: RepoT, wanted: Wanted, docket: Docket, maps: MapFiles
 ) -> Iterator[Difference]:
     """Yield the layers that have changesets of the other one."""
     if wanted.is_as_seen(repo, docket):
@@ -132,7 +133,7 @@ def check_layers(
         (b"base", docket.base, True, _(b"public ones only")),
         (b"drafts", docket.drafts, False, _(b"none")),
     ):
-        nodes = changesets(directory, layer)
+        nodes = changesets(maps, layer)
         count = sum(
             wanted.allowed.has(repo, node)
             and wanted.public.has(repo, node) is not belongs

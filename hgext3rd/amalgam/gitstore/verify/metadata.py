@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from mercurial.i18n import _
 
+from ...placement import Unusable
+from ..docket import STATE_BYTES
 from ..oidmap import Table
 from ..refs import METADATA
 from .findings import Difference, Remedy
@@ -15,8 +17,7 @@ from .findings import Difference, Remedy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mercurial.interfaces.types import VfsT
-
+    from ...placement import Directory
     from ..docket import Docket
     from ..gitprocess import Git
     from ..oidmap import OidMap
@@ -32,7 +33,7 @@ _STATE_MAGIC = b"AMALGMET"
 _SUM_LEN = 20
 
 
-def check_presence(map_vfs: VfsT, docket: Docket, deep: bool) -> Iterator[Difference]:
+def check_presence(maps: Directory, docket: Docket, deep: bool) -> Iterator[Difference]:
     """Yield what ``docket`` lacks, or the state it names if that is not whole."""
     metadata = docket.metadata
     if not docket.segments:
@@ -48,16 +49,20 @@ def check_presence(map_vfs: VfsT, docket: Docket, deep: bool) -> Iterator[Differ
         return
     name = os.fsencode(metadata.state)
     found = b""
-    if not map_vfs.exists(name):
+    if not (name and maps.exists(name)):
         found = _(b"nothing")
-    elif deep and not _is_whole(map_vfs.read(name)):
+    elif deep and not _is_whole(maps, name):
         found = _(b"a damaged one")
     if found:
         whole = _(b"a whole file")
         yield Difference(b"metadata state", name, found, whole, Remedy.REBUILD)
 
 
-def _is_whole(content: bytes) -> bool:
+def _is_whole(maps: Directory, name: bytes) -> bool:
+    try:
+        content = maps.read(name, STATE_BYTES)
+    except Unusable:
+        return False
     body, own = content[:-_SUM_LEN], content[-_SUM_LEN:]
     digest = hashlib.sha1(body, usedforsecurity=False).digest()
     return content.startswith(_STATE_MAGIC) and digest == own

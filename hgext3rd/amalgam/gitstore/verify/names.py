@@ -58,10 +58,10 @@ class Names:
             yield Difference(b"ref", name, shown, expected, Remedy.EXPORT)
         for name in repository.loose_refs():
             differs = True
-            content = _shown(repository.vfs.tryread(name))
+            content = _shown(repository.loose_ref(name))
             no_file = _(b"no file of that name")
             yield Difference(b"loose ref", name, content, no_file, Remedy.EXPORT)
-        head = repository.vfs.tryread(b"HEAD")
+        head = repository.head_content()
         if head != b"ref: %s\n" % self.head:
             differs = True
             wanted_head = b"'ref: %s'" % self.head
@@ -79,7 +79,7 @@ class Names:
         self, repository: Repository, found: dict[bytes, bytes]
     ) -> Iterator[Difference]:
         """Fill ``found`` from ``packed-refs``, and yield the lines that are no refs."""
-        lines = repository.vfs.tryread(b"packed-refs").splitlines(keepends=True)
+        lines = repository.packed_refs().splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
             if match := _LINE.fullmatch(line):
                 found[match[2]] = bytes.fromhex(match[1].decode())

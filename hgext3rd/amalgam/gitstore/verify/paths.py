@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
+from ..checkout import is_refused
 from .findings import Note
 
 if TYPE_CHECKING:
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
-# code points that HFS+ ignores, in UTF-8 (git's utf8.c, next_hfs_char)
-_IGNORED = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
-# what git's verify_path() and fsck refuse, on whatever file system
-_REFUSED = re.compile(
-    rb"(?i)(?:^|/)(?:\.?\.?|(?:\.git|git~1)[ .]*(?::[^/]*)?)(?=/|$)",
-)
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
@@ -44,7 +39,7 @@ def check_paths(repo: RepoT, excluded: Container[int]) -> Iterator[Note]:
 
 
 def _complaint(path: bytes) -> bytes:
-    if _REFUSED.search(_IGNORED.sub(b"", path)):
+    if is_refused(path):
         return _(b"git refuses to check out this name")
     if _CONTROL.search(path):
         return _(b"its name has control characters")

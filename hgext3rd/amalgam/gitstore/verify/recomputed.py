@@ -10,24 +10,23 @@ import contextlib
 import dataclasses
 import heapq
 import itertools
-import os
 import re
-import shutil
 import subprocess
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
+from ...placement import Directory
+from ...scratch import scratch
 from .. import requirements
 from ..conversion import Conversion
 from ..docket import Metadata
-from ..oidmap import OidMap, Table
+from ..oidmap import MapFiles, Table
 from ..outdated import outdated
 from ..refs import METADATA
 from . import metadata
-from .files import PACKS, object_ids
+from .files import object_ids
 from .findings import Difference, Note, Remedy
 from .mapping import KINDS
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from ..docket import Docket
     from ..export import GitStore
     from ..gitprocess import Git
+    from ..oidmap import OidMap
     from ..repository import Repository
     from ..selection import Selection
 
@@ -55,8 +55,9 @@ class Recomputed:
     metadata_map: OidMap
     metadata_commit: str
     """In hex; empty if there was nothing to convert."""
-    idx_paths: tuple[bytes, ...]
-    """The indexes of its packs."""
+    directory: Directory
+    packs: tuple[str, ...]
+    """Its packs, which are in ``directory``."""
 
     @classmethod
     @contextlib.contextmanager
@@ -64,23 +65,18 @@ class Recomputed:
         """Convert ``selected`` into a temporary directory, which goes at the end."""
         repo = store.repo
         requirements.check(repo)
-        directory = os.fsencode(tempfile.mkdtemp(prefix="amalgam-verify-"))
-        try:
-            conversion = Conversion.of(repo, store.config, directory, directory)
+        with scratch(repo) as path:
+            directory = Directory(path)
+            maps = MapFiles(directory, store.trust)
+            conversion = Conversion.of(repo, store.config, directory, maps)
             conversion = conversion._replace(check_each_manifest=True)
             done = conversion.run(repo.ui, selected, 0)
             made = done.metadata or Metadata()
-            idx_paths = tuple(
-                os.path.join(directory, os.fsencode(pack) + b".idx")
-                for pack in done.packs
-            )
             with (
-                contextlib.closing(OidMap(directory, done.segments)) as oidmap,
-                contextlib.closing(OidMap(directory, made.segments)) as metadata_map,
+                contextlib.closing(maps.open(done.segments)) as oidmap,
+                contextlib.closing(maps.open(made.segments)) as metadata_map,
             ):
-                yield cls(oidmap, metadata_map, made.commit, idx_paths)
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+                yield cls(oidmap, metadata_map, made.commit, directory, done.packs)
 
     def check_map(self, ui: UiT, oidmap: OidMap) -> Iterator[Difference]:
         """Yield each pair of ``oidmap`` that is missing, wrong, or not served."""
@@ -105,12 +101,10 @@ class Recomputed:
         self, repository: Repository, docket: Docket
     ) -> Iterator[Difference]:
         """Yield each object that the packs of ``docket`` lack, or have too many."""
-        files = [
-            repository.vfs.join(b"%s/%s.idx" % (PACKS, os.fsencode(pack)))
-            for pack in docket.packs
-        ]
-        there = ((oid, True) for oid, _same in itertools.groupby(_merged_ids(files)))
-        wanted = (oid for oid, _same in itertools.groupby(_merged_ids(self.idx_paths)))
+        ids = _merged_ids(repository.packs_directory, docket.packs)
+        there = ((oid, True) for oid, _same in itertools.groupby(ids))
+        ids = _merged_ids(self.directory, self.packs)
+        wanted = (oid for oid, _same in itertools.groupby(ids))
         both = heapq.merge(there, ((oid, False) for oid in wanted))
         foreign = []
         for oid, entries in itertools.groupby(both, key=lambda entry: entry[0]):
@@ -137,9 +131,9 @@ class Recomputed:
                 )
 
 
-def _merged_ids(idx_paths: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the ids in all these indexes, ascending, as often as they are there."""
-    return heapq.merge(*map(object_ids, idx_paths))
+def _merged_ids(directory: Directory, packs: Iterable[str]) -> Iterator[bytes]:
+    """Yield the ids in the indexes of packs, ascending, as often as they are there."""
+    return heapq.merge(*(object_ids(directory, pack) for pack in packs))
 
 
 def _compare(

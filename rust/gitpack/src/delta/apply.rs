@@ -47,6 +47,14 @@ pub enum DeltaError {
         /// Bytes promised.
         result_len: u64,
     },
+    /// The result is longer than the caller takes.
+    #[error("delta makes {result_len} bytes, more than {most_len}")]
+    TooLong {
+        /// Bytes promised.
+        result_len: u64,
+        /// Bytes that the caller takes.
+        most_len: usize,
+    },
     /// There is no memory for the result.
     #[error("no memory for the {0} bytes that delta makes")]
     NoMemory(u64),
@@ -54,13 +62,13 @@ pub enum DeltaError {
 
 /// The content that `delta` makes from `base`.
 ///
-/// All operations are checked before memory is taken for the result. That can be millions of times
-/// the delta, and is limited by nothing else.
+/// All operations are checked before memory is taken for the result. That can be thousands of times
+/// the delta, so `most_len` bounds it, in bytes.
 ///
 /// # Errors
 ///
 /// [`DeltaError`] names the first thing that git would refuse too.
-pub fn apply(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, DeltaError> {
+pub fn apply(base: &[u8], delta: &[u8], most_len: usize) -> Result<Vec<u8>, DeltaError> {
     if delta.len() < SHORTEST {
         return Err(DeltaError::TooShort(delta.len()));
     }
@@ -70,6 +78,9 @@ pub fn apply(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, DeltaError> {
         return Err(DeltaError::BaseLen { expected, found });
     }
     let result_len = front.length()?;
+    if result_len > most_len as u64 {
+        return Err(DeltaError::TooLong { result_len, most_len });
+    }
     let mut made = 0;
     let mut ops = Reader(front.0);
     while let Some(op) = ops.op()? {
@@ -172,6 +183,21 @@ mod tests {
     use super::*;
 
     const BASE: &[u8] = b"0123456789";
+    const MOST_LEN: usize = 1 << 20;
+
+    fn apply(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, DeltaError> {
+        super::apply(base, delta, MOST_LEN)
+    }
+
+    #[test]
+    fn a_result_beyond_what_the_caller_takes_is_refused() {
+        // one byte for 64 KiB of the base, again and again
+        let base = vec![b'x'; 0x1_0000];
+        let delta = [&b"\x80\x80\x04\x80\x80\x80\x01"[..], &[0x80; 32]].concat();
+        let error = DeltaError::TooLong { result_len: 32 << 16, most_len: MOST_LEN };
+        assert_eq!(apply(&base, &delta), Err(error));
+        assert_eq!(super::apply(&base, &delta, 32 << 16).map(|made| made.len()), Ok(32 << 16));
+    }
 
     #[test]
     fn copies_and_insertions_make_the_result() {

@@ -362,7 +362,7 @@ mod tests {
                 prop_assert!(delta.is_err());
             } else {
                 let delta = delta.expect("operations are within the base");
-                prop_assert_eq!(apply(&base, &delta), Ok(expected));
+                prop_assert_eq!(apply(&base, &delta, 1 << 20), Ok(expected));
             }
         }
     }

@@ -17,8 +17,8 @@ use super::checksum::{Checksum, ChecksumWriter};
 use super::entry::Offset;
 use crate::oid::Oid;
 
-const MAGIC: [u8; 4] = *b"\xfftOc";
-const VERSION: u32 = 2;
+pub(super) const MAGIC: [u8; 4] = *b"\xfftOc";
+pub(super) const VERSION: u32 = 2;
 
 /// Marks an offset that stands in the table of 8 bytes.
 const LARGE: u32 = 1 << 31;

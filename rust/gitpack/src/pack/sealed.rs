@@ -10,6 +10,7 @@ use super::Error;
 use super::checksum::Checksum;
 use super::idx::{self, Record};
 use super::rev;
+use crate::directory::Directory;
 use crate::staged::{Readers, Staged, sync_dir};
 
 /// Where the number of objects stands in a pack.
@@ -25,7 +26,7 @@ pub(super) const UNFINISHED: &str = "tmp_amalgam_";
 /// Where the files of a pack go, and how.
 #[derive(Debug)]
 pub(super) struct Place {
-    pub(super) dir: PathBuf,
+    pub(super) dir: Directory,
     pub(super) readers: Readers,
     /// Whether to wait for the disk.
     pub(super) sync: bool,
@@ -139,11 +140,11 @@ impl SealedPack {
     /// an index, and the pack may have been there before.
     pub fn place(self) -> Result<Published, Error> {
         let (name, checksum) = (self.name(), self.checksum);
-        let path = |extension| self.place.dir.join(&name).with_extension(extension);
-        let (pack, rev, idx) = (path("pack"), path("rev"), path("idx"));
-        self.pack.place(&pack)?;
-        self.rev.place(&rev)?;
-        self.idx.place(&idx)?;
+        let files = ["pack", "rev", "idx"].map(|extension| format!("{name}.{extension}"));
+        let [pack, rev, idx] = files.each_ref().map(|file| self.place.dir.join(file));
+        self.pack.place(&files[0])?;
+        self.rev.place(&files[1])?;
+        self.idx.place(&files[2])?;
         let (objects, bytes) = (self.objects, self.bytes);
         Ok(Published { name, checksum, pack, idx, rev, objects, bytes })
     }
@@ -227,9 +228,13 @@ mod tests {
         names
     }
 
+    fn open(dir: &Path) -> Directory {
+        Directory::open(dir).expect("is there")
+    }
+
     fn writer(dir: &Path) -> PackWriter {
         let mut writer =
-            PackWriter::create(dir, Readers::BY_UMASK).expect("is writable").without_sync();
+            PackWriter::create(&open(dir), Readers::BY_UMASK).expect("is writable").without_sync();
         let blob = Entry::Full(Kind::Blob);
         writer.add(Oid::EMPTY_BLOB, blob, 0, b"not zlib").expect("is writable");
         writer
@@ -279,9 +284,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let readers = Readers::BY_UMASK;
         let (pack, mut file) =
-            Staged::create(dir.path(), UNFINISHED, readers).expect("is writable");
+            Staged::create(&open(dir.path()), UNFINISHED, readers).expect("is writable");
         file.write_all(b"PACK\0\0\0\x02\0\0\0\0and half an entry").expect("is writable");
-        let place = Place { dir: dir.path().to_owned(), readers, sync: false };
+        let place = Place { dir: open(dir.path()), readers, sync: false };
         let error = SealedPack::new(place, pack, file, &[], 12).expect_err("is longer");
         assert!(error.to_string().ends_with("pack has 29 bytes, 12 were added"), "{error}");
         assert!(files(dir.path()).is_empty());

@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
 
 use hashbrown::{HashTable, hash_table};
 
@@ -13,6 +12,7 @@ use super::Error;
 use super::entry::{self, Entry, Offset};
 use super::idx::Record;
 use super::sealed::{Place, SealedPack, UNFINISHED};
+use crate::directory::Directory;
 use crate::oid::Oid;
 use crate::staged::{Readers, Staged};
 
@@ -32,7 +32,7 @@ const BUFFER_BYTES: usize = 0x4_0000;
 /// or as a [`SealedPack`], it leaves nothing behind.
 #[derive(Debug)]
 pub struct PackWriter {
-    dir: PathBuf,
+    dir: Directory,
     readers: Readers,
     // Before `staged`, to be closed before the file is removed.
     file: BufWriter<File>,
@@ -53,12 +53,12 @@ impl PackWriter {
     /// # Errors
     ///
     /// [`Error`] if no file can be written there.
-    pub fn create(dir: &Path, readers: Readers) -> Result<Self, Error> {
+    pub fn create(dir: &Directory, readers: Readers) -> Result<Self, Error> {
         let (staged, file) = Staged::create(dir, UNFINISHED, readers)?;
         let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
         file.write_all(&HEADER).map_err(Error::at(staged.path()))?;
         Ok(Self {
-            dir: dir.to_owned(),
+            dir: dir.clone(),
             readers,
             file,
             staged,
@@ -201,8 +201,9 @@ mod tests {
 
     fn writer() -> (tempfile::TempDir, PackWriter) {
         let dir = tempfile::tempdir().expect("temporary directory");
+        let directory = Directory::open(dir.path()).expect("is there");
         let writer =
-            PackWriter::create(dir.path(), Readers::BY_UMASK).expect("is writable").without_sync();
+            PackWriter::create(&directory, Readers::BY_UMASK).expect("is writable").without_sync();
         (dir, writer)
     }
 

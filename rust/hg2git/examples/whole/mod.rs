@@ -2,17 +2,17 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use gitpack::Readers;
+use gitpack::{Directory, Readers};
 use hg2git::{Metadata, Request, Selection};
 use revlog::{Encoding, Kind, Node, Store};
 
 /// Where an example reads and writes.
 pub struct Whole<'a> {
     store: &'a Path,
-    outdir: &'a Path,
-    packs: PathBuf,
+    outdir: Directory,
+    packs: Directory,
     selection: Selection,
 }
 
@@ -22,7 +22,7 @@ impl<'a> Whole<'a> {
     /// # Errors
     ///
     /// What keeps the changelog from being read, or the directory from being made.
-    pub fn new(store: &'a Path, outdir: &'a Path) -> Result<Self, Box<dyn Error>> {
+    pub fn new(store: &'a Path, outdir: &Path) -> Result<Self, Box<dyn Error>> {
         let packs = outdir.join("objects/pack");
         fs::create_dir_all(&packs)?;
         let changelog = Store::new(store, Encoding::DotEncode).open(Kind::Changelog)?;
@@ -33,6 +33,7 @@ impl<'a> Whole<'a> {
             excluded: Vec::new(),
             known_below: 0,
         };
+        let (outdir, packs) = (Directory::open(outdir)?, Directory::open(&packs)?);
         Ok(Self { store, outdir, packs, selection })
     }
 
@@ -43,12 +44,13 @@ impl<'a> Whole<'a> {
             encoding: Encoding::DotEncode,
             tree_manifests: false,
             packs: &self.packs,
-            map: self.outdir,
+            map: &self.outdir,
             prefix: "map",
             readers: Readers::BY_UMASK,
             segments: Vec::new(),
             base: 0,
             metadata: Metadata::default(),
+            unmapped: Vec::new(),
             selection: self.selection.clone(),
             check_texts: true,
             check_each_manifest: false,

@@ -86,9 +86,10 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
     let revlog = write(root.path(), &revisions);
     let plan = plan_of(&revlog);
     let expected = {
-        let (met, shares) = (Met::default(), Shares::new(192 << 20, 0, 1, root.path()));
+        let (collisions, shares) =
+            (CollisionCheck::Each, Shares::new(192 << 20, 0, 1, root.path()));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range: 0..180 };
-        made([Converter::new(1, true, &met, &shares).convert(&[piece])])
+        made([Converter::new(1, true, &collisions, &shares).convert(&[piece])])
     };
     let deepest = plan.0.iter().map(|planned| planned.depth).max();
     assert_eq!(deepest, Some(MAX_DEPTH), "there are landmarks");
@@ -97,8 +98,8 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
             let range = start..180.min(start + step);
             [Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range }]
         };
-        let (met, shares) = (Met::default(), Shares::new(memory, 0, 1, root.path()));
-        let new = || Converter::new(1, true, &met, &shares);
+        let (collisions, shares) = (CollisionCheck::Each, Shares::new(memory, 0, 1, root.path()));
+        let new = || Converter::new(1, true, &collisions, &shares);
         let mut one = new();
         // by one thread, by one for each job, and by two in turn
         let in_order = made((0..180).step_by(step).map(|start| one.convert(&piece(start))));
@@ -121,9 +122,9 @@ fn the_first_wrong_revision_is_named_whatever_the_memory() {
     revisions[12].chunk = b"u cut".to_vec();
     let revlog = write(root.path(), &revisions);
     for memory in [0, 192 << 20] {
-        let (met, shares) = (Met::default(), Shares::new(memory, 0, 1, root.path()));
+        let (collisions, shares) = (CollisionCheck::Each, Shares::new(memory, 0, 1, root.path()));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..20 };
-        let error = Converter::new(1, true, &met, &shares).convert(&[piece]).map(drop);
+        let error = Converter::new(1, true, &collisions, &shares).convert(&[piece]).map(drop);
         let said = error.expect_err("two are wrong").to_string();
         assert!(said.contains("revision 3: text does not match its node"), "{memory}: {said}");
     }

@@ -9,6 +9,7 @@ use gitpack::{Kind, delta, object_header};
 use sha1lanes::{Message, digest_one};
 
 use super::*;
+use crate::collisions::CollisionCheck;
 use crate::files::FileTable;
 use crate::object::Object;
 use crate::trees::TreeWriter;
@@ -139,7 +140,8 @@ fn number(names: &mut Names, changes: &[Change<'_>]) {
 
 fn written(replay: &mut Replay<'_>, files: &FileTable) -> Vec<Object> {
     let made = std::mem::take(&mut replay.made);
-    let write = |view| TreeWriter::new(view, replay.names, files).write(&made);
+    let collisions = CollisionCheck::Each;
+    let write = |view| TreeWriter::new(view, replay.names, files, &collisions).write(&made);
     let objects = [View::Git, View::Manifest].map(|view| write(view).expect("blobs are known"));
     objects.into_iter().flatten().collect()
 }
@@ -188,7 +190,7 @@ proptest! {
             prop_assert_eq!(oid, plain_manifest_oid(&list));
             for object in objects {
                 let content = match object.base {
-                    Some(base) => delta::apply(&contents[&base], &object.payload).expect("fits"),
+                    Some(base) => delta::apply(&contents[&base], &object.payload, 1 << 20).expect("fits"),
                     None => object.payload,
                 };
                 let head = object_header(Kind::Tree, content.len() as u64);
@@ -252,7 +254,7 @@ proptest! {
             prop_assert_eq!(oid, plain_manifest_oid(&list));
             for object in objects {
                 let content = match object.base {
-                    Some(base) => delta::apply(&contents[&base], &object.payload).expect("fits"),
+                    Some(base) => delta::apply(&contents[&base], &object.payload, 1 << 20).expect("fits"),
                     None => object.payload,
                 };
                 let head = object_header(Kind::Tree, content.len() as u64);
@@ -288,7 +290,9 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
         names.number(name.as_bytes());
     }
     let mut replay = Replay::new(&names);
-    let mut writers = [View::Git, View::Manifest].map(|view| TreeWriter::new(view, &names, &files));
+    let collisions = CollisionCheck::Each;
+    let mut writers =
+        [View::Git, View::Manifest].map(|view| TreeWriter::new(view, &names, &files, &collisions));
     let mut versions: Vec<(Option<Arc<Directory>>, Plain)> = Vec::new();
     let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
     for version in 0..60_u32 {
@@ -324,7 +328,7 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
                 for object in object {
                     let content = match object.base {
                         Some(base) => {
-                            delta::apply(&contents[&base], &object.payload).expect("fits")
+                            delta::apply(&contents[&base], &object.payload, 1 << 20).expect("fits")
                         }
                         None => object.payload,
                     };

@@ -6,9 +6,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::TreeWriter;
+use super::{Refused, TreeWriter};
 use crate::directory::{Directory, Entries, Target};
-use crate::files::Unconverted;
 use crate::names::Names;
 
 /// The directory with an empty name.
@@ -22,13 +21,13 @@ pub(super) fn doubled<'e>(names: &Names, entries: &'e Entries) -> Option<&'e Arc
 impl TreeWriter<'_> {
     /// The entries that git is shown of a directory, if they are others. Makes the trees that are
     /// in it and in no directory.
-    pub(super) fn shown(&mut self, entries: &Entries) -> Result<Option<Entries>, Unconverted> {
+    pub(super) fn shown(&mut self, entries: &Entries) -> Result<Option<Entries>, Refused> {
         let Some(inner) = doubled(self.names, entries) else { return Ok(None) };
         self.merge(entries, &inner.entries).map(Some)
     }
 
     /// `ours` with those of `theirs` that are not in it; two directories become one.
-    fn merge(&mut self, ours: &Entries, theirs: &Entries) -> Result<Entries, Unconverted> {
+    fn merge(&mut self, ours: &Entries, theirs: &Entries) -> Result<Entries, Refused> {
         let names = self.names;
         let mut merged = Vec::new();
         let (mut ours, mut theirs) = (ours.iter().peekable(), theirs.iter().peekable());

@@ -13,8 +13,9 @@ use sha1lanes::{Message, best};
 use super::content::Contents;
 use super::doubled::doubled;
 use super::{New, Pieces, Storage, View, stored};
+use crate::collisions::{Attack, CollisionCheck};
 use crate::directory::{Directory, Entries, Made, Tree};
-use crate::files::{FileTable, Unconverted};
+use crate::files::{FileId, FileTable, Unconverted};
 use crate::names::Names;
 use crate::object::Object;
 
@@ -35,8 +36,8 @@ pub(crate) struct TreeWriter<'a> {
     pub(super) names: &'a Names,
     view: View,
     files: &'a FileTable,
-    /// Whether the trees are in the store already.
-    are_known: bool,
+    /// Passes what is written; `None` if the trees are in the store already.
+    collisions: Option<&'a CollisionCheck>,
     objects: Vec<Object>,
     /// Trees without an oid, one after the other, and what they are of.
     contents: Contents,
@@ -66,16 +67,47 @@ struct Waiting {
 }
 
 /// Which of the directories that were given cannot have its tree, and why.
-pub(crate) type Failed = (usize, Unconverted);
+pub(crate) type Failed = (usize, Refused);
+
+/// Why there is no tree.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// This file has no blob.
+    Unconverted(FileId),
+    /// Another tree may have its id.
+    Attack(Attack),
+}
+
+impl From<Unconverted> for Refused {
+    fn from(Unconverted(file): Unconverted) -> Self {
+        Self::Unconverted(file)
+    }
+}
+
+impl From<Attack> for Refused {
+    fn from(attack: Attack) -> Self {
+        Self::Attack(attack)
+    }
+}
 
 impl<'a> TreeWriter<'a> {
     /// A writer of trees of that kind.
-    pub fn new(view: View, names: &'a Names, files: &'a FileTable) -> Self {
+    pub fn new(
+        view: View,
+        names: &'a Names,
+        files: &'a FileTable,
+        collisions: &'a CollisionCheck,
+    ) -> Self {
+        Self { collisions: Some(collisions), ..Self::of_known(view, names, files) }
+    }
+
+    /// The same for trees that an earlier run wrote.
+    pub fn of_known(view: View, names: &'a Names, files: &'a FileTable) -> Self {
         Self {
             names,
             view,
             files,
-            are_known: false,
+            collisions: None,
             objects: Vec::new(),
             contents: Contents::default(),
             waiting: Vec::new(),
@@ -84,19 +116,12 @@ impl<'a> TreeWriter<'a> {
         }
     }
 
-    /// The same for trees that an earlier run wrote.
-    pub fn of_known(view: View, names: &'a Names, files: &'a FileTable) -> Self {
-        let mut writer = Self::new(view, names, files);
-        writer.are_known = true;
-        writer
-    }
-
     /// Makes the trees of `made`, and answers those that are not what the directories had before,
     /// bases before what builds on them.
     ///
     /// # Errors
     ///
-    /// A file that has no blob.
+    /// A file that has no blob, or a tree that carries a collision attack.
     pub fn write(&mut self, made: &[Made]) -> Result<Vec<Object>, Failed> {
         let mut order: Vec<usize> = (0..made.len()).collect();
         order.sort_by_key(|&at| Reverse(made[at].level));
@@ -104,12 +129,12 @@ impl<'a> TreeWriter<'a> {
         for at in order {
             let next = made[at].level;
             if next != level || self.is_enough() {
-                self.finish(made);
+                self.finish(made)?;
             }
             level = next;
             self.begin(at, made).map_err(|problem| (at, problem))?;
         }
-        self.finish(made);
+        self.finish(made)?;
         Ok(std::mem::take(&mut self.objects))
     }
 
@@ -121,7 +146,7 @@ impl<'a> TreeWriter<'a> {
     }
 
     /// Writes the content of a directory's tree.
-    fn begin(&mut self, at: usize, made: &[Made]) -> Result<(), Unconverted> {
+    fn begin(&mut self, at: usize, made: &[Made]) -> Result<(), Refused> {
         let Made { directory, before, .. } = &made[at];
         let shown = if self.view == View::Manifest || directory.is_plain {
             None
@@ -182,7 +207,7 @@ impl<'a> TreeWriter<'a> {
     }
 
     /// Hashes what was begun, and makes objects of it.
-    fn finish(&mut self, made: &[Made]) {
+    fn finish(&mut self, made: &[Made]) -> Result<(), Failed> {
         let (bytes, start) = (self.contents.as_slice(), self.start(0));
         let contents = Spans { bytes, start, waiting: &self.waiting };
         let heads: Vec<_> = contents.iter().map(header).collect();
@@ -190,15 +215,19 @@ impl<'a> TreeWriter<'a> {
             contents.iter().zip(&heads).map(|(body, head)| Message { head, body }).collect();
         let mut digests = vec![[0; 20]; messages.len()];
         best().digest(&messages, &mut digests);
-        let trees = self.waiting.iter().zip(contents.iter()).zip(digests);
-        for (at, ((waiting, content), digest)) in trees.enumerate() {
+        let trees = self.waiting.iter().zip(messages).zip(digests);
+        for (at, ((waiting, message), digest)) in trees.enumerate() {
             let is_known = self.pieces.front().is_some_and(|(known, _)| *known == at);
             let pieces = if is_known { self.pieces.pop_front() } else { None };
             let Made { directory, before, .. } = &made[waiting.at];
             let entries = waiting.shown.as_ref().unwrap_or(&directory.entries);
-            let oid = Oid::from_bytes(digest);
+            let (oid, content) = (Oid::from_bytes(digest), message.body);
+            if let Some(collisions) = self.collisions {
+                let passed = collisions.object(Kind::Tree, oid, message);
+                passed.map_err(|attack| (waiting.at, attack.into()))?;
+            }
             let storage = match before {
-                _ if self.are_known => Storage::ELSEWHERE,
+                _ if self.collisions.is_none() => Storage::ELSEWHERE,
                 Some(before) if before.tree(self.view).oid == oid => {
                     before.tree(self.view).storage.clone()
                 }
@@ -220,20 +249,20 @@ impl<'a> TreeWriter<'a> {
             directory.set_tree(self.view, Tree { oid, storage });
         }
         self.clear(made);
+        Ok(())
     }
 
     /// Makes a tree that git has of entries which are of no directory.
-    pub(super) fn write_alone(&mut self, entries: &Entries) -> Result<Tree, Unconverted> {
+    pub(super) fn write_alone(&mut self, entries: &Entries) -> Result<Tree, Refused> {
         let mut content = Contents::default();
         content.push(View::Git, self.names, self.files, entries)?;
         let content = content.as_slice();
-        let oid = Oid::from_bytes(sha1lanes::digest_one(Message {
-            head: &header(content),
-            body: content,
-        }));
-        if self.are_known {
+        let message = Message { head: &header(content), body: content };
+        let oid = Oid::from_bytes(sha1lanes::digest_one(message));
+        let Some(collisions) = self.collisions else {
             return Ok(Tree { oid, storage: Storage::ELSEWHERE });
-        }
+        };
+        collisions.object(Kind::Tree, oid, message)?;
         let view = View::Git;
         let new = New { entries, content, oid, pieces: None };
         let (storage, base, payload) = stored(self.names, view, None, new);

@@ -1,9 +1,9 @@
 //! The bytes of a map on disk: mapped, where they cannot change, or read.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Deref;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
 
 use memmap2::{Advice, Mmap, MmapOptions};
 
@@ -17,34 +17,33 @@ pub(super) enum Bytes {
 impl Bytes {
     /// Maps the first `len` bytes of a file that is append-only and never truncated below `len`:
     /// ours, and Mercurial's, whose readers rely on the same.
-    pub(super) fn map(path: &Path, len: u64) -> io::Result<Option<Self>> {
-        let file = File::open(path)?;
-        let Some(len) = fitting(&file, len)? else { return Ok(None) };
+    pub(super) fn map(file: &File, len: u64) -> io::Result<Option<Self>> {
+        let Some(len) = fitting(file, len)? else { return Ok(None) };
         if len == 0 {
             return Ok(Some(Self::Read(Vec::new())));
         }
         // SAFETY: the bytes that are mapped do not change, as said above: files get longer, and
         // are replaced by others with another name. Who edits them by hand breaks that contract.
         #[allow(unsafe_code)]
-        let map = unsafe { MmapOptions::new().len(len).map(&file) }?;
+        let map = unsafe { MmapOptions::new().len(len).map(file) }?;
         // a look-up needs single pages: reading ahead would fetch 32 for each
         map.advise(Advice::Random)?;
         Ok(Some(Self::Mapped(map)))
     }
 
     /// Reads the first `len` bytes of a file.
-    pub(super) fn read(path: &Path, len: u64) -> io::Result<Option<Self>> {
-        let mut file = File::open(path)?;
-        let Some(len) = fitting(&file, len)? else { return Ok(None) };
+    pub(super) fn read(file: &File, len: u64) -> io::Result<Option<Self>> {
+        let Some(len) = fitting(file, len)? else { return Ok(None) };
         let mut bytes = vec![0; len];
-        file.read_exact(&mut bytes)?;
+        file.read_exact_at(&mut bytes, 0)?;
         Ok(Some(Self::Read(bytes)))
     }
 }
 
-/// `len`, if the file has that many bytes.
+/// `len`, if the file is a regular one with that many bytes.
 fn fitting(file: &File, len: u64) -> io::Result<Option<usize>> {
-    Ok(if file.metadata()?.len() >= len { usize::try_from(len).ok() } else { None })
+    let found = file.metadata()?;
+    Ok(if found.is_file() && found.len() >= len { usize::try_from(len).ok() } else { None })
 }
 
 impl Deref for Bytes {

@@ -14,8 +14,8 @@
 //! pages and, since nodes are hashes, one block page: no other structure reads fewer when nothing
 //! is in memory, and whatever the nodes are, it stays right.
 
+use std::fs::File;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crc32fast::Hasher;
@@ -120,7 +120,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub(super) fn open(path: &Path, uid: &[u8], places: &[Place]) -> Result<Self, Error> {
+    pub(super) fn open(file: &File, uid: &[u8], places: &[Place]) -> Result<Self, Error> {
         let (mut revs, mut len) = (0u32, 0);
         for place in places {
             if place.first != revs || place.revs == 0 {
@@ -133,7 +133,7 @@ impl Runs {
             let end = place.offset.checked_add(place.len_bytes() as u64);
             len = end.ok_or(Error::Damaged("it is too long"))?.max(len);
         }
-        let bytes = Bytes::map(path, len)?.ok_or(Error::Damaged("it is cut"))?;
+        let bytes = Bytes::map(file, len)?.ok_or(Error::Damaged("it is cut"))?;
         let pages = bytes.len() / PAGE_LEN;
         let right = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Ok(Self { bytes, uid_sum: uid_sum(uid), places: places.to_vec(), right })

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
@@ -34,6 +34,10 @@ fn file_of(dir: &Path, entries: Entries<'_>, lens: &[u32]) -> (PathBuf, Vec<Plac
     (path, places)
 }
 
+fn opened(path: &Path) -> File {
+    File::open(path).expect("exists")
+}
+
 /// The plain definitions.
 struct Plain(HashMap<[u8; 20], i32>);
 
@@ -61,6 +65,8 @@ impl Plain {
     }
 }
 
+type Same = fn(&NodeMap, Entries<'_>, &Plain, &[[u8; 20]]);
+
 fn same(map: &NodeMap, entries: Entries<'_>, plain: &Plain, asked: &[[u8; 20]]) {
     for node in asked {
         assert_eq!(map.rev(entries, node).expect("is whole"), plain.0.get(node).copied());
@@ -69,6 +75,24 @@ fn same(map: &NodeMap, entries: Entries<'_>, plain: &Plain, asked: &[[u8; 20]]) 
             let prefix = Prefix::new(*node, digits).expect("1 to 40");
             let found = map.matching(entries, prefix).expect("is whole");
             assert_eq!(found, plain.matching(prefix), "{node:?} {digits}");
+        }
+    }
+}
+
+/// As `same`, of a map that says so if it may lack what it does not find.
+fn same_if_found(map: &NodeMap, entries: Entries<'_>, plain: &Plain, asked: &[[u8; 20]]) {
+    for node in asked {
+        match (map.rev(entries, node), plain.0.get(node)) {
+            (Ok(found), rev) => assert_eq!(found, rev.copied()),
+            (Err(Error::Unknown), None) => {}
+            (other, rev) => panic!("{other:?} for {rev:?}"),
+        }
+        assert!(map.shortest(entries, node).is_err_and(|error| matches!(error, Error::Unknown)));
+        for digits in [1, 4, 39, 40] {
+            let prefix = Prefix::new(*node, digits).expect("1 to 40");
+            if let Ok(found) = map.matching(entries, prefix) {
+                assert_eq!((found, plain.matching(prefix)), (Match::Many, Match::Many));
+            }
         }
     }
 }
@@ -112,16 +136,17 @@ proptest! {
         let asked = near(&nodes, &others);
 
         let (path, places) = file_of(dir.path(), entries, &lens);
-        let own = NodeMap::open(&path, UID, &places, u32::MAX, entries).expect("is whole");
+        let own = NodeMap::open(&opened(&path), UID, &places, u32::MAX, entries).expect("is whole");
         let covered = lens.iter().sum::<u32>();
         let trie = dir.path().join("trie");
         let below = index_of(&nodes[..covered as usize]);
         let content = upstream::content(Entries::new(&below)).expect("all differ");
         fs::write(&trie, content).expect("is writable");
         let len = fs::metadata(&trie).expect("exists").len();
-        let upstream = NodeMap::open_upstream(&trie, len, covered, true, entries).expect("whole");
+        let upstream = NodeMap::open_upstream(&opened(&trie), len, covered, true, entries)
+            .expect("is whole");
 
-        for map in [&own, &upstream] {
+        for (map, same) in [(&own, same as Same), (&upstream, same_if_found)] {
             map.check(entries).expect("is whole");
             for (node, rev) in nodes.iter().zip(0..).skip(on_disk) {
                 map.append(*node, rev);
@@ -160,7 +185,7 @@ proptest! {
         }
         fs::write(&path, bytes).expect("is writable");
         let plain = Plain::new(&nodes);
-        if let Ok(map) = NodeMap::open(&path, UID, &places, u32::MAX, entries) {
+        if let Ok(map) = NodeMap::open(&opened(&path), UID, &places, u32::MAX, entries) {
             for node in &near(&nodes, &Vec::new()) {
                 if let Ok(rev) = map.rev(entries, node) {
                     prop_assert_eq!(rev, plain.0.get(node).copied());
@@ -184,7 +209,7 @@ proptest! {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         let len = (bytes.len() / 64 * 64) as u64;
         fs::write(&path, bytes).expect("is writable");
-        let map = NodeMap::open_upstream(&path, len, entries.len(), false, entries)
+        let map = NodeMap::open_upstream(&opened(&path), len, entries.len(), false, entries)
             .expect("it is long enough");
         for (rev, node) in nodes.iter().enumerate() {
             let found = map.rev(entries, node);
@@ -209,7 +234,7 @@ fn many_equal_keys_span_blocks_and_are_all_found() {
     let index = index_of(&nodes);
     let entries = Entries::new(&index);
     let (path, places) = file_of(dir.path(), entries, &[entries.len()]);
-    let map = NodeMap::open(&path, UID, &places, u32::MAX, entries).expect("is whole");
+    let map = NodeMap::open(&opened(&path), UID, &places, u32::MAX, entries).expect("is whole");
     for (node, rev) in nodes.iter().zip(0..) {
         assert_eq!(map.rev(entries, node).expect("is whole"), Some(rev));
     }
@@ -228,7 +253,9 @@ fn a_page_of_another_place_or_file_is_refused() {
     let index = index_of(&nodes);
     let entries = Entries::new(&index);
     let (path, places) = file_of(dir.path(), entries, &[entries.len()]);
-    let open = |uid| NodeMap::open(&path, uid, &places, u32::MAX, entries).expect("is long enough");
+    let open = |uid| {
+        NodeMap::open(&opened(&path), uid, &places, u32::MAX, entries).expect("is long enough")
+    };
     assert!(open(b"another".as_slice()).rev(entries, &nodes[0]).is_err());
     let bytes = fs::read(&path).expect("exists");
     let swapped = [&bytes[..4096], &bytes[8192..12288], &bytes[4096..8192], &bytes[12288..]];
@@ -244,8 +271,8 @@ fn a_map_of_more_revisions_than_there_are_is_refused() {
     let entries = Entries::new(&index);
     let (path, places) = file_of(dir.path(), entries, &[entries.len()]);
     let fewer = Entries::new(&index[..3 * ENTRY_LEN]);
-    assert!(NodeMap::open(&path, UID, &places, u32::MAX, fewer).is_err());
-    let map = NodeMap::open(&path, UID, &places, 3, fewer).expect("is limited");
+    assert!(NodeMap::open(&opened(&path), UID, &places, u32::MAX, fewer).is_err());
+    let map = NodeMap::open(&opened(&path), UID, &places, 3, fewer).expect("is limited");
     assert_eq!(map.rev(fewer, &nodes[4]).expect("is whole"), None);
     assert_eq!(map.rev(fewer, &nodes[2]).expect("is whole"), Some(2));
 }

@@ -4,13 +4,14 @@
 //! big-endian words, one for each value of the next digit of a node: the number of another block
 //! (0 or more), nothing (-1), or the revision `-(word + 2)`. The root is the last block of those
 //! that the docket counts. The docket is the caller's to read.
+//!
+//! There is no checksum, and the docket names only the last of the revisions. So a node that is
+//! found is right, after a look at the index, and a node that is not found may be missing only here.
 
-use std::ops::ControlFlow;
-use std::path::Path;
+use std::fs::File;
 
 use super::file::Bytes;
 use super::{DIGITS, Entries, Error};
-use crate::prefix::Prefix;
 
 const BLOCK_LEN: usize = 64;
 const NOTHING: i32 = -1;
@@ -68,58 +69,37 @@ enum Child {
 }
 
 impl Trie {
-    pub(super) fn open(path: &Path, len: u64, mapped: bool) -> Result<Self, Error> {
+    pub(super) fn open(file: &File, len: u64, mapped: bool) -> Result<Self, Error> {
         if !len.is_multiple_of(BLOCK_LEN as u64) {
             return Err(Error::Damaged("it is not made of whole blocks"));
         }
-        let bytes = if mapped { Bytes::map(path, len)? } else { Bytes::read(path, len)? };
+        let bytes = if mapped { Bytes::map(file, len)? } else { Bytes::read(file, len)? };
         bytes.map(Self).ok_or(Error::Damaged("it is cut"))
     }
 
-    pub(super) fn visit(
+    /// The revision below `limit` that has `node`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unknown`] if it is not found, [`Error::Damaged`] if the file contradicts the index.
+    pub(super) fn rev(
         &self,
         entries: Entries<'_>,
         limit: u32,
-        prefix: Prefix,
-        visit: &mut dyn FnMut(u32, &[u8; 20]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let Some(mut block) = self.blocks().len().checked_sub(1) else { return Ok(()) };
-        for level in 0..prefix.digits() {
-            match self.child(block, digit(prefix.least(), level))? {
-                Child::Nothing => return Ok(()),
+        node: &[u8; 20],
+    ) -> Result<u32, Error> {
+        let mut block = self.blocks().len().checked_sub(1).ok_or(Error::Unknown)?;
+        for level in 0..DIGITS {
+            match self.child(block, digit(node, level))? {
+                Child::Nothing => return Err(Error::Unknown),
                 Child::Block(next) => block = next,
-                Child::Leaf(rev) => {
-                    if let Some(node) = leaf(entries, limit, rev, prefix, level + 1)?
-                        && prefix.begins(node)
-                    {
-                        let _last = visit(rev, node);
-                    }
-                    return Ok(());
+                Child::Leaf(rev) if rev < limit && entries.node(rev) == Some(node) => {
+                    return Ok(rev);
                 }
+                Child::Leaf(_other) => return Err(Error::Unknown),
             }
         }
-        // a tree has each block once: this many, and it is none
-        let mut budget = self.blocks().len();
-        let mut waiting = vec![(block, prefix.digits())];
-        while let Some((block, level)) = waiting.pop() {
-            budget = budget.checked_sub(1).ok_or(Error::Damaged("its blocks are no tree"))?;
-            if level >= DIGITS {
-                return Err(Error::Damaged("it is deeper than nodes are long"));
-            }
-            for value in 0..16 {
-                match self.child(block, value)? {
-                    Child::Nothing => {}
-                    Child::Block(next) => waiting.push((next, level + 1)),
-                    Child::Leaf(rev) => {
-                        let found = leaf(entries, limit, rev, prefix, prefix.digits())?;
-                        if found.is_some_and(|node| visit(rev, node).is_break()) {
-                            return Ok(());
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
+        Err(Error::Damaged("it is deeper than nodes are long"))
     }
 
     fn blocks(&self) -> &[[u8; BLOCK_LEN]] {
@@ -136,22 +116,6 @@ impl Trie {
             word => Child::Leaf((-(word + 2)).cast_unsigned()),
         })
     }
-}
-
-/// The node of a leaf, `None` if it does not count, after comparing the digits that lead to it.
-fn leaf(
-    entries: Entries<'_>,
-    limit: u32,
-    rev: u32,
-    prefix: Prefix,
-    digits: usize,
-) -> Result<Option<&[u8; 20]>, Error> {
-    if rev >= limit {
-        return Ok(None);
-    }
-    let node = entries.node(rev).ok_or(Error::Damaged("a revision is missing"))?;
-    let path = Prefix::new(*prefix.least(), digits).ok_or(Error::Damaged("1 to 40 digits"))?;
-    if path.begins(node) { Ok(Some(node)) } else { Err(Error::Damaged("it is of another history")) }
 }
 
 fn digit(node: &[u8; 20], level: usize) -> usize {

@@ -1,0 +1,94 @@
+"""Directories for intermediate files, which only this process uses.
+
+They are in ``.hg/amalgam``, so that the next process removes what a killed one left.
+Readers who cannot write there get one in ``TMPDIR``. Either has mode 0700.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from typing import TYPE_CHECKING
+
+from mercurial import error
+
+from .placement import TEMPORARY, Directory, Placement
+from .trust import Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mercurial.interfaces.types import RepoT
+
+_PREFIX = TEMPORARY + b"scratch-"
+_NAME = re.compile(re.escape(_PREFIX) + rb"[0-9a-f]{16}")
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def scratch(repo: RepoT) -> Iterator[bytes]:
+    """Make a directory that lasts as long as the context, which yields its full path.
+
+    Its lock (``flock``) tells others that it is in use: the kernel releases it when the
+    process ends, however that happens.
+    """
+    parent = Directory(repo.sharedpath, (b"amalgam",))
+    name = _PREFIX + os.urandom(8).hex().encode()
+    try:
+        fd = _make(repo, parent, name)
+    except (OSError, error.StorageError):
+        with _elsewhere() as path:
+            yield path
+        return
+    try:
+        yield parent.join(name)
+    finally:
+        with contextlib.suppress(OSError, error.StorageError):
+            parent.remove(name)
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _elsewhere() -> Iterator[bytes]:
+    path = os.fsencode(tempfile.mkdtemp(prefix="amalgam-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _make(repo: RepoT, parent: Directory, name: bytes) -> int:
+    """Make a directory in ``parent`` and return a descriptor that holds its lock."""
+    if not Trust.of(repo.ui, repo.store.path, repo.sharedpath).usable:
+        raise PermissionError
+    parent.make(Placement.of(repo))
+    _sweep(parent)
+    with parent.opened() as above:
+        os.mkdir(name, 0o700, dir_fd=above)
+        fd = os.open(name, _DIRECTORY, dir_fd=above)
+    # not everywhere on NFS; there, nobody who sweeps gets a lock, either
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    # another process may have swept it before it had its lock
+    if not parent.exists(name):
+        os.close(fd)
+        raise FileNotFoundError(parent.join(name))
+    return fd
+
+
+def _sweep(parent: Directory) -> None:
+    """Remove the directories of processes that have ended."""
+    for name in parent.names():
+        if _NAME.fullmatch(name):
+            with contextlib.suppress(OSError, error.StorageError):
+                _remove_unused(parent, name)
+
+
+def _remove_unused(parent: Directory, name: bytes) -> None:
+    with parent.sub(name).opened() as fd:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        parent.remove(name)

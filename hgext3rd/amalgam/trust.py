@@ -1,0 +1,82 @@
+"""Whether amalgam may work in a repository that belongs to somebody else.
+
+Trust is Mercurial's own (``hg help config.trusted``): oneself, ``trusted.users`` and
+``trusted.groups``, asked of the owner of ``.hg``. A member of the group that may write
+``.hg/store`` shares the repository anyway, and needs no trust. Root is a visitor like
+any other. docs/security.rst says what a visitor without trust gets.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import types
+from typing import TYPE_CHECKING
+
+from mercurial import error, util
+from mercurial.i18n import _
+
+from .records import Record
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import UiT
+
+
+class Trust(Record):
+    """What this process may do with the files below ``.hg/amalgam``."""
+
+    usable: bool
+    """Whether they may be mapped and written, and git be run on them."""
+    owner: int
+    """The user who owns ``.hg``."""
+    group: int | None
+    """The group that may write ``.hg/store``, if there is one."""
+
+    @classmethod
+    def of(cls, ui: UiT, store_path: bytes, owner_path: bytes) -> Trust:
+        """Look at ``.hg/store`` and at ``.hg``, which may be of another repository."""
+        store, owner = os.stat(store_path), os.stat(owner_path)
+        group = None
+        # of one repository: a share, or a link, may lead to a store of somebody else
+        is_own = store.st_uid == owner.st_uid
+        if is_own and store.st_mode & stat.S_IWGRP:
+            group = store.st_gid
+        is_member = group is not None and _is_member(group)
+        usable = is_member or trusts(ui, owner_path, owner)
+        return cls(usable, owner.st_uid, group)
+
+    def may_map(self, found: os.stat_result) -> bool:
+        """Tell whether a file may be mapped: only who is trusted can truncate it.
+
+        That is the owner, and the members of the group whom the owner trusts. They can
+        truncate Mercurial's own indexes, too.
+        """
+        if not self.usable:
+            return False
+        if found.st_uid in (os.geteuid(), self.owner, 0):
+            return True
+        return self.group is not None and found.st_gid == self.group
+
+    def require(self, owner_path: bytes) -> None:
+        """Raise ``SecurityError`` unless the files are usable."""
+        if not self.usable:
+            user = util.username(self.owner) or b"%d" % self.owner
+            raise error.SecurityError(
+                _(b"'%s' belongs to user '%s', who is not trusted")
+                % (owner_path, user),
+                hint=_(b"see 'hg help config.trusted'"),
+            )
+
+
+def trusts(ui: UiT, path: bytes, found: os.stat_result) -> bool:
+    """Tell whether hg trusts the owner of ``path``; does not warn if it does not."""
+    if util.isowner(found):
+        return True
+    quiet = ui.copy()
+    quiet._reportuntrusted = False
+    # ui._trusted looks at a file, or else at the name of something that has one
+    return bool(quiet._trusted(types.SimpleNamespace(name=path), path))
+
+
+def _is_member(group: int) -> bool:
+    return group == os.getegid() or group in os.getgroups()

@@ -1,0 +1,177 @@
+//! Directories by descriptor: files in them are opened and made without a path.
+//!
+//! So nothing that others may have put above a directory, or in it, is followed: a name is one
+//! component, a link is refused, and a FIFO is not waited for. Whoever gives the descriptor has seen
+//! to what it leads to.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags, Mode, OFlags};
+
+/// A directory that is open. Clones share the descriptor.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    fd: Arc<OwnedFd>,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// The directory that a descriptor leads to; `path` is what errors call it.
+    #[must_use]
+    pub fn new(fd: OwnedFd, path: PathBuf) -> Self {
+        Self { fd: Arc::new(fd), path }
+    }
+
+    /// Opens a directory, which may be a link to one.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self::new(fs::open(path, flags, Mode::empty())?, path.to_owned()))
+    }
+
+    /// What it is called. For messages: nothing is opened by it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What a file in it is called.
+    #[must_use]
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Opens a regular file to read it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; [`io::ErrorKind::InvalidData`] if it is something else than a regular
+    /// file.
+    pub fn read(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let found = fs::openat(&*self.fd, component(name)?, flags, Mode::empty());
+        let file = match found {
+            Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => return Err(not_a_file()),
+            found => File::from(found?),
+        };
+        if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
+    }
+
+    /// Makes a file, to read and write it, with these permission bits where the umask allows them.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: [`io::ErrorKind::AlreadyExists`] if there is anything of that name.
+    pub fn create(&self, name: &str, bits: u32) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(bits as _);
+        let fd = fs::openat(&*self.fd, component(name)?, flags | OFlags::CLOEXEC, mode)?;
+        Ok(File::from(fd))
+    }
+
+    /// Gives a file another name in the directory, in place of any other file of that name.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn rename(&self, old: &str, new: &str) -> io::Result<()> {
+        let fd = self.fd.as_fd();
+        Ok(fs::renameat(fd, component(old)?, fd, component(new)?)?)
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(fs::unlinkat(&*self.fd, component(name)?, AtFlags::empty())?)
+    }
+
+    /// Waits until the directory itself is on disk, and with it the names of its files.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(fs::fsync(&*self.fd)?)
+    }
+}
+
+/// A name that stays in the directory.
+fn component(name: &str) -> io::Result<&str> {
+    if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a name in a directory"));
+    }
+    Ok(name)
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "not a regular file")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn directory() -> (tempfile::TempDir, Directory) {
+        let temporary = tempfile::tempdir().expect("temporary directory");
+        let directory = Directory::open(temporary.path()).expect("is there");
+        (temporary, directory)
+    }
+
+    #[test]
+    fn links_and_special_files_are_not_read() {
+        let (temporary, directory) = directory();
+        std::fs::write(temporary.path().join("file"), "content").expect("is writable");
+        symlink("file", temporary.path().join("link")).expect("is writable");
+        std::fs::create_dir(temporary.path().join("inner")).expect("is writable");
+        fs::mknodat(
+            fs::CWD,
+            temporary.path().join("fifo"),
+            fs::FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .expect("is writable");
+        let mut content = String::new();
+        directory.read("file").expect("is there").read_to_string(&mut content).expect("is read");
+        assert_eq!(content, "content");
+        for name in ["link", "inner", "fifo"] {
+            let error = directory.read(name).expect_err(name);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{name}");
+        }
+        assert_eq!(
+            directory.read("missing").expect_err("is missing").kind(),
+            io::ErrorKind::NotFound
+        );
+    }
+
+    #[test]
+    fn what_has_a_name_is_not_created() {
+        let (temporary, directory) = directory();
+        symlink("new", temporary.path().join("dangling")).expect("is writable");
+        let error = directory.create("dangling", 0o600).expect_err("is there");
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(!temporary.path().join("new").exists());
+    }
+
+    #[test]
+    fn a_name_does_not_lead_out() {
+        let (_temporary, directory) = directory();
+        for name in ["", ".", "..", "../file", "/etc/passwd", "inner/file"] {
+            let error = directory.read(name).expect_err(name);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Whole runs over small stores: which SHA-1 collision attacks end them, and what they leave.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use gitpack::Readers;
+use revlog::Encoding;
+use revlog::node::node_of;
+
+use super::*;
+use crate::changelog::Selection;
+use crate::collisions::tests::{ATTACK, ATTACK_ON_NODE};
+use crate::request::{Made, Metadata};
+
+/// Bytes that make what has a mark long enough for an attack.
+const PADDING: &str = "...............................................................................\
+    .................................................";
+
+/// A changeset on the one before, with all of its files.
+#[derive(Clone, Debug, Default)]
+struct Changeset {
+    files: BTreeMap<String, String>,
+    extra: String,
+    description: String,
+}
+
+fn changeset(files: &[(&str, &str)]) -> Changeset {
+    let files = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+    Changeset { files: files.collect(), ..Changeset::default() }
+}
+
+/// So many changesets, each with a text of its own in `file`.
+fn ordinary(numbers: std::ops::Range<usize>) -> Vec<Changeset> {
+    let of = |number| changeset(&[("file", &format!("text {number}\n"))]);
+    numbers.map(of).collect()
+}
+
+/// A revlog in which each revision is the child of the one before, all of them whole.
+#[derive(Default)]
+struct Written {
+    bytes: Vec<u8>,
+    nodes: Vec<Node>,
+    stored_bytes: u64,
+    last: String,
+}
+
+impl Written {
+    fn add(&mut self, text: &str, link_rev: usize) -> Node {
+        let number = self.nodes.len();
+        let parent = self.nodes.last().copied().unwrap_or(Node::NULL);
+        let node = node_of(parent, Node::NULL, text.as_bytes());
+        let word = |number: usize| u32::try_from(number).expect("short").to_be_bytes();
+        let before = i32::try_from(number).expect("few") - 1;
+        // of the first, the version and what it is: inline, with bases of any kind
+        let place = if number == 0 { 0x3_0001 << 32 } else { self.stored_bytes << 16 };
+        self.bytes.extend(place.to_be_bytes());
+        for field in [word(text.len() + 1), word(text.len()), word(number), word(link_rev)] {
+            self.bytes.extend(field);
+        }
+        self.bytes.extend(before.to_be_bytes());
+        self.bytes.extend([0xff; 4]);
+        self.bytes.extend(node.as_bytes());
+        self.bytes.extend([0; 12]);
+        self.bytes.push(b'u');
+        self.bytes.extend(text.as_bytes());
+        self.stored_bytes += text.len() as u64 + 1;
+        self.nodes.push(node);
+        text.clone_into(&mut self.last);
+        node
+    }
+}
+
+/// A repository, and what was made of it.
+struct Repository {
+    root: tempfile::TempDir,
+    made: Option<Made>,
+}
+
+impl Repository {
+    fn new() -> Self {
+        let root = tempfile::tempdir().expect("temporary directory");
+        for name in ["store/data", "packs", "map"] {
+            std::fs::create_dir_all(root.path().join(name)).expect("is writable");
+        }
+        Self { root, made: None }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Writes `changesets`, which begin with those of before, and exports.
+    fn export(&mut self, changesets: &[Changeset]) -> Result<Report> {
+        let tip = write(&self.path("store"), changesets);
+        let (store, packs, map) = (self.path("store"), self.path("packs"), self.path("map"));
+        let [packs, map] =
+            [packs, map].map(|path| gitpack::Directory::open(&path).expect("is there"));
+        let before = self.made.clone();
+        let request = Request {
+            store: &store,
+            encoding: Encoding::DotEncode,
+            tree_manifests: false,
+            packs: &packs,
+            map: &map,
+            prefix: "map",
+            readers: Readers::BY_UMASK,
+            segments: before.as_ref().map(|made| made.segments.clone()).unwrap_or_default(),
+            base: 0,
+            metadata: before.map_or_else(Metadata::default, |made| made.metadata),
+            unmapped: Vec::new(),
+            selection: Selection {
+                len: u32::try_from(changesets.len()).expect("few"),
+                tip,
+                excluded: Vec::new(),
+                known_below: 0,
+            },
+            check_texts: true,
+            check_each_manifest: false,
+            threads: 2,
+            memory_bytes: 192 << 20,
+            level: 1,
+        };
+        let report = export(&request, &mut |_, _, _| false)?;
+        self.made.clone_from(&report.made);
+        Ok(report)
+    }
+
+    /// What the error says that ends an export of `changesets`, which leaves no file behind.
+    fn refusal(&mut self, changesets: &[Changeset]) -> String {
+        let files = |path: PathBuf| {
+            let names =
+                path.read_dir().expect("is there").map(|entry| entry.expect("is there").path());
+            names.collect::<std::collections::BTreeSet<_>>()
+        };
+        let before = [files(self.path("packs")), files(self.path("map"))];
+        let said = self.export(changesets).expect_err("an attack").to_string();
+        assert_eq!([files(self.path("packs")), files(self.path("map"))], before, "{said}");
+        said
+    }
+}
+
+/// Writes a store, and answers its tip.
+fn write(store: &Path, changesets: &[Changeset]) -> Node {
+    let (mut changelog, mut manifest) = (Written::default(), Written::default());
+    let mut filelogs: BTreeMap<&str, Written> = BTreeMap::new();
+    for (number, Changeset { files, extra, description }) in changesets.iter().enumerate() {
+        let (mut listing, mut changed) = (String::new(), String::new());
+        for (name, text) in files {
+            let filelog = filelogs.entry(name).or_default();
+            let node = match filelog.nodes.last() {
+                Some(node) if filelog.last == *text => *node,
+                _ => {
+                    writeln!(changed, "{name}").expect("is memory");
+                    filelog.add(text, number)
+                }
+            };
+            writeln!(listing, "{name}\0{node}").expect("is memory");
+        }
+        let node = manifest.add(&listing, number);
+        let extra = if extra.is_empty() { String::new() } else { format!(" {extra}") };
+        changelog.add(&format!("{node}\nme\n0 0{extra}\n{changed}\n{description}"), number);
+    }
+    let filelogs = filelogs.iter().map(|(name, log)| (format!("data/{name}.i"), log));
+    let others = [("00changelog.i", &changelog), ("00manifest.i", &manifest)];
+    for (name, log) in filelogs.chain(others.map(|(name, log)| (name.to_owned(), log))) {
+        std::fs::write(store.join(name), &log.bytes).expect("is writable");
+    }
+    *changelog.nodes.last().expect("there is one")
+}
+
+/// Texts, names and messages that carry an attack, and how the error names what they became.
+fn attacks() -> [(Changeset, &'static str, &'static str); 6] {
+    let text = |beginning: &str| format!("{beginning}{PADDING}\n");
+    let metadata = format!("\x01\ncopy: {}\ncopyrev: {:040}\n\x01\n", text(ATTACK).trim(), 0);
+    let name = format!("{ATTACK} {}", &PADDING[..60].replace('.', "x"));
+    [
+        (changeset(&[("file", &text(ATTACK))]), "filelog file: revision 2", "node"),
+        (changeset(&[("file", &text(ATTACK_ON_NODE))]), "filelog file: revision 2", "node"),
+        (changeset(&[("file", &metadata)]), "filelog file: revision 2", "node"),
+        (changeset(&[("file", "text"), (&name, "text")]), "manifest: revision 2", "tree"),
+        (
+            Changeset { description: text(ATTACK), ..changeset(&[("file", "a")]) },
+            "changelog: revision 2",
+            "commit",
+        ),
+        (
+            Changeset { extra: format!("key:{ATTACK}"), ..changeset(&[("file", "b")]) },
+            "changelog: revision 2",
+            "blob",
+        ),
+    ]
+}
+
+#[test]
+fn a_small_export_with_an_attack_ends_and_leaves_nothing() {
+    for (attack, place, what) in attacks() {
+        let mut repository = Repository::new();
+        repository.export(&ordinary(0..2)).expect("nothing is wrong");
+        let changesets = [ordinary(0..2), vec![attack], ordinary(3..5)].concat();
+        let said = repository.refusal(&changesets);
+        assert!(said.starts_with(&format!("{place}: {what} ")), "{said}");
+        assert!(said.ends_with(" carries a SHA-1 collision attack"), "{said}");
+    }
+}
+
+#[test]
+fn a_large_export_finds_an_attack_on_an_id_of_an_earlier_one() {
+    // the first text of a pair comes unnoticed, and the store has its id
+    let text = |number: usize| format!("{number} {ATTACK} {PADDING}");
+    let with = |number: usize| changeset(&[("file", &text(number))]);
+    let first = [vec![with(0)], ordinary(1..SEARCHED_WHOLE + 2)].concat();
+    let more = ordinary(SEARCHED_WHOLE + 2..2 * SEARCHED_WHOLE + 4);
+
+    let mut repository = Repository::new();
+    repository.export(&first).expect("its id is new");
+    let said = repository.refusal(&[&first[..], &more, &[with(0)]].concat());
+    assert!(said.starts_with("filelog file: revision 2004: blob "), "{said}");
+    repository.export(&[&first[..], &more, &[with(1)]].concat()).expect("its id is new");
+}
+
+#[test]
+fn a_large_export_finds_an_attack_whose_id_comes_again() {
+    let attacks = attacks();
+    let [(text, ..), .., (described, ..), _] = &attacks;
+    let (name, ..) = &attacks[3];
+    let rest = ordinary(0..SEARCHED_WHOLE + 1);
+    let between = changeset(&[("file", "between")]);
+    let twice = |attack: &Changeset| {
+        [&rest[..], &[attack.clone(), between.clone(), attack.clone()]].concat()
+    };
+    for (attack, kind) in [(text, "blob"), (name, "tree"), (described, "commit")] {
+        let said = Repository::new().refusal(&twice(attack));
+        assert!(said.contains(&format!(": {kind} ")), "{said}");
+    }
+}
+
+#[test]
+fn a_large_export_finds_an_attack_on_a_node_that_two_paths_have() {
+    let text = format!("{ATTACK_ON_NODE} {PADDING}");
+    let rest = ordinary(0..SEARCHED_WHOLE + 1);
+    let one = [&rest[..], &[changeset(&[("a", &text)])]].concat();
+    Repository::new().export(&one).expect("one path has the node");
+    let two = [&rest[..], &[changeset(&[("a", &text), ("b", &text)])]].concat();
+    let said = Repository::new().refusal(&two);
+    assert!(said.starts_with("filelog a: revision 0: node "), "{said}");
+}

@@ -1,0 +1,33 @@
+//! Private parsers, for `fuzztargets` alone.
+
+use gitpack::Oid;
+use revlog::{Changeset, Node};
+use sha1lanes::{Message, digest_one};
+
+use crate::state::State;
+use crate::{commit, note};
+
+/// Makes the commit and the note of a changeset, whose text is `text`.
+///
+/// # Panics
+///
+/// If the commit cannot be read back.
+pub fn commit_and_note(changeset: &Changeset<'_>, text: &[u8]) {
+    let mut content = Vec::new();
+    commit::write(&mut content, Oid::EMPTY_TREE, &[Oid::EMPTY_BLOB], changeset);
+    let note = note::note(Node::NULL, changeset, text, &content);
+    assert!(note.is_some(), "our own commits can be read back");
+}
+
+/// Reads a state that has `body` before its checksum; one that is read is written alike.
+///
+/// # Panics
+///
+/// If it is not.
+pub fn state(body: &[u8]) {
+    let sum = digest_one(Message { head: &[], body });
+    let bytes = [body, &sum].concat();
+    if let Ok(state) = State::from_bytes(&bytes) {
+        assert_eq!(State::from_bytes(&state.to_bytes()).as_ref(), Ok(&state));
+    }
+}

@@ -1,0 +1,148 @@
+//! Which ids the git repository may have: a Bloom filter over the indexes of its packs.
+//!
+//! Large exports ask it for each object that they write. "Perhaps" costs a needless search for an
+//! attack, so a few wrong answers are cheap; "no" is never wrong. An id takes 2 to 4 bytes, and a
+//! look-up costs the same with one pack or ten thousand.
+
+use std::path::Path;
+
+use gitpack::{Oid, pack};
+
+use crate::error::{Error, Result};
+
+/// Bits for each id; with [`PROBES`], 1 id in 200 that the store lacks looks as if it had it.
+const BITS_PER_ID: usize = 16;
+/// Bytes at most. From 32 million ids on, more of the answers are wrong.
+const MOST_BYTES: usize = 64 << 20;
+/// Bits that an id sets, each chosen by eight of its bytes.
+const PROBES: [usize; 3] = [0, 6, 12];
+
+/// A set of ids, and of some others. The default has none.
+#[derive(Debug, Default)]
+pub(crate) struct StoreIds {
+    /// A power of two of them, or none.
+    words: Vec<u64>,
+}
+
+impl StoreIds {
+    /// The ids of all packs in the directory `packs`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the directory or an index cannot be read, or is none.
+    pub fn of_packs(packs: &Path) -> Result<Self> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Io { path, source }
+        };
+        let mut indexes = Vec::new();
+        let mut count = 0;
+        for entry in packs.read_dir().map_err(failed(packs))? {
+            let path = entry.map_err(failed(packs))?.path();
+            if path.extension().is_some_and(|extension| extension == "idx") {
+                let index = pack::Ids::open(&path).map_err(failed(&path))?;
+                count += index.len();
+                indexes.push((path, index.len()));
+            }
+        }
+        let mut ids = Self::with_room_for(count);
+        for (path, _) in indexes {
+            let mut index = pack::Ids::open(&path).map_err(failed(&path))?;
+            index.for_each(|oid| ids.add(&oid)).map_err(failed(&path))?;
+        }
+        Ok(ids)
+    }
+
+    /// These ids.
+    #[cfg(test)]
+    pub fn of<const N: usize>(oids: [Oid; N]) -> Self {
+        let mut ids = Self::with_room_for(N);
+        for oid in &oids {
+            ids.add(oid);
+        }
+        ids
+    }
+
+    fn with_room_for(count: usize) -> Self {
+        let bits = count.saturating_mul(BITS_PER_ID).min(MOST_BYTES * 8);
+        let words = if count == 0 { 0 } else { bits.div_ceil(64).next_power_of_two() };
+        Self { words: vec![0; words] }
+    }
+
+    fn add(&mut self, oid: &Oid) {
+        let len = self.words.len();
+        for (word, bit) in places(oid, len) {
+            self.words[word] |= bit;
+        }
+    }
+
+    /// `false` if the packs have no object with this id.
+    pub fn may_have(&self, oid: &Oid) -> bool {
+        let len = self.words.len();
+        len > 0 && places(oid, len).all(|(word, bit)| self.words[word] & bit != 0)
+    }
+}
+
+/// The bits of an id, in so many words.
+fn places(oid: &Oid, words: usize) -> impl Iterator<Item = (usize, u64)> {
+    PROBES.into_iter().map(move |at| {
+        let (chosen, _) = oid.as_bytes()[at..].split_first_chunk().expect("eight bytes");
+        let chosen = u64::from_le_bytes(*chosen);
+        let word = usize::try_from(chosen >> 6 & (words as u64 - 1)).expect("is less than words");
+        (word, 1 << (chosen & 63))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gitpack::{Directory, Entry, Kind, PackWriter, Readers};
+    use sha1lanes::{Message, digest_one};
+
+    use super::*;
+
+    fn oid(number: u32) -> Oid {
+        Oid::from_bytes(digest_one(Message { head: &[], body: &number.to_be_bytes() }))
+    }
+
+    fn pack(dir: &Path, numbers: std::ops::Range<u32>) {
+        let dir = Directory::open(dir).expect("is there");
+        let pack = PackWriter::create(&dir, Readers::BY_UMASK).expect("is writable");
+        let mut pack = pack.without_sync();
+        for number in numbers {
+            pack.add(oid(number), Entry::Full(Kind::Blob), 5, b"12345").expect("is writable");
+        }
+        pack.seal().and_then(gitpack::SealedPack::publish).expect("is writable");
+    }
+
+    #[test]
+    fn no_id_of_a_pack_is_missed_and_few_others_are_taken_for_one() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        pack(dir.path(), 0..1000);
+        pack(dir.path(), 1000..1003);
+        std::fs::write(dir.path().join("pack-1.rev"), b"no index").expect("is writable");
+        let ids = StoreIds::of_packs(dir.path()).expect("is readable");
+        assert!((0..1003).all(|number| ids.may_have(&oid(number))));
+        let wrong = (2000..12_000).filter(|number| ids.may_have(&oid(*number))).count();
+        assert!(wrong < 200, "{wrong}");
+    }
+
+    #[test]
+    fn a_store_without_packs_has_no_id() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let ids = StoreIds::of_packs(dir.path()).expect("is readable");
+        assert!(!ids.may_have(&oid(1)) && ids.words.is_empty());
+    }
+
+    #[test]
+    fn a_damaged_index_is_an_error_that_names_it() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        std::fs::write(dir.path().join("pack-1.idx"), b"no index").expect("is writable");
+        let error = StoreIds::of_packs(dir.path()).expect_err("is no index");
+        assert!(matches!(error, Error::Io { path, .. } if path.ends_with("pack-1.idx")));
+    }
+
+    #[test]
+    fn room_is_bounded() {
+        assert_eq!(StoreIds::with_room_for(usize::MAX).words.len() * 8, MOST_BYTES);
+    }
+}

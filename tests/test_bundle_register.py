@@ -1,0 +1,284 @@
+"""A bundle register that somebody edited: one error, no victim, no traceback."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mercurial import error, hg as hgmod, ui as uimod
+from testlib.bundled import Bundled
+
+from hgext3rd.amalgam.bundles import headset
+from hgext3rd.amalgam.bundles.register import HERE, Register
+from hgext3rd.amalgam.placement import Directory
+
+# servers and generators are processes of their own
+pytestmark = pytest.mark.slow
+
+REFRESH = "admin::clone-bundles-refresh"
+CLEAR = "admin::clone-bundles-clear"
+
+
+def opened(bundled: Bundled) -> Any:
+    return hgmod.repository(uimod.ui.load(), bytes(bundled.root))
+
+
+def edit(bundled: Bundled, change: Callable[[dict[str, Any]], object]) -> None:
+    path = bundled.directory / "register"
+    known = json.loads(path.read_text())
+    change(known)
+    path.write_text(json.dumps(known))
+
+
+def first(**fields: Any) -> Callable[[dict[str, Any]], object]:
+    """Return what changes fields of the first bundle."""
+    return lambda known: known["entries"][0].update(fields)
+
+
+DAMAGE: dict[str, str | Callable[[dict[str, Any]], object]] = {
+    "nothing of ours": "[]",
+    "a string": '"x"',
+    "no version": "{}",
+    "not UTF-8": "\udcff{}",
+    "nested": "[" * 1_000_000,
+    "nested objects": '{"a":' * 500_000,
+    "long number": '{"version": ' + "9" * 100_000 + "}",
+    "not a number": '{"version": NaN}',
+    "unknown field": lambda known: known.update(more=1),
+    "unknown field of a bundle": first(more=1),
+    "bundles that are none": lambda known: known.update(entries=[1]),
+    "bundles that are no list": lambda known: known.update(entries=7),
+    "missing field": lambda known: known["entries"][0].pop("url"),
+    "name": first(name="../../../../victim"),
+    "name with a suffix": first(name="0" * 64 + ".bundle\n"),
+    "name that is null": first(name=None),
+    "type": first(type="git-v2\nother"),
+    "url": first(url="http://a\nb"),
+    "url that cannot be encoded": first(url="http://\ud800"),
+    "path": first(path="victim"),
+    "path with a zero": first(path="/a\0b"),
+    "bytes": first(bytes=-1),
+    "bytes of a fraction": first(bytes=1.5),
+    "bytes of truth": first(bytes=True),
+    "many revisions": first(revs=10**18 * 9),
+    "node": first(tip_node="zz"),
+    "heads": first(heads="../../hgrc"),
+    "reached": first(reached=3),
+    "made": first(made=1e308),
+    "infinite": '{"version": 1, "entries": [], "last_token": 1e999}',
+    "retired": first(retired="yesterday"),
+    "at once": first(at_once="no"),
+    "left": first(left=[["/tmp"]]),
+    "left far away": first(left={"/tmp": "x"}),
+    "token": lambda known: known.update(last_token="1"),
+    "manifests": lambda known: known.update(cinnabar_manifests=["x"]),
+    "list": lambda known: known.update(uploaded_list="x"),
+    "failure": lambda known: known.update(failure=["x"]),
+    "large": " " * (5 << 20),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_one_error(published: Bundled, damage: str) -> None:
+    change = DAMAGE[damage]
+    if isinstance(change, str):
+        path = published.directory / "register"
+        path.write_bytes(change.encode(errors="surrogateescape"))
+    else:
+        edit(published, change)
+    repo = opened(published)
+    with pytest.raises(error.StorageError) as raised:
+        Register.read(repo)
+    assert raised.value.hint
+    assert Register.read_for_client(repo) is None
+
+
+def test_what_is_written_can_be_read(published: Bundled) -> None:
+    repo = opened(published)
+    register = Register.read(repo)
+    assert {entry.path for entry in register.entries.values()} == {HERE}
+    register.failure = os.fsdecode(b"\xff\x1b[2J")
+    register.write(repo)
+    assert Register.read(repo) == register
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory", "large"])
+def test_register_that_is_no_file_is_one_error(
+    published: Bundled, tmp_path: Path, kind: str
+) -> None:
+    plant(published.directory / "register", kind, tmp_path)
+    repo = opened(published)
+    with pytest.raises(error.StorageError):
+        Register.read(repo)
+    with published.served() as served:
+        assert "getbundle" in served.capabilities()
+        assert served.get("?cmd=clonebundles") == b""
+        assert served.status("amalgam/bundles/bundles.list") == 404
+        assert served.status(f"amalgam/bundles/{'0' * 64}.hg") == 404
+    done = published.run(REFRESH)
+    assert (done.code, done.err.count(b"\n")) == (50, 2), done.err
+
+
+def test_lock_that_is_none_is_told_and_not_awaited(published: Bundled) -> None:
+    os.mkfifo(published.directory / "lock")
+    for command in (REFRESH, CLEAR):
+        done = published.run(command)
+        assert (done.code, done.err.count(b"\n")) == (50, 2), done
+    (problem,) = published.problems()
+    assert problem["text"] == "lock of generators of bundles is no lock"
+    published.configure("clone-bundles", auto_generate__on_change="yes")
+    (published.root / "more").write_text("more\n")
+    assert published.run("commit", "-qAm", "more").code == 0
+
+
+def test_register_that_may_not_be_read_is_one_error(
+    published: Bundled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    repo = opened(published)
+    monkeypatch.setattr(Directory, "tryread", refuse)
+    with pytest.raises(error.StorageError, match="cannot be read: Permission denied"):
+        Register.read(repo)
+
+
+def plant(path: Path, kind: str, tmp_path: Path) -> None:
+    """Put something in the place of a file."""
+    content = path.read_bytes() if path.exists() else b""
+    path.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        (tmp_path / "elsewhere").write_bytes(content)
+        path.symlink_to(tmp_path / "elsewhere")
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.touch()
+        os.truncate(path, 1 << 30)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory", "large"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cinnabar.manifest",
+        "clonebundles.manifest",
+        "clonebundles.auto-gen",
+        "amalgam/bundles/bundles.list",
+        "amalgam/bundles/HEADS",
+    ],
+)
+def test_no_request_waits_for_what_is_no_file(
+    published: Bundled, tmp_path: Path, name: str, kind: str
+) -> None:
+    if name.endswith("HEADS"):
+        (path,) = published.directory.glob("*.heads")
+    else:
+        path = published.dot_hg / name
+    plant(path, kind, tmp_path)
+    with published.served() as served:
+        assert "getbundle" in served.capabilities()
+        assert served.status("amalgam/bundles/bundles.list") in (200, 404)
+        assert served.status("?cmd=cinnabarclone") == 200
+
+
+@pytest.mark.parametrize("way", ["entry", "left"])
+def test_edited_register_deletes_no_file(
+    published: Bundled, tmp_path: Path, way: str
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    name = published.live("gzip-v2").name
+    (victim / name).write_text("precious")
+    if way == "entry":
+        change = first(path=str(victim), name=name, at_once=True, retired=1.0)
+    else:
+        change = first(left=[[str(victim), "amalgam/bundles/" + name]])
+    edit(published, change)
+    published.configure("web", deny_read="*")
+    done = published.run(CLEAR)
+    assert done.code == 0
+    assert b"warning: bundle is not deleted: %s/" % bytes(victim) in done.err
+    assert (victim / name).read_text() == "precious"
+    assert str(victim) not in published.read("amalgam/bundles/register")
+
+
+def test_directory_of_before_is_forgotten(fresh: Bundled, tmp_path: Path) -> None:
+    fresh.configure("amalgam", bundles__directory=str(tmp_path / "one"))
+    fresh.refresh()
+    (name,) = fresh.named() or {p.name for p in (tmp_path / "one").glob("*.bundle")}
+    fresh.configure("amalgam", bundles__directory=str(tmp_path / "two"))
+    fresh.configure("amalgam", bundles__retention="0")
+    with fresh.served() as served:
+        assert served.status(f"amalgam/bundles/{name}") == 404
+    fresh.refresh()
+    assert (tmp_path / "one" / name).exists()
+    assert (tmp_path / "two" / name).exists()
+
+
+def test_state_of_mercurial_deletes_nothing_elsewhere(
+    published: Bundled, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    node = published.hg("log", "-r", "2", "-T", "{node}")
+    with (published.dot_hg / "clonebundles.auto-gen").open("a") as file:
+        line = "PENDING-v1 gzip-v2 3 2 {} nowhere/0 1 {}\n"
+        file.write(line.format(node, victim))
+        root = "../" * 12
+        line = "DONE-v1 gzip-v2 3 2 {} peer-bundle-cache://x {}{}\n"
+        file.write(line.format(node, root, str(victim).lstrip("/")))
+    (published.dot_hg / "bundle-cache").mkdir()
+    published.run(REFRESH)
+    published.run(CLEAR)
+    assert victim.read_text() == "precious"
+
+
+def test_temporary_directory_that_is_a_link_is_not_emptied(
+    published: Bundled, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_text("precious")
+    temporary = published.dot_hg / "tmp-bundles"
+    if temporary.exists():
+        temporary.rmdir()
+    temporary.symlink_to(victim)
+    done = published.run(REFRESH)
+    assert b"Traceback" not in done.err
+    assert (victim / "file").read_text() == "precious"
+    assert [path.name for path in victim.iterdir()] == ["file"]
+
+
+def test_bundle_with_another_name_keeps_its_mode(
+    published: Bundled, tmp_path: Path
+) -> None:
+    path = published.live("git-v2")
+    os.link(path, tmp_path / "backup")
+    (tmp_path / "backup").chmod(0o600)
+    published.hg(CLEAR)
+    published.refresh()
+    assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
+
+
+def test_set_of_heads_is_bounded(published: Bundled) -> None:
+    repo = opened(published)
+    name = headset.name_of([b"\0" * 20] * 100)
+    (published.directory / f"{name}.heads").write_bytes(b"\0" * 2000)
+    assert headset.read(repo, name) == []
+
+
+def test_controls_do_not_reach_the_terminal(published: Bundled) -> None:
+    edit(published, first(url="http://x/\x9b2J\u009b"))
+    edit(published, lambda known: known.update(failure="\x1b[2Jfailed"))
+    done = published.run("admin::amalgam")
+    assert b"\x1b" not in done.out
+    assert b"\xc2\x9b" not in done.out
+    assert rb"\x1b[2Jfailed" in done.out
