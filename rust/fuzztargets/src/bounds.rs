@@ -1,0 +1,78 @@
+//! What a target takes: processor time, and memory that Rust allocates.
+//!
+//! Memory of the C libraries that decompress is not seen here; libFuzzer bounds it.
+
+#![expect(unsafe_code, reason = "a global allocator")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// The system's allocator, with a count of the bytes that are allocated.
+#[derive(Debug)]
+pub struct Counting;
+
+impl Counting {
+    fn add(bytes: usize) {
+        let live = LIVE_BYTES.fetch_add(bytes, Ordering::Relaxed).wrapping_add(bytes);
+        PEAK_BYTES.fetch_max(live, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: all is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::add(layout.size());
+        // SAFETY: the caller keeps the contract of the trait.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Self::add(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        Self::add(size);
+        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+/// What a call took.
+pub(crate) struct Spent {
+    /// Of all threads.
+    pub time: Duration,
+    /// Beyond what was allocated before.
+    pub peak_bytes: usize,
+}
+
+/// Calls `work`. One call at a time has a meaning.
+pub(crate) fn measure(work: impl FnOnce()) -> Spent {
+    let before = LIVE_BYTES.load(Ordering::Relaxed);
+    PEAK_BYTES.store(before, Ordering::Relaxed);
+    let started = processor_time();
+    work();
+    let time = processor_time().saturating_sub(started);
+    let peak_bytes = PEAK_BYTES.load(Ordering::Relaxed).saturating_sub(before);
+    Spent { time, peak_bytes }
+}
+
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+}

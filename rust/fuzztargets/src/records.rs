@@ -1,0 +1,83 @@
+//! Parsers of single records, called as they are.
+
+use gitpack::delta;
+use revlog::manifest::check_depth;
+use revlog::{Buffer, Changeset, Delta, Encoding, Entries, Flag, Lines, split_metadata};
+
+use crate::TEXT_BYTES;
+use crate::scratch::cut;
+
+/// A base and a delta of Mercurial's.
+pub(crate) fn patch(input: &[u8]) {
+    let (base, bytes) = cut(input);
+    let Ok(delta) = Delta::parse(bytes, base.len()) else { return };
+    let mut out = Buffer::default();
+    delta.apply(base, &mut out).expect("is memory");
+    assert_eq!(out.len(), delta.result_len());
+    let added: usize = delta.hunks().map(|hunk| hunk.data.len()).sum();
+    assert!(out.len() <= base.len() + added);
+}
+
+/// The text of a changeset, and all that is made from it.
+pub(crate) fn changeset(input: &[u8]) {
+    let Ok(changeset) = Changeset::parse(input) else { return };
+    assert!(changeset.extras().count() <= input.len());
+    assert!(input.ends_with(changeset.description));
+    hg2git::fuzzing::commit_and_note(&changeset, input);
+}
+
+/// The text of a manifest, flat or of a directory.
+pub(crate) fn manifest(input: &[u8]) {
+    let mut again = Vec::new();
+    for line in Lines::new(input) {
+        let Ok(line) = line else { break };
+        check_depth(line.path).expect("is checked");
+        again.extend_from_slice(line.path);
+        again.push(0);
+        again.extend_from_slice(line.node.to_string().as_bytes());
+        again.extend_from_slice(match line.flag {
+            Flag::Regular => b"\n",
+            Flag::Executable => b"x\n",
+            Flag::Symlink => b"l\n",
+        });
+    }
+    assert!(input.len() >= again.len());
+    assert!(input[..again.len()].eq_ignore_ascii_case(&again));
+    let names = Entries::new(input).map_while(Result::ok).map(|entry| entry.name);
+    assert!(names.clone().all(|name| !name.is_empty() && !name.contains(&b'/')));
+    if let Some(Err(problem)) = Lines::new(input).last() {
+        assert!(problem.to_string().len() <= 10_000, "a message is read by people");
+    }
+}
+
+/// The text of a file revision.
+pub(crate) fn filelog(input: &[u8]) {
+    let split = split_metadata(input);
+    let metadata = split.metadata.map_or(0, |metadata| metadata.len() + 4);
+    assert_eq!(metadata + split.content.len(), input.len());
+}
+
+/// A tracked path.
+pub(crate) fn path(input: &[u8]) {
+    for encoding in [Encoding::DotEncode, Encoding::Hybrid] {
+        for (root, suffix) in [("data/", ".i"), ("meta/", "/00manifest.i")] {
+            let encoded = encoding.encode(&[root.as_bytes(), input, suffix.as_bytes()].concat());
+            assert!(encoded.len() <= 120, "a hashed path is short");
+            assert!(encoded.iter().all(|byte| matches!(byte, 32..=126)), "others are escaped");
+            let mut components = encoded.split(|&byte| byte == b'/');
+            assert!(components.all(|name| name != b".." && name != b"."), "it leads elsewhere");
+        }
+    }
+    for encoding in [Encoding::Escaped, Encoding::Plain] {
+        let encoded = encoding.encode(&[b"data/", input, b".i"].concat());
+        assert!(encoded.len() <= 3 * input.len() * 2 + 10);
+    }
+}
+
+/// A base and a delta of git's.
+pub(crate) fn git_delta(input: &[u8]) {
+    let (base, bytes) = cut(input);
+    if let Ok(result) = delta::apply(base, bytes, TEXT_BYTES) {
+        assert!(result.len() <= TEXT_BYTES);
+    }
+}

@@ -1,0 +1,15 @@
+"""One Python target with libFuzzer: python -m fuzz.one TARGET [option...]."""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["hgext3rd.amalgam"]):
+    from . import targets
+
+if __name__ == "__main__":
+    target = targets.TARGETS[sys.argv.pop(1)]
+    atheris.Setup(sys.argv, target)
+    atheris.Fuzz()

@@ -1,0 +1,219 @@
+"""Seeds: python -m fuzz.seeds, in ``tests``, writes all of them anew.
+
+Each is a small real file, taken from a repository that hg, git and amalgam have made
+here, or is laid out from such files as its target reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import struct
+import tempfile
+import zlib
+from pathlib import Path
+
+from testlib import revlogs
+from testlib.environment import ROOT
+from testlib.exported import Exported
+from testlib.hgserver import HgServer
+
+from hgext3rd.amalgam.index import docket as index_docket, nodefile
+from hgext3rd.amalgam.index.docket import State
+
+RUST = ROOT / "rust" / "fuzz" / "seeds"
+PYTHON = ROOT / "tests" / "fuzz" / "seeds"
+
+_SURE = "enable-unstable-format-and-corrupt-my-data"
+_FORMATS = {
+    "zstd": [],
+    "zlib": ["format.revlog-compression=zlib"],
+    "plain": ["format.revlog-compression=none"],
+    "chains": ["format.usegeneraldelta=no", "format.sparse-revlog=no"],
+    "flags": ["format.use-delta-info-flags=yes"],
+    "changelog-v2": [f"format.exp-use-changelog-v2={_SURE}"],
+    "revlog-v2": [f"experimental.revlogv2={_SURE}"],
+}
+_LINES = b"".join(b"line %d of a text that compresses\n" % (n % 9) for n in range(60))
+
+
+def cut(part: bytes) -> bytes:
+    """Return a part as targets with several of them read it."""
+    return struct.pack(">H", len(part)) + part
+
+
+def main() -> None:
+    """Write the seeds of all targets."""
+    for directory in (RUST, PYTHON):
+        shutil.rmtree(directory, ignore_errors=True)
+    server = HgServer()
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, config in _FORMATS.items():
+            repo = _history(server, Path(scratch, name), config)
+            _of_store(name, repo / ".hg" / "store")
+        exported = Exported.make(Path(scratch, "exported"), server)
+        _of_exported(exported)
+    server.close()
+    _records()
+    _nodemaps()
+    _requests()
+
+
+def _put(root: Path, target: str, name: str, content: bytes) -> None:
+    directory = root / target
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_bytes(content)
+
+
+def _history(server: HgServer, repo: Path, config: list[str]) -> Path:
+    config = [*config, "storage.all-slow-path=allow"]
+    options = [part for item in config for part in ("--config", item)]
+    server.hg(repo.parent, "init", str(repo), *options)
+    with (repo / ".hg" / "hgrc").open("a") as file:
+        file.write("[storage]\nall-slow-path = allow\n")
+    for step in range(5):
+        (repo / "f").write_bytes(_LINES.replace(b"line 3", b"step %d" % step))
+        (repo / f"g{step}").write_bytes(b"%d\n" % step)
+        if step == 4:
+            server.hg(repo, "rename", "g0", "renamed", *options)
+        server.hg(repo, "commit", "-qAm", f"step {step}", "-d", f"{step} 3600")
+    return repo
+
+
+def _of_store(name: str, store: Path) -> None:
+    index = (store / "00changelog.i").read_bytes()
+    dockets = list(store.glob("00changelog-*.idx"))
+    if dockets:
+        # one file stands for index and data, so texts are not what they were
+        other = dockets[0].read_bytes()
+        _put(RUST, "revlog", name, cut(index) + other)
+        return
+    filelog = (store / "data" / "f.i").read_bytes()
+    manifest = (store / "00manifest.i").read_bytes()
+    _put(RUST, "revlog", name, cut(index))
+    _put(RUST, "revlog", f"{name}-filelog", cut(filelog))
+    _put(RUST, "export", name, cut(index) + cut(manifest) + filelog)
+    (length,) = struct.unpack(">i", filelog[8:12])
+    (text_length,) = struct.unpack(">I", filelog[12:16])
+    chunk = filelog[64 : 64 + length]
+    _put(RUST, "chunk", name, struct.pack(">I", text_length) + chunk)
+    revlogs.restore(store, plain=False, split=True)
+    split = (store / "data" / "f.i").read_bytes()
+    data = (store / "data" / "f.d").read_bytes()
+    _put(RUST, "revlog", f"{name}-split", cut(split) + data)
+
+
+def _of_exported(exported: Exported) -> None:
+    for path in exported.map_dir.iterdir():
+        content = path.read_bytes()
+        if path.suffix == ".map":
+            _put(RUST, "segment", f"{len(content)}", content)
+        elif path.suffix == ".state":
+            _put(RUST, "state", "exported", content[:-20])
+        elif path.suffix == ".docket":
+            _put(PYTHON, "git_docket", "exported", content)
+    for path in exported.packs_dir.glob("*.idx"):
+        content = path.read_bytes()
+        _put(PYTHON, "pack_idx", f"{len(content)}", content)
+    for name in ("packed-refs", "config", "HEAD"):
+        content = (exported.git_dir / name).read_bytes()
+        _put(PYTHON, "git_files", name, content)
+
+
+def _records() -> None:
+    base = b"".join(b"%d\n" % n for n in range(30))
+    deltas = [
+        revlogs.delta((0, 2, b"first\n"), (10, 10, b"between\n"), (20, 24, b"")),
+        revlogs.delta((0, 0, b"again\n")),
+        revlogs.delta((5, 30, b"x" * 40), (50, 60, b"end")),
+    ]
+    _put(RUST, "patch", "hunks", cut(base) + deltas[0])
+    _put(RUST, "patch", "empty", cut(base))
+    _put(RUST, "chain", "three", cut(base) + b"".join(map(cut, deltas)))
+    hunks = b"\x80\x01\x12\x90\x10\x05hello\x91\x20\x08"
+    _put(RUST, "git_delta", "copies", cut(base + bytes(128 - len(base))) + hunks)
+    node = hashlib.sha1(base).hexdigest().encode()
+    lines = [b"a\0%s\n", b"dir/b\0%sx\n", b"dir/link\0%sl\n"]
+    _put(RUST, "manifest", "flat", b"".join(line % node for line in lines))
+    lines = [b"a\0%s\n", b"dir\0%st\n", b"run\0%sx\n"]
+    _put(RUST, "manifest", "directory", b"".join(line % node for line in lines))
+    changesets = {
+        "usual": b"%s\nJane Doe <jane@example.org>\n12 -3600\na\nb\n\nwhat and why",
+        "extras": b"%s\nme\n1.5 EST branch:x\0close:1\0committer:he <h> 3 0\na\n\ntext",
+        "no-files": b"%s\n\n-1 0 \n\n\nx",
+    }
+    for name, text in changesets.items():
+        _put(RUST, "changeset", name, text % node)
+    _put(RUST, "filelog", "copy", b"\1\ncopy: a\ncopyrev: %s\n\1\ntext\n" % node)
+    _put(RUST, "filelog", "marked", b"\1\n\1\n\1\ntext")
+    _put(RUST, "path", "odd", b"Dir.i/aux/com1.txt/.hid/trail. /caf\xc3\xa9/_x~:*")
+    _put(RUST, "path", "long", b"Some.Directory/" * 12 + b"NAME.c")
+    zeros = zlib.compress(bytes(1 << 17), 9)
+    _put(RUST, "chunk", "zeros", struct.pack(">I", 1 << 17) + zeros)
+
+
+def _nodemaps() -> None:
+    nodes = bytes(range(0, 240, 5))
+    # docs/formats/nodemap.rst; checksums are the target's
+    keys = [bytes([first]) + bytes([first * 31 % 256]) * 3 for first in nodes]
+    fences = (bytes(4) + keys[0]).ljust(4096, b"\0")
+    revs = b"".join(struct.pack(">I", rev) for rev in range(len(nodes)))
+    halves = b"".join(keys).ljust(511 * 4, b"\0") + revs.ljust(511 * 4, b"\0")
+    run = struct.pack(">III", 0, 0, len(nodes))
+    file = fences + bytes(4) + halves + bytes(4)
+    _put(RUST, "nodemap", "one-run", cut(nodes) + cut(run) + file)
+    half = len(nodes) // 2
+    runs = struct.pack(">IIIIII", 0, 0, half, 8192, half, len(nodes) - half)
+    _put(RUST, "nodemap", "two-runs", cut(nodes) + cut(runs) + file + file)
+
+    # mercurial/revlogutils/nodemap.py: a root whose children are leaves
+    firsts = bytes(range(3, 256, 16))
+    leaves = [-(rev + 2) for rev in range(len(firsts))]
+    root = struct.pack(">16i", *leaves)
+    _put(RUST, "upstream_nodemap", "leaves", cut(firsts) + root)
+    below = struct.pack(">16i", 0, *leaves[1:])
+    first = struct.pack(">16i", *[leaves[0] if n == 3 else -1 for n in range(16)])
+    _put(RUST, "upstream_nodemap", "two-levels", cut(firsts) + first + below)
+
+
+def _requests() -> None:
+    for name, text in {
+        "first": b"bytes=0-99",
+        "rest": b"bytes=100-",
+        "last": b"bytes=-5",
+        "two": b"bytes=1-2,4-5",
+    }.items():
+        _put(PYTHON, "http_range", name, text)
+    _put(PYTHON, "lock", "usual", b"host/4026531836:12345")
+    uid, state = b"0123456789abcdef", State(1, 2, 640, 4, 5)
+    docket = index_docket.Docket(b"00changelog.i", uid, 640, state, state)
+    _put(PYTHON, "index_docket", "usual", docket.format().rpartition(b"sum ")[0])
+    runs = nodefile.Run(0, 0, 40), nodefile.Run(8192, 40, 3)
+    nodes = nodefile.Docket(uid, uid[::-1], state, runs)
+    _put(PYTHON, "nodemap_docket", "usual", nodes.to_bytes().rpartition(b"sum ")[0])
+    digest = hashlib.sha256(b"").hexdigest()
+    entry = {
+        "name": f"{digest}.bundle",
+        "type": "git-v2",
+        "url": f"peer-bundle-cache://{digest}",
+        "path": ".",
+        "bytes": 100,
+        "changesets": 4,
+        "revs": 4,
+        "tip_rev": 3,
+        "tip_node": "0" * 40,
+        "heads": digest,
+        "made": 1.5,
+    }
+    known = {"version": 1, "entries": [entry], "last_token": 3}
+    _put(PYTHON, "register", "usual", json.dumps(known).encode())
+    _put(PYTHON, "headset", "two", bytes(range(40)))
+    line = b"https://example.org/x.hg BUNDLESPEC=zstd-v2 REQUIRESNI=true\n"
+    _put(PYTHON, "hg_manifest", "usual", line + b"clonebundle://local TITLE=x\n")
+    head = b"HG20\0\0\0\x0eCompression=ZS\x28\xb5\x2f\xfd\x04\x58" + bytes(12)
+    _put(PYTHON, "bundle_head", "zstd", head)
+
+
+if __name__ == "__main__":
+    main()

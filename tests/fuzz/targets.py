@@ -1,0 +1,158 @@
+"""Parsers in Python: one function for each, which takes the bytes of a file or header.
+
+A parser returns a value, or raises the one error that its callers expect. Whatever else
+a target raises was found by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mercurial import error
+
+from hgext3rd.amalgam.bundles import headset, hgmanifest, hosting, idx, register
+from hgext3rd.amalgam.gitstore import docket as git_docket, holder, repository
+from hgext3rd.amalgam.gitstore.verify import files
+from hgext3rd.amalgam.index import docket as index_docket, nodefile
+from hgext3rd.amalgam.placement import Directory
+
+_SIZE = 1000
+_MEMORY = Path("/dev/shm")
+_SCRATCH = tempfile.TemporaryDirectory(
+    prefix="amalgam-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None
+)
+_DIRECTORY = Directory(bytes(Path(_SCRATCH.name)))
+
+
+class _Repo:
+    """What parsers ask of a repository, beside its files."""
+
+    changelog = range(1000)
+    path = sharedpath = _DIRECTORY.root
+
+    def unfiltered(self) -> _Repo:
+        return self
+
+
+_REPO: Any = _Repo()
+_BUNDLES = "amalgam/bundles"
+Path(_SCRATCH.name, _BUNDLES).mkdir(parents=True)
+
+
+def git_docket_json(content: bytes) -> None:
+    _plant("cinnabar.docket", content)
+    docket = git_docket.Docket.read(_DIRECTORY, b"cinnabar")
+    assert all(isinstance(name, str) for name in (*docket.packs, *docket.segments))
+    assert all("/" not in name for name in (*docket.packs, *docket.metadata_files))
+
+
+def git_files(content: bytes) -> None:
+    """``packed-refs`` and ``HEAD`` of a git repository."""
+    there = object.__new__(repository.Repository)
+    there.directory = _DIRECTORY
+    for name in ("packed-refs", "HEAD"):
+        _plant(name, content)
+    for ref, oid in there.refs().items():
+        assert ref
+        assert len(oid) == 20
+    assert there.head()
+
+
+def lock_holder(content: bytes) -> None:
+    _plant("lock", content)
+    found = holder.holder(Directory(_DIRECTORY.root))
+    assert found
+    assert found.explain()
+
+
+def pack_idx(content: bytes) -> None:
+    _plant("pack.idx", content)
+    with (
+        contextlib.suppress(error.StorageError),
+        idx.opened(_DIRECTORY.join(b"pack.pack")) as found,
+    ):
+        total = sum(len(found.beginning(byte)) for byte in range(256))
+        assert total * 20 <= len(content)
+        assert found.has(bytes(20)) in (False, True)
+    with contextlib.suppress(error.StorageError):
+        count = sum(1 for _oid in files.object_ids(_DIRECTORY, "pack"))
+        assert count * 20 <= len(content) + 20
+
+
+def index_docket_text(content: bytes) -> None:
+    content += b"sum %08x\n" % zlib.crc32(content)
+    docket = index_docket.Docket.parse(content)
+    assert docket is None or docket.length_bytes > 0
+
+
+def nodemap_docket(content: bytes) -> None:
+    content += b"sum %08x\n" % zlib.crc32(content)
+    docket = nodefile.Docket.from_bytes(content)
+    if docket:
+        assert min(docket.revs, docket.used_bytes, docket.end_bytes) >= 0
+
+
+def bundle_register(content: bytes) -> None:
+    _plant(f"{_BUNDLES}/register", content)
+    try:
+        known = register.Register.read(_REPO)
+    except error.StorageError:
+        return
+    for name, entry in known.entries.items():
+        assert register.NAME.fullmatch(name.encode())
+        assert isinstance(entry.bytes, int)
+        assert isinstance(entry.url, str)
+
+
+def bundle_headset(content: bytes) -> None:
+    name = hashlib.sha256(content).hexdigest()
+    _plant(f"{_BUNDLES}/{name}.heads", content)
+    try:
+        nodes = headset.read(_REPO, name)
+    finally:
+        Path(_SCRATCH.name, _BUNDLES, f"{name}.heads").unlink()
+    assert all(len(node) == 20 for node in nodes)
+
+
+def http_range(header: bytes) -> None:
+    span = hosting._range(header, _SIZE)
+    if span:
+        start, end = span
+        assert 0 <= start <= end <= _SIZE
+
+
+def hg_manifest(content: bytes) -> None:
+    Path(_SCRATCH.name, _BUNDLES, "register").unlink(missing_ok=True)
+    base = b"https://example.org/repository"
+    answer = hgmanifest._for_client(_REPO, content, base)
+    assert isinstance(answer, bytes)
+
+
+def bundle_head(content: bytes) -> None:
+    assert hgmanifest.window_bytes(io.BytesIO(content)) >= 0
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "git_docket": git_docket_json,
+    "git_files": git_files,
+    "lock": lock_holder,
+    "pack_idx": pack_idx,
+    "index_docket": index_docket_text,
+    "nodemap_docket": nodemap_docket,
+    "register": bundle_register,
+    "headset": bundle_headset,
+    "http_range": http_range,
+    "hg_manifest": hg_manifest,
+    "bundle_head": bundle_head,
+}
+
+
+def _plant(name: str, content: bytes) -> None:
+    Path(_SCRATCH.name, name).write_bytes(content)
