@@ -1,4 +1,4 @@
-"""Kills, full disks, flipped bits, truncations: python -m torture, in ``tests``.
+"""Kills, full disks, flipped bits, hostile files: python -m torture, in ``tests``.
 
 Prints counts and writes them as JSON. Whatever goes wrong is printed with what repeats
 it, and ends it with 1. How long anything takes decides nothing.
@@ -20,7 +20,7 @@ from testlib.hgserver import HgServer
 from testlib.interruption import Interrupted, bookmarked
 from testlib.needs import missing
 
-from . import bundles, disks, flips, kills, truncations
+from . import bundles, disks, flips, hostile, kills, sequences, truncations
 
 
 class Torture:
@@ -84,6 +84,19 @@ def main() -> int:
             "truncated indexes",
             lambda: truncations.under_load(scratch, options.cuts),
         )
+        torture.run(
+            "random sequences",
+            lambda: sequences.run(
+                scratch, server, options.sequences, options.steps, options.seed
+            ),
+        )
+
+        def visit() -> Counter[str]:
+            counts, problems = hostile.visits(scratch, options.visits, options.seed)
+            torture.problems += problems
+            return counts
+
+        torture.run("hostile files", visit)
         for name, part in bundles.all_of(scratch, server, options):
             torture.run(name, part)
         server.close()
@@ -103,7 +116,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=120, help="to damage files for"
     )
+    parser.add_argument(
+        "--visits", type=float, default=300, help="seconds with hostile files"
+    )
     parser.add_argument("--cuts", type=int, default=200, help="of a served repository")
+    parser.add_argument("--sequences", type=int, default=200, help="of random events")
+    parser.add_argument("--steps", type=int, default=30, help="of each sequence")
     parser.add_argument("--changes", type=int, default=100, help="with bundles")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--json", type=Path, help="file for counts and problems")
