@@ -17,6 +17,7 @@ from mercurial import error, ui as uimod
 from testlib.environment import ENVIRONMENT, ROOT
 
 from hgext3rd.amalgam import metadata
+from hgext3rd.amalgam.native import kernels
 from hgext3rd.amalgam.native._core import ffi, lib
 from hgext3rd.amalgam.native.errors import Unsupported, call
 from hgext3rd.amalgam.native.lent import lent_list, lent_writable
@@ -43,6 +44,20 @@ def count(ui: Any, steps: int, step_millis: int, fail_mode: int = 0) -> None:
 def test_core_is_of_this_version() -> None:
     version = lib.amalgam_version()
     assert bytes(ffi.buffer(version.data, version.len)) == metadata.__version__
+
+
+def test_no_hash_kernel_of_this_machine_is_refused() -> None:
+    assert kernels.refused() == []
+
+
+def test_refused_hash_kernels_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = ffi.new("uint8_t []", b"avx-512,sha-ni")
+
+    def answer(_func: object, names: Any) -> None:
+        names.data, names.len = joined, len(joined) - 1
+
+    monkeypatch.setattr(kernels, "call", answer)
+    assert kernels.refused() == [b"avx-512", b"sha-ni"]
 
 
 @pytest.mark.parametrize(

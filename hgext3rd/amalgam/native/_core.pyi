@@ -253,6 +253,7 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
+    def amalgam_sha1_refused(self, names: _Pointer, error: _Pointer, /) -> int: ...
     def amalgam_mapped_new(
         self,
         out: _Pointer,

@@ -564,6 +564,14 @@ enum amalgam_status amalgam_selftest_join(uint8_t *out,
                                           size_t count,
                                           struct amalgam_error *error);
 
+// Writes the names of the SHA-1 kernels that this CPU offers and that give wrong answers, with a
+// comma between two of them. They are not used. The bytes live as long as the process.
+//
+// # Safety
+//
+// `error` as everywhere; `names` is writable.
+enum amalgam_status amalgam_sha1_refused(struct amalgam_bytes *names, struct amalgam_error *error);
+
 // Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`
 // where they are.
 //

@@ -18,5 +18,6 @@ pub mod nodemap;
 pub mod oidmap;
 pub mod report;
 pub mod selftest;
+pub mod sha1;
 pub mod snapshot;
 pub mod version;
