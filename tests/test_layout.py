@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from testlib.environment import ROOT
 
-from hgext3rd.amalgam import configitems
-
 PACKAGE = ROOT / "hgext3rd" / "amalgam"
 #: Lower first; a module may import from its own layer and those before it.
 LAYERS = [
@@ -77,26 +75,6 @@ def test_module_is_not_too_long(path: Path) -> None:
 
 def test_hgext3rd_is_left_to_mercurial() -> None:
     assert not (ROOT / "hgext3rd" / "__init__.py").exists()
-
-
-def test_every_config_item_is_explained() -> None:
-    readme = (ROOT / "README.rst").read_text()
-    help_text = ast.get_docstring(ast.parse((PACKAGE / "__init__.py").read_text()))
-    assert help_text
-    for section, items in configitems.configtable.items():
-        for item in map(bytes.decode, items):
-            assert f"``{section.decode()}.{item}``" in readme
-            assert f"\n  {item} =" in help_text
-
-
-def test_readme_explains_no_other_config_item() -> None:
-    readme = (ROOT / "README.rst").read_text()
-    explained = set(re.findall(r"^\s+\* - ``([\w-]+\.[\w.-]+)``", readme, re.M))
-    assert explained == {
-        f"{section.decode()}.{item.decode()}"
-        for section, items in configitems.configtable.items()
-        for item in items
-    }
 
 
 def test_version_differences_are_tagged_and_in_compat_only() -> None:

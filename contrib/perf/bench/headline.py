@@ -51,17 +51,7 @@ def write(results: Results, readme: Path) -> None:
 
 
 def _table(results: Results) -> list[str]:
-    lines = [
-        ".. list-table::",
-        "   :header-rows: 1",
-        "",
-        "   * - what",
-        "     - on",
-        "     - by",
-        "     - seconds",
-        "     - peak memory",
-        "     - against the first",
-    ]
+    rows = [["what", "on", "by", "seconds", "memory", "against the first"]]
     keys = comparison.samples_by_subject(results)
     verdicts = {(line.key, line.other): line for line in comparison.within(results)}
     for (benchmark, repository, instrument), by_subject in keys.items():
@@ -74,16 +64,17 @@ def _table(results: Results) -> list[str]:
             line = verdicts.get(((benchmark, repository, instrument), name))
             peaks = [one.values["peak_pss_bytes"] for one in memory.get(name, [])]
             seconds = statistics.median(one.values["seconds"] for one in samples)
-            lines += [
-                f"   * - {benchmark}",
-                f"     - {repository}",
-                f"     - {name}",
-                f"     - {seconds:.2f}",
-                f"     - {statistics.median(peaks) / 1e6:.0f} MB"
-                if peaks
-                else "     -",
-                f"     - {line.verdict.words}" if line else "     -",
-            ]
-    if len(lines) < 10:
+            peak = f"{statistics.median(peaks) / 1e6:.0f} MB" if peaks else ""
+            verdict = line.verdict.words if line else ""
+            rows.append([benchmark, repository, name, f"{seconds:.2f}", peak, verdict])
+    if len(rows) == 1:
         raise MissingError("nothing was timed")
-    return lines
+    return _aligned(rows)
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """Return a simple table; the first row is its header."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rule = " ".join("=" * width for width in widths)
+    lines = [" ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return [rule, lines[0], rule, *lines[1:], rule]

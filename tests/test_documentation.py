@@ -1,0 +1,97 @@
+"""What the documents say is what is there: items, defaults, links and lengths."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mercurial import extensions, ui as uimod
+from testlib.environment import ROOT
+
+from hgext3rd.amalgam import configitems
+
+README = ROOT / "README.rst"
+CONFIGURATION = ROOT / "docs" / "configuration.rst"
+HELP = ROOT / "hgext3rd" / "amalgam" / "__init__.py"
+PAGES = sorted(
+    page
+    for page in (
+        *ROOT.glob("*.rst"),
+        *ROOT.glob("docs/**/*.rst"),
+        *ROOT.glob("contrib/**/*.rst"),
+    )
+)
+ITEMS = {
+    f"{section.decode()}.{name.decode()}": (section, name)
+    for section, names in configitems.configtable.items()
+    for name in names
+}
+ROW = re.compile(r"^   \* - (.*(?:\n     - .*|\n       .*)*)", re.MULTILINE)
+#: What no item takes.
+NONSENSE = b"nothing-like-it"
+
+
+def rows() -> Iterator[list[str]]:
+    """Yield the rows of the tables: item, default, value, meaning."""
+    for row in ROW.findall(CONFIGURATION.read_text()):
+        cells = [" ".join(cell.split()) for cell in row.split("\n     - ")]
+        if cells[0] != "item":
+            assert len(cells) == 4, cells
+            yield cells
+
+
+EXPLAINED = {cells[0].strip("`"): cells for cells in rows()}
+
+
+def test_every_config_item_is_explained_and_no_other() -> None:
+    assert EXPLAINED.keys() == ITEMS.keys()
+    help_text = ast.get_docstring(ast.parse(HELP.read_text()))
+    assert help_text
+    for _section, name in ITEMS.values():
+        assert f"\n  {name.decode()} =" in help_text
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_default_is_the_one_that_is_explained(item: str) -> None:
+    section, name = ITEMS[item]
+    default = configitems.configtable[section][name].default
+    if callable(default):
+        default = default()
+    if isinstance(default, list):
+        default = b", ".join(default)
+    if isinstance(default, bytes):
+        default = default.decode()
+    shown = {"": "none", "None": "unset", "True": "yes", "False": "no"}
+    assert EXPLAINED[item][1] == shown.get(str(default), f"``{default}``")
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_value_is_the_one_that_messages_ask_for(item: str) -> None:
+    section, name = ITEMS[item]
+    ui = uimod.ui.load()
+    ui.setconfig(b"extensions", b"amalgam", b"")
+    extensions.loadall(ui)
+    ui.setconfig(section, name, b"" if item.endswith(".program") else NONSENSE)
+    found = [mistake.message.decode() for mistake in configitems.mistakes(ui)]
+    value = EXPLAINED[item][2]
+    if value == "a path":
+        assert not found
+    else:
+        assert [text.partition(item)[2] for text in found] == [f" (expected {value})"]
+
+
+def test_readme_is_short_and_begins_with_what_to_type() -> None:
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 150
+    screen = "\n".join(lines[:40])
+    for command in ("make demo", "make test", "hg git::export", "git clone "):
+        assert f"\n    {command}" in screen
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"<([^<>\s:]+)>`__?", page.read_text()):
+        assert (page.parent / target).exists(), target
