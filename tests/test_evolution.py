@@ -27,7 +27,7 @@ publish = no
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[HgServer]:
-    """Only for these tests: where others loaded largefiles, metaedit fails."""
+    """Only for these tests: what evolve and topic wrap stays so in a command server."""
     server = HgServer()
     yield server
     server.close()

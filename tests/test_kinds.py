@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -134,8 +135,19 @@ def test_converting_to_lfs_gives_each_file_as_it_is_stored(
 # largefiles and subrepositories
 
 
-def test_largefile_is_exported_as_its_standin(tmp_path: Path, server: HgServer) -> None:
-    store = make(tmp_path / "repo", server, hgrc="[extensions]\nlargefiles =\n")
+@pytest.fixture
+def server_for_largefiles() -> Iterator[HgServer]:
+    """One of its own: where it was loaded once, it changes commits in .hglf for all."""
+    server = HgServer()
+    yield server
+    server.close()
+
+
+def test_largefile_is_exported_as_its_standin(
+    tmp_path: Path, server_for_largefiles: HgServer
+) -> None:
+    hgrc = "[extensions]\nlargefiles =\n"
+    store = make(tmp_path / "repo", server_for_largefiles, hgrc=hgrc)
     commit(store, small="small\n")
     for number in range(2):
         (store.root / "large").write_bytes(bytes([number]) * 5000)
