@@ -19,6 +19,8 @@ else
 HG = 7.2.4
 FLAVOUR =
 PYTHON = python3
+# tests at a time
+JOBS = 2
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hg-amalgam
 VENV := build/venv-$(HG)$(FLAVOUR)
@@ -203,14 +205,14 @@ python-lint: $(VENV)/.ready
 
 .PHONY: pytest
 pytest: local
-	$(BIN)/python3 -m pytest
+	$(BIN)/python3 -m pytest -n $(JOBS) --dist worksteal
 
 # run-tests.py is not in the wheel. It wants to be started as python3, its output directory
 # to exist, and PYTHONUNBUFFERED unset.
 .PHONY: t
 t: local $(SDIST)/tests/run-tests.py
 	@mkdir -p $(T_OUTPUT)
-	cd tests && $(BIN)/python3 $(SDIST)/tests/run-tests.py --with-hg=$(BIN)/hg -j2 --json \
+	cd tests && $(BIN)/python3 $(SDIST)/tests/run-tests.py --with-hg=$(BIN)/hg -j$(JOBS) --json \
 	  --outputdir "$$TREE"/$(T_OUTPUT) test-amalgam-*.t
 	@! grep '"result": "skip"' $(T_OUTPUT)/report.json || { echo 'not in tests/SKIPS' >&2; exit 1; }
 

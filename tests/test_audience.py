@@ -27,8 +27,9 @@ from hgext3rd.amalgam.placement import Placement
 def test_files_elsewhere_are_for_those_who_get_to_the_store(
     tmp_path: Path, above: int, mode: int, place: str
 ) -> None:
-    for directory in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        directory.chmod(0o755)
+    for directory in (tmp_path, *tmp_path.parents):
+        if not directory.stat().st_mode & 0o001:
+            directory.chmod(0o755)
     store = tmp_path / "repo/.hg/store"
     store.mkdir(parents=True)
     for directory in (tmp_path / "repo", store.parent):
@@ -45,8 +46,9 @@ def test_files_elsewhere_are_for_those_who_get_to_the_store(
 @pytest.mark.slow
 def test_store_elsewhere_is_as_private_as_the_repository(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
-    for directory in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        directory.chmod(0o755)
+    for directory in (tmp_path, *tmp_path.parents):
+        if not directory.stat().st_mode & 0o001:
+            directory.chmod(0o755)
     (repo / ".hg/store").chmod(0o755)
     repo.chmod(0o700)
     elsewhere_path = tmp_path / "elsewhere"

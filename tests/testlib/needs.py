@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mercurial import policy
@@ -99,6 +100,7 @@ class Skips:
     def __init__(self) -> None:
         self._needs: dict[str, str | None] = {}
         self._skipped: dict[str, str] = {}
+        self._found_by_workers: dict[str, None] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Skip what needs something that is missing."""
@@ -118,9 +120,18 @@ class Skips:
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
         """Fail if skips are others than SKIPS says."""
-        if self.problems() and not session.exitstatus:
+        problems = self.problems()
+        if (output := getattr(session.config, "workeroutput", None)) is not None:
+            output["problems"] = problems
+        if problems and not session.exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         yield
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what a worker of pytest-xdist has found."""
+        output = getattr(node, "workeroutput", {})
+        self._found_by_workers |= dict.fromkeys(output.get("problems", ()))
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
@@ -134,7 +145,7 @@ class Skips:
     def problems(self) -> list[str]:
         """Return what is wrong, a line each."""
         expected = listed()
-        found = []
+        found = list(self._found_by_workers)
         for test, need in self._needs.items():
             file, function = test.partition("::")[0], test.partition("[")[0]
             known = expected.get(test, expected.get(function, expected.get(file)))
