@@ -3,10 +3,11 @@
 use std::ffi::c_void;
 use std::path::Path;
 
+use gitpack::Readers;
 use gitpack::staged::Owner;
-use gitpack::{Directory, Readers};
 use hg2git::{Error, Metadata, Phase, Report, Request, Selection, export};
 use revlog::{Encoding, Node};
+use workshop::Directory;
 
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};

@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use gitpack::{Directory, Readers};
+use gitpack::Readers;
 use hg2git::{Metadata, Request, Selection, export as run};
 use revlog::{Encoding, Kind, Node, Store};
+use workshop::Directory;
 
 use crate::scratch::{Planted, cut, directory};
 

@@ -1,9 +1,9 @@
 //! Files of `.hg/amalgam`, and Mercurial's node map.
 
-use gitpack::Directory;
 use hg2git::{Access, OidMap, Segment, TABLES, Table};
 use revlog::nodemap::{Entries, NodeMap, Place};
 use revlog::{Node, Prefix};
+use workshop::Directory;
 
 use crate::scratch::{Planted, cut, directory};
 

@@ -2,7 +2,8 @@
 
 use gitpack::delta;
 use revlog::manifest::check_depth;
-use revlog::{Buffer, Changeset, Delta, Encoding, Entries, Flag, Lines, split_metadata};
+use revlog::{Changeset, Delta, Encoding, Entries, Flag, Lines, split_metadata};
+use workshop::Buffer;
 
 use crate::TEXT_BYTES;
 use crate::scratch::cut;

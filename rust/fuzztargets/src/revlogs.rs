@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use revlog::{Budget, Buffer, Encoding, Kind, Parents, Revlog, Scratch, Store, Texts};
+use revlog::{Encoding, Kind, Parents, Revlog, Scratch, Store, Texts};
+use workshop::{Budget, Buffer};
 
 use crate::TEXT_BYTES;
 use crate::scratch::{Planted, cut, directory};

@@ -12,7 +12,6 @@
 pub mod deflate;
 pub mod delta;
 pub mod diff;
-mod directory;
 pub mod oid;
 pub mod pack;
 mod stackbytes;
@@ -21,7 +20,6 @@ pub mod tree;
 
 pub use deflate::{Deflater, QuickDeflater};
 pub use diff::Differ;
-pub use directory::Directory;
 pub use oid::{Kind, ObjectHeader, Oid, object_header};
 pub use pack::{Entry, Offset, PackWriter, Published, SealedPack};
 pub use staged::{Owner, Readers, Staged};

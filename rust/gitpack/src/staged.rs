@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::directory::Directory;
+use workshop::Directory;
 
 /// A file could not be written.
 #[derive(Debug, thiserror::Error)]

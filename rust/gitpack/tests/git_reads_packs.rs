@@ -10,11 +10,12 @@ use std::process::{Command, Stdio};
 use gitpack::delta::{self, Op};
 use gitpack::tree::{Mode, entry_order, push_entry};
 use gitpack::{
-    Deflater, Differ, Directory, Entry, Kind, Offset, Oid, PackWriter, Published, QuickDeflater,
-    Readers, object_header,
+    Deflater, Differ, Entry, Kind, Offset, Oid, PackWriter, Published, QuickDeflater, Readers,
+    object_header,
 };
 use sha1::{Digest, Sha1};
 use tempfile::TempDir;
+use workshop::Directory;
 
 /// A bare repository, and a git that sees no other configuration.
 struct Repository {

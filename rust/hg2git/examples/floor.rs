@@ -13,10 +13,9 @@ use std::time::Instant;
 
 use gitpack::object_header;
 use revlog::node::parents_prefix;
-use revlog::{
-    Buffer, Encoding, Kind, Node, Parents, Rev, Revlog, Scratch, Store, Texts, split_metadata,
-};
+use revlog::{Encoding, Kind, Node, Parents, Rev, Revlog, Scratch, Store, Texts, split_metadata};
 use sha1lanes::{Message, best};
+use workshop::Buffer;
 
 /// `USER_HZ`: the unit of times in `/proc/self/stat`, the same on all Linux.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -9,10 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gitpack::{Differ, Kind, Oid, object_header};
-use revlog::split_metadata;
-use revlog::{Buffer, Index, Kept, Node, Parents, Rev, Revision, Revlog, Scratch, Texts};
-use revlog::{FLAG_CENSORED, FLAG_EXTERNAL};
+use revlog::{
+    FLAG_CENSORED, FLAG_EXTERNAL, Index, Kept, Node, Parents, Rev, Revision, Revlog, Scratch,
+    Texts, split_metadata,
+};
 use sha1lanes::{Lanes, Message, digest_one};
+use workshop::Buffer;
 
 use crate::collisions::{Attack, CollisionCheck};
 use crate::compress::{Compressor, Streams};

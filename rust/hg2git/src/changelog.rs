@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use revlog::changeset::Malformed;
-use revlog::{Buffer, Changeset, Node, Rev, Revlog, Scratch, Texts};
+use revlog::{Changeset, Node, Rev, Revlog, Scratch, Texts};
+use workshop::Buffer;
 
 use crate::error::{Error, Result};
 use crate::oidmap::OidMap;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use gitpack::{Deflater, Kind, QuickDeflater};
-use revlog::{Budget, Buffer};
+use workshop::{Budget, Buffer};
 
 use crate::error::Result;
 use crate::object::Object;

@@ -38,3 +38,9 @@ pub enum Error {
     #[error("interrupted")]
     Cancelled,
 }
+
+impl From<workshop::Error> for Error {
+    fn from(workshop::Error { path, source }: workshop::Error) -> Self {
+        Self::Io { path, source }
+    }
+}

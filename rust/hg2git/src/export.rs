@@ -9,7 +9,6 @@ use revlog::{Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Tex
 
 use crate::blobs::{self, Blob, Blobs, Converter};
 use crate::both::both;
-use crate::changelog;
 use crate::changes::ChangeLog;
 use crate::collisions::CollisionCheck;
 use crate::commits::{self, Commits};
@@ -20,13 +19,11 @@ use crate::files::{FileId, FileTable};
 use crate::heads::{ChangesetHeads, ManifestHeads};
 use crate::history::{self, Batch, History, Sources, Tree, mode_of};
 use crate::lookups::{Lookup, Lookups};
-use crate::manifestcommits;
 use crate::manifests::{Change, Manifests, Plan, Proving};
 use crate::memory::{self, Shares};
 use crate::names::Names;
 use crate::object::Head;
 use crate::oidmap::OidMap;
-use crate::ordered;
 use crate::packs::{Packs, add};
 use crate::progress::{Phase, Progress, Reporter};
 use crate::publish::{Kept, New, Unpublished};
@@ -37,6 +34,7 @@ use crate::storeids::StoreIds;
 use crate::tip::Tip;
 use crate::treemanifests::Directories;
 use crate::trees::View;
+use crate::{changelog, manifestcommits, ordered};
 
 /// Each object is searched for SHA-1 collision attacks if a run converts at most so many changesets.
 const SEARCHED_WHOLE: usize = 1000;
@@ -64,7 +62,7 @@ pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Repo
         Run { request, store: &store, map: &map, metadata_map: &metadata_map, shares: &shares };
     let done = run.convert(&changelog, &revs, &mut Reporter::new(progress));
     drop((shares, map, metadata_map));
-    revlog::trim();
+    workshop::trim();
     done
 }
 
@@ -103,7 +101,7 @@ impl Run<'_> {
         let manifests = Manifests::new(&manifest, &plan, self.proving(), self.shares);
         let (changes, lookups) =
             self.read_manifests(&manifests, directories, &plan, &mut files, reporter)?;
-        revlog::trim(); // of texts, nothing is kept from phase to phase
+        workshop::trim(); // of texts, nothing is kept from phase to phase
 
         let mut packs = Packs::create(self.request, self.map, revs.len())?;
         let new_files: Vec<FileId> = files.unknown().collect();
@@ -116,7 +114,7 @@ impl Run<'_> {
         let collisions = &self.collision_check(revs.len(), &mut files)?;
         let files_metadata =
             self.convert_files(lookup, &new_files, &mut files, collisions, &mut packs, reporter)?;
-        revlog::trim();
+        workshop::trim();
 
         let plan = &plan;
         let sources = Sources {

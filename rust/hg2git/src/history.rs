@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use gitpack::Oid;
 use gitpack::tree::Mode;
-use revlog::{Buffer, Flag, Lines, Node, Rev, Revlog, Texts};
+use revlog::{Flag, Lines, Node, Rev, Revlog, Texts};
+use workshop::Buffer;
 
 use crate::changes::ChangeLog;
 use crate::collisions::CollisionCheck;

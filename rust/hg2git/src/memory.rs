@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use revlog::{Budget, Scratch};
+use revlog::Scratch;
+use workshop::Budget;
 
 use crate::ordered::Width;
 

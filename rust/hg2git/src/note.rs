@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gitpack::{Kind, Oid, object_header};
-use revlog::{Buffer, Changeset, Node, Rev, Revlog};
+use revlog::{Changeset, Node, Rev, Revlog};
 use sha1lanes::Message;
+use workshop::Buffer;
 
 use crate::changelog::parse;
 use crate::collisions::CollisionCheck;

@@ -4,8 +4,9 @@
 //! `crate::segment`'s. The newest segment is asked first, it is the most likely to be meant.
 
 use gitpack::staged::Whole;
-use gitpack::{Directory, Oid, Readers};
+use gitpack::{Oid, Readers};
 use revlog::{Node, Prefix};
+use workshop::Directory;
 
 use crate::error::Result;
 use crate::segment::{Access, Pair, Segment, TABLES, Table, create, sorted};

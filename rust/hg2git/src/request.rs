@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
-use gitpack::{Directory, Oid, Readers};
+use gitpack::{Oid, Readers};
 use revlog::Encoding;
+use workshop::Directory;
 
 use crate::changelog::Selection;
 use crate::commits::Displaced;

@@ -21,10 +21,11 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use gitpack::staged::Whole;
-use gitpack::{Directory, Oid, Readers};
+use gitpack::{Oid, Readers};
 use memmap2::Mmap;
 use revlog::{Node, Prefix};
 use sha1::{Digest, Sha1};
+use workshop::Directory;
 
 use crate::error::{Error, Result};
 

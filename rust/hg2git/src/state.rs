@@ -19,9 +19,10 @@ use std::io::{Read, Write};
 
 use gitpack::staged::Whole;
 use gitpack::tree::Mode;
-use gitpack::{Directory, Oid, Readers};
+use gitpack::{Oid, Readers};
 use revlog::{Node, Revlog};
 use sha1lanes::{Message, digest_one};
+use workshop::Directory;
 
 use crate::error::{Error, Result};
 use crate::heads::{ChangesetHeads, ManifestHeads};

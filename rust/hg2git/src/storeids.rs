@@ -95,8 +95,9 @@ fn places(oid: &Oid, words: usize) -> impl Iterator<Item = (usize, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use gitpack::{Directory, Entry, Kind, PackWriter, Readers};
+    use gitpack::{Entry, Kind, PackWriter, Readers};
     use sha1lanes::{Message, digest_one};
+    use workshop::Directory;
 
     use super::*;
 

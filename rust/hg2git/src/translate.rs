@@ -1,7 +1,8 @@
 //! Deltas as Mercurial stores them, in git's form. Knows nothing of what they are deltas of.
 
 use gitpack::delta::{Op, Out, encode};
-use revlog::{Buffer, Delta, StoredDelta};
+use revlog::{Delta, StoredDelta};
+use workshop::Buffer;
 
 use crate::error::Result;
 

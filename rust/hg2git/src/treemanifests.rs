@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use revlog::manifest::check_depth;
 use revlog::{
-    Buffer, Entries, Entry, Flag, Kind, Line, Node, Rev, Revlog, Scratch, Store, Texts, readable,
+    Entries, Entry, Flag, Kind, Line, Node, Rev, Revlog, Scratch, Store, Texts, readable,
 };
+use workshop::Buffer;
 
 use crate::error::Result;
 use crate::manifests::{Base, Change, Changes, Plan, Unusable, near_base};

@@ -3,10 +3,8 @@
 //! `hg help internals.revlogs`, "Revision Data": `x` is zlib, `(` zstd, `u` and NUL are not
 //! compressed.
 
+use workshop::{Buffer, Error};
 use zstd_safe::DCtx;
-
-use crate::budget::Buffer;
-use crate::error::Error;
 
 /// Longest text or delta that is unpacked, in bytes; Mercurial's own fields end at 2 GiB.
 const MAX_LEN: usize = i32::MAX as usize;

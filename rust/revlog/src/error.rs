@@ -62,3 +62,9 @@ pub enum Error {
         what: String,
     },
 }
+
+impl From<workshop::Error> for Error {
+    fn from(workshop::Error { path, source }: workshop::Error) -> Self {
+        Self::Io { path, source }
+    }
+}

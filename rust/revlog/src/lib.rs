@@ -6,7 +6,6 @@
 //! another process truncates them in place, and a mapping would die of that; [`mapping`] maps
 //! copies of them.
 
-mod budget;
 pub mod changeset;
 mod chunk;
 mod docket;
@@ -17,23 +16,19 @@ pub mod manifest;
 pub mod mapping;
 pub mod node;
 pub mod nodemap;
-mod pages;
 pub mod patch;
 mod path;
 mod prefix;
 mod revlog;
-mod spare;
 mod store;
 mod texts;
 
-pub use budget::{Budget, Buffer};
 pub use changeset::Changeset;
 pub use error::{Error, Result, readable};
 pub use filelog::{Split, split_metadata};
 pub use index::{FLAG_CENSORED, FLAG_EXTERNAL, Index, Parents, Rev};
 pub use manifest::{Entries, Entry, Flag, Line, Lines};
 pub use node::Node;
-pub use pages::trim;
 pub use patch::{Delta, Hunk};
 pub use path::Encoding;
 pub use prefix::Prefix;

@@ -1,14 +1,14 @@
 //! One revlog: its checked index and its data file.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use std::collections::HashMap;
+use workshop::Buffer;
 
-use crate::budget::Buffer;
 use crate::error::{Error, Result};
 use crate::index::{Index, Rev};
 use crate::node::Node;

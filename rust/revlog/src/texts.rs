@@ -6,13 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::budget::{Budget, Buffer};
+use workshop::{Budget, Buffer, Spare};
+
 use crate::chunk::{Unpacker, Unpacking};
 use crate::error::Result;
 use crate::index::Rev;
 use crate::patch::{Broken, Delta, apply_chain};
 use crate::revlog::Revlog;
-use crate::spare::Spare;
 
 /// Room made for a text before its length is known for sure, at most.
 const MOST_GUESSED: usize = 32 << 20;
@@ -201,7 +201,7 @@ impl<'a> Texts<'a> {
     ///
     /// As [`Buffer::reserve`].
     pub fn room(&mut self, len: usize) -> Result<Buffer> {
-        self.scratch.spare.take(len)
+        Ok(self.scratch.spare.take(len)?)
     }
 
     /// Takes back the buffer of a text that nobody else holds.
@@ -253,7 +253,7 @@ impl<'a> Texts<'a> {
             let mut next = self.scratch.spare.take(hint.min(most))?;
             apply_chain(&text, &deltas, &mut next).map_err(|broken| match broken {
                 Broken::Delta(position, problem) => self.revlog.corrupt(revs[position], problem),
-                Broken::Room(problem) => problem,
+                Broken::Room(problem) => problem.into(),
             })?;
             for delta in deltas {
                 self.scratch.spare.put(delta);
@@ -302,7 +302,7 @@ impl<'a> Texts<'a> {
             let unpacked = self.scratch.unpacker.unpack(chunk, len_hint, &mut out);
             unpacked.map_err(|problem| match problem {
                 Unpacking::Chunk(problem) => self.revlog.corrupt(rev, problem),
-                Unpacking::Room(problem) => problem,
+                Unpacking::Room(problem) => problem.into(),
             })?;
         }
         if self.scratch.window.len() > LONGEST_WINDOW_KEPT {

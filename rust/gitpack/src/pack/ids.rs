@@ -101,7 +101,7 @@ mod tests {
     /// The index of a pack with so many objects.
     fn index(count: u8) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let directory = crate::Directory::open(dir.path()).expect("is there");
+        let directory = workshop::Directory::open(dir.path()).expect("is there");
         let pack = PackWriter::create(&directory, Readers::BY_UMASK).expect("is writable");
         let mut pack = pack.without_sync();
         for number in 0..count {

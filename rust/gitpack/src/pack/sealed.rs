@@ -5,12 +5,11 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
 use sha1::{Digest, Sha1};
+use workshop::Directory;
 
-use super::Error;
 use super::checksum::Checksum;
 use super::idx::{self, Record};
-use super::rev;
-use crate::directory::Directory;
+use super::{Error, rev};
 use crate::staged::{Readers, Staged, sync_dir};
 
 /// Where the number of objects stands in a pack.
@@ -209,12 +208,12 @@ fn inverse(places: &[u32]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
 
     use super::super::entry::{Entry, Offset};
     use super::super::writer::PackWriter;
-    use std::path::Path;
-
     use super::*;
     use crate::oid::{Kind, Oid};
 

@@ -7,12 +7,12 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 use hashbrown::{HashTable, hash_table};
+use workshop::Directory;
 
 use super::Error;
 use super::entry::{self, Entry, Offset};
 use super::idx::Record;
 use super::sealed::{Place, SealedPack, UNFINISHED};
-use crate::directory::Directory;
 use crate::oid::Oid;
 use crate::staged::{Readers, Staged};
 

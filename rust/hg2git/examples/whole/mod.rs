@@ -4,9 +4,10 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use gitpack::{Directory, Readers};
+use gitpack::Readers;
 use hg2git::{Metadata, Request, Selection};
 use revlog::{Encoding, Kind, Node, Store};
+use workshop::Directory;
 
 /// Where an example reads and writes.
 pub struct Whole<'a> {

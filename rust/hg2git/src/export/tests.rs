@@ -95,7 +95,7 @@ impl Repository {
         let tip = write(&self.path("store"), changesets);
         let (store, packs, map) = (self.path("store"), self.path("packs"), self.path("map"));
         let [packs, map] =
-            [packs, map].map(|path| gitpack::Directory::open(&path).expect("is there"));
+            [packs, map].map(|path| workshop::Directory::open(&path).expect("is there"));
         let before = self.made.clone();
         let request = Request {
             store: &store,

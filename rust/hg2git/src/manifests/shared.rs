@@ -11,7 +11,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use revlog::{Buffer, Delta};
+use revlog::Delta;
+use workshop::Buffer;
 
 pub(super) use chunks::Tally;
 use chunks::{Chunk, Group};
@@ -103,7 +104,7 @@ impl SharedText {
         room: impl FnOnce(usize) -> Result<Buffer, E>,
     ) -> Result<(), E>
     where
-        E: From<revlog::Error>,
+        E: From<workshop::Error>,
     {
         if self.loose_bytes <= most_bytes {
             return Ok(());

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use revlog::{Buffer, Delta, Flag};
+use revlog::{Delta, Flag};
+use workshop::Buffer;
 
 use super::changes::{Base, Change, Changes, Unusable};
 use super::differences::{between, is_aligned, of_delta};

@@ -20,7 +20,7 @@ const LARGEST_WASTE: usize = 4;
 
 /// Empty buffers, kept longest first.
 #[derive(Debug)]
-pub(crate) struct Spare {
+pub struct Spare {
     buffers: VecDeque<Buffer>,
     /// Memory of those that are memory, and the length of the others.
     bytes: usize,
@@ -31,7 +31,8 @@ pub(crate) struct Spare {
 
 impl Spare {
     /// Keeps buffers of up to `most_bytes` together; new ones are within `budget`.
-    pub(crate) const fn new(most_bytes: usize, budget: Option<Arc<Budget>>) -> Self {
+    #[must_use]
+    pub const fn new(most_bytes: usize, budget: Option<Arc<Budget>>) -> Self {
         Self { buffers: VecDeque::new(), bytes: 0, file_bytes: 0, most_bytes, budget }
     }
 
@@ -40,7 +41,7 @@ impl Spare {
     /// # Errors
     ///
     /// As [`Buffer::reserve`].
-    pub(crate) fn take(&mut self, len: usize) -> Result<Buffer> {
+    pub fn take(&mut self, len: usize) -> Result<Buffer> {
         if len < SMALLEST {
             return Ok(Buffer::new(self.budget.clone()));
         }
@@ -63,7 +64,7 @@ impl Spare {
     }
 
     /// Keeps a buffer, whatever is in it; those kept longest make room.
-    pub(crate) fn put(&mut self, mut buffer: Buffer) {
+    pub fn put(&mut self, mut buffer: Buffer) {
         let most = if buffer.is_memory() { self.most_bytes } else { MOST_FILE_BYTES };
         if buffer.capacity() < SMALLEST || buffer.capacity() > most {
             return;
