@@ -3,9 +3,8 @@
 use hg2git::{Access, OidMap, Segment, TABLES, Table};
 use revlog::nodemap::{Entries, NodeMap, Place};
 use revlog::{Node, Prefix};
-use workshop::Directory;
 
-use crate::scratch::{Planted, cut, directory};
+use crate::scratch::{Planted, cut, directory, opened};
 
 const PAGE: usize = 4096;
 const ENTRY: usize = 64;
@@ -91,7 +90,7 @@ pub(crate) fn upstream_nodemap(input: &[u8]) {
 /// A segment of the oid map.
 pub(crate) fn segment(input: &[u8]) {
     let _planted = Planted::new(directory().join("s.map"), input);
-    let opened = Directory::open(&directory()).expect("it was made here");
+    let opened = opened();
     let Ok(segment) = Segment::open(&opened, "s.map", Access::Read) else { return };
     let _ = segment.check();
     for table in TABLES {

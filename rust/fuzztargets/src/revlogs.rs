@@ -7,7 +7,7 @@ use revlog::{Encoding, Kind, Parents, Revlog, Scratch, Store, Texts};
 use workshop::{Budget, Buffer};
 
 use crate::TEXT_BYTES;
-use crate::scratch::{Planted, cut, directory};
+use crate::scratch::{Planted, cut, directory, opened};
 
 /// Revisions that are read of a revlog: more of them add time and nothing else.
 const MOST_READ: usize = 200;
@@ -25,7 +25,7 @@ fn with_scratch<R>(read: impl FnOnce(&mut Scratch) -> R) -> R {
     thread_local! {
         static KEPT: Cell<Option<Scratch>> = const { Cell::new(None) };
     }
-    let make = || Scratch::within(&Budget::new(TEXT_BYTES, &directory()), 0);
+    let make = || Scratch::within(&Budget::new(TEXT_BYTES, &opened()), 0);
     let mut scratch = KEPT.take().unwrap_or_else(make);
     let done = read(&mut scratch);
     KEPT.set(Some(scratch));

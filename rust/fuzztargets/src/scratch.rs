@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use workshop::Directory;
 
 const IN_MEMORY: &str = "/dev/shm";
 
@@ -23,6 +24,11 @@ pub(crate) fn directory() -> PathBuf {
         };
         known.get_or_init(make).path().to_owned()
     })
+}
+
+/// The same, open.
+pub(crate) fn opened() -> Directory {
+    Directory::open(&directory()).expect("it was made here")
 }
 
 /// A file that is removed when it is dropped.

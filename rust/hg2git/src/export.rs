@@ -57,7 +57,7 @@ pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Repo
         return Ok(Report::default());
     }
     let metadata_map = OidMap::open(request.map, &request.metadata.segments, &request.unmapped)?;
-    let shares = Shares::new(request.memory_bytes, 0, request.threads, request.packs.path());
+    let shares = Shares::new(request.memory_bytes, 0, request.threads, request.packs);
     let run =
         Run { request, store: &store, map: &map, metadata_map: &metadata_map, shares: &shares };
     let done = run.convert(&changelog, &revs, &mut Reporter::new(progress));
@@ -319,11 +319,8 @@ impl Run<'_> {
             return Ok(CollisionCheck::Each);
         }
         let is_first = self.map.is_empty();
-        let store = if is_first {
-            StoreIds::default()
-        } else {
-            StoreIds::of_packs(self.request.packs.path())?
-        };
+        let store =
+            if is_first { StoreIds::default() } else { StoreIds::of_packs(self.request.packs)? };
         Ok(CollisionCheck::of_known(store, shared))
     }
 
@@ -341,7 +338,7 @@ impl Run<'_> {
         let (level, check_texts) = (self.request.level, self.request.check_texts);
         let tables = lookup.changes.bytes() + files.bytes();
         let Request { memory_bytes, threads, packs: directory, .. } = *self.request;
-        let shares = Shares::new(memory_bytes, tables, threads, directory.path());
+        let shares = Shares::new(memory_bytes, tables, threads, directory);
         let done = std::cell::Cell::new(0);
         ordered::run(
             shares.width,

@@ -3,11 +3,10 @@
 //! Owns the proportions. What is counted, what is not, and what came of it: `docs/decisions/memory.rst`.
 //! Nothing that is written depends on any of it.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use revlog::Scratch;
-use workshop::Budget;
+use workshop::{Budget, Directory};
 
 use crate::ordered::Width;
 
@@ -51,7 +50,7 @@ pub(crate) struct Shares {
 impl Shares {
     /// Divides `most_bytes`, of which tables have `taken_bytes` already, for so many threads: 0 is
     /// one for each core, or fewer. What exceeds the budget goes to files in `dir`.
-    pub fn new(most_bytes: u64, taken_bytes: u64, threads: usize, dir: &Path) -> Self {
+    pub fn new(most_bytes: u64, taken_bytes: u64, threads: usize, dir: &Directory) -> Self {
         let bytes = most_bytes.saturating_sub(taken_bytes).max(most_bytes / LEAST_LEFT);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let threads = match threads {
@@ -80,7 +79,13 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    fn root() -> Directory {
+        Directory::open(Path::new("/")).expect("is there")
+    }
 
     #[test]
     fn an_index_may_be_as_long_as_the_changelogs() {
@@ -94,7 +99,7 @@ mod tests {
         for (most, taken, threads) in
             [(192 << 20, 0, 2), (192 << 20, 100 << 20, 8), (1 << 20, 0, 3)]
         {
-            let shares = Shares::new(most, taken, threads, Path::new("/"));
+            let shares = Shares::new(most, taken, threads, &root());
             let each = shares.kept_bytes + shares.spare_bytes + shares.hashed_bytes;
             let left = usize::try_from(most - taken).expect("fits");
             assert!(each * threads <= left / 2, "{shares:?}");
@@ -103,14 +108,14 @@ mod tests {
 
     #[test]
     fn tables_leave_a_fourth() {
-        let shares = Shares::new(100 << 20, 500 << 20, 1, Path::new("/"));
+        let shares = Shares::new(100 << 20, 500 << 20, 1, &root());
         assert_eq!(shares.width.window_bytes, 100 << 16);
     }
 
     #[test]
     fn little_memory_is_for_few_threads() {
-        let threads = |most| Shares::new(most, 0, 0, Path::new("/")).width.threads;
+        let threads = |most| Shares::new(most, 0, 0, &root()).width.threads;
         assert_eq!((threads(0), threads(1 << 20), threads(31 << 20)), (1, 1, 1));
-        assert_eq!(Shares::new(1 << 20, 0, 8, Path::new("/")).width.threads, 8);
+        assert_eq!(Shares::new(1 << 20, 0, 8, &root()).width.threads, 8);
     }
 }

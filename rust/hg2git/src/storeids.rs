@@ -4,9 +4,11 @@
 //! attack, so a few wrong answers are cheap; "no" is never wrong. An id takes 2 to 4 bytes, and a
 //! look-up costs the same with one pack or ten thousand.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use gitpack::{Oid, pack};
+use workshop::Directory;
 
 use crate::error::{Error, Result};
 
@@ -30,25 +32,18 @@ impl StoreIds {
     /// # Errors
     ///
     /// [`Error::Io`] if the directory or an index cannot be read, or is none.
-    pub fn of_packs(packs: &Path) -> Result<Self> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| Error::Io { path, source }
-        };
-        let mut indexes = Vec::new();
+    pub fn of_packs(packs: &Directory) -> Result<Self> {
+        let failed = |path: PathBuf| move |source| Error::Io { path, source };
+        let mut names = packs.names().map_err(failed(packs.path().to_owned()))?;
+        names.retain(|name| Path::new(name).extension().is_some_and(|end| end == "idx"));
+        let open = |name: &OsStr| pack::Ids::open(packs, name).map_err(failed(packs.join(name)));
         let mut count = 0;
-        for entry in packs.read_dir().map_err(failed(packs))? {
-            let path = entry.map_err(failed(packs))?.path();
-            if path.extension().is_some_and(|extension| extension == "idx") {
-                let index = pack::Ids::open(&path).map_err(failed(&path))?;
-                count += index.len();
-                indexes.push((path, index.len()));
-            }
+        for name in &names {
+            count += open(name)?.len();
         }
         let mut ids = Self::with_room_for(count);
-        for (path, _) in indexes {
-            let mut index = pack::Ids::open(&path).map_err(failed(&path))?;
-            index.for_each(|oid| ids.add(&oid)).map_err(failed(&path))?;
+        for name in &names {
+            open(name)?.for_each(|oid| ids.add(&oid)).map_err(failed(packs.join(name)))?;
         }
         Ok(ids)
     }
@@ -97,7 +92,6 @@ fn places(oid: &Oid, words: usize) -> impl Iterator<Item = (usize, u64)> {
 mod tests {
     use gitpack::{Entry, Kind, PackWriter, Readers};
     use sha1lanes::{Message, digest_one};
-    use workshop::Directory;
 
     use super::*;
 
@@ -115,13 +109,17 @@ mod tests {
         pack.seal().and_then(gitpack::SealedPack::publish).expect("is writable");
     }
 
+    fn of_packs(dir: &Path) -> Result<StoreIds> {
+        StoreIds::of_packs(&Directory::open(dir).expect("is there"))
+    }
+
     #[test]
     fn no_id_of_a_pack_is_missed_and_few_others_are_taken_for_one() {
         let dir = tempfile::tempdir().expect("temporary directory");
         pack(dir.path(), 0..1000);
         pack(dir.path(), 1000..1003);
         std::fs::write(dir.path().join("pack-1.rev"), b"no index").expect("is writable");
-        let ids = StoreIds::of_packs(dir.path()).expect("is readable");
+        let ids = of_packs(dir.path()).expect("is readable");
         assert!((0..1003).all(|number| ids.may_have(&oid(number))));
         let wrong = (2000..12_000).filter(|number| ids.may_have(&oid(*number))).count();
         assert!(wrong < 200, "{wrong}");
@@ -130,7 +128,7 @@ mod tests {
     #[test]
     fn a_store_without_packs_has_no_id() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let ids = StoreIds::of_packs(dir.path()).expect("is readable");
+        let ids = of_packs(dir.path()).expect("is readable");
         assert!(!ids.may_have(&oid(1)) && ids.words.is_empty());
     }
 
@@ -138,7 +136,7 @@ mod tests {
     fn a_damaged_index_is_an_error_that_names_it() {
         let dir = tempfile::tempdir().expect("temporary directory");
         std::fs::write(dir.path().join("pack-1.idx"), b"no index").expect("is writable");
-        let error = StoreIds::of_packs(dir.path()).expect_err("is no index");
+        let error = of_packs(dir.path()).expect_err("is no index");
         assert!(matches!(error, Error::Io { path, .. } if path.ends_with("pack-1.idx")));
     }
 

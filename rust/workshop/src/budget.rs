@@ -5,10 +5,10 @@
 //! is counted and why: `docs/decisions/memory.rst`.
 
 use std::ops::{Deref, DerefMut};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::pages::{Keeper, Pages};
 
@@ -21,7 +21,7 @@ pub struct Budget {
     most_bytes: usize,
     taken_bytes: AtomicUsize,
     /// Where files are made for what exceeds it.
-    dir: PathBuf,
+    dir: Directory,
     /// Started with the first of them.
     keeper: Mutex<Option<Keeper>>,
 }
@@ -30,9 +30,9 @@ impl Budget {
     /// Lets buffers take `most_bytes` of memory together. What exceeds that goes to files without names
     /// on the file system of `dir`; or stays in memory, where that file system cannot reserve room.
     #[must_use]
-    pub fn new(most_bytes: usize, dir: &Path) -> Arc<Self> {
+    pub fn new(most_bytes: usize, dir: &Directory) -> Arc<Self> {
         let (taken_bytes, keeper) = (AtomicUsize::new(0), Mutex::new(None));
-        Arc::new(Self { most_bytes, taken_bytes, dir: dir.to_owned(), keeper })
+        Arc::new(Self { most_bytes, taken_bytes, dir: dir.clone(), keeper })
     }
 
     /// Bytes that buffers have now.
@@ -53,7 +53,7 @@ impl Budget {
 
     /// Pages of a file; `None` where that is not safe.
     fn pages(&self, len: usize) -> Result<Option<Pages>> {
-        let failed = |source| Error { path: self.dir.clone(), source };
+        let failed = |source| Error { path: self.dir.path().to_owned(), source };
         let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         let keeper = match &mut *keeper {
             Some(keeper) => keeper,
@@ -258,12 +258,18 @@ impl From<Vec<u8>> for Buffer {
 mod tests {
     use proptest::prelude::*;
 
+    use std::path::Path;
+
     use super::*;
+
+    fn open(dir: &Path) -> Directory {
+        Directory::open(dir).expect("is there")
+    }
 
     #[test]
     fn what_exceeds_a_budget_goes_to_a_file_and_comes_back_the_same() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let budget = Budget::new(1 << 20, dir.path());
+        let budget = Budget::new(1 << 20, &open(dir.path()));
         let within = |len| {
             let mut buffer = Buffer::new(Some(Arc::clone(&budget)));
             buffer.reserve_exact(len).expect("room");
@@ -284,18 +290,20 @@ mod tests {
     #[test]
     fn a_place_without_room_is_an_error_that_names_it() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let budget = Budget::new(0, &dir.path().join("missing"));
+        let budget = Budget::new(0, &open(dir.path()));
+        let path = dir.path().to_owned();
+        dir.close().expect("is ours");
         let mut buffer = Buffer::new(Some(budget));
         buffer.extend_from_slice(b"small").expect("is memory");
         let error = buffer.reserve(1 << 20).expect_err("no such directory");
-        assert!(error.path.ends_with("missing"));
+        assert!(error.path == path);
         assert_eq!(buffer.as_slice(), b"small");
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn what_no_file_is_safe_for_stays_in_memory() {
-        let budget = Budget::new(1 << 20, Path::new("/proc"));
+        let budget = Budget::new(1 << 20, &open(Path::new("/proc")));
         let mut buffer = Buffer::new(Some(Arc::clone(&budget)));
         for len in [1 << 20, 2 << 20, 3 << 20] {
             buffer.resize(len).expect("is memory");
@@ -314,7 +322,7 @@ mod tests {
             steps in proptest::collection::vec((any::<u8>(), 0..90_000_usize, 0..4_u8), 0..12),
         ) {
             let dir = tempfile::tempdir().expect("temporary directory");
-            let budget = Budget::new(most_bytes, dir.path());
+            let budget = Budget::new(most_bytes, &open(dir.path()));
             let mut buffer = Buffer::new(Some(Arc::clone(&budget)));
             let mut vector = Vec::new();
             for (byte, count, step) in steps {

@@ -4,9 +4,11 @@
 //! component, a link is refused, and a FIFO is not waited for. Whoever gives the descriptor has seen
 //! to what it leads to.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,8 +46,25 @@ impl Directory {
 
     /// What a file in it is called.
     #[must_use]
-    pub fn join(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+    pub fn join(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        self.path.join(name.as_ref())
+    }
+
+    /// Names of everything in it but itself and its parent, in any order.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in fs::Dir::read_from(&*self.fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        Ok(names)
     }
 
     /// Opens a regular file to read it.
@@ -54,9 +73,9 @@ impl Directory {
     ///
     /// What the system says; [`io::ErrorKind::InvalidData`] if it is something else than a regular
     /// file.
-    pub fn read(&self, name: &str) -> io::Result<File> {
+    pub fn read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let found = fs::openat(&*self.fd, component(name)?, flags, Mode::empty());
+        let found = fs::openat(&*self.fd, component(name.as_ref())?, flags, Mode::empty());
         let file = match found {
             Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => return Err(not_a_file()),
             found => File::from(found?),
@@ -72,8 +91,25 @@ impl Directory {
     pub fn create(&self, name: &str, bits: u32) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(bits as _);
-        let fd = fs::openat(&*self.fd, component(name)?, flags | OFlags::CLOEXEC, mode)?;
+        let fd = fs::openat(&*self.fd, component(name.as_ref())?, flags | OFlags::CLOEXEC, mode)?;
         Ok(File::from(fd))
+    }
+
+    /// Makes a file on its file system that never has a name, to read and write it. It is gone when it
+    /// is closed or the process dies. `None` if there are no such files.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    #[cfg(target_os = "linux")]
+    pub fn create_nameless(&self) -> io::Result<Option<File>> {
+        use rustix::io::Errno;
+        let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        match fs::openat(&*self.fd, ".", flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => Ok(Some(File::from(file))),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR) => Ok(None),
+            Err(problem) => Err(problem.into()),
+        }
     }
 
     /// Gives a file another name in the directory, in place of any other file of that name.
@@ -83,7 +119,7 @@ impl Directory {
     /// What the system says.
     pub fn rename(&self, old: &str, new: &str) -> io::Result<()> {
         let fd = self.fd.as_fd();
-        Ok(fs::renameat(fd, component(old)?, fd, component(new)?)?)
+        Ok(fs::renameat(fd, component(old.as_ref())?, fd, component(new.as_ref())?)?)
     }
 
     /// Removes a file.
@@ -92,7 +128,7 @@ impl Directory {
     ///
     /// What the system says.
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        Ok(fs::unlinkat(&*self.fd, component(name)?, AtFlags::empty())?)
+        Ok(fs::unlinkat(&*self.fd, component(name.as_ref())?, AtFlags::empty())?)
     }
 
     /// Waits until the directory itself is on disk, and with it the names of its files.
@@ -106,8 +142,9 @@ impl Directory {
 }
 
 /// A name that stays in the directory.
-fn component(name: &str) -> io::Result<&str> {
-    if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
+fn component(name: &OsStr) -> io::Result<&OsStr> {
+    let bytes = name.as_bytes();
+    if matches!(bytes, b"" | b"." | b"..") || bytes.iter().any(|byte| matches!(byte, b'/' | 0)) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a name in a directory"));
     }
     Ok(name)
@@ -164,6 +201,36 @@ mod tests {
         let error = directory.create("dangling", 0o600).expect_err("is there");
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert!(!temporary.path().join("new").exists());
+    }
+
+    #[test]
+    fn all_names_are_listed_as_often_as_asked() {
+        let (temporary, directory) = directory();
+        let odd = OsStr::from_bytes(b"\xff.idx");
+        for name in [OsStr::new("b"), OsStr::new("a"), odd] {
+            std::fs::write(temporary.path().join(name), "").expect("is writable");
+        }
+        for _ in 0..2 {
+            let mut names = directory.names().expect("is readable");
+            names.sort();
+            assert_eq!(names, [OsStr::new("a"), OsStr::new("b"), odd]);
+        }
+        assert!(directory.read(odd).is_ok());
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_directory_is_not_used() {
+        let (temporary, _) = directory();
+        let (inner, decoy) = (temporary.path().join("inner"), temporary.path().join("decoy"));
+        std::fs::create_dir(&inner).expect("is writable");
+        std::fs::create_dir(&decoy).expect("is writable");
+        std::fs::write(inner.join("ours"), "").expect("is writable");
+        std::fs::write(decoy.join("theirs"), "").expect("is writable");
+        let directory = Directory::open(&inner).expect("is there");
+        std::fs::rename(&inner, temporary.path().join("away")).expect("is writable");
+        symlink("decoy", &inner).expect("is writable");
+        assert_eq!(directory.names().expect("is readable"), ["ours"]);
+        assert!(directory.read("ours").is_ok() && directory.read("theirs").is_err());
     }
 
     #[test]

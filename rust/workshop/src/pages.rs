@@ -17,17 +17,18 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::FallocateFlags;
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use crate::directory::Directory;
 
 /// Time between two rounds of letting pages go: a core writes or reads some 20 MB in it.
 const ROUND: Duration = Duration::from_millis(10);
@@ -55,7 +56,7 @@ unsafe impl Sync for Pages {}
 impl Pages {
     /// Makes a region of `len` bytes, which must not be 0, on the file system of `dir`. All are zero.
     /// `None` if that file system cannot reserve room.
-    pub(crate) fn new(dir: &Path, len: usize, keeper: &Keeper) -> io::Result<Option<Self>> {
+    pub(crate) fn new(dir: &Directory, len: usize, keeper: &Keeper) -> io::Result<Option<Self>> {
         let Some(file) = nameless(dir)? else { return Ok(None) };
         if !allocate(&file, len)? {
             return Ok(None);
@@ -164,23 +165,18 @@ impl Drop for Keeper {
     }
 }
 
-/// An empty file on the file system of `dir` that never has a name, and is gone when it is closed or the
-/// process dies. `None` if room in it cannot be reserved for certain.
+/// An empty file without a name on the file system of `dir`; `None` if room in it cannot be reserved for
+/// certain.
 #[cfg(target_os = "linux")]
-fn nameless(dir: &Path) -> io::Result<Option<File>> {
-    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => File::from(file),
-        Err(Errno::OPNOTSUPP | Errno::ISDIR) => return Ok(None),
-        Err(problem) => return Err(problem.into()),
-    };
+fn nameless(dir: &Directory) -> io::Result<Option<File>> {
+    let Some(file) = dir.create_nameless()? else { return Ok(None) };
     // statfs(2): ext2 to ext4, xfs, tmpfs
     let is_known = matches!(rustix::fs::fstatfs(&file)?.f_type, 0xef53 | 0x5846_5342 | 0x0102_1994);
     Ok(is_known.then_some(file))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn nameless(_dir: &Path) -> io::Result<Option<File>> {
+fn nameless(_dir: &Directory) -> io::Result<Option<File>> {
     Ok(None)
 }
 
@@ -216,13 +212,19 @@ pub fn trim() {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    fn open(dir: &Path) -> Directory {
+        Directory::open(dir).expect("is there")
+    }
 
     #[test]
     fn bytes_stay_while_pages_are_let_go_and_no_file_is_left() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let keeper = Keeper::start().expect("a thread");
-        let pages = Pages::new(dir.path(), 3 << 20, &keeper).expect("room");
+        let pages = Pages::new(&open(dir.path()), 3 << 20, &keeper).expect("room");
         let mut pages = pages.expect("tests run on a file system that reserves room");
         assert_eq!(dir.path().read_dir().expect("is there").count(), 0);
         assert!(pages.bytes().iter().all(|&byte| byte == 0));
@@ -237,23 +239,27 @@ mod tests {
     fn room_that_there_is_not_is_an_error() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let keeper = Keeper::start().expect("a thread");
-        assert!(Pages::new(dir.path(), 1 << 60, &keeper).is_err());
-        assert!(Pages::new(&dir.path().join("missing"), 1, &keeper).is_err());
+        let opened = open(dir.path());
+        assert!(Pages::new(&opened, 1 << 60, &keeper).is_err());
         assert_eq!(dir.path().read_dir().expect("is there").count(), 0);
+        dir.close().expect("is ours");
+        assert!(Pages::new(&opened, 1, &keeper).is_err());
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn a_file_system_that_reserves_nothing_has_no_pages() {
         let keeper = Keeper::start().expect("a thread");
-        assert!(Pages::new(Path::new("/proc"), 1 << 20, &keeper).expect("is there").is_none());
+        assert!(
+            Pages::new(&open(Path::new("/proc")), 1 << 20, &keeper).expect("is there").is_none()
+        );
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn the_file_has_no_name_for_a_moment() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let file = nameless(dir.path()).expect("is writable").expect("reserves room");
+        let file = nameless(&open(dir.path())).expect("is writable").expect("reserves room");
         let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         let name = std::fs::read_link(link).expect("is open");
         assert!(name.to_string_lossy().ends_with(" (deleted)"), "{}", name.display());

@@ -82,12 +82,12 @@ fn made(jobs: impl IntoIterator<Item = Result<Blobs>>) -> Made {
 #[test]
 fn jobs_cut_anywhere_give_the_same_bytes() {
     let root = tempfile::tempdir().expect("temporary directory");
+    let opened = workshop::Directory::open(root.path()).expect("is there");
     let revisions = revisions(180);
     let revlog = write(root.path(), &revisions);
     let plan = plan_of(&revlog);
     let expected = {
-        let (collisions, shares) =
-            (CollisionCheck::Each, Shares::new(192 << 20, 0, 1, root.path()));
+        let (collisions, shares) = (CollisionCheck::Each, Shares::new(192 << 20, 0, 1, &opened));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range: 0..180 };
         made([Converter::new(1, true, &collisions, &shares).convert(&[piece])])
     };
@@ -98,7 +98,7 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
             let range = start..180.min(start + step);
             [Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range }]
         };
-        let (collisions, shares) = (CollisionCheck::Each, Shares::new(memory, 0, 1, root.path()));
+        let (collisions, shares) = (CollisionCheck::Each, Shares::new(memory, 0, 1, &opened));
         let new = || Converter::new(1, true, &collisions, &shares);
         let mut one = new();
         // by one thread, by one for each job, and by two in turn
@@ -117,12 +117,13 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
 #[test]
 fn the_first_wrong_revision_is_named_whatever_the_memory() {
     let root = tempfile::tempdir().expect("temporary directory");
+    let opened = workshop::Directory::open(root.path()).expect("is there");
     let mut revisions = revisions(20);
     revisions[3].chunk[13] ^= 1;
     revisions[12].chunk = b"u cut".to_vec();
     let revlog = write(root.path(), &revisions);
     for memory in [0, 192 << 20] {
-        let (collisions, shares) = (CollisionCheck::Each, Shares::new(memory, 0, 1, root.path()));
+        let (collisions, shares) = (CollisionCheck::Each, Shares::new(memory, 0, 1, &opened));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..20 };
         let error = Converter::new(1, true, &collisions, &shares).convert(&[piece]).map(drop);
         let said = error.expect_err("two are wrong").to_string();
