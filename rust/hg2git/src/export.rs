@@ -95,8 +95,9 @@ impl Run<'_> {
         let (plan, trees) = self.plan_manifests(&manifest, &nodes)?;
         drop(nodes);
         let mut files = FileTable::default();
+        let Request { check_texts, memory_bytes, .. } = *self.request;
         let directories = (self.request.tree_manifests)
-            .then(|| Directories::new(self.store, &manifest, self.request.check_texts));
+            .then(|| Directories::new(self.store, &manifest, check_texts, memory_bytes));
         let directories = directories.as_ref();
         let manifests = Manifests::new(&manifest, &plan, self.proving(), self.shares);
         let (changes, lookups) =
@@ -376,8 +377,7 @@ impl Run<'_> {
     ) -> Result<(commits::Converted, manifestcommits::Converted, Vec<Oid>)> {
         let mut names = Names::default();
         let mut scratch = Scratch::within(&self.shares.budget, 0);
-        let mut manifest_texts = Texts::new(sources.manifest, &mut scratch, 0);
-        let start = history::start(sources, &mut manifest_texts, &mut names, files)?;
+        let start = history::start(sources, &mut scratch, &mut names, files)?;
         history::number_components(sources.changes, &mut names);
         let mut scratch = self.shares.scratch();
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use gitpack::Oid;
 use gitpack::tree::Mode;
-use revlog::{Flag, Lines, Node, Rev, Revlog, Texts};
+use revlog::{Flag, Lines, Node, Rev, Revlog, Scratch, Texts};
 use workshop::Buffer;
 
 use crate::changes::ChangeLog;
@@ -293,14 +293,14 @@ pub(crate) const fn mode_of(flag: Flag) -> Mode {
 /// [`crate::Error::Store`] if it cannot be read.
 pub(crate) fn start(
     sources: &Sources<'_>,
-    texts: &mut Texts<'_>,
+    scratch: &mut Scratch,
     names: &mut Names,
     files: &mut FileTable,
 ) -> Result<Option<Arc<Directory>>> {
     let Some(rev) = sources.plan.start else { return Ok(None) };
     let text = match sources.directories {
-        Some(directories) => Arc::new(directories.flat_text(rev)?.into()),
-        None => texts.get(rev)?.text,
+        Some(directories) => Arc::new(directories.flat_text(rev, scratch)?),
+        None => Texts::new(sources.manifest, scratch, 0).get(rev)?.text,
     };
     if sources.check_texts && sources.directories.is_none() {
         // no changeset of this run has it, and each of them builds on it

@@ -32,6 +32,12 @@ pub(crate) fn longest_index(most_bytes: u64, changesets: u32) -> u64 {
     longest_changeset(most_bytes).max(u64::from(changesets) * INDEX_ENTRY_BYTES)
 }
 
+/// What the files of a tree manifest may take that are listed at a time, in bytes: as much as all long
+/// buffers together.
+pub(crate) fn longest_listing(most_bytes: u64) -> u64 {
+    (most_bytes / 2).max(LEAST_LONGEST)
+}
+
 /// The parts of a budget.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {

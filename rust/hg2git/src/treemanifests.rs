@@ -16,6 +16,7 @@ use workshop::Buffer;
 
 use crate::error::Result;
 use crate::manifests::{Base, Change, Changes, Plan, Unusable, near_base};
+use crate::memory;
 use crate::verify::Check;
 
 /// Manifests that one job reads, and the bytes that the changes of each about take.
@@ -26,6 +27,8 @@ const KEPT_ENTRIES: usize = 1 << 20;
 /// Texts that a job keeps, in bytes, and of one directory, in number.
 const KEPT_TEXT_BYTES: usize = 8 << 20;
 const KEPT_TEXTS: usize = 4;
+/// What a line of a flat manifest has besides the path, in bytes: NUL, node, flag and line feed.
+const LINE_BYTES: usize = 1 + 40 + 1 + 1;
 
 /// The manifests of the directories of a store; threads may share them.
 pub(crate) struct Directories<'a> {
@@ -33,7 +36,14 @@ pub(crate) struct Directories<'a> {
     root: &'a Revlog,
     opened: Mutex<Opened>,
     check_texts: bool,
+    /// Bytes of files that are listed at a time, as lines of a flat manifest.
+    longest: u64,
 }
+
+/// More files than there is memory for.
+#[derive(Debug, thiserror::Error)]
+#[error("its files take more than {0} bytes; a larger amalgam.git.memory has room for them")]
+struct TooManyFiles(u64);
 
 /// The directories that were read last.
 #[derive(Default)]
@@ -65,13 +75,31 @@ struct Pair {
 /// What a directory has or had: a revision of its manifest.
 type State = Option<Rev>;
 
-/// Changed files, not yet in order: path, and what is there now.
-type Changed = Vec<(Vec<u8>, Option<(Node, Flag)>)>;
+/// A changed file: path, and what is there now.
+type Changed = (Vec<u8>, Option<(Node, Flag)>);
+
+/// What two manifests differ in, as far as it is known.
+struct Differing {
+    /// Not yet in order.
+    files: Vec<Changed>,
+    /// Directories to compare.
+    below: Vec<Pair>,
+    /// What both may yet take.
+    left_bytes: u64,
+}
+
+impl Differing {
+    fn take(&mut self, path: &[u8]) -> Option<()> {
+        self.left_bytes = self.left_bytes.checked_sub((path.len() + LINE_BYTES) as u64)?;
+        Some(())
+    }
+}
 
 impl<'a> Directories<'a> {
-    /// Those of `store`, whose root has the manifests `root`.
-    pub fn new(store: &'a Store, root: &'a Revlog, check_texts: bool) -> Self {
-        Self { store, root, opened: Mutex::default(), check_texts }
+    /// Those of `store`, whose root has the manifests `root`; `memory_bytes` bound what is listed.
+    pub fn new(store: &'a Store, root: &'a Revlog, check_texts: bool, memory_bytes: u64) -> Self {
+        let longest = memory::longest_listing(memory_bytes);
+        Self { store, root, opened: Mutex::default(), check_texts, longest }
     }
 
     /// Ranges of positions in a plan, with the bytes that their changes about take.
@@ -122,19 +150,20 @@ impl<'a> Directories<'a> {
     /// # Errors
     ///
     /// As [`Self::read`].
-    pub fn flat_text(&self, rev: Rev) -> Result<Vec<u8>> {
-        let scratch = &mut Scratch::default();
+    pub fn flat_text(&self, rev: Rev, scratch: &mut Scratch) -> Result<Buffer> {
         let mut reader = Reader { directories: self, scratch, kept: HashMap::new(), kept_bytes: 0 };
-        let mut text = Vec::new();
-        for (path, file) in reader.changed(None, rev)? {
+        let files = reader.changed(None, rev)?;
+        let len = files.iter().map(|(path, _)| path.len() + LINE_BYTES).sum();
+        let mut text = scratch.room(len)?;
+        for (path, file) in files {
             let Some((node, flag)) = file else { continue };
-            text.extend_from_slice(&path);
+            text.extend_from_slice(&path)?;
             let flag = match flag {
                 Flag::Regular => "",
                 Flag::Executable => "x",
                 Flag::Symlink => "l",
             };
-            text.extend_from_slice(format!("\0{node}{flag}\n").as_bytes());
+            text.extend_from_slice(format!("\0{node}{flag}\n").as_bytes())?;
         }
         Ok(text)
     }
@@ -175,35 +204,37 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// The files that differ between two manifests of the whole, ascending by path.
-    fn changed(&mut self, before: State, after: Rev) -> Result<Changed> {
-        let mut changed = Vec::new();
-        let mut below = Vec::new();
-        self.compare(self.directories.root, b"", (before, Some(after)), &mut changed, &mut below)?;
-        while let Some(Pair { path, before, after }) = below.pop() {
+    fn changed(&mut self, before: State, after: Rev) -> Result<Vec<Changed>> {
+        let Directories { root, longest, .. } = *self.directories;
+        let too_many = || root.corrupt(after, TooManyFiles(longest));
+        let (files, below) = (Vec::new(), Vec::new());
+        let mut found = Differing { files, below, left_bytes: longest };
+        self.compare(root, b"", (before, Some(after)), &mut found)?.ok_or_else(too_many)?;
+        while let Some(Pair { path, before, after }) = found.below.pop() {
             let log = self.directories.log(&path)?;
             let states = (log.find(before)?, log.find(after)?);
-            self.compare(&log.revlog, &path, states, &mut changed, &mut below)?;
+            self.compare(&log.revlog, &path, states, &mut found)?.ok_or_else(too_many)?;
         }
-        changed.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(changed)
+        found.files.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(found.files)
     }
 
     /// Adds the files that differ between two states of the directory `path`, and the directories.
+    /// `None` if they are too many.
     fn compare(
         &mut self,
         revlog: &Revlog,
         path: &[u8],
         (before, after): (State, State),
-        changed: &mut Changed,
-        below: &mut Vec<Pair>,
-    ) -> Result<()> {
+        found: &mut Differing,
+    ) -> Result<Option<()>> {
         let before_text = self.text(revlog, path, before)?;
         let after_text = self.text(revlog, path, after)?;
         let mut old = entries(revlog, path, before, &before_text)?.into_iter().peekable();
         let mut new = entries(revlog, path, after, &after_text)?.into_iter().peekable();
         loop {
             let order = match (old.peek(), new.peek()) {
-                (None, None) => return Ok(()),
+                (None, None) => return Ok(Some(())),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
                 (Some(old), Some(new)) => old.name.cmp(new.name),
@@ -216,12 +247,18 @@ impl Reader<'_> {
             let mut path = [path, name].concat();
             let file = new.and_then(|entry| Some((entry.node, entry.flag?)));
             if file.is_some() || old.is_some_and(|entry| entry.flag.is_some()) {
-                changed.push((path.clone(), file));
+                if found.take(&path).is_none() {
+                    return Ok(None);
+                }
+                found.files.push((path.clone(), file));
             }
             let (before, after) = (directory(old), directory(new));
             if before != after {
                 path.push(b'/');
-                below.push(Pair { path, before, after });
+                if found.take(&path).is_none() {
+                    return Ok(None);
+                }
+                found.below.push(Pair { path, before, after });
             }
         }
     }
@@ -279,4 +316,67 @@ fn entries<'t>(revlog: &Revlog, path: &[u8], rev: State, text: &'t [u8]) -> Resu
         read.push(entry);
     }
     Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::path::Path;
+
+    use revlog::Encoding;
+    use revlog::node::node_of;
+
+    use super::*;
+
+    /// Writes a revlog with one revision, whose data is inline, and answers its node.
+    fn write(path: &Path, text: &str) -> Node {
+        let node = node_of(Node::NULL, Node::NULL, text.as_bytes());
+        let len = u32::try_from(text.len()).expect("short");
+        let words = [0x1_0001, 0, len + 1, len, 0, 0, u32::MAX, u32::MAX];
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
+        bytes.extend(node.as_bytes());
+        bytes.extend([0; 12]);
+        bytes.push(b'u');
+        bytes.extend(text.as_bytes());
+        std::fs::create_dir_all(path.parent().expect("is in one")).expect("is writable");
+        std::fs::write(path, bytes).expect("is writable");
+        node
+    }
+
+    /// The flat text of a store whose root has this text, with the least memory there is.
+    fn flat_text(store: &Path, root: &str) -> Result<Buffer> {
+        write(&store.join("00manifest.i"), root);
+        let store = Store::new(store, Encoding::DotEncode);
+        let root = store.open(Kind::Manifest).expect("is readable");
+        let rev = root.index().revs().next().expect("has one");
+        let directories = Directories::new(&store, &root, true, 0);
+        directories.flat_text(rev, &mut Scratch::default())
+    }
+
+    /// A store whose directory `d` has so many files, and the text of its root.
+    fn with_files(store: &Path, count: usize) -> String {
+        let mut text = String::new();
+        for number in 0..count {
+            let _ = writeln!(text, "{number:080}\0{}", Node::NULL);
+        }
+        let node = write(&store.join("meta/d/00manifest.i"), &text);
+        format!("d\0{node}t\n")
+    }
+
+    #[test]
+    fn a_flat_text_has_all_files_in_order() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let root = with_files(dir.path(), 2);
+        let text = flat_text(dir.path(), &root).expect("is readable");
+        let expected = [0, 1].map(|number| format!("d/{number:080}\0{}\n", Node::NULL));
+        assert_eq!(text.as_slice(), expected.concat().as_bytes());
+    }
+
+    #[test]
+    fn more_files_than_there_is_memory_for_are_refused() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let root = with_files(dir.path(), 9000);
+        let said = flat_text(dir.path(), &root).expect_err("is too long").to_string();
+        assert!(said.contains("more than 1048576 bytes; a larger amalgam.git.memory"), "{said}");
+    }
 }

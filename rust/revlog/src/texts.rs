@@ -63,6 +63,15 @@ impl Scratch {
         Self { unpacker: Unpacker::default(), window, spare: Spare::new(spare_bytes, budget) }
     }
 
+    /// An empty buffer with room for about `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Buffer::reserve`].
+    pub fn room(&mut self, len: usize) -> Result<Buffer> {
+        Ok(self.spare.take(len)?)
+    }
+
     /// Takes back the buffer of a text that nobody else holds.
     pub fn recycle(&mut self, text: Arc<Buffer>) {
         if let Some(buffer) = Arc::into_inner(text) {
@@ -195,13 +204,13 @@ impl<'a> Texts<'a> {
         self.unpack(rev)
     }
 
-    /// An empty buffer with room for about `len` bytes.
+    /// As [`Scratch::room`].
     ///
     /// # Errors
     ///
     /// As [`Buffer::reserve`].
     pub fn room(&mut self, len: usize) -> Result<Buffer> {
-        Ok(self.scratch.spare.take(len)?)
+        self.scratch.room(len)
     }
 
     /// Takes back the buffer of a text that nobody else holds.
