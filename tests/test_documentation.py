@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import docutils.core
 import pytest
 from mercurial import extensions, ui as uimod
 from testlib.environment import ROOT
@@ -95,3 +96,15 @@ def test_readme_is_short_and_begins_with_what_to_type() -> None:
 def test_links_lead_to_files(page: Path) -> None:
     for target in re.findall(r"<([^<>\s:]+)>`__?", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_is_valid(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {
+        "report_level": 2,
+        "file_insertion_enabled": False,
+        "raw_enabled": False,
+    }
+    text = page.read_text()
+    docutils.core.publish_doctree(text, str(page), settings_overrides=settings)
+    assert capsys.readouterr().err == ""
