@@ -11,7 +11,6 @@ from mercurial import error
 
 from hgext3rd.amalgam.gitstore import gitlock
 from hgext3rd.amalgam.placement import Directory, Placement, Unusable
-from hgext3rd.amalgam.terminal import printable
 
 PLACEMENT = Placement(0o2750, os.geteuid(), os.getegid())
 
@@ -180,11 +179,6 @@ def test_file_of_git_is_replaced_under_its_lock(
     gitlock.replace(directory, b"packed-refs", b"new", PLACEMENT)
     assert directory.names() == [b"packed-refs"]
     assert directory.read(b"packed-refs", 10) == b"new"
-
-
-def test_controls_are_shown_as_text() -> None:
-    assert printable(b"a\x1b[2Jb\r\n\x7f") == rb"a\x1b[2Jb\x0d\x0a\x7f"
-    assert printable("ä\x9bm€".encode()) == "ä".encode() + rb"\xc2\x9bm" + "€".encode()
 
 
 def test_all_below_a_directory_is_named_and_links_are_not_entered(

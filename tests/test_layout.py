@@ -97,3 +97,29 @@ def test_only_gitprocess_starts_git() -> None:
         # what is measured is a process of hg
         if path.name != "gitprocess.py" and path.parent.name != "perf":
             assert not starts.search(path.read_text()), path
+
+
+#: What shows text to people.
+SHOWS = {"warn", "status", "note", "debug", "write", "write_err", "error", "plain"}
+
+
+def shown_by(path: Path) -> Iterator[ast.expr]:
+    """Yield what the module at ``path`` gives to a terminal."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in SHOWS
+            and re.search(r"(ui|fm|nested)$", ast.unparse(node.func.value))
+        ):
+            yield node.args[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_reaches_the_terminal_as_others_wrote_it(path: Path) -> None:
+    if layer_of(path.relative_to(PACKAGE).as_posix().replace("/", ".")) == "perf":
+        return
+    is_safe = re.compile(r"one_line\(|_\(b['\"][^%]*['\"]\)$|b['\"][^%]*['\"]$")
+    for shown in shown_by(path):
+        text = ast.unparse(shown)
+        assert is_safe.match(text) or "map(one_line, " in text, f"{path}: {text}"

@@ -40,9 +40,11 @@ def warn_once(ui: UiT, text: bytes, hint: bytes | None = None) -> None:
     """Warn, unless this process has said the same before."""
     if text not in _warned:
         _warned.add(text)
-        ui.warn(_(b"warning: %s\n") % text)
+        from .terminal import one_line  # only for mistakes
+
+        ui.warn(one_line(_(b"warning: %s") % text))
         if hint:
-            ui.warn(b"(%s)\n" % hint)
+            ui.warn(one_line(b"(%s)" % hint))
 
 
 class Values:

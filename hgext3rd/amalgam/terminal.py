@@ -1,21 +1,61 @@
 """Strings that others wrote, in a form that a terminal can be given.
 
-Names of bookmarks and files, URLs, and what is left of a failure may contain control
-characters. A terminal would obey them.
+Names of bookmarks and files, URLs, paths, and errors may contain control characters. A
+terminal would obey them. All output of a command for people is made by ``one_line``,
+and all that a command raises is passed to ``clean`` (``unreadable.blamed``).
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
-# C0 controls and DEL; and C1 controls as UTF-8
-_CONTROL = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
+from mercurial import error
+
+# C0 controls and DEL; C1 controls, also as bytes that are no UTF-8
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\udc80-\udc9f]")
+_CONTROL_BUT_NEWLINE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udc9f]")
+# attributes of exceptions that Mercurial shows
+_SHOWN = ("message", "hint", "desc", "locker", "filename", "filename2", "strerror")
 
 
 def printable(text: bytes) -> bytes:
     r"""Return ``text`` with each control character as ``\xNN``."""
-    return _CONTROL.sub(_escaped, text)
+    return _replaced(_CONTROL, text)
 
 
-def _escaped(found: re.Match[bytes]) -> bytes:
-    return b"".join(b"\\x%02x" % byte for byte in found[0])
+def one_line(text: bytes) -> bytes:
+    """Return ``text`` as a line of output, whatever is in it."""
+    return printable(text) + b"\n"
+
+
+def clean(exc: BaseException) -> None:
+    """Take the control characters out of what Mercurial shows of an exception."""
+    # it points at what the user typed, on a line of its own
+    is_marked = isinstance(exc, error.ParseError)
+    pattern = _CONTROL_BUT_NEWLINE if is_marked else _CONTROL
+
+    def cleaned(value: Any) -> Any:
+        if isinstance(value, bytes):
+            return _replaced(pattern, value)
+        if isinstance(value, str):
+            return _replaced(pattern, value.encode(*_CODEC)).decode(*_CODEC)
+        return value
+
+    for name in _SHOWN:
+        value = getattr(exc, name, None)
+        if cleaned(value) != value:
+            setattr(exc, name, cleaned(value))
+    if isinstance(exc, error.Error | error.RepoError):
+        exc.args = tuple(map(cleaned, exc.args))
+
+
+_CODEC = ("utf-8", "surrogateescape")
+
+
+def _replaced(pattern: re.Pattern[str], text: bytes) -> bytes:
+    return pattern.sub(_escaped, text.decode(*_CODEC)).encode(*_CODEC)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in found[0].encode(*_CODEC))

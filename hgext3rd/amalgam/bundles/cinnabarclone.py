@@ -16,6 +16,7 @@ from mercurial.i18n import _
 
 from ..loading import load
 from ..placement import Directory, Placement
+from ..terminal import one_line
 from . import addresses, live as bundles, register as registers
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def write(repo: RepoT, live: Entry | None) -> None:
     there = _read(repo)
     if there == content or there is None or not _is_ours(register, there):
         if there != content and there != b"" and live:
-            repo.ui.note(_(b"%s is not amalgam's, and left as it is\n") % MANIFEST)
+            text = _(b"%s is not amalgam's, and left as it is") % MANIFEST
+            repo.ui.note(one_line(text))
         return
     # known before it is there, so that what a crash leaves is known, too
     register.cinnabar_manifests = [_digest(there), _digest(content)]

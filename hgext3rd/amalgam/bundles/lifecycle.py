@@ -23,7 +23,7 @@ from mercurial.utils import stringutil
 
 from ..gitstore import unreadable
 from ..placement import Directory
-from ..terminal import printable
+from ..terminal import one_line
 from . import (
     bundlelist,
     cinnabarclone,
@@ -145,8 +145,9 @@ def _on_change(orig: Callable[[RepoT], Any], source: RepoT) -> Callable[[Any], N
                 generator.start(repo)
         except _FAILURES as exc:
             # the transaction is closed: there is nothing left to abort
-            problem = printable(stringutil.forcebytestr(exc))
-            repo.ui.warn(_(b"warning: bundles are not renewed: %s\n") % problem)
+            problem = stringutil.forcebytestr(exc)
+            text = _(b"warning: bundles are not renewed: %s") % problem
+            repo.ui.warn(one_line(text))
 
     return bundle
 

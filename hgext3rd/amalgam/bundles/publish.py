@@ -25,7 +25,7 @@ from mercurial.utils import stringutil
 from .. import moving
 from ..configitems import BundlesConfig
 from ..placement import TEMPORARY
-from ..terminal import printable
+from ..terminal import one_line, printable
 from . import addresses, headset, live as bundles, places
 from .formats import kind_of
 from .register import NAME, Entry, Register, directory_of, is_address
@@ -237,7 +237,7 @@ def _delete(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> bool:
     directory = places.directory_at(repo, entry.path)
     if entry.path and directory is None:
         path = os.path.join(os.fsencode(entry.path), name)
-        repo.ui.warn(_(b"warning: bundle is not deleted: %s\n") % printable(path))
+        repo.ui.warn(one_line(_(b"warning: bundle is not deleted: %s") % path))
         repo.ui.warn(_(b"(its directory is not amalgam.bundles.directory)\n"))
         return True
     try:
@@ -246,9 +246,9 @@ def _delete(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> bool:
         else:
             _remove(directory, name)
     except (OSError, error.Abort, error.StorageError) as exc:
-        message = _(b"warning: cannot delete bundle %s: %s\n")
-        problem = printable(stringutil.forcebytestr(exc))
-        repo.ui.warn(message % (name, problem))
+        text = _(b"warning: cannot delete bundle %s: %s")
+        text %= (name, stringutil.forcebytestr(exc))
+        repo.ui.warn(one_line(text))
         return False
     return True
 

@@ -11,6 +11,7 @@ from hgext import clonebundles
 from mercurial import util
 from mercurial.i18n import _
 
+from ..terminal import one_line
 from . import chain as chains, formats, headset
 from .kinds import GIT_V2
 
@@ -56,8 +57,9 @@ def show(ui: UiT, repo: RepoT, before: AbstractSet[bytes]) -> None:
     for bundle in found:
         if bundle.basename not in before and bundle.entry is not None:
             size = util.bytecount(bundle.entry.bytes)
-            line = _(b"made %s: %d changesets, %s\n")
-            ui.status(line % (bundle.bundle_type, bundle.entry.changesets, size))
+            line = _(b"made %s: %d changesets, %s")
+            line %= (bundle.bundle_type, bundle.entry.changesets, size)
+            ui.status(one_line(line))
     newest = {_kind(bundle): bundle for bundle in found}
     lacking = False
     for kind, bundle in newest.items():
@@ -69,17 +71,17 @@ def show(ui: UiT, repo: RepoT, before: AbstractSet[bytes]) -> None:
         ui.status(_(b"(see clone-bundles.trigger.revs and .below-bundled-ratio)\n"))
     for kind in formats.git_formats(ui):
         if kind not in newest:
-            line = _(b"no bundle of %s could be made: the repository was changed\n")
-            ui.status(line % kind)
+            line = _(b"no bundle of %s could be made: the repository was changed")
+            ui.status(one_line(line % kind))
             ui.status(_(b"(try again)\n"))
 
 
 def _show_unchanged(ui: UiT, kind: bytes, count: int) -> None:
     if count:
-        line = _(b"%s lacks %d newer changesets, too few for a new bundle\n")
-        ui.status(line % (kind, count))
+        line = _(b"%s lacks %d newer changesets, too few for a new bundle")
+        ui.status(one_line(line % (kind, count)))
     else:
-        ui.status(_(b"%s is up to date\n") % kind)
+        ui.status(one_line(_(b"%s is up to date") % kind))
 
 
 def _kind(bundle: Any) -> bytes:

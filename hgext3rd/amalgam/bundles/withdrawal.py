@@ -14,7 +14,7 @@ from mercurial import error
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ..terminal import printable
+from ..terminal import one_line
 from . import formats, generator, live, places
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ def _take_back_now(repo: RepoT, advertise: Callable[[RepoT], None]) -> None:
         return  # whoever has it does this at the end
     except (OSError, error.Abort, error.StorageError) as exc:
         # the transaction is closed: there is nothing left to abort
-        problem = printable(stringutil.forcebytestr(exc))
-        repo.ui.warn(_(b"warning: bundles with censored text remain: %s\n") % problem)
+        problem = stringutil.forcebytestr(exc)
+        text = _(b"warning: bundles with censored text remain: %s") % problem
+        repo.ui.warn(one_line(text))
         repo.ui.warn(_(b"(run 'hg admin::clone-bundles-clear')\n"))
 
 

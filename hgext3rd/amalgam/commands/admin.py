@@ -12,6 +12,7 @@ from ..bundles import status as bundles_status
 from ..gitstore import export, oidmap, repair, status as state
 from ..gitstore.source import source_of
 from ..index import examination, mapped
+from ..terminal import one_line
 from . import published
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _show_mended(fm: Any, mended: Sequence[Difference]) -> None:
                 found=difference.found,
                 expected=difference.expected,
             )
-            nested.plain(_(b"mended: %s") % difference.line())
+            nested.plain(one_line(_(b"mended: %s") % difference.line()))
     if mended:
         fm.plain(b"\n")
 
@@ -110,16 +111,14 @@ def _show_indexes(fm: Any, indexes: Sequence[Examined]) -> None:
                 mapped_nodes=examined.mapped_nodes,
                 node_map_bytes=examined.node_map_bytes,
             )
-            nested.plain(b"  %-13s %s\n" % (decision.name, decision.explain()))
+            _show_line(nested, decision.name, decision.explain())
             if snapshot_bytes:
                 size = util.bytecount(snapshot_bytes)
-                nested.plain(_(b"  %-13s snapshot of %s\n") % (b"", size))
+                _show_line(nested, b"", _(b"snapshot of %s") % size)
             if examined.mapped_nodes:
                 size = util.bytecount(examined.node_map_bytes)
-                nested.plain(
-                    _(b"  %-13s map of %d nodes, %s\n")
-                    % (b"", examined.mapped_nodes, size)
-                )
+                nodes = _(b"map of %d nodes, %s") % (examined.mapped_nodes, size)
+                _show_line(nested, b"", nodes)
 
 
 def _index_problems(indexes: Sequence[Examined]) -> list[Problem]:
@@ -161,7 +160,8 @@ def _show_store(fm: Any, path: bytes, status: Status) -> None:
     if not path:
         fm.plain(_(b"\ngit repository\n  not looked at, see below\n"))
         return
-    fm.plain(_(b"\ngit repository %s\n") % path)
+    fm.plain(b"\n")
+    fm.plain(one_line(_(b"git repository %s") % path))
     if not status.exists:
         what = _(b"nothing of %d changesets (run 'hg git::export')") % status.served
         _show_line(fm, _(b"exported"), what)
@@ -200,7 +200,7 @@ def _show_measures(fm: Any, status: Status) -> None:
 
 
 def _show_line(fm: Any, label: bytes, text: bytes) -> None:
-    fm.plain(b"  %-13s %s\n" % (label, text))
+    fm.plain(one_line(b"  %-13s %s" % (label, text)))
 
 
 def _show_problems(fm: Any, problems: Sequence[Problem]) -> None:
@@ -211,14 +211,13 @@ def _show_problems(fm: Any, problems: Sequence[Problem]) -> None:
             nested.startitem()
             nested.data(text=problem.text, hint=problem.hint)
             if number <= _MOST_SHOWN:
-                nested.plain(b"  %s\n" % problem.text)
+                nested.plain(one_line(b"  %s" % problem.text))
                 following = problems[number : number + 1]
                 if number == _MOST_SHOWN or problem.hint not in map(_hint, following):
-                    nested.plain(b"  (%s)\n" % problem.hint)
+                    nested.plain(one_line(b"  (%s)" % problem.hint))
     if len(problems) > _MOST_SHOWN:
-        fm.plain(
-            _(b"  and %d more; see 'hg git::verify'\n") % (len(problems) - _MOST_SHOWN)
-        )
+        more = len(problems) - _MOST_SHOWN
+        fm.plain(one_line(_(b"  and %d more; see 'hg git::verify'") % more))
     if not problems:
         fm.plain(_(b"\nnothing is wrong\n"))
 

@@ -12,6 +12,7 @@ from mercurial.node import hex as hex_id
 
 from ..bundles import gitbundle
 from ..configitems import GitConfig
+from ..terminal import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,15 +59,13 @@ def run(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
             type=written.kind,
         )
         if not ui.quiet:
-            fm.plain(
-                _(b"bundled %d changesets: %d objects, %s in %.2f seconds\n")
-                % (
-                    written.changesets,
-                    written.objects,
-                    util.bytecount(written.bytes),
-                    written.seconds,
-                )
+            line = _(b"bundled %d changesets: %d objects, %s in %.2f seconds") % (
+                written.changesets,
+                written.objects,
+                util.bytecount(written.bytes),
+                written.seconds,
             )
+            fm.plain(one_line(line))
 
 
 @contextlib.contextmanager

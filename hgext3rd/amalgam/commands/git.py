@@ -13,7 +13,7 @@ from mercurial.node import hex as hex_node
 
 from ..configitems import GitConfig
 from ..gitstore import checkout, export, remarks, unreadable
-from ..terminal import printable
+from ..terminal import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,13 +89,13 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
         if did_something:
             _show_done(ui, fm, report)
         elif not is_nothing:
-            _status(ui, fm, _(b"nothing new to export\n"))
+            _status(ui, fm, _(b"nothing new to export"))
         if did_something or not fm.isplain():
             found = _remarks(ui, store, report, revs)
             if found is not None:
                 _show_remarks(ui, fm, found)
         if did_something or ui.verbose:
-            _status(ui, fm, _(b"git repository: %s\n") % report.path)
+            _status(ui, fm, _(b"git repository: %s") % report.path)
     return 1 if is_nothing and left_out else 0
 
 
@@ -109,14 +109,15 @@ def _remarks(
         # it reads changesets that the export had no need to read
         if not unreadable.is_of_repository(exc):
             raise
-        ui.warn(_(b"warning: repository is damaged: %s\n") % pycompat.bytestr(exc))
+        problem = _(b"warning: repository is damaged: %s") % pycompat.bytestr(exc)
+        ui.warn(one_line(problem))
         ui.warn(_(b"(see 'hg verify')\n"))
         return None
 
 
 def _show_done(ui: UiT, fm: Any, report: export.Report) -> None:
     if report.changesets:
-        line = _(b"exported %d changesets: %d objects, %s in %.2f seconds\n") % (
+        line = _(b"exported %d changesets: %d objects, %s in %.2f seconds") % (
             report.changesets,
             report.objects,
             util.bytecount(report.bytes),
@@ -124,14 +125,15 @@ def _show_done(ui: UiT, fm: Any, report: export.Report) -> None:
         )
         _status(ui, fm, line)
     if report.gone and report.changesets:
-        line = _(b"%d exported drafts are gone, so all drafts were converted again\n")
-        line += _(b"(publish changesets that are final, see 'hg help phases')\n")
+        line = _(b"%d exported drafts are gone, so all drafts were converted again")
         _status(ui, fm, line % report.gone)
+        hint = _(b"(publish changesets that are final, see 'hg help phases')")
+        _status(ui, fm, hint)
     if report.deleted:
-        line = _(b"%d refs changed, %d of them deleted\n")
+        line = _(b"%d refs changed, %d of them deleted")
         _status(ui, fm, line % (report.refs, report.deleted))
     elif report.refs:
-        _status(ui, fm, _(b"%d refs changed\n") % report.refs)
+        _status(ui, fm, _(b"%d refs changed") % report.refs)
 
 
 def _show_left_out(ui: UiT, fm: Any, left_out: Sequence[remarks.LeftOut]) -> None:
@@ -145,8 +147,9 @@ def _show_left_out(ui: UiT, fm: Any, left_out: Sequence[remarks.LeftOut]) -> Non
             shown = b", ".join(node[:12] for node in nodes[:_MOST_SHOWN])
             if len(nodes) > _MOST_SHOWN:
                 shown += b", ..."
-            ui.warn(_(b"warning: not exported: %s (%s)\n") % (text % len(nodes), shown))
-            ui.warn(b"(%s)\n" % hint)
+            line = _(b"warning: not exported: %s (%s)") % (text % len(nodes), shown)
+            ui.warn(one_line(line))
+            ui.warn(one_line(b"(%s)" % hint))
 
 
 def _show_remarks(ui: UiT, fm: Any, found: remarks.Remarks) -> None:
@@ -156,11 +159,11 @@ def _show_remarks(ui: UiT, fm: Any, found: remarks.Remarks) -> None:
         unreachable_heads=found.heads,
     )
     if found.unreachable:
-        line = _(b"%d changesets in %d heads have no ref that leads to them\n")
+        line = _(b"%d changesets in %d heads have no ref that leads to them")
         _status(ui, fm, line % (found.unreachable, found.heads))
-        _status(ui, fm, _(b"(add 'heads' to amalgam.git.refs to name them)\n"))
+        _status(ui, fm, _(b"(add 'heads' to amalgam.git.refs to name them)"))
     if found.topics:
-        line = _(b"%d changesets with a topic are left out until they are published\n")
+        line = _(b"%d changesets with a topic are left out until they are published")
         _status(ui, fm, line % found.topics)
     with fm.nested(b"different", tmpl=b"{kind} {files} {example}\n") as nested:
         for group in found.different:
@@ -171,12 +174,12 @@ def _show_remarks(ui: UiT, fm: Any, found: remarks.Remarks) -> None:
                 example=group.example,
             )
             text = _DIFFERENT[group.kind] % group.files
-            ui.warn(_(b"warning: %s: %s\n") % (text, printable(group.example)))
+            ui.warn(one_line(_(b"warning: %s: %s") % (text, group.example)))
 
 
-def _status(ui: UiT, fm: Any, line: bytes) -> None:
+def _status(ui: UiT, fm: Any, text: bytes) -> None:
     if not ui.quiet:
-        fm.plain(line)
+        fm.plain(one_line(text))
 
 
 @functools.lru_cache

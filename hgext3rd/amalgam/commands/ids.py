@@ -24,6 +24,7 @@ from ..configitems import GitConfig
 from ..configvalues import warn_once
 from ..gitstore import export as exports, ids, oidmap as oidmaps, selection
 from ..loading import load
+from ..terminal import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,12 +62,13 @@ def run(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
             for id_, meanings, mistake in zip(given, answers, mistakes, strict=True):
                 _show(fm, id_, meanings)
                 if mistake is None:
-                    fm.plain(b"%s\n" % hex_node(meanings[0].other))
+                    fm.plain(one_line(hex_node(meanings[0].other)))
                     continue
                 complete = False
-                ui.warn(_(b"warning: %s\n") % stringutil.forcebytestr(mistake))
+                text = stringutil.forcebytestr(mistake)
+                ui.warn(one_line(_(b"warning: %s") % text))
                 if mistake.hint:
-                    ui.warn(b"(%s)\n" % mistake.hint)
+                    ui.warn(one_line(b"(%s)" % mistake.hint))
             for block in _line_blocks(ui) if opts["stdin"] else ():
                 complete &= _answer_lines(ui, repo, fm, oidmap, block)
     return 0 if complete else 1
@@ -196,7 +198,7 @@ def _answer_lines(
             else b"%s %s" % (id_, _status(meanings))
             for id_, meanings in zip(given, answers, strict=True)
         ]
-        ui.write(b"".join([line + b"\n" for line in lines]))
+        ui.write(b"".join(map(one_line, lines)))
     else:
         for id_, meanings in zip(given, answers, strict=True):
             _show(fm, id_, meanings)

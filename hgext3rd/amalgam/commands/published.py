@@ -8,7 +8,7 @@ from mercurial import templatefilters, util
 from mercurial.i18n import _
 
 from ..bundles import addresses, lifecycle
-from ..terminal import printable
+from ..terminal import one_line
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -24,7 +24,8 @@ def run(ui: UiT, repo: RepoT) -> None:
 def show(fm: Any, status: Status) -> None:
     """Show what ``admin::amalgam`` tells of bundles; nothing where there are none."""
     if status.rows:
-        fm.plain(_(b"\nbundles, for %d public changesets\n") % status.public)
+        fm.plain(b"\n")
+        fm.plain(one_line(_(b"bundles, for %d public changesets") % status.public))
     with fm.nested(b"bundles", tmpl=b"{format} {state} {url}\n") as nested:
         for row in status.rows:
             nested.startitem()
@@ -40,10 +41,9 @@ def show(fm: Any, status: Status) -> None:
                 token=row.token,
                 url=row.url,
             )
-            line = b"  %-13s %s\n" % (printable(row.format), _explain(row))
-            nested.plain(line)
+            nested.plain(one_line(b"  %-13s %s" % (row.format, _explain(row))))
             if row.url:
-                nested.plain(b"  %-13s %s\n" % (b"", printable(_where(row))))
+                nested.plain(one_line(b"  %-13s %s" % (b"", _where(row))))
 
 
 def _covered(row: Row, status: Status) -> float:

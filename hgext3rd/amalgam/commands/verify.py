@@ -8,6 +8,7 @@ from mercurial.i18n import _
 
 from ..configitems import GitConfig
 from ..gitstore import export, verify
+from ..terminal import one_line
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -37,12 +38,12 @@ def _show(fm: Any, findings: Findings) -> None:
                 found=difference.found,
                 expected=difference.expected,
             )
-            nested.plain(difference.line())
+            nested.plain(one_line(difference.line()))
     with fm.nested(b"notes", tmpl=b"{what} {id}\n") as nested:
         for note in findings.notes:
             nested.startitem()
             nested.data(what=note.what, id=note.id, text=note.text)
-            nested.plain(note.line())
+            nested.plain(one_line(note.line()))
     fm.data(
         changesets=findings.changesets,
         full=findings.full,
@@ -51,15 +52,18 @@ def _show(fm: Any, findings: Findings) -> None:
         refs=findings.refs,
         unreachable=findings.unreachable,
     )
-    fm.plain(
-        _(b"checked %d changesets, %d objects, %d refs, %d packs\n")
-        % (findings.changesets, findings.objects, findings.refs, findings.packs)
+    checked = _(b"checked %d changesets, %d objects, %d refs, %d packs") % (
+        findings.changesets,
+        findings.objects,
+        findings.refs,
+        findings.packs,
     )
+    fm.plain(one_line(checked))
     if not findings.differences:
         fm.plain(_(b"no differences\n"))
         return
-    fm.plain(_(b"%d differences\n") % len(findings.differences))
-    fm.plain(_(b"(run '%s')\n") % _what_mends(findings))
+    fm.plain(one_line(_(b"%d differences") % len(findings.differences)))
+    fm.plain(one_line(_(b"(run '%s')") % _what_mends(findings)))
 
 
 def _what_mends(findings: Findings) -> bytes:

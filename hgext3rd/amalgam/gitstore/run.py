@@ -15,6 +15,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ..native import errors
+from ..terminal import one_line
 from . import censorship, layers, refs as refsmod, selection, unreadable
 from .contents import Contents, with_metadata, without_drafts
 from .conversion import Conversion, Converted
@@ -108,7 +109,8 @@ class Run:
             what = _(b"drafts")
         else:
             return
-        self._repo.ui.warn(_(b"warning: git store is not whole: exporting %s\n") % what)
+        text = _(b"warning: git store is not whole: exporting %s") % what
+        self._repo.ui.warn(one_line(text))
 
     def is_up_to_date(self) -> bool:
         """Tell whether an export would write nothing; writes nothing itself."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from mercurial import error, pycompat
 from mercurial.i18n import _
 
+from ..terminal import clean
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -49,14 +51,20 @@ def _is_unexpected(exc: BaseException) -> bool:
 
 @contextlib.contextmanager
 def blamed() -> Iterator[None]:
-    """Turn what Mercurial raises for a damaged repository into an error for people."""
+    """Turn what Mercurial raises for a damaged repository into an error for people.
+
+    Whatever is raised can be shown to a terminal.
+    """
     try:
         yield
     except Exception as exc:
         if not _is_unexpected(exc):
+            clean(exc)
             raise
         name = type(exc).__name__.encode()
-        raise error.StorageError(
+        damage = error.StorageError(
             _(b"cannot read the repository: %s: %s") % (name, pycompat.bytestr(exc)),
             hint=_(b"see 'hg verify'"),
-        ) from exc
+        )
+        clean(damage)
+        raise damage from exc

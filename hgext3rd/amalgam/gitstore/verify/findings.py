@@ -43,8 +43,8 @@ class Difference:
     remedy: Remedy
 
     def line(self) -> bytes:
-        """Return the difference as a line of output."""
-        return _(b"%s %s: found %s, expected %s\n") % (
+        """Return the difference as the text of a line."""
+        return _(b"%s %s: found %s, expected %s") % (
             self.what,
             self.id,
             self.found,
@@ -63,9 +63,9 @@ class Note:
     text: bytes
 
     def line(self) -> bytes:
-        """Return the note as a line of output."""
+        """Return the note as the text of a line."""
         subject = b" ".join(filter(None, [self.what, self.id]))
-        return _(b"note: %s: %s\n") % (subject, self.text)
+        return _(b"note: %s: %s") % (subject, self.text)
 
 
 @dataclasses.dataclass(slots=True)
