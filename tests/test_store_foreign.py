@@ -212,7 +212,10 @@ def test_packs_with_odd_names_do_not_spoil_the_docket(store: Exported) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"host:99999999999999999999", b"a\x1b[2Jb:1", b"host:-1", b"x" * 2000, b"a:b:c"],
+    [
+        *(b"host:99999999999999999999", b"a\x1b[2Jb:1", b"host:-1", b"x" * 2000),
+        *(b"a:b:c", b"/etc/passwd", b"host:", b":1", b"1"),
+    ],
 )
 def test_lock_that_is_none_is_not_believed(tmp_path: Path, content: bytes) -> None:
     directory = Directory(bytes(tmp_path))
@@ -225,6 +228,14 @@ def test_lock_that_is_none_is_not_believed(tmp_path: Path, content: bytes) -> No
         assert found.state is State.NO_LOCK
         assert found.needs_person
         (tmp_path / "lock").unlink()
+
+
+def test_lock_that_leads_elsewhere_is_not_awaited(store: Exported) -> None:
+    for target in ("/etc/passwd", "nowhere", "lock"):
+        (store.amalgam / "lock").symlink_to(target)
+        done = store.run("git::export", "--config", "ui.timeout=5")
+        assert f"'{store.amalgam}/lock' is not a lock" in done.err.decode()
+        (store.amalgam / "lock").unlink()
 
 
 def test_lock_that_is_a_fifo_is_not_awaited(store: Exported) -> None:

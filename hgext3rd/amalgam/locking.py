@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 LOCK = b"lock"
 """The name of the lock in its directory."""
 _LONGEST_BYTES = 1024
-# host and process, in so many digits that the system can be asked for it
-_LOCKER = re.compile(rb"[^\x00-\x1f\x7f:]*(?::[0-9]{1,9})?")
+# host and process, in so many digits that the system can be asked for it; or nothing
+# in a file that is about to be written, where there are no links
+_LOCKER = re.compile(rb"[^\x00-\x1f\x7f:]+:[0-9]{1,9}|")
 # what symlink(2) says where there are none
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
