@@ -137,6 +137,9 @@ def test_each_user_sees_the_state_of_the_store(server: Path) -> None:
     done = BOB.hg(server, *TRUSTED, "admin::amalgam", "--repair")
     assert not done.returncode, said(done)
     assert_like_the_store(server)
+    for options in ((), ("--debug",), (*TRUSTED, "--debug")):
+        done = BOB.hg(server, *options, "admin::amalgam", "--repair")
+        assert "not trusting file" not in said(done)
 
 
 @pytest.mark.needs("users")
