@@ -159,6 +159,22 @@ def test_requirement_that_is_not_known_is_a_problem(store: Exported) -> None:
     assert problems(status_of(store))[0].endswith("that requires: exp-compression-zlib")
 
 
+def test_kernel_that_gives_wrong_answers_is_a_problem(store: Exported) -> None:
+    (store.root / "faulty.py").write_text(
+        "from hgext3rd.amalgam.native import kernels\n"
+        "kernels.refused = lambda: [b'avx512', b'portable']\n"
+    )
+    options = ["--config", "extensions.amalgam=", "--config"]
+    command = [str(HG), *options, "extensions.faulty=faulty.py", "admin::amalgam"]
+    done = subprocess.run(
+        command, cwd=store.root, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    line = "SHA-1 kernel 'avx512' gives wrong answers on this machine, and is not used"
+    assert line in done.stdout
+    assert "  (do not export on it: no other kernel is left)\n" in done.stdout
+
+
 def test_never_exported_is_not_wrong(empty: Exported) -> None:
     store = empty
     for repair in ([], ["--repair"]):

@@ -12,6 +12,7 @@ from ..bundles import status as bundles_status
 from ..gitstore import export, oidmap, repair, status as state
 from ..gitstore.source import source_of
 from ..index import examination, mapped
+from ..native import kernels
 from ..terminal import one_line
 from . import published
 
@@ -31,7 +32,7 @@ _EXPORT = _(b" (run 'hg git::export')")
 
 def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """Answer ``admin::amalgam``."""
-    problems = _mistakes(repo)
+    problems = [*_mistakes(repo), *_kernel_problems()]
     store = _store(ui, repo)
     mended: Sequence[Difference] = ()
     if opts["repair"]:
@@ -70,6 +71,21 @@ def _mistakes(repo: RepoT) -> list[Problem]:
         for mistake in configitems.mistakes(ui):
             found[mistake.message] = mistake.hint or hint
     return [state.Problem(*it) for it in found.items()]
+
+
+def _kernel_problems() -> list[Problem]:
+    """Return which SHA-1 kernels of the core fail their known answers here."""
+    found = []
+    for name in kernels.refused():
+        text = _(
+            b"SHA-1 kernel '%s' gives wrong answers on this machine, and is not used"
+        )
+        hint = _(b"check its CPU microcode and hypervisor")
+        if name == kernels.PORTABLE:
+            text = _(b"SHA-1 kernel '%s' gives wrong answers on this machine")
+            hint = _(b"do not export on it: no other kernel is left")
+        found.append(state.Problem(text % name, hint))
+    return found
 
 
 def _store(ui: UiT, repo: RepoT) -> GitStore | None:

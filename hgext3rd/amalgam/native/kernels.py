@@ -9,11 +9,14 @@ from __future__ import annotations
 from ._core import ffi, lib
 from .errors import call
 
+PORTABLE = b"portable"
+"""The kernel that is used where no other can be."""
+
 
 def refused() -> list[bytes]:
     """Return the names of the kernels that gave wrong answers, the fastest first.
 
-    ``portable`` is used even if it is among them, because nothing else is left.
+    ``PORTABLE`` is used even if it is among them, because nothing else is left.
     """
     names = ffi.new("amalgam_bytes *")
     call(lib.amalgam_sha1_refused, names)
