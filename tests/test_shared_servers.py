@@ -75,7 +75,7 @@ def assert_like_the_store(repo: Path) -> None:
         if path.is_dir():
             assert mode == 0o2775, f"{path} {mode:o}"
         elif path.parent.name == "hooks":
-            assert mode == 0o775, f"{path} {mode:o}"
+            assert mode == 0o755, f"{path} {mode:o}"
         else:
             assert mode in (0o664, 0o444), f"{path} {mode:o}"
 

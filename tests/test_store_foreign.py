@@ -330,6 +330,21 @@ def test_push_is_refused_and_says_where_to_push(
     assert (store.git("for-each-ref"), files_of(store)) == (before, files)
 
 
+@pytest.mark.parametrize(
+    ("of_store", "expected"), [(0o2777, 0o755), (0o2770, 0o750), (0o700, 0o700)]
+)
+def test_hook_is_written_by_nobody_else(
+    store: Exported, of_store: int, expected: int
+) -> None:
+    hook = store.git_dir / "hooks/pre-receive"
+    for path in (store.root / ".hg/store", store.amalgam, store.git_dir):
+        path.chmod(of_store)
+    for wrong in (0o775, 0o777, 0o4755):
+        hook.chmod(wrong)
+        store.hg("git::export")
+        assert stat.S_IMODE(hook.stat().st_mode) == expected
+
+
 def test_hooks_and_settings_of_others_go_at_the_next_export(
     store: Exported, clone: Path
 ) -> None:
@@ -351,7 +366,7 @@ def test_hooks_and_settings_of_others_go_at_the_next_export(
     store.hg("git::export")
     assert [path.name for path in hooks.iterdir()] == ["pre-receive"]
     assert (hooks / "pre-receive").read_text() == right
-    assert stat.S_IMODE((hooks / "pre-receive").stat().st_mode) & 0o500 == 0o500
+    assert stat.S_IMODE((hooks / "pre-receive").stat().st_mode) & 0o522 == 0o500
     said = store.git("config", "--local", "--list").splitlines()
     assert [line for line in said if line.startswith("receive.")] == [
         "receive.autogc=false"

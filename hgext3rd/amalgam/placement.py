@@ -61,6 +61,11 @@ class Placement(Record):
         """Permission bits of a file that may change."""
         return self.mode & 0o666
 
+    @property
+    def program_mode(self) -> int:
+        """Permission bits of a file that is run: only its owner may change it."""
+        return self.mode & 0o755
+
     def hand_over(self, fd: int, mode: int) -> None:
         """Give a file or directory that was just created its owner, group and mode.
 
@@ -319,7 +324,7 @@ class Directory(Record):
 
         What is not ``durable`` may be lost or torn by a crash of the machine. A link of
         that name is replaced, not followed. Who may enter directories may run what is
-        ``executable``.
+        ``executable``, and nobody but its owner may write it.
         """
         *above, last = _components(name)
         parent = Directory(self.root, (*self.below, *above))
@@ -327,7 +332,7 @@ class Directory(Record):
         try:
             fd = parent.create(temporary, placement)
             if executable:
-                os.fchmod(fd, placement.mode & 0o777)
+                os.fchmod(fd, placement.program_mode)
             _fill(fd, content, durable)
             parent.rename(temporary, last, durable=durable)
         except BaseException:

@@ -47,7 +47,8 @@ def write(directory: Directory, placement: Placement) -> None:
 
 def _is_written(hooks: Directory, placement: Placement) -> bool:
     try:
-        is_executable = hooks.stat(_NAME).st_mode & 0o777 == placement.mode & 0o777
-        return is_executable and hooks.read(_NAME, len(_SCRIPT)) == _SCRIPT
+        mode = hooks.stat(_NAME).st_mode & 0o7777
+        is_ours = mode == placement.program_mode
+        return is_ours and hooks.read(_NAME, len(_SCRIPT)) == _SCRIPT
     except (FileNotFoundError, Unusable):
         return False
