@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -31,4 +32,7 @@ def test_killed_export_can_be_run_again(tmp_path: Path, case: str) -> None:
         text=True,
     )
     assert not done.returncode, done.stderr
-    assert int(done.stdout.splitlines()[-1]) > 8
+    taken = json.loads(done.stdout.splitlines()[-1])
+    assert sum(taken.values()) > 8
+    if case == "configured anew":
+        assert taken.keys() == {*killpoints.STEPS, *killpoints.SELDOM}

@@ -2,7 +2,8 @@
 
 TEMPLATE is a repository. For each step that the export ``ARGS`` takes in the file
 system, a copy in SCRATCH is exported, killed before that step, looked at, exported
-again, and looked at again. Prints the number of steps. Forks, hence a program.
+again, and looked at again. Prints the steps: name and how often it was taken. Forks,
+hence a program.
 The environment variable GONE may name an object that must not be answered.
 """
 
@@ -15,25 +16,35 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mercurial import dispatch, extensions, hg, pycompat, ui as uimod
 
-STEPS = ("mkdir", "rename", "link", "unlink", "chmod", "fsync")
+#: Functions of ``os`` that change what is on disk.
+STEPS = ("rename", "link", "unlink", "symlink", "fchmod", "fsync")
+#: Those that not every export takes.
+SELDOM = ("mkdir", "rmdir")
 # an object that must not be there, or nothing may be answered
 GONE = os.environ.get("GONE", "")
 STORE = Path(".hg/amalgam/git/cinnabar.git")
 
 
-def export(repo: Path, args: list[str], kill_before: int | None = None) -> int:
-    """Run hg in a child; return its exit code, or the negative signal."""
+def export(
+    repo: Path, args: list[str], kill_before: int | None = None, met: Path | None = None
+) -> int:
+    """Run hg in a child; return its exit code, or the negative signal.
+
+    The step that it is killed before is written to ``met``.
+    """
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
         if kill_before is not None:
-            count_down(kill_before)
+            assert met is not None
+            count_down(kill_before, met)
         options = ["--config", "extensions.amalgam=", "-R", str(repo)]
         pycompat.sysargv = [os.fsencode(arg) for arg in ("hg", *options, *args)]
         try:
@@ -43,20 +54,21 @@ def export(repo: Path, args: list[str], kill_before: int | None = None) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def count_down(left: int) -> None:
+def count_down(left: int, met: Path) -> None:
     """Make the step that comes after ``left`` others the last thing we do."""
     remaining = [left]
 
     def counted(orig: Callable[..., Any]) -> Callable[..., Any]:
         def step(*args: Any, **kwargs: Any) -> Any:
             if not remaining[0]:
+                met.write_text(orig.__name__)
                 os.kill(os.getpid(), signal.SIGKILL)
             remaining[0] -= 1
             return orig(*args, **kwargs)
 
         return step
 
-    for name in STEPS:
+    for name in STEPS + SELDOM:
         setattr(os, name, counted(getattr(os, name)))
 
 
@@ -107,12 +119,13 @@ def state(repo: Path) -> tuple[str, list[str]]:
 
 
 def main(template: str, scratch: str, *args: str) -> None:
-    repo = Path(scratch, "repo")
+    repo, met = Path(scratch, "repo"), Path(scratch, "met")
+    taken: Counter[str] = Counter()
     expected = None
     for step in range(1000):
         shutil.rmtree(repo, ignore_errors=True)
         shutil.copytree(template, repo, symlinks=True)
-        code = export(repo, [*args], kill_before=step)
+        code = export(repo, [*args], kill_before=step, met=met)
         where = f"killed before step {step}"
         if (repo / STORE).exists() and not is_refused(repo):
             git(repo, "fsck", "--full", "--strict")
@@ -120,9 +133,11 @@ def main(template: str, scratch: str, *args: str) -> None:
         if code == 0:
             assert not leftovers(repo), leftovers(repo)
             assert expected is None or state(repo) == expected, where
-            print(step)
+            assert not {*STEPS} - taken.keys(), f"never met: {taken}"
+            print(json.dumps(taken))
             return
         assert code == -signal.SIGKILL, f"{where}: {code}"
+        taken[met.read_text()] += 1
         assert not (may_answer(repo) and shows(repo, GONE)), where
         assert export(repo, [*args]) == 0, where
         git(repo, "fsck", "--full", "--strict")
