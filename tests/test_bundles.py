@@ -243,6 +243,27 @@ def test_an_object_in_two_packs_is_in_a_bundle_once(
         check_metadata(bundle, empty.git_dir, tmp_path / f"{len(options)}.git")
 
 
+def test_a_part_is_put_together_without_making_a_repository_by_git(
+    empty: Exported, tmp_path: Path
+) -> None:
+    program = tmp_path / "git"
+    calls = tmp_path / "calls"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {calls}\nexec {shutil.which("git")} "$@"\n'
+    )
+    program.chmod(0o755)
+    commit(empty, "file")
+    empty.hg("remove", "-q", "file")
+    empty.hg("commit", "-qm", "no files", "-d", "1 0")
+    commit(empty, "later")
+    option = ("--config", f"amalgam.git.program={program}")
+    bundle = command(empty, "-t", "cinnabar-v1", "-r", "1", *option)
+    check_metadata(bundle, clone_of_part(empty, "1").git_dir, tmp_path / "objects.git")
+    made = [line.split() for line in calls.read_text().splitlines()]
+    assert any("pack-objects" in words for words in made)
+    assert not any("init" in words for words in made)
+
+
 @pytest.mark.slow
 def test_metadata_of_a_large_one_is_copied(large: Exported, tmp_path: Path) -> None:
     bundle = command(large, "-t", "cinnabar-v1")

@@ -16,7 +16,8 @@ from ..gitstore.conversion import Conversion
 from ..gitstore.layers import Wanted as Layers
 from ..gitstore.oidmap import MapFiles, Table
 from ..gitstore.refs import METADATA
-from ..placement import Directory
+from ..gitstore.repository import make_empty
+from ..placement import Directory, Placement
 from ..scratch import scratch
 from . import copies, idx, packs
 from .content import Content
@@ -155,8 +156,9 @@ def _converted(
             if idx.are_disjoint(paths):
                 pack = _joined(stack, paths)
             else:
-                git = store.repository.git._replace(directory=Directory(directory))
-                git.run("init", "--quiet", "--bare", "--template=")
+                own = Directory(directory)
+                make_empty(own, Placement(0o700, os.geteuid(), os.getegid()))
+                git = store.repository.git._replace(directory=own)
                 wanted = Wanted((bytes.fromhex(commit),))
                 pack = stack.enter_context(packs.packed(git, wanted))
             yield commit, pack

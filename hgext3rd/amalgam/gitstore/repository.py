@@ -39,6 +39,19 @@ _LOOSE = re.compile(rb"[0-9a-f]{2}")
 _LOOSE_FILE = re.compile(rb"[0-9a-f]{38}")
 
 
+def make_empty(
+    directory: Directory, placement: Placement, *, shows_heads: bool = False
+) -> None:
+    """Make of a directory an empty repository, which may have packs already.
+
+    ``shows_heads``: clients may see the refs of heads that have no other name.
+    """
+    skeleton.complete(directory, placement)
+    readonly.write(directory, placement)
+    config = settings.new(placement, shows_heads=shows_heads)
+    directory.replace(CONFIG, config, placement)
+
+
 class Repository:
     """A bare git repository, which may not exist yet."""
 
@@ -90,13 +103,7 @@ class Repository:
         made = parent.sub(temporary)
         try:
             made.make(self._placement)
-            skeleton.complete(made, self._placement)
-            readonly.write(made, self._placement)
-            made.replace(
-                CONFIG,
-                settings.new(self._placement, shows_heads=self._shows_heads),
-                self._placement,
-            )
+            make_empty(made, self._placement, shows_heads=self._shows_heads)
             parent.rename(temporary, name)
         except BaseException:
             parent.remove(temporary)
