@@ -7,10 +7,10 @@ clonebundles"), and gives each client the lines that it can use.
 from __future__ import annotations
 
 import os
-import struct
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mercurial import bundlecaches, error, wireprototypes, wireprotov1server
+from mercurial.i18n import _
 
 from ..loading import load
 from ..placement import Directory
@@ -61,22 +61,33 @@ def window_bytes(file: BinaryIO) -> int:
     """Return how much of its past zstd has to keep to read the bundle ``file``.
 
     0 if it is not compressed so, or does not say (RFC 8878, section 3.1.1.1).
+    ``StorageError`` if it ends before that.
     """
     if file.read(4) != _BUNDLE2:
         return 0
-    (length,) = struct.unpack(">i", file.read(4))
-    if b"Compression=ZS" not in file.read(max(0, length)):
+    length = int.from_bytes(_whole(file, 4), "big", signed=True)
+    if length < 0:
+        raise error.StorageError(_(b"bundle has parameters of %d bytes") % length)
+    if b"Compression=ZS" not in _whole(file, length):
         return 0
-    head = file.read(14)
-    if len(head) < 14 or head[:4] != _ZSTD:
+    if _whole(file, 4) != _ZSTD:
         return 0
-    single_segment = head[4] & 0x20
+    descriptor = _whole(file, 1)[0]
+    single_segment = descriptor & 0x20
     if single_segment:  # then the window is all of the content
-        at = 5 + (0, 1, 2, 4)[head[4] & 3]
-        size = (1, 2, 4, 8)[head[4] >> 6]
-        return int.from_bytes(head[at : at + size], "little")
-    base = 1 << (10 + (head[5] >> 3))
-    return base + (base >> 3) * (head[5] & 7)
+        _whole(file, (0, 1, 2, 4)[descriptor & 3])
+        size = (1, 2, 4, 8)[descriptor >> 6]
+        return int.from_bytes(_whole(file, size), "little")
+    window = _whole(file, 1)[0]
+    base = 1 << (10 + (window >> 3))
+    return base + (base >> 3) * (window & 7)
+
+
+def _whole(file: BinaryIO, length: int) -> bytes:
+    found = file.read(length)
+    if len(found) < length:
+        raise error.StorageError(_(b"bundle is cut"))
+    return found
 
 
 def _for_client(repo: RepoT, content: bytes, base: bytes) -> bytes:
