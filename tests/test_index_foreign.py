@@ -407,6 +407,21 @@ def test_repair_forgets_what_it_does_not_know(path: Path, victim: Path) -> None:
     assert found == {"00changelog.docket"}
 
 
+def test_repair_removes_all_of_an_index_that_is_gone(path: Path) -> None:
+    directory = path / ".hg/amalgam/index"
+    for name in os.listdir(directory):
+        if name.startswith("00changelog"):
+            for gone in ("00gone", "meta-gone-x"):
+                shutil.copy(
+                    directory / name, directory / name.replace("00changelog", gone)
+                )
+    (directory / "00gone.docket").unlink()
+    (directory / "meta-gone-x.nodemap").unlink()
+    hg(path, "admin::amalgam", "--repair", *EVERY)
+    left = {file.name.partition("-")[0].partition(".")[0] for file in kept(path)}
+    assert left == {"lock", "00changelog"}
+
+
 @pytest.mark.needs("root")
 def test_file_of_a_stranger_is_not_mapped_but_copied(ui: Any, path: Path) -> None:
     data = file_of(path, "snap")

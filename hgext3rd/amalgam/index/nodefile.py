@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..native.lent import Buffer
-    from ..placement import Placement
+    from ..placement import Directory, Placement
     from .snapshot import Snapshot
 
 ENTRY_LEN = 64
@@ -227,11 +227,11 @@ def renew(
             _docket_name(snapshot), renewed.to_bytes(), placement, durable=False
         )
     except BaseException:
-        _remove_others(snapshot, kept=docket and docket.uid)
+        _remove_data(snapshot.directory, snapshot.name, kept=docket and docket.uid)
         raise
     finally:
         os.close(fd)
-    _remove_others(snapshot, kept=uid)
+    _remove_data(snapshot.directory, snapshot.name, kept=uid)
     return True
 
 
@@ -274,15 +274,15 @@ def _write(fd: int, uid: bytes, run: Run, index: Buffer) -> None:
         rest, offset = rest[written:], offset + written
 
 
-def _remove_others(snapshot: Snapshot, kept: bytes | None) -> None:
+def _remove_data(directory: Directory, name: bytes, kept: bytes | None) -> None:
     """Remove data files that no docket names; who has one mapped keeps it."""
-    prefix = snapshot.name + b"-"
-    for entry in snapshot.directory.names():
+    prefix = name + b"-"
+    for entry in directory.names():
         uid = entry.removeprefix(prefix).removesuffix(_SUFFIX)
-        ours = is_uid(uid) and entry == _data_name(snapshot, uid)
+        ours = is_uid(uid) and entry == prefix + uid + _SUFFIX
         if ours and uid != kept:
             with contextlib.suppress(OSError, Unusable):
-                snapshot.directory.remove(entry)
+                directory.remove(entry)
 
 
 def verify(snapshot: Snapshot, index: Buffer) -> list[bytes]:
@@ -307,6 +307,23 @@ def forget(snapshot: Snapshot) -> None:
     """Remove the docket, so that the next renewal makes the map anew."""
     with contextlib.suppress(OSError, Unusable):
         snapshot.directory.remove(_docket_name(snapshot))
+
+
+def names(directory: Directory) -> set[bytes]:
+    """Return the names of all indexes that have a docket or data files here."""
+    found = set()
+    for entry in directory.names():
+        if entry.endswith(_SUFFIX):
+            name = entry.removesuffix(_SUFFIX)
+            above, _dash, uid = name.rpartition(b"-")
+            found.add(above if is_uid(uid) else name)
+    return found
+
+
+def remove(directory: Directory, name: bytes) -> None:
+    """Remove what there is of an index that is gone. With the lock of the directory."""
+    directory.remove(name + _SUFFIX)
+    _remove_data(directory, name, kept=None)
 
 
 def status(snapshot: Snapshot) -> tuple[int, int]:

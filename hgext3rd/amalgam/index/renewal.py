@@ -96,7 +96,8 @@ def _renew(
 ) -> None:
     paths, gone = set(_paths(repo)), set()
     if afresh:
-        gone = set(site.snapshots.names())
+        directory = site.snapshots.directory
+        gone = {*site.snapshots.names(), *nodefile.names(directory)}
         paths |= {path for name in gone if (path := _path_of(site, name))}
     wanted = []
     with contextlib.ExitStack() as stack:
@@ -113,6 +114,7 @@ def _renew(
             site.renew(file, placement, grown_from=grown_from, afresh=afresh)
         for name in gone - {file.name for file in wanted}:
             site.snapshots.forget(name)
+            nodefile.remove(directory, name)
 
 
 def _path_of(site: Site, name: bytes) -> bytes | None:
