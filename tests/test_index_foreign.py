@@ -422,6 +422,37 @@ def test_repair_removes_all_of_an_index_that_is_gone(path: Path) -> None:
     assert left == {"lock", "00changelog"}
 
 
+@pytest.mark.parametrize("what", ["snap", "nodemap"])
+def test_file_that_everybody_may_write_is_not_mapped_but_made_anew(
+    ui: Any, path: Path, what: str
+) -> None:
+    data = file_of(path, what)
+    expected = stock(ui, path)
+    data.chmod(0o666)
+    assert history(ui, path) == expected
+    hg(path, "debugupdatecaches", *EVERY)
+    assert file_of(path, what) != data
+    assert not file_of(path, what).stat().st_mode & stat.S_IWOTH
+
+
+@pytest.mark.parametrize("where", [".hg/amalgam/index", ".hg/store"])
+def test_nothing_is_mapped_or_copied_where_everybody_may_write(
+    ui: Any, path: Path, where: str
+) -> None:
+    expected = stock(ui, path)
+    (path / where).chmod(0o777)
+    if where == ".hg/store":
+        for file in kept(path):
+            file.unlink()
+    before = [file.name for file in kept(path)]
+    assert reason(ui, path) is Reason.NO_SNAPSHOT
+    assert history(ui, path) == expected
+    hg(path, "admin::amalgam", "--repair", *EVERY)
+    assert [file.name for file in kept(path) if file.name != "lock"] == [
+        name for name in before if name != "lock"
+    ]
+
+
 @pytest.mark.needs("root")
 def test_file_of_a_stranger_is_not_mapped_but_copied(ui: Any, path: Path) -> None:
     data = file_of(path, "snap")

@@ -78,6 +78,19 @@ def test_member_of_the_group_that_may_write_needs_no_trust(hg_path: Path) -> Non
     assert trust.may_map(os.stat(hg_path / "store"))
 
 
+def test_what_everybody_may_write_is_not_mapped(hg_path: Path) -> None:
+    trust = trust_in(hg_path, users="20001")
+    file, directory = hg_path / "store/file", hg_path / "store"
+    file.touch()
+    os.chown(file, STRANGER, -1)
+    assert trust.may_map(file.stat(), directory.stat())
+    directory.chmod(0o777)
+    assert not trust.may_map(file.stat(), directory.stat())
+    directory.chmod(0o755)
+    file.chmod(0o646)
+    assert not trust.may_map(file.stat(), directory.stat())
+
+
 def test_store_of_another_repository_says_nothing_of_the_group(
     hg_path: Path, tmp_path: Path
 ) -> None:

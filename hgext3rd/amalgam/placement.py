@@ -215,6 +215,10 @@ class Directory(Record):
 
     def open(self, name: bytes) -> int:
         """Open a regular file and return a descriptor to read it."""
+        return self._open(name, os.O_RDONLY)[0]
+
+    def open_to_map(self, name: bytes) -> tuple[int, os.stat_result]:
+        """Open a regular file, and say what the file system says of its directory."""
         return self._open(name, os.O_RDONLY)
 
     def open_to_append(self, name: bytes) -> int | None:
@@ -222,13 +226,13 @@ class Directory(Record):
 
         A copy made of hard links shares its files, and must not see what is appended.
         """
-        fd = self._open(name, os.O_RDWR)
+        fd, _directory = self._open(name, os.O_RDWR)
         if os.fstat(fd).st_nlink == 1:
             return fd
         os.close(fd)
         return None
 
-    def _open(self, name: bytes, flags: int) -> int:
+    def _open(self, name: bytes, flags: int) -> tuple[int, os.stat_result]:
         with self._parent(name) as (fd, last):
             try:
                 # a FIFO without a writer is not waited for
@@ -237,8 +241,9 @@ class Directory(Record):
                 if exc.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                     raise self._not_a_file(name) from None
                 raise
+            directory = os.fstat(fd)
         if stat.S_ISREG(os.fstat(found).st_mode):
-            return found
+            return found, directory
         os.close(found)
         raise self._not_a_file(name)
 

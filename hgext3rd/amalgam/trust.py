@@ -45,13 +45,18 @@ class Trust(Record):
         usable = is_member or trusts(ui, owner_path, owner)
         return cls(usable, owner.st_uid, group)
 
-    def may_map(self, found: os.stat_result) -> bool:
+    def may_map(
+        self, found: os.stat_result, directory: os.stat_result | None = None
+    ) -> bool:
         """Tell whether a file may be mapped: only who is trusted can truncate it.
 
         That is the owner, and the members of the group whom the owner trusts. They can
-        truncate Mercurial's own indexes, too.
+        truncate Mercurial's own indexes, too. What everybody may write is not mapped,
+        nor is what lies in such a directory.
         """
         if not self.usable:
+            return False
+        if any(it.st_mode & stat.S_IWOTH for it in (found, directory or found)):
             return False
         if found.st_uid in (os.geteuid(), self.owner, 0):
             return True

@@ -78,10 +78,14 @@ class MapFiles(Record):
 
     def unmapped(self, segments: Sequence[str]) -> list[str]:
         """Return those of ``segments`` that are to be read, since others own them."""
-        if not self.trust.usable:
+        if not self.trust.usable or not segments:
             return [*segments]
-        stat, may_map = self.directory.stat, self.trust.may_map
-        return [name for name in segments if not may_map(stat(os.fsencode(name)))]
+        above = self.directory.stat()
+        return [
+            name
+            for name in segments
+            if not self.trust.may_map(self.directory.stat(os.fsencode(name)), above)
+        ]
 
 
 class OidMap:

@@ -103,9 +103,9 @@ class NodeSource:
         path = b"%s-%s.nd" % (self.radix, uid)
         may_map = self.opener.options.get(_MMAP) and self.opener.is_mmap_safe(path)
         directory, name = self._placed(path)
-        fd = directory.open(name)
+        fd, above = directory.open_to_map(name)
         try:
-            if not trust.may_map(os.fstat(fd)):
+            if not trust.may_map(os.fstat(fd), above):
                 return None
             out = ffi.new("amalgam_nodemap **")
             errors.call(

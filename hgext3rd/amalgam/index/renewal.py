@@ -69,13 +69,16 @@ def renew(
 def rebuild(repo: RepoT, site: Site, config: IndexConfig) -> None:
     """Make all snapshots anew, and forget those of indexes that are gone.
 
-    Nothing for a user who may not write to the store: what is wrong they read plainly.
+    Nothing for a user who may not write to the store, or where everybody may: what is
+    wrong is read plainly.
     ``SecurityError`` if its owner is not trusted. ``StateError``, ``StorageError`` or
     ``OSError`` if it cannot be done.
     """
     if not os.access(repo.store.path, os.W_OK):
         return
     site.trust.require(site.owner_path)
+    if site.snapshots.is_public(site.placement()):
+        return
     try:
         with repo.lock():
             _renew(repo, site, config, {}, afresh=True)

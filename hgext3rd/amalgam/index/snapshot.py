@@ -13,8 +13,11 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import time
 from typing import TYPE_CHECKING
+
+from mercurial.i18n import _
 
 from ..native.errors import Moved
 from ..placement import TEMPORARY, Unusable
@@ -75,12 +78,12 @@ def opened_data(
 ) -> Iterator[int | None]:
     """Open a file to map it; ``None`` if it is not there, or may not be mapped."""
     try:
-        fd = directory.open(name)
+        fd, above = directory.open_to_map(name)
     except (FileNotFoundError, PermissionError, Unusable):
         yield None
         return
     try:
-        yield fd if trust.may_map(os.fstat(fd)) else None
+        yield fd if trust.may_map(os.fstat(fd), above) else None
     finally:
         os.close(fd)
 
@@ -151,9 +154,11 @@ class Snapshots:
         """Keep other writers of the directory away; ``Busy`` if there is one.
 
         Nobody waits: a snapshot that is not renewed now is renewed later. ``OSError``
-        or ``Unusable`` if this process cannot write there.
+        or ``Unusable`` if this process cannot write there, or everybody can.
         """
         self.directory.make(placement)
+        if self.is_public(placement):
+            raise Unusable(self.directory.path, _(b"may be written by everybody"))
         fd = self._open_lock(placement)
         try:
             try:
@@ -163,6 +168,13 @@ class Snapshots:
             yield
         finally:
             os.close(fd)
+
+    def is_public(self, placement: Placement) -> bool:
+        """Tell whether everybody may write there: then nothing is mapped."""
+        mode = placement.mode
+        with contextlib.suppress(FileNotFoundError, Unusable):
+            mode |= self.directory.stat().st_mode
+        return bool(mode & stat.S_IWOTH)
 
     def _open_lock(self, placement: Placement) -> int:
         # before anything is compared
