@@ -260,12 +260,17 @@ class Sequence:
         """See that nothing is answered that may not be read."""
         if self.store.git_dir.exists() and self.answers():
             self.counts["answers"] += 1
-            self.check_gone()
+            # git reads no unfinished pack; one in a copy stays until the next export
+            found = [where for where in self.objects() if " in pack/tmp_" not in where]
+            assert not found, found
 
     def check_gone(self) -> None:
-        """See that no object may not be read."""
-        found = self.found(self.store.git_dir / "objects")
-        assert not found, found
+        """See that no object may not be read, not even in an unfinished pack."""
+        assert not self.objects(), self.objects()
+
+    def objects(self) -> list[str]:
+        """Return where in the objects there is a word that may not be read."""
+        return self.found(self.store.git_dir / "objects")
 
     def check_bundles(self) -> None:
         """See that no bundle that is advertised may not be read."""
