@@ -14,13 +14,12 @@ use revlog::{
     Texts, split_metadata,
 };
 use sha1lanes::{Lanes, Message, digest_one};
-use workshop::Buffer;
+use workshop::{Buffer, Shares};
 
 use crate::collisions::{Attack, CollisionCheck};
 use crate::compress::{Compressor, Streams};
 use crate::error::{Error, Result};
 use crate::files::FileId;
-use crate::memory::Shares;
 use crate::translate::translate;
 use crate::trees::{MAX_DEPTH, MAX_LANDMARK_DEPTH};
 use crate::verify::Check;
@@ -260,7 +259,7 @@ impl<'a> Converter<'a> {
             collisions,
         };
         Self {
-            scratch: shares.scratch(),
+            scratch: Scratch::of(shares),
             kept: None,
             kept_bytes: shares.kept_bytes,
             hashed_bytes: shares.hashed_bytes.min(HASHED_TEXT_BYTES.1),

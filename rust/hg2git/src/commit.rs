@@ -6,8 +6,8 @@
 
 use gitpack::Oid;
 use revlog::Changeset;
+use workshop::hex::hex;
 
-use crate::hex::hex;
 use crate::identity::{Date, push_committer, push_ident};
 
 /// Appends the first lines of a commit.

@@ -6,9 +6,10 @@
 
 use gitpack::{Kind, Oid, PackWriter, SealedPack};
 use revlog::{Kind as RevlogKind, Node, Parents, Rev, Revlog, Scratch, Store, Texts};
+use workshop::{Shares, both, ordered};
 
 use crate::blobs::{self, Blob, Blobs, Converter};
-use crate::both::both;
+use crate::changelog;
 use crate::changes::ChangeLog;
 use crate::collisions::CollisionCheck;
 use crate::commits::{self, Commits};
@@ -18,9 +19,10 @@ use crate::filelogs::Filelogs;
 use crate::files::{FileId, FileTable};
 use crate::heads::{ChangesetHeads, ManifestHeads};
 use crate::history::{self, Batch, History, Sources, Tree, mode_of};
+use crate::limits;
 use crate::lookups::{Lookup, Lookups};
+use crate::manifestcommits;
 use crate::manifests::{Change, Manifests, Plan, Proving};
-use crate::memory::{self, Shares};
 use crate::names::Names;
 use crate::object::Head;
 use crate::oidmap::OidMap;
@@ -34,7 +36,6 @@ use crate::storeids::StoreIds;
 use crate::tip::Tip;
 use crate::treemanifests::Directories;
 use crate::trees::View;
-use crate::{changelog, manifestcommits, ordered};
 
 /// Each object is searched for SHA-1 collision attacks if a run converts at most so many changesets.
 const SEARCHED_WHOLE: usize = 1000;
@@ -51,7 +52,7 @@ pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Repo
     let store = Store::new(request.store, request.encoding);
     let map = OidMap::open(request.map, &request.segments, &request.unmapped)?;
     let changelog = store.open(RevlogKind::Changelog)?;
-    let store = store.bounded(memory::longest_index(request.memory_bytes, changelog.index().len()));
+    let store = store.bounded(limits::longest_index(request.memory_bytes, changelog.index().len()));
     let revs = request.selection.unconverted(&changelog, &map)?;
     if revs.is_empty() && (map.is_empty() || !request.metadata.anew) {
         return Ok(Report::default());
@@ -193,12 +194,12 @@ impl Run<'_> {
     ) -> Result<Vec<Node>> {
         let mut nodes = Vec::with_capacity(revs.len());
         let Request { check_texts, memory_bytes, .. } = *self.request;
-        let longest = memory::longest_changeset(memory_bytes);
+        let longest = limits::longest_changeset(memory_bytes);
         let done = std::cell::Cell::new(0);
         ordered::run(
             self.shares.width,
             changelog::jobs(revs.len()).map(|range| Ok((changelog::JOB_BYTES, range))),
-            || self.shares.scratch(),
+            || Scratch::of(self.shares),
             |scratch, range| {
                 changelog::read_manifest_nodes(
                     changelog,
@@ -276,7 +277,7 @@ impl Run<'_> {
         ordered::run(
             self.shares.width,
             jobs.into_iter().map(Ok),
-            || self.shares.scratch(),
+            || Scratch::of(self.shares),
             |scratch, range| match directories {
                 Some(directories) => directories.read(plan, range, scratch),
                 None => manifests.read(range, scratch),
@@ -379,7 +380,7 @@ impl Run<'_> {
         let mut scratch = Scratch::within(&self.shares.budget, 0);
         let start = history::start(sources, &mut scratch, &mut names, files)?;
         history::number_components(sources.changes, &mut names);
-        let mut scratch = self.shares.scratch();
+        let mut scratch = Scratch::of(self.shares);
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
         let history = History::new(sources, texts, &names, start);
         let sides = Sides::new(

@@ -14,7 +14,6 @@
 //! number of threads; what builds on results before it has its `turns`.
 
 mod blobs;
-mod both;
 mod changelog;
 mod changes;
 mod collisions;
@@ -30,22 +29,20 @@ mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod heads;
-mod hex;
 mod history;
 mod identity;
 mod leaves;
+mod limits;
 mod linediff;
 mod lookups;
 mod manifestcommits;
 mod manifests;
-mod memory;
 mod metadata;
 mod names;
 mod note;
 mod notes;
 mod object;
 mod oidmap;
-mod ordered;
 mod packs;
 mod progress;
 mod publish;
@@ -59,7 +56,6 @@ mod tip;
 mod translate;
 mod treemanifests;
 mod trees;
-mod turns;
 mod twins;
 mod verify;
 

@@ -7,12 +7,12 @@
 use gitpack::Oid;
 use gitpack::delta::{Op, encode};
 use revlog::{Node, Parents, Rev};
+use workshop::hex::hex;
 
 use crate::directory::oid_of;
 use crate::error::Result;
 use crate::files::FileTable;
 use crate::heads::ManifestHeads;
-use crate::hex::hex;
 use crate::history::{Batch, Sources};
 use crate::metadata::{IDENTS, commit};
 use crate::names::Names;

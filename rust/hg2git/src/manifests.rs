@@ -24,11 +24,12 @@ use revlog::{Delta, Rev, Revlog, Scratch, StoredDelta};
 
 pub(crate) use self::changes::{Base, Change, Changes, Unusable};
 pub(crate) use self::plan::{Plan, near_base};
+use workshop::Shares;
+
 use self::proof::{Proof, blame};
 use self::reader::{Reader, Stored};
 use self::shared::SharedText;
 use crate::error::{Error, Result};
-use crate::memory::Shares;
 
 /// A manifest may be given as changes from one of the manifests this far before it in the
 /// conversion's order; whoever replays changes keeps that many states.
@@ -95,7 +96,7 @@ impl<'a> Manifests<'a> {
     /// Who is to blame if the text of `rev` is wrong, or seems to be; nobody if it is right, or if
     /// no text is to be looked at.
     pub fn blame(&self, rev: Rev) -> Option<Error> {
-        let mut scratch = self.shares.scratch();
+        let mut scratch = Scratch::of(self.shares);
         let is_asked = !self.hashed.is_empty();
         is_asked.then(|| blame(self.revlog, rev, &mut scratch, self.shares.kept_bytes).err())?
     }

@@ -8,17 +8,17 @@
 
 use gitpack::{Kind, Oid, PackWriter, object_header};
 use sha1lanes::{Message, digest_one};
+use workshop::Shares;
+use workshop::hex::hex;
+use workshop::ordered::{self, Width};
 
 use crate::commit::push_tree_and_parents;
 use crate::compress::Compressor;
 use crate::error::{Error, Result};
 use crate::heads::ManifestHeads;
-use crate::hex::hex;
 use crate::leaves::Leaves;
-use crate::memory::Shares;
 use crate::notes::{self, Key};
 use crate::object::Object;
-use crate::ordered::{self, Width};
 use crate::packs::add;
 use crate::state::{Head, LEAVES, State};
 use crate::trees::View;

@@ -12,11 +12,11 @@ use gitpack::{Kind, Oid, object_header};
 use revlog::{Changeset, Node, Rev, Revlog};
 use sha1lanes::Message;
 use workshop::Buffer;
+use workshop::hex::hex;
 
 use crate::changelog::parse;
 use crate::collisions::CollisionCheck;
 use crate::error::Result;
-use crate::hex::hex;
 use crate::identity::{Who, read_back};
 use crate::linediff;
 use crate::object::Object;

@@ -21,9 +21,9 @@ use sha1lanes::{Message, best};
 pub(crate) use entries::{Entries, Key};
 pub(crate) use kept::Tree;
 use kept::{Below, Directory};
+use workshop::hex::{DIGITS, hex};
 
 use crate::error::Result;
-use crate::hex::{DIGITS, hex};
 use crate::object::Object;
 use crate::trees::View;
 

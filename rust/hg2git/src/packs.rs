@@ -5,11 +5,10 @@
 //! knows what the objects are.
 
 use gitpack::{Entry, Kind, Oid, PackWriter, SealedPack};
+use workshop::{Width, both};
 
-use crate::both::both;
 use crate::error::Result;
 use crate::oidmap::OidMap;
-use crate::ordered::Width;
 use crate::request::Request;
 use crate::trees::View;
 

@@ -5,6 +5,7 @@
 
 use gitpack::Oid;
 use revlog::Revlog;
+use workshop::Turns;
 
 use crate::collisions::CollisionCheck;
 use crate::commits::{self, Commits};
@@ -13,7 +14,6 @@ use crate::history::Batch;
 use crate::manifestcommits::{self, Manifests};
 use crate::note::notes_of;
 use crate::object::Object;
-use crate::turns::Turns;
 
 /// Makes objects of batches, on many threads.
 pub(crate) struct Sides<'a> {

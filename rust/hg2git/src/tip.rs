@@ -1,12 +1,12 @@
 //! The part of a run that makes the metadata commit: what it is of, and what of it is known.
 
 use gitpack::{Oid, PackWriter};
-use revlog::Revlog;
+use revlog::{Revlog, Scratch};
+use workshop::Shares;
 
 use crate::error::Result;
 use crate::heads::{ChangesetHeads, ManifestHeads};
 use crate::leaves::Leaves;
-use crate::memory::Shares;
 use crate::metadata::{self, Covered};
 use crate::notes::Key;
 use crate::oidmap::OidMap;
@@ -46,7 +46,7 @@ impl Tip<'_> {
         }
         let manifest_heads = recovery::manifest_heads(manifest, self.metadata_map);
         let heads =
-            recovery::changeset_heads(self.changelog, self.map, &mut self.shares.scratch())?;
+            recovery::changeset_heads(self.changelog, self.map, &mut Scratch::of(self.shares))?;
         Ok((State { manifest_heads, ..State::default() }, heads))
     }
 

@@ -15,8 +15,8 @@ use revlog::{
 use workshop::Buffer;
 
 use crate::error::Result;
+use crate::limits;
 use crate::manifests::{Base, Change, Changes, Plan, Unusable, near_base};
-use crate::memory;
 use crate::verify::Check;
 
 /// Manifests that one job reads, and the bytes that the changes of each about take.
@@ -98,7 +98,7 @@ impl Differing {
 impl<'a> Directories<'a> {
     /// Those of `store`, whose root has the manifests `root`; `memory_bytes` bound what is listed.
     pub fn new(store: &'a Store, root: &'a Revlog, check_texts: bool, memory_bytes: u64) -> Self {
-        let longest = memory::longest_listing(memory_bytes);
+        let longest = limits::longest_listing(memory_bytes);
         Self { store, root, opened: Mutex::default(), check_texts, longest }
     }
 

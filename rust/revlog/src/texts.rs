@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use workshop::{Budget, Buffer, Spare};
+use workshop::{Budget, Buffer, Shares, Spare};
 
 use crate::chunk::{Unpacker, Unpacking};
 use crate::error::Result;
@@ -56,6 +56,12 @@ impl Scratch {
     #[must_use]
     pub fn within(budget: &Arc<Budget>, spare_bytes: usize) -> Self {
         Self::with(spare_bytes, Some(Arc::clone(budget)))
+    }
+
+    /// The same, with a thread's part of `shares`.
+    #[must_use]
+    pub fn of(shares: &Shares) -> Self {
+        Self::within(&shares.budget, shares.spare_bytes)
     }
 
     fn with(spare_bytes: usize, budget: Option<Arc<Budget>>) -> Self {

@@ -8,7 +8,11 @@ use crate::ordered::Width;
 
 /// Does both: `first` in a thread of its own, or before `second` if there is one thread, or if the
 /// system gives no other.
-pub(crate) fn both<A: Send, B>(
+///
+/// # Panics
+///
+/// If one of them does.
+pub fn both<A: Send, B>(
     width: Width,
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B,

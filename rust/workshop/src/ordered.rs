@@ -21,7 +21,8 @@ type Ready<R, E> = (u64, Result<R, E>);
 
 /// How much is worked on at a time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Width {
+pub struct Width {
+    /// Threads that work.
     pub threads: usize,
     /// Bytes that jobs may take together, as they were announced, from when they are drawn until
     /// they are consumed; one job may take more alone.
@@ -65,8 +66,9 @@ impl<R, E> Drop for StopOnDrop<'_, R, E> {
 }
 
 /// Draws each of `jobs`, which come with the bytes that their results will about take; does `work`
-/// on one of the threads, or on this one if the system gives none, and gives the results to `consume` in order. `tick` is called on the
-/// calling thread between results, and at least ten times a second while there are none.
+/// on one of the threads, or on this one if the system gives none, and gives the results to `consume`
+/// in order. `tick` is called on the calling thread between results, and at least ten times a second
+/// while there are none.
 ///
 /// Drawing is sequential: an iterator that computes on `next` is a stage of its own.
 ///
@@ -74,7 +76,7 @@ impl<R, E> Drop for StopOnDrop<'_, R, E> {
 ///
 /// The first error in job order of drawing and `work`, or that of `consume` or `tick`; then no
 /// further result is consumed.
-pub(crate) fn run<J, R, E, S>(
+pub fn run<J, R, E, S>(
     Width { threads, window_bytes }: Width,
     jobs: impl Iterator<Item = Result<(u64, J), E>> + Send,
     new_scratch: impl Fn() -> S + Sync,

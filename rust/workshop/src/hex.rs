@@ -7,7 +7,7 @@
 const BYTES: usize = 256;
 
 /// Each byte as two digits.
-pub(crate) static DIGITS: [[u8; 2]; BYTES] = {
+pub static DIGITS: [[u8; 2]; BYTES] = {
     let mut digits = [[0; 2]; BYTES];
     let mut byte = 0;
     while byte < BYTES {
@@ -18,7 +18,9 @@ pub(crate) static DIGITS: [[u8; 2]; BYTES] = {
 };
 
 /// The digits of a node, or of an oid.
-pub(crate) fn hex(id: &[u8; 20]) -> [u8; 40] {
+#[inline]
+#[must_use]
+pub fn hex(id: &[u8; 20]) -> [u8; 40] {
     let mut digits = [0; 40];
     for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(id) {
         *pair = DIGITS[usize::from(*byte)];
@@ -33,6 +35,6 @@ mod tests {
     #[test]
     fn digits_are_those_that_display_writes() {
         let id = std::array::from_fn(|at| u8::try_from(at * 13).expect("small"));
-        assert_eq!(hex(&id), *gitpack::Oid::from_bytes(id).to_string().as_bytes());
+        assert_eq!(hex(&id), *id.map(|byte| format!("{byte:02x}")).concat().as_bytes());
     }
 }

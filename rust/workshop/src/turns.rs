@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// What one part of all jobs builds on.
 #[derive(Debug)]
-pub(crate) struct Turns<S> {
+pub struct Turns<S> {
     turn: Mutex<Turn<S>>,
     changed: Condvar,
 }
