@@ -4,8 +4,8 @@ use gitpack::Oid;
 use revlog::{Changeset, Node};
 use sha1lanes::{Message, digest_one};
 
-use crate::state::State;
-use crate::{commit, note};
+use crate::dialect::cinnabar::state::State;
+use crate::dialect::cinnabar::{commit, note};
 
 /// Makes the commit and the note of a changeset, whose text is `text`.
 ///

@@ -9,8 +9,8 @@ use gitpack::{Oid, Readers};
 use revlog::Encoding;
 use workshop::Directory;
 
-use crate::changelog::Selection;
-use crate::commits::Displaced;
+use crate::dialect::cinnabar::commits::Displaced;
+use crate::read::changelog::Selection;
 
 /// What to convert, from where, to where.
 #[derive(Clone, Debug)]

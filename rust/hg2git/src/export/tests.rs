@@ -9,8 +9,8 @@ use revlog::Encoding;
 use revlog::node::node_of;
 
 use super::*;
-use crate::changelog::Selection;
-use crate::collisions::tests::{ATTACK, ATTACK_ON_NODE};
+use crate::objects::collisions::tests::{ATTACK, ATTACK_ON_NODE};
+use crate::read::changelog::Selection;
 use crate::request::{Made, Metadata};
 
 /// Bytes that make what has a mark long enough for an attack.

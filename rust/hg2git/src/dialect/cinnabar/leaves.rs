@@ -1,0 +1,115 @@
+//! The entries of a notes tree, in place: tables of map segments, and the pairs of this run.
+
+use gitpack::Oid;
+
+use crate::dialect::cinnabar::notes::{Entries, Key};
+use crate::map::oidmap::OidMap;
+use crate::map::segment::{Pair, Segment, Table};
+
+/// The node of an empty file without parents, of which git-cinnabar keeps no note: one of the
+/// empty manifest, which has the same node, it keeps.
+const EMPTY_FILE: Key = [
+    0xb8, 0x0d, 0xe5, 0xd1, 0x38, 0x75, 0x85, 0x41, 0xc5, 0xf0, 0x52, 0x65, 0xad, 0x14, 0x4a, 0xb9,
+    0xfa, 0x86, 0xd1, 0xdb,
+];
+
+/// Ascending runs of pairs. Of those with one node, that of a changeset counts, then that of a
+/// manifest: whose text is also that of a file, with the same parents, has the file's node, too.
+#[derive(Debug, Default)]
+pub(crate) struct Leaves<'a> {
+    runs: Vec<Run<'a>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run<'a> {
+    table: Table,
+    pairs: Pairs<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pairs<'a> {
+    Mapped(&'a Segment),
+    New(&'a [Pair]),
+}
+
+impl<'a> Leaves<'a> {
+    /// Adds a table of a map, and the pairs that are new in it, ascending.
+    pub fn add(&mut self, map: &'a OidMap, table: Table, new: &'a [Pair]) {
+        let mapped = map.segments().iter().map(Pairs::Mapped);
+        let all = mapped.chain(std::iter::once(Pairs::New(new)));
+        self.runs.extend(all.map(|pairs| Run { table, pairs }));
+    }
+}
+
+impl Run<'_> {
+    fn pair(&self, at: usize) -> Option<Pair> {
+        match self.pairs {
+            Pairs::Mapped(segment) => segment.pair(self.table, at),
+            Pairs::New(pairs) => pairs.get(at).copied(),
+        }
+    }
+
+    /// The position of the first pair whose node is not below `start`.
+    fn position(&self, start: &Key) -> usize {
+        match self.pairs {
+            Pairs::Mapped(segment) => segment.position(self.table, start),
+            Pairs::New(pairs) => pairs.partition_point(|pair| pair.node.as_bytes() < start),
+        }
+    }
+
+    fn is_empty_file(&self, pair: &Pair) -> bool {
+        self.table == Table::Files && *pair.node.as_bytes() == EMPTY_FILE
+    }
+}
+
+impl Entries for Leaves<'_> {
+    fn entries_from(&self, start: Key) -> impl Iterator<Item = (Key, Oid)> {
+        let mut heads: Vec<_> = self
+            .runs
+            .iter()
+            .filter_map(|run| {
+                let at = run.position(&start);
+                Some((run.pair(at)?, at, run))
+            })
+            .collect();
+        // there are few runs, and hardly ever more than one or two long ones
+        let all = std::iter::from_fn(move || {
+            let rank = |&head: &usize| (heads[head].0.node, heads[head].2.table as u8);
+            let least = (0..heads.len()).min_by_key(rank)?;
+            let (pair, at, run) = heads[least];
+            match run.pair(at + 1) {
+                Some(next) => heads[least] = (next, at + 1, run),
+                None => drop(heads.swap_remove(least)),
+            }
+            Some((pair, run))
+        });
+        let kept = all.filter(|(pair, run)| !run.is_empty_file(pair));
+        let mut last = None;
+        kept.map(|(pair, _)| (*pair.node.as_bytes(), pair.oid))
+            .filter(move |(key, _)| last.replace(*key) != Some(*key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use revlog::Node;
+
+    use super::*;
+
+    #[test]
+    fn of_two_with_one_node_the_manifest_counts() {
+        let pair =
+            |node, oid| Pair { node: Node::from_bytes(node), oid: Oid::from_bytes([oid; 20]) };
+        let map = OidMap::default();
+        let files = [pair([1; 20], 1), pair([2; 20], 2), pair(EMPTY_FILE, 3)];
+        let manifests = [pair([2; 20], 4), pair(EMPTY_FILE, 5)];
+        let mut leaves = Leaves::default();
+        leaves.add(&map, Table::Files, &files);
+        let of = |leaves: &Leaves<'_>| -> Vec<_> {
+            leaves.entries_from([0; 20]).map(|(_, oid)| oid.as_bytes()[0]).collect()
+        };
+        assert_eq!(of(&leaves), [1, 2]);
+        leaves.add(&map, Table::Manifests, &manifests);
+        assert_eq!(of(&leaves), [1, 4, 5]);
+    }
+}

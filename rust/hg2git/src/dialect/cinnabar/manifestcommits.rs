@@ -1,0 +1,210 @@
+//! The side of git-cinnabar: trees that tell the manifests, and a commit for each manifest.
+//!
+//! Such a commit has the root tree, parents, and the node as message. All but their ids is the same in
+//! all of them, so each is stored as a delta of the one before. Nothing here needs what git has: no
+//! blob, tree or commit of it.
+
+use gitpack::Oid;
+use gitpack::delta::{Op, encode};
+use revlog::{Node, Parents, Rev};
+use workshop::hex::hex;
+
+use crate::dialect::cinnabar::heads::ManifestHeads;
+use crate::dialect::cinnabar::metadata::{IDENTS, commit};
+use crate::error::Result;
+use crate::map::segment::Table;
+use crate::objects::directory::oid_of;
+use crate::objects::history::{Batch, Sources};
+use crate::objects::object::Object;
+use crate::objects::trees::{MAX_DEPTH, Refused, TreeWriter, View};
+use crate::read::files::FileTable;
+use crate::read::names::Names;
+
+/// Digits of an id.
+const DIGITS: usize = 40;
+/// What is before the tree's digits, and before those of each parent.
+const TREE: &[u8] = b"tree ";
+const PARENT: &[u8] = b"\nparent ";
+
+/// What the manifests became.
+#[derive(Debug, Default)]
+pub(crate) struct Converted {
+    /// Commits of the plan's manifests, in its order.
+    pub commits: Vec<Oid>,
+    /// Heads, those of earlier runs included.
+    pub heads: ManifestHeads,
+}
+
+/// Makes trees and commits of batches, in order.
+pub(crate) struct Manifests<'a> {
+    sources: &'a Sources<'a>,
+    writer: TreeWriter<'a>,
+    chain: Chain,
+    converted: Converted,
+}
+
+impl<'a> Manifests<'a> {
+    /// Makes them of `sources`; `heads` are those of earlier runs.
+    pub fn new(
+        sources: &'a Sources<'a>,
+        names: &'a Names,
+        files: &'a FileTable,
+        heads: ManifestHeads,
+    ) -> Self {
+        let writer = TreeWriter::new(View::Manifest, names, files, sources.collisions);
+        let converted = Converted { commits: Vec::new(), heads };
+        Self { sources, writer, chain: Chain::default(), converted }
+    }
+
+    /// What all became.
+    pub fn into_converted(self) -> Converted {
+        self.converted
+    }
+
+    /// The objects of the next batch.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Store`] if a tree carries a collision attack.
+    pub fn convert(&mut self, batch: &Batch) -> Result<Vec<Object>> {
+        let written = self.writer.write(&batch.made);
+        let mut objects = written.map_err(|(made, refused)| match refused {
+            Refused::Unconverted(_) => unreachable!("each file has its node"),
+            Refused::Attack(attack) => {
+                let rev = self.sources.plan.revs[batch.position_of(made)];
+                self.sources.manifest.corrupt(rev, attack)
+            }
+        })?;
+        objects.reserve(batch.manifests.len());
+        for made in &batch.manifests {
+            objects.push(self.commit(oid_of(made.root.as_ref(), View::Manifest)));
+        }
+        Ok(objects)
+    }
+
+    /// The commit of the next manifest, of which `tree` tells the files.
+    ///
+    /// A parent that no changeset has which is or was converted is left out.
+    fn commit(&mut self, tree: Oid) -> Object {
+        let index = self.sources.manifest.index();
+        let rev = self.sources.plan.revs[self.converted.commits.len()];
+        let Parents(p1, p2) = index.parents(rev);
+        let commit_of = |parent: Rev| match self.sources.plan.position(parent) {
+            Some(position) => self.converted.commits.get(position).copied(),
+            None => self.sources.metadata_map.oid(Table::Manifests, &index.node(parent)),
+        };
+        let parents: Vec<Oid> = [p1, p2].into_iter().flatten().filter_map(commit_of).collect();
+        let object = self.chain.next(tree, &parents, index.node(rev));
+        self.converted.commits.push(object.oid);
+        self.converted.heads.add(object.oid, &parents);
+        object
+    }
+}
+
+/// Makes commits, each as a delta of the one before.
+#[derive(Debug, Default)]
+struct Chain {
+    last: Option<Last>,
+}
+
+/// The commit before.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    oid: Oid,
+    parents: usize,
+    depth: u8,
+}
+
+impl Chain {
+    /// The commit of a manifest, of which `tree` tells the files; parents as the manifest has them,
+    /// even if they are the same.
+    fn next(&mut self, tree: Oid, parents: &[Oid], node: Node) -> Object {
+        let mut object = commit(tree, parents, &hex(node.as_bytes()));
+        let base = self.last.filter(|last| last.depth < MAX_DEPTH && last.oid != object.oid);
+        if let Some(base) = base {
+            object.base = Some(base.oid);
+            object.payload = delta(base.parents, parents.len(), &object.payload);
+        }
+        let depth = base.map_or(0, |base| base.depth + 1);
+        self.last = Some(Last { oid: object.oid, parents: parents.len(), depth });
+        object
+    }
+}
+
+/// Bytes before the line feed that ends the lines of tree and parents.
+const fn lines_len(parents: usize) -> usize {
+    TREE.len() + DIGITS + parents * (PARENT.len() + DIGITS)
+}
+
+/// The delta that makes `content`, which has so many parents, of a commit with others.
+fn delta(parents_before: usize, parents: usize, content: &[u8]) -> Vec<u8> {
+    let rest_len = 1 + IDENTS.len();
+    let len = lines_len(parents_before) + rest_len + DIGITS;
+    let copy = |offset: usize, len: usize| Op::Copy { offset: offset as u64, len: len as u64 };
+    let insert = |start: usize, len: usize| Op::Insert(&content[start..start + len]);
+    let mut ops = vec![copy(0, TREE.len()), insert(TREE.len(), DIGITS)];
+    for parent in 0..parents {
+        let start = lines_len(parent);
+        if parents_before > 0 {
+            ops.push(copy(lines_len(0), PARENT.len()));
+        } else {
+            ops.push(insert(start, PARENT.len()));
+        }
+        ops.push(insert(start + PARENT.len(), DIGITS));
+    }
+    ops.push(copy(lines_len(parents_before), rest_len));
+    ops.push(insert(lines_len(parents) + rest_len, DIGITS));
+    let mut delta = Vec::with_capacity(content.len());
+    let encoded = encode(len as u64, content.len() as u64, ops, &mut delta);
+    encoded.expect("both are made of the same parts");
+    delta
+}
+
+#[cfg(test)]
+mod tests {
+    use gitpack::delta::apply;
+
+    use super::*;
+
+    fn oid(hex: &[u8]) -> Oid {
+        Oid::from_bytes(*Node::from_hex(hex).expect("40 digits").as_bytes())
+    }
+
+    #[test]
+    fn the_first_manifest_of_the_tiny_vector() {
+        let tree = oid(b"e6e9e2898826541c80226524aa19471490a36be7");
+        let node = Node::from_hex(b"b371960ec604e7eed7420846f7b1171091f92cab");
+        let made = Chain::default().next(tree, &[], node.expect("40 digits"));
+        assert_eq!(made.oid.to_string(), "1514efa9847f040422dea9341d804a646b59da30");
+        assert_eq!(made.base, None);
+    }
+
+    #[test]
+    fn deltas_make_the_commits_whatever_their_parents() {
+        let ids: Vec<Oid> = (0..100).map(|byte| Oid::from_bytes([byte; 20])).collect();
+        let mut commits = Chain::default();
+        let mut before: Option<(Oid, Vec<u8>)> = None;
+        let (mut full, mut chain) = (0, 0);
+        for (at, count) in [0, 1, 2, 0, 2, 1, 1, 0, 0].into_iter().cycle().take(90).enumerate() {
+            let node = Node::from_bytes(*ids[at].as_bytes());
+            let parents = &ids[at..at + count];
+            let content = commit(ids[at], parents, &hex(node.as_bytes()));
+            let made = commits.next(ids[at], parents, node);
+            assert_eq!(made.oid, content.oid);
+            let made = match (made.base, &before) {
+                (Some(base), Some((oid, before))) if base == *oid => {
+                    chain += 1;
+                    apply(before, &made.payload, 1 << 20).expect("fits")
+                }
+                _ => {
+                    (full, chain) = (full + 1, 0);
+                    made.payload
+                }
+            };
+            assert!(chain <= MAX_DEPTH);
+            assert_eq!(made, content.payload);
+            before = Some((content.oid, made));
+        }
+        assert_eq!(full, 2);
+    }
+}

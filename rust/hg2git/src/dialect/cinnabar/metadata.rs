@@ -1,0 +1,172 @@
+//! The metadata commit and what hangs on it: what git-cinnabar keeps of all that it has converted.
+//!
+//! Notes, manifest commits and the metadata of files are made with the commits that they are about;
+//! this is the rest, the part that every export makes again: three notes trees, of which only the
+//! directories that changed are written, a commit for each of them, two commits that name heads, and
+//! one that has all five as parents. It goes into a pack of its own, since the next one replaces it.
+//! The rules are git-cinnabar's (`src/store.rs` of 0.7.5); docs/formats/cinnabar.rst lists them.
+
+use gitpack::{Kind, Oid, PackWriter, object_header};
+use sha1lanes::{Message, digest_one};
+use workshop::Shares;
+use workshop::hex::hex;
+use workshop::ordered::{self, Width};
+
+use crate::dialect::cinnabar::commit::push_tree_and_parents;
+use crate::dialect::cinnabar::heads::ManifestHeads;
+use crate::dialect::cinnabar::leaves::Leaves;
+use crate::dialect::cinnabar::notes::{self, Key};
+use crate::dialect::cinnabar::state::{Head, LEAVES, State};
+use crate::error::{Error, Result};
+use crate::objects::compress::Compressor;
+use crate::objects::object::Object;
+use crate::objects::trees::View;
+use crate::out::packs::add;
+
+/// Who makes all of it, and when.
+pub(crate) const IDENTS: &str =
+    "author  <cinnabar@git> 0 +0000\ncommitter  <cinnabar@git> 0 +0000\n\n";
+/// What the metadata consists of, for readers that know other forms.
+const FORM: &[u8] = b"files-meta unified-manifests-v2";
+/// Objects are compressed together up to so many bytes.
+const TOGETHER_BYTES: u64 = 4 << 20;
+/// Objects that one job compresses, in bytes; fewer are not worth a thread.
+const JOB_BYTES: u64 = 256 << 10;
+
+/// What the metadata is of.
+pub(crate) struct Covered<'a> {
+    /// The heads of branches, with their commits, in the order of the changelog.
+    pub heads: Vec<(Head, Oid)>,
+    pub manifest_heads: ManifestHeads,
+    /// What hg2git, git2hg and files-meta have.
+    pub leaves: [Leaves<'a>; 3],
+    /// The keys that are new in each since the state before, ascending; `None` makes all anew.
+    pub new_keys: Option<[Vec<Key>; 3]>,
+}
+
+/// Adds to `pack` what is new in the metadata of `covered` since `before`, and answers what it then
+/// is.
+///
+/// # Errors
+///
+/// [`Error::Write`] if the pack cannot be written.
+pub(crate) fn write(
+    pack: &mut PackWriter,
+    before: State,
+    covered: Covered<'_>,
+    shares: &Shares,
+    level: u8,
+) -> Result<State> {
+    let mut sink = Sink { pack, waiting: Vec::new(), waiting_bytes: 0, shares, level };
+    let Covered { heads, manifest_heads, leaves, new_keys } = covered;
+    let mut trees = LEAVES.map(notes::Tree::empty);
+    for (at, (before, leaves)) in before.notes.into_iter().zip(&leaves).enumerate() {
+        let mut take = |object| sink.take(object);
+        trees[at] = match &new_keys {
+            Some(new_keys) => notes::update(before, leaves, &new_keys[at], &mut take)?,
+            None => notes::build(leaves, LEAVES[at], &mut take)?,
+        };
+    }
+    let lines = heads
+        .iter()
+        .map(|(Head { node, branch, .. }, _)| [&hex(node.as_bytes()), &b" "[..], branch].concat());
+    let lines = lines.collect::<Vec<_>>().join(&b'\n');
+    let commits: Vec<_> = heads.iter().map(|(_, commit)| *commit).collect();
+    let manifests: Vec<_> = manifest_heads.0.iter().copied().collect();
+    let parts =
+        [commit(Oid::EMPTY_TREE, &commits, &lines), commit(Oid::EMPTY_TREE, &manifests, b"")];
+    let notes = trees.each_ref().map(|tree| commit(tree.oid(), &[], b""));
+    let parents: Vec<_> = parts.iter().chain(&notes).map(|part| part.oid).collect();
+    let top = commit(Oid::EMPTY_TREE, &parents, FORM);
+    let commit = top.oid;
+    let empty = Object {
+        kind: Kind::Tree,
+        oid: Oid::EMPTY_TREE,
+        base: None,
+        payload: Vec::new(),
+        view: View::Manifest,
+    };
+    for object in std::iter::once(empty).chain(parts).chain(notes).chain([top]) {
+        sink.take(object)?;
+    }
+    sink.flush()?;
+    let heads = heads.into_iter().map(|(head, _)| head).collect();
+    Ok(State { commit, heads, manifest_heads, notes: trees })
+}
+
+/// A commit by nobody, at no time. Parents that come twice stay two.
+pub(crate) fn commit(tree: Oid, parents: &[Oid], message: &[u8]) -> Object {
+    let mut payload = Vec::with_capacity(IDENTS.len() + 48 * (parents.len() + 1) + message.len());
+    push_tree_and_parents(&mut payload, tree, parents);
+    payload.extend_from_slice(IDENTS.as_bytes());
+    payload.extend_from_slice(message);
+    let head = object_header(Kind::Commit, payload.len() as u64);
+    let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
+    Object { kind: Kind::Commit, oid, base: None, payload, view: View::Manifest }
+}
+
+/// Objects on their way to the pack; many at once are compressed on many threads.
+struct Sink<'a> {
+    pack: &'a mut PackWriter,
+    waiting: Vec<Object>,
+    waiting_bytes: u64,
+    shares: &'a Shares,
+    level: u8,
+}
+
+impl Sink<'_> {
+    fn take(&mut self, object: Object) -> Result<()> {
+        self.waiting_bytes += object.bytes();
+        self.waiting.push(object);
+        if self.waiting_bytes >= TOGETHER_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let threads =
+            if self.waiting_bytes < 2 * JOB_BYTES { 1 } else { self.shares.width.threads };
+        let width = Width { threads, ..self.shares.width };
+        let mut waiting = std::mem::take(&mut self.waiting).into_iter().peekable();
+        self.waiting_bytes = 0;
+        let jobs = std::iter::from_fn(|| {
+            let (mut job, mut bytes) = (Vec::new(), 0);
+            while let Some(object) = waiting.next_if(|_| bytes < JOB_BYTES) {
+                bytes += object.bytes();
+                job.push(object);
+            }
+            (!job.is_empty()).then_some(Ok((bytes, job)))
+        });
+        let (pack, level, budget) = (&mut *self.pack, self.level, &self.shares.budget);
+        ordered::run(
+            width,
+            jobs,
+            || Compressor::new(level, budget),
+            |compressor, objects: Vec<Object>| {
+                let mut streams = compressor.streams();
+                for Object { payload, .. } in &objects {
+                    compressor.deflate(payload, &mut streams)?;
+                }
+                Ok::<_, Error>((streams, objects))
+            },
+            |(streams, objects)| {
+                for (deflated, object) in streams.iter().zip(objects) {
+                    let Object { kind, oid, base, payload, .. } = object;
+                    add(pack, kind, oid, base, payload.len(), deflated)?;
+                }
+                Ok(())
+            },
+            || Ok(()),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_those_of_git_cinnabar() {
+        // a commit on the empty tree is that of an empty notes tree
+        let empty = commit(Oid::EMPTY_TREE, &[], b"");
+        assert_eq!(empty.oid.to_string(), "06960cd44d1ded330aa2b0f99558e319960f11fc");
+    }
+}

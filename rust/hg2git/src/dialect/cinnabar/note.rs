@@ -1,0 +1,264 @@
+//! What a commit does not tell of its changeset: the blob that git-cinnabar keeps beside it.
+//!
+//! From commit and blob together, the text of the changeset can be made again. What can be had from
+//! the commit alone is not in the blob; what cannot be had from either is patched. The rules are
+//! git-cinnabar's (`src/store.rs` of 0.7.5, `GeneratedGitChangesetMetadata`);
+//! docs/formats/cinnabar.rst lists them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gitpack::{Kind, Oid, object_header};
+use revlog::{Changeset, Node, Rev, Revlog};
+use sha1lanes::Message;
+use workshop::Buffer;
+use workshop::hex::hex;
+
+use crate::dialect::cinnabar::identity::{Who, read_back};
+use crate::dialect::cinnabar::linediff;
+use crate::error::Result;
+use crate::objects::collisions::CollisionCheck;
+use crate::objects::object::Object;
+use crate::objects::trees::View;
+use crate::read::changelog::parse;
+
+/// The extras of a changeset, ascending by key; of two with one key, the later.
+type Extras<'a> = BTreeMap<&'a [u8], &'a [u8]>;
+
+/// Bytes of what nearly all notes and changesets have beside names and texts.
+const NAMES_LEN: usize = 128;
+
+const COMMITTER: &[u8] = b"committer";
+
+/// A changeset whose note is to be made.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    pub rev: Rev,
+    pub node: Node,
+    pub text: Arc<Buffer>,
+    /// Where its commit is among the objects made with it.
+    pub commit: usize,
+}
+
+/// The notes of changesets, whose commits are among `objects`.
+///
+/// # Errors
+///
+/// [`crate::Error::Store`] that names a changeset which cannot be parsed, or whose note carries a
+/// collision attack.
+pub(crate) fn notes_of(
+    changelog: &Revlog,
+    changesets: &[Noted],
+    objects: &[Object],
+    collisions: &CollisionCheck,
+) -> Result<Vec<Object>> {
+    let mut notes = Vec::with_capacity(changesets.len());
+    for Noted { rev, node, text, commit } in changesets {
+        let changeset = parse(changelog, *rev, text)?;
+        let content = &objects[*commit].payload;
+        let blob = note(*node, &changeset, text, content);
+        notes.push(blob.ok_or_else(|| changelog.corrupt(*rev, "its commit cannot be read back"))?);
+    }
+    let head = |note: &Vec<u8>| object_header(Kind::Blob, note.len() as u64);
+    let heads: Vec<_> = notes.iter().map(head).collect();
+    let messages = heads.iter().zip(&notes).map(|(head, body)| Message { head, body });
+    let messages: Vec<_> = messages.collect();
+    let mut digests = vec![[0; 20]; messages.len()];
+    sha1lanes::best().digest(&messages, &mut digests);
+    for ((digest, message), Noted { rev, .. }) in digests.iter().zip(&messages).zip(changesets) {
+        let passed = collisions.object(Kind::Blob, Oid::from_bytes(*digest), *message);
+        passed.map_err(|attack| changelog.corrupt(*rev, attack))?;
+    }
+    let objects = digests.into_iter().zip(notes).map(|(digest, payload)| {
+        let oid = Oid::from_bytes(digest);
+        Object { kind: Kind::Blob, oid, base: None, payload, view: View::Manifest }
+    });
+    Ok(objects.collect())
+}
+
+/// The blob of the changeset `node`, whose text is `text`, and whose commit has this content.
+///
+/// `None` if the content is not that of a commit of this crate.
+pub(crate) fn note(
+    node: Node,
+    changeset: &Changeset<'_>,
+    text: &[u8],
+    commit: &[u8],
+) -> Option<Vec<u8>> {
+    let commit = Commit::parse(commit)?;
+    let (author, committer) = (read_back(commit.author)?, read_back(commit.committer)?);
+
+    let mut blob = Vec::with_capacity(NAMES_LEN + changeset.files.len());
+    blob.extend_from_slice(b"changeset ");
+    blob.extend_from_slice(&hex(node.as_bytes()));
+    if changeset.manifest != Node::NULL {
+        push_line(&mut blob, b"manifest", &hex(changeset.manifest.as_bytes()));
+    }
+    if author.user != changeset.user {
+        push_line(&mut blob, b"author", changeset.user);
+    }
+    let mut extras = changeset.extra.map(|_| changeset.extras().collect::<Extras<'_>>());
+    if let Some(all) = &mut extras
+        && all.get(COMMITTER).is_some_and(|value| *value == committer.canonical())
+    {
+        all.remove(COMMITTER);
+        if all.is_empty() {
+            extras = None;
+        }
+    }
+    if let Some(extras) = &extras {
+        push_line(&mut blob, b"extra", &joined(extras));
+    }
+    if !changeset.files.is_empty() {
+        push_line(&mut blob, b"files", changeset.files);
+        let files = blob.len() - changeset.files.len();
+        blob[files..].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = 0);
+    }
+    let made_again = make_again(changeset, extras, &author, &committer, &commit);
+    if let Some(patch) = linediff::patch(&made_again, text) {
+        push_line(&mut blob, b"patch", &patch);
+    }
+    Some(blob)
+}
+
+/// The changeset's text as a reader makes it from its commit and all of the note but the patch.
+fn make_again(
+    changeset: &Changeset<'_>,
+    extras: Option<Extras<'_>>,
+    author: &Who<'_>,
+    committer: &Who<'_>,
+    commit: &Commit<'_>,
+) -> Vec<u8> {
+    let mut text = Vec::with_capacity(
+        NAMES_LEN + changeset.user.len() + changeset.files.len() + commit.message.len(),
+    );
+    text.extend_from_slice(&hex(changeset.manifest.as_bytes()));
+    text.push(b'\n');
+    text.extend_from_slice(changeset.user);
+    text.push(b'\n');
+    text.extend_from_slice(author.seconds);
+    text.extend_from_slice(format!(" {}", author.offset_seconds).as_bytes());
+    let has_committer = extras.as_ref().is_some_and(|extras| extras.contains_key(COMMITTER));
+    let canonical = committer.canonical();
+    let mut extras = extras;
+    if !has_committer && commit.author != commit.committer {
+        extras.get_or_insert_default().insert(COMMITTER, &canonical);
+    }
+    if let Some(extras) = extras {
+        text.push(b' ');
+        text.extend_from_slice(&joined(&extras));
+    }
+    if !changeset.files.is_empty() {
+        let mut files: Vec<_> = changeset.files.split(|&byte| byte == b'\n').collect();
+        files.sort_unstable();
+        for file in files {
+            text.push(b'\n');
+            text.extend_from_slice(file);
+        }
+    }
+    text.extend_from_slice(b"\n\n");
+    text.extend_from_slice(commit.message);
+    text
+}
+
+fn push_line(note: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    note.push(b'\n');
+    note.extend_from_slice(name);
+    note.push(b' ');
+    note.extend_from_slice(value);
+}
+
+fn joined(extras: &Extras<'_>) -> Vec<u8> {
+    let items: Vec<_> = extras.iter().map(|(key, value)| [*key, *value].join(&b':')).collect();
+    items.join(&0)
+}
+
+/// The parts of a commit's content that matter here.
+struct Commit<'a> {
+    author: &'a [u8],
+    committer: &'a [u8],
+    /// With the line feeds that tell equal commits apart.
+    message: &'a [u8],
+}
+
+impl<'a> Commit<'a> {
+    fn parse(content: &'a [u8]) -> Option<Self> {
+        let mut rest = content;
+        let (mut author, mut committer) = (None, None);
+        loop {
+            let end = memchr::memchr(b'\n', rest)?;
+            let line = &rest[..end];
+            rest = &rest[end + 1..];
+            if line.is_empty() {
+                break;
+            }
+            if let Some(ident) = line.strip_prefix(b"author ") {
+                author = Some(ident);
+            } else if let Some(ident) = line.strip_prefix(b"committer ") {
+                committer = Some(ident);
+            }
+        }
+        Some(Self { author: author?, committer: committer?, message: rest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gitpack::Oid;
+
+    use super::*;
+    use crate::dialect::cinnabar::commit;
+
+    const MANIFEST: &str = "644908d7432afeb9ee28c39a5f71feff08fac4ca";
+
+    /// The note's lines but the first, of a changeset with this user, date line and the rest.
+    fn lines(user: &str, date: &str, rest: &str, line_feeds: usize) -> Vec<String> {
+        let text = format!("{MANIFEST}\n{user}\n{date}\n{rest}").into_bytes();
+        let changeset = Changeset::parse(&text).expect("well-formed");
+        let mut content = Vec::new();
+        commit::write(&mut content, Oid::EMPTY_TREE, &[], &changeset);
+        content.extend(std::iter::repeat_n(b'\n', line_feeds));
+        let blob = note(Node::from_bytes([0x11; 20]), &changeset, &text, &content);
+        let blob = String::from_utf8(blob.expect("a commit of ours")).expect("ascii");
+        let mut lines: Vec<_> = blob.split('\n').map(str::to_owned).collect();
+        assert_eq!(lines.remove(0), format!("changeset {}", "11".repeat(20)));
+        assert_eq!(lines.remove(0), format!("manifest {MANIFEST}"));
+        lines
+    }
+
+    // what the git-cinnabar 0.7.5 program wrote, see the vectors and spec tables
+
+    #[test]
+    fn what_a_commit_tells_is_left_out() {
+        assert_eq!(lines("A B <a@b.c>", "100 0", "\nroot", 0), [""; 0]);
+        assert_eq!(lines("A B <a@b.c>", "100 -19800", "a\nb\n\nx", 0), ["files a\0b"]);
+    }
+
+    #[test]
+    fn users_that_git_has_otherwise_are_kept() {
+        for user in ["foo@bar", "foo>", "Foo <foo@bar>, Baz <b@z>", "foo <>", "tab\t<x@y>"] {
+            assert_eq!(lines(user, "1 0", "\nx", 0), [format!("author {user}")]);
+        }
+        for user in ["<foo@bar>", "<>", "foo", "Foo  Bar  <foo@bar>", "no email <  >"] {
+            assert_eq!(lines(user, "1 0", "\nx", 0), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn extras_are_sorted_and_a_canonical_committer_left_out() {
+        let of = |extra: &str| lines("A <a@b>", &format!("1 0 {extra}"), "\nx", 0);
+        assert_eq!(of("branch:stable\0close:1"), ["extra branch:stable\0close:1"]);
+        assert_eq!(of(""), ["extra "]);
+        assert_eq!(of("committer:C O <c@o> 1234567890 -3600"), [""; 0]);
+        let git_zone = "committer:C O <c@o> 1234567890 +0100";
+        assert_eq!(of(git_zone), [format!("extra {git_zone}")]);
+        assert_eq!(of("committer:C D <c@d.e> 400 -3600\0zz:1"), ["extra zz:1"]);
+    }
+
+    #[test]
+    fn what_is_lost_otherwise_is_patched() {
+        // offsets in a text that begins with 41 bytes of manifest and 8 of user
+        assert_eq!(lines("A <a@b>", "1 1", "\nx", 0), ["patch 51,52,1"]);
+        assert_eq!(lines("A <a@b>", "1 0", "\nx", 2), ["patch 55,57,"]);
+    }
+}

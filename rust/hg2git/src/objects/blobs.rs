@@ -1,0 +1,493 @@
+//! File revisions to blobs, one filelog after the other.
+//!
+//! What a revision is stored as is planned from the index alone ([`plan`]): the stored delta where
+//! it leads from a parent, a delta searched for where there is none, and a landmark as base where
+//! the chain grows past what git readers like. So pieces of a filelog can be worked on in any order,
+//! by any thread, and give the same bytes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use gitpack::{Differ, Kind, Oid, object_header};
+use revlog::{
+    FLAG_CENSORED, FLAG_EXTERNAL, Index, Kept, Node, Parents, Rev, Revision, Revlog, Scratch,
+    Texts, split_metadata,
+};
+use sha1lanes::{Lanes, Message, digest_one};
+use workshop::{Buffer, Shares};
+
+use crate::error::{Error, Result};
+use crate::objects::collisions::{Attack, CollisionCheck};
+use crate::objects::compress::{Compressor, Streams};
+use crate::objects::translate::translate;
+use crate::objects::trees::{MAX_DEPTH, MAX_LANDMARK_DEPTH};
+use crate::read::files::FileId;
+use crate::read::verify::Check;
+
+/// Text that one job rebuilds, in bytes, about: one that begins in the middle of a delta chain
+/// rebuilds the chain first, so it must be long beside that.
+const JOB_TEXT_BYTES: u64 = 96 << 20;
+/// Stored bytes that one job reads, about: what it makes is about as long.
+const JOB_STORED_BYTES: u64 = 4 << 20;
+/// Revisions whose two messages each fill half of the lanes of the widest hash.
+const HALF_OF_LANES: usize = 8;
+/// Revisions hashed together at most.
+const HASHED_AT_ONCE: usize = 8 * HALF_OF_LANES;
+/// Text hashed together: so much is enough if it fills the lanes, and never more than the second.
+const HASHED_TEXT_BYTES: (usize, usize) = (512 << 10, 16 << 20);
+/// No delta is searched for that would be longer than this, in bytes.
+const LONGEST_SEARCHED: usize = 16 << 20;
+/// A delta longer than this leaves no room behind, in bytes.
+const LONGEST_KEPT: usize = 1 << 20;
+/// A delta is worth it up to this part of its content. To compress both and to take the shorter
+/// gains 0.1 % of the pack and costs a fourth of all compression (octave, 2026-11).
+const LONGEST_DELTA: (usize, usize) = (2, 3);
+
+/// What clients are sent for such a revision is its text as stored: why it was censored, or what
+/// LFS calls a pointer. The node was computed from another text, so it cannot be checked.
+const TEXT_REPLACED: u16 = FLAG_CENSORED | FLAG_EXTERNAL;
+
+/// How a revision is to be stored; positions count in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    Full,
+    /// The filelog's own delta.
+    Stored(usize),
+    /// A delta to be searched for.
+    Searched(usize),
+}
+
+/// One revision of the plan.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    rev: Rev,
+    file: FileId,
+    storage: Storage,
+    depth: u8,
+    /// Later ones may have it as base, when it is out of sight.
+    is_landmark: bool,
+}
+
+/// What becomes of the revisions of a filelog.
+#[derive(Debug)]
+pub(crate) struct Plan(Vec<Planned>);
+
+/// Plans the revisions in `wanted`, ascending by revision.
+pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> Plan {
+    let mut plan = Plan(Vec::with_capacity(wanted.len()));
+    // positions of the last landmark, and of the last that begins a series of them
+    let (mut landmark, mut milestone) = (None, None);
+    for &(rev, file) in wanted {
+        let position = plan.0.len();
+        let natural_base = plan.natural_base(index, rev);
+        let storage = match natural_base {
+            Some(base) if plan.base_depth(base) < MAX_DEPTH => base,
+            Some(_) if plan.landmark_depth(landmark).is_some() => {
+                Storage::Searched(landmark.expect("it has a depth"))
+            }
+            Some(_) if plan.landmark_depth(milestone).is_some() => {
+                let base = milestone.expect("it has a depth");
+                milestone = Some(position);
+                Storage::Searched(base)
+            }
+            _ => Storage::Full,
+        };
+        let depth = match storage {
+            Storage::Full => 0,
+            Storage::Stored(base) | Storage::Searched(base) => plan.0[base].depth + 1,
+        };
+        let is_landmark = natural_base != Some(storage);
+        plan.0.push(Planned { rev, file, storage, depth, is_landmark });
+        if is_landmark {
+            landmark = Some(position);
+            if storage == Storage::Full {
+                milestone = Some(position);
+            }
+        }
+    }
+    plan
+}
+
+impl Plan {
+    /// What the index alone suggests: the stored delta if it leads from a parent, else a delta
+    /// from a parent, else the stored one, else from whatever came last.
+    fn natural_base(&self, index: &Index, rev: Rev) -> Option<Storage> {
+        let Parents(p1, p2) = index.parents(rev);
+        let stored = index.delta_base(rev).and_then(|base| self.position(base));
+        let parent = [p1, p2].into_iter().flatten().find_map(|parent| self.position(parent));
+        match (stored, parent) {
+            (Some(stored), _) if [p1, p2].contains(&Some(self.0[stored].rev)) => {
+                Some(Storage::Stored(stored))
+            }
+            (_, Some(parent)) => Some(Storage::Searched(parent)),
+            (Some(stored), None) => Some(Storage::Stored(stored)),
+            (None, None) => {
+                let last = self.0.iter().rposition(|planned| planned.rev < rev)?;
+                Some(Storage::Searched(last))
+            }
+        }
+    }
+
+    fn position(&self, rev: Rev) -> Option<usize> {
+        self.0.binary_search_by_key(&rev, |planned| planned.rev).ok()
+    }
+
+    fn base_depth(&self, storage: Storage) -> u8 {
+        match storage {
+            Storage::Full => 0,
+            Storage::Stored(base) | Storage::Searched(base) => self.0[base].depth,
+        }
+    }
+
+    /// The depth of a landmark that still has room for another after it.
+    fn landmark_depth(&self, landmark: Option<usize>) -> Option<u8> {
+        let depth = self.0[landmark?].depth;
+        (depth < MAX_LANDMARK_DEPTH).then_some(depth)
+    }
+
+    /// Ranges of positions that make jobs of about equal work.
+    pub fn jobs(&self, index: &Index) -> Vec<(Range<usize>, Load)> {
+        let mut jobs = Vec::new();
+        let mut start = 0;
+        let mut load = Load::default();
+        for (position, planned) in self.0.iter().enumerate() {
+            load.text_bytes += u64::from(index.text_len_hint(planned.rev));
+            load.stored_bytes += u64::from(index.stored_len(planned.rev)) + 64;
+            let is_enough =
+                load.text_bytes >= JOB_TEXT_BYTES || load.stored_bytes >= JOB_STORED_BYTES;
+            if is_enough || position + 1 == self.0.len() {
+                jobs.push((start..position + 1, load));
+                (start, load) = (position + 1, Load::default());
+            }
+        }
+        jobs
+    }
+}
+
+/// Consecutive revisions of one filelog.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub revlog: Arc<Revlog>,
+    pub plan: Arc<Plan>,
+    /// Positions in the plan.
+    pub range: Range<usize>,
+}
+
+/// How much work a part of a plan is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Bytes to rebuild and hash.
+    pub text_bytes: u64,
+    /// Bytes to read; about as many are made.
+    pub stored_bytes: u64,
+}
+
+/// A blob ready for the pack.
+#[derive(Debug)]
+pub(crate) struct Blob {
+    pub file: FileId,
+    pub oid: Oid,
+    /// The revision whose blob its stream is a delta against; if `None`, that is the content.
+    pub base: Option<FileId>,
+    /// Length of the stream when inflated, in bytes.
+    pub inflated_len: usize,
+    /// What precedes the content in the revision's text; its stream comes before the blob's.
+    pub metadata: Option<Metadata>,
+}
+
+/// A file revision's metadata as a blob.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    pub oid: Oid,
+    /// Length of its stream when inflated, in bytes.
+    pub inflated_len: usize,
+}
+
+/// Blobs, and the streams of each.
+#[derive(Debug)]
+pub(crate) struct Blobs {
+    pub blobs: Vec<Blob>,
+    pub streams: Streams,
+}
+
+/// What a thread keeps from job to job.
+pub(crate) struct Converter<'a> {
+    scratch: Scratch,
+    /// Texts of the filelog that the last job ended in the middle of.
+    kept: Option<(Arc<Revlog>, Kept)>,
+    kept_bytes: usize,
+    hashed_bytes: usize,
+    encoder: Encoder<'a>,
+}
+
+/// The part of a [`Converter`] that makes blobs of texts.
+struct Encoder<'a> {
+    differ: Differ,
+    /// The delta found last, as it was searched for or as it was translated.
+    searched: Vec<u8>,
+    translated: Buffer,
+    compressor: Compressor,
+    lanes: &'static dyn Lanes,
+    check_texts: bool,
+    collisions: &'a CollisionCheck,
+}
+
+/// A revision that waits to be hashed with others, also of other filelogs.
+struct Waiting<'a> {
+    piece: &'a Piece,
+    planned: Planned,
+    revision: Revision,
+    /// Base text of a delta that has to be searched for.
+    base_text: Option<Arc<Buffer>>,
+}
+
+impl<'a> Converter<'a> {
+    /// Compresses at `level`; all converters of a run share `collisions`.
+    pub fn new(
+        level: u8,
+        check_texts: bool,
+        collisions: &'a CollisionCheck,
+        shares: &Shares,
+    ) -> Self {
+        let encoder = Encoder {
+            differ: Differ::default(),
+            searched: Vec::new(),
+            translated: Buffer::new(Some(Arc::clone(&shares.budget))),
+            compressor: Compressor::new(level, &shares.budget),
+            lanes: sha1lanes::best(),
+            check_texts,
+            collisions,
+        };
+        Self {
+            scratch: Scratch::of(shares),
+            kept: None,
+            kept_bytes: shares.kept_bytes,
+            hashed_bytes: shares.hashed_bytes.min(HASHED_TEXT_BYTES.1),
+            encoder,
+        }
+    }
+
+    /// Converts the revisions of all `pieces`, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
+    /// node's text, has flags that change what its text means, or carries a collision attack.
+    pub fn convert(&mut self, pieces: &[Piece]) -> Result<Blobs> {
+        let Self { scratch, kept, encoder, kept_bytes, hashed_bytes } = self;
+        let streams = encoder.compressor.streams();
+        let mut blobs = Blobs { blobs: Vec::new(), streams };
+        let mut waiting = Vec::new();
+        let mut waiting_bytes = 0;
+        for piece in pieces {
+            let (known, old) = match kept.take() {
+                Some((revlog, kept)) if Arc::ptr_eq(&revlog, &piece.revlog) => {
+                    (kept, Kept::default())
+                }
+                other => (Kept::default(), other.map_or_else(Kept::default, |(_, kept)| kept)),
+            };
+            scratch.recycle_kept(old);
+            let mut texts = Texts::resume(&piece.revlog, scratch, *kept_bytes, known);
+            for planned in &piece.plan.0[piece.range.clone()] {
+                let waited = match Waiting::new(piece, *planned, &mut texts) {
+                    Ok(waited) => waited,
+                    // what waits may be wrong, and then comes first
+                    Err(problem) => return encoder.finish(&waiting, &mut blobs).and(Err(problem)),
+                };
+                waiting_bytes += waited.bytes_beside(&waiting);
+                waiting.push(waited);
+                if is_enough(waiting.len(), waiting_bytes, *hashed_bytes) {
+                    encoder.finish(&waiting, &mut blobs)?;
+                    waiting.drain(..).for_each(|waited| {
+                        drop(waited.base_text);
+                        texts.recycle(waited.revision.text);
+                        texts.recycle_delta(waited.revision.delta);
+                    });
+                    waiting_bytes = 0;
+                }
+            }
+            if piece.range.end < piece.plan.0.len() {
+                *kept = Some((Arc::clone(&piece.revlog), texts.pause()));
+            }
+        }
+        encoder.finish(&waiting, &mut blobs)?;
+        Ok(blobs)
+    }
+}
+
+/// Whether to hash so many revisions of so many bytes now, rather than with more of them: where they
+/// are long and `most_bytes` are near, half of the lanes filled are better than some of the others.
+const fn is_enough(revisions: usize, bytes: usize, most_bytes: usize) -> bool {
+    let with_more = bytes + bytes / revisions * HALF_OF_LANES;
+    revisions == HASHED_AT_ONCE
+        || bytes > most_bytes
+        || revisions.is_multiple_of(2 * HALF_OF_LANES) && bytes > HASHED_TEXT_BYTES.0
+        || revisions.is_multiple_of(HALF_OF_LANES) && with_more > most_bytes
+}
+
+impl<'a> Waiting<'a> {
+    fn new(piece: &'a Piece, planned: Planned, texts: &mut Texts<'_>) -> Result<Self> {
+        let revlog = &piece.revlog;
+        if revlog.index().unusual_flags(planned.rev) & !TEXT_REPLACED != 0 {
+            return Err(revlog.unsupported(planned.rev, "it has flags that are not known").into());
+        }
+        let mut revision = texts.get(planned.rev)?;
+        let base_text = match planned.storage {
+            Storage::Full => None,
+            Storage::Stored(base) | Storage::Searched(base) => {
+                let base = piece.plan.0[base].rev;
+                let is_usable = matches!(planned.storage, Storage::Stored(_))
+                    && revision.delta.as_ref().is_some_and(|delta| delta.base == base);
+                if !is_usable {
+                    revision.delta = None;
+                }
+                Some(texts.get(base)?.text)
+            }
+        };
+        if planned.is_landmark {
+            texts.hold(planned.rev, &revision.text);
+        }
+        Ok(Self { piece, planned, revision, base_text })
+    }
+
+    fn check(&self) -> Check<'a> {
+        Check::new(&self.piece.revlog)
+    }
+
+    /// The error that blames the revision for an attack.
+    fn corrupt(&self, attack: Attack) -> Error {
+        self.piece.revlog.corrupt(self.planned.rev, attack).into()
+    }
+
+    /// Memory that it takes in addition to others, whose texts are often its base.
+    fn bytes_beside(&self, others: &[Self]) -> usize {
+        let is_held = |base: &Arc<Buffer>| {
+            let mut held = others.iter().flat_map(|other| {
+                std::iter::once(&other.revision.text).chain(other.base_text.as_ref())
+            });
+            held.any(|text| Arc::ptr_eq(text, base))
+        };
+        let base = self.base_text.as_ref().filter(|base| !is_held(base));
+        self.revision.text.len() + base.map_or(0, |base| base.len())
+    }
+}
+
+impl Encoder<'_> {
+    /// Hashes all that waits, both ways, and makes blobs of it.
+    fn finish(&mut self, waiting: &[Waiting<'_>], blobs: &mut Blobs) -> Result<()> {
+        let contents: Vec<&[u8]> =
+            waiting.iter().map(|waited| split_metadata(&waited.revision.text).content).collect();
+        let git_heads: Vec<_> = contents
+            .iter()
+            .map(|content| object_header(Kind::Blob, content.len() as u64))
+            .collect();
+        let hg_heads: Vec<_> =
+            waiting.iter().map(|waited| waited.check().head(waited.planned.rev)).collect();
+        let mut messages: Vec<Message<'_>> = Vec::with_capacity(2 * waiting.len());
+        for (head, body) in git_heads.iter().zip(&contents) {
+            messages.push(Message { head, body });
+        }
+        if self.check_texts {
+            for (head, waited) in hg_heads.iter().zip(waiting) {
+                messages.push(Message { head, body: &waited.revision.text });
+            }
+        }
+        let mut digests = vec![[0; 20]; messages.len()];
+        self.lanes.digest(&messages, &mut digests);
+        let (oids, nodes) = digests.split_at(waiting.len());
+        let (git_messages, hg_messages) = messages.split_at(waiting.len());
+        for ((waited, message), node) in waiting.iter().zip(hg_messages).zip(nodes) {
+            let Planned { rev, file, .. } = waited.planned;
+            if waited.piece.revlog.index().unusual_flags(rev) & TEXT_REPLACED == 0 {
+                waited.check().digest(rev, *node)?;
+                let passed = self.collisions.text(file, Node::from_bytes(*node), *message);
+                passed.map_err(|attack| waited.corrupt(attack))?;
+            }
+        }
+        for ((waited, message), oid) in waiting.iter().zip(git_messages).zip(oids) {
+            let oid = Oid::from_bytes(*oid);
+            let passed = self.collisions.object(Kind::Blob, oid, *message);
+            passed.map_err(|attack| waited.corrupt(attack))?;
+            let blob = self.blob(waited, message.body, oid, &mut blobs.streams)?;
+            blobs.blobs.push(blob);
+        }
+        Ok(())
+    }
+
+    /// Makes the blob, and appends its stream.
+    fn blob(
+        &mut self,
+        waited: &Waiting<'_>,
+        content: &[u8],
+        oid: Oid,
+        streams: &mut Streams,
+    ) -> Result<Blob> {
+        let file = waited.planned.file;
+        let metadata = self.metadata(waited, streams)?;
+        let planned_base = match waited.planned.storage {
+            Storage::Full => None,
+            Storage::Stored(base) | Storage::Searched(base) => Some(waited.piece.plan.0[base].file),
+        };
+        let found = self.find_delta(waited, content)?;
+        let payload = match found {
+            Found::Nothing => content,
+            Found::Searched => &self.searched,
+            Found::Translated => &self.translated,
+        };
+        self.compressor.deflate(payload, streams)?;
+        let inflated_len = payload.len();
+        if inflated_len > LONGEST_KEPT {
+            self.searched = Vec::new();
+            self.translated.discard();
+        }
+        let base = planned_base.filter(|_| !matches!(found, Found::Nothing));
+        Ok(Blob { file, oid, base, inflated_len, metadata })
+    }
+
+    fn metadata(
+        &mut self,
+        waited: &Waiting<'_>,
+        streams: &mut Streams,
+    ) -> Result<Option<Metadata>> {
+        let text = &waited.revision.text;
+        let Some(content) = split_metadata(text).metadata else { return Ok(None) };
+        let head = object_header(Kind::Blob, content.len() as u64);
+        let message = Message { head: &head, body: content };
+        let oid = Oid::from_bytes(digest_one(message));
+        let passed = self.collisions.object(Kind::Blob, oid, message);
+        passed.map_err(|attack| waited.corrupt(attack))?;
+        self.compressor.deflate(content, streams)?;
+        Ok(Some(Metadata { oid, inflated_len: content.len() }))
+    }
+
+    /// Looks for a git delta that makes `content` of the content of the planned base, and is worth
+    /// it.
+    fn find_delta(&mut self, waited: &Waiting<'_>, content: &[u8]) -> Result<Found> {
+        let Some(base_text) = waited.base_text.as_ref() else { return Ok(Found::Nothing) };
+        let base = split_metadata(base_text).content;
+        let limit = content.len() / LONGEST_DELTA.1 * LONGEST_DELTA.0;
+        // stored deltas count in texts: they are right for contents if neither has metadata
+        if let Some(stored) = &waited.revision.delta
+            && base.len() == base_text.len()
+            && content.len() == waited.revision.text.len()
+        {
+            let is_one = translate(stored, base.len(), content.len(), &mut self.translated)?
+                && self.translated.len() <= limit;
+            return Ok(if is_one { Found::Translated } else { Found::Nothing });
+        }
+        let limit = limit.min(LONGEST_SEARCHED);
+        let is_one = self.differ.diff(base, content, limit, &mut self.searched);
+        Ok(if is_one { Found::Searched } else { Found::Nothing })
+    }
+}
+
+/// Where a delta was put.
+#[derive(Clone, Copy)]
+enum Found {
+    Nothing,
+    Searched,
+    Translated,
+}
+
+#[cfg(test)]
+mod tests;

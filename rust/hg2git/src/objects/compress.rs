@@ -1,0 +1,93 @@
+//! How objects are compressed: by length, with the compressor that is quicker for it.
+//!
+//! What was measured, and what of it was chosen: `docs/decisions/compression.rst`.
+
+use std::sync::Arc;
+
+use gitpack::{Deflater, Kind, QuickDeflater};
+use workshop::{Budget, Buffer};
+
+use crate::error::Result;
+use crate::objects::object::Object;
+
+/// Payloads up to this length, in bytes, are for the compressor that sets up nothing for each.
+const SHORT: usize = 16 << 10;
+
+/// Compressors of one thread.
+pub(crate) struct Compressor {
+    storing: Deflater,
+    short: QuickDeflater,
+    long: Deflater,
+    budget: Arc<Budget>,
+}
+
+impl Compressor {
+    /// Compresses long payloads at `level`, 1 to 12, to streams within `budget`.
+    pub fn new(level: u8, budget: &Arc<Budget>) -> Self {
+        let budget = Arc::clone(budget);
+        let (storing, long) = (Deflater::new(0), Deflater::new(level));
+        Self { storing, short: QuickDeflater::default(), long, budget }
+    }
+
+    /// No streams yet.
+    pub fn streams(&self) -> Streams {
+        let budget = Some(Arc::clone(&self.budget));
+        Streams { bytes: Buffer::new(budget), ends: Vec::new() }
+    }
+
+    /// Appends the stream of `payload` to `streams`.
+    pub fn deflate(&mut self, payload: &[u8], streams: &mut Streams) -> Result<()> {
+        if payload.len() <= SHORT {
+            let bound = QuickDeflater::bound(payload.len());
+            streams.push(bound, |room| self.short.deflate_to(payload, room))
+        } else {
+            let bound = self.long.bound(payload.len());
+            streams.push(bound, |room| self.long.deflate_to(payload, room))
+        }
+    }
+
+    /// Appends the stream of `payload`, which would not become much shorter, to `streams`.
+    pub fn store(&mut self, payload: &[u8], streams: &mut Streams) -> Result<()> {
+        let bound = self.storing.bound(payload.len());
+        streams.push(bound, |room| self.storing.deflate_to(payload, room))
+    }
+
+    /// The streams of the payloads of objects.
+    pub fn deflate_all(&mut self, objects: &[Object]) -> Result<Streams> {
+        let mut streams = self.streams();
+        for Object { kind, base, payload, .. } in objects {
+            match (kind, base) {
+                // what is left of them are ids, the rest is copied from the base
+                (Kind::Tree, Some(_)) => self.store(payload, &mut streams)?,
+                _ => self.deflate(payload, &mut streams)?,
+            }
+        }
+        Ok(streams)
+    }
+}
+
+/// Compressed payloads, one after the other in one buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    bytes: Buffer,
+    ends: Vec<usize>,
+}
+
+impl Streams {
+    /// Appends what `deflate` writes to a room of `bound` bytes, as long as it answers.
+    fn push(&mut self, bound: usize, deflate: impl FnOnce(&mut [u8]) -> usize) -> Result<()> {
+        let start = self.bytes.len();
+        self.bytes.reserve(bound)?;
+        self.bytes.resize(start + bound)?;
+        let len = deflate(&mut self.bytes[start..]);
+        self.bytes.truncate(start + len);
+        self.ends.push(start + len);
+        Ok(())
+    }
+
+    /// Each stream, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+}

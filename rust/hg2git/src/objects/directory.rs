@@ -1,0 +1,298 @@
+//! Directories of a working tree as persistent values: a changed tree shares what did not change.
+//!
+//! Applying the changes of a manifest costs the directories on the changed paths, not the size of
+//! the tree. Order is git's, which is also the order of full paths in a manifest: names compare as
+//! if directories ended in `/`.
+//!
+//! The ids of a directory's trees are not known when it is made, only the place for them is there:
+//! [`crate::objects::trees`] makes the trees of many directories at once, from the bottom up.
+//!
+//! Old conversions left manifests with `//` in paths, so a directory may have an empty name.
+
+mod entries;
+mod parts;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use entries::Edit;
+use gitpack::Oid;
+use gitpack::tree::{Mode, entry_order};
+
+use crate::objects::trees::{Storage, View};
+use crate::read::files::FileId;
+use crate::read::names::{NameId, Names};
+pub(crate) use entries::{Entries, Walk};
+pub(crate) use parts::{LARGE, Parts};
+
+/// A file or directory in a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub name: NameId,
+    /// Bytes of the name.
+    name_len: u32,
+    pub target: Target,
+}
+
+impl Entry {
+    /// The entry of that name, which is one of `names`.
+    fn new(names: &Names, name: &[u8], target: Target) -> Self {
+        let name_len = u32::try_from(name.len()).expect("names are parts of paths");
+        Self { name: names.find(name).expect("all names are numbered"), name_len, target }
+    }
+
+    /// Bytes of the name.
+    pub const fn name_len(&self) -> usize {
+        self.name_len as usize
+    }
+
+    /// One of the same name that leads elsewhere.
+    pub const fn with(&self, target: Target) -> Self {
+        Self { name: self.name, name_len: self.name_len, target }
+    }
+
+    /// Whether both have the same name, and lead to the same file or one directory.
+    fn is_identical(&self, other: &Self) -> bool {
+        self.name == other.name && self.target.is_identical(&other.target)
+    }
+
+    /// Where this entry stands to another, in git's order.
+    pub fn order(&self, names: &Names, other: &Self) -> Ordering {
+        let is_directory = other.target.is_directory();
+        if self.name == other.name && self.target.is_directory() == is_directory {
+            return Ordering::Equal;
+        }
+        order(names, self, names.get(other.name), is_directory)
+    }
+}
+
+/// What an entry leads to.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    File(FileId, Mode),
+    Directory(Arc<Directory>),
+}
+
+impl Target {
+    pub const fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory(_))
+    }
+
+    /// Whether both are the same file, or one directory.
+    fn is_identical(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(a, mode_a), Self::File(b, mode_b)) => (a, mode_a) == (b, mode_b),
+            (Self::Directory(a), Self::Directory(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// Whether both lead to the same in trees of that kind, which have been made.
+    pub fn is_same(&self, other: &Self, view: View) -> bool {
+        match (self, other) {
+            (Self::Directory(a), Self::Directory(b)) => {
+                Arc::ptr_eq(a, b) || a.tree(view).oid == b.tree(view).oid
+            }
+            _ => self.is_identical(other),
+        }
+    }
+}
+
+/// A tree object of a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub oid: Oid,
+    /// How it is stored; see [`crate::objects::trees`].
+    pub storage: Storage,
+}
+
+/// One directory with at least one entry.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub entries: Entries,
+    /// What a commit has.
+    git: OnceLock<Tree>,
+    /// What a manifest commit has. It tells all of the directory.
+    manifest: OnceLock<Tree>,
+    /// Whether no directory in it has an empty name, so that the entries are those of git's tree.
+    pub is_plain: bool,
+}
+
+impl Directory {
+    fn new(entries: Entries) -> Self {
+        let is_plain = entries.are_plain();
+        Self { entries, git: OnceLock::new(), manifest: OnceLock::new(), is_plain }
+    }
+
+    /// What git is shown instead of directories with an empty name; no manifest has it.
+    pub fn shown(entries: Entries, git: Tree) -> Self {
+        let manifest = Tree { oid: Oid::EMPTY_TREE, storage: Storage::ELSEWHERE };
+        Self { entries, git: git.into(), manifest: manifest.into(), is_plain: false }
+    }
+
+    /// Its tree of that kind, which has been made.
+    pub fn tree(&self, view: View) -> &Tree {
+        self.place(view).get().expect("trees are made from the bottom up")
+    }
+
+    /// Notes its tree of that kind, once.
+    pub fn set_tree(&self, view: View, tree: Tree) {
+        self.place(view).set(tree).expect("trees are made once");
+    }
+
+    const fn place(&self, view: View) -> &OnceLock<Tree> {
+        match view {
+            View::Git => &self.git,
+            View::Manifest => &self.manifest,
+        }
+    }
+}
+
+/// The oid of the tree of that kind, also of no directory.
+pub(crate) fn oid_of(directory: Option<&Arc<Directory>>, view: View) -> Oid {
+    directory.map_or(Oid::EMPTY_TREE, |directory| directory.tree(view).oid)
+}
+
+/// A directory whose trees are still to be made.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub directory: Arc<Directory>,
+    /// What it was before.
+    pub before: Option<Arc<Directory>>,
+    /// How many directories it is in. Those that are in it have more.
+    pub level: usize,
+    /// Bytes that those of its entries take in a tree which it shares with no other directory, about.
+    pub new_len: usize,
+}
+
+/// One file that a changed tree has or has not; or a directory, where none was.
+#[derive(Clone, Debug)]
+pub(crate) struct Change<'a> {
+    /// Path from the root.
+    pub path: &'a [u8],
+    /// `None` if the file is gone.
+    pub target: Option<Target>,
+}
+
+/// Makes directories of changes.
+#[derive(Debug)]
+pub(crate) struct Replay<'a> {
+    /// All names of files and directories.
+    pub names: &'a Names,
+    /// Those made and not taken yet; what is in one comes before it, and what it was before, too.
+    pub made: Vec<Made>,
+}
+
+/// Where in the tree a directory is.
+#[derive(Clone, Copy)]
+struct At {
+    /// Bytes of its path, its slash included.
+    depth: usize,
+    level: usize,
+}
+
+impl<'a> Replay<'a> {
+    /// Nothing made yet.
+    pub const fn new(names: &'a Names) -> Self {
+        Self { names, made: Vec::new() }
+    }
+
+    /// The tree `before` with `changes`, which ascend by path; `None` is the empty tree.
+    ///
+    /// Removing what is not there changes nothing.
+    pub fn apply(
+        &mut self,
+        before: Option<&Arc<Directory>>,
+        changes: &[Change<'_>],
+    ) -> Option<Arc<Directory>> {
+        self.apply_at(before, changes, At { depth: 0, level: 0 })
+    }
+
+    /// As [`Self::apply`], in a directory of the tree.
+    fn apply_at(
+        &mut self,
+        before: Option<&Arc<Directory>>,
+        changes: &[Change<'_>],
+        At { depth, level }: At,
+    ) -> Option<Arc<Directory>> {
+        let old = before.map_or(&[][..], |directory| directory.entries.leaves());
+        let mut edit = Edit::new(old);
+        let mut is_same = true;
+        let mut remaining = changes;
+        while let Some(first) = remaining.first() {
+            let (name, slash) = component(first.path, depth);
+            let is_below = |change: &Change<'_>| {
+                let end = depth + name.len();
+                slash
+                    && change.path.get(depth..end) == Some(name)
+                    && change.path.get(end) == Some(&b'/')
+            };
+            let count = if slash {
+                remaining.iter().take_while(|change| is_below(change)).count()
+            } else {
+                1
+            };
+            let (here, after) = remaining.split_at(count);
+            remaining = after;
+
+            let is_directory = slash || first.target.as_ref().is_some_and(Target::is_directory);
+            let replaced = edit.seek(self.names, name, is_directory);
+            if replaced.is_some() {
+                edit.skip();
+            }
+            let target = if slash {
+                let inner = match replaced {
+                    Some(Entry { target: Target::Directory(inner), .. }) => Some(inner),
+                    _ => None,
+                };
+                let at = At { depth: depth + name.len() + 1, level: level + 1 };
+                self.apply_at(inner, here, at).map(Target::Directory)
+            } else {
+                first.target.clone()
+            };
+            is_same &= match (replaced, &target) {
+                (Some(entry), Some(target)) => entry.target.is_identical(target),
+                (None, None) => true,
+                _ => false,
+            };
+            if let Some(target) = target {
+                edit.push(match replaced {
+                    Some(entry) => entry.with(target),
+                    None => Entry::new(self.names, name, target),
+                });
+            }
+        }
+        if is_same {
+            return before.cloned();
+        }
+        let (entries, new_len) = edit.finish();
+        if entries.is_empty() {
+            return None;
+        }
+        let directory = Arc::new(Directory::new(entries));
+        let before = before.cloned();
+        self.made.push(Made { directory: Arc::clone(&directory), before, level, new_len });
+        Some(directory)
+    }
+}
+
+/// Where `entry` stands to one of this name and kind, in git's order.
+fn order(names: &Names, entry: &Entry, name: &[u8], is_directory: bool) -> Ordering {
+    let (own_name, own_kind) = (names.get(entry.name), entry.target.is_directory());
+    match entry_order(own_name, own_kind, name, is_directory) {
+        // a file and a directory of one name differ; the file comes first
+        Ordering::Equal => own_kind.cmp(&is_directory),
+        order => order,
+    }
+}
+
+/// The component of `path` that begins at `depth`, and whether a slash follows it.
+fn component(path: &[u8], depth: usize) -> (&[u8], bool) {
+    let rest = &path[depth..];
+    match memchr::memchr(b'/', rest) {
+        Some(end) => (&rest[..end], true),
+        None => (rest, false),
+    }
+}

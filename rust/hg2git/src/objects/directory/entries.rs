@@ -1,0 +1,354 @@
+//! The entries of a directory, in leaves that its versions share.
+//!
+//! A directory of a hundred thousand files that is changed in one place is a new list of leaves, one
+//! of them new. What a leaf tells of its entries (lengths, whether one is special) is counted once.
+
+use std::sync::Arc;
+
+use super::Entry;
+use super::Target;
+use super::order;
+use crate::objects::trees::View;
+use crate::read::names::Names;
+
+/// Entries of a leaf: at most so many, and no fewer unless it is the only one, about.
+const LONGEST: usize = 64;
+const SHORTEST: usize = 16;
+
+/// Bytes of an entry in the content of git's tree, beside its mode and name: space, NUL, oid.
+const FRAME_LEN: usize = 22;
+
+/// Entries in git's order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries(Vec<Arc<Leaf>>);
+
+/// Some of them, never none.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    entries: Vec<Entry>,
+    content_len: usize,
+    is_plain: bool,
+}
+
+impl Leaf {
+    fn new(entries: Vec<Entry>) -> Self {
+        let content_len = entries.iter().map(|entry| entry.len(View::Git)).sum();
+        let is_plain = entries.iter().all(|entry| match &entry.target {
+            Target::Directory(inner) => inner.is_plain && entry.name_len > 0,
+            Target::File(..) => true,
+        });
+        Self { entries, content_len, is_plain }
+    }
+
+    /// Bytes that its entries take in a tree of that kind.
+    pub fn content_len(&self, view: View) -> usize {
+        match view {
+            View::Git => self.content_len,
+            View::Manifest => self.content_len + self.entries.len(),
+        }
+    }
+
+    fn last(&self) -> &Entry {
+        &self.entries[self.entries.len() - 1]
+    }
+}
+
+impl Entries {
+    /// Those of a list that is in order.
+    pub fn from_vec(entries: Vec<Entry>) -> Self {
+        let mut edit = Edit::new(&[]);
+        edit.open = entries;
+        edit.finish().0
+    }
+
+    /// The leaves, in order.
+    pub const fn leaves(&self) -> &[Arc<Leaf>] {
+        self.0.as_slice()
+    }
+
+    /// The entries, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter().flat_map(|leaf| &leaf.entries)
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Bytes that they take in a tree of that kind.
+    pub fn content_len(&self, view: View) -> usize {
+        self.0.iter().map(|leaf| leaf.content_len(view)).sum()
+    }
+
+    /// Whether none is a directory with an empty name, nor one with such a directory in it.
+    pub fn are_plain(&self) -> bool {
+        self.0.iter().all(|leaf| leaf.is_plain)
+    }
+
+    /// The entry of that name and kind.
+    pub fn find(&self, names: &Names, name: &[u8], is_directory: bool) -> Option<&Entry> {
+        let is_before = |entry: &Entry| order(names, entry, name, is_directory).is_lt();
+        let leaf = self.0.get(self.0.partition_point(|leaf| is_before(leaf.last())))?;
+        let found = &leaf.entries[leaf.entries.partition_point(is_before)];
+        order(names, found, name, is_directory).is_eq().then_some(found)
+    }
+}
+
+impl Entry {
+    /// Bytes of the entry in a tree of that kind: mode, space, name, NUL, oid.
+    pub const fn len(&self, view: View) -> usize {
+        let mode_len = if self.target.is_directory() { 5 } else { 6 };
+        let prefix_len = matches!(view, View::Manifest) as usize;
+        mode_len + prefix_len + self.name_len as usize + FRAME_LEN
+    }
+}
+
+/// A walk over entries that can take whole leaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk<'e> {
+    leaves: &'e [Arc<Leaf>],
+    /// Entries of the first leaf that are behind.
+    behind: usize,
+}
+
+impl<'e> Walk<'e> {
+    pub const fn new(entries: &'e Entries) -> Self {
+        Self { leaves: entries.leaves(), behind: 0 }
+    }
+
+    /// What comes next.
+    pub fn peek(&self) -> Option<&'e Entry> {
+        self.leaves.first().map(|leaf| &leaf.entries[self.behind])
+    }
+
+    /// Leaves the entries behind that come next in both walks, and answers how many bytes they take
+    /// in a tree of that kind.
+    pub fn skip_identical(&mut self, other: &mut Self, view: View) -> usize {
+        let mut len = 0;
+        while let ([leaf, ..], [other_leaf, ..]) = (self.leaves, other.leaves) {
+            if (self.behind, other.behind) == (0, 0) && Arc::ptr_eq(leaf, other_leaf) {
+                len += leaf.content_len(view);
+                self.step_leaf();
+                other.step_leaf();
+                continue;
+            }
+            let entries = &leaf.entries[self.behind..];
+            let other_entries = &other_leaf.entries[other.behind..];
+            let both = entries.iter().zip(other_entries);
+            let same = both.take_while(|(entry, other)| entry.is_identical(other));
+            let (count, same_len) =
+                same.fold((0, 0), |(count, len), (entry, _)| (count + 1, len + entry.len(view)));
+            len += same_len;
+            self.step(count);
+            other.step(count);
+            if count < entries.len() && count < other_entries.len() {
+                break;
+            }
+        }
+        len
+    }
+
+    /// Leaves so many entries of the next leaf behind.
+    pub fn step(&mut self, count: usize) {
+        self.behind += count;
+        if self.leaves.first().is_some_and(|leaf| leaf.entries.len() == self.behind) {
+            self.step_leaf();
+        }
+    }
+
+    fn step_leaf(&mut self) {
+        self.behind = 0;
+        self.leaves = &self.leaves[1..];
+    }
+}
+
+/// New entries made of old ones, from the first to the last.
+pub(super) struct Edit<'e> {
+    rest: Walk<'e>,
+    made: Vec<Arc<Leaf>>,
+    /// What comes after those, in no leaf yet.
+    open: Vec<Entry>,
+    /// Bytes that the entries of new leaves take in git's tree.
+    new_len: usize,
+}
+
+impl<'e> Edit<'e> {
+    pub fn new(old: &'e [Arc<Leaf>]) -> Self {
+        let rest = Walk { leaves: old, behind: 0 };
+        // most directories are one leaf, and get an entry more at most
+        let room = old.first().map_or(0, |first| first.entries.len() + 1);
+        let (made, open) = (Vec::with_capacity(old.len() + 1), Vec::with_capacity(room));
+        Self { rest, made, open, new_len: 0 }
+    }
+
+    /// Takes all old entries before that of this name and kind, and answers it, if there is one.
+    pub fn seek(&mut self, names: &Names, name: &[u8], is_directory: bool) -> Option<&'e Entry> {
+        let is_before = |entry: &Entry| order(names, entry, name, is_directory).is_lt();
+        let whole = self.rest.leaves.partition_point(|leaf| is_before(leaf.last()));
+        self.take_leaves(whole);
+        let leaf = self.rest.leaves.first()?;
+        let behind = self.rest.behind;
+        let count = leaf.entries[behind..].partition_point(is_before);
+        self.open.extend_from_slice(&leaf.entries[behind..behind + count]);
+        self.rest.behind += count;
+        self.rest.peek().filter(|found| order(names, found, name, is_directory).is_eq())
+    }
+
+    /// Leaves out the old entry that comes next.
+    pub fn skip(&mut self) {
+        self.rest.step(1);
+    }
+
+    /// Adds an entry.
+    pub fn push(&mut self, entry: Entry) {
+        self.open.push(entry);
+        if self.open.len() >= 2 * LONGEST {
+            self.close();
+        }
+    }
+
+    /// Takes all old entries that are left. Answers also the bytes, in git's tree, of those entries
+    /// that are in no old leaf.
+    pub fn finish(mut self) -> (Entries, usize) {
+        self.take_leaves(self.rest.leaves.len());
+        if (1..SHORTEST).contains(&self.open.len())
+            && let Some(last) = self.made.pop()
+        {
+            self.open.splice(..0, last.entries.iter().cloned());
+        }
+        self.close();
+        (Entries(self.made), self.new_len)
+    }
+
+    /// Takes what is left of the next `count` leaves.
+    fn take_leaves(&mut self, count: usize) {
+        let (mut taken, rest) = self.rest.leaves.split_at(count);
+        if let [first, after @ ..] = taken
+            && self.rest.behind > 0
+        {
+            self.open.extend_from_slice(&first.entries[self.rest.behind..]);
+            taken = after;
+        }
+        // few entries become part of the next leaf, or the leaves would get shorter and shorter
+        if let [first, after @ ..] = taken
+            && !self.open.is_empty()
+            && self.open.len().min(first.entries.len()) < SHORTEST
+        {
+            self.open.extend_from_slice(&first.entries);
+            taken = after;
+        }
+        if !taken.is_empty() {
+            self.close();
+            self.made.extend_from_slice(taken);
+        }
+        if count > 0 {
+            self.rest = Walk { leaves: rest, behind: 0 };
+        }
+    }
+
+    /// Makes leaves of about equal length of the open entries.
+    fn close(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        if (1..=LONGEST).contains(&open.len()) {
+            return self.add(Leaf::new(open));
+        }
+        let mut open = open.into_iter();
+        for parts in (1..=open.len().div_ceil(LONGEST)).rev() {
+            let len = open.len().div_ceil(parts);
+            let entries = open.by_ref().take(len).collect();
+            self.add(Leaf::new(entries));
+        }
+    }
+
+    fn add(&mut self, leaf: Leaf) {
+        self.new_len += leaf.content_len;
+        self.made.push(Arc::new(leaf));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use gitpack::tree::Mode;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::read::files::FileId;
+
+    fn entry(names: &mut Names, name: u32, file: u32) -> Entry {
+        names.number(format!("{name:05}").as_bytes());
+        let target = Target::File(FileId(file), Mode::FILE);
+        Entry::new(names, format!("{name:05}").as_bytes(), target)
+    }
+
+    fn is_shared(leaf: &Arc<Leaf>, entries: &Entries) -> bool {
+        entries.leaves().iter().any(|other| Arc::ptr_eq(leaf, other))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn edited_entries_are_those_of_a_map(
+            start in 0..1500u32,
+            edits in proptest::collection::vec(
+                (0..1600u32, 0..300u32, proptest::option::of(0..9u32)), 1..12),
+        ) {
+            let mut names = Names::default();
+            let mut expected: BTreeMap<u32, u32> = (0..start).map(|name| (name, 0)).collect();
+            let list = expected.iter().map(|(name, file)| entry(&mut names, *name, *file));
+            let list = list.collect();
+            let mut entries = Entries::from_vec(list);
+            for (first, count, file) in edits {
+                let mut edit = Edit::new(entries.leaves());
+                for name in first..first + count {
+                    let entry = entry(&mut names, name, file.unwrap_or(0));
+                    let digits = format!("{name:05}");
+                    let found = edit.seek(&names, digits.as_bytes(), false);
+                    prop_assert_eq!(found.is_some(), expected.contains_key(&name));
+                    if found.is_some() {
+                        edit.skip();
+                    }
+                    match file {
+                        Some(file) => {
+                            edit.push(entry);
+                            expected.insert(name, file);
+                        }
+                        None => drop(expected.remove(&name)),
+                    }
+                }
+                entries = edit.finish().0;
+                let read = entries.iter().map(|entry| match entry.target {
+                    Target::File(FileId(file), _) => (names.get(entry.name).to_vec(), file),
+                    Target::Directory(_) => unreachable!("there are files only"),
+                });
+                let all = expected.iter().map(|(name, file)| (format!("{name:05}").into(), *file));
+                prop_assert!(read.eq(all));
+                prop_assert_eq!(entries.content_len(View::Git), expected.len() * 33);
+                prop_assert_eq!(entries.content_len(View::Manifest), expected.len() * 34);
+                let found = entries.find(&names, b"00700", false);
+                prop_assert_eq!(found.is_some(), expected.contains_key(&700));
+                let lens = entries.leaves().iter().map(|leaf| leaf.entries.len());
+                prop_assert!(lens.clone().all(|len| len > 0 && len <= LONGEST));
+                prop_assert!(entries.leaves().len() <= expected.len() / SHORTEST + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn leaves_that_are_not_changed_are_shared() {
+        let mut names = Names::default();
+        let list = (0..10_000).map(|name| entry(&mut names, name, 0)).collect();
+        let before = Entries::from_vec(list);
+        let mut edit = Edit::new(before.leaves());
+        for name in [50, 5000, 5001, 9999] {
+            let entry = entry(&mut names, name, 1);
+            edit.seek(&names, format!("{name:05}").as_bytes(), false).expect("it is there");
+            edit.skip();
+            edit.push(entry);
+        }
+        let after = edit.finish().0;
+        let own = after.leaves().iter().filter(|leaf| !is_shared(leaf, &before)).count();
+        assert_eq!((before.leaves().len(), after.leaves().len(), own), (157, 157, 3));
+    }
+}

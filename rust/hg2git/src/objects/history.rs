@@ -1,0 +1,334 @@
+//! The changes of the manifests, replayed in the order of the changesets.
+//!
+//! Owns what is alive of the directories: the trees of the last manifests, which later ones may
+//! count from. Draws batches of directories and changesets; what they become in git is the business
+//! of [`crate::dialect::cinnabar::sides`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gitpack::Oid;
+use gitpack::tree::Mode;
+use revlog::{Flag, Lines, Node, Rev, Revlog, Scratch, Texts};
+use workshop::Buffer;
+
+use crate::error::Result;
+use crate::map::oidmap::OidMap;
+use crate::map::segment::Table;
+use crate::objects::collisions::CollisionCheck;
+use crate::objects::directory::{Change, Directory, LARGE, Made, Parts, Replay, Target};
+use crate::objects::trees::{LANES, Refused, TreeWriter, View};
+use crate::read::changes::ChangeLog;
+use crate::read::files::FileTable;
+use crate::read::manifests::{Base, Plan, REACH};
+use crate::read::names::Names;
+use crate::read::treemanifests::Directories;
+use crate::read::verify::Check;
+
+/// A batch is about as much as makes so many bytes of trees and texts that are new. It may be twice as
+/// much, so that large roots are hashed side by side.
+const BATCH_BYTES: u64 = 1 << 20;
+const LONGEST_BATCH_BYTES: u64 = 2 * BATCH_BYTES;
+/// Roots of so many bytes are large.
+const LARGE_ROOT_LEN: usize = 32 << 10;
+
+/// The manifest of a changeset to convert.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tree {
+    /// The null manifest: no file.
+    Empty,
+    /// Converted by an earlier run.
+    Known(Oid),
+    /// At this position of the manifests' plan.
+    Position(usize),
+}
+
+/// What a history is made from.
+pub(crate) struct Sources<'a> {
+    pub changelog: &'a Revlog,
+    pub manifest: &'a Revlog,
+    /// Where each directory has a manifest of its own.
+    pub directories: Option<&'a Directories<'a>>,
+    pub map: &'a OidMap,
+    /// The map of what only git-cinnabar needs.
+    pub metadata_map: &'a OidMap,
+    /// Changesets to convert, ascending, and their trees.
+    pub revs: &'a [Rev],
+    pub trees: &'a [Tree],
+    pub plan: &'a Plan,
+    pub changes: &'a ChangeLog,
+    pub collisions: &'a CollisionCheck,
+    /// Whether the manifest to start from is compared with its node.
+    pub check_texts: bool,
+}
+
+/// What follows in the history, small enough to be worked on at once.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// How many were drawn before.
+    pub number: u64,
+    /// Directories that are new; those of the first manifest first.
+    pub made: Vec<Made>,
+    /// Manifests in the order of the plan, from this position on.
+    pub first_manifest: usize,
+    pub manifests: Vec<Manifest>,
+    /// Changesets, whose manifests are in this batch or one before.
+    pub changesets: Vec<Drawn>,
+}
+
+/// A manifest as directories.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    /// `None` if it has no files.
+    pub root: Option<Arc<Directory>>,
+    /// Where those end that were made for it, among those of its batch.
+    pub made_end: usize,
+}
+
+/// A changeset to convert.
+#[derive(Debug)]
+pub(crate) struct Drawn {
+    pub rev: Rev,
+    pub tree: Tree,
+    pub text: Arc<Buffer>,
+}
+
+impl Batch {
+    /// The manifest of which the directory at this place was made.
+    pub fn position_of(&self, made: usize) -> usize {
+        self.first_manifest + self.manifests.partition_point(|manifest| manifest.made_end <= made)
+    }
+
+    /// Whether large roots would be hashed with lanes that have none.
+    fn leaves_lanes_empty(&self) -> bool {
+        let roots = self.manifests.iter().filter_map(|manifest| manifest.root.as_ref());
+        let is_large =
+            |root: &&Arc<Directory>| root.entries.content_len(View::Git) >= LARGE_ROOT_LEN;
+        !roots.filter(is_large).count().is_multiple_of(LANES)
+    }
+
+    /// Memory that it takes while it is worked on, about.
+    fn bytes_from(&self, made: usize, changesets: usize) -> u64 {
+        let trees = self.made[made..].iter().map(|made| 2 * made.new_len);
+        // a text, its note and the commit
+        let texts = self.changesets[changesets..].iter().map(|drawn| 3 * drawn.text.len());
+        trees.chain(texts).sum::<usize>() as u64
+    }
+}
+
+/// The directories of all manifests; an iterator of batches.
+pub(crate) struct History<'a> {
+    sources: &'a Sources<'a>,
+    texts: Texts<'a>,
+    replay: Replay<'a>,
+    /// How many are drawn.
+    batches: u64,
+    manifests: usize,
+    changesets: usize,
+    /// The trees of the last manifests: position and tree.
+    states: VecDeque<(usize, Option<Arc<Directory>>)>,
+    start: Option<Arc<Directory>>,
+    /// The next tree, if it is a large one.
+    parts: Option<Parts<'a>>,
+    /// Room for the changes of a manifest.
+    room: Vec<Change<'a>>,
+}
+
+impl<'a> History<'a> {
+    /// Prepares the first batch. `start` is the tree that the changes start from, if they do, and
+    /// `names` has all components of paths.
+    pub fn new(
+        sources: &'a Sources<'a>,
+        texts: Texts<'a>,
+        names: &'a Names,
+        start: Option<Arc<Directory>>,
+    ) -> Self {
+        Self {
+            sources,
+            texts,
+            replay: Replay::new(names),
+            batches: 0,
+            manifests: 0,
+            changesets: 0,
+            states: VecDeque::with_capacity(REACH + 2),
+            start,
+            parts: None,
+            room: Vec::new(),
+        }
+    }
+
+    /// The next batch, and the bytes that it takes.
+    fn batch(&mut self) -> Result<(u64, Batch)> {
+        let mut batch = Batch {
+            number: self.batches,
+            made: Vec::new(),
+            first_manifest: self.manifests,
+            manifests: Vec::new(),
+            changesets: Vec::new(),
+        };
+        self.batches += 1;
+        let mut bytes = 0;
+        while self.changesets < self.sources.revs.len()
+            && (bytes < BATCH_BYTES || bytes < LONGEST_BATCH_BYTES && batch.leaves_lanes_empty())
+        {
+            let before = (batch.made.len(), batch.changesets.len());
+            let tree = self.sources.trees[self.changesets];
+            if self.make(tree, &mut batch) {
+                let rev = self.sources.revs[self.changesets];
+                let text = self.texts.get(rev)?.text;
+                batch.changesets.push(Drawn { rev, tree, text });
+                self.changesets += 1;
+            }
+            bytes += batch.bytes_from(before.0, before.1);
+        }
+        Ok((bytes, batch))
+    }
+
+    /// Makes the directories of all manifests up to this one that are not made yet; `false` if more
+    /// is to be made, in another call.
+    fn make(&mut self, tree: Tree, batch: &mut Batch) -> bool {
+        let Tree::Position(position) = tree else { return true };
+        while self.manifests <= position {
+            let is_part = self.next_part();
+            if !is_part {
+                let root = self.next_root();
+                let made_end = batch.made.len() + self.replay.made.len();
+                batch.manifests.push(Manifest { root, made_end });
+            }
+            batch.made.append(&mut self.replay.made);
+            if is_part {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Makes a part of the next root, if it has many files and not all parts are made.
+    fn next_part(&mut self) -> bool {
+        let position = self.manifests;
+        let changes = self.sources.changes;
+        if self.parts.is_none() {
+            if changes.base(position) != Base::Empty || changes.of(position).count() < LARGE {
+                return false;
+            }
+            self.parts = Some(Parts::new(changes_at(changes, position).collect()));
+        }
+        self.parts.as_mut().is_some_and(|parts| parts.advance(&mut self.replay))
+    }
+
+    fn next_root(&mut self) -> Option<Arc<Directory>> {
+        let position = self.manifests;
+        let before = match self.sources.changes.base(position) {
+            Base::Empty => None,
+            Base::Known(_) => self.start.as_ref(),
+            Base::Position(base) => {
+                let kept = self.states.iter().rev().find(|(kept, _)| *kept == base);
+                kept.expect("a base is within reach").1.as_ref()
+            }
+        };
+        let after = match self.parts.take() {
+            Some(parts) => parts.finish(&mut self.replay),
+            None => {
+                self.room.extend(changes_at(self.sources.changes, position));
+                let root = self.replay.apply(before, &self.room);
+                self.room.clear();
+                root
+            }
+        };
+        self.manifests += 1;
+        self.states.push_back((position, after.clone()));
+        if self.states.len() > REACH + 1 {
+            self.states.pop_front();
+        }
+        after
+    }
+}
+
+impl Iterator for History<'_> {
+    type Item = Result<(u64, Batch)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.changesets == self.sources.revs.len() {
+            return None;
+        }
+        let batch = self.batch();
+        if batch.is_err() {
+            // the numbers of batches have no gaps
+            self.changesets = self.sources.revs.len();
+        }
+        Some(batch)
+    }
+}
+
+/// Gives each component of each path a number, so that paths can be read by many threads.
+pub(crate) fn number_components(changes: &ChangeLog, names: &mut Names) {
+    for path in changes.paths() {
+        for component in path.split(|&byte| byte == b'/') {
+            names.number(component);
+        }
+    }
+}
+
+/// The changes of the manifest at `position`.
+fn changes_at(changes: &ChangeLog, position: usize) -> impl Iterator<Item = Change<'_>> {
+    changes.of(position).map(|(path, file)| {
+        let target = file.map(|(file, mode)| Target::File(file, mode));
+        Change { path: changes.path(path), target }
+    })
+}
+
+/// The mode of a file in git.
+pub(crate) const fn mode_of(flag: Flag) -> Mode {
+    match flag {
+        Flag::Regular => Mode::FILE,
+        Flag::Executable => Mode::EXECUTABLE,
+        Flag::Symlink => Mode::SYMLINK,
+    }
+}
+
+/// The tree of the manifest that the changes start from, which an earlier run converted.
+///
+/// # Errors
+///
+/// [`crate::Error::Store`] if it cannot be read.
+pub(crate) fn start(
+    sources: &Sources<'_>,
+    scratch: &mut Scratch,
+    names: &mut Names,
+    files: &mut FileTable,
+) -> Result<Option<Arc<Directory>>> {
+    let Some(rev) = sources.plan.start else { return Ok(None) };
+    let text = match sources.directories {
+        Some(directories) => Arc::new(directories.flat_text(rev, scratch)?),
+        None => Texts::new(sources.manifest, scratch, 0).get(rev)?.text,
+    };
+    if sources.check_texts && sources.directories.is_none() {
+        // no changeset of this run has it, and each of them builds on it
+        Check::new(sources.manifest).texts(&[(rev, text.as_slice())])?;
+    }
+    let mut changes = Vec::new();
+    for line in Lines::new(&text) {
+        let line = line.map_err(|problem| sources.manifest.corrupt(rev, problem))?;
+        let path = names.number(line.path);
+        for component in line.path.split(|&byte| byte == b'/') {
+            names.number(component);
+        }
+        let known = |node: &Node| sources.map.oid(Table::Files, node);
+        let file = files.number(line.node, path, known);
+        changes
+            .push(Change { path: line.path, target: Some(Target::File(file, mode_of(line.flag))) });
+    }
+    let mut replay = Replay::new(names);
+    let tree = replay.apply(None, &changes);
+    for view in [View::Git, View::Manifest] {
+        let written = TreeWriter::of_known(view, names, files).write(&replay.made);
+        written.map_err(|(_, refused)| match refused {
+            Refused::Unconverted(file) => {
+                let what = format!("its file revision {} is not in the map", files.node(file));
+                sources.manifest.corrupt(rev, what)
+            }
+            Refused::Attack(attack) => sources.manifest.corrupt(rev, attack),
+        })?;
+    }
+    Ok(tree)
+}

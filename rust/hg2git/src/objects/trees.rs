@@ -1,0 +1,236 @@
+//! How trees are stored: as what changed since the tree of the same directory before.
+//!
+//! There are two kinds: git's, and those of git-cinnabar's manifest commits, in which each name
+//! has `_` before it, and what a file leads to is its node in Mercurial, with a mode of its own.
+//!
+//! A chain of such deltas is at most [`MAX_DEPTH`] long, git's own default. Where it would be longer
+//! the tree is compared with a landmark: an earlier tree of the directory whose own chain is short.
+
+mod content;
+mod doubled;
+mod writer;
+
+use std::sync::Arc;
+
+use gitpack::Oid;
+use gitpack::delta::{Op, encode};
+
+use crate::objects::directory::{Entries, Entry, Target, Tree, Walk};
+use crate::read::names::Names;
+pub(crate) use writer::{LANES, Refused, TreeWriter};
+
+/// Longest chain of deltas in packs, as `pack.depth` has it by default.
+pub(crate) const MAX_DEPTH: u8 = 50;
+/// Longest chain of a landmark: what remains of [`MAX_DEPTH`] is for the trees after it.
+pub(crate) const MAX_LANDMARK_DEPTH: u8 = 24;
+
+/// Bytes of a delta's lengths, and of a copy and an insertion without what is inserted, at most, unless
+/// they are very long.
+const LENGTHS_LEN: usize = 8;
+const PIECE_LEN: usize = 12;
+
+/// Bytes at the end of an entry that name an object.
+const OID_LEN: usize = 20;
+
+/// Which trees of a directory are meant, or who needs an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Those of commits: all that git clients are shown.
+    Git,
+    /// Those of manifest commits, which only git-cinnabar needs, as notes.
+    Manifest,
+}
+
+/// A tree that is kept to compare later ones with; most of its entries are those of later ones.
+#[derive(Debug)]
+pub(crate) struct Landmark {
+    oid: Oid,
+    entries: Entries,
+    depth: u8,
+}
+
+/// How a tree is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Storage {
+    /// Deltas to follow to read it; `None` if it is not in the pack that is written.
+    pub depth: Option<u8>,
+    landmark: Option<Arc<Landmark>>,
+}
+
+impl Storage {
+    /// That of a tree which an earlier run wrote.
+    pub const ELSEWHERE: Self = Self { depth: None, landmark: None };
+}
+
+/// A tree that has been made, to be stored.
+struct New<'a> {
+    entries: &'a Entries,
+    content: &'a [u8],
+    oid: Oid,
+    /// What makes it of the one before, if that is known already.
+    pieces: Option<Pieces>,
+}
+
+/// How a tree is stored best, given the one before: the base and the payload.
+fn stored(
+    names: &Names,
+    view: View,
+    before: Option<(&Entries, &Tree)>,
+    New { entries, content, oid, pieces }: New<'_>,
+) -> (Storage, Option<Oid>, Vec<u8>) {
+    let delta_from = |before: &Entries, pieces: Option<Pieces>| {
+        let pieces = pieces.unwrap_or_else(|| Pieces::between(names, view, before, entries));
+        pieces.delta(before.content_len(view), content)
+    };
+    let whole = |landmark| (Storage { depth: Some(0), landmark }, None, content.to_vec());
+    let chain = before.and_then(|(before, tree)| Some((before, tree, tree.storage.depth?)));
+    let Some((before, tree, depth)) = chain else { return whole(None) };
+    let landmark = tree.storage.landmark.clone();
+    if depth < MAX_DEPTH {
+        return match delta_from(before, pieces) {
+            Some(delta) => (Storage { depth: Some(depth + 1), landmark }, Some(tree.oid), delta),
+            None => whole(None),
+        };
+    }
+    let base = landmark.filter(|landmark| landmark.depth < MAX_LANDMARK_DEPTH);
+    let found = base.and_then(|base| Some((delta_from(&base.entries, None)?, base)));
+    let depth = found.as_ref().map_or(0, |(_, base)| base.depth + 1);
+    let landmark = Some(Arc::new(Landmark { oid, entries: entries.clone(), depth }));
+    match found {
+        Some((delta, base)) => (Storage { depth: Some(depth), landmark }, Some(base.oid), delta),
+        None => whole(landmark),
+    }
+}
+
+/// What makes a tree of an earlier one, from the first entry to the last.
+enum Step<'e> {
+    /// These bytes of the earlier tree.
+    Same { at: usize, len: usize },
+    /// Another entry. The one that it replaces, if there is one, is at `at` of the earlier tree.
+    New { at: usize, entry: &'e Entry, replaced: Option<&'e Entry> },
+}
+
+/// The steps from one tree to another, entry by entry where they do not share a leaf.
+struct Comparison<'e> {
+    names: &'e Names,
+    view: View,
+    old: Walk<'e>,
+    new: Walk<'e>,
+    /// Bytes of the old one that are behind.
+    at: usize,
+}
+
+impl<'e> Comparison<'e> {
+    const fn new(names: &'e Names, view: View, old: &'e Entries, new: &'e Entries) -> Self {
+        Self { names, view, old: Walk::new(old), new: Walk::new(new), at: 0 }
+    }
+}
+
+impl<'e> Iterator for Comparison<'e> {
+    type Item = Step<'e>;
+
+    fn next(&mut self) -> Option<Step<'e>> {
+        let Self { names, view, old, new, at } = self;
+        let len = old.skip_identical(new, *view);
+        if len > 0 {
+            let start = *at;
+            *at += len;
+            return Some(Step::Same { at: start, len });
+        }
+        let entry = new.peek()?;
+        while let Some(gone) = old.peek().filter(|old| old.order(names, entry).is_lt()) {
+            *at += gone.len(*view);
+            old.step(1);
+        }
+        let start = *at;
+        let replaced = old.peek().filter(|old| old.order(names, entry).is_eq());
+        if let Some(replaced) = replaced {
+            *at += replaced.len(*view);
+            old.step(1);
+        }
+        new.step(1);
+        Some(Step::New { at: start, entry, replaced })
+    }
+}
+
+/// What a delta consists of: ranges of the base, each with a range of the result after it.
+#[derive(Debug, Default)]
+struct Pieces {
+    done: Vec<Piece>,
+    last: Piece,
+    /// Bytes of the result so far.
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Piece {
+    copied_at: usize,
+    copied_len: usize,
+    inserted_at: usize,
+    inserted_len: usize,
+}
+
+impl Pieces {
+    fn between(names: &Names, view: View, before: &Entries, after: &Entries) -> Self {
+        let mut pieces = Self::default();
+        Comparison::new(names, view, before, after).for_each(|step| pieces.add(&step, view));
+        pieces
+    }
+
+    /// Adds what comes next.
+    fn add(&mut self, step: &Step<'_>, view: View) {
+        match *step {
+            Step::Same { at, len } => self.copy(at, len),
+            Step::New { at, entry, replaced } => {
+                let len = entry.len(view);
+                let same_len = replaced.map_or(0, |replaced| same_len(replaced, entry, view, len));
+                self.copy(at, same_len);
+                self.insert(len - same_len);
+            }
+        }
+    }
+
+    fn copy(&mut self, at: usize, len: usize) {
+        let last = &mut self.last;
+        if len == 0 {
+            return;
+        }
+        if last.inserted_len > 0 || last.copied_at + last.copied_len != at {
+            let next = Piece { copied_at: at, ..Piece::default() };
+            self.done.push(std::mem::replace(last, next));
+        }
+        self.last.copied_len += len;
+        self.len += len;
+    }
+
+    fn insert(&mut self, len: usize) {
+        if self.last.inserted_len == 0 {
+            self.last.inserted_at = self.len;
+        }
+        self.last.inserted_len += len;
+        self.len += len;
+    }
+
+    /// The delta from a base of `base_len` bytes to `content`; `None` if it is not much shorter than
+    /// that.
+    fn delta(&self, base_len: usize, content: &[u8]) -> Option<Vec<u8>> {
+        let pieces = || self.done.iter().chain([&self.last]);
+        let len = pieces().map(|piece| piece.inserted_len + PIECE_LEN).sum::<usize>() + LENGTHS_LEN;
+        let mut delta = Vec::with_capacity(len);
+        let ops = pieces().flat_map(|piece| {
+            let copy = Op::Copy { offset: piece.copied_at as u64, len: piece.copied_len as u64 };
+            [copy, Op::Insert(&content[piece.inserted_at..][..piece.inserted_len])]
+        });
+        encode(base_len as u64, content.len() as u64, ops, &mut delta).ok()?;
+        (delta.len() < content.len() / 2).then_some(delta)
+    }
+}
+
+/// How many bytes two entries of one name and kind begin with, of the `len` that the later one has.
+fn same_len(before: &Entry, after: &Entry, view: View, len: usize) -> usize {
+    match (&before.target, &after.target) {
+        (before, after) if before.is_same(after, view) => len,
+        (Target::File(_, before), Target::File(_, after)) if before != after => 0,
+        _ => len - OID_LEN,
+    }
+}

@@ -1,0 +1,219 @@
+//! The content of trees, entry by entry: mode, name and id, as git has it and as a manifest has it.
+//!
+//! Trees are made of millions of entries of some forty bytes, so pieces are copied at a fixed width,
+//! past their end, and what is too much is overwritten by the next: that is half the time.
+
+use std::ops::Range;
+
+use gitpack::tree::Mode;
+
+use super::Comparison;
+use super::Pieces;
+use super::Step;
+use super::View;
+use crate::objects::directory::{Entries, Entry, Target};
+use crate::read::files::{FileTable, Unconverted};
+use crate::read::names::{Names, WINDOW};
+
+/// What is before the name: mode, space, and `_` in a manifest.
+#[derive(Clone, Copy)]
+struct Lead {
+    text: [u8; 8],
+    len: usize,
+}
+
+impl Lead {
+    const fn new(text: &[u8]) -> Self {
+        let mut padded = [0; 8];
+        padded.split_at_mut(text.len()).0.copy_from_slice(text);
+        Self { text: padded, len: text.len() }
+    }
+}
+
+/// The leads of directories, files, programs and symbolic links.
+const LEADS: [[Lead; 4]; 2] = [
+    [Lead::new(b"40000 "), Lead::new(b"100644 "), Lead::new(b"100755 "), Lead::new(b"120000 ")],
+    [Lead::new(b"40000 _"), Lead::new(b"160644 _"), Lead::new(b"160755 _"), Lead::new(b"160000 _")],
+];
+
+/// Bytes that the last entry may be written past its end.
+const SLACK: usize = WINDOW + 32;
+/// Room that is kept when contents are removed.
+const KEPT_ROOM: usize = 4 << 20;
+
+/// Contents of trees, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// With room after them.
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Contents {
+    /// The contents.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Removes all but what is at `range`.
+    pub fn keep(&mut self, range: Range<usize>) {
+        self.len = range.len();
+        if range.start > 0 {
+            self.bytes.copy_within(range, 0);
+        }
+        if self.bytes.len() > KEPT_ROOM {
+            self.bytes.truncate(self.len);
+            self.bytes.shrink_to_fit();
+        }
+    }
+
+    /// Appends the content of the tree of `entries`. What follows its end is anything on error.
+    ///
+    /// # Errors
+    ///
+    /// A file that has no blob.
+    pub fn push(
+        &mut self,
+        view: View,
+        names: &Names,
+        files: &FileTable,
+        entries: &Entries,
+    ) -> Result<(), Unconverted> {
+        self.make_room(view, entries);
+        entries.iter().try_for_each(|entry| self.put_entry(view, names, files, entry))
+    }
+
+    /// As [`Self::push`], where the content of an earlier tree of the directory begins at `start`. Answers
+    /// what makes the tree of that one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::push`].
+    pub fn push_like(
+        &mut self,
+        view: View,
+        names: &Names,
+        files: &FileTable,
+        (start, before): (usize, &Entries),
+        entries: &Entries,
+    ) -> Result<Pieces, Unconverted> {
+        self.make_room(view, entries);
+        let mut pieces = Pieces::default();
+        for step in Comparison::new(names, view, before, entries) {
+            pieces.add(&step, view);
+            match step {
+                Step::Same { at, len } => {
+                    self.bytes.copy_within(start + at..start + at + len, self.len);
+                    self.len += len;
+                }
+                Step::New { entry, .. } => self.put_entry(view, names, files, entry)?,
+            }
+        }
+        Ok(pieces)
+    }
+
+    fn make_room(&mut self, view: View, entries: &Entries) {
+        let room = self.len + entries.content_len(view) + SLACK;
+        if self.bytes.len() < room {
+            self.bytes.resize(room, 0);
+        }
+    }
+
+    /// Appends an entry, for which there is room.
+    #[inline]
+    fn put_entry(
+        &mut self,
+        view: View,
+        names: &Names,
+        files: &FileTable,
+        entry: &Entry,
+    ) -> Result<(), Unconverted> {
+        let [directory, file, executable, symlink] = &LEADS[view as usize];
+        let (lead, id) = match &entry.target {
+            Target::Directory(inner) => (directory, inner.tree(view).oid.as_bytes()),
+            Target::File(id, mode) => {
+                let lead = match *mode {
+                    Mode::EXECUTABLE => executable,
+                    Mode::SYMLINK => symlink,
+                    _ => file,
+                };
+                let id = match view {
+                    View::Git => files.oid_in_place(*id).ok_or(Unconverted(*id))?.as_bytes(),
+                    View::Manifest => files.node_in_place(*id).as_bytes(),
+                };
+                (lead, id)
+            }
+        };
+        self.put(&lead.text);
+        self.len += lead.len;
+        match names.window(entry.name).filter(|_| entry.name_len() <= WINDOW) {
+            Some(window) => self.put(window),
+            None => self.put(names.get(entry.name)),
+        }
+        self.len += entry.name_len();
+        self.put(&[0]);
+        self.len += 1;
+        self.put(id);
+        self.len += id.len();
+        Ok(())
+    }
+
+    /// Writes `bytes` after the end.
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gitpack::Oid;
+    use gitpack::tree::push_entry;
+    use revlog::Node;
+
+    use super::*;
+    use crate::objects::directory::{Change, Replay};
+
+    #[test]
+    fn contents_are_those_of_git_whatever_the_length_of_names() {
+        let (mut names, mut files) = (Names::default(), FileTable::default());
+        let mut listed = Vec::new();
+        for len in (1..100).chain([WINDOW, 300]) {
+            let name = vec![b'a' + u8::try_from(len % 26).expect("a letter"); len];
+            let id = [u8::try_from(len % 256).expect("it is less") + 1; 20];
+            let name_id = names.number(&name);
+            let file = files.number(Node::from_bytes(id), name_id, |_| Some(Oid::from_bytes(id)));
+            let mode = [Mode::FILE, Mode::EXECUTABLE, Mode::SYMLINK][len % 3];
+            listed.push((name, file, mode, id));
+        }
+        listed.sort();
+        listed.dedup();
+        let changes: Vec<_> = listed
+            .iter()
+            .map(|(name, file, mode, _)| Change {
+                path: name,
+                target: Some(Target::File(*file, *mode)),
+            })
+            .collect();
+        let root = Replay::new(&names).apply(None, &changes).expect("it has files");
+        for (view, prefix) in [(View::Git, &b""[..]), (View::Manifest, b"_")] {
+            let mut expected = b"".to_vec();
+            for (name, _, mode, id) in &listed {
+                let mode = match (view, *mode) {
+                    (View::Git, mode) => mode,
+                    (View::Manifest, Mode::EXECUTABLE) => Mode(0o160_755),
+                    (View::Manifest, Mode::SYMLINK) => Mode(0o160_000),
+                    (View::Manifest, _) => Mode(0o160_644),
+                };
+                push_entry(&mut expected, mode, &[prefix, name].concat(), &Oid::from_bytes(*id));
+            }
+            let mut contents = Contents::default();
+            for _ in 0..2 {
+                contents.push(view, &names, &files, &root.entries).expect("blobs are known");
+            }
+            assert_eq!(contents.as_slice(), expected.repeat(2));
+            contents.keep(expected.len()..2 * expected.len());
+            assert_eq!(contents.as_slice(), expected);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Makes the trees of directories, all of one kind, many at once.
+//!
+//! What is in a directory comes before it: so the trees of one level of all directories that are
+//! given are hashed side by side, from the deepest level up.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gitpack::{Kind, Oid, object_header};
+use sha1lanes::{Message, best};
+
+use super::New;
+use super::Pieces;
+use super::Storage;
+use super::View;
+use super::content::Contents;
+use super::doubled::doubled;
+use super::stored;
+use crate::objects::collisions::{Attack, CollisionCheck};
+use crate::objects::directory::{Directory, Entries, Made, Tree};
+use crate::objects::object::Object;
+use crate::read::files::{FileId, FileTable, Unconverted};
+use crate::read::names::Names;
+
+/// Trees that are hashed side by side.
+pub(crate) const LANES: usize = 16;
+/// Content that is hashed together, in bytes, about; if it is that of fewer trees than could be hashed
+/// side by side, more. One tree may have more than that.
+const TOGETHER_BYTES: usize = 512 << 10;
+const MOST_TOGETHER_BYTES: usize = 4 << 20;
+/// Trees that are longer are not kept to write later ones.
+const MOST_KEPT_BYTES: usize = 1 << 20;
+/// Trees among which that of the same directory before is looked for.
+const NEAR: usize = 4 * LANES;
+
+/// Makes objects of trees, each stored the shortest way.
+#[derive(Debug)]
+pub(crate) struct TreeWriter<'a> {
+    pub(super) names: &'a Names,
+    view: View,
+    files: &'a FileTable,
+    /// Passes what is written; `None` if the trees are in the store already.
+    collisions: Option<&'a CollisionCheck>,
+    objects: Vec<Object>,
+    /// Trees without an oid, one after the other, and what they are of.
+    contents: Contents,
+    waiting: Vec<Waiting>,
+    /// Of some of those, ascending, what makes them of what they were before.
+    pieces: VecDeque<(usize, Pieces)>,
+    /// A tree that was written last, which later ones are like. Its content comes first.
+    last: Option<Last>,
+}
+
+/// A large tree, and its length in bytes.
+#[derive(Debug)]
+struct Last {
+    directory: Arc<Directory>,
+    len: usize,
+}
+
+/// A tree without an oid.
+#[derive(Debug)]
+struct Waiting {
+    /// Of which directory it is, among those given.
+    at: usize,
+    /// Where its content ends.
+    end: usize,
+    /// The entries, if they are others than those of the directory.
+    shown: Option<Entries>,
+}
+
+/// Which of the directories that were given cannot have its tree, and why.
+pub(crate) type Failed = (usize, Refused);
+
+/// Why there is no tree.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// This file has no blob.
+    Unconverted(FileId),
+    /// Another tree may have its id.
+    Attack(Attack),
+}
+
+impl From<Unconverted> for Refused {
+    fn from(Unconverted(file): Unconverted) -> Self {
+        Self::Unconverted(file)
+    }
+}
+
+impl From<Attack> for Refused {
+    fn from(attack: Attack) -> Self {
+        Self::Attack(attack)
+    }
+}
+
+impl<'a> TreeWriter<'a> {
+    /// A writer of trees of that kind.
+    pub fn new(
+        view: View,
+        names: &'a Names,
+        files: &'a FileTable,
+        collisions: &'a CollisionCheck,
+    ) -> Self {
+        Self { collisions: Some(collisions), ..Self::of_known(view, names, files) }
+    }
+
+    /// The same for trees that an earlier run wrote.
+    pub fn of_known(view: View, names: &'a Names, files: &'a FileTable) -> Self {
+        Self {
+            names,
+            view,
+            files,
+            collisions: None,
+            objects: Vec::new(),
+            contents: Contents::default(),
+            waiting: Vec::new(),
+            pieces: VecDeque::new(),
+            last: None,
+        }
+    }
+
+    /// Makes the trees of `made`, and answers those that are not what the directories had before,
+    /// bases before what builds on them.
+    ///
+    /// # Errors
+    ///
+    /// A file that has no blob, or a tree that carries a collision attack.
+    pub fn write(&mut self, made: &[Made]) -> Result<Vec<Object>, Failed> {
+        let mut order: Vec<usize> = (0..made.len()).collect();
+        order.sort_by_key(|&at| Reverse(made[at].level));
+        let mut level = 0;
+        for at in order {
+            let next = made[at].level;
+            if next != level || self.is_enough() {
+                self.finish(made)?;
+            }
+            level = next;
+            self.begin(at, made).map_err(|problem| (at, problem))?;
+        }
+        self.finish(made)?;
+        Ok(std::mem::take(&mut self.objects))
+    }
+
+    /// Whether what was begun is to be hashed.
+    fn is_enough(&self) -> bool {
+        let bytes = self.contents.as_slice().len();
+        let are_lanes_full = self.waiting.len().is_multiple_of(LANES);
+        bytes >= MOST_TOGETHER_BYTES || bytes >= TOGETHER_BYTES && are_lanes_full
+    }
+
+    /// Writes the content of a directory's tree.
+    fn begin(&mut self, at: usize, made: &[Made]) -> Result<(), Refused> {
+        let Made { directory, before, .. } = &made[at];
+        let shown = if self.view == View::Manifest || directory.is_plain {
+            None
+        } else {
+            self.shown(&directory.entries)?
+        };
+        let entries = shown.as_ref().unwrap_or(&directory.entries);
+        let near = before.as_ref().filter(|_| entries.leaves().len() > 1 && shown.is_none());
+        let near = near.and_then(|before| Some((self.start_of(before, made)?, &before.entries)));
+        let Self { view, names, files, .. } = *self;
+        if let Some(near) = near {
+            let pieces = self.contents.push_like(view, names, files, near, entries)?;
+            self.pieces.push_back((self.waiting.len(), pieces));
+        } else {
+            self.contents.push(view, names, files, entries)?;
+        }
+        let end = self.contents.as_slice().len();
+        self.waiting.push(Waiting { at, end, shown });
+        Ok(())
+    }
+
+    /// Where the content of a directory begins which was begun just now, as it is.
+    fn start_of(&self, directory: &Arc<Directory>, made: &[Made]) -> Option<usize> {
+        if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(&last.directory, directory)) {
+            return Some(0);
+        }
+        let near = self.waiting.len().saturating_sub(NEAR);
+        let is_it = |waiting: &Waiting| Arc::ptr_eq(&made[waiting.at].directory, directory);
+        let found = near + self.waiting[near..].iter().rposition(is_it)?;
+        let is_as_it_is = self.waiting[found].shown.is_none();
+        is_as_it_is.then(|| self.start(found))
+    }
+
+    /// Where the content of one that waits begins.
+    fn start(&self, waiting: usize) -> usize {
+        match waiting.checked_sub(1) {
+            Some(before) => self.waiting[before].end,
+            None => self.last.as_ref().map_or(0, |last| last.len),
+        }
+    }
+
+    /// Removes all contents but that which later trees may be like.
+    fn clear(&mut self, made: &[Made]) {
+        let is_large = |waiting: &&Waiting| {
+            waiting.shown.is_none() && made[waiting.at].directory.entries.leaves().len() > 1
+        };
+        let mut kept = 0..self.start(0);
+        if let Some(last) = self.waiting.last().filter(is_large) {
+            let content = self.start(self.waiting.len() - 1)..last.end;
+            if content.len() <= MOST_KEPT_BYTES {
+                let directory = Arc::clone(&made[last.at].directory);
+                self.last = Some(Last { directory, len: content.len() });
+                kept = content;
+            }
+        }
+        self.waiting.clear();
+        self.contents.keep(kept);
+    }
+
+    /// Hashes what was begun, and makes objects of it.
+    fn finish(&mut self, made: &[Made]) -> Result<(), Failed> {
+        let (bytes, start) = (self.contents.as_slice(), self.start(0));
+        let contents = Spans { bytes, start, waiting: &self.waiting };
+        let heads: Vec<_> = contents.iter().map(header).collect();
+        let messages: Vec<_> =
+            contents.iter().zip(&heads).map(|(body, head)| Message { head, body }).collect();
+        let mut digests = vec![[0; 20]; messages.len()];
+        best().digest(&messages, &mut digests);
+        let trees = self.waiting.iter().zip(messages).zip(digests);
+        for (at, ((waiting, message), digest)) in trees.enumerate() {
+            let is_known = self.pieces.front().is_some_and(|(known, _)| *known == at);
+            let pieces = if is_known { self.pieces.pop_front() } else { None };
+            let Made { directory, before, .. } = &made[waiting.at];
+            let entries = waiting.shown.as_ref().unwrap_or(&directory.entries);
+            let (oid, content) = (Oid::from_bytes(digest), message.body);
+            if let Some(collisions) = self.collisions {
+                let passed = collisions.object(Kind::Tree, oid, message);
+                passed.map_err(|attack| (waiting.at, attack.into()))?;
+            }
+            let storage = match before {
+                _ if self.collisions.is_none() => Storage::ELSEWHERE,
+                Some(before) if before.tree(self.view).oid == oid => {
+                    before.tree(self.view).storage.clone()
+                }
+                _ => {
+                    // a delta counts in the entries before, which have to be those that were written
+                    let before = before.as_deref().filter(|before| {
+                        let is_git = self.view == View::Git;
+                        !is_git || before.is_plain || doubled(self.names, &before.entries).is_none()
+                    });
+                    let before = before.map(|before| (&before.entries, before.tree(self.view)));
+                    let view = self.view;
+                    let pieces = pieces.map(|(_, pieces)| pieces);
+                    let new = New { entries, content, oid, pieces };
+                    let (storage, base, payload) = stored(self.names, view, before, new);
+                    self.objects.push(Object { kind: Kind::Tree, oid, base, payload, view });
+                    storage
+                }
+            };
+            directory.set_tree(self.view, Tree { oid, storage });
+        }
+        self.clear(made);
+        Ok(())
+    }
+
+    /// Makes a tree that git has of entries which are of no directory.
+    pub(super) fn write_alone(&mut self, entries: &Entries) -> Result<Tree, Refused> {
+        let mut content = Contents::default();
+        content.push(View::Git, self.names, self.files, entries)?;
+        let content = content.as_slice();
+        let message = Message { head: &header(content), body: content };
+        let oid = Oid::from_bytes(sha1lanes::digest_one(message));
+        let Some(collisions) = self.collisions else {
+            return Ok(Tree { oid, storage: Storage::ELSEWHERE });
+        };
+        collisions.object(Kind::Tree, oid, message)?;
+        let view = View::Git;
+        let new = New { entries, content, oid, pieces: None };
+        let (storage, base, payload) = stored(self.names, view, None, new);
+        self.objects.push(Object { kind: Kind::Tree, oid, base, payload, view });
+        Ok(Tree { oid, storage })
+    }
+}
+
+/// The contents of trees that wait.
+struct Spans<'c> {
+    bytes: &'c [u8],
+    /// Where the first begins.
+    start: usize,
+    waiting: &'c [Waiting],
+}
+
+impl<'c> Spans<'c> {
+    fn iter(&self) -> impl Iterator<Item = &'c [u8]> {
+        let (bytes, waiting) = (self.bytes, self.waiting);
+        let starts = std::iter::once(self.start).chain(waiting.iter().map(|waiting| waiting.end));
+        starts.zip(waiting).map(move |(start, waiting)| &bytes[start..waiting.end])
+    }
+}
+
+/// What is hashed before the content of a tree.
+fn header(content: &[u8]) -> gitpack::ObjectHeader {
+    object_header(Kind::Tree, content.len() as u64)
+}

@@ -1,0 +1,13 @@
+//! Mercurial's history as changes: which changesets are to be converted, and what each manifest changes.
+//!
+//! Asks the map what is known already. Knows no git object and no rule of a dialect.
+
+pub(crate) mod changelog;
+pub(crate) mod changes;
+pub(crate) mod files;
+pub(crate) mod limits;
+pub(crate) mod lookups;
+pub(crate) mod manifests;
+pub(crate) mod names;
+pub(crate) mod treemanifests;
+pub(crate) mod verify;

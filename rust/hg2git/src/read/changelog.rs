@@ -1,0 +1,114 @@
+//! The changesets of a conversion: which ones, their manifests, their texts checked.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use revlog::changeset::Malformed;
+use revlog::{Changeset, Node, Rev, Revlog, Scratch, Texts};
+use workshop::Buffer;
+
+use crate::error::{Error, Result};
+use crate::map::oidmap::OidMap;
+use crate::map::segment::Table;
+use crate::read::verify::Check;
+
+/// Changesets that one job reads.
+const JOB_REVS: usize = 2048;
+/// Texts kept while walking, in bytes: changesets are rarely deltas, and all kept ones are looked
+/// through for each.
+pub(crate) const KEPT_TEXT_BYTES: usize = 16 << 10;
+/// Texts hashed together.
+const CHECKED_AT_ONCE: usize = 16;
+
+/// The part of a changelog that may be converted.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// How many changesets the caller saw.
+    pub len: u32,
+    /// The node of the last of them; the null node if there is none.
+    pub tip: Node,
+    /// Those among them that must not be converted. Closed under descendants.
+    pub excluded: Vec<Node>,
+    /// All selected changesets before this one are in the map already.
+    pub known_below: u32,
+}
+
+impl Selection {
+    /// The selected changesets that the map has not, ascending.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Moved`] if the changelog does not begin with what the caller saw;
+    /// [`Error::Store`] if an excluded changeset is not there.
+    pub(crate) fn unconverted(&self, changelog: &Revlog, map: &OidMap) -> Result<Vec<Rev>> {
+        let index = changelog.index();
+        let Some(last) = self.len.checked_sub(1) else { return Ok(Vec::new()) };
+        if index.rev(last).map(|rev| index.node(rev)) != Some(self.tip) {
+            return Err(Error::Moved);
+        }
+        let excluded: HashSet<Rev> =
+            changelog.find(&self.excluded).map_err(|_| Error::Moved)?.into_iter().collect();
+        let candidates = (self.known_below..self.len).filter_map(|number| index.rev(number));
+        let is_new = |rev: &Rev| {
+            !excluded.contains(rev) && map.oid(Table::Changesets, &index.node(*rev)).is_none()
+        };
+        Ok(candidates.filter(is_new).collect())
+    }
+}
+
+/// Ranges of positions in the list of new changesets that make a job each.
+pub(crate) fn jobs(count: usize) -> impl Iterator<Item = Range<usize>> + Send {
+    (0..count).step_by(JOB_REVS).map(move |start| start..(start + JOB_REVS).min(count))
+}
+
+/// Bytes that the result of such a job takes.
+pub(crate) const JOB_BYTES: u64 = (JOB_REVS * size_of::<Node>()) as u64;
+
+/// A changeset that commits and notes cannot be made from.
+#[derive(Debug, thiserror::Error)]
+#[error("its text has {0} bytes, more than {1}; a larger amalgam.git.memory has room for it")]
+struct TooLong(usize, u64);
+
+/// Reads changesets, checks their texts if asked, and answers their manifests in order.
+///
+/// # Errors
+///
+/// [`Error::Store`] that names the first revision which cannot be read, is longer than `longest`
+/// bytes, or is not its node's text.
+pub(crate) fn read_manifest_nodes(
+    changelog: &Revlog,
+    revs: &[Rev],
+    check_texts: bool,
+    longest: u64,
+    scratch: &mut Scratch,
+) -> Result<Vec<Node>> {
+    let mut texts = Texts::new(changelog, scratch, KEPT_TEXT_BYTES);
+    let mut manifests = Vec::with_capacity(revs.len());
+    let mut unchecked: Vec<(Rev, Arc<Buffer>)> = Vec::new();
+    for revs in revs.chunks(CHECKED_AT_ONCE) {
+        for &rev in revs {
+            if changelog.index().unusual_flags(rev) != 0 {
+                return Err(changelog.unsupported(rev, "it has flags that are not known").into());
+            }
+            let text = texts.get(rev)?.text;
+            if text.len() as u64 > longest {
+                return Err(changelog.corrupt(rev, TooLong(text.len(), longest)).into());
+            }
+            manifests.push(parse(changelog, rev, &text)?.manifest);
+            unchecked.push((rev, text));
+        }
+        if check_texts {
+            let revisions: Vec<_> =
+                unchecked.iter().map(|(rev, text)| (*rev, text.as_slice())).collect();
+            Check::new(changelog).texts(&revisions)?;
+        }
+        unchecked.clear();
+    }
+    Ok(manifests)
+}
+
+/// Parses the text of a changeset.
+pub(crate) fn parse<'a>(changelog: &Revlog, rev: Rev, text: &'a [u8]) -> Result<Changeset<'a>> {
+    Changeset::parse(text).map_err(|problem: Malformed| changelog.corrupt(rev, problem).into())
+}

@@ -1,0 +1,118 @@
+//! The file revisions of a conversion: numbered, with where they are found and what they became.
+//!
+//! A node names one text, whatever path it is stored under, so a revision that two paths share is
+//! one entry. Nodes that an earlier run converted have their oid from the start.
+
+use gitpack::Oid;
+use hashbrown::{HashSet, HashTable};
+use revlog::Node;
+
+use crate::read::names::NameId;
+
+/// The number of a file revision in its [`FileTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FileId(pub u32);
+
+/// A file revision whose blob is not known: the caller converted too little.
+#[derive(Debug)]
+pub(crate) struct Unconverted(pub FileId);
+
+/// The oid of a revision that is not converted yet.
+const UNKNOWN: Oid = Oid::from_bytes([0; 20]);
+
+/// File revisions by number and by node.
+#[derive(Debug, Default)]
+pub(crate) struct FileTable {
+    nodes: Vec<Node>,
+    paths: Vec<NameId>,
+    oids: Vec<Oid>,
+    numbers: HashTable<u32>,
+    /// Revisions that were met at another path than theirs, before they had an oid.
+    shared: HashSet<FileId>,
+}
+
+impl FileTable {
+    /// The number of `node`; if it is new, it lies at `path`, and `known` tells its oid if an
+    /// earlier run converted it.
+    ///
+    /// # Panics
+    ///
+    /// After 2^32 revisions.
+    pub fn number(
+        &mut self,
+        node: Node,
+        path: NameId,
+        known: impl FnOnce(&Node) -> Option<Oid>,
+    ) -> FileId {
+        let nodes = &self.nodes;
+        if let Some(&number) = self.numbers.find(hash(&node), |&at| nodes[at as usize] == node) {
+            return FileId(number);
+        }
+        let number = u32::try_from(self.nodes.len()).expect("fewer than 2^32 file revisions");
+        let oid = known(&node);
+        self.nodes.push(node);
+        self.paths.push(path);
+        self.oids.push(oid.unwrap_or(UNKNOWN));
+        let nodes = &self.nodes;
+        self.numbers.insert_unique(hash(&node), number, |&at| hash(&nodes[at as usize]));
+        FileId(number)
+    }
+
+    /// Notes that another path has a revision, too.
+    pub fn share(&mut self, file: FileId) {
+        self.shared.insert(file);
+    }
+
+    /// The revisions that more than one path has, as noted so far.
+    pub fn take_shared(&mut self) -> HashSet<FileId> {
+        std::mem::take(&mut self.shared)
+    }
+
+    /// Memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        let each = size_of::<Node>() + size_of::<NameId>() + size_of::<Oid>();
+        (self.nodes.capacity() * each + self.numbers.allocation_size()) as u64
+    }
+
+    /// The node of a revision.
+    pub fn node(&self, file: FileId) -> Node {
+        *self.node_in_place(file)
+    }
+
+    /// The same where it lies, to be copied once.
+    pub fn node_in_place(&self, file: FileId) -> &Node {
+        &self.nodes[file.0 as usize]
+    }
+
+    /// A path that the revision is stored under.
+    pub fn path(&self, file: FileId) -> NameId {
+        self.paths[file.0 as usize]
+    }
+
+    /// The blob of a revision, once it is converted.
+    pub fn oid(&self, file: FileId) -> Option<Oid> {
+        self.oid_in_place(file).copied()
+    }
+
+    /// The same where it lies, see [`Self::node_in_place`].
+    pub fn oid_in_place(&self, file: FileId) -> Option<&Oid> {
+        Some(&self.oids[file.0 as usize]).filter(|oid| **oid != UNKNOWN)
+    }
+
+    /// Notes the blob of a revision.
+    pub fn set_oid(&mut self, file: FileId, oid: Oid) {
+        self.oids[file.0 as usize] = oid;
+    }
+
+    /// All revisions without an oid, as they were added.
+    pub fn unknown(&self) -> impl Iterator<Item = FileId> {
+        let all = (0u32..).map(FileId).zip(&self.oids);
+        all.filter(|(_, oid)| **oid == UNKNOWN).map(|(file, _)| file)
+    }
+}
+
+/// Nodes are digests already.
+fn hash(node: &Node) -> u64 {
+    let (beginning, _) = node.as_bytes().split_first_chunk().expect("nodes are longer");
+    u64::from_ne_bytes(*beginning)
+}

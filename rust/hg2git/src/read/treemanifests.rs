@@ -1,0 +1,382 @@
+//! Tree manifests: each directory has a revlog of its own, and names those of its directories.
+//!
+//! Answers what `manifests` answers of flat ones, the changes from one manifest to another, by
+//! walking down where the nodes of directories differ. So what did not change is not read.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use revlog::manifest::check_depth;
+use revlog::{
+    Entries, Entry, Flag, Kind, Line, Node, Rev, Revlog, Scratch, Store, Texts, readable,
+};
+use workshop::Buffer;
+
+use crate::error::Result;
+use crate::read::limits;
+use crate::read::manifests::{Base, Change, Changes, Plan, Unusable, near_base};
+use crate::read::verify::Check;
+
+/// Manifests that one job reads, and the bytes that the changes of each about take.
+const JOB_REVS: usize = 256;
+const CHANGES_BYTES: u64 = 4 << 10;
+/// Index entries kept of directories that were read, all together.
+const KEPT_ENTRIES: usize = 1 << 20;
+/// Texts that a job keeps, in bytes, and of one directory, in number.
+const KEPT_TEXT_BYTES: usize = 8 << 20;
+const KEPT_TEXTS: usize = 4;
+/// What a line of a flat manifest has besides the path, in bytes: NUL, node, flag and line feed.
+const LINE_BYTES: usize = 1 + 40 + 1 + 1;
+
+/// The manifests of the directories of a store; threads may share them.
+pub(crate) struct Directories<'a> {
+    store: &'a Store,
+    root: &'a Revlog,
+    opened: Mutex<Opened>,
+    check_texts: bool,
+    /// Bytes of files that are listed at a time, as lines of a flat manifest.
+    longest: u64,
+}
+
+/// More files than there is memory for.
+#[derive(Debug, thiserror::Error)]
+#[error("its files take more than {0} bytes; a larger amalgam.git.memory has room for them")]
+struct TooManyFiles(u64);
+
+/// The directories that were read last.
+#[derive(Default)]
+struct Opened {
+    logs: HashMap<Vec<u8>, Arc<DirectoryLog>>,
+    entries: usize,
+}
+
+/// The manifests of one directory below the root.
+struct DirectoryLog {
+    revlog: Revlog,
+    revs: HashMap<Node, Rev>,
+}
+
+impl DirectoryLog {
+    fn find(&self, node: Option<Node>) -> Result<State> {
+        let Some(node) = node else { return Ok(None) };
+        Ok(Some(*self.revs.get(&node).ok_or_else(|| self.revlog.missing(node))?))
+    }
+}
+
+/// A directory whose manifests differ; its path ends in a slash.
+struct Pair {
+    path: Vec<u8>,
+    before: Option<Node>,
+    after: Option<Node>,
+}
+
+/// What a directory has or had: a revision of its manifest.
+type State = Option<Rev>;
+
+/// A changed file: path, and what is there now.
+type Changed = (Vec<u8>, Option<(Node, Flag)>);
+
+/// What two manifests differ in, as far as it is known.
+struct Differing {
+    /// Not yet in order.
+    files: Vec<Changed>,
+    /// Directories to compare.
+    below: Vec<Pair>,
+    /// What both may yet take.
+    left_bytes: u64,
+}
+
+impl Differing {
+    fn take(&mut self, path: &[u8]) -> Option<()> {
+        self.left_bytes = self.left_bytes.checked_sub((path.len() + LINE_BYTES) as u64)?;
+        Some(())
+    }
+}
+
+impl<'a> Directories<'a> {
+    /// Those of `store`, whose root has the manifests `root`; `memory_bytes` bound what is listed.
+    pub fn new(store: &'a Store, root: &'a Revlog, check_texts: bool, memory_bytes: u64) -> Self {
+        let longest = limits::longest_listing(memory_bytes);
+        Self { store, root, opened: Mutex::default(), check_texts, longest }
+    }
+
+    /// Ranges of positions in a plan, with the bytes that their changes about take.
+    pub fn jobs(plan: &Plan) -> Vec<(u64, Range<usize>)> {
+        let count = plan.revs.len();
+        let ranges = (0..count).step_by(JOB_REVS);
+        let ranges = ranges.map(|start| start..(start + JOB_REVS).min(count));
+        ranges.map(|range| (CHANGES_BYTES * range.len() as u64, range)).collect()
+    }
+
+    /// Reads the manifests at `range` of the plan, and answers their changes in order.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
+    /// node's text, or is no sorted manifest.
+    pub fn read(
+        &self,
+        plan: &Plan,
+        range: Range<usize>,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<Changes>> {
+        let mut reader = Reader { directories: self, scratch, kept: HashMap::new(), kept_bytes: 0 };
+        let mut read = Vec::with_capacity(range.len());
+        for position in range {
+            let base = near_base(self.root, plan, position);
+            let before = match base {
+                Base::Empty => None,
+                Base::Position(base) => Some(plan.revs[base]),
+                Base::Known(base) => Some(base),
+            };
+            let rev = plan.revs[position];
+            let mut changes = Changes::new(base);
+            for (path, file) in reader.changed(before, rev)? {
+                let change = match file {
+                    None => Change::Remove(&path),
+                    Some((node, flag)) => Change::Set(Line { path: &path, node, flag }),
+                };
+                changes.push(change).map_err(|problem| self.root.corrupt(rev, problem))?;
+            }
+            read.push(changes);
+        }
+        Ok(read)
+    }
+
+    /// The text of a flat manifest with all files of `rev`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn flat_text(&self, rev: Rev, scratch: &mut Scratch) -> Result<Buffer> {
+        let mut reader = Reader { directories: self, scratch, kept: HashMap::new(), kept_bytes: 0 };
+        let files = reader.changed(None, rev)?;
+        let len = files.iter().map(|(path, _)| path.len() + LINE_BYTES).sum();
+        let mut text = scratch.room(len)?;
+        for (path, file) in files {
+            let Some((node, flag)) = file else { continue };
+            text.extend_from_slice(&path)?;
+            let flag = match flag {
+                Flag::Regular => "",
+                Flag::Executable => "x",
+                Flag::Symlink => "l",
+            };
+            text.extend_from_slice(format!("\0{node}{flag}\n").as_bytes())?;
+        }
+        Ok(text)
+    }
+
+    /// The manifests of the directory `path`, which ends in a slash.
+    fn log(&self, path: &[u8]) -> Result<Arc<DirectoryLog>> {
+        let lock = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(log) = lock().logs.get(path) {
+            return Ok(Arc::clone(log));
+        }
+        let revlog =
+            self.store.open(Kind::DirectoryManifest(path.strip_suffix(b"/").unwrap_or(path)))?;
+        let index = revlog.index();
+        let revs = index.revs().map(|rev| (index.node(rev), rev)).collect();
+        let log = Arc::new(DirectoryLog { revlog, revs });
+        let mut opened = lock();
+        opened.entries += log.revs.len();
+        if opened.entries > KEPT_ENTRIES {
+            opened.logs.clear();
+            opened.entries = log.revs.len();
+        }
+        opened.logs.insert(path.to_owned(), Arc::clone(&log));
+        Ok(log)
+    }
+}
+
+/// A text that was read.
+type Kept = (Rev, Arc<Buffer>);
+
+/// What a job has read.
+struct Reader<'a> {
+    directories: &'a Directories<'a>,
+    scratch: &'a mut Scratch,
+    /// The last texts of each directory, newest last.
+    kept: HashMap<Vec<u8>, Vec<Kept>>,
+    kept_bytes: usize,
+}
+
+impl Reader<'_> {
+    /// The files that differ between two manifests of the whole, ascending by path.
+    fn changed(&mut self, before: State, after: Rev) -> Result<Vec<Changed>> {
+        let Directories { root, longest, .. } = *self.directories;
+        let too_many = || root.corrupt(after, TooManyFiles(longest));
+        let (files, below) = (Vec::new(), Vec::new());
+        let mut found = Differing { files, below, left_bytes: longest };
+        self.compare(root, b"", (before, Some(after)), &mut found)?.ok_or_else(too_many)?;
+        while let Some(Pair { path, before, after }) = found.below.pop() {
+            let log = self.directories.log(&path)?;
+            let states = (log.find(before)?, log.find(after)?);
+            self.compare(&log.revlog, &path, states, &mut found)?.ok_or_else(too_many)?;
+        }
+        found.files.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(found.files)
+    }
+
+    /// Adds the files that differ between two states of the directory `path`, and the directories.
+    /// `None` if they are too many.
+    fn compare(
+        &mut self,
+        revlog: &Revlog,
+        path: &[u8],
+        (before, after): (State, State),
+        found: &mut Differing,
+    ) -> Result<Option<()>> {
+        let before_text = self.text(revlog, path, before)?;
+        let after_text = self.text(revlog, path, after)?;
+        let mut old = entries(revlog, path, before, &before_text)?.into_iter().peekable();
+        let mut new = entries(revlog, path, after, &after_text)?.into_iter().peekable();
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return Ok(Some(())),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(old), Some(new)) => old.name.cmp(new.name),
+            };
+            let (old, new) = (old.next_if(|_| order.is_le()), new.next_if(|_| order.is_ge()));
+            let Some(name) = new.or(old).map(|entry| entry.name) else { continue };
+            if old == new {
+                continue;
+            }
+            let mut path = [path, name].concat();
+            let file = new.and_then(|entry| Some((entry.node, entry.flag?)));
+            if file.is_some() || old.is_some_and(|entry| entry.flag.is_some()) {
+                if found.take(&path).is_none() {
+                    return Ok(None);
+                }
+                found.files.push((path.clone(), file));
+            }
+            let (before, after) = (directory(old), directory(new));
+            if before != after {
+                path.push(b'/');
+                if found.take(&path).is_none() {
+                    return Ok(None);
+                }
+                found.below.push(Pair { path, before, after });
+            }
+        }
+    }
+
+    /// The text of a revision of the directory `path`.
+    fn text(&mut self, revlog: &Revlog, path: &[u8], rev: State) -> Result<Arc<Buffer>> {
+        let Some(rev) = rev else { return Ok(Arc::default()) };
+        let kept = self.kept.get(path).map_or(&[][..], Vec::as_slice);
+        if let Some((_, text)) = kept.iter().find(|(kept, _)| *kept == rev) {
+            return Ok(Arc::clone(text));
+        }
+        let index = revlog.index();
+        if index.unusual_flags(rev) != 0 {
+            return Err(revlog.unsupported(rev, "it has flags that are not known").into());
+        }
+        let mut texts = Texts::new(revlog, self.scratch, KEPT_TEXT_BYTES);
+        for (rev, text) in kept {
+            texts.learn(*rev, text);
+        }
+        let text = texts.get(rev)?.text;
+        drop(texts);
+        if self.directories.check_texts {
+            Check::new(revlog).texts(&[(rev, text.as_slice())])?;
+        }
+        self.kept_bytes += text.len();
+        if self.kept_bytes > KEPT_TEXT_BYTES {
+            self.kept.clear();
+            self.kept_bytes = text.len();
+        }
+        let kept = self.kept.entry(path.to_owned()).or_default();
+        if kept.len() == KEPT_TEXTS {
+            self.kept_bytes -= kept.remove(0).1.len();
+        }
+        kept.push((rev, Arc::clone(&text)));
+        Ok(text)
+    }
+}
+
+/// The manifest of a directory that an entry names; an empty one is as none.
+fn directory(entry: Option<Entry<'_>>) -> Option<Node> {
+    let node = entry.filter(|entry| entry.flag.is_none())?.node;
+    (node != Node::NULL).then_some(node)
+}
+
+/// The entries of the directory `path`, checked.
+fn entries<'t>(revlog: &Revlog, path: &[u8], rev: State, text: &'t [u8]) -> Result<Vec<Entry<'t>>> {
+    let Some(rev) = rev else { return Ok(Vec::new()) };
+    check_depth(path).map_err(|problem| revlog.corrupt(rev, problem))?;
+    let mut read: Vec<Entry<'_>> = Vec::new();
+    for entry in Entries::new(text) {
+        let entry = entry.map_err(|problem| revlog.corrupt(rev, problem))?;
+        if read.last().is_some_and(|last| last.name >= entry.name) {
+            return Err(revlog.corrupt(rev, Unusable::Order(readable(entry.name))).into());
+        }
+        read.push(entry);
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::path::Path;
+
+    use revlog::Encoding;
+    use revlog::node::node_of;
+
+    use super::*;
+
+    /// Writes a revlog with one revision, whose data is inline, and answers its node.
+    fn write(path: &Path, text: &str) -> Node {
+        let node = node_of(Node::NULL, Node::NULL, text.as_bytes());
+        let len = u32::try_from(text.len()).expect("short");
+        let words = [0x1_0001, 0, len + 1, len, 0, 0, u32::MAX, u32::MAX];
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
+        bytes.extend(node.as_bytes());
+        bytes.extend([0; 12]);
+        bytes.push(b'u');
+        bytes.extend(text.as_bytes());
+        std::fs::create_dir_all(path.parent().expect("is in one")).expect("is writable");
+        std::fs::write(path, bytes).expect("is writable");
+        node
+    }
+
+    /// The flat text of a store whose root has this text, with the least memory there is.
+    fn flat_text(store: &Path, root: &str) -> Result<Buffer> {
+        write(&store.join("00manifest.i"), root);
+        let store = Store::new(store, Encoding::DotEncode);
+        let root = store.open(Kind::Manifest).expect("is readable");
+        let rev = root.index().revs().next().expect("has one");
+        let directories = Directories::new(&store, &root, true, 0);
+        directories.flat_text(rev, &mut Scratch::default())
+    }
+
+    /// A store whose directory `d` has so many files, and the text of its root.
+    fn with_files(store: &Path, count: usize) -> String {
+        let mut text = String::new();
+        for number in 0..count {
+            let _ = writeln!(text, "{number:080}\0{}", Node::NULL);
+        }
+        let node = write(&store.join("meta/d/00manifest.i"), &text);
+        format!("d\0{node}t\n")
+    }
+
+    #[test]
+    fn a_flat_text_has_all_files_in_order() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let root = with_files(dir.path(), 2);
+        let text = flat_text(dir.path(), &root).expect("is readable");
+        let expected = [0, 1].map(|number| format!("d/{number:080}\0{}\n", Node::NULL));
+        assert_eq!(text.as_slice(), expected.concat().as_bytes());
+    }
+
+    #[test]
+    fn more_files_than_there_is_memory_for_are_refused() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let root = with_files(dir.path(), 9000);
+        let said = flat_text(dir.path(), &root).expect_err("is too long").to_string();
+        assert!(said.contains("more than 1048576 bytes; a larger amalgam.git.memory"), "{said}");
+    }
+}
