@@ -439,3 +439,34 @@ def test_address_that_answers_with_something_else_is_not_advertised(
 
 def test_all_formats_are_there(published: Bundled) -> None:
     assert {row["format"] for row in published.rows("live")} == {"gzip-v2", *FORMATS}
+
+
+@pytest.mark.parametrize(
+    "mistake", ["git.export = pubic", "git.exports = public", "git.refs = tip"]
+)
+def test_git_gets_nothing_where_it_is_not_known_what_it_may_have(
+    tmp_path: Path, server: HgServer, mistake: str
+) -> None:
+    bundled = Bundled.init(tmp_path / "repo", server)
+    bundled.refresh()
+    paths = {kind: at(bundled.live(kind)) for kind in ("git-v2", "cinnabar-v1")}
+    (for_hg,) = (row["name"] for row in bundled.rows("live") if ".hg" in row["name"])
+    with bundled.served() as served:
+        assert "cinnabarclone" in served.capabilities()
+        assert served.get("?cmd=cinnabarclone")
+        assert served.status("amalgam/bundles/bundles.list") == 200
+    with (bundled.dot_hg / "hgrc").open("a") as file:
+        file.write(f"[amalgam]\n{mistake}\n")
+    with bundled.served() as served:
+        capabilities = served.capabilities()
+        assert "cinnabarclone" not in capabilities
+        assert served.get("?cmd=cinnabarclone") == b""
+        assert served.status("amalgam/bundles/bundles.list") == 404
+        for path in paths.values():
+            assert served.status(path) == 404
+        assert "clonebundles" in capabilities
+        assert for_hg.encode() in served.get("?cmd=clonebundles")
+        assert served.status(f"amalgam/bundles/{for_hg}") == 200
+        server.hg(tmp_path, "clone", "-q", served.url, "clone")
+    assert bundled.problems()
+    bundled.hg("commit", "-qm", "more", "--config", "ui.allowemptycommit=yes")

@@ -93,6 +93,8 @@ def answer(repo: RepoT, proto: Any) -> bytes:
     named = [e for e in register.entries.values() if os.fsencode(e.url) == url]
     if not any(bundles.may_be_named(repo, entry) for entry in named):
         return b""  # it was made of changesets that have been withdrawn since
+    if not bundles.may_reach_git(repo):
+        return b""
     url = addresses.absolute(url, addresses.base_of_peer(repo, proto))
     return url + b"\n" if url else b""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..placement import Directory
     from .register import Entry
 
+_FOR_GIT = b".bundle"
 _CHUNK_BYTES = 1 << 17
 _RANGE = re.compile(rb"bytes=(\d*)-(\d*)")
 _MOST_DIGITS = 20
@@ -78,6 +79,8 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
         register = registers.Register.read_for_client(repo)
         entry = register.entries.get(name.decode()) if register else None
     directory = places.directory_at(repo, entry.path) if entry else None
+    if name.endswith(_FOR_GIT) and not live.may_reach_git(repo):
+        entry = None
     if entry is None or directory is None:
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     if not live.may_be_read(repo, entry, entry.mark, live.mark_of(repo)):
@@ -103,7 +106,9 @@ def _open(directory: Directory, entry: Entry) -> BinaryIO:
 
 def _send_list(repo: RepoT, req: Any, res: Any) -> None:
     try:
-        chain = [link.entry for link in live.chain(repo)]
+        chain = (
+            [it.entry for it in live.chain(repo)] if live.may_reach_git(repo) else []
+        )
     except error.StorageError:
         chain = []  # the operator is told elsewhere
     if not chain:

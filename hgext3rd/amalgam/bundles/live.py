@@ -15,6 +15,7 @@ from hgext import clonebundles
 from mercurial import error
 from mercurial.i18n import _
 
+from ..configitems import GitConfig
 from ..gitstore import censorship
 from ..placement import Directory
 from . import addresses, headset, places
@@ -117,6 +118,19 @@ def is_there(repo: RepoT, entry: Entry) -> bool:
 def must_return(repo: RepoT, entry: Entry) -> bool:
     """Tell whether a bundle is elsewhere, and since then readers are restricted."""
     return entry.path != HERE and not addresses.may_leave(repo.ui)
+
+
+def may_reach_git(repo: RepoT) -> bool:
+    """Tell whether it is known what git clients may have (``amalgam.git.*``).
+
+    Else they get nothing; ``admin::amalgam`` says why.
+    """
+    try:
+        GitConfig.from_ui(repo.ui)
+    except error.ConfigError as exc:
+        repo.ui.log(b"amalgam", b"no bundles for git: %s\n", exc.message)
+        return False
+    return True
 
 
 def chain(repo: RepoT) -> list[Link]:
