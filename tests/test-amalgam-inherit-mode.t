@@ -43,7 +43,7 @@ The group may do what it may do with .hg/store: write what changes, read what do
   00660 .hg/amalgam/git/cinnabar.git/config
   00660 .hg/amalgam/git/cinnabar.git/packed-refs
   00770 .hg/amalgam/git/cinnabar.git/hooks/
-  00770 .hg/amalgam/git/cinnabar.git/hooks/pre-receive
+  00750 .hg/amalgam/git/cinnabar.git/hooks/pre-receive
   00770 .hg/amalgam/git/cinnabar.git/objects/
   00770 .hg/amalgam/git/cinnabar.git/objects/info/
   00770 .hg/amalgam/git/cinnabar.git/objects/pack/
@@ -85,7 +85,7 @@ When the administrator opens the store to everybody, new files follow at once:
   00664 .hg/amalgam/git/cinnabar.git/HEAD
   00664 .hg/amalgam/git/cinnabar.git/config
   00664 .hg/amalgam/git/cinnabar.git/packed-refs
-  00775 .hg/amalgam/git/cinnabar.git/hooks/pre-receive
+  00755 .hg/amalgam/git/cinnabar.git/hooks/pre-receive
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
@@ -134,7 +134,7 @@ compared only with .hg/store:
   $ "$PYTHON" ../../printmodes.py .hg/amalgam | grep -v '/$' | cut -d' ' -f1 | sort -u
   00440
   00660
-  00770
+  00750
 
 Elsewhere nothing above protects the files. They are for those who get to the store, and here ".hg"
 keeps the group out:

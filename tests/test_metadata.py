@@ -63,7 +63,7 @@ def rebuilt(store: Exported) -> str:
 def verified(store: Exported, full: bool = False) -> list[str]:
     repo = store.open()
     findings = verify.run(GitStore(repo, GitConfig.from_ui(repo.ui)), full=full)
-    return [difference.line().decode() for difference in findings.differences]
+    return [f"{difference.line().decode()}\n" for difference in findings.differences]
 
 
 # Who sees it

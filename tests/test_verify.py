@@ -41,11 +41,11 @@ def verified(store: Exported, full: bool = False, **config: str) -> Findings:
 
 
 def lines(findings: Findings) -> list[str]:
-    return [difference.line().decode() for difference in findings.differences]
+    return [f"{difference.line().decode()}\n" for difference in findings.differences]
 
 
 def notes(findings: Findings) -> list[str]:
-    return [note.line().decode() for note in findings.notes]
+    return [f"{note.line().decode()}\n" for note in findings.notes]
 
 
 @pytest.mark.slow
