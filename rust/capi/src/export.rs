@@ -5,7 +5,10 @@ use std::path::Path;
 
 use gitpack::Readers;
 use gitpack::staged::Owner;
-use hg2git::{Error, Metadata, Phase, Report, Request, Selection, export};
+use hg2git::{
+    Error, MetadataFiles, Phase, PublishedFiles, PublishedMetadata, Report, Request, Selection,
+    export,
+};
 use revlog::{Encoding, Node};
 use workshop::Directory;
 
@@ -223,7 +226,7 @@ unsafe fn request_of(
         .owned_by(Owner { user: id(request.user), group: id(request.group) }),
         segments: names(segments)?,
         base: request.base_len,
-        metadata: Metadata {
+        metadata: Some(MetadataFiles {
             segments: names(metadata_segments)?,
             base: request.metadata_base_len,
             state: match ascii(bytes(&request.metadata_state)?)? {
@@ -231,7 +234,7 @@ unsafe fn request_of(
                 name => Some(name.to_owned()),
             },
             anew: request.metadata_anew != 0,
-        },
+        }),
         // SAFETY: as the caller promises.
         unmapped: names(unsafe { lent::list(request.unmapped, request.unmapped_len) }?)?,
         selection: Selection {
@@ -296,21 +299,22 @@ impl TryFrom<&Report> for ExportReport {
             displaced_len: 0,
             displaced: [0; 2560],
         };
-        if let Some(made) = &report.made {
-            let lines = |names: &[String]| -> String {
-                names.iter().flat_map(|name| [name, "\n"]).collect()
-            };
-            let metadata = &made.metadata;
-            let state = metadata.state.as_deref().unwrap_or_default();
-            told.pack_len = copy(&mut told.pack, made.pack.as_deref().unwrap_or_default())?;
-            told.segments_len = copy(&mut told.segments, &lines(&made.segments))?;
-            let aside_pack = made.aside_pack.as_deref().unwrap_or_default();
+        let lines =
+            |names: &[String]| -> String { names.iter().flat_map(|name| [name, "\n"]).collect() };
+        if let Some(PublishedFiles { pack, aside_pack, segments, .. }) = &report.published {
+            told.pack_len = copy(&mut told.pack, pack.as_deref().unwrap_or_default())?;
+            told.segments_len = copy(&mut told.segments, &lines(segments))?;
+            let aside_pack = aside_pack.as_deref().unwrap_or_default();
             told.aside_pack_len = copy(&mut told.aside_pack, aside_pack)?;
-            told.metadata_pack_len = copy(&mut told.metadata_pack, &made.metadata_pack)?;
+        }
+        let metadata = report.published.as_ref().and_then(|published| published.metadata.as_ref());
+        if let Some(PublishedMetadata { pack, commit, files }) = metadata {
+            let state = files.state.as_deref().unwrap_or_default();
+            told.metadata_pack_len = copy(&mut told.metadata_pack, pack)?;
             told.metadata_segments_len =
-                copy(&mut told.metadata_segments, &lines(&metadata.segments))?;
+                copy(&mut told.metadata_segments, &lines(&files.segments))?;
             told.metadata_state_len = copy(&mut told.metadata_state, state)?;
-            told.metadata_commit = *made.metadata_commit.as_bytes();
+            told.metadata_commit = *commit.as_bytes();
         }
         let (rooms, _) = told.displaced.as_chunks_mut::<40>();
         for (room, displaced) in rooms.iter_mut().zip(&report.displaced) {

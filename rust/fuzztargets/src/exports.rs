@@ -3,7 +3,7 @@
 use std::fs;
 
 use gitpack::Readers;
-use hg2git::{Metadata, Request, Selection, export as run};
+use hg2git::{MetadataFiles, Request, Selection, export as run};
 use revlog::{Encoding, Kind, Node, Store};
 use workshop::Directory;
 
@@ -39,7 +39,7 @@ pub(crate) fn export(input: &[u8]) {
         readers: Readers::BY_UMASK,
         segments: Vec::new(),
         base: 0,
-        metadata: Metadata::default(),
+        metadata: Some(MetadataFiles::default()),
         unmapped: Vec::new(),
         selection: Selection { len: index.len(), tip, excluded: Vec::new(), known_below: 0 },
         check_texts: false,

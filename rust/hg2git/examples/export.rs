@@ -54,8 +54,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         report.objects,
         report.pack_bytes,
         report
-            .made
-            .map_or_else(|| "nothing new".to_owned(), |made| made.metadata_commit.to_string()),
+            .published
+            .and_then(|published| published.metadata)
+            .map_or_else(|| "no metadata".to_owned(), |metadata| metadata.commit.to_string()),
     );
     Ok(())
 }

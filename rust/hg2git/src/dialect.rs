@@ -1,3 +1,82 @@
-//! The dialects: which commit stands for a changeset, and what is kept beside it.
+//! The seam between what every conversion does and the rules of one: which commit stands for a
+//! changeset, and what is kept beside it.
+//!
+//! A dialect is a [`Dialect`], chosen when the code is compiled. What it needs of a run is its
+//! [`Context`]; how its commits are written is a [`CommitForm`], and what it makes beside commits and
+//! their trees an [`Aside`]. One that makes nothing beside them has none, and no metadata.
 
 pub(crate) mod cinnabar;
+
+use gitpack::Oid;
+use revlog::Revlog;
+use workshop::Shares;
+
+use crate::error::Result;
+use crate::map::oidmap::OidMap;
+use crate::map::segment::Pair;
+use crate::objects::commits::CommitForm;
+use crate::objects::history::Sources;
+use crate::objects::sides::Aside;
+use crate::out::publish::MetadataPublication;
+use crate::read::files::FileTable;
+use crate::read::manifests::Plan;
+use crate::read::names::Names;
+use crate::request::Request;
+
+/// What does not change during a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub request: &'a Request<'a>,
+    pub changelog: &'a Revlog,
+    pub manifest: &'a Revlog,
+    pub map: &'a OidMap,
+    pub shares: &'a Shares,
+}
+
+/// What the objects of a run became, for the metadata.
+pub(crate) struct Outcome<'a> {
+    pub plan: &'a Plan,
+    /// Commits of the changesets, in the order of the changelog.
+    pub commits: &'a [Oid],
+    /// What is added to the map, by table, each ascending.
+    pub new: &'a [Vec<Pair>; 3],
+    /// The objects beside the commits, in their order.
+    pub notes: Vec<Oid>,
+    /// The metadata of file revisions.
+    pub files: Vec<Pair>,
+}
+
+/// The rules of one dialect, for one run.
+pub(crate) trait Dialect: Sized + Send {
+    /// How commits are written, and what is done about an id that is taken.
+    type Form: CommitForm + Send;
+    /// Makes what there is beside commits and their trees.
+    type Aside<'a>: Aside<Converted = Self::Converted>
+    where
+        Self: 'a;
+    /// What is known at the end of that.
+    type Converted: Send;
+
+    /// Whether there is anything beside commits and their trees: the metadata of file revisions, too.
+    fn keeps_metadata(&self) -> bool;
+
+    /// What makes the objects of the run.
+    fn begin<'a>(
+        &'a self,
+        sources: &'a Sources<'a>,
+        names: &'a Names,
+        files: &'a FileTable,
+    ) -> (Self::Form, Option<Self::Aside<'a>>);
+
+    /// Writes the metadata, as far as it is new, if there is any. Nothing of it is visible yet.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error`] if a file cannot be written.
+    fn end(
+        self,
+        form: Self::Form,
+        converted: Option<Self::Converted>,
+        outcome: Outcome<'_>,
+    ) -> Result<Option<MetadataPublication>>;
+}

@@ -30,13 +30,13 @@ mod progress;
 mod read;
 mod request;
 
-pub use dialect::cinnabar::commits::Displaced;
 pub use error::{Error, Result};
 pub use export::export;
 pub use map::compare::{Comparison, Difference};
 pub use map::oidmap::{Matches, OidMap, Side};
 pub use map::segment::{Access, Pair, Segment, TABLES, Table};
+pub use objects::commits::Displaced;
 pub use progress::{Phase, Progress};
 pub use read::changelog::Selection;
-pub use request::{Made, Metadata, Report, Request};
+pub use request::{MetadataFiles, PublishedFiles, PublishedMetadata, Report, Request};
 pub use revlog::Prefix;

@@ -4,11 +4,13 @@
 
 pub(crate) mod blobs;
 pub(crate) mod collisions;
+pub(crate) mod commits;
 pub(crate) mod compress;
 pub(crate) mod directory;
 pub(crate) mod filelogs;
 pub(crate) mod history;
 pub(crate) mod object;
+pub(crate) mod sides;
 pub(crate) mod storeids;
 pub(crate) mod translate;
 pub(crate) mod trees;

@@ -9,7 +9,7 @@ use gitpack::{Oid, Readers};
 use revlog::Encoding;
 use workshop::Directory;
 
-use crate::dialect::cinnabar::commits::Displaced;
+use crate::objects::commits::Displaced;
 use crate::read::changelog::Selection;
 
 /// What to convert, from where, to where.
@@ -33,8 +33,8 @@ pub struct Request<'a> {
     pub segments: Vec<String>,
     /// How many of them, the first, belong to a base: built on, and left as they are.
     pub base: usize,
-    /// The same of what git-cinnabar needs.
-    pub metadata: Metadata,
+    /// The same of the metadata that the dialect keeps beside its commits; without it, none is kept.
+    pub metadata: Option<MetadataFiles>,
     /// File names of segments that must not be mapped, of either map.
     pub unmapped: Vec<String>,
     /// Which changesets.
@@ -52,9 +52,9 @@ pub struct Request<'a> {
     pub level: u8,
 }
 
-/// The files that hold what is known of git-cinnabar's metadata.
+/// The files that hold what is known of a dialect's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Metadata {
+pub struct MetadataFiles {
     /// File names of the segments of its map, oldest first. It leads from a commit to the note of
     /// its changeset, from a manifest to its commit, from a file revision to its metadata.
     pub segments: Vec<String>,
@@ -76,27 +76,33 @@ pub struct Report {
     pub objects: u64,
     /// Bytes of the packs.
     pub pack_bytes: u64,
-    /// What was made; `None` if there was nothing to do.
-    pub made: Option<Made>,
+    /// What was published; `None` if there was nothing to do.
+    pub published: Option<PublishedFiles>,
     /// Changesets of the map whose commits earlier changesets should have got, found by this run.
     /// Then nothing was written.
     pub displaced: Vec<Displaced>,
 }
 
-/// Files that a run made, and what they are added to.
+/// Files that a run published, and those that they are added to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct PublishedFiles {
     /// Name of the pack, without a suffix; `None` if there was nothing to convert.
     pub pack: Option<String>,
-    /// Name of the pack of what is only for git-cinnabar, as notes and manifests; `None` if it is
-    /// in `pack`.
+    /// Name of the pack of metadata, as notes and manifests; `None` if that is in `pack`.
     pub aside_pack: Option<String>,
-    /// Name of the pack of the metadata commit, without a suffix.
-    pub metadata_pack: String,
     /// File names of all segments that now make the map, oldest first.
     pub segments: Vec<String>,
-    /// The same of the metadata.
-    pub metadata: Metadata,
+    /// The same of the metadata, if it is kept.
+    pub metadata: Option<PublishedMetadata>,
+}
+
+/// Metadata that a run published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedMetadata {
+    /// Name of the pack of the metadata commit, without a suffix.
+    pub pack: String,
     /// The metadata commit.
-    pub metadata_commit: Oid,
+    pub commit: Oid,
+    /// What is known of it, for the next run.
+    pub files: MetadataFiles,
 }

@@ -5,7 +5,9 @@
 //! once, in [`Index::parse`]; a [`Rev`] that an index handed out cannot miss in it. Which file the
 //! bytes came from is not known here.
 
-use crate::docket::Version;
+pub(crate) mod docket;
+
+use crate::index::docket::Version;
 use crate::node::Node;
 
 /// Bytes of one entry.

@@ -7,8 +7,6 @@
 //! copies of them.
 
 pub mod changeset;
-mod chunk;
-mod docket;
 mod error;
 mod filelog;
 mod index;
@@ -17,7 +15,6 @@ pub mod mapping;
 pub mod node;
 pub mod nodemap;
 pub mod patch;
-mod path;
 mod prefix;
 mod revlog;
 mod store;
@@ -30,8 +27,8 @@ pub use index::{FLAG_CENSORED, FLAG_EXTERNAL, Index, Parents, Rev};
 pub use manifest::{Entries, Entry, Flag, Line, Lines};
 pub use node::Node;
 pub use patch::{Delta, Hunk};
-pub use path::Encoding;
 pub use prefix::Prefix;
 pub use revlog::Revlog;
+pub use store::path::Encoding;
 pub use store::{Kind, Store};
 pub use texts::{Kept, Revision, Scratch, StoredDelta, Texts};

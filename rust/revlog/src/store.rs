@@ -1,16 +1,18 @@
 //! A repository's store: which file holds which revlog.
 
+pub(crate) mod path;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::docket::{Docket, Version};
 use crate::error::{Error, Result, readable};
+use crate::index::docket::{Docket, Version};
 use crate::index::{Index, Malformed};
-use crate::path::Encoding;
 use crate::revlog::Revlog;
+use crate::store::path::Encoding;
 
 /// Which revlog of a store is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

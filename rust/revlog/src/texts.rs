@@ -3,12 +3,14 @@
 //! Made for walks in revision order: the texts rebuilt last are kept, so that most revisions cost
 //! one delta. A revision whose base is not kept is rebuilt from the whole chain in one go.
 
+mod chunk;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use workshop::{Budget, Buffer, Shares, Spare};
 
-use crate::chunk::{Unpacker, Unpacking};
+use self::chunk::{Unpacker, Unpacking};
 use crate::error::Result;
 use crate::index::Rev;
 use crate::patch::{Broken, Delta, apply_chain};

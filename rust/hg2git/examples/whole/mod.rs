@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use gitpack::Readers;
-use hg2git::{Metadata, Request, Selection};
+use hg2git::{MetadataFiles, Request, Selection};
 use revlog::{Encoding, Kind, Node, Store};
 use workshop::Directory;
 
@@ -50,7 +50,7 @@ impl<'a> Whole<'a> {
             readers: Readers::BY_UMASK,
             segments: Vec::new(),
             base: 0,
-            metadata: Metadata::default(),
+            metadata: Some(MetadataFiles::default()),
             unmapped: Vec::new(),
             selection: self.selection.clone(),
             check_texts: true,

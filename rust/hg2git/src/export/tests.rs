@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use gitpack::Readers;
-use revlog::Encoding;
 use revlog::node::node_of;
+use revlog::{Encoding, Node};
 
+use super::converting::SEARCHED_WHOLE;
 use super::*;
 use crate::objects::collisions::tests::{ATTACK, ATTACK_ON_NODE};
 use crate::read::changelog::Selection;
-use crate::request::{Made, Metadata};
+use crate::request::{MetadataFiles, PublishedFiles};
 
 /// Bytes that make what has a mark long enough for an attack.
 const PADDING: &str = "...............................................................................\
@@ -74,7 +75,8 @@ impl Written {
 /// A repository, and what was made of it.
 struct Repository {
     root: tempfile::TempDir,
-    made: Option<Made>,
+    made: Option<PublishedFiles>,
+    keeps_metadata: bool,
 }
 
 impl Repository {
@@ -83,7 +85,7 @@ impl Repository {
         for name in ["store/data", "packs", "map"] {
             std::fs::create_dir_all(root.path().join(name)).expect("is writable");
         }
-        Self { root, made: None }
+        Self { root, made: None, keeps_metadata: true }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -107,7 +109,10 @@ impl Repository {
             readers: Readers::BY_UMASK,
             segments: before.as_ref().map(|made| made.segments.clone()).unwrap_or_default(),
             base: 0,
-            metadata: before.map_or_else(Metadata::default, |made| made.metadata),
+            metadata: self.keeps_metadata.then(|| {
+                let before = before.and_then(|made| made.metadata);
+                before.map_or_else(MetadataFiles::default, |known| known.files)
+            }),
             unmapped: Vec::new(),
             selection: Selection {
                 len: u32::try_from(changesets.len()).expect("few"),
@@ -122,7 +127,7 @@ impl Repository {
             level: 1,
         };
         let report = export(&request, &mut |_, _, _| false)?;
-        self.made.clone_from(&report.made);
+        self.made.clone_from(&report.published);
         Ok(report)
     }
 
@@ -244,4 +249,24 @@ fn a_large_export_finds_an_attack_on_a_node_that_two_paths_have() {
     let two = [&rest[..], &[changeset(&[("a", &text), ("b", &text)])]].concat();
     let said = Repository::new().refusal(&two);
     assert!(said.starts_with("filelog a: revision 0: node "), "{said}");
+}
+
+#[test]
+fn without_metadata_commits_are_the_same_and_nothing_is_beside_them() {
+    let mut with = Repository::new();
+    let mut without = Repository { keeps_metadata: false, ..Repository::new() };
+    for count in [2, 5] {
+        let changesets = ordinary(0..count);
+        let [all, bare] = [&mut with, &mut without]
+            .map(|repository| repository.export(&changesets).expect("nothing is wrong"));
+        // a blob, a tree and a commit; a tree and a commit of the manifest, a note, and the tip
+        assert!(bare.objects == 3 * bare.changesets && all.objects > 6 * all.changesets);
+        let [all, bare] = [all, bare].map(|report| report.published.expect("some are new"));
+        // named by what is in them
+        assert_eq!(all.segments, bare.segments);
+        assert!(all.metadata.is_some() && bare.metadata.is_none());
+    }
+    let names = without.path("map").read_dir().expect("is there");
+    let names = names.map(|entry| entry.expect("is there").file_name());
+    assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("metadata")));
 }

@@ -389,6 +389,11 @@ impl<W: Write> Write for Summed<'_, W> {
     }
 }
 
+/// Each node with the oid at its place.
+pub(crate) fn pairs(nodes: impl Iterator<Item = Node>, oids: &[Oid]) -> Vec<Pair> {
+    nodes.zip(oids).map(|(node, oid)| Pair { node, oid: *oid }).collect()
+}
+
 /// Tables as a segment has them: ascending by node, each node once.
 pub(crate) fn sorted(mut tables: [Vec<Pair>; 3]) -> [Vec<Pair>; 3] {
     for table in &mut tables {

@@ -192,12 +192,12 @@ pub(crate) struct Blob {
     /// Length of the stream when inflated, in bytes.
     pub inflated_len: usize,
     /// What precedes the content in the revision's text; its stream comes before the blob's.
-    pub metadata: Option<Metadata>,
+    pub metadata: Option<FileMetadata>,
 }
 
 /// A file revision's metadata as a blob.
 #[derive(Debug)]
-pub(crate) struct Metadata {
+pub(crate) struct FileMetadata {
     pub oid: Oid,
     /// Length of its stream when inflated, in bytes.
     pub inflated_len: usize,
@@ -229,6 +229,7 @@ struct Encoder<'a> {
     compressor: Compressor,
     lanes: &'static dyn Lanes,
     check_texts: bool,
+    keeps_metadata: bool,
     collisions: &'a CollisionCheck,
 }
 
@@ -242,10 +243,11 @@ struct Waiting<'a> {
 }
 
 impl<'a> Converter<'a> {
-    /// Compresses at `level`; all converters of a run share `collisions`.
+    /// All converters of a run share `collisions`. Metadata of file revisions become blobs if those are
+    /// kept.
     pub fn new(
-        level: u8,
-        check_texts: bool,
+        (level, check_texts): (u8, bool),
+        keeps_metadata: bool,
         collisions: &'a CollisionCheck,
         shares: &Shares,
     ) -> Self {
@@ -256,6 +258,7 @@ impl<'a> Converter<'a> {
             compressor: Compressor::new(level, &shares.budget),
             lanes: sha1lanes::best(),
             check_texts,
+            keeps_metadata,
             collisions,
         };
         Self {
@@ -448,16 +451,17 @@ impl Encoder<'_> {
         &mut self,
         waited: &Waiting<'_>,
         streams: &mut Streams,
-    ) -> Result<Option<Metadata>> {
+    ) -> Result<Option<FileMetadata>> {
         let text = &waited.revision.text;
-        let Some(content) = split_metadata(text).metadata else { return Ok(None) };
+        let metadata = split_metadata(text).metadata.filter(|_| self.keeps_metadata);
+        let Some(content) = metadata else { return Ok(None) };
         let head = object_header(Kind::Blob, content.len() as u64);
         let message = Message { head: &head, body: content };
         let oid = Oid::from_bytes(digest_one(message));
         let passed = self.collisions.object(Kind::Blob, oid, message);
         passed.map_err(|attack| waited.corrupt(attack))?;
         self.compressor.deflate(content, streams)?;
-        Ok(Some(Metadata { oid, inflated_len: content.len() }))
+        Ok(Some(FileMetadata { oid, inflated_len: content.len() }))
     }
 
     /// Looks for a git delta that makes `content` of the content of the planned base, and is worth

@@ -2,12 +2,11 @@
 //!
 //! Owns what is alive of the directories: the trees of the last manifests, which later ones may
 //! count from. Draws batches of directories and changesets; what they become in git is the business
-//! of [`crate::dialect::cinnabar::sides`].
+//! of [`super::sides`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gitpack::Oid;
 use gitpack::tree::Mode;
 use revlog::{Flag, Lines, Node, Rev, Revlog, Scratch, Texts};
 use workshop::Buffer;
@@ -20,7 +19,7 @@ use crate::objects::directory::{Change, Directory, LARGE, Made, Parts, Replay, T
 use crate::objects::trees::{LANES, Refused, TreeWriter, View};
 use crate::read::changes::ChangeLog;
 use crate::read::files::FileTable;
-use crate::read::manifests::{Base, Plan, REACH};
+use crate::read::manifests::{Base, ChangesetTree, Plan, REACH};
 use crate::read::names::Names;
 use crate::read::treemanifests::Directories;
 use crate::read::verify::Check;
@@ -32,17 +31,6 @@ const LONGEST_BATCH_BYTES: u64 = 2 * BATCH_BYTES;
 /// Roots of so many bytes are large.
 const LARGE_ROOT_LEN: usize = 32 << 10;
 
-/// The manifest of a changeset to convert.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Tree {
-    /// The null manifest: no file.
-    Empty,
-    /// Converted by an earlier run.
-    Known(Oid),
-    /// At this position of the manifests' plan.
-    Position(usize),
-}
-
 /// What a history is made from.
 pub(crate) struct Sources<'a> {
     pub changelog: &'a Revlog,
@@ -50,14 +38,14 @@ pub(crate) struct Sources<'a> {
     /// Where each directory has a manifest of its own.
     pub directories: Option<&'a Directories<'a>>,
     pub map: &'a OidMap,
-    /// The map of what only git-cinnabar needs.
-    pub metadata_map: &'a OidMap,
     /// Changesets to convert, ascending, and their trees.
     pub revs: &'a [Rev],
-    pub trees: &'a [Tree],
+    pub trees: &'a [ChangesetTree],
     pub plan: &'a Plan,
     pub changes: &'a ChangeLog,
     pub collisions: &'a CollisionCheck,
+    /// Whether there is anything beside commits and their trees.
+    pub keeps_metadata: bool,
     /// Whether the manifest to start from is compared with its node.
     pub check_texts: bool,
 }
@@ -89,7 +77,7 @@ pub(crate) struct Manifest {
 #[derive(Debug)]
 pub(crate) struct Drawn {
     pub rev: Rev,
-    pub tree: Tree,
+    pub tree: ChangesetTree,
     pub text: Arc<Buffer>,
 }
 
@@ -186,8 +174,8 @@ impl<'a> History<'a> {
 
     /// Makes the directories of all manifests up to this one that are not made yet; `false` if more
     /// is to be made, in another call.
-    fn make(&mut self, tree: Tree, batch: &mut Batch) -> bool {
-        let Tree::Position(position) = tree else { return true };
+    fn make(&mut self, tree: ChangesetTree, batch: &mut Batch) -> bool {
+        let ChangesetTree::Position(position) = tree else { return true };
         while self.manifests <= position {
             let is_part = self.next_part();
             if !is_part {
@@ -320,7 +308,8 @@ pub(crate) fn start(
     }
     let mut replay = Replay::new(names);
     let tree = replay.apply(None, &changes);
-    for view in [View::Git, View::Manifest] {
+    let views = [View::Git, View::Manifest];
+    for view in views.into_iter().take(1 + usize::from(sources.keeps_metadata)) {
         let written = TreeWriter::of_known(view, names, files).write(&replay.made);
         written.map_err(|(_, refused)| match refused {
             Refused::Unconverted(file) => {

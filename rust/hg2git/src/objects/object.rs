@@ -26,7 +26,7 @@ impl Object {
 
 /// What a pack has to know of an object beside its compressed payload.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
+pub(crate) struct ObjectHead {
     pub kind: Kind,
     pub oid: Oid,
     pub base: Option<Oid>,
@@ -34,7 +34,7 @@ pub(crate) struct Head {
     pub view: View,
 }
 
-impl From<Object> for Head {
+impl From<Object> for ObjectHead {
     fn from(Object { kind, oid, base, payload, view }: Object) -> Self {
         Self { kind, oid, base, inflated_len: payload.len(), view }
     }

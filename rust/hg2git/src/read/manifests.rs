@@ -23,7 +23,7 @@ use std::rc::Rc;
 use revlog::{Delta, Rev, Revlog, Scratch, StoredDelta};
 
 pub(crate) use self::changes::{Base, Change, Changes, Unusable};
-pub(crate) use self::plan::{Plan, near_base};
+pub(crate) use self::plan::{ChangesetTree, Plan, near_base};
 use workshop::Shares;
 
 use self::proof::{Proof, blame};

@@ -12,7 +12,7 @@ pub(crate) struct NameId(pub u32);
 pub(crate) const WINDOW: usize = 32;
 
 /// Strings by number and numbers by string.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     bytes: Vec<u8>,
     /// Where each string ends; it begins where the one before it ends.

@@ -12,7 +12,7 @@ use revlog::Changeset;
 use crate::read::names::{NameId, Names};
 
 /// Heads of branches, by their revision numbers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ChangesetHeads {
     heads: BTreeMap<u32, NameId>,
     branches: Names,

@@ -12,6 +12,7 @@ use workshop::hex::hex;
 use crate::dialect::cinnabar::heads::ManifestHeads;
 use crate::dialect::cinnabar::metadata::{IDENTS, commit};
 use crate::error::Result;
+use crate::map::oidmap::OidMap;
 use crate::map::segment::Table;
 use crate::objects::directory::oid_of;
 use crate::objects::history::{Batch, Sources};
@@ -28,7 +29,7 @@ const PARENT: &[u8] = b"\nparent ";
 
 /// What the manifests became.
 #[derive(Debug, Default)]
-pub(crate) struct Converted {
+pub(crate) struct ConvertedManifests {
     /// Commits of the plan's manifests, in its order.
     pub commits: Vec<Oid>,
     /// Heads, those of earlier runs included.
@@ -36,28 +37,31 @@ pub(crate) struct Converted {
 }
 
 /// Makes trees and commits of batches, in order.
-pub(crate) struct Manifests<'a> {
+pub(crate) struct ManifestCommits<'a> {
     sources: &'a Sources<'a>,
+    /// The map of the metadata of earlier runs.
+    metadata_map: &'a OidMap,
     writer: TreeWriter<'a>,
     chain: Chain,
-    converted: Converted,
+    converted: ConvertedManifests,
 }
 
-impl<'a> Manifests<'a> {
+impl<'a> ManifestCommits<'a> {
     /// Makes them of `sources`; `heads` are those of earlier runs.
     pub fn new(
         sources: &'a Sources<'a>,
+        metadata_map: &'a OidMap,
         names: &'a Names,
         files: &'a FileTable,
         heads: ManifestHeads,
     ) -> Self {
         let writer = TreeWriter::new(View::Manifest, names, files, sources.collisions);
-        let converted = Converted { commits: Vec::new(), heads };
-        Self { sources, writer, chain: Chain::default(), converted }
+        let converted = ConvertedManifests { commits: Vec::new(), heads };
+        Self { sources, metadata_map, writer, chain: Chain::default(), converted }
     }
 
     /// What all became.
-    pub fn into_converted(self) -> Converted {
+    pub fn into_converted(self) -> ConvertedManifests {
         self.converted
     }
 
@@ -91,7 +95,7 @@ impl<'a> Manifests<'a> {
         let Parents(p1, p2) = index.parents(rev);
         let commit_of = |parent: Rev| match self.sources.plan.position(parent) {
             Some(position) => self.converted.commits.get(position).copied(),
-            None => self.sources.metadata_map.oid(Table::Manifests, &index.node(parent)),
+            None => self.metadata_map.oid(Table::Manifests, &index.node(parent)),
         };
         let parents: Vec<Oid> = [p1, p2].into_iter().flatten().filter_map(commit_of).collect();
         let object = self.chain.next(tree, &parents, index.node(rev));

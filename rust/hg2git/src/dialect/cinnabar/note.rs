@@ -6,18 +6,17 @@
 //! docs/formats/cinnabar.rst lists them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use gitpack::{Kind, Oid, object_header};
-use revlog::{Changeset, Node, Rev, Revlog};
+use revlog::{Changeset, Node, Revlog};
 use sha1lanes::Message;
-use workshop::Buffer;
 use workshop::hex::hex;
 
 use crate::dialect::cinnabar::identity::{Who, read_back};
 use crate::dialect::cinnabar::linediff;
 use crate::error::Result;
 use crate::objects::collisions::CollisionCheck;
+use crate::objects::commits::Committed;
 use crate::objects::object::Object;
 use crate::objects::trees::View;
 use crate::read::changelog::parse;
@@ -30,16 +29,6 @@ const NAMES_LEN: usize = 128;
 
 const COMMITTER: &[u8] = b"committer";
 
-/// A changeset whose note is to be made.
-#[derive(Debug)]
-pub(crate) struct Noted {
-    pub rev: Rev,
-    pub node: Node,
-    pub text: Arc<Buffer>,
-    /// Where its commit is among the objects made with it.
-    pub commit: usize,
-}
-
 /// The notes of changesets, whose commits are among `objects`.
 ///
 /// # Errors
@@ -48,12 +37,12 @@ pub(crate) struct Noted {
 /// collision attack.
 pub(crate) fn notes_of(
     changelog: &Revlog,
-    changesets: &[Noted],
+    changesets: &[Committed],
     objects: &[Object],
     collisions: &CollisionCheck,
 ) -> Result<Vec<Object>> {
     let mut notes = Vec::with_capacity(changesets.len());
-    for Noted { rev, node, text, commit } in changesets {
+    for Committed { rev, node, text, commit } in changesets {
         let changeset = parse(changelog, *rev, text)?;
         let content = &objects[*commit].payload;
         let blob = note(*node, &changeset, text, content);
@@ -65,7 +54,8 @@ pub(crate) fn notes_of(
     let messages: Vec<_> = messages.collect();
     let mut digests = vec![[0; 20]; messages.len()];
     sha1lanes::best().digest(&messages, &mut digests);
-    for ((digest, message), Noted { rev, .. }) in digests.iter().zip(&messages).zip(changesets) {
+    for ((digest, message), Committed { rev, .. }) in digests.iter().zip(&messages).zip(changesets)
+    {
         let passed = collisions.object(Kind::Blob, Oid::from_bytes(*digest), *message);
         passed.map_err(|attack| changelog.corrupt(*rev, attack))?;
     }

@@ -89,7 +89,7 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
     let expected = {
         let (collisions, shares) = (CollisionCheck::Each, Shares::new(192 << 20, 0, 1, &opened));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range: 0..180 };
-        made([Converter::new(1, true, &collisions, &shares).convert(&[piece])])
+        made([Converter::new((1, true), true, &collisions, &shares).convert(&[piece])])
     };
     let deepest = plan.0.iter().map(|planned| planned.depth).max();
     assert_eq!(deepest, Some(MAX_DEPTH), "there are landmarks");
@@ -99,7 +99,7 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
             [Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range }]
         };
         let (collisions, shares) = (CollisionCheck::Each, Shares::new(memory, 0, 1, &opened));
-        let new = || Converter::new(1, true, &collisions, &shares);
+        let new = || Converter::new((1, true), true, &collisions, &shares);
         let mut one = new();
         // by one thread, by one for each job, and by two in turn
         let in_order = made((0..180).step_by(step).map(|start| one.convert(&piece(start))));
@@ -125,7 +125,8 @@ fn the_first_wrong_revision_is_named_whatever_the_memory() {
     for memory in [0, 192 << 20] {
         let (collisions, shares) = (CollisionCheck::Each, Shares::new(memory, 0, 1, &opened));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..20 };
-        let error = Converter::new(1, true, &collisions, &shares).convert(&[piece]).map(drop);
+        let error =
+            Converter::new((1, true), true, &collisions, &shares).convert(&[piece]).map(drop);
         let said = error.expect_err("two are wrong").to_string();
         assert!(said.contains("revision 3: text does not match its node"), "{memory}: {said}");
     }

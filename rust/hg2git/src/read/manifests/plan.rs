@@ -4,10 +4,13 @@
 
 use std::ops::Range;
 
-use revlog::{Index, Parents, Rev, Revlog};
+use gitpack::Oid;
+use revlog::{Index, Node, Parents, Rev, Revlog};
 
 use super::REACH;
 use super::changes::Base;
+use crate::map::oidmap::OidMap;
+use crate::map::segment::Table;
 
 /// What it may cost to hash manifests, in bytes for each. Smaller ones are hashed all.
 const HASHED_BYTES: u64 = 64 << 10;
@@ -35,7 +38,57 @@ pub(crate) struct Plan {
     pub start: Option<Rev>,
 }
 
+/// The tree of a changeset to convert, by its manifest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ChangesetTree {
+    /// The null manifest: no file.
+    Empty,
+    /// Converted by an earlier run.
+    Known(Oid),
+    /// At this position of the manifests' plan.
+    Position(usize),
+}
+
 impl Plan {
+    /// What is converted for changesets with these manifests, of which `map` has some, and what tree each
+    /// of them has.
+    ///
+    /// # Errors
+    ///
+    /// [`revlog::Error`] if a manifest is not there.
+    pub fn of(
+        nodes: &[Node],
+        manifest: &Revlog,
+        map: &OidMap,
+    ) -> revlog::Result<(Self, Vec<ChangesetTree>)> {
+        let known = |node: &Node| match *node {
+            Node::NULL => Some(ChangesetTree::Empty),
+            _ => map.oid(Table::Manifests, node).map(ChangesetTree::Known),
+        };
+        let unknown: Vec<Node> =
+            nodes.iter().filter(|node| known(node).is_none()).copied().collect();
+        let found = manifest.find(&unknown)?;
+        let mut revs = found.clone();
+        revs.sort_unstable();
+        revs.dedup();
+        let index = manifest.index();
+        let start = revs.first().and_then(|&first| {
+            let Parents(p1, p2) = index.parents(first);
+            let mut candidates = [p1, p2, index.delta_base(first)].into_iter().flatten();
+            candidates.find(|rev| map.oid(Table::Manifests, &index.node(*rev)).is_some())
+        });
+        let plan = Self { revs, start };
+        let mut found = found.into_iter();
+        let trees = nodes.iter().map(|node| {
+            known(node).unwrap_or_else(|| {
+                let rev = found.next().expect("one for each unknown node");
+                ChangesetTree::Position(plan.position(rev).expect("it was planned"))
+            })
+        });
+        let trees = trees.collect();
+        Ok((plan, trees))
+    }
+
     /// Where `rev` stands in the order.
     pub fn position(&self, rev: Rev) -> Option<usize> {
         self.revs.binary_search(&rev).ok()

@@ -1,29 +1,26 @@
-//! The side of git: trees and commits, in the order of the changesets.
+//! Trees and commits, in the order of the changesets.
 //!
-//! A commit id that another changeset has already is made different by line feeds at its end, as
-//! git-cinnabar does it: so ids depend on the order, which is that of the changelog. Counts heads
-//! on the way.
+//! How a commit is written, and what is done about an id that another changeset has already, is a
+//! dialect's business: [`CommitForm`]. So ids may depend on the order, which is that of the changelog.
 
 use std::sync::Arc;
 
 use gitpack::{Kind, Oid, object_header};
 use hashbrown::HashTable;
-use revlog::{Node, Parents, Rev};
+use revlog::{Changeset, Node, Parents, Rev, Revlog};
 use sha1lanes::{Message, digest_one};
+use workshop::Buffer;
 
-use crate::dialect::cinnabar::commit;
-use crate::dialect::cinnabar::heads::{ChangesetHeads, branch_of};
-use crate::dialect::cinnabar::note::Noted;
-use crate::dialect::cinnabar::twins::Twins;
 use crate::error::Result;
 use crate::map::segment::Table;
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::directory::oid_of;
-use crate::objects::history::{Batch, Drawn, Sources, Tree};
+use crate::objects::history::{Batch, Drawn, Sources};
 use crate::objects::object::Object;
 use crate::objects::trees::{Refused, TreeWriter, View};
 use crate::read::changelog::parse;
 use crate::read::files::FileTable;
+use crate::read::manifests::ChangesetTree;
 use crate::read::names::Names;
 
 /// Bytes of a commit that its changeset does not have, about.
@@ -41,62 +38,87 @@ pub struct Displaced {
     pub earlier: Node,
 }
 
+/// How a dialect writes commits. It is asked in the order of the changelog.
+pub(crate) trait CommitForm {
+    /// Appends the content of the commit of `changeset`, which is revision `rev`.
+    fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        tree: Oid,
+        parents: &[Oid],
+        changeset: &Changeset<'_>,
+        revs: (Rev, Parents),
+    );
+
+    /// Changes `content`, if it has to be, until its id is not taken, and answers the id. It is taken from
+    /// then on, as are all for which `is_taken` says so.
+    fn settle(
+        &mut self,
+        content: &mut Vec<u8>,
+        oid_of: impl FnMut(&[u8]) -> Oid,
+        is_taken: impl FnMut(Oid) -> bool,
+    ) -> Oid;
+}
+
+/// A changeset whose commit is made.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    pub rev: Rev,
+    pub node: Node,
+    pub text: Arc<Buffer>,
+    /// Where its commit is among the objects made with it.
+    pub commit: usize,
+}
+
 /// What the changesets became.
 #[derive(Debug, Default)]
-pub(crate) struct Converted {
+pub(crate) struct ConvertedChangesets {
     /// Commits of the changesets, in their order.
     pub commits: Vec<Oid>,
     /// Root trees of the plan's manifests, in its order.
     pub roots: Vec<Oid>,
-    /// Heads, those of earlier runs included.
-    pub heads: ChangesetHeads,
     /// Earlier runs should have given these other commits.
     pub displaced: Vec<Displaced>,
 }
 
 /// Makes trees and commits of batches, in order.
-pub(crate) struct Commits<'a> {
+pub(crate) struct Commits<'a, F> {
     sources: &'a Sources<'a>,
     files: &'a FileTable,
     writer: TreeWriter<'a>,
-    converted: Converted,
+    form: F,
+    converted: ConvertedChangesets,
     /// Positions of the commits, by their oids.
     taken: HashTable<u32>,
-    twins: Twins,
     empty_tree_written: bool,
 }
 
-impl<'a> Commits<'a> {
-    /// Makes them of `sources`; `heads` are those of earlier runs.
-    pub fn new(
-        sources: &'a Sources<'a>,
-        names: &'a Names,
-        files: &'a FileTable,
-        heads: ChangesetHeads,
-    ) -> Self {
+impl<'a, F: CommitForm> Commits<'a, F> {
+    /// Makes them of `sources`.
+    pub fn new(sources: &'a Sources<'a>, names: &'a Names, files: &'a FileTable, form: F) -> Self {
         Self {
             sources,
             files,
             writer: TreeWriter::new(View::Git, names, files, sources.collisions),
-            converted: Converted { heads, ..Converted::default() },
+            form,
+            converted: ConvertedChangesets::default(),
             taken: HashTable::new(),
-            twins: Twins::default(),
             empty_tree_written: false,
         }
     }
 
     /// What all became.
-    pub fn into_converted(self) -> Converted {
-        self.converted
+    pub fn into_converted(self) -> (ConvertedChangesets, F) {
+        (self.converted, self.form)
     }
 
-    /// The objects of the next batch, and what its notes are to be made of.
+    /// The objects of the next batch, and the changesets in it.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Store`] if a file revision was not converted, a changeset cannot be read, or a
     /// tree or commit carries a collision attack.
-    pub fn convert(&mut self, batch: &Batch) -> Result<(Vec<Object>, Vec<Noted>)> {
+    pub fn convert(&mut self, batch: &Batch) -> Result<(Vec<Object>, Vec<Committed>)> {
         let written = self.writer.write(&batch.made);
         let mut objects = written.map_err(|(made, refused)| {
             let rev = self.sources.plan.revs[batch.position_of(made)];
@@ -112,24 +134,24 @@ impl<'a> Commits<'a> {
         objects.reserve(batch.changesets.len());
         let roots = batch.manifests.iter();
         self.converted.roots.extend(roots.map(|made| oid_of(made.root.as_ref(), View::Git)));
-        let mut noted = Vec::with_capacity(batch.changesets.len());
+        let mut committed = Vec::with_capacity(batch.changesets.len());
         for drawn in &batch.changesets {
             let tree = self.tree(drawn.tree, &mut objects);
             let commit = self.commit(drawn, tree)?;
             let node = self.sources.changelog.index().node(drawn.rev);
             let text = Arc::clone(&drawn.text);
-            noted.push(Noted { rev: drawn.rev, node, text, commit: objects.len() });
+            committed.push(Committed { rev: drawn.rev, node, text, commit: objects.len() });
             objects.push(commit);
         }
-        Ok((objects, noted))
+        Ok((objects, committed))
     }
 
     /// The root tree of a changeset.
-    fn tree(&mut self, tree: Tree, objects: &mut Vec<Object>) -> Oid {
+    fn tree(&mut self, tree: ChangesetTree, objects: &mut Vec<Object>) -> Oid {
         let oid = match tree {
-            Tree::Known(oid) => return oid,
-            Tree::Empty => Oid::EMPTY_TREE,
-            Tree::Position(position) => self.converted.roots[position],
+            ChangesetTree::Known(oid) => return oid,
+            ChangesetTree::Empty => Oid::EMPTY_TREE,
+            ChangesetTree::Position(position) => self.converted.roots[position],
         };
         if oid == Oid::EMPTY_TREE && !self.empty_tree_written {
             // git knows this tree without having it; other readers of packs may not
@@ -152,12 +174,16 @@ impl<'a> Commits<'a> {
         }
         let mut payload = Vec::with_capacity(text.len() + COMMIT_LINES_LEN);
         let changeset = parse(changelog, rev, text)?;
-        commit::write(&mut payload, tree, &parents, &changeset);
-        let parents = [p1, p2].into_iter().flatten().map(Rev::number);
-        self.converted.heads.add(rev.number(), parents, branch_of(&changeset));
-        let mut twins = std::mem::take(&mut self.twins);
-        let oid = twins.place(&mut payload, oid_of_commit, |oid| self.is_taken(oid, rev));
-        self.twins = twins;
+        let Self { form, sources, converted, taken, .. } = self;
+        form.write(&mut payload, tree, &parents, &changeset, (rev, Parents(p1, p2)));
+        let oid = form.settle(&mut payload, oid_of_commit, |oid| {
+            if let Some(other) = sources.map.changeset(&oid) {
+                converted.displaced.extend(displaced(sources.changelog, rev, other));
+                return true;
+            }
+            let commits = &converted.commits;
+            taken.find(oid_hash(&oid), |&at| commits[at as usize] == oid).is_some()
+        });
         self.take(oid);
         let head = object_header(Kind::Commit, payload.len() as u64);
         let message = Message { head: &head, body: &payload };
@@ -167,37 +193,12 @@ impl<'a> Commits<'a> {
         Ok(Object { kind: Kind::Commit, oid, base: None, payload, view: View::Git })
     }
 
-    /// Whether another than `rev` has this commit.
-    fn is_taken(&mut self, oid: Oid, rev: Rev) -> bool {
-        if let Some(other) = self.sources.map.changeset(&oid) {
-            self.note_displaced(rev, other);
-            return true;
-        }
-        let commits = &self.converted.commits;
-        self.taken.find(oid_hash(&oid), |&at| commits[at as usize] == oid).is_some()
-    }
-
     /// Takes a free oid for the next commit.
     fn take(&mut self, oid: Oid) {
         let commits = &self.converted.commits;
         let position = u32::try_from(commits.len()).expect("revisions have 32 bits");
         let hash = |&at: &u32| oid_hash(&commits[at as usize]);
         self.taken.insert_unique(oid_hash(&oid), position, hash);
-    }
-
-    /// Notes that a changeset of the map has the commit of `rev`, unless it comes before it.
-    fn note_displaced(&mut self, rev: Rev, other: Node) {
-        let index = self.sources.changelog.index();
-        // one that is gone does not come before anything
-        let comes_before = self
-            .sources
-            .changelog
-            .find(&[other])
-            .is_ok_and(|found| found.iter().all(|&other| other < rev));
-        if !comes_before {
-            let earlier = index.node(rev);
-            self.converted.displaced.push(Displaced { later: other, earlier });
-        }
     }
 
     fn commit_of(&self, rev: Rev) -> Option<Oid> {
@@ -209,6 +210,14 @@ impl<'a> Commits<'a> {
             }
         }
     }
+}
+
+/// That `other`, a changeset of the map, has the commit of `rev`, unless it comes before it.
+fn displaced(changelog: &Revlog, rev: Rev, other: Node) -> Option<Displaced> {
+    // one that is gone does not come before anything
+    let found = changelog.find(&[other]);
+    let comes_before = found.is_ok_and(|found| found.iter().all(|&other| other < rev));
+    (!comes_before).then(|| Displaced { later: other, earlier: changelog.index().node(rev) })
 }
 
 fn oid_of_commit(payload: &[u8]) -> Oid {

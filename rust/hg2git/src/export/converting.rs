@@ -1,0 +1,143 @@
+//! The phases that convert: file revisions to blobs, then history to trees and commits.
+
+use std::cell::Cell;
+
+use gitpack::Kind;
+use revlog::{Scratch, Texts};
+use workshop::{Shares, ordered};
+
+use super::ConvertedHistory;
+use super::Run;
+use crate::dialect::{Context, Dialect};
+use crate::error::Result;
+use crate::map::segment::Pair;
+use crate::objects::blobs::{Blob, Blobs, Converter, FileMetadata};
+use crate::objects::collisions::CollisionCheck;
+use crate::objects::commits::Commits;
+use crate::objects::compress::Compressor;
+use crate::objects::filelogs::Filelogs;
+use crate::objects::history::{self, Batch, History, Sources};
+use crate::objects::object::ObjectHead;
+use crate::objects::sides::{ConvertedBatch, Sides};
+use crate::objects::storeids::StoreIds;
+use crate::objects::trees::View;
+use crate::out::packs::{Packs, add};
+use crate::progress::{Phase, Reporter};
+use crate::read::changelog;
+use crate::read::files::{FileId, FileTable};
+use crate::read::lookups::Lookup;
+use crate::read::names::Names;
+use crate::request::Request;
+
+/// Each object is searched for SHA-1 collision attacks if a run converts at most so many changesets.
+pub(super) const SEARCHED_WHOLE: usize = 1000;
+
+impl Run<'_> {
+    /// What is searched for collision attacks in a run of so many `changesets`.
+    pub(super) fn collision_check(
+        &self,
+        changesets: usize,
+        files: &mut FileTable,
+    ) -> Result<CollisionCheck> {
+        let shared = files.take_shared();
+        if changesets <= SEARCHED_WHOLE {
+            return Ok(CollisionCheck::Each);
+        }
+        let is_first = self.context.map.is_empty();
+        let store = if is_first {
+            StoreIds::default()
+        } else {
+            StoreIds::of_packs(self.context.request.packs)?
+        };
+        Ok(CollisionCheck::of_known(store, shared))
+    }
+
+    /// Makes blobs of new file revisions, and answers the metadata of those that have some.
+    pub(super) fn convert_files(
+        &self,
+        lookup: Lookup<'_>,
+        new_files: &[FileId],
+        files: &mut FileTable,
+        (collisions, keeps_metadata): (&CollisionCheck, bool),
+        packs: &mut Packs,
+        reporter: &mut Reporter<'_, '_>,
+    ) -> Result<Vec<Pair>> {
+        let mut files_metadata = Vec::new();
+        let filelogs = Filelogs::new(lookup, files, new_files);
+        let tables = lookup.changes.bytes() + files.bytes();
+        let Request { memory_bytes, threads, packs: directory, .. } = *self.context.request;
+        let how = (self.context.request.level, self.context.request.check_texts);
+        let shares = Shares::new(memory_bytes, tables, threads, directory);
+        let done = Cell::new(0);
+        ordered::run(
+            shares.width,
+            filelogs,
+            || Converter::new(how, keeps_metadata, collisions, &shares),
+            |converter, pieces| converter.convert(&pieces),
+            |Blobs { blobs, streams }| {
+                done.set(done.get() + blobs.len() as u64);
+                let mut streams = streams.iter();
+                let mut stream = || streams.next().expect("each blob has its streams");
+                for Blob { file, oid, base, inflated_len, metadata } in blobs {
+                    files.set_oid(file, oid);
+                    if let Some(FileMetadata { oid, inflated_len }) = metadata {
+                        files_metadata.push(Pair { node: files.node(file), oid });
+                        let pack = packs.of(View::Manifest);
+                        add(pack, Kind::Blob, oid, None, inflated_len, stream())?;
+                    }
+                    let base = base.and_then(|base| files.oid(base));
+                    add(packs.of(View::Git), Kind::Blob, oid, base, inflated_len, stream())?;
+                }
+                Ok(())
+            },
+            || reporter.report(Phase::Files, done.get(), new_files.len() as u64),
+        )?;
+        Ok(files_metadata)
+    }
+
+    /// Makes trees and commits, and what the dialect has beside them.
+    pub(super) fn convert_history<D: Dialect>(
+        &self,
+        dialect: &D,
+        sources: &Sources<'_>,
+        files: &mut FileTable,
+        packs: &mut Packs,
+        reporter: &mut Reporter<'_, '_>,
+    ) -> Result<ConvertedHistory<D>> {
+        let Context { request, shares, .. } = self.context;
+        let mut names = Names::default();
+        let mut scratch = Scratch::within(&shares.budget, 0);
+        let start = history::start(sources, &mut scratch, &mut names, files)?;
+        history::number_components(sources.changes, &mut names);
+        let mut scratch = Scratch::of(shares);
+        let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
+        let history = History::new(sources, texts, &names, start);
+        let (form, aside) = dialect.begin(sources, &names, files);
+        let sides = Sides::new(Commits::new(sources, &names, files, form), aside);
+        let mut all_notes = Vec::new();
+        let done = Cell::new(0);
+        ordered::run(
+            shares.width,
+            history,
+            || Compressor::new(request.level, &shares.budget),
+            |compressor, batch: Batch| {
+                let ConvertedBatch { changesets, objects, notes } = sides.convert(batch)?;
+                let streams = compressor.deflate_all(&objects)?;
+                let heads: Vec<_> = objects.into_iter().map(ObjectHead::from).collect();
+                Ok((changesets, streams, heads, notes))
+            },
+            |(changesets, streams, heads, mut notes)| {
+                done.set(done.get() + changesets as u64);
+                all_notes.append(&mut notes);
+                for (deflated, head) in streams.iter().zip(heads) {
+                    let ObjectHead { kind, oid, base, inflated_len, view } = head;
+                    add(packs.of(view), kind, oid, base, inflated_len, deflated)?;
+                }
+                Ok(())
+            },
+            || reporter.report(Phase::Commits, done.get(), sources.revs.len() as u64),
+        )?;
+        let (changesets, form, aside) = sides.into_converted();
+        Ok(ConvertedHistory { changesets, form, aside, notes: all_notes })
+    }
+}

@@ -1,0 +1,113 @@
+//! The phases that read: changesets, and what their manifests change.
+
+use std::cell::Cell;
+
+use revlog::{Node, Rev, Scratch};
+use workshop::ordered;
+
+use super::Run;
+use crate::dialect::Context;
+use crate::error::Result;
+use crate::map::segment::Table;
+use crate::objects::history::mode_of;
+use crate::progress::{Phase, Reporter};
+use crate::read::changes::ChangeLog;
+use crate::read::files::FileTable;
+use crate::read::lookups::Lookups;
+use crate::read::manifests::{Change, Manifests, Plan};
+use crate::read::treemanifests::Directories;
+use crate::read::{changelog, limits};
+use crate::request::Request;
+
+impl Run<'_> {
+    /// The manifests of the changesets, in order.
+    pub(super) fn read_changesets(
+        &self,
+        revs: &[Rev],
+        reporter: &mut Reporter<'_, '_>,
+    ) -> Result<Vec<Node>> {
+        let mut nodes = Vec::with_capacity(revs.len());
+        let Context { request, changelog, shares, .. } = self.context;
+        let Request { check_texts, memory_bytes, .. } = *request;
+        let longest = limits::longest_changeset(memory_bytes);
+        let done = Cell::new(0);
+        ordered::run(
+            shares.width,
+            changelog::jobs(revs.len()).map(|range| Ok((changelog::JOB_BYTES, range))),
+            || Scratch::of(shares),
+            |scratch, range| {
+                changelog::read_manifest_nodes(
+                    changelog,
+                    &revs[range],
+                    check_texts,
+                    longest,
+                    scratch,
+                )
+            },
+            |mut read| {
+                nodes.append(&mut read);
+                done.set(nodes.len() as u64);
+                Ok(())
+            },
+            || reporter.report(Phase::Changesets, done.get(), revs.len() as u64),
+        )?;
+        Ok(nodes)
+    }
+
+    /// What the manifests of `plan` change, and which revisions that are known have to be looked for.
+    pub(super) fn read_manifests(
+        &self,
+        manifests: &Manifests<'_>,
+        directories: Option<&Directories<'_>>,
+        plan: &Plan,
+        files: &mut FileTable,
+        reporter: &mut Reporter<'_, '_>,
+    ) -> Result<(ChangeLog, Lookups)> {
+        let Context { map, shares, .. } = self.context;
+        let mut log = ChangeLog::default();
+        let mut lookups = Lookups::default();
+        let jobs = match directories {
+            Some(_) => Directories::jobs(plan),
+            None => manifests.jobs(),
+        };
+        let done = Cell::new(0);
+        ordered::run(
+            shares.width,
+            jobs.into_iter().map(Ok),
+            || Scratch::of(shares),
+            |scratch, range| match directories {
+                Some(directories) => directories.read(plan, range, scratch),
+                None => manifests.read(range, scratch),
+            },
+            |read| {
+                for changes in &read {
+                    log.begin(changes.base);
+                    for change in changes.iter() {
+                        let path = log.number(change.path());
+                        let file = match change {
+                            Change::Remove(_) => None,
+                            Change::Set(line) => {
+                                let known = |node: &Node| map.oid(Table::Files, node);
+                                let file = files.number(line.node, path, known);
+                                let is_new = files.oid(file).is_none();
+                                let is_read = is_new && files.path(file) == path;
+                                if is_new && !is_read {
+                                    files.share(file);
+                                }
+                                if changes.is_unproven && !is_read {
+                                    lookups.add(path, file);
+                                }
+                                Some((file, mode_of(line.flag)))
+                            }
+                        };
+                        log.push(path, file);
+                    }
+                }
+                done.set(done.get() + read.len() as u64);
+                Ok(())
+            },
+            || reporter.report(Phase::Manifests, done.get(), plan.revs.len() as u64),
+        )?;
+        Ok((log, lookups))
+    }
+}

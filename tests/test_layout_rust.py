@@ -1,0 +1,68 @@
+"""The shape of the Rust crates: which rooms know which, sizes, names."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from testlib.environment import ROOT
+
+RUST = ROOT / "rust"
+#: Rooms of hg2git, lower first: a room knows those before it.
+ROOMS = ["map", "read", "objects", "out", "dialect"]
+#: Modules of hg2git that every room may use.
+BASE = {"error", "progress", "request"}
+#: Crates, and which of ours each may use, tests apart.
+CRATES = {
+    "workshop": set(),
+    "sha1lanes": set(),
+    "revlog": {"sha1lanes", "workshop"},
+    "gitpack": {"workshop"},
+    "hg2git": {"gitpack", "revlog", "sha1lanes", "workshop"},
+}
+MOST_FILES = 15
+
+SOURCES = sorted(RUST.glob("*/src/**/*.rs"))
+IN_ROOMS = [
+    path
+    for room in ROOMS
+    for path in (
+        RUST / "hg2git/src" / f"{room}.rs",
+        *(RUST / "hg2git/src" / room).rglob("*.rs"),
+    )
+    if path.name != "tests.rs"
+]
+
+
+def code(path: Path) -> str:
+    """Return what is at ``path``, without comments and tests."""
+    text = path.read_text().split("#[cfg(test)]\nmod tests {")[0]
+    text = text.split("#[cfg(test)]\npub(crate) mod tests {")[0]
+    return re.sub(r"//.*", "", text)
+
+
+@pytest.mark.parametrize("path", IN_ROOMS, ids=lambda path: str(path.relative_to(RUST)))
+def test_rooms_know_only_those_below(path: Path) -> None:
+    room = path.relative_to(RUST / "hg2git/src").parts[0].removesuffix(".rs")
+    below = {*BASE, *ROOMS[: ROOMS.index(room) + 1]}
+    known = set(re.findall(r"\bcrate::(\w+)", code(path)))
+    assert known <= below, f"{path} knows {known - below}"
+
+
+def test_crates_know_only_those_below() -> None:
+    for crate, below in CRATES.items():
+        manifest = (RUST / crate / "Cargo.toml").read_text()
+        used = manifest.split("[dev-dependencies]")[0].split("[dependencies]")[1]
+        ours = {name for name in CRATES if re.search(rf"^{name}\.", used, re.MULTILINE)}
+        assert ours <= below, crate
+
+
+def test_no_folder_has_many_files() -> None:
+    files = defaultdict(list)
+    for path in SOURCES:
+        files[path.parent].append(path.name)
+    assert not {
+        folder: names for folder, names in files.items() if len(names) > MOST_FILES
+    }
