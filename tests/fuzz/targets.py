@@ -17,9 +17,8 @@ from typing import Any
 
 from mercurial import error
 
-from hgext3rd.amalgam.bundles import headset, hgmanifest, hosting, idx, register
-from hgext3rd.amalgam.gitstore import docket as git_docket, holder, repository
-from hgext3rd.amalgam.gitstore.verify import files
+from hgext3rd.amalgam.bundles import headset, hgmanifest, hosting, register, window
+from hgext3rd.amalgam.gitstore import docket as git_docket, holder, idx, repository
 from hgext3rd.amalgam.index import docket as index_docket, nodefile
 from hgext3rd.amalgam.placement import Directory
 
@@ -82,7 +81,7 @@ def pack_idx(content: bytes) -> None:
         assert total * 20 <= len(content)
         assert found.has(bytes(20)) in (False, True)
     with contextlib.suppress(error.StorageError):
-        count = sum(1 for _oid in files.object_ids(_DIRECTORY, "pack"))
+        count = sum(1 for _oid in idx.object_ids(_DIRECTORY, "pack"))
         assert count * 20 <= len(content) + 20
 
 
@@ -137,7 +136,7 @@ def hg_manifest(content: bytes) -> None:
 
 def bundle_head(content: bytes) -> None:
     with contextlib.suppress(error.StorageError):
-        assert hgmanifest.window_bytes(io.BytesIO(content)) >= 0
+        assert window.window_bytes(io.BytesIO(content)) >= 0
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

@@ -11,9 +11,9 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from ..gitstore import idx
 from ..gitstore.oidmap import ID_LEN, Table
 from ..records import Record
-from . import idx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Set as AbstractSet

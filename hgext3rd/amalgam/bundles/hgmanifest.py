@@ -7,10 +7,9 @@ clonebundles"), and gives each client the lines that it can use.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from mercurial import bundlecaches, error, wireprototypes, wireprotov1server
-from mercurial.i18n import _
 
 from ..loading import load
 from ..placement import Directory
@@ -28,8 +27,6 @@ _COMMANDS = (b"clonebundles", b"clonebundles_manifest")
 _CAPABILITIES = frozenset(_COMMANDS)
 
 _LIMIT_BYTES = 1 << 20
-_BUNDLE2 = b"HG20"
-_ZSTD = b"\x28\xb5\x2f\xfd"
 # below that, the interpreter of a client takes more
 _WORTH_SAYING_BYTES = 16 << 20
 
@@ -55,39 +52,6 @@ def _line(bundle: Any) -> bytes:
 def _megabytes(count: int) -> bytes:
     # the window, and what was decompressed of it
     return b"%dMB" % (2 * count >> 20)
-
-
-def window_bytes(file: BinaryIO) -> int:
-    """Return how much of its past zstd has to keep to read the bundle ``file``.
-
-    0 if it is not compressed so, or does not say (RFC 8878, section 3.1.1.1).
-    ``StorageError`` if it ends before that.
-    """
-    if file.read(4) != _BUNDLE2:
-        return 0
-    length = int.from_bytes(_whole(file, 4), "big", signed=True)
-    if length < 0:
-        raise error.StorageError(_(b"bundle has parameters of %d bytes") % length)
-    if b"Compression=ZS" not in _whole(file, length):
-        return 0
-    if _whole(file, 4) != _ZSTD:
-        return 0
-    descriptor = _whole(file, 1)[0]
-    single_segment = descriptor & 0x20
-    if single_segment:  # then the window is all of the content
-        _whole(file, (0, 1, 2, 4)[descriptor & 3])
-        size = (1, 2, 4, 8)[descriptor >> 6]
-        return int.from_bytes(_whole(file, size), "little")
-    window = _whole(file, 1)[0]
-    base = 1 << (10 + (window >> 3))
-    return base + (base >> 3) * (window & 7)
-
-
-def _whole(file: BinaryIO, length: int) -> bytes:
-    found = file.read(length)
-    if len(found) < length:
-        raise error.StorageError(_(b"bundle is cut"))
-    return found
 
 
 def _for_client(repo: RepoT, content: bytes, base: bytes) -> bytes:

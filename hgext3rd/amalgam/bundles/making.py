@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..configitems import GitConfig
 from ..placement import TEMPORARY, Directory, Placement
-from . import gitbundle, headset, hgmanifest, live
+from . import gitbundle, headset, live
 from .formats import is_increment, kind_of
 from .kinds import GIT_V2
 from .register import Entry, Register, directory_of
+from .window import window_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +82,7 @@ class Made:
             public = repo.filtered(b"immutable")
             entry.changesets = len(public.revs(b"::%ld", request.head_revs))
             with self.open() as file:
-                entry.window_bytes = hgmanifest.window_bytes(file)
+                entry.window_bytes = window_bytes(file)
             return
         nodes = _nodes(repo, request)
         base = _place_in_chain(repo, entry) if kind == GIT_V2 else []

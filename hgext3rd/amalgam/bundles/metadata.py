@@ -11,7 +11,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from ..gitstore import selection
+from ..gitstore import idx, selection
 from ..gitstore.conversion import Conversion
 from ..gitstore.layers import Wanted as Layers
 from ..gitstore.oidmap import MapFiles, Table
@@ -19,7 +19,7 @@ from ..gitstore.refs import METADATA
 from ..gitstore.repository import make_empty
 from ..placement import Directory, Placement
 from ..scratch import scratch
-from . import copies, idx, packs
+from . import copies, packs
 from .content import Content
 from .packs import Wanted
 from .parts import NothingToBundleError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mercurial import error
 
 from .docket import PACK
-from .verify.files import object_ids
+from .idx import object_ids
 
 if TYPE_CHECKING:
     from .repository import Repository

@@ -19,9 +19,9 @@ from ..placement import Unusable
 from . import requirements, selection, verify
 from .docket import Docket
 from .holder import Holder, State, holder
+from .idx import object_count
 from .oidmap import Table
 from .verify import Remedy
-from .verify.files import object_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -130,7 +130,8 @@ class Status:
         self.packs = len(names)
         self.pack_bytes = _size(store.repository.packs_directory, files)
         self.objects = sum(
-            object_count(store.repository, pack) for pack in docket.packs
+            object_count(store.repository.packs_directory, pack)
+            for pack in docket.packs
         )
         self.segments = len(docket.segments)
         self.map_bytes = _size(store.maps.directory, map(os.fsencode, docket.segments))

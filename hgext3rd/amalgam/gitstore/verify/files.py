@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from mercurial.i18n import _
 from mercurial.node import hex as hex_oid
 
-from ...placement import Unusable
 from ..skeleton import PACKS, intruders
 from .findings import Difference, Note, Remedy
 
@@ -26,16 +25,12 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import UiT
 
-    from ...placement import Directory
     from ..docket import Docket
     from ..repository import Repository
 
 _SUFFIXES = (b".pack", b".idx", b".rev")
 _SUM_LEN = 20
 _BLOCK_BYTES = 1 << 20
-# where the index of a pack has the number of its objects, and where their ids begin
-_COUNT_AT = 8 + 255 * 4
-_IDS_AT = 8 + 256 * 4
 
 _OURS = re.compile(rb"multi-pack-index.*|\..*")
 _UNFINISHED = b"tmp_"
@@ -75,32 +70,6 @@ def check_packs(
 
 def _not_whole(file: bytes, found: bytes) -> Difference:
     return Difference(b"pack", file, found, _(b"a whole file"), Remedy.REBUILD)
-
-
-def object_count(repository: Repository, pack: str) -> int:
-    """Return how many objects a pack has, as its index says; 0 if it cannot say."""
-    try:
-        fd = repository.packs_directory.open(os.fsencode(pack) + b".idx")
-    except (OSError, Unusable):
-        return 0
-    with os.fdopen(fd, "rb") as file:
-        file.seek(_COUNT_AT)
-        return int.from_bytes(file.read(4), "big")
-
-
-def object_ids(packs: Directory, pack: str) -> Iterator[bytes]:
-    """Yield the ids in the index of a pack in the directory ``packs``, ascending.
-
-    If the index is cut, the last one is no id: so nobody takes them for all.
-    """
-    with os.fdopen(packs.open(os.fsencode(pack) + b".idx"), "rb") as file:
-        file.seek(_COUNT_AT)
-        count = int.from_bytes(file.read(4), "big")
-        for _number in range(count):
-            oid = file.read(_SUM_LEN)
-            yield oid
-            if len(oid) < _SUM_LEN:
-                return
 
 
 def foreign_files(repository: Repository, docket: Docket) -> list[bytes]:

@@ -22,11 +22,11 @@ from ...scratch import scratch
 from .. import requirements
 from ..conversion import Conversion
 from ..docket import Metadata
+from ..idx import object_ids
 from ..oidmap import MapFiles, Table
 from ..outdated import outdated
 from ..refs import METADATA
 from . import metadata
-from .files import object_ids
 from .findings import Difference, Note, Remedy
 from .mapping import KINDS
 

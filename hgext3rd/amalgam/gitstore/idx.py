@@ -1,6 +1,6 @@
-"""Which objects a pack has: its index, gitformat-pack(5), version 2, mapped.
+"""Which objects a pack has: its index, gitformat-pack(5), version 2.
 
-A pack of a large repository has many millions, so none of this makes an object of each.
+A pack of a large repository has many millions, so none of this keeps an object of each.
 """
 
 from __future__ import annotations
@@ -8,19 +8,25 @@ from __future__ import annotations
 import contextlib
 import mmap
 import operator
+import os
 import struct
 from typing import TYPE_CHECKING
 
 from mercurial import error
 from mercurial.i18n import _
 
+from ..placement import Unusable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from ..placement import Directory
 
 _HEADER = b"\xfftOc\0\0\0\2"
 _FANOUT = struct.Struct(">256I")
 _OIDS_AT = len(_HEADER) + _FANOUT.size
 _OID_BYTES = 20
+_COUNT_AT = _OIDS_AT - 4
 
 
 class Idx:
@@ -82,6 +88,32 @@ def are_disjoint(pack_paths: Iterable[bytes]) -> bool:
             if len(set().union(*here)) != sum(map(len, here)):
                 return False
     return True
+
+
+def object_count(packs: Directory, pack: str) -> int:
+    """Return how many objects a pack has, as its index says; 0 if it cannot say."""
+    try:
+        fd = packs.open(os.fsencode(pack) + b".idx")
+    except (OSError, Unusable):
+        return 0
+    with os.fdopen(fd, "rb") as file:
+        file.seek(_COUNT_AT)
+        return int.from_bytes(file.read(4), "big")
+
+
+def object_ids(packs: Directory, pack: str) -> Iterator[bytes]:
+    """Yield the ids in the index of a pack in the directory ``packs``, ascending.
+
+    If the index is cut, the last one is no id: so nobody takes them for all.
+    """
+    with os.fdopen(packs.open(os.fsencode(pack) + b".idx"), "rb") as file:
+        file.seek(_COUNT_AT)
+        count = int.from_bytes(file.read(4), "big")
+        for _number in range(count):
+            oid = file.read(_OID_BYTES)
+            yield oid
+            if len(oid) < _OID_BYTES:
+                return
 
 
 def _damaged(path: bytes) -> error.StorageError:
