@@ -18,9 +18,9 @@ from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 
 from hgext3rd.amalgam.configitems import GitConfig
-from hgext3rd.amalgam.gitstore import holder
-from hgext3rd.amalgam.gitstore.export import GitStore
-from hgext3rd.amalgam.gitstore.oidmap import Table
+from hgext3rd.amalgam.gitstore.exporting import holder
+from hgext3rd.amalgam.gitstore.exporting.export import GitStore
+from hgext3rd.amalgam.gitstore.state.oidmap import Table
 from hgext3rd.amalgam.gitstore.status import Status
 
 

@@ -13,8 +13,8 @@ import pytest
 from mercurial import error, hg as hgmod, ui as uimod
 from testlib.bundled import Bundled
 
-from hgext3rd.amalgam.bundles import headset
-from hgext3rd.amalgam.bundles.register import HERE, Register
+from hgext3rd.amalgam.bundles.lifecycle import headset
+from hgext3rd.amalgam.bundles.lifecycle.register import HERE, Register
 from hgext3rd.amalgam.placement import Directory
 
 # servers and generators are processes of their own

@@ -26,8 +26,8 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 from testlib.small import run_hg, said
 
-from hgext3rd.amalgam.bundles import gitbundle
-from hgext3rd.amalgam.bundles.gitbundle import CINNABAR_V1, GIT_V2
+from hgext3rd.amalgam.bundles.git import gitbundle
+from hgext3rd.amalgam.bundles.git.gitbundle import CINNABAR_V1, GIT_V2
 from hgext3rd.amalgam.configitems import GitConfig
 
 WORD = "planted5c1d"

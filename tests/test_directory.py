@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mercurial import error
 
-from hgext3rd.amalgam.gitstore import gitlock
+from hgext3rd.amalgam.gitstore.git import gitlock
 from hgext3rd.amalgam.placement import Directory, Placement, Unusable
 
 PLACEMENT = Placement(0o2750, os.geteuid(), os.getegid())

@@ -13,7 +13,8 @@ from testlib.environment import ENVIRONMENT, git, hg, publish_commits
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.gitstore import conversion, requirements
+from hgext3rd.amalgam.gitstore.exporting import conversion
+from hgext3rd.amalgam.gitstore.state import requirements
 from hgext3rd.amalgam.native._core import ffi, lib
 from hgext3rd.amalgam.native.errors import call
 from hgext3rd.amalgam.native.lent import lent
@@ -145,7 +146,7 @@ def test_bytes_do_not_depend_on_the_number_of_threads(
 
 
 def convert(repo: Path, count: int, tip: bytes, out: Path, threads: int) -> None:
-    """Export into a directory, as ``gitstore.conversion`` does with all threads."""
+    """Export into a directory, as ``conversion`` does with all threads."""
     request = ffi.new("amalgam_export_request *")
     lent_bytes = {
         "store": os.fsencode(repo / ".hg" / "store"),

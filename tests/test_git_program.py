@@ -9,7 +9,7 @@ import pytest
 from mercurial import error
 from testlib.environment import git, hg
 
-from hgext3rd.amalgam.gitstore.gitprocess import Git
+from hgext3rd.amalgam.gitstore.git.gitprocess import Git
 from hgext3rd.amalgam.placement import Directory
 
 pytestmark = pytest.mark.slow

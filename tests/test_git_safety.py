@@ -17,7 +17,7 @@ import pytest
 from mercurial import error, extensions, ui as uimod
 from testlib.environment import ENVIRONMENT, HG, hg
 
-from hgext3rd.amalgam.gitstore.gitprocess import Git, Owner
+from hgext3rd.amalgam.gitstore.git.gitprocess import Git, Owner
 from hgext3rd.amalgam.placement import Directory
 
 pytestmark = pytest.mark.slow

@@ -11,12 +11,20 @@ import pytest
 from testlib.environment import ROOT
 
 PACKAGE = ROOT / "hgext3rd" / "amalgam"
-#: Lower first; a module may import from its own layer and those before it.
+#: Lower first; a module may import from its own room and those before it.
 LAYERS = [
     "",
     "native",
     "index",
+    "gitstore.state",
+    "gitstore.git",
+    "gitstore.exporting",
+    "gitstore.verify",
     "gitstore",
+    "bundles.kinds",
+    "bundles.git",
+    "bundles.lifecycle",
+    "bundles.advertise",
     "bundles",
     "serve",
     "commands",
@@ -32,12 +40,17 @@ BASE = {
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 500  # lines
+#: From so many lines on, the head of a module says why it is one.
+LONG = 350
+MOST_FILES = 15
 
 
 def layer_of(module: str) -> str:
     """Return the layer of ``module``, a dotted name below the package."""
-    head = module.split(".")[0]
-    return "" if head in BASE else head
+    parts = module.split(".")
+    if parts[0] in BASE:
+        return ""
+    return ".".join(parts[:2]) if ".".join(parts[:2]) in LAYERS else parts[0]
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -66,6 +79,20 @@ def test_imports_go_downward(path: Path) -> None:
     own = LAYERS.index(layer_of(name))
     for imported in imports_of(path):
         assert LAYERS.index(layer_of(imported)) <= own, f"{name} imports {imported}"
+
+
+def test_folder_is_not_too_full() -> None:
+    for folder in {path.parent for path in MODULES}:
+        files = [file for file in folder.iterdir() if file.suffix in (".py", ".c")]
+        assert len(files) <= MOST_FILES, folder
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_long_module_says_why(path: Path) -> None:
+    text = path.read_text()
+    if len(text.splitlines()) > LONG:
+        head = ast.get_docstring(ast.parse(text)) or ""
+        assert "One module, since" in " ".join(head.split()), path
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -21,7 +21,7 @@ from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore import verify
-from hgext3rd.amalgam.gitstore.export import GitStore
+from hgext3rd.amalgam.gitstore.exporting.export import GitStore
 from hgext3rd.amalgam.gitstore.repair import repair
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from testlib.environment import ENVIRONMENT, git, hg
 from testlib.small import STORE, commit, repository
 
-from hgext3rd.amalgam.gitstore import refs
+from hgext3rd.amalgam.gitstore.git import refs
 
 PLAIN = rb"a b A / // . .. .lock lock @ { @{ ~ ^ : ? * [ \ % %2F %20 - HEAD branches"
 ODD = (b" ", b"\t", b"\x01", b"\x7f", b"\xe9", "\N{SNOWMAN}".encode())

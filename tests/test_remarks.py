@@ -14,8 +14,8 @@ from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer, Outcome
 
-from hgext3rd.amalgam.gitstore import checkout, remarks
-from hgext3rd.amalgam.gitstore.checkout import Kind
+from hgext3rd.amalgam.gitstore.exporting import checkout, remarks
+from hgext3rd.amalgam.gitstore.exporting.checkout import Kind
 
 
 @pytest.fixture

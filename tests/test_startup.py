@@ -91,10 +91,10 @@ def test_nothing_that_writes_to_look_something_up(repo: Path) -> None:
 
 def test_what_a_server_needs_only_for_a_server(repo: Path) -> None:
     found = loaded(repo, "-R", ".", "serve", "--stdio")
-    assert found >= {"bundles.advertising", "bundles.hosting"}
-    assert "bundles.lifecycle" not in found
+    assert found >= {"bundles.advertise.advertising", "serve.hosting"}
+    assert "bundles.extension" not in found
     found = loaded(repo, "log", "-r", "tip", "--config", "extensions.clonebundles=")
-    assert "bundles.lifecycle" in found
+    assert "bundles.extension" in found
 
 
 def test_what_threads_share_before_the_first_request(repo: Path) -> None:

@@ -16,9 +16,9 @@ from testlib.environment import ENVIRONMENT, git
 from testlib.exported import Exported
 
 from hgext3rd.amalgam import locking
-from hgext3rd.amalgam.gitstore.docket import Docket
-from hgext3rd.amalgam.gitstore.holder import State, holder
-from hgext3rd.amalgam.gitstore.oidmap import MapFiles, Table
+from hgext3rd.amalgam.gitstore.exporting.holder import State, holder
+from hgext3rd.amalgam.gitstore.state.docket import Docket
+from hgext3rd.amalgam.gitstore.state.oidmap import MapFiles, Table
 from hgext3rd.amalgam.placement import Directory, Placement, Unusable
 from hgext3rd.amalgam.trust import Trust
 

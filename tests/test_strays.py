@@ -12,7 +12,7 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 
 from hgext3rd.amalgam.configitems import GitConfig
-from hgext3rd.amalgam.gitstore.export import GitStore
+from hgext3rd.amalgam.gitstore.exporting.export import GitStore
 
 pytestmark = pytest.mark.slow
 

@@ -37,7 +37,7 @@ def uisetup(_ui: UiT) -> None:
         lookup.install()
 
     def request_is_answered() -> None:
-        from .bundles import hosting
+        from .serve import hosting
 
         _wrap(wireprotoserver, "handlewsgirequest", hosting.handle_request)
 
@@ -50,14 +50,14 @@ def extsetup(ui: UiT) -> None:
     """Take part in what is of extensions, or what they may change, too."""
 
     def protocol_is_spoken() -> None:
-        from .bundles import advertising
+        from .bundles.advertise import advertising
 
         advertising.install()
 
     def bundles_are_generated() -> None:
-        from .bundles import lifecycle
+        from .bundles import extension
 
-        lifecycle.install()
+        extension.install()
 
     when_loaded(wireprotoserver, protocol_is_spoken)
     when_loaded(clonebundles, bundles_are_generated)
@@ -86,14 +86,14 @@ def reposetup(ui: UiT, repo: RepoT) -> None:
     """Take part in the transactions of a repository."""
     if ui.configlist(b"clone-bundles", b"git.formats"):
         with one_at_a_time:
-            from .bundles import lifecycle
+            from .bundles import extension
 
-            load(lifecycle)
-        lifecycle.warn_without_extension(ui, repo)
+            load(extension)
+        extension.warn_without_extension(ui, repo)
 
 
 def _censor(orig: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    from .gitstore import censorship
+    from .gitstore.state import censorship
 
     return censorship.censor(orig, *args, **kwargs)
 

@@ -5,6 +5,8 @@ does that. Links are never followed, FIFOs never waited for, and sizes are bound
 before anything is read (docs/security.rst). Directories get the mode and the group of
 ``.hg/store``, files that mode without the execute bits, whatever the umask. Only what
 was just created changes mode or owner. Knows nothing of what the files contain.
+
+One module, since nothing else may open, create or remove a file there.
 """
 
 from __future__ import annotations

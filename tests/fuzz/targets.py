@@ -17,10 +17,14 @@ from typing import Any
 
 from mercurial import error
 
-from hgext3rd.amalgam.bundles import headset, hgmanifest, hosting, register, window
-from hgext3rd.amalgam.gitstore import docket as git_docket, holder, idx, repository
+from hgext3rd.amalgam.bundles.advertise import hgmanifest
+from hgext3rd.amalgam.bundles.lifecycle import headset, register, window
+from hgext3rd.amalgam.gitstore.exporting import holder
+from hgext3rd.amalgam.gitstore.git import idx, repository
+from hgext3rd.amalgam.gitstore.state import docket as git_docket
 from hgext3rd.amalgam.index import docket as index_docket, nodefile
 from hgext3rd.amalgam.placement import Directory
+from hgext3rd.amalgam.serve import hosting
 
 _SIZE = 1000
 _MEMORY = Path("/dev/shm")

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from hgext3rd.amalgam.bundles import gitbundle
+from hgext3rd.amalgam.bundles.git import gitbundle
 from hgext3rd.amalgam.configitems import GitConfig
 
 from .environment import ENVIRONMENT, git

@@ -15,17 +15,18 @@ from hgext import clonebundles
 from mercurial import error
 from mercurial.i18n import _
 
-from ..gitstore.holder import State, holder
+from ..gitstore.exporting.holder import State, holder
 from ..gitstore.status import Problem
 from ..terminal import printable
-from . import formats, generator, gitbundle, headset, live, places, summary
-from .register import Register, directory_of
+from .git import gitbundle
+from .lifecycle import formats, generator, headset, live, places, summary
+from .lifecycle.register import Register, directory_of
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
-    from ..gitstore.holder import Holder
-    from .register import Entry
+    from ..gitstore.exporting.holder import Holder
+    from .lifecycle.register import Entry
 
 _REFRESH = _(b"run 'hg admin::clone-bundles-refresh'")
 

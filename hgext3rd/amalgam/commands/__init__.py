@@ -37,7 +37,7 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
     def registered(func: _Command) -> _Command:
         @functools.wraps(func)
         def answer(*given: Any, **opts: Any) -> Any:
-            from ..gitstore import unreadable
+            from ..gitstore.state import unreadable
 
             with unreadable.blamed():
                 return func(*given, **opts)

@@ -9,8 +9,10 @@ from mercurial.i18n import _
 
 from .. import configitems
 from ..bundles import status as bundles_status
-from ..gitstore import export, oidmap, repair, status as state
-from ..gitstore.source import source_of
+from ..gitstore import repair, status as state
+from ..gitstore.exporting import export
+from ..gitstore.state import oidmap
+from ..gitstore.state.source import source_of
 from ..index import examination, mapped
 from ..native import kernels
 from ..terminal import one_line
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..gitstore.export import GitStore
+    from ..gitstore.exporting.export import GitStore
     from ..gitstore.status import Problem, Status
     from ..gitstore.verify import Difference
     from ..index.examination import Examined

@@ -12,7 +12,8 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 
 from ..configitems import GitConfig
-from ..gitstore import checkout, export, remarks, unreadable
+from ..gitstore.exporting import checkout, export, remarks
+from ..gitstore.state import unreadable
 from ..terminal import one_line
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from mercurial.utils import stringutil
 from .. import compat
 from ..configitems import GitConfig
 from ..configvalues import warn_once
-from ..gitstore import export as exports, ids, oidmap as oidmaps, selection
+from ..gitstore.exporting import export as exports
+from ..gitstore.state import ids, oidmap as oidmaps, selection
 from ..loading import load
 from ..terminal import one_line
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..gitstore.ids import Translation
-    from ..gitstore.oidmap import OidMap
+    from ..gitstore.state.ids import Translation
+    from ..gitstore.state.oidmap import OidMap
 
 _BLOCK_BYTES = 1 << 17
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from mercurial import templatefilters, util
 from mercurial.i18n import _
 
-from ..bundles import addresses, lifecycle
+from ..bundles import extension as lifecycle
+from ..bundles.lifecycle import addresses
 from ..terminal import one_line
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from mercurial.i18n import _
 
 from ..configitems import GitConfig
-from ..gitstore import export, verify
+from ..gitstore import verify
+from ..gitstore.exporting import export
 from ..terminal import one_line
 
 if TYPE_CHECKING:

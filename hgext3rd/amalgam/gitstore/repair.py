@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import verify
-from .docket import Docket
-from .exclusion import locked
+from .exporting.exclusion import locked
+from .state.docket import Docket
 from .verify import Remedy
 from .verify.files import foreign_files
 
 if TYPE_CHECKING:
-    from .export import GitStore
+    from .exporting.export import GitStore
     from .verify import Findings
 
 

@@ -16,11 +16,12 @@ from mercurial.node import bin
 
 from ..locking import LOCK
 from ..placement import Unusable
-from . import requirements, selection, verify
-from .docket import Docket
-from .holder import Holder, State, holder
-from .idx import object_count
-from .oidmap import Table
+from . import verify
+from .exporting.holder import Holder, State, holder
+from .git.idx import object_count
+from .state import requirements, selection
+from .state.docket import Docket
+from .state.oidmap import Table
 from .verify import Remedy
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
     from ..placement import Directory
-    from .export import GitStore
+    from .exporting.export import GitStore
     from .verify import Difference
 
 _EXPORT = _(b"run 'hg git::export'")

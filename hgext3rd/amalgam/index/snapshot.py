@@ -4,6 +4,8 @@ Owns the data files of ``.hg/amalgam/index``, their making and their end, and wh
 counts as a beginning of its index; ``docket`` has the format of what is remembered of
 that, ``docs/formats/index-snapshot.rst`` the rules. Knows nothing of revlogs, nor of
 when it is time for a renewal.
+
+One module, since a snapshot counts by the rules by which it is made.
 """
 
 from __future__ import annotations

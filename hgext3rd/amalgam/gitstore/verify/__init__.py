@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from .. import censorship, refs as refsmod, selection
-from ..docket import Docket
-from ..holder import State, holder
-from ..layers import Wanted
-from ..oidmap import Table
-from ..skeleton import intruders
+from ..exporting.holder import State, holder
+from ..git import refs as refsmod
+from ..git.skeleton import intruders
+from ..state import censorship, selection
+from ..state.docket import Docket
+from ..state.layers import Wanted
+from ..state.oidmap import Table
 from . import files, metadata, paths, recomputed
 from .findings import Difference, Findings, Note, Remedy
 from .mapping import Served, check_layers, check_objects, check_segments
@@ -28,8 +29,8 @@ from .names import Names, unreachable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..export import GitStore
-    from ..oidmap import OidMap
+    from ..exporting.export import GitStore
+    from ..state.oidmap import OidMap
 
 __all__ = ["Difference", "Findings", "Note", "Remedy", "run"]
 

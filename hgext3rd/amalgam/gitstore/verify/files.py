@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial.i18n import _
 from mercurial.node import hex as hex_oid
 
-from ..skeleton import PACKS, intruders
+from ..git.skeleton import PACKS, intruders
 from .findings import Difference, Note, Remedy
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import UiT
 
-    from ..docket import Docket
-    from ..repository import Repository
+    from ..git.repository import Repository
+    from ..state.docket import Docket
 
 _SUFFIXES = (b".pack", b".idx", b".rev")
 _SUM_LEN = 20

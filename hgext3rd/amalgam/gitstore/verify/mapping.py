@@ -20,8 +20,8 @@ from mercurial import error, pycompat
 from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
-from ..layers import changesets
-from ..oidmap import ID_LEN, Table
+from ..state.layers import changesets
+from ..state.oidmap import ID_LEN, Table
 from .findings import Difference, Remedy
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..docket import Docket
-    from ..gitprocess import Git
-    from ..layers import Wanted
-    from ..oidmap import MapFiles, OidMap
-    from ..selection import Selection
+    from ..git.gitprocess import Git
+    from ..state.docket import Docket
+    from ..state.layers import Wanted
+    from ..state.oidmap import MapFiles, OidMap
+    from ..state.selection import Selection
 
 _BATCH = 50_000
 _PAIR_LEN = 2 * ID_LEN

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from mercurial.i18n import _
 
 from ...placement import Unusable
-from ..docket import STATE_BYTES
-from ..oidmap import Table
-from ..refs import METADATA
+from ..git.refs import METADATA
+from ..state.docket import STATE_BYTES
+from ..state.oidmap import Table
 from .findings import Difference, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...placement import Directory
-    from ..docket import Docket
-    from ..gitprocess import Git
-    from ..oidmap import OidMap
+    from ..git.gitprocess import Git
+    from ..state.docket import Docket
+    from ..state.oidmap import OidMap
 
 # what a table's nodes are, and the kind of object that is kept for them
 KINDS = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
-    from ..repository import Repository
+    from ..git.repository import Repository
 
 _LINE = re.compile(rb"([0-9a-f]{40}) (refs/[^ \n]+)\n")
 _LONGEST_SHOWN = 60

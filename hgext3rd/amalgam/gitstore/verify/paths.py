@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ..checkout import is_refused
+from ..exporting.checkout import is_refused
 from .findings import Note
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from mercurial.node import hex as hex_id
 
 from ...placement import Directory
 from ...scratch import scratch
-from .. import requirements
-from ..conversion import Conversion
-from ..docket import Metadata
-from ..idx import object_ids
-from ..oidmap import MapFiles, Table
-from ..outdated import outdated
-from ..refs import METADATA
+from ..exporting.conversion import Conversion
+from ..git.idx import object_ids
+from ..git.outdated import outdated
+from ..git.refs import METADATA
+from ..state import requirements
+from ..state.docket import Metadata
+from ..state.oidmap import MapFiles, Table
 from . import metadata
 from .findings import Difference, Note, Remedy
 from .mapping import KINDS
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import UiT
 
-    from ..docket import Docket
-    from ..export import GitStore
-    from ..gitprocess import Git
-    from ..oidmap import OidMap
-    from ..repository import Repository
-    from ..selection import Selection
+    from ..exporting.export import GitStore
+    from ..git.gitprocess import Git
+    from ..git.repository import Repository
+    from ..state.docket import Docket
+    from ..state.oidmap import OidMap
+    from ..state.selection import Selection
 
 _PROGRESS = re.compile(rb"([A-Z][\w ]+): +(?:\d+% \((\d+)/(\d+)\)|(\d+))")
 # what git-fsck(1) says of an object's content, which follows from the history

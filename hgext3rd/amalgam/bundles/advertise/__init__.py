@@ -1,0 +1,1 @@
+"""How clients get to know of bundles: manifests, lists, capabilities."""

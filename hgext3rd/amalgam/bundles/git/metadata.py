@@ -1,0 +1,165 @@
+"""Bundles for clients of git-cinnabar: commits, with the metadata of just these.
+
+A store has metadata of its public changesets, and of all that it has. That of other
+parts of a history is made in a temporary directory, as an export of no more than the
+part would make it: so it is what git-cinnabar itself makes of a clone of the part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from ...gitstore.exporting.conversion import Conversion
+from ...gitstore.git import idx
+from ...gitstore.git.refs import METADATA
+from ...gitstore.git.repository import make_empty
+from ...gitstore.state import selection
+from ...gitstore.state.layers import Wanted as Layers
+from ...gitstore.state.oidmap import MapFiles, Table
+from ...placement import Directory, Placement
+from ...scratch import scratch
+from . import copies, packs
+from .content import Content
+from .packs import Wanted
+from .parts import NothingToBundleError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ...gitstore.exporting.export import GitStore
+    from ...gitstore.state.docket import Docket, Layer
+    from ...gitstore.state.selection import Selection
+
+# Other packs than the two largest (what is for git, what is for git-cinnabar) may have
+# so much of a layer's bytes. They were packed each for itself, which git does better.
+_OTHERS_SHARE = 0.02
+
+
+@contextlib.contextmanager
+def of_metadata(
+    store: GitStore, export: bytes, nodes: Sequence[bytes] | None
+) -> Iterator[Content]:
+    """Return a bundle for git-cinnabar.
+
+    ``export`` is what may leave; ``nodes``: of that, only these and their ancestors.
+    ``BehindError`` if it is not exported yet, ``native.errors.Moved`` if the repository
+    is being changed.
+    """
+    docket = store.docket()
+    selected = _select(store, docket, export, nodes)
+    if not selected.changesets():
+        raise NothingToBundleError
+    changelog = store.repo.unfiltered().changelog
+    heads = changelog.index.headrevs(frozenset(selected.excluded))
+    nodes = tuple(map(changelog.node, sorted(heads)))
+    layer = _layer_of(store, docket, selected.changesets(), nodes)
+    if layer:
+        made = _exported(store, docket, layer, selected)
+    else:
+        made = _converted(store, selected)
+    with made as (commit, pack):
+        refs = {METADATA: bytes.fromhex(commit)}
+        yield Content(selected.changesets(), nodes, refs, (), pack)
+
+
+def _select(
+    store: GitStore, docket: Docket, export: bytes, nodes: Sequence[bytes] | None
+) -> Selection:
+    if nodes is not None:
+        return selection.select(store.repo, export, nodes)
+    wanted = Layers.of(store.repo, store.config.export, docket)
+    # without what is held with the drafts, whose ids depend on one
+    return wanted.public if export == b"public" else wanted.allowed
+
+
+def _layer_of(
+    store: GitStore, docket: Docket, count: int, heads: Sequence[bytes]
+) -> Layer | None:
+    """Return the layer that has just these changesets, if there is one.
+
+    ``count`` is how many they are, ``heads`` those without children.
+    """
+    for layer in (docket.base, docket.base.with_above(docket.drafts)):
+        with contextlib.closing(store.maps.open(layer.segments)) as oidmap:
+            # both are closed under ancestors
+            if oidmap.count(Table.CHANGESETS) == count and None not in oidmap.oids(
+                heads
+            ):
+                return layer if layer.metadata.commit else None
+    return None
+
+
+@contextlib.contextmanager
+def _exported(
+    store: GitStore, docket: Docket, layer: Layer, selected: Selection
+) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Return the metadata commit of a layer, and a pack of all that it leads to."""
+    repository = store.repository
+    repository.git.check()
+    commit = layer.metadata.commit
+    paths = [
+        os.path.join(repository.packs_path, os.fsencode(name) + b".pack")
+        for name in layer.packs
+    ]
+    # packs of older metadata have what nobody needs
+    whole = len(layer.metadata.packs) == 1 and _are_mostly_two(
+        [
+            repository.pack_bytes(name)
+            for name in layer.packs
+            if name not in layer.metadata.packs
+        ]
+    )
+    with contextlib.ExitStack() as stack:
+        if whole and idx.are_disjoint(paths):
+            pack = _joined(stack, paths)
+        else:
+            wanted = Wanted((bytes.fromhex(commit),))
+            revs = {*range(selected.len)} - selected.excluded.keys()
+            copy = copies.find(store, docket, revs, None)
+            if copy is None:
+                pack = stack.enter_context(packs.packed(repository.git, wanted))
+            else:
+                copied = stack.enter_context(packs.copied(copy.path))
+                rest = packs.packed(repository.git, copy.rest(wanted))
+                pack = packs.joined([copied, stack.enter_context(rest)])
+        yield commit, pack
+
+
+def _joined(stack: contextlib.ExitStack, paths: Sequence[bytes]) -> Iterator[bytes]:
+    return packs.joined([stack.enter_context(packs.copied(path)) for path in paths])
+
+
+def _are_mostly_two(sizes: Sequence[int]) -> bool:
+    return sum(sorted(sizes)[:-2]) <= _OTHERS_SHARE * sum(sizes)
+
+
+@contextlib.contextmanager
+def _converted(
+    store: GitStore, selected: Selection
+) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Return the same of any changesets, which are converted again for that."""
+    repo = store.repo
+    with scratch(repo) as directory:
+        packs_path = os.path.join(directory, b"objects", b"pack")
+        os.makedirs(packs_path)
+        maps = MapFiles(Directory(directory), store.trust)
+        conversion = Conversion.of(repo, store.config, Directory(packs_path), maps)
+        done = conversion.run(repo.ui, selected, 0)
+        assert done.metadata is not None
+        commit = done.metadata.commit
+        paths = [
+            os.path.join(packs_path, os.fsencode(name) + b".pack")
+            for name in done.packs
+        ]
+        with contextlib.ExitStack() as stack:
+            if idx.are_disjoint(paths):
+                pack = _joined(stack, paths)
+            else:
+                own = Directory(directory)
+                make_empty(own, Placement(0o700, os.geteuid(), os.getegid()))
+                git = store.repository.git._replace(directory=own)
+                wanted = Wanted((bytes.fromhex(commit),))
+                pack = stack.enter_context(packs.packed(git, wanted))
+            yield commit, pack

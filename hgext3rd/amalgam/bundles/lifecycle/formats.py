@@ -1,0 +1,180 @@
+"""Which bundles a repository is to have, and who looks after them.
+
+Owns the names of types in the state file of Mercurial's clonebundles extension: a
+format of ``hg bundle``, ``git-v2``, ``cinnabar-v1``, or ``git-v2+N``, the increment of
+``git-v2`` with token N. A client of Mercurial takes none of the latter for its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+from mercurial import bundlecaches, error, extensions
+from mercurial.i18n import _
+
+from ...configitems import BundlesConfig, GitConfig
+from ...configvalues import warn_once
+from ...placement import Directory
+from ..kinds import GIT_V2, KINDS
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT, UiT
+
+_INCREMENT = re.compile(re.escape(GIT_V2) + rb"\+(\d+)")
+_STATE = b"clonebundles.auto-gen"
+_LIMIT_BYTES = 1 << 20
+
+
+def increment(token: int) -> bytes:
+    """Return the type of the increment of ``git-v2`` that has ``token``."""
+    return b"%s+%d" % (GIT_V2, token)
+
+
+def kind_of(bundle_type: bytes) -> bytes:
+    """Return one of ``KINDS``; empty for a format of Mercurial."""
+    if _INCREMENT.fullmatch(bundle_type):
+        return GIT_V2
+    return bundle_type if bundle_type in KINDS else b""
+
+
+def is_increment(bundle_type: bytes) -> bool:
+    """Tell whether this is an increment of ``git-v2``."""
+    return _INCREMENT.fullmatch(bundle_type) is not None
+
+
+def is_enabled(ui: UiT) -> bool:
+    """Tell whether Mercurial's extension, which does all the work, is there."""
+    return any(name == b"clonebundles" for name, _module in extensions.extensions(ui))
+
+
+def git_formats(ui: UiT) -> list[bytes]:
+    """Return the formats for git that are wanted, without those that are unknown."""
+    return BundlesConfig.from_ui(ui).formats
+
+
+def hg_formats(ui: UiT) -> list[bytes]:
+    """Return the formats for Mercurial that are wanted, as they are configured."""
+    if not is_enabled(ui):
+        return []  # nor is the item known
+    return list(ui.configlist(b"clone-bundles", b"auto-generate.formats"))
+
+
+def is_right(repo: RepoT) -> bool:
+    """Tell whether ``check`` passes; warn once if not.
+
+    No change of a repository fails because its bundles could not be renewed.
+    """
+    try:
+        check(repo)
+    except error.ConfigError as exc:
+        text = _(b"bundles are not renewed: %s") % exc.message
+        warn_once(repo.ui, text, exc.hint)
+        return False
+    return True
+
+
+def check(repo: RepoT) -> None:
+    """Raise ``ConfigError`` for what could only fail later, after much work."""
+    ui = repo.ui
+    BundlesConfig.check(ui)
+    if git_formats(ui):
+        GitConfig.from_ui(ui)
+        require_enabled(ui)
+    for name in hg_formats(ui):
+        _check_spec(repo, name)
+    if not is_uploaded(ui) or not takes_part(repo):
+        return
+    template = ui.config(b"clone-bundles", b"url-template")
+    if not template or b"{basename}" not in template:
+        raise error.ConfigError(
+            _(
+                b"invalid value '%s' for clone-bundles.url-template "
+                b"(expected a URL with '{basename}')"
+            )
+            % (template or b""),
+            hint=_(b"it says where clone-bundles.upload-command puts '{basename}'"),
+        )
+
+
+def require_enabled(ui: UiT) -> None:
+    """Raise ``ConfigError`` if formats for git are wanted and nobody makes them."""
+    if not is_enabled(ui):
+        raise error.ConfigError(
+            _(b"clone-bundles.git.formats needs the extension clonebundles"),
+            hint=_(b"enable it with '[extensions] clonebundles ='"),
+        )
+
+
+def _check_spec(repo: RepoT, name: bytes) -> None:
+    try:
+        if name in KINDS:
+            raise error.UnsupportedBundleSpecification(_(b"it is a format for git"))
+        bundlecaches.parsebundlespec(repo, name, strict=False)
+    except (
+        error.InvalidBundleSpecification,
+        error.UnsupportedBundleSpecification,
+    ) as exc:
+        if name in KINDS:
+            hint = _(b"it belongs in clone-bundles.git.formats")
+        else:
+            hint = _(b"%s; see 'hg help bundlespec'") % bytes(exc)
+        raise error.ConfigError(
+            _(b"invalid value '%s' for clone-bundles.auto-generate.formats") % name,
+            hint=hint,
+        ) from None
+
+
+def is_uploaded(ui: UiT) -> bool:
+    """Tell whether a command of the operator puts bundles somewhere."""
+    return is_enabled(ui) and bool(ui.config(b"clone-bundles", b"upload-command"))
+
+
+def takes_part(repo: RepoT) -> bool:
+    """Tell whether amalgam publishes the bundles of this repository.
+
+    That is where there are bundles for git, or there were; and where Mercurial's
+    extension is told neither how to upload bundles nor to send them itself, so that it
+    could do nothing with them. Elsewhere all is as without amalgam, but for mistakes.
+    """
+    ui = repo.ui
+    if not is_enabled(ui):
+        return False
+    config = BundlesConfig.from_ui(ui)
+    if config.formats or config.directory or config.url:
+        return True
+    if any(kind_of(line.split(b" ")[1]) for line in _lines(repo)):
+        return True
+    inline = ui.configbool(b"clone-bundles", b"auto-generate.serve-inline")
+    return bool(hg_formats(ui)) and not inline and not is_uploaded(ui)
+
+
+def _lines(repo: RepoT) -> list[bytes]:
+    try:
+        lines = Directory(repo.path).tryread(_STATE, _LIMIT_BYTES).splitlines()
+    except (OSError, error.StorageError):
+        return []
+    return [line for line in lines if line.count(b" ") > 1]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trigger:
+    """How much may be missing in the bundles before there are new ones."""
+
+    below_ratio: float
+    revs: int
+
+    @classmethod
+    def from_ui(cls, ui: UiT) -> Trigger:
+        """Read Mercurial's items ``clone-bundles.trigger.*``."""
+        name = b"trigger.below-bundled-ratio"
+        try:
+            ratio = float(ui.config(b"clone-bundles", name))
+        except ValueError:
+            raise error.ConfigError(
+                _(b"invalid value '%s' for clone-bundles.%s (expected a number)")
+                % (ui.config(b"clone-bundles", name), name),
+                hint=_(b"0.95 renews bundles when one changeset in 20 is missing"),
+            ) from None
+        return cls(ratio, ui.configint(b"clone-bundles", b"trigger.revs"))

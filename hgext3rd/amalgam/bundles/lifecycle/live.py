@@ -1,0 +1,150 @@
+"""What is advertised: the state of Mercurial's extension, with what the register knows.
+
+Only looks. A bundle counts only as long as all that is in it is public here, and its
+file, if it is on this machine, is there: ``lifecycle`` sees to it that the extension
+thinks so, too, and that each bundle that it reads has its entry.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from hgext import clonebundles
+from mercurial import error
+from mercurial.i18n import _
+
+from ...configitems import GitConfig
+from ...gitstore.state import censorship
+from ...placement import Directory
+from ..kinds import CINNABAR_V1
+from . import addresses, headset, places
+from .chain import Link, chain_of
+from .register import HERE, Register
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+    from .register import Entry
+
+
+_STATE_LIMIT_BYTES = 1 << 20
+
+
+def state(repo: RepoT) -> list[Any]:
+    """Return the bundles in the state file; ``StorageError`` if it is damaged."""
+    directory, name = Directory(repo.path), clonebundles.AUTO_GEN_FILE
+    try:
+        content = directory.tryread(name, _STATE_LIMIT_BYTES)
+        return list(clonebundles.parse_auto_gen(content))
+    except (OSError, ValueError):
+        raise error.StorageError(
+            _(b"cannot read the state of clone bundles: '%s'") % directory.join(name),
+            hint=_(b"remove it, and run 'hg admin::clone-bundles-refresh'"),
+        ) from None
+
+
+def attach(repo: RepoT, bundles: list[Any]) -> list[Any]:
+    """Give each of ``bundles`` its entry in the register, or ``None``."""
+    if not bundles:
+        return bundles
+    register = Register.read(repo)
+    for bundle in bundles:
+        name = os.fsdecode(bundle.basename) if bundle.ready else ""
+        bundle.entry = register.entries.get(name)
+        entry = bundle.entry
+        bundle.mark = entry.mark if entry else register.others.get(name, "")
+    return bundles
+
+
+def mark_of(repo: RepoT) -> str | None:
+    """Return the mark of censorings; ``None``, which no bundle has, if it is damaged.
+
+    A bundle that was made before the mark was set may have a censored text.
+    """
+    try:
+        return censorship.mark_of(repo)
+    except (OSError, error.StorageError):
+        return None
+
+
+def outlived(repo: RepoT) -> list[Any]:
+    """Return the bundles in the state that must not be read any more."""
+    mark = mark_of(repo)
+    return [
+        bundle
+        for bundle in clonebundles.read_auto_gen(repo)
+        if bundle.ready and not may_be_read(repo, bundle.entry, bundle.mark, mark)
+    ]
+
+
+def may_be_read(repo: RepoT, entry: Entry | None, made: str, mark: str | None) -> bool:
+    """Tell whether who reads ``repo`` may read a bundle, made under a mark.
+
+    ``entry`` is ``None`` for those that Mercurial's extension publishes itself.
+    """
+    return made == mark and (entry is None or headset.is_public(repo, entry.heads))
+
+
+def is_sound(repo: RepoT, entry: Entry | None) -> bool:
+    """Tell whether what the register says of a bundle still holds."""
+    if entry is None:
+        return True
+    return is_there(repo, entry) and may_be_named(repo, entry)
+
+
+def may_be_named(repo: RepoT, entry: Entry) -> bool:
+    """Tell whether clients may be told of a bundle, be its file there or not."""
+    if must_return(repo, entry):
+        return False
+    return may_be_read(repo, entry, entry.mark, mark_of(repo))
+
+
+def is_there(repo: RepoT, entry: Entry) -> bool:
+    """Tell whether the file of a bundle is as it was, if it is on this machine."""
+    if not entry.path:
+        return True
+    directory = places.directory_at(repo, entry.path)
+    if directory is None:
+        return False
+    try:
+        found = directory.stat(entry.name.encode())
+    except (OSError, error.StorageError):
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == entry.bytes
+
+
+def must_return(repo: RepoT, entry: Entry) -> bool:
+    """Tell whether a bundle is elsewhere, and since then readers are restricted."""
+    return entry.path != HERE and not addresses.may_leave(repo.ui)
+
+
+def may_reach_git(repo: RepoT) -> bool:
+    """Tell whether it is known what git clients may have (``amalgam.git.*``).
+
+    Else they get nothing; ``admin::amalgam`` says why.
+    """
+    try:
+        GitConfig.from_ui(repo.ui)
+    except error.ConfigError as exc:
+        repo.ui.log(b"amalgam", b"no bundles for git: %s\n", exc.message)
+        return False
+    return True
+
+
+def chain(repo: RepoT) -> list[Link]:
+    """Return the bundles for git that build upon each other, base first."""
+    bundles = clonebundles.read_auto_gen(repo)
+    return chain_of(bundles, lambda bundle: bundle.valid_for(repo))
+
+
+def cinnabar(repo: RepoT) -> Entry | None:
+    """Return the bundle for git-cinnabar, if there is one."""
+    found = [
+        bundle
+        for bundle in clonebundles.read_auto_gen(repo)
+        if bundle.ready and bundle.bundle_type == CINNABAR_V1
+        if bundle.entry is not None and bundle.valid_for(repo)
+    ]
+    return max(found, key=lambda bundle: bundle.revs).entry if found else None

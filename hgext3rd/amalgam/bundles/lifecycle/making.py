@@ -1,0 +1,144 @@
+"""What is in a bundle that is being made: one file, generated and then described.
+
+It is made in a directory of its own, from where it is published.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...configitems import GitConfig
+from ...placement import TEMPORARY, Directory, Placement
+from ..git import gitbundle
+from ..kinds import GIT_V2
+from . import headset, live
+from .formats import is_increment, kind_of
+from .register import Entry, Register, directory_of
+from .window import window_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+    from mercurial.interfaces.types import RepoT
+
+
+_FILE = b"bundle"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Made:
+    """A bundle that is not published yet."""
+
+    entry: Entry
+    """What is in it; name, place and size are not known yet."""
+    directory: Directory
+    """Where it is; nothing else is there."""
+
+    @classmethod
+    def of(
+        cls, orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT
+    ) -> Made:
+        """Make what ``request`` asks for. ``orig`` writes a bundle for Mercurial.
+
+        The caller removes it, or the next generator if this one is killed.
+        """
+        parent = directory_of(repo)
+        made = cls(
+            _describe(repo, request),
+            parent.sub(TEMPORARY + os.urandom(8).hex().encode()),
+        )
+        made.directory.make(Placement.of(repo))
+        try:
+            made._write(orig, request, repo)
+        except BaseException:
+            made.remove()
+            raise
+        return made
+
+    def open(self) -> BinaryIO:
+        """Open the file to read it."""
+        return os.fdopen(self.directory.open(_FILE), "rb")
+
+    def rename(self, name: bytes) -> None:
+        """Give the file, which has no name yet, its own."""
+        self.directory.rename(_FILE, name)
+
+    def remove(self) -> None:
+        """Remove what is still there."""
+        Directory(self.directory.root, self.directory.below[:-1]).remove(
+            self.directory.below[-1]
+        )
+
+    def _write(
+        self, orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT
+    ) -> None:
+        entry = self.entry
+        kind = kind_of(request.bundle_type)
+        if not kind:
+            orig(request, repo, self.directory.join(_FILE))
+            public = repo.filtered(b"immutable")
+            entry.changesets = len(public.revs(b"::%ld", request.head_revs))
+            with self.open() as file:
+                entry.window_bytes = window_bytes(file)
+            return
+        nodes = _nodes(repo, request)
+        base = _place_in_chain(repo, entry) if kind == GIT_V2 else []
+        fd = self.directory.create(_FILE, Placement.of(repo))
+        with os.fdopen(fd, "wb") as out:
+            written = gitbundle.write(
+                repo,
+                GitConfig.from_ui(repo.ui),
+                out,
+                kind,
+                nodes=nodes,
+                base=base,
+                public_only=True,
+                tips_only=kind == GIT_V2,
+            )
+        entry.changesets = written.changesets
+        entry.reached = headset.write(repo, written.heads)
+
+
+def _nodes(repo: RepoT, request: Any) -> list[bytes]:
+    node = repo.filtered(b"immutable").changelog.node
+    return [node(rev) for rev in request.head_revs]
+
+
+def _describe(repo: RepoT, request: Any) -> Entry:
+    return Entry(
+        name="",
+        type=request.bundle_type.decode(),
+        url="",
+        path="",
+        bytes=0,
+        changesets=0,
+        revs=request.revs,
+        tip_rev=request.tip_rev,
+        tip_node=request.tip_node.decode(),
+        heads=headset.write(repo, _nodes(repo, request)),
+        made=time.time(),
+        # before anything is read: what is censored from now on may be in it
+        mark=live.mark_of(repo) or "",
+    )
+
+
+def _place_in_chain(repo: RepoT, entry: Entry) -> list[bytes]:
+    """Give ``entry`` its token, and return the nodes that it builds upon."""
+    register = Register.read(repo)
+    chain = [link.entry for link in live.chain(repo)]
+    base: list[bytes] = []
+    if is_increment(entry.type.encode()):
+        entry.token = register.last_token + 1
+        entry.follows = chain[-1].token
+        base = headset.read(repo, chain[-1].reached)
+    else:
+        # that of the last one it replaces; or of what clients may have from before
+        replaced = [other.token for other in chain if other.heads == entry.heads]
+        entry.token = max(replaced or [1, register.last_token])
+    register.last_token = max(register.last_token, entry.token)
+    register.write(repo)
+    return base

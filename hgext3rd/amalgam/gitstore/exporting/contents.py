@@ -1,0 +1,273 @@
+"""What is on disk of a store, by its docket: what counts, and what goes.
+
+What must not be read goes in this order: the docket says that nothing may be answered;
+then packs and whatever else has objects go; then refs. What is only replaced goes after
+the refs that led to it. A process that dies on the way leaves files that the next one
+removes. Decides nothing of what belongs in a store, and converts nothing. All but
+``has_heads`` need the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from ...placement import TEMPORARY
+from ..git import refs as refsmod, strays
+from ..git.repository import differences
+from ..state.docket import Docket, Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .export import GitStore
+
+
+class Contents:
+    """The docket of a store, and the files that it is about."""
+
+    def __init__(self, store: GitStore) -> None:
+        self.docket = self.next = Docket()
+        """What is on disk, and what the next conversion builds on."""
+        self._before: Mapping[bytes, bytes] | None = None
+        """The refs that were there before some of them had to go, if they had."""
+        self._store = store
+        self.is_docket_lost = False
+        """Whether there were packs, and no docket that named any."""
+        self._repo = store.repo
+        self._repository = store.repository
+        self._dialect = store.config.dialect
+
+    def read(self) -> None:
+        """Read the docket on disk."""
+        directory = self._store.maps.directory
+        self.docket = self.next = Docket.read(directory, self._dialect)
+
+    def begin(self, mark: str) -> None:
+        """Take away what must not be read, before anything is added.
+
+        If a text was censored since it was read, that is all: ``mark`` is the value of
+        ``censorship.mark_of`` now. Else it is what the docket does not name, unless git
+        has made it of packs that are gone.
+        """
+        self.remove_debris()
+        if not self._repository.exists():
+            self.next = Docket(censored=mark)
+        elif self.docket.censored != mark:
+            self.drop_all(mark)
+        elif self.docket.refused:
+            self.remove()
+        elif (packs := self._repository.packs()).issuperset(self.docket.packs):
+            self.is_docket_lost = bool(packs) and not self.docket.packs
+            self._remove_strays()
+
+    def _remove_strays(self) -> None:
+        """Remove what the docket does not name, and what names its objects."""
+        if strays.holders(self._repository, self.docket):
+            strays.remove_summaries(self._repository)
+        strays.remove(self._repository, self.docket)
+
+    def name(self, refs: Mapping[bytes, bytes], head: bytes) -> tuple[int, int]:
+        """Make ``refs`` all refs; return how many changed, and how many are gone.
+
+        Refs that others made are gone, too.
+        """
+        before = self._refs_before()
+        loose = len(self._repository.loose_refs())
+        self._repository.set_refs(refs, head)
+        self._before = None
+        deleted = loose + len(before.keys() - refs.keys() - {refsmod.METADATA})
+        return differences(before, refs) + loose, deleted
+
+    def finish(self) -> None:
+        """Remove what no ref needs any more, and what others have put there."""
+        if self.docket.dropped:
+            self._repository.remove_packs(self.docket.dropped)
+            strays.remove_summaries(self._repository)
+            self.write(self.docket._replace(dropped=()))
+        # else git has just replaced them: for the next export
+        if self._repository.packs().issuperset(self.docket.packs):
+            self._remove_strays()
+        self._check_summaries()
+        self.remove_debris()
+
+    def _check_summaries(self) -> None:
+        """Remove what git wrote of objects unless it is about those that are there."""
+        found = strays.summaries(self._repository)
+        if found not in ("", self.docket.summaries) and strays.has_wrong_summary(
+            self._repository
+        ):
+            strays.remove_summaries(self._repository)
+            found = ""
+        self.write(self.docket._replace(summaries=found))
+
+    def whole(self) -> Docket | None:
+        """Return what of that on disk can be built on; ``None`` if the base is not.
+
+        Takes over what git has made of the base, and removes what it has made else.
+        """
+        docket = self.next
+        packs = self._repository.packs()
+        base, drafts = self._mapped(docket.base), self._mapped(docket.drafts)
+        if base is None:
+            self._remove_strays()
+            return None
+        docket = docket._replace(base=base)
+        if not packs.issuperset(base.packs):
+            adopted = self._adopted(docket)
+            if adopted is not None:
+                docket = self.settle(adopted)
+            self._remove_strays()
+            if adopted is None:
+                return None
+        if drafts is None or not packs.issuperset(drafts.packs):
+            self._remove_strays()
+            return without_drafts(docket)
+        return docket._replace(drafts=drafts)
+
+    def _mapped(self, layer: Layer) -> Layer | None:
+        """Return ``layer``, without a state that is lost; ``None`` without its maps."""
+        exists = self._store.maps.directory.exists
+        metadata = layer.metadata
+        segments = (*layer.segments, *metadata.segments)
+        if not all(map(exists, map(os.fsencode, segments))):
+            return None
+        if layer.segments and not metadata.segments:
+            return None
+        if metadata.state and exists(os.fsencode(metadata.state)):
+            return layer
+        return layer._replace(metadata=metadata._replace(state=""))
+
+    def _adopted(self, docket: Docket) -> Docket | None:
+        """Take for the base what git-repack(1) or git-gc(1) has made of its packs.
+
+        Not if there are drafts: what they share with the base may be in either.
+        """
+        from . import adoption  # seldom needed
+
+        metadata = docket.base.metadata
+        if docket.drafts.packs or not metadata.commit:
+            return None
+        if not strays.holders(self._repository, docket):
+            return None
+        packs = adoption.adopt(self._repository, metadata.commit)
+        if packs is None:
+            return None
+        complete = docket.base.complete
+        base = docket.base._replace(
+            packs=packs,
+            complete=complete if complete in packs else "",
+            metadata=metadata._replace(
+                packs=tuple(name for name in metadata.packs if name in packs)
+            ),
+        )
+        return docket._replace(base=base)
+
+    def has_heads(self, docket: Docket) -> bool:
+        """Tell whether git finds the commits of all heads that are exported."""
+        heads = self._repo.unfiltered().changelog.heads()
+        try:
+            with contextlib.closing(self._store.open_map(docket)) as oidmap:
+                oids = [oid for oid in oidmap.oids(heads) if oid is not None]
+        except FileNotFoundError:
+            return False
+        return bool(oids) and self._repository.has_commits(oids)
+
+    def write(self, docket: Docket) -> None:
+        """Make ``docket`` the state."""
+        if docket != self.docket:
+            store = self._store
+            docket.write(store.maps.directory, self._dialect, store.placement)
+        self.docket = self.next = docket
+
+    def settle(self, docket: Docket) -> Docket:
+        """Make what was converted count."""
+        packs = frozenset(docket.packs)
+        dropped = tuple(name for name in docket.dropped if name not in packs)
+        self.write(docket._replace(dropped=dropped))
+        self._store.maps.directory.remove(self._store.pending)
+        return self.docket
+
+    def drop_drafts(self, docket: Docket) -> None:
+        """Remove the drafts, and whatever else git may have made of them."""
+        segments = docket.drafts.segments
+        self._refuse(docket._replace(drafts=Layer()))
+        refs = self._refs_before()
+        with contextlib.closing(self._store.maps.open(segments)) as oidmap:
+            nodes = oidmap.changesets(list(refs.values()))
+        named = zip(refs.items(), nodes, strict=True)
+        kept = {name: oid for (name, oid), node in named if node is None}
+        self._unname(with_metadata(kept, self.docket))
+        self.remove_debris()
+
+    def drop_all(self, mark: str) -> None:
+        """Remove all that is exported; what is exported next has this ``mark``."""
+        self._refuse(Docket(censored=mark))
+        self._unname({})
+        self.remove_debris()
+
+    def _refuse(self, docket: Docket) -> None:
+        """Let nothing be answered, and then remove what ``docket`` does not name."""
+        left = self._repository.packs(usable=False).difference(docket.packs)
+        dropped = tuple(dict.fromkeys((*docket.dropped, *sorted(left))))
+        self.write(docket._replace(dropped=dropped, refused=True, named=""))
+        strays.remove_summaries(self._repository)
+        strays.remove(self._repository, self.docket)
+        self.next = self.docket._replace(dropped=())
+
+    def _refs_before(self) -> Mapping[bytes, bytes]:
+        """Return the refs that were there before this export removed any."""
+        if self._before is None:
+            self._before = self._repository.refs()
+        return self._before
+
+    def _unname(self, refs: Mapping[bytes, bytes]) -> None:
+        """Leave only ``refs``: the others lead to what is gone."""
+        self._refs_before()
+        self._repository.set_refs(refs, self._repository.head())
+
+    def remove(self) -> None:
+        """Remove what the docket, which is refused, does not name."""
+        strays.remove_summaries(self._repository)
+        strays.remove(self._repository, self.docket)
+        self.next = self.docket._replace(dropped=())
+
+    def remove_debris(self) -> None:
+        """Remove what a killed run left, and segments that were merged into others."""
+        directory = self._store.maps.directory
+        pending = self._store.pending_packs()
+        packs = [pack for pack in pending if pack not in self.docket.packs]
+        self._repository.remove_packs(packs)
+        directory.remove(self._store.pending)
+        names = (*self.docket.segments, *self.docket.metadata_files)
+        kept = frozenset(map(os.fsencode, names))
+        ours = self._dialect + b"-"
+        for name in directory.names():
+            is_ours = name.startswith(ours) and name.endswith((b".map", b".state"))
+            if name.startswith(TEMPORARY) or (is_ours and name not in kept):
+                directory.remove(name)
+        self._repository.remove_debris()
+
+    def anew(self, docket: Docket) -> Docket:
+        """Return a docket for an export from nothing; all goes when that is done."""
+        return Docket(
+            held=docket.held,
+            refused=docket.refused,
+            censored=docket.censored,
+            dropped=tuple(sorted(self._repository.packs(usable=False))),
+        )
+
+
+def without_drafts(docket: Docket) -> Docket:
+    """Return a docket whose drafts go when they are made again."""
+    dropped = (*docket.dropped, *docket.drafts.packs)
+    return docket._replace(drafts=Layer(), dropped=dropped)
+
+
+def with_metadata(refs: Mapping[bytes, bytes], docket: Docket) -> dict[bytes, bytes]:
+    """Return refs with the one that is for git-cinnabar, if there is one."""
+    named = {name: oid for name, oid in refs.items() if name != refsmod.METADATA}
+    if docket.metadata.commit:
+        named[refsmod.METADATA] = bytes.fromhex(docket.metadata.commit)
+    return named

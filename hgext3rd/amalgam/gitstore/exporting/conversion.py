@@ -1,0 +1,224 @@
+"""The call that converts: what the native core is asked, and what it answers.
+
+Owns the fields of ``amalgam_export_request``. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from mercurial.i18n import _
+
+from ...native._core import ffi, lib
+from ...native.lent import lent, lent_list
+from ...native.operation import Operation
+from ...placement import Placement
+from ...records import Record
+from ..state import requirements
+from ..state.docket import Layer, Metadata
+from ..state.oidmap import ID_LEN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ...configitems import GitConfig
+    from ...placement import Directory
+    from ..state.oidmap import MapFiles
+    from ..state.selection import Selection
+
+# phases of amalgam_export_run: topic and unit of the progress bar
+_PHASES = {
+    0: (_(b"reading changesets"), _(b"changesets")),
+    1: (_(b"reading manifests"), _(b"manifests")),
+    2: (_(b"exporting files"), _(b"revisions")),
+    3: (_(b"exporting changesets"), _(b"changesets")),
+}
+_LEVEL = 1
+# values of amalgam_export_request.check_texts
+_CHECK, _CHECK_EACH = 1, 2
+_NOTHING = Layer()
+# as all ones in the core: no user, or no group, that files are given to
+_NOBODY = 0xFFFFFFFF
+_PRIVATE = Placement(0o700, _NOBODY, _NOBODY)
+
+_Nodes = tuple[bytes, bytes]
+
+
+class Conversion(Record):
+    """From where to where; the same for all runs of an export."""
+
+    store_path: bytes
+    encoding: int
+    tree_manifests: bool
+    packs: Directory
+    maps: MapFiles
+    prefix: bytes
+    """How the names of the map's files begin."""
+    placement: Placement
+    """The mode, owner and group of what is written."""
+    check_texts: bool
+    memory_bytes: int
+    """Bound of the anonymous memory."""
+    check_each_manifest: bool = False
+    """If texts are checked, large manifests as well, each by itself."""
+
+    @classmethod
+    def of(
+        cls,
+        repo: RepoT,
+        config: GitConfig,
+        packs: Directory,
+        maps: MapFiles,
+        placement: Placement = _PRIVATE,
+    ) -> Conversion:
+        """From the store of ``repo``; by default for the user alone."""
+        return cls(
+            store_path=repo.store.path,
+            encoding=requirements.encoding(repo),
+            tree_manifests=requirements.has_tree_manifests(repo),
+            packs=packs,
+            maps=maps,
+            prefix=config.dialect,
+            placement=placement,
+            check_texts=config.check_texts,
+            memory_bytes=config.memory_bytes,
+        )
+
+    def run(
+        self,
+        ui: UiT,
+        selected: Selection,
+        known_below: int,
+        layer: Layer = _NOTHING,
+        base: Layer = _NOTHING,
+        *,
+        anew: bool = False,
+    ) -> Converted:
+        """Convert what is selected, but not what ``base`` and ``layer`` have.
+
+        What is new becomes part of ``layer``. ``anew`` writes all that a metadata
+        commit needs and no other commit does, even if nothing is converted.
+        ``native.errors.Moved`` if the repository is not as ``selected`` says.
+        """
+        request = ffi.new("amalgam_export_request *")
+        lent_bytes = {
+            "store": self.store_path,
+            "packs_path": self.packs.path,
+            "map_path": self.maps.directory.path,
+            "prefix": self.prefix,
+            "tip": selected.tip,
+            "excluded": b"".join(
+                node for rev, node in selected.excluded.items() if rev >= known_below
+            ),
+            "metadata_state": os.fsencode(
+                layer.metadata.state if layer.segments else base.metadata.state
+            ),
+        }
+        keep = []
+        for name, value in lent_bytes.items():
+            pointer, length = lent(value)
+            keep.append(pointer)
+            setattr(request, name, {"data": pointer, "len": length})
+        keep += _lend_segments(request, "", base.segments, layer.segments)
+        keep += _lend_segments(
+            request, "metadata_", base.metadata.segments, layer.metadata.segments
+        )
+        metadata_segments = (*base.metadata.segments, *layer.metadata.segments)
+        unmapped = self.maps.unmapped(
+            (*base.segments, *layer.segments, *metadata_segments)
+        )
+        names, count = lent_list(map(os.fsencode, unmapped))
+        keep.append(names)
+        request.unmapped, request.unmapped_len = names, count
+        request.metadata_anew = anew
+        request.encoding = self.encoding
+        request.tree_manifests = self.tree_manifests
+        request.file_mode = self.placement.file_mode
+        # only root can give files away
+        request.user = self.placement.uid if os.geteuid() == 0 else _NOBODY
+        request.group = self.placement.gid
+        request.len = selected.len
+        request.known_below = known_below
+        each = _CHECK_EACH if self.check_each_manifest else _CHECK
+        request.check_texts = each if self.check_texts else 0
+        request.level = _LEVEL
+        request.memory_bytes = self.memory_bytes
+        done = ffi.new("amalgam_export_report *")
+        with self.packs.opened() as packs, self.maps.directory.opened() as maps:
+            request.packs, request.map = packs, maps
+            Operation(ui, _PHASES).run(lib.amalgam_export_run, done, request)
+        displaced = bytes(ffi.buffer(done.displaced))
+        return Converted(
+            changesets=int(done.changesets),
+            objects=int(done.objects),
+            bytes=int(done.pack_bytes),
+            pack=_text(done.pack, done.pack_len),
+            segments=_names(done.segments, done.segments_len, base.segments),
+            aside_pack=_text(done.aside_pack, done.aside_pack_len),
+            metadata=_metadata(done, base) if done.metadata_pack_len else None,
+            displaced=tuple(
+                (displaced[at : at + ID_LEN], displaced[at + ID_LEN : at + 2 * ID_LEN])
+                for at in range(0, done.displaced_len * 2 * ID_LEN, 2 * ID_LEN)
+            ),
+        )
+
+
+class Converted(Record):
+    """What was converted; the default is nothing."""
+
+    changesets: int = 0
+    objects: int = 0
+    bytes: int = 0
+    """Size of the packs."""
+    pack: str = ""
+    """Name of the pack without suffix, empty if none was needed."""
+    aside_pack: str = ""
+    """Name of the pack of what is only for git-cinnabar and stays; empty if that is in
+    ``pack``."""
+    segments: tuple[str, ...] = ()
+    """File names of all segments that now make the layer's map, oldest first."""
+    metadata: Metadata | None = None
+    """What the layer now keeps for git-cinnabar, with the one pack that was made."""
+    displaced: tuple[_Nodes, ...] = ()
+    """Changesets that were converted before, and earlier ones that should have got
+    their commits: pairs of nodes. If there are any, nothing was converted."""
+
+    @property
+    def packs(self) -> tuple[str, ...]:
+        """Names of all packs that were made."""
+        own = filter(None, [self.pack, self.aside_pack])
+        return (*own, *(self.metadata.packs if self.metadata else ()))
+
+
+def _lend_segments(
+    request: Any, prefix: str, base: Sequence[str], own: Sequence[str]
+) -> list[Any]:
+    """Set the fields of a list of segments; return what has to live as long."""
+    names, count = lent_list([os.fsencode(name) for name in (*base, *own)])
+    setattr(request, f"{prefix}segments", names)
+    setattr(request, f"{prefix}segments_len", count)
+    setattr(request, f"{prefix}base_len", len(base))
+    return [names]
+
+
+def _names(array: Any, length: int, base: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in ``array`` but for those of the base, which come first."""
+    return tuple(_text(array, length).split())[len(base) :]
+
+
+def _metadata(done: Any, base: Layer) -> Metadata:
+    return Metadata(
+        commit=ffi.buffer(done.metadata_commit)[:].hex(),
+        segments=_names(
+            done.metadata_segments, done.metadata_segments_len, base.metadata.segments
+        ),
+        state=_text(done.metadata_state, done.metadata_state_len),
+        packs=(_text(done.metadata_pack, done.metadata_pack_len),),
+    )
+
+
+def _text(array: Any, length: int) -> str:
+    return bytes(ffi.buffer(array, length)).decode("ascii")

@@ -1,0 +1,54 @@
+"""One export at a time: ``.hg/amalgam/lock``, a lock of Mercurial's kind.
+
+It is taken after Mercurial's own locks or without them, and an export takes none of
+those: so nobody who waits for a Mercurial lock waits for an export.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+
+from ... import locking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mercurial.interfaces.types import RepoT
+
+    from ...placement import Directory, Placement
+
+
+@contextlib.contextmanager
+def locked(repo: RepoT, directory: Directory, placement: Placement) -> Iterator[None]:
+    """Hold the lock in ``directory``, which is ``.hg/amalgam``.
+
+    While another process holds it, wait as long as ``ui.timeout`` says, or not at all
+    if ``repo`` has a Mercurial lock: then ``LockHeld`` at once. ``LockUnavailable`` if
+    the lock cannot be made, ``Unusable`` if it is no lock.
+    """
+    has_hg_lock = repo.currentwlock() or repo._currentlock(repo._lockref)
+    timeout = 0 if has_hg_lock else repo.ui.configint(b"ui", b"timeout")
+    lock = locking.held(
+        repo.ui,
+        directory,
+        placement,
+        _(b"git stores of %s") % repo.origroot,
+        timeout=timeout,
+        warn_after=repo.ui.configint(b"ui", b"timeout.warn"),
+    )
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(lock)
+        except error.LockHeld as exc:
+            if timeout:
+                raise
+            # nobody waited, so that nothing "timed out"
+            raise error.LockHeld(
+                errno.EAGAIN, exc.filename, exc.desc, exc.locker
+            ) from None
+        yield

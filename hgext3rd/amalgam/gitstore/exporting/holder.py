@@ -1,0 +1,82 @@
+"""Who holds ``.hg/amalgam/lock``, for people: only looks, and never takes it.
+
+The lock is of Mercurial's kind; ``exclusion`` takes it.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from typing import TYPE_CHECKING
+
+from mercurial import lock as lockmod
+from mercurial.i18n import _
+from mercurial.utils import procutil
+
+from ... import locking
+from ...placement import Unusable
+from ...records import Record
+from ...terminal import printable
+
+if TYPE_CHECKING:
+    from ...placement import Directory
+
+# no export takes that long, so who holds a lock on another host for longer is gone
+_LONGEST_SECONDS = 24 * 3600
+
+
+class State(enum.Enum):
+    """What is known of the process. Values are for JSON."""
+
+    RUNNING = "running"
+    DEAD = "dead"
+    """The next export takes its lock over."""
+    ELSEWHERE = "elsewhere"
+    """On another host, or in another container: nothing is known."""
+    NO_LOCK = "no-lock"
+    """What is there is no lock of Mercurial's kind."""
+
+
+class Holder(Record):
+    """The process that a lock names."""
+
+    host: bytes
+    pid: int
+    state: State
+    age_seconds: int
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether the lock may stay for ever."""
+        if self.state is State.NO_LOCK:
+            return True
+        return self.state is State.ELSEWHERE and self.age_seconds > _LONGEST_SECONDS
+
+    def explain(self) -> bytes:
+        """Return the state of the lock as a phrase for people."""
+        if self.state is State.NO_LOCK:
+            return _(b"is no lock that amalgam or Mercurial could have made")
+        process = _(b"process %d on host '%s'") % (self.pid, printable(self.host))
+        if self.state is State.RUNNING:
+            return _(b"held by %s: an export is running") % process
+        if self.state is State.DEAD:
+            return _(b"stale: %s is gone; the next export takes it over") % process
+        hours = self.age_seconds // 3600
+        return _(b"held by %s, for %d hours") % (process, hours)
+
+
+def holder(directory: Directory) -> Holder | None:
+    """Return who holds the lock in ``directory``, if anybody does."""
+    try:
+        age = max(0, int(time.time() - directory.stat(locking.LOCK).st_mtime))
+        named = locking.locker(directory)
+    except FileNotFoundError:
+        return None
+    except Unusable:
+        return Holder(b"", 0, State.NO_LOCK, 0)
+    prefix, _colon, number = named.partition(b":")
+    pid = int(number) if number.isdigit() else 0
+    state = State.ELSEWHERE
+    if prefix == lockmod._getlockprefix() and pid:
+        state = State.RUNNING if procutil.testpid(pid) else State.DEAD
+    return Holder(prefix.partition(b"/")[0], pid, state, age)

@@ -1,0 +1,395 @@
+"""One export: select, convert, remember, name.
+
+The order is the crash safety. The core writes packs, then map segments and state; the
+docket makes all count; refs come after that, and packs that are no longer wanted go
+last. A run that dies on the way leaves files that the next one removes, never a ref
+to what is not there.
+
+One module, since each step is safe only after those before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+
+from ...native import errors
+from ...terminal import one_line
+from ..git import refs as refsmod
+from ..state import censorship, layers, selection, unreadable
+from ..state.docket import Docket, Layer
+from ..state.layers import Drafts, Wanted
+from ..state.oidmap import Table
+from .contents import Contents, with_metadata, without_drafts
+from .conversion import Conversion, Converted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..state.selection import FilesState, Seen, Selection
+    from .export import GitStore
+
+# Each round but the first has only that to convert which came during the one before:
+# milliseconds. So many changes in a row are no coincidence.
+_ROUNDS = 20
+# Packs that only older metadata commits need may have so many bytes, or as many as the
+# newest needs: then they are not worth the files that they are.
+_STALE_BYTES = 1 << 16
+
+
+class _DisplacedError(Exception):
+    """Later changesets have the commits of earlier ones."""
+
+    def __init__(self, displaced: Sequence[tuple[bytes, bytes]]) -> None:
+        super().__init__()
+        self.displaced = displaced
+
+
+class Run:
+    """One export of a store, and what came of it. All but reading needs the lock."""
+
+    def __init__(self, store: GitStore, nodes: Sequence[bytes] | None) -> None:
+        self.done: list[Converted] = []
+        self.refs = self.deleted = 0
+        """Refs that changed, and those of them that are gone."""
+        self.gone = 0
+        """Drafts that had been exported, and had to go."""
+        self.start = 0
+        """The first revision that was not there at the last export."""
+        self.named: frozenset[bytes] = frozenset()
+        """Changesets that refs lead to."""
+        self._nodes = nodes
+        self._store = store
+        self._repo = store.repo
+        self._config = store.config
+        self._repository = store.repository
+        self._contents = Contents(store)
+        self._conversion = Conversion.of(
+            store.repo,
+            store.config,
+            store.repository.packs_directory,
+            store.maps,
+            store.placement,
+        )
+
+    def update(self, rebuild: bool) -> None:
+        """Do what there is to do."""
+        self._contents.read()
+        is_there = self._repository.exists()
+        if is_there:
+            if not rebuild:
+                self._refuse_foreign_store()
+            self._repository.remove_intruders()
+        else:
+            self._repository.set_up()
+        self._contents.begin(censorship.mark_of(self._repo))
+        whole = self._contents.whole()
+        if is_there and not rebuild:
+            self._warn_of_loss(whole)
+        seen = self._contents.docket.drafts.seen
+        if rebuild or whole is None:
+            whole = self._contents.anew(self._contents.next)
+        else:
+            self.start = selection.appended(self._repo, seen)
+        self._contents.next = whole
+        try:
+            self._rounds()
+        except BaseException:
+            # the next run would do it, too; but why leave it what can be large
+            with contextlib.suppress(OSError):
+                self._contents.remove_debris()
+            raise
+        self._contents.finish()
+
+    def _warn_of_loss(self, whole: Docket | None) -> None:
+        """Say what is made again because it was lost."""
+        if whole is None or self._contents.is_docket_lost:
+            what = _(b"all")
+        elif self._contents.docket.drafts.segments and not whole.drafts.segments:
+            what = _(b"drafts")
+        else:
+            return
+        text = _(b"warning: git store is not whole: exporting %s") % what
+        self._repo.ui.warn(one_line(text))
+
+    def is_up_to_date(self) -> bool:
+        """Tell whether an export would write nothing; writes nothing itself."""
+        selection.read_again(self._repo)
+        docket = self._store.docket()
+        wanted = self._want(docket)
+        if not self._store.is_settled(docket):
+            return False
+        if self._nodes is None:
+            known = wanted.allowed.known_below(self._repo, docket.drafts.seen)
+            whole = (
+                wanted.is_as_seen(self._repo, docket) and known == wanted.allowed.len
+            )
+        else:
+            wanted_nodes = [
+                node for node in self._nodes if wanted.allowed.has(self._repo, node)
+            ]
+            with contextlib.closing(self._store.open_map(docket)) as oidmap:
+                whole = None not in oidmap.oids(wanted_nodes)
+        return whole and self._repository.is_named(*self._wanted_refs(docket))
+
+    def _rounds(self) -> None:
+        """Convert and name, until nothing has moved meanwhile."""
+        cause: Exception | None = None
+        for _round in range(_ROUNDS):
+            state = selection.state_of(self._repo)
+            try:
+                selection.read_again(self._repo)
+                if self._round(state):
+                    return
+                cause = None
+            except errors.Moved as exc:
+                cause = exc
+            except Exception as exc:
+                moved = selection.state_of(self._repo) != state
+                if not moved or not unreadable.is_of_repository(exc):
+                    raise
+                cause = exc
+            self._contents.remove_debris()
+        raise error.StateError(
+            _(b"repository kept changing while it was exported"),
+            hint=_(b"run 'hg git::export' again; what was converted is kept"),
+        ) from cause
+
+    def _round(self, state: FilesState) -> bool:
+        """Convert what is new and name it; tell whether that is all there is to do.
+
+        Refs are named only from a view that was still that of the repository's files
+        after all that it selects was converted.
+        """
+        self._drop_censored()
+        wanted = self._settle()
+        # what had to go has gone, even if this has to wait for a lock of git
+        self._repository.set_up()
+        try:
+            self._convert(wanted)
+        except _DisplacedError as found:
+            self._make_room(wanted, found.displaced)
+            return False
+        if not self._is_exact(wanted):
+            return False
+        docket = self._contents.next
+        refs, head = self._wanted_refs(docket)
+        if selection.state_of(self._repo) != state:
+            return False
+        changed, deleted = self._contents.name(refs, head)
+        self.refs += changed
+        self.deleted += deleted
+        self._repository.keep(docket.packs if docket.drafts.packs else ())
+        named = self._repository.names_digest()
+        if wanted.is_all:
+            docket = _with_seen(docket, *wanted.places(self._repo))
+        self._contents.write(docket._replace(named=named, refused=False))
+        return selection.state_of(self._repo) == state
+
+    def _drop_censored(self) -> None:
+        """Remove all, if a text was censored since this export began to read texts."""
+        mark = censorship.mark_of(self._repo)
+        docket = self._contents.next
+        if docket.censored != mark:
+            for layer in (docket.base, docket.drafts):
+                self._select_again(self._want(docket), layer)
+            self._contents.drop_all(mark)
+
+    def _want(self, docket: Docket) -> Wanted:
+        return Wanted.of(self._repo, self._config.export, docket, self._nodes)
+
+    def _settle(self) -> Wanted:
+        """Take away what does not belong there, before anything is added.
+
+        Return what is to be there.
+        """
+        docket, nodes = self._contents.next, self._nodes
+        wanted = self._want(docket)
+        judgement = wanted.judge(self._repo, docket, self._store.maps)
+        if judgement in (Drafts.SORT, Drafts.DROP):
+            self._select_again(wanted, docket.drafts)
+        if judgement is Drafts.DROP:
+            drafts, maps = docket.drafts, self._store.maps
+            vanished = layers.vanished(self._repo, wanted.allowed, maps, drafts)
+            self.gone += len(vanished)
+            self._contents.drop_drafts(docket)
+        elif judgement is Drafts.SORT:
+            self._contents.next = without_drafts(docket)
+        elif judgement is Drafts.PROMOTE:
+            base = docket.base.with_above(docket.drafts)
+            self._contents.next = docket._replace(base=base, drafts=Layer())
+        if wanted.has_base_shrunk(self._repo, docket, self._store.maps):
+            self._drop_vanished(wanted)
+        return wanted if self._nodes is nodes else self._want(self._contents.next)
+
+    def _select_again(self, wanted: Wanted, layer: Layer) -> None:
+        """Let this export make again what stays of ``layer``."""
+        if self._nodes is not None:
+            nodes = layers.changesets(self._store.maps, layer)
+            stay = (node for node in nodes if wanted.allowed.has(self._repo, node))
+            self._nodes = [*self._nodes, *stay]
+
+    def _drop_vanished(self, wanted: Wanted) -> bool:
+        """If the base has what it must not have, remove all; tell whether it had."""
+        base = self._contents.next.base
+        if not layers.vanished(self._repo, wanted.allowed, self._store.maps, base):
+            return False
+        self._repo.ui.warn(
+            _(b"warning: public changesets have vanished: exporting all again\n")
+        )
+        for layer in (base, self._contents.next.drafts):
+            self._select_again(wanted, layer)
+        self._contents.drop_all(self._contents.next.censored)
+        return True
+
+    def _convert(self, wanted: Wanted) -> None:
+        """Convert what is selected and not there, the base first.
+
+        If the base grows, drafts on top of it are made again: the metadata commit of
+        all changesets is theirs.
+        """
+        docket = self._contents.next._replace(held=wanted.held)
+        base = self._extend(docket.base, Layer(), wanted.for_base, 0)
+        if base is not docket.base:
+            drafts = docket.drafts
+            docket = without_drafts(docket)._replace(
+                base=base,
+                dropped=(*docket.dropped, *drafts.packs, *_gone(docket.base, base)),
+            )
+            docket = self._contents.settle(docket)
+            if drafts.segments and self._nodes is not None:
+                self._select_again(wanted, drafts)
+                wanted = self._want(docket)
+        known_below = wanted.first_draft()
+        drafts = docket.drafts
+        if known_below < wanted.selected.len:
+            drafts = self._extend(drafts, base, wanted.selected, known_below)
+        dropped = (*docket.dropped, *_gone(docket.drafts, drafts))
+        self._contents.settle(docket._replace(drafts=drafts, dropped=dropped))
+
+    def _extend(
+        self, layer: Layer, base: Layer, selected: Selection, known_below: int
+    ) -> Layer:
+        """Convert what is selected and in neither ``layer`` nor ``base``."""
+        known_below = max(known_below, selected.known_below(self._repo, layer.seen))
+        is_lost = layer.segments and not layer.metadata.state
+        if not selected.has_above(known_below) and not is_lost:
+            return layer
+        anew = self._is_metadata_stale(layer, base)
+        done = self._conversion.run(
+            self._repo.ui, selected, known_below, layer, base, anew=anew
+        )
+        if done.displaced:
+            raise _DisplacedError(done.displaced)
+        if not done.metadata:
+            return layer
+        self.done.append(done)
+        old = layer.metadata.packs
+        kept = () if anew else old
+        packs = [name for name in layer.packs if name in kept or name not in old]
+        is_first = not layer.segments and not base.segments
+        return Layer(
+            segments=done.segments,
+            packs=(*packs, *done.packs),
+            complete=done.pack if is_first and done.aside_pack else layer.complete,
+            metadata=done.metadata._replace(packs=(*kept, *done.metadata.packs)),
+        )
+
+    def _is_metadata_stale(self, layer: Layer, base: Layer) -> bool:
+        """Tell whether to write all that the metadata commit needs once more."""
+        if not layer.metadata.state:
+            return bool(layer.segments)
+        size = self._repository.pack_bytes
+        first, *others = map(size, layer.metadata.packs or ("",))
+        whole = max(map(size, base.metadata.packs), default=0)
+        return sum(others) > max(first, whole, _STALE_BYTES)
+
+    def _make_room(
+        self, wanted: Wanted, displaced: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        """See to it that earlier changesets get the commits that later ones have.
+
+        A later one is converted again; if it is public and the earlier one a draft,
+        then with the drafts, since its id depends on one.
+        """
+        docket = self._contents.next
+        held = dict(docket.held)
+        anew = False
+        for later, earlier in displaced:
+            if wanted.public.has(self._repo, later):
+                anew = True
+                if not wanted.public.has(self._repo, earlier):
+                    held[later] = earlier
+            elif not wanted.allowed.has(self._repo, later):
+                anew = True
+        for layer in (docket.base, docket.drafts) if anew else (docket.drafts,):
+            self._select_again(wanted, layer)
+        next_ = self._contents.anew(docket) if anew else without_drafts(docket)
+        self._contents.next = next_._replace(held=tuple(held.items()))
+
+    def _is_exact(self, wanted: Wanted) -> bool:
+        """Tell whether the store has what is wanted, and no more.
+
+        Else prepare another round. Where changesets are is only a hint of what they
+        are: after a strip, others may have come in their place.
+        """
+        if not wanted.is_all:
+            return True
+        docket = self._contents.next
+        with contextlib.closing(self._store.open_map(docket)) as oidmap:
+            count = oidmap.count(Table.CHANGESETS)
+            heads = selection.heads(self._repo, self._config.export)
+            whole = None not in oidmap.oids(heads)
+        with contextlib.closing(self._store.maps.open(docket.base.segments)) as base:
+            public = base.count(Table.CHANGESETS)
+        if not whole:
+            self._contents.next = _with_seen(docket, (), ())
+        elif public != wanted.public.changesets():
+            if not self._drop_vanished(wanted):
+                self._contents.next = self._contents.anew(docket)
+        elif count != wanted.allowed.changesets():
+            self._contents.drop_drafts(docket)
+        else:
+            return True
+        return False
+
+    def _wanted_refs(self, docket: Docket) -> tuple[dict[bytes, bytes], bytes]:
+        """Return refs, name to oid, and HEAD; what is not exported is left out."""
+        view = selection.view_of(self._repo, self._config.export)
+        nodes, head = refsmod.wanted(view, self._config.refs)
+        with contextlib.closing(self._store.open_map(docket)) as oidmap:
+            oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
+        refs = {name: oid for name, oid in oids.items() if oid is not None}
+        self.named = frozenset(nodes[name] for name in refs)
+        return with_metadata(refs, docket), head
+
+    def _refuse_foreign_store(self) -> None:
+        """Abort if ``amalgam.git.path`` leads to a repository that others fill."""
+        packs = self._contents.docket.packs
+        is_ours = packs and (
+            any(map(self._repository.has_pack, packs))
+            or self._contents.has_heads(self._contents.docket)
+        )
+        if self._config.path and self._repository.has_refs() and not is_ours:
+            raise error.StateError(
+                _(b"git repository '%s' is not filled by this repository")
+                % self._repository.path,
+                hint=_(b"set amalgam.git.path to another directory, or use --rebuild"),
+            )
+
+
+def _with_seen(
+    docket: Docket, base: tuple[Seen, ...], drafts: tuple[Seen, ...]
+) -> Docket:
+    return docket._replace(
+        base=docket.base._replace(seen=base),
+        drafts=docket.drafts._replace(seen=drafts),
+    )
+
+
+def _gone(before: Layer, after: Layer) -> tuple[str, ...]:
+    """Return the packs that a layer had and has no more."""
+    return tuple(name for name in before.packs if name not in after.packs)

@@ -1,0 +1,123 @@
+"""Which objects a pack has: its index, gitformat-pack(5), version 2.
+
+A pack of a large repository has many millions, so none of this keeps an object of each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import operator
+import os
+import struct
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+
+from ...placement import Unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ...placement import Directory
+
+_HEADER = b"\xfftOc\0\0\0\2"
+_FANOUT = struct.Struct(">256I")
+_OIDS_AT = len(_HEADER) + _FANOUT.size
+_OID_BYTES = 20
+_COUNT_AT = _OIDS_AT - 4
+
+
+class Idx:
+    """The index of a pack, open."""
+
+    def __init__(self, data: mmap.mmap, path: bytes) -> None:
+        if data[: len(_HEADER)] != _HEADER or len(data) < _OIDS_AT:
+            raise _damaged(path)
+        # how many oids have a first byte below each, and how many there are
+        self._starts = (0, *_FANOUT.unpack_from(data, len(_HEADER)))
+        if len(data) < _OIDS_AT + self._starts[-1] * _OID_BYTES:
+            raise _damaged(path)
+        if any(map(operator.gt, self._starts, self._starts[1:])):
+            raise _damaged(path)
+        self._data = data
+
+    def has(self, oid: bytes) -> bool:
+        """Tell whether the pack has an object."""
+        low, high = self._starts[oid[0] : oid[0] + 2]
+        while low < high:
+            middle = (low + high) // 2
+            found = self._oid(middle)
+            if found == oid:
+                return True
+            if found < oid:
+                low = middle + 1
+            else:
+                high = middle
+        return False
+
+    def beginning(self, byte: int) -> set[bytes]:
+        """Return the oids with a first byte: of each 256, about one."""
+        return set(map(self._oid, range(*self._starts[byte : byte + 2])))
+
+    def _oid(self, number: int) -> bytes:
+        at = _OIDS_AT + number * _OID_BYTES
+        return self._data[at : at + _OID_BYTES]
+
+
+@contextlib.contextmanager
+def opened(pack_path: bytes) -> Iterator[Idx]:
+    """Open the index of a pack; ``StorageError`` if it is none."""
+    path = pack_path.removesuffix(b".pack") + b".idx"
+    with open(path, "rb") as file:
+        try:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:  # it is empty
+            raise _damaged(path) from None
+    with data:
+        yield Idx(data, path)
+
+
+def are_disjoint(pack_paths: Iterable[bytes]) -> bool:
+    """Tell whether no two packs have an object in common."""
+    with contextlib.ExitStack() as stack:
+        indexes = [stack.enter_context(opened(path)) for path in pack_paths]
+        for byte in range(256):
+            here = [index.beginning(byte) for index in indexes]
+            if len(set().union(*here)) != sum(map(len, here)):
+                return False
+    return True
+
+
+def object_count(packs: Directory, pack: str) -> int:
+    """Return how many objects a pack has, as its index says; 0 if it cannot say."""
+    try:
+        fd = packs.open(os.fsencode(pack) + b".idx")
+    except (OSError, Unusable):
+        return 0
+    with os.fdopen(fd, "rb") as file:
+        file.seek(_COUNT_AT)
+        return int.from_bytes(file.read(4), "big")
+
+
+def object_ids(packs: Directory, pack: str) -> Iterator[bytes]:
+    """Yield the ids in the index of a pack in the directory ``packs``, ascending.
+
+    If the index is cut, the last one is no id: so nobody takes them for all.
+    """
+    with os.fdopen(packs.open(os.fsencode(pack) + b".idx"), "rb") as file:
+        file.seek(_COUNT_AT)
+        count = int.from_bytes(file.read(4), "big")
+        for _number in range(count):
+            oid = file.read(_OID_BYTES)
+            yield oid
+            if len(oid) < _OID_BYTES:
+                return
+
+
+def _damaged(path: bytes) -> error.StorageError:
+    return error.StorageError(
+        _(b"'%s' is no index of a pack") % path,
+        hint=_(b"run 'hg admin::amalgam --repair'"),
+    )

@@ -1,0 +1,185 @@
+"""What git users see: branches, tags and HEAD, from bookmarks, branches and tags.
+
+Names follow DESIGN section 1, "Refs"; ``git check-ref-format`` is the authority on what
+git allows. Nothing here reads or writes the git store.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from mercurial import error
+from mercurial.i18n import _
+from mercurial.node import hex as hex_node, nullid
+from mercurial.utils import stringutil
+
+from ...records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from mercurial.interfaces.types import RepoT
+
+_Key = TypeVar("_Key", bound="Hashable")
+
+HEADS = b"refs/heads/"
+TAGS = b"refs/tags/"
+OTHER_HEADS = b"refs/hg/heads/"
+METADATA = b"refs/cinnabar/metadata"
+"""What git-cinnabar knows of a repository; no git user is shown it."""
+
+# what git-check-ref-format(1) refuses, for a name below refs/heads/ or the like, and
+# what no clone gets
+_REFUSED = re.compile(
+    rb"""
+      [\x00-\x20\x7f~^:?*\[\\]    # control, space, glob and revision syntax
+    | (?<=\.)\.                   # the second of two dots
+    | (?:^|(?<=/))[./]            # a component that begins with a dot, or is empty
+    | \.(?=lock(?:/|$))           # a component that ends in .lock
+    | [./]$                       # the end
+    | @(?=\{)
+    | ^H(?=EAD(?:/|$))            # in clones, origin/HEAD is another thing
+    """,
+    re.VERBOSE,
+)
+
+
+class Names(Record):
+    """What has a name in a repository, by kind: name to node."""
+
+    bookmarks: dict[bytes, bytes]
+    tips: dict[bytes, bytes]
+    """Of each open branch."""
+    others: dict[bytes, bytes]
+    """All other heads of branches, by ``branch/node``."""
+    tags: dict[bytes, bytes]
+    tip_branch: bytes
+    """The branch of the last changeset; empty if HEAD needs not know it."""
+
+    @classmethod
+    def of(cls, view: RepoT, kinds: Iterable[bytes]) -> Names:
+        """Look at ``view``; ``kinds`` is the value of ``amalgam.git.refs``."""
+        kinds = frozenset(kinds)
+
+        def is_served(node: bytes) -> bool:
+            # a strip may leave a bookmark on the null revision, which has no commit
+            return node != nullid and view.changelog.hasnode(node)
+
+        bookmarks = {}
+        if b"bookmarks" in kinds:
+            bookmarks = {
+                name: node for name, node in view._bookmarks.items() if is_served(node)
+            }
+        tips: dict[bytes, bytes] = {}
+        others: dict[bytes, bytes] = {}
+        if kinds & {b"tips", b"heads"}:
+            try:
+                tips, others = _heads(view, kinds)
+            except ValueError as exc:  # of the cache of branches, which is believed
+                raise error.StorageError(
+                    _(b"branch cache does not fit the changelog: %s")
+                    % stringutil.forcebytestr(exc),
+                    hint=_(b"run 'hg verify'"),
+                ) from exc
+        tags = {}
+        if b"tags" in kinds:
+            tags = {
+                name: node
+                for name, node in view.tags().items()
+                if name != b"tip" and view.tagtype(name) == b"global"
+                if is_served(node)
+            }
+        tip_branch = b""
+        if tips and b"@" not in bookmarks and b"default" not in tips:
+            tip_branch = view[b"tip"].branch()
+        return cls(bookmarks, tips, others, tags, tip_branch)
+
+    def refs(self) -> tuple[dict[bytes, bytes], bytes]:
+        """Return the refs, name to node, and the name that HEAD leads to.
+
+        HEAD may lead to no ref, as in an empty repository.
+        """
+        names = {("bookmark", name): name for name in self.bookmarks}
+        for branch in self.tips:
+            clashes = branch in self.bookmarks
+            names["tip", branch] = b"branches/" + branch if clashes else branch
+        heads_refs = distinct(names)
+        refs = {
+            HEADS + heads_refs["bookmark", name]: node
+            for name, node in self.bookmarks.items()
+        }
+        refs |= {
+            HEADS + heads_refs["tip", name]: node for name, node in self.tips.items()
+        }
+        for prefix, pool in ((TAGS, self.tags), (OTHER_HEADS, self.others)):
+            short = distinct({name: name for name in pool})
+            refs |= {prefix + short[name]: node for name, node in pool.items()}
+
+        branches = (("tip", b"default"), ("tip", self.tip_branch))
+        for key in (("bookmark", b"@"), *branches):
+            if key in heads_refs:
+                return refs, HEADS + heads_refs[key]
+        return refs, HEADS + b"default"
+
+
+def wanted(view: RepoT, kinds: Iterable[bytes]) -> tuple[dict[bytes, bytes], bytes]:
+    """Return the refs that ``view`` has, name to node, and the name HEAD leads to."""
+    return Names.of(view, kinds).refs()
+
+
+def _heads(
+    view: RepoT, kinds: frozenset[bytes]
+) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """Return the tips of open branches, and other heads, each by name."""
+    tips: dict[bytes, bytes] = {}
+    others: dict[bytes, bytes] = {}
+    branchmap = view.branchmap()
+    for branch in branchmap:
+        if b"tips" in kinds and branchmap.branchheads(branch):
+            tips[branch] = branchmap.branchtip(branch)
+        if b"heads" in kinds:
+            for node in branchmap.branchheads(branch, closed=True):
+                if tips.get(branch) != node:
+                    others[branch + b"/" + hex_node(node)] = node
+    return tips, others
+
+
+def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
+    """Return a name that git allows for each of ``names``, no two alike.
+
+    No name is a directory of another: the longer one's slashes become ``%2F``. Of two
+    names that become the same, the one that had to change changes more: its first byte
+    is written as ``%XX``, too. The order of ``names`` does not matter, unless two are
+    equal.
+    """
+    legal = {key: _legal(name) for key, name in names.items()}
+    taken: set[bytes] = set()
+    directories: set[bytes] = set()
+
+    def rank(key: _Key) -> tuple[int, bool, bytes]:
+        return len(legal[key]), legal[key] != names[key], names[key]
+
+    result = {}
+    for key in sorted(names, key=rank):
+        ref = legal[key]
+        if not taken.isdisjoint(_parents(ref)):
+            ref = ref.replace(b"/", b"%2F")
+        while ref in taken or ref in directories:
+            at = len(ref) - len(ref.lstrip(b"%"))
+            ref = b"%%%02X" % ref[at] + ref[at + 1 :]
+        taken.add(ref)
+        directories.update(_parents(ref))
+        result[key] = ref
+    return result
+
+
+def _legal(name: bytes) -> bytes:
+    """Return ``name`` with each byte that git refuses as ``%XX``."""
+    return _REFUSED.sub(lambda found: b"%%%02X" % ord(found[0]), name)
+
+
+def _parents(ref: bytes) -> list[bytes]:
+    """Return the directories that ``ref`` lies in."""
+    names = ref.split(b"/")
+    return [b"/".join(names[:count]) for count in range(1, len(names))]

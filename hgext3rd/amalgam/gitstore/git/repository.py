@@ -1,0 +1,311 @@
+"""The bare git repository of a dialect: made and named by us, filled by the core.
+
+Any git tool may read it. Objects arrive as packs; refs are one ``packed-refs`` file
+that is replaced as a whole, so that readers see all refs of one export or all of
+another (gitrepository-layout(5), git-pack-refs(1)). git itself writes nothing here on
+behalf of amalgam.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import TYPE_CHECKING
+
+from ...placement import TEMPORARY, Unusable, unpredictable
+from ..state.docket import PACK
+from . import gitlock, readonly, settings, skeleton
+from .gitprocess import CONFIG, CONFIG_BYTES
+from .refs import METADATA
+from .skeleton import PACKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ...placement import Directory, Placement
+    from .gitprocess import Git
+
+_PACKED_REFS = b"packed-refs"
+_PACKED_REFS_HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
+# of some millions of refs
+_PACKED_REFS_BYTES = 512 << 20
+_HEAD_BYTES = 1 << 16
+_REF = re.compile(rb"([0-9a-f]{40}) (.+)")
+# what the core's unfinished files are called there; git's own begin with "tmp_", too
+_UNFINISHED = b"tmp_amalgam_"
+_KEEP = b".keep"
+_LOOSE = re.compile(rb"[0-9a-f]{2}")
+_LOOSE_FILE = re.compile(rb"[0-9a-f]{38}")
+
+
+def make_empty(
+    directory: Directory, placement: Placement, *, shows_heads: bool = False
+) -> None:
+    """Make of a directory an empty repository, which may have packs already.
+
+    ``shows_heads``: clients may see the refs of heads that have no other name.
+    """
+    skeleton.complete(directory, placement)
+    readonly.write(directory, placement)
+    config = settings.new(placement, shows_heads=shows_heads)
+    directory.replace(CONFIG, config, placement)
+
+
+class Repository:
+    """A bare git repository, which may not exist yet."""
+
+    def __init__(
+        self, git: Git, placement: Placement, *, shows_heads: bool = False
+    ) -> None:
+        """``git`` is the program, for this repository; ``placement`` that of files.
+
+        ``shows_heads``: clients may see the refs of heads that have no other name.
+        """
+        assert git.directory is not None
+        self.git = git
+        self.directory: Directory = git.directory
+        self.packs_directory = self.directory.sub(PACKS)
+        self._placement = placement
+        self._shows_heads = shows_heads
+
+    @property
+    def path(self) -> bytes:
+        """The full path of the repository, for messages."""
+        return self.directory.path
+
+    def exists(self) -> bool:
+        """Tell whether there is a repository."""
+        return skeleton.is_whole(self.directory)
+
+    def set_up(self) -> None:
+        """Make the repository, or what it lacks, and set what it has to be set to."""
+        try:
+            self.directory.stat()
+        except FileNotFoundError:
+            self._create()
+            return
+        self.remove_intruders()
+        skeleton.complete(self.directory, self._placement)
+        readonly.write(self.directory, self._placement)
+        self._configure()
+
+    def remove_intruders(self) -> None:
+        """Remove what would lead git to another repository."""
+        skeleton.remove_intruders(self.directory)
+
+    def _create(self) -> None:
+        """Make an empty repository, or none at all if that fails."""
+        *above, name = self.directory.below
+        parent = self.directory._replace(below=tuple(above))
+        parent.make(self._placement)
+        temporary = unpredictable(self._temporary_prefix(name))
+        made = parent.sub(temporary)
+        try:
+            made.make(self._placement)
+            make_empty(made, self._placement, shows_heads=self._shows_heads)
+            parent.rename(temporary, name)
+        except BaseException:
+            parent.remove(temporary)
+            raise
+
+    @staticmethod
+    def _temporary_prefix(name: bytes) -> bytes:
+        return name + b".tmp-"
+
+    def _configure(self) -> None:
+        """Change the configuration of the repository where it is not as it should be.
+
+        What others have set besides stays.
+        """
+        there = self._content(CONFIG, CONFIG_BYTES)
+        content = settings.edited(
+            self.git.program, there, self._placement, shows_heads=self._shows_heads
+        )
+        if content != there:
+            gitlock.replace(self.directory, CONFIG, content, self._placement)
+
+    def _content(self, name: bytes, limit_bytes: int) -> bytes:
+        """Return the content of a file; nothing if it has to be written anew."""
+        try:
+            return self.directory.tryread(name, limit_bytes)
+        except Unusable:
+            return b""
+
+    @property
+    def packs_path(self) -> bytes:
+        """The full path of the directory that packs are written to."""
+        return self.packs_directory.path
+
+    def has_pack(self, name: str) -> bool:
+        """Tell whether the pack ``name`` (without suffix) can be read."""
+        return self.packs_directory.exists(os.fsencode(name) + b".idx")
+
+    def packs(self, *, usable: bool = True) -> frozenset[str]:
+        """Return the names of all packs, without suffix.
+
+        Those that can be read and have a name as git gives; or else those of which any
+        file is there.
+        """
+        files = self.packs_directory.names() if self.exists() else ()
+        halves = (file.partition(b".") for file in files if file.startswith(b"pack-"))
+        found: dict[str, set[bytes]] = {}
+        for name, _dot, suffix in halves:
+            found.setdefault(os.fsdecode(name), set()).add(suffix)
+        return frozenset(
+            name
+            for name, suffixes in found.items()
+            if not usable or (suffixes >= {b"idx", b"pack"} and PACK.fullmatch(name))
+        )
+
+    def pack_bytes(self, name: str) -> int:
+        """Return the size of the pack ``name``, 0 if it is not there."""
+        try:
+            return self.packs_directory.stat(os.fsencode(name) + b".pack").st_size
+        except FileNotFoundError:
+            return 0
+
+    def remove_packs(self, names: Iterable[str]) -> None:
+        """Remove packs (names without suffix) with all that belongs to them.
+
+        The index goes first: what it names can no longer be found when the rest goes.
+        """
+        removed = frozenset(map(os.fsencode, names))
+        files = [
+            file
+            for file in (self.packs_directory.names() if removed else ())
+            if file.partition(b".")[0] in removed
+        ]
+        for file in sorted(files, key=lambda file: not file.endswith(b".idx")):
+            self.packs_directory.remove(file)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Have git leave packs (names without suffix) alone, and no others.
+
+        What git-gc(1) made of packs of several layers could not be told apart.
+        """
+        wanted = {os.fsencode(name) + _KEEP for name in names}
+        files = self.packs_directory.names()
+        there = {file for file in files if file.endswith(_KEEP)}
+        for name in wanted - there:
+            os.close(self.packs_directory.create(name, self._placement))
+        for name in there - wanted:
+            self.packs_directory.remove(name)
+
+    def loose_object_directories(self) -> list[bytes]:
+        """Return the directories of loose objects: git makes them, and we do not."""
+        names = self.directory.sub(b"objects").directories()
+        return [b"objects/" + name for name in names if _LOOSE.fullmatch(name)]
+
+    def loose_objects(self) -> list[bytes]:
+        """Return the oids of all loose objects."""
+        return [
+            bytes.fromhex((directory[-2:] + name).decode())
+            for directory in self.loose_object_directories()
+            for name in self.directory.sub(directory).names()
+            if _LOOSE_FILE.fullmatch(name)
+        ]
+
+    def remove_debris(self) -> None:
+        """Remove unfinished files of processes that died. Only for who has the lock."""
+        for name in (_PACKED_REFS, b"HEAD", CONFIG):
+            gitlock.forget(self.directory, name)
+        for directory, prefix in (
+            (self.directory, TEMPORARY),
+            (self.packs_directory, _UNFINISHED),
+        ):
+            for file in directory.names():
+                if file.startswith(prefix):
+                    directory.remove(file)
+        *above, name = self.directory.below
+        parent = self.directory._replace(below=tuple(above))
+        for sibling in parent.names():
+            if sibling.startswith(self._temporary_prefix(name)):
+                parent.remove(sibling)
+
+    def set_refs(self, refs: Mapping[bytes, bytes], head: bytes) -> None:
+        """Make ``refs`` (name to oid, 20 bytes) all refs, and HEAD lead to ``head``.
+
+        Writes nothing if nothing changes.
+        """
+        content = _packed(refs)
+        if self.packed_refs() != content:
+            gitlock.replace(self.directory, _PACKED_REFS, content, self._placement)
+        for name in self.loose_refs():
+            self.directory.remove(name)
+        if self.head_content() != _symbolic(head):
+            gitlock.replace(self.directory, b"HEAD", _symbolic(head), self._placement)
+
+    def is_named(self, refs: Mapping[bytes, bytes], head: bytes) -> bool:
+        """Tell whether ``set_refs`` would write nothing."""
+        return (
+            self.exists()
+            and self.packed_refs() == _packed(refs)
+            and not self.loose_refs()
+            and self.head_content() == _symbolic(head)
+        )
+
+    def packed_refs(self) -> bytes:
+        """Return the content of ``packed-refs``; nothing if it cannot be read."""
+        return self._content(_PACKED_REFS, _PACKED_REFS_BYTES)
+
+    def head_content(self) -> bytes:
+        """Return the content of ``HEAD``; nothing if it cannot be read."""
+        return self._content(b"HEAD", _HEAD_BYTES)
+
+    def names_digest(self) -> str:
+        """Return what tells whether refs and HEAD are as ``set_refs`` left them."""
+        content = b"\0".join((self.packed_refs(), self.head_content()))
+        return hashlib.sha1(content).hexdigest()
+
+    def head(self) -> bytes:
+        """Return the ref that HEAD leads to."""
+        content = self.head_content()
+        return content.removeprefix(b"ref: ").rstrip(b"\n") or b"refs/heads/default"
+
+    def has_commits(self, oids: Sequence[bytes]) -> bool:
+        """Ask git whether each of ``oids`` is a commit that is there."""
+        listing = "".join(f"{oid.hex()}\n" for oid in oids).encode()
+        args = ("cat-file", "--batch-check=%(objecttype)")
+        found = self.git.run(*args, input=listing).stdout.split()
+        return found == [b"commit"] * len(oids)
+
+    def has_refs(self) -> bool:
+        """Tell whether there is any ref."""
+        return bool(self.refs() or self.loose_refs())
+
+    def refs(self) -> dict[bytes, bytes]:
+        """Return the refs in ``packed-refs``: name to oid, 20 bytes."""
+        refs = {}
+        for line in self.packed_refs().splitlines():
+            if match := _REF.fullmatch(line):  # what is damaged is written anew
+                refs[match[2]] = bytes.fromhex(match[1].decode())
+        return refs
+
+    def loose_ref(self, name: bytes) -> bytes:
+        """Return the content of a loose ref; nothing if it cannot be read."""
+        return self._content(name, _HEAD_BYTES)
+
+    def loose_refs(self) -> list[bytes]:
+        """Return refs that somebody else made: they hide ours of the same name."""
+        return [
+            b"refs/" + name
+            for name, entry in self.directory.sub(b"refs").walk()
+            if not entry.is_dir(follow_symlinks=False)
+        ]
+
+
+def differences(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> int:
+    """Return how many refs that users see are new, gone or moved."""
+    names = (before.keys() | after.keys()) - {METADATA}
+    return sum(before.get(name) != after.get(name) for name in names)
+
+
+def _packed(refs: Mapping[bytes, bytes]) -> bytes:
+    lines = [b"%s %s\n" % (oid.hex().encode(), name) for name, oid in refs.items()]
+    lines.sort(key=lambda line: line[41:])
+    return _PACKED_REFS_HEADER + b"".join(lines)
+
+
+def _symbolic(head: bytes) -> bytes:
+    return b"ref: %s\n" % head

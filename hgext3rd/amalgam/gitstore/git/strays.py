@@ -1,0 +1,147 @@
+"""What is in a git store and not named by its docket.
+
+Somebody else put it there: git-repack(1) or git-gc(1) that ended late, or who copied an
+older store over this one. It may have what must not be read, so nothing is answered
+while there is any of it, and an export removes it. Owns which files those are. Finding
+out takes the same few calls, however much the store has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import time
+from typing import TYPE_CHECKING
+
+from ...placement import Unusable
+from .skeleton import PACKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..state.docket import Docket
+    from .repository import Repository
+
+_OF_PACKS = (b".pack", b".idx", b".rev", b".keep", b".bitmap")
+# what a process of git that runs may yet need
+_TEMPORARY = b"tmp_"
+_ABANDONED_SECONDS = 3600
+# what git writes of objects that packs have: it can be missing
+_SUMMARIES = (b"objects/info/commit-graph", b"objects/info/commit-graphs")
+_PACK_SUMMARY = re.compile(rb"multi-pack-index.*")
+_LOOSE = re.compile(rb"[0-9a-f]{2}")
+# what git remembers of refs, or of a working copy that there should not be
+_TRACES = re.compile(
+    rb"logs|index|AUTO_MERGE|COMMIT_EDITMSG|gc\.log|rr-cache|sequencer|[A-Z_]+_HEAD"
+)
+_LISTINGS = (b"objects/info/packs", b"info/refs")
+
+
+def holders(repository: Repository, docket: Docket) -> list[bytes]:
+    """Return the files that have objects, and that ``docket`` does not name."""
+    named = frozenset(map(os.fsencode, docket.packs))
+    found = [
+        PACKS + b"/" + file
+        for file in repository.packs_directory.names()
+        # any name will do for git
+        if file.endswith((b".idx", b".pack")) and _stem(file) not in named
+    ]
+    return found + [
+        directory
+        for directory in repository.loose_object_directories()
+        if repository.directory.sub(directory).names()
+    ]
+
+
+def _stem(file: bytes) -> bytes:
+    return os.path.splitext(file)[0]
+
+
+def remove(repository: Repository, docket: Docket) -> None:
+    """Remove all that ``docket`` does not name. Indexes of packs go first."""
+    directory, packs = repository.directory, repository.packs_directory
+    named = frozenset(map(os.fsencode, docket.packs))
+    files = sorted(packs.names(), key=lambda file: not file.endswith(b".idx"))
+    for file in files:
+        stem, suffix = os.path.splitext(file)
+        if (stem not in named or suffix not in _OF_PACKS) and not (
+            _PACK_SUMMARY.fullmatch(file) or _is_in_use(repository, PACKS, file)
+        ):
+            packs.remove(file)
+    for name in directory.sub(b"objects").names():
+        if _LOOSE.fullmatch(name) or (
+            name.startswith(_TEMPORARY) and not _is_in_use(repository, b"objects", name)
+        ):
+            _remove_all(repository, b"objects/" + name)
+    for name in directory.names():
+        if _TRACES.fullmatch(name):
+            _remove_all(repository, name)
+
+
+def _is_in_use(repository: Repository, directory: bytes, name: bytes) -> bool:
+    """Tell whether a file that is not whole may be that of a process that runs."""
+    if not name.startswith(_TEMPORARY):
+        return False
+    try:
+        found = repository.directory.sub(directory).stat(name)
+    except FileNotFoundError:
+        return False
+    return time.time() - found.st_mtime < _ABANDONED_SECONDS
+
+
+def _remove_all(repository: Repository, name: bytes) -> None:
+    # a process of git may be filling a directory: then the next export removes it
+    with contextlib.suppress(OSError):
+        repository.directory.remove(name)
+
+
+def remove_summaries(repository: Repository) -> None:
+    """Remove what git wrote of objects, some of which are gone.
+
+    Unfinished packs, too: a process of git that writes one has seen those objects.
+    """
+    for name in (*_SUMMARIES, *_LISTINGS):
+        repository.directory.remove(name)
+    for file in repository.packs_directory.names():
+        if _PACK_SUMMARY.fullmatch(file) or file.startswith(_TEMPORARY):
+            repository.packs_directory.remove(file)
+
+
+def summaries(repository: Repository) -> str:
+    """Return a digest of the files that name objects without having them.
+
+    It is empty if there are none. It changes when one is written.
+    """
+    lines = [b"%s %r\n" % entry for entry in sorted(_summaries(repository))]
+    return hashlib.sha1(b"".join(lines)).hexdigest() if lines else ""
+
+
+def _summaries(repository: Repository) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    names = [
+        PACKS + b"/" + file
+        for file in repository.packs_directory.names()
+        if _PACK_SUMMARY.fullmatch(file)
+    ]
+    for name in _SUMMARIES:
+        names += [name]
+        with contextlib.suppress(Unusable):
+            inside = repository.directory.sub(name).names()
+            names += [name + b"/" + file for file in inside]
+    for name in names:
+        with contextlib.suppress(FileNotFoundError, Unusable):
+            found = repository.directory.stat(name)
+            yield (
+                name,
+                (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),
+            )
+
+
+def has_wrong_summary(repository: Repository) -> bool:
+    """Tell whether git finds that a summary names what the packs do not have."""
+    run = repository.git.run
+    return any(
+        run(command, "verify", check=False).returncode
+        for command in ("commit-graph", "multi-pack-index")
+    )

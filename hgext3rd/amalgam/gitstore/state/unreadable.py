@@ -1,0 +1,70 @@
+"""What Mercurial raises if it reads a repository that is damaged, or being written.
+
+Much of Mercurial trusts what it reads, so a torn or damaged file is anything from a
+``StorageError`` to a ``ValueError`` of an extension module. Such exceptions are told
+from mistakes of amalgam by the code that raised them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from mercurial import error, pycompat
+from mercurial.i18n import _
+
+from ...terminal import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SAID = (error.StorageError, error.RepoError, error.LookupError, FileNotFoundError)
+# what the system says, and what nobody but a programmer causes
+_OTHERS = (
+    OSError,
+    MemoryError,
+    AttributeError,
+    ImportError,
+    NameError,
+    TypeError,
+)
+_OF_MERCURIAL = ("mercurial.", "hgext.")
+
+
+def is_of_repository(exc: BaseException) -> bool:
+    """Tell whether what the repository's files had may be the cause of ``exc``."""
+    return isinstance(exc, _SAID) or _is_unexpected(exc)
+
+
+def _is_unexpected(exc: BaseException) -> bool:
+    """Tell whether Mercurial raised ``exc``, and not for anybody to see."""
+    if not isinstance(exc, Exception) or isinstance(exc, _OTHERS):
+        return False
+    if type(exc).__module__ == error.__name__:
+        return False
+    traceback = exc.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    module = traceback.tb_frame.f_globals.get("__name__", "") if traceback else ""
+    return str(module).startswith(_OF_MERCURIAL)
+
+
+@contextlib.contextmanager
+def blamed() -> Iterator[None]:
+    """Turn what Mercurial raises for a damaged repository into an error for people.
+
+    Whatever is raised can be shown to a terminal.
+    """
+    try:
+        yield
+    except Exception as exc:
+        if not _is_unexpected(exc):
+            clean(exc)
+            raise
+        name = type(exc).__name__.encode()
+        damage = error.StorageError(
+            _(b"cannot read the repository: %s: %s") % (name, pycompat.bytestr(exc)),
+            hint=_(b"see 'hg verify'"),
+        )
+        clean(damage)
+        raise damage from exc

@@ -1,0 +1,1 @@
+"""What hgweb answers besides Mercurial's own requests."""
