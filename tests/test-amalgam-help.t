@@ -8,13 +8,12 @@ The page of the extension says what it is for and how to begin:
   amalgam extension - give git users a Mercurial repository, at native speed
   
   amalgam turns the history of a Mercurial repository into a real git repository
-  that any git tool can clone, fetch from or inspect. Its commits have the same
-  ids that git-cinnabar computes on the client's side, so both ways of working
-  with git can be mixed.
+  that any git tool can clone, fetch from or inspect. Its commits have the ids
+  that git-cinnabar computes, so users of git-cinnabar and of plain git can work
+  together.
   
-  Nothing in the Mercurial repository changes: all that amalgam writes is
-  derived from the history and lies in ".hg/amalgam". Delete that directory at
-  any time; the next export makes it anew.
+  The history is only read. Everything that amalgam writes is in ".hg/amalgam"
+  and can be made again, so you may delete that directory at any time.
   
   Quick start
 

@@ -1,25 +1,23 @@
 """give git users a Mercurial repository, at native speed
 
 amalgam turns the history of a Mercurial repository into a real git repository
-that any git tool can clone, fetch from or inspect. Its commits have the same
-ids that git-cinnabar computes on the client's side, so both ways of working
-with git can be mixed.
+that any git tool can clone, fetch from or inspect. Its commits have the ids that
+git-cinnabar computes, so users of git-cinnabar and of plain git can work
+together.
 
-Nothing in the Mercurial repository changes: all that amalgam writes is derived
-from the history and lies in ``.hg/amalgam``. Delete that directory at any time;
-the next export makes it anew.
+The history is only read. Everything that amalgam writes is in ``.hg/amalgam``
+and can be made again, so you may delete that directory at any time.
 
 Quick start
 ===========
 
-Export the history that the repository serves, then clone the result with git::
+Export the history, then clone the result with git::
 
   $ hg git::export
   $ git clone .hg/amalgam/git/cinnabar.git ../my-clone
 
-Run :hg:`git::export` again whenever there is something new: it converts only
-the new changesets. To enable the extension for good, add to your
-configuration file (:hg:`config --edit`)::
+Run :hg:`git::export` again to convert what is new. To enable the extension, add
+to your configuration file (:hg:`config --edit`)::
 
   [extensions]
   amalgam =
@@ -27,39 +25,36 @@ configuration file (:hg:`config --edit`)::
 What git users see
 ==================
 
-Bookmark ``B`` is the git branch ``B``. The tip of each open Mercurial branch
-``N`` is the git branch ``N``, or ``branches/N`` if a bookmark has that name. Tags
-are tags. The git branch that a clone checks out is that of bookmark ``@``, else
-``default``, else the branch of the tip.
+Each bookmark is a git branch. The tip of each open Mercurial branch ``N`` is the
+git branch ``N``, or ``branches/N`` if there is a bookmark ``N``. Tags are tags. A
+clone checks out the bookmark ``@``, else ``default``, else the branch of the tip.
 
-Heads that are neither have no ref, unless ``heads`` is in ``amalgam.git.refs``: then
-they are below ``refs/hg/heads``. Drafts with a topic are left out until they are
-published. Files in LFS or largefiles are exported as their pointers or standins, and
-subrepositories as the files that name them. :hg:`git::export` says what of all this
-there is.
+Other heads have no ref. If ``heads`` is in ``amalgam.git.refs``, they are below
+``refs/hg/heads``. Drafts with a topic are left out until they are published.
+Files in LFS are exported as pointers, largefiles as standins. Subrepositories are
+not exported, only the files that name them. :hg:`git::export` warns of all these.
 
-Secret and hidden changesets never leave. The keyword ``{gitnode}`` shows the id
-of a changeset's commit in templates, if it is exported::
+Secret and hidden changesets never leave. The template keyword ``{gitnode}`` is
+the id of a changeset's commit, if it is exported::
 
   $ hg log -r tip -T '{node|short} is {gitnode|short} in git\\n'
 
-The other way round there is the revset ``gitnode(id)``; :hg:`git::id` translates
+The revset ``gitnode(id)`` is the changeset of a commit. :hg:`git::id` translates
 any number of ids, both ways.
 
-Looking after it
-================
+Maintenance
+===========
 
-What is exported, how fresh it is, and what is wrong with it, is on one screen::
+Show what is exported, how fresh it is, and what is wrong::
 
   $ hg admin::amalgam
 
-:hg:`git::verify` checks the git repository against the history and names each
-difference; :hg:`admin::amalgam --repair` mends them. Removing ``.hg/amalgam`` is
-safe at any time, even while servers run.
+:hg:`git::verify` compares the git repository with the history and names each
+difference. :hg:`admin::amalgam --repair` repairs them. You may remove
+``.hg/amalgam`` at any time, even while servers run.
 
-A text that is censored (:hg:`help -e censor`) leaves the git repository with the
-next export. If a process without amalgam censored it, run :hg:`git::export
---rebuild`, and make bundles anew::
+A censored text (:hg:`help -e censor`) leaves the git repository with the next
+export. A process without amalgam leaves no mark when it censors. After that, run::
 
   $ hg git::export --rebuild
   $ hg admin::clone-bundles-clear
@@ -68,37 +63,35 @@ next export. If a process without amalgam censored it, run :hg:`git::export
 Bundles to start from
 =====================
 
-With Mercurial's own extension clonebundles, a server makes files that clients start
-from, and hands them out with next to no work. amalgam adds formats for git to those of
-Mercurial, and serves them all by hgweb, if they are not uploaded elsewhere::
+Mercurial's extension clonebundles lets clients start from static files, which
+costs the server next to no work. amalgam adds formats for git. hgweb serves the
+files, unless a command uploads them::
 
   [extensions]
   clonebundles =
 
   [clone-bundles]
-  # which bundles to make for git: any of git-v2, cinnabar-v1
+  # which bundles to generate for git: any of git-v2, cinnabar-v1
   git.formats = git-v2, cinnabar-v1
   # and for Mercurial, see 'hg help -e clonebundles'
   auto-generate.formats = zstd-v2
   auto-generate.on-change = yes
 
-Mercurial and git-cinnabar find them by themselves. git is told where the list is::
+Mercurial and git-cinnabar find bundles by themselves. Tell git where the list is::
 
   $ git clone --bundle-uri=https://example.org/repo/amalgam/bundles/bundles.list ...
 
-:hg:`admin::clone-bundles-refresh` makes what is missing, and
-:hg:`admin::clone-bundles-clear` takes everything back. :hg:`admin::amalgam` shows what
-there is.
+:hg:`admin::clone-bundles-refresh` generates missing bundles,
+:hg:`admin::clone-bundles-clear` withdraws all, and :hg:`admin::amalgam` lists them.
 
 Configuration
 =============
 
-:hg:`admin::amalgam` names every item that is misspelt or has an invalid value. If
-it is one of ``git.*``, nothing is exported until it is mended; if it is about
-bundles, none are made. Commit, push, pull and log go on.
+:hg:`admin::amalgam` names every unknown item and every invalid value. Mistakes in
+``git.*`` stop exports, and mistakes about bundles stop their generation. Commit,
+push, pull and log go on.
 
-Most items are in the section ``[amalgam]``. ``git.export`` decides what may
-leave, the others how it looks::
+What is exported, and where to::
 
   [amalgam]
   # which changesets to export: those that a server shows to clients
@@ -108,17 +101,17 @@ leave, the others how it looks::
   # what becomes a git ref: any of bookmarks, tips, tags, heads
   git.refs = bookmarks, tips, tags
 
-  # whose commit ids to make
+  # the rules that decide the commit ids
   git.dialect = cinnabar
 
-  # check texts against their Mercurial nodes while exporting: each, but of large
-  # manifests so many that each is, or one made from it (git::verify --full: each)
+  # verify the SHA-1 of every file and changeset while exporting; manifests over
+  # 64 KiB are sampled (git::verify --full verifies all of them)
   git.check-texts = yes
 
-  # how much memory an export may take; what exceeds it goes to temporary files
+  # how much memory an export may take; the rest goes to temporary files
   git.memory = 192 MB
 
-  # the directory of the git repositories, .hg/amalgam/git if not set
+  # the directory of the git repositories; .hg/amalgam/git if not set
   git.path =
 
   # the git program
@@ -127,44 +120,40 @@ leave, the others how it looks::
 Where bundles are kept, and for how long::
 
   [amalgam]
-  # the directory that bundles are put in, .hg/amalgam/bundles if not set
+  # the directory for bundles; .hg/amalgam/bundles if not set
   bundles.directory =
 
-  # where a web server serves that directory; if not set, hgweb does
+  # where a web server serves that directory; if not set, hgweb serves it
   bundles.url =
 
-  # seconds to keep a bundle that was replaced
+  # how many seconds to keep a bundle after another has replaced it
   bundles.retention = 604800
 
-  # whether bundles may be where the permissions of the repository do not hold; if
-  # not set, only if anybody may read the repository
+  # whether bundles may be put where hgweb's permissions do not hold; if not
+  # set, only bundles of repositories that everyone may read
   bundles.external =
 
-Two items say whether Mercurial maps the indexes of changelog and manifest into
-memory, or reads them. If neither is set, Mercurial's own ``storage.revlog.mmap.*``
-do::
+Whether hg memory-maps the indexes of changelog and manifest. If neither item is
+set, Mercurial's own ``storage.revlog.mmap.*`` decide::
 
   [experimental]
   # map indexes of at least the threshold (yes), or none (no)
   mmapindex = yes
 
-  # the threshold; setting it alone means yes, and 0 is every index
+  # the threshold; setting it alone means yes, and 0 maps every index
   mmapindexthreshold = 1 MB
 
-Which revision has a node is kept on disk, for indexes that are mapped, and found
-there::
-
-  [amalgam]
-  index.node-map = yes
-
-A strip shortens an index that another process may have mapped, which ends that
-process with a bus error. So amalgam maps a snapshot of it, in
-``.hg/amalgam/index``; where there can be none, the index is read::
+A strip shortens an index that other processes may have mapped, and those would end
+with a bus error. So amalgam maps a snapshot of the index, in
+``.hg/amalgam/index``. Where it cannot have a snapshot, it reads the index::
 
   [amalgam]
   # what of an index to read ahead when it is mapped: none, willneed (all, in
-  # the background) or populate (all, before going on)
+  # the background) or populate (all, before hg continues)
   index.prefault = none
+
+  # keep a node-to-revision map on disk for memory-mapped indexes
+  index.node-map = yes
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What users can call: the commands, a revset and a template keyword, with their help.
+"""The table of commands, a revset and a template keyword, with their help.
 
-Each is answered by a module of this package, which it imports when it is called: all of
-hg pays for what is here, even for a name of a module that is not loaded.
+Each command imports the module that answers it when it is called. Every hg process
+pays for what is in this module.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
     b"git::export",
     [
         (b"r", b"rev", [], _(b"export only these and their ancestors"), _(b"REV")),
-        (b"", b"dialect", b"", _(b"whose commit ids to make"), _(b"DIALECT")),
-        (b"", b"rebuild", False, _(b"forget what was exported and start afresh")),
+        (b"", b"dialect", b"", _(b"rules that decide the commit ids"), _(b"DIALECT")),
+        (b"", b"rebuild", False, _(b"export everything again, from nothing")),
         *formatteropts,
     ],
     _(b"[-r REV]... [--dialect DIALECT] [--rebuild]"),
@@ -62,24 +62,25 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
 def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """bring the git repository up to date
 
-    Convert the changesets that are new since the last export, and make the
-    branches and tags of the git repository those of this repository. Only what
-    a server would show to its clients is exported: neither secret nor hidden
-    changesets.
+    Convert the changesets that are new since the last export, and update branches
+    and tags. Changesets are exported if a server would show them to its clients.
+    Secret and hidden changesets are never exported.
 
-    The git repository is ``.hg/amalgam/git/cinnabar.git``, or where
-    ``amalgam.git.path`` says. Clone it with git, or let any other git tool read it.
+    The git repository is ``.hg/amalgam/git/cinnabar.git``, unless
+    ``amalgam.git.path`` is set. Clone it with git, or read it with any other git
+    tool.
 
-    With -r/--rev, only the given revisions and their ancestors are exported, and
-    only branches and tags among what has been exported so far are named. Given
-    revisions that may not leave are named, with the reason.
+    With -r/--rev, export only the given revisions and their ancestors. Branches
+    and tags of changesets that are not exported yet are left out. Given revisions
+    that may not leave are named, with the reason.
 
     If exported drafts are amended or stripped, all drafts are converted again, so
-    that nothing of the old ones stays. Publish changesets that are final.
+    that nothing of the old ones stays. To avoid this, publish changesets that are
+    final.
 
-    Warnings name new files that git shows otherwise than Mercurial: files whose
-    names git refuses to check out, the files of subrepositories, and what stands for
-    contents in LFS or largefiles.
+    Warnings name new files that look different in git: names that git refuses to
+    check out, files that name subrepositories, LFS pointers and largefiles
+    standins.
 
     Template keywords:
 
@@ -87,20 +88,20 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :objects: Integer. Git objects written.
     :bytes:   Integer. Size of the pack written.
     :pack:    String. Name of that pack, empty if there was nothing to convert.
-    :refs:    Integer. Git refs that are new, gone or moved.
-    :deleted: Integer. Those of them that are gone.
-    :gone:    Integer. Exported drafts that had to go.
+    :refs:    Integer. Git refs that were created, moved or deleted.
+    :deleted: Integer. Git refs that were deleted.
+    :gone:    Integer. Exported drafts that were removed.
     :seconds: Float. Time taken.
-    :dialect: String. Whose commit ids were made.
+    :dialect: String. The rules that decided the commit ids.
     :path:    String. The git repository.
     :left_out:    List. Given revisions that may not leave, with ``reason``
                   (``secret``, ``hidden``, ``draft``, ``topic`` or ``view``), ``nodes``.
     :unreachable: Integer. Exported changesets that no ref leads to.
     :unreachable_heads: Integer. Heads among them.
-    :topics:      Integer. Changesets left out since they have a topic.
-    :different:   List. New files that git shows otherwise, with ``kind`` (``refused``,
-                  ``subrepositories``, ``largefiles`` or ``lfs``), ``files``,
-                  ``example``.
+    :topics:      Integer. Changesets left out because they have a topic.
+    :different:   List. New files that look different in git, with ``kind``
+                  (``refused``, ``subrepositories``, ``largefiles`` or ``lfs``),
+                  ``files``, ``example``.
 
     Returns 0 on success, 1 if none of the given revisions may leave.
     """
@@ -112,7 +113,7 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
 @command(
     b"git::verify",
     [
-        (b"", b"full", False, _(b"compute every id again, and let git check all")),
+        (b"", b"full", False, _(b"compute every id again, and run git fsck")),
         *formatteropts,
     ],
     _(b"[--full]"),
@@ -121,29 +122,28 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
 def git_verify(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """check the git repository against the history
 
-    Check that what :hg:`git::export` has made is whole and says the same as this
-    repository:
+    Check that the git repository is complete and agrees with this repository:
 
-    - the packs of the git repository, and the map of ids, are as they were written;
-    - each changeset that is served has a commit, and no other changeset has one;
-    - git finds all commits, trees and files that the map names;
-    - branches, tags and HEAD are those of this repository, and nothing that
-      somebody else put there hides or adds any.
+    - the packs and the oid map are as they were written;
+    - every served changeset has a commit, and no other changeset has one;
+    - git finds all commits, trees and files that the oid map names;
+    - branches, tags and HEAD are those of this repository, and no ref added by
+      others hides or extends them.
 
-    Each difference is named on a line of its own: what it is about, what was found,
-    and what was expected. :hg:`admin::amalgam --repair` mends them. Lines that begin
-    with ``note:`` are worth knowing, but nothing is wrong: file names that git
-    refuses to check out, or changesets that no branch or tag leads to.
+    Each difference is one line: its subject, what was found, and what was expected.
+    :hg:`admin::amalgam --repair` repairs them. Lines that begin with ``note:`` are
+    not differences: file names that git refuses to check out, and changesets that
+    no branch or tag leads to.
 
-    With --full, all changesets are converted again, in a temporary directory of
-    ``.hg/amalgam``, or of ``TMPDIR`` for readers who cannot write there. Every id and
-    object is compared, and git's own ``git fsck`` looks at everything, too. That
-    takes as long as an export from nothing, and git longer.
+    With --full, convert all changesets again and compare every id and object. This
+    happens in a temporary directory in ``.hg/amalgam``, or in ``TMPDIR`` for users
+    who cannot write there. ``git fsck`` then checks everything. This takes as long
+    as a first export, and ``git fsck`` takes longer.
 
     Template keywords:
 
     :differences: List. What is wrong, with ``what``, ``id``, ``found``, ``expected``.
-    :notes:       List. What is worth knowing, with ``what``, ``id``, ``text``.
+    :notes:       List. Notes, with ``what``, ``id``, ``text``.
     :changesets:  Integer. Changesets that are served.
     :objects:     Integer. Git objects that were looked up.
     :packs:       Integer. Packs that were read.
@@ -162,7 +162,7 @@ def git_verify(ui: UiT, repo: RepoT, **opts: Any) -> int:
 @command(
     b"git::id",
     [
-        (b"", b"stdin", False, _(b"read the ids from standard input, one a line")),
+        (b"", b"stdin", False, _(b"read ids from standard input, one per line")),
         *formatteropts,
     ],
     _(b"ID... | --stdin"),
@@ -171,14 +171,14 @@ def git_verify(ui: UiT, repo: RepoT, **opts: Any) -> int:
 def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
     """translate ids of changesets and of git commits
 
-    For the id of a changeset, print that of its commit in git, and for the id of a
-    commit, that of its changeset. Which of them an ID is need not be said. It may be
-    abbreviated, as long as nothing else that is exported begins like it.
+    Print the id of the git commit for the id of a changeset, and the other way
+    round. IDs may be Mercurial nodes or git object ids. They may be abbreviated, if
+    the abbreviation is unambiguous among exported changesets and commits.
 
     With --stdin, each line of standard input is an id. For each there is one line of
     output, in the same order: the other id; or the line that was read, followed by
-    ``unknown`` or ``ambiguous``. Answers are not held back until the input ends, so
-    another program can talk with this one; it is fast enough for any number of ids.
+    ``unknown`` or ``ambiguous``. Answers are printed at once, so another program can
+    ask one id after the other.
 
     Template keywords:
 
@@ -199,8 +199,8 @@ def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
     b"git::bundle",
     [
         (b"r", b"rev", [], _(b"bundle only these and their ancestors"), _(b"REV")),
-        (b"", b"base", [], _(b"without these and their ancestors"), _(b"REV")),
-        (b"t", b"type", b"git-v2", _(b"whom the bundle is for"), _(b"TYPE")),
+        (b"", b"base", [], _(b"leave out these and their ancestors"), _(b"REV")),
+        (b"t", b"type", b"git-v2", _(b"type of the bundle"), _(b"TYPE")),
         (b"", b"filter", b"", _(b"leave objects out: blob:none"), _(b"FILTER")),
         *formatteropts,
     ],
@@ -210,30 +210,29 @@ def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
 def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
     """write a file that git can clone
 
-    Write what a git client would get from this repository to FILE, or to
-    standard output: branches, tags, HEAD, and all that they lead to. What is not
-    exported yet is exported first, as by :hg:`git::export`. Neither secret nor
-    hidden changesets are in a bundle, nor drafts if ``amalgam.git.export`` is
-    ``public``. ::
+    Write to FILE, or to standard output, what a git client would clone: branches,
+    tags, HEAD, and everything reachable from them. New changesets are exported
+    first, as by :hg:`git::export`. A bundle contains no secret or hidden
+    changesets, and no drafts if ``amalgam.git.export`` is ``public``. ::
 
       $ hg git::bundle ../project.bundle
       $ git clone ../project.bundle project
 
-    With -r/--rev, the bundle has the given revisions and their ancestors; its
-    branches are those that a clone of just these would have. With --base, it has
-    no changesets that the given revisions have: whoever reads it must have
-    those. So this is what was added since release 1.0::
+    With -r/--rev, the bundle contains the given revisions and their ancestors, and
+    the branches that a clone of these would have. With --base, it leaves out the
+    given revisions and their ancestors. The reader must already have them. This
+    writes what was added since release 1.0::
 
       $ hg git::bundle --base 1.0 ../newer.bundle
 
-    The type, -t/--type, says who can read the bundle:
+    The type, -t/--type, decides who can read the bundle:
 
-    :git-v2:      Every git. With ``--filter blob:none``, there are no contents of
-        files in it: that is for clones with the same filter, by git 2.36 or later,
-        which fetch contents from a server when they need them.
-    :cinnabar-v1: git-cinnabar, which can begin a clone with it (``cinnabarclone`` in
-        its documentation). It has no branches, but what git-cinnabar knows of each
-        changeset, and is never based on others.
+    :git-v2:      Every git. With ``--filter blob:none``, the bundle contains no file
+        contents. Use it for clones with the same filter, by git 2.36 or later. They
+        fetch contents from a server when they need them.
+    :cinnabar-v1: git-cinnabar, which can start a clone from it (``cinnabarclone`` in
+        its documentation). The bundle has git-cinnabar's metadata instead of
+        branches. It cannot be combined with --base or --filter.
 
     Template keywords:
 
@@ -253,36 +252,36 @@ def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
 @command(
     b"admin::amalgam",
     [
-        (b"", b"repair", False, _(b"make snapshots anew, mend the git repository")),
+        (b"", b"repair", False, _(b"make snapshots again, repair the git repository")),
         *formatteropts,
     ],
     _(b"[--repair]"),
     helpcategory=registrar.command.CATEGORY_MAINTENANCE,
 )
 def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
-    """show the state of all that amalgam keeps, and mend it
+    """show the state of everything that amalgam keeps, and repair it
 
-    Show on one screen how the indexes of this repository get into memory, how much of
-    its history is exported to git, how large that is, how fresh, which bundles clients
-    may start from, and what is wrong, with what to type. This is quick, and changes
+    Show on one screen: how hg opens the indexes of this repository; how much of the
+    history is exported to git, how large that is, and how fresh; which bundles
+    clients can start from; and problems, each with a command to type. This changes
     nothing.
 
-    A large index is mapped from a snapshot, which is compared with it here, and nodes
-    are looked up in a map, in which each is looked up. Where there can be no snapshot,
-    the index is read, and the reason is shown.
+    Snapshots are compared with their indexes, and every node is looked up in its
+    node map. If an index has no snapshot, the reason is shown.
 
-    Being behind is not wrong, nor is an amend since the last export: :hg:`git::export`
-    converts what is new and removes what is gone. Something is wrong if it does not go
-    away by itself: a file is lost or was changed by somebody else, the configuration
-    is invalid, or an export cannot work at all. :hg:`git::verify` looks deeper than
-    this.
+    It is no problem if the git repository is behind, or if exported changesets were
+    amended: :hg:`git::export` converts what is new and removes what is gone.
+    Problems are what does not go away by itself: a file is lost or was changed by
+    somebody else, the configuration is invalid, or exports cannot work at all.
+    :hg:`git::verify` checks more than this command.
 
-    With --repair, the snapshots of indexes are made anew. The git repository is
-    verified as by :hg:`git::verify`, and what differs is mended: what somebody else put
-    there is removed, branches and tags are made those of this repository, and if
-    anything is damaged, all is exported again.
-    The history itself is never touched: all that amalgam keeps is in ``.hg/amalgam``,
-    follows from the history, and may as well be removed, even while servers run.
+    With --repair, make the snapshots of indexes again, and verify the git
+    repository as :hg:`git::verify` does. Then repair the differences: remove files
+    that amalgam did not write, and correct branches and tags. If anything is
+    damaged, export everything again.
+
+    The history itself is never changed. Everything that amalgam keeps is in
+    ``.hg/amalgam``. You may remove it, even while servers run.
 
     Template keywords:
 
@@ -291,28 +290,28 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :path:        String. The git repository.
     :exists:      Boolean. Whether there was an export.
     :served:      Integer. Changesets that should be exported.
-    :behind:      Integer. Those of them that are not.
-    :gone:        Integer. Exported changesets that were amended, hidden or stripped
-                  since.
+    :behind:      Integer. Served changesets that are not exported.
+    :gone:        Integer. Exported changesets that were amended, hidden or stripped.
     :refs:        Integer. Branches and tags.
-    :refs_behind: Integer. Those that another export would change.
+    :refs_behind: Integer. Branches and tags that an export would change.
     :objects:     Integer. Git objects in packs.
     :packs:       Integer. Packs.
     :pack_bytes:  Integer. Size of the packs and their indexes.
-    :changesets:  Integer. Changesets in the map of ids.
-    :manifests:   Integer. Manifests in it.
-    :files:       Integer. File revisions in it.
-    :segments:    Integer. Files of the map.
-    :map_bytes:   Integer. Their size.
+    :changesets:  Integer. Changesets in the oid map.
+    :manifests:   Integer. Manifests in the oid map.
+    :files:       Integer. File revisions in the oid map.
+    :segments:    Integer. Files of the oid map.
+    :map_bytes:   Integer. Size of the oid map.
     :lock:        String. ``free``, ``running``, ``dead`` or ``elsewhere``.
     :lock_host:   String. Host of the process that holds the lock.
     :lock_pid:    Integer. Number of that process; 0 if there is none.
     :bundles:     List. With ``format``, ``state``, ``changesets``, ``covered``,
                   ``missing``, ``bytes``, ``age``, ``url``, ``name``, ``token``.
-    :mended:      List. With ``what``, ``id``, ``found``, ``expected``.
+    :mended:      List. Differences that were repaired, with ``what``, ``id``,
+                  ``found``, ``expected``.
     :problems:    List. With ``text``, ``hint``.
 
-    Returns 0 if nothing is wrong, 1 if something needs a person.
+    Returns 0 if there is no problem, 1 if there is one.
     """
     from . import admin
 
@@ -321,7 +320,7 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
 @command(b"debug::amalgam-bundles", [], b"")
 def debug_amalgam_bundles(ui: UiT, repo: RepoT) -> None:
-    """make the bundles that are missing, unless another process does (INTERNAL)"""
+    """generate missing bundles, unless another process does (INTERNAL)"""
     from . import published
 
     published.run(ui, repo)
