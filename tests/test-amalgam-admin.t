@@ -147,12 +147,12 @@ So does what an export would not mend, or not expect:
     (run 'hg git::export')
   [1]
   $ hg admin::amalgam --repair
-  mended: pack pack-*.rev: found nothing, expected a whole file (glob)
-  mended: pack pack-*.rev: found nothing, expected a whole file (glob)
-  mended: pack pack-*.rev: found nothing, expected a whole file (glob)
-  mended: pack pack-*.rev: found nothing, expected a whole file (glob)
-  mended: ref refs/heads/old: found nothing, expected e0339af8fb95b8cd9c37dba61c3f41d531148a56
-  mended: ref refs/heads/young: found e0339af8fb95b8cd9c37dba61c3f41d531148a56, expected nothing
+  repaired: pack pack-*.rev: found nothing, expected a whole file (glob)
+  repaired: pack pack-*.rev: found nothing, expected a whole file (glob)
+  repaired: pack pack-*.rev: found nothing, expected a whole file (glob)
+  repaired: pack pack-*.rev: found nothing, expected a whole file (glob)
+  repaired: ref refs/heads/old: found nothing, expected e0339af8fb95b8cd9c37dba61c3f41d531148a56
+  repaired: ref refs/heads/young: found e0339af8fb95b8cd9c37dba61c3f41d531148a56, expected nothing
   
   indexes
     00changelog   mapped: 256 bytes, at least 1 bytes (experimental.mmapindexthreshold)

@@ -42,7 +42,7 @@ git-cinnabar starts from a bundle of another type, which has what it knows of ch
   [0-9a-f]{40} refs/cinnabar/metadata (re)
   $ hg git::bundle -t cinnabar-v1 --base 0 ../cinnabar.bundle
   abort: bundles of type 'cinnabar-v1' cannot be based on others
-  (git-cinnabar reads whole ones only; use type 'git-v2')
+  (git-cinnabar reads complete bundles only; use type 'git-v2')
   [10]
 
 Secret changesets are in none:
@@ -51,8 +51,8 @@ Secret changesets are in none:
   $ hg git::bundle -T '{changesets}\n' ../again.bundle
   4
   $ hg git::bundle -r . ../secret.bundle
-  abort: changeset [0-9a-f]{12} is not among those to bundle (re)
-  (bundles have no secret and no hidden changesets)
+  abort: changeset [0-9a-f]{12} may not be bundled (re)
+  (bundles contain no secret or hidden changesets)
   [10]
   $ test -e ../secret.bundle
   [1]

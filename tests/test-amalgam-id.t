@@ -96,11 +96,11 @@ Secret changesets are not exported, and have no id in git:
   nothing new to export
   $ hg git::id tip
   abort: unknown revision 'tip'
-  (for names there is 'hg log -r tip -T {gitnode}')
+  (to translate a name, run 'hg log -r tip -T {gitnode}')
   [10]
   $ hg git::id `hg log -r tip -T '{node|short}'`
   abort: unknown revision '22948b6fd67c'
-  (changeset 22948b6fd67c is not among those that are exported)
+  (changeset 22948b6fd67c may not be exported)
   [10]
   $ hg log -r tip -T '{rev} "{gitnode}"\n'
   12 ""

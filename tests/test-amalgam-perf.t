@@ -40,12 +40,11 @@ can be no snapshot of it:
 Each row has to answer the same, and a process that fails is named:
 
   $ hg perf::amalgam-startup --cache warm 'log -r nowhere'
-  abort: a process to be measured failed: unknown revision 'nowhere'
+  abort: measured process failed: unknown revision 'nowhere'
   [20]
 
 Options are those of upstream's perf.py:
 
   $ hg perf::amalgam-index --config perf.stub=no --config perf.run-limits=3
-  config error: config perf.run-limits has '3'
-  (SECONDS-PASSES is wanted, as in 3.0-100)
+  config error: invalid value '3' for perf.run-limits (expected SECONDS-PASSES, such as 3.0-100)
   [30]

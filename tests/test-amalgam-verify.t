@@ -52,9 +52,9 @@ written:
   $ cd ../repo
   $ git -C .hg/amalgam/git/cinnabar.git fetch -q ../../../../../clone work:work
   $ hg git::verify
-  object 365ffec33a7fcf1dad793368e3f08f781ecd8a41: found one that amalgam did not write, expected nothing
-  object 82c78a0da5368a5eb5f2af8eee1ffb7870cdc516: found one that amalgam did not write, expected nothing
-  object 950b81b7eee953d050aa05a641f8e056c85dd1bd: found one that amalgam did not write, expected nothing
+  object 365ffec33a7fcf1dad793368e3f08f781ecd8a41: found a file that amalgam did not write, expected nothing
+  object 82c78a0da5368a5eb5f2af8eee1ffb7870cdc516: found a file that amalgam did not write, expected nothing
+  object 950b81b7eee953d050aa05a641f8e056c85dd1bd: found a file that amalgam did not write, expected nothing
   loose ref refs/heads/work: found '82c78a0da5368a5eb5f2af8eee1ffb7870cdc516', expected no file of that name
   checked 3 changesets, 15 objects, 2 refs, 2 packs
   4 differences
@@ -70,10 +70,10 @@ written:
 It goes away with a repair:
 
   $ hg admin::amalgam --repair | sed '/^$/,$d'
-  mended: object 365ffec33a7fcf1dad793368e3f08f781ecd8a41: found one that amalgam did not write, expected nothing
-  mended: object 82c78a0da5368a5eb5f2af8eee1ffb7870cdc516: found one that amalgam did not write, expected nothing
-  mended: object 950b81b7eee953d050aa05a641f8e056c85dd1bd: found one that amalgam did not write, expected nothing
-  mended: loose ref refs/heads/work: found '82c78a0da5368a5eb5f2af8eee1ffb7870cdc516', expected no file of that name
+  repaired: object 365ffec33a7fcf1dad793368e3f08f781ecd8a41: found a file that amalgam did not write, expected nothing
+  repaired: object 82c78a0da5368a5eb5f2af8eee1ffb7870cdc516: found a file that amalgam did not write, expected nothing
+  repaired: object 950b81b7eee953d050aa05a641f8e056c85dd1bd: found a file that amalgam did not write, expected nothing
+  repaired: loose ref refs/heads/work: found '82c78a0da5368a5eb5f2af8eee1ffb7870cdc516', expected no file of that name
   $ hg git::verify
   checked 3 changesets, 15 objects, 2 refs, 2 packs
   no differences
@@ -83,14 +83,14 @@ A disk has lost some bytes of a pack. What depends on them is not looked at:
   $ chmod u+w .hg/amalgam/git/cinnabar.git/objects/pack/*.pack
   $ printf 'oops' | dd of=`ls .hg/amalgam/git/cinnabar.git/objects/pack/*.pack | head -n 1` bs=1 seek=40 conv=notrunc 2> /dev/null
   $ hg git::verify
-  pack pack-*.pack: found a damaged one, expected a whole file (glob)
-  note: objects: not compared, since what they depend on is damaged
+  pack pack-*.pack: found a damaged file, expected a whole file (glob)
+  note: objects: not compared, because something they depend on is damaged
   checked 3 changesets, 0 objects, 2 refs, 2 packs
   1 differences
   (run 'hg admin::amalgam --repair')
   [1]
   $ hg admin::amalgam --repair | sed '/^$/,$d'
-  mended: pack pack-*.pack: found a damaged one, expected a whole file (glob)
+  repaired: pack pack-*.pack: found a damaged file, expected a whole file (glob)
   $ hg git::verify --full
   checked 3 changesets, 15 objects, 2 refs, 2 packs
   no differences
@@ -117,15 +117,15 @@ One that is secret by now should no longer be there:
 
   $ hg phase --force --secret tip
   $ hg git::verify
-  changeset 9d3176e3efd3bce9e8a2b64e08531bf5b26954fe: found commit 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected nothing, since it is not served
+  changeset 9d3176e3efd3bce9e8a2b64e08531bf5b26954fe: found commit 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected nothing, because it is not served
   ref refs/heads/default: found 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected 1e305612e690c9064d854cc9d5b3ad568152f845
   checked 3 changesets, 20 objects, 2 refs, 4 packs
   2 differences
   (run 'hg git::export')
   [1]
   $ hg admin::amalgam --repair | sed '/^$/,$d'
-  mended: changeset 9d3176e3efd3bce9e8a2b64e08531bf5b26954fe: found commit 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected nothing, since it is not served
-  mended: ref refs/heads/default: found 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected 1e305612e690c9064d854cc9d5b3ad568152f845
+  repaired: changeset 9d3176e3efd3bce9e8a2b64e08531bf5b26954fe: found commit 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected nothing, because it is not served
+  repaired: ref refs/heads/default: found 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected 1e305612e690c9064d854cc9d5b3ad568152f845
   $ hg git::verify
   checked 3 changesets, 15 objects, 2 refs, 2 packs
   no differences

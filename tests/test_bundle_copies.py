@@ -120,5 +120,5 @@ def test_a_cut_index_is_named(large: Exported, length: int) -> None:
     for kind in ("git-v2", "cinnabar-v1"):
         done = large.run("git::bundle", "-t", kind, str(path))
         assert done.code == 50
-        assert done.err.startswith(f"abort: '{idx}' is no index of a pack\n".encode())
+        assert done.err.startswith(f"abort: '{idx}' is not a pack index\n".encode())
         assert not path.exists()

@@ -139,7 +139,7 @@ def test_server_that_does_not_answer_is_not_waited_for(fresh: Bundled) -> None:
         fresh.configure("http", timeout="0.2")
         done = fresh.run(REFRESH)
     assert done.code == 255
-    assert b"abort: bundle cannot be read where it was published: timed out" in done.err
+    assert b"abort: cannot read published bundle: timed out" in done.err
     assert not fresh.manifests()
     assert not fresh.bundles()
 
@@ -165,7 +165,7 @@ def test_lost_file_is_told_and_made_again(published: Bundled) -> None:
     path = published.live("cinnabar-v1")
     path.unlink()
     (problem,) = published.problems()
-    assert problem["text"] == f"bundle is lost: {path}"
+    assert problem["text"] == f"bundle file is missing: {path}"
     with published.served() as served:
         assert "cinnabarclone" in served.capabilities()
     published.refresh()

@@ -432,7 +432,7 @@ def test_address_that_answers_with_something_else_is_not_advertised(
         growing.commit()
         done = growing.run("admin::clone-bundles-refresh")
     assert done.code == 255
-    assert done.err.startswith(b"abort: bundle cannot be read where it was published: ")
+    assert done.err.startswith(b"abort: cannot read published bundle: ")
     assert growing.manifests() == before
     assert not growing.debris()
 

@@ -130,7 +130,7 @@ def test_lock_that_is_none_is_told_and_not_awaited(published: Bundled) -> None:
         done = published.run(command)
         assert (done.code, done.err.count(b"\n")) == (50, 2), done
     (problem,) = published.problems()
-    assert problem["text"] == "lock of generators of bundles is no lock"
+    assert problem["text"] == "lock of bundle generators is not a lock file"
     published.configure("clone-bundles", auto_generate__on_change="yes")
     (published.root / "more").write_text("more\n")
     assert published.run("commit", "-qAm", "more").code == 0

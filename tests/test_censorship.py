@@ -75,7 +75,7 @@ def test_nothing_is_answered_until_the_next_export(store: Exported) -> None:
     assert answers(store)
     censor(store)
     assert not answers(store)
-    assert b"before a text was censored" in store.run("git::verify").out
+    assert b"from before a censoring" in store.run("git::verify").out
     assert store.run("admin::amalgam").code == 1
     store.hg("git::export")
     check_gone(store)
@@ -109,7 +109,7 @@ def test_mark_that_cannot_be_written_is_told(store: Exported) -> None:
     (store.root / ".hg/amalgam-censored/directory").mkdir(parents=True)
     done = store.run("censor", "-r", "1", "file")
     assert done.code == 0
-    assert b"warning: cannot note that a file is censored: " in done.err
+    assert b"warning: cannot record the censoring: " in done.err
     assert b"(run 'hg git::export --rebuild')\n" in done.err
     assert not answers(store)
     done = store.run("git::export")

@@ -68,8 +68,8 @@ def test_export_waits_for_another_one(repo: Path) -> None:
         done = run_hg(repo, "git::export", "--config", "ui.timeout=1")
     assert done.returncode == 20
     waiting, line = done.stderr.decode().splitlines()
-    assert waiting.startswith(f"waiting for lock on git stores of {repo} held by ")
-    assert line.startswith(f"abort: git stores of {repo}: timed out waiting for lock")
+    assert waiting.startswith(f"waiting for lock on git store of {repo} held by ")
+    assert line.startswith(f"abort: git store of {repo}: timed out waiting for lock")
     assert f":{pid}'" in line
     assert hg(repo, "git::export") == b"nothing new to export\n"
 
@@ -103,7 +103,7 @@ def test_with_a_lock_of_mercurial_nobody_is_waited_for(repo: Path) -> None:
         assert time.monotonic() - started < 50
     assert done.returncode == 20
     line = done.stderr.decode()
-    assert line.startswith(f"abort: git stores of {repo}: lock held by ")
+    assert line.startswith(f"abort: git store of {repo}: lock held by ")
     assert f":{pid}'" in line
     assert hg(repo, *option, "export-with-lock") == b"nothing new to export\n"
 

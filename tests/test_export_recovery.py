@@ -15,7 +15,7 @@ from testlib.users import in_namespace
 
 pytestmark = pytest.mark.slow
 
-WARNING = "warning: git store is not whole: exporting all\n"
+WARNING = "warning: git store is incomplete: exporting everything\n"
 
 
 @pytest.fixture

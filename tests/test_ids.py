@@ -136,7 +136,7 @@ def test_ambiguous_id_is_told_as_hg_tells_it(
 
 def test_changeset_that_does_not_leave_is_named_so(repo: Exported) -> None:
     node = repo.hg("log", "-r", "secret()", "-T", "{node}")
-    hint = f"(changeset {node[:12]} is not among those that are exported)"
+    hint = f"(changeset {node[:12]} may not be exported)"
     expected = f"abort: unknown revision '{node[:14]}'\n{hint}\n"
     assert repo.run("git::id", node[:14]).err.decode() == expected
 

@@ -202,7 +202,9 @@ def test_a_store_of_before_is_exported_again(store: Exported) -> None:
     store.docket_path.write_text(json.dumps(old))
     assert verified(store)
     done = store.run("git::export")
-    assert "warning: git store is not whole: exporting all\n" in done.err.decode()
+    assert (
+        "warning: git store is incomplete: exporting everything\n" in done.err.decode()
+    )
     assert {pack.stem for pack in store.packs()} == {
         pack.stem for pack in store.packs_dir.glob("*.pack")
     }
@@ -233,13 +235,13 @@ def a_lost_segment(store: Exported) -> str:
 def a_damaged_segment(store: Exported) -> str:
     segment = files_of(store)[1]
     edit(segment, 1200)
-    return rf"map segment {segment.name}: found a damaged one \(.*"
+    return rf"map segment {segment.name}: found a damaged file \(.*"
 
 
 def a_damaged_state(store: Exported) -> str:
     state = files_of(store)[0]
     cut(state, 3)
-    return rf"metadata state {state.name}: found a damaged one, expected a whole file"
+    return rf"metadata state {state.name}: found a damaged file, expected a whole file"
 
 
 def a_lost_pack(store: Exported) -> str:

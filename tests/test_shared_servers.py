@@ -314,7 +314,7 @@ def test_read_only_media_can_be_read_and_need_no_export(repo: Path) -> None:
     assert there(*with_amalgam, "git::export").splitlines() == [
         "abort: git store is not up to date and cannot be written: "
         f"Read-only file system: '{repo}/.hg/amalgam/lock'",
-        "(export where this file system can be written)",
+        "(export on a host that may write to this file system)",
     ]
 
 
@@ -347,7 +347,8 @@ def test_two_repositories_do_not_share_a_store(repo: Path, tmp_path: Path) -> No
         done = run_hg(other, "git::export", *where)
         assert done.returncode == 20
         assert done.stderr.decode().splitlines() == [
-            f"abort: git repository '{store}' is not filled by this repository",
+            f"abort: git repository '{store}' contains refs that this repository "
+            "did not write",
             "(set amalgam.git.path to another directory, or use --rebuild)",
         ]
         assert git(store, "for-each-ref") == named

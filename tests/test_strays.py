@@ -182,7 +182,7 @@ def test_pack_without_its_index_or_the_other_way_is_made_again(
         store = Exported(tmp_path / "repo", server)
         store.packs()[0].with_suffix(suffix).unlink()
         done = store.run("git::export")
-        assert done.err == b"warning: git store is not whole: exporting all\n"
+        assert done.err == b"warning: git store is incomplete: exporting everything\n"
         store.git("fsck", "--strict", "--full")
 
 

@@ -109,7 +109,7 @@ def test_other_values_of_refs_and_export_are_respected(store: Exported) -> None:
     assert len([line for line in found if "expected nothing" in line]) == 3
     store.hg("phase", "--force", "--draft", "tip")
     found = lines(verified(store, git__export="public"))
-    assert [line for line in found if "since it is not served" in line]
+    assert [line for line in found if "because it is not served" in line]
 
 
 def test_changesets_that_no_ref_leads_to_are_noted(store: Exported) -> None:

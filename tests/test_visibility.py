@@ -269,7 +269,7 @@ def test_export_that_died_in_a_rewrite_is_refused_and_then_ended(
     assert said.code == 20
     assert b"git store is being rewritten" in said.err
     assert (
-        b"docket cinnabar.docket: found that of a rewrite"
+        b"docket cinnabar.docket: found an unfinished rewrite"
         in store.run("git::verify").out
     )
     assert store.run("admin::amalgam").code == 1
@@ -313,7 +313,7 @@ def test_lost_drafts_are_made_again(store: Exported) -> None:
     for name in before["drafts"]["packs"]:
         (store.packs_dir / f"{name}.idx").unlink()
         done = store.run("git::export")
-        assert done.err == b"warning: git store is not whole: exporting drafts\n"
+        assert done.err == b"warning: git store is incomplete: exporting drafts\n"
         assert b"exported 2 changesets" in done.out
         after = store.docket()
         assert after["base"]["packs"] == before["base"]["packs"]
@@ -410,8 +410,8 @@ def test_view_that_is_not_known_is_an_error(store: Exported) -> None:
     said = store.run("git::export", "--config", "server.view=imutable")
     assert said.code == 30
     assert said.err.splitlines() == [
-        b"config error: invalid value 'imutable' for server.view",
-        b"(one of visible, served, immutable and base is expected)",
+        b"config error: invalid value 'imutable' for server.view "
+        b"(expected visible, served, immutable or base)",
     ]
 
 

@@ -134,7 +134,7 @@ def a_changed_map_entry(store: Exported) -> str:
         path for path in store.segments() if bytes.fromhex(node) in path.read_bytes()
     )
     edit(segment, segment.read_bytes().index(bytes.fromhex(node)) + 7)
-    return rf"map segment {segment.name}: found a damaged one \(its checksum .*\), .*"
+    return rf"map segment {segment.name}: found a damaged file \(its checksum .*\), .*"
 
 
 @quick
@@ -163,21 +163,21 @@ def a_missing_segment(store: Exported) -> str:
 def a_cut_segment(store: Exported) -> str:
     segment = store.segments()[0]
     cut(segment, 33)
-    return rf"map segment {segment.name}: found a damaged one \(its length .*\), .*"
+    return rf"map segment {segment.name}: found a damaged file \(its length .*\), .*"
 
 
 @quick
 def a_segment_that_is_something_else(store: Exported) -> str:
     segment = store.segments()[0]
     replace(segment, b"x" * segment.stat().st_size)
-    return rf"map segment {segment.name}: found a damaged one \(it is no map .*\), .*"
+    return rf"map segment {segment.name}: found a damaged file \(it is no map .*\), .*"
 
 
 @quick
 def a_segment_with_two_changesets_of_one_commit(store: Exported) -> str:
     segment = store.segments()[0]
     forge(segment, store.ids("2")[1], store.ids("1")[1])
-    return rf"map segment {segment.name}: found a damaged one \(its commits .*\), .*"
+    return rf"map segment {segment.name}: found a damaged file \(its commits .*\), .*"
 
 
 @quick
@@ -191,14 +191,14 @@ def a_docket_that_lacks_the_last_export(store: Exported) -> str:
 @quick
 def a_missing_docket(store: Exported) -> str:
     store.docket_path.unlink()
-    return r"docket cinnabar.docket: found nothing, expected the state of an export"
+    return r"docket cinnabar.docket: found nothing, expected a finished export"
 
 
 @quick
 def a_damaged_docket(store: Exported) -> str:
     cut(store.docket_path, 30)
     return (
-        r"docket cinnabar.docket: found what cannot be read, expected the state of .*"
+        r"docket cinnabar.docket: found an unreadable file, expected a finished export"
     )
 
 
@@ -234,42 +234,42 @@ def a_missing_rev(store: Exported) -> str:
 def a_corrupt_pack(store: Exported) -> str:
     pack = store.packs()[0]
     edit(pack, pack.stat().st_size // 2)
-    return rf"pack {pack.name}: found a damaged one, expected a whole file"
+    return rf"pack {pack.name}: found a damaged file, expected a whole file"
 
 
 @quick
 def a_corrupt_idx(store: Exported) -> str:
     idx = store.packs()[0].with_suffix(".idx")
     edit(idx, 1100)
-    return rf"pack {idx.name}: found a damaged one, expected a whole file"
+    return rf"pack {idx.name}: found a damaged file, expected a whole file"
 
 
 @quick
 def a_corrupt_rev(store: Exported) -> str:
     rev = store.packs()[0].with_suffix(".rev")
     edit(rev, 20)
-    return rf"pack {rev.name}: found a damaged one, expected a whole file"
+    return rf"pack {rev.name}: found a damaged file, expected a whole file"
 
 
 @quick
 def a_cut_pack(store: Exported) -> str:
     pack = store.packs()[1]
     cut(pack, 1)
-    return rf"pack {pack.name}: found a damaged one, expected a whole file"
+    return rf"pack {pack.name}: found a damaged file, expected a whole file"
 
 
 @quick
 def an_empty_pack(store: Exported) -> str:
     pack = store.packs()[1]
     replace(pack, b"")
-    return rf"pack {pack.name}: found a damaged one, expected a whole file"
+    return rf"pack {pack.name}: found a damaged file, expected a whole file"
 
 
 @quick
 def the_idx_of_another_pack(store: Exported) -> str:
     first, second, *_others = (pack.with_suffix(".idx") for pack in store.packs())
     replace(first, second.read_bytes())
-    return rf"pack {first.name}: found that of another pack, expected a whole file"
+    return rf"pack {first.name}: found the index of another pack, expected a whole file"
 
 
 @quick
@@ -285,13 +285,13 @@ def a_foreign_pack(store: Exported) -> str:
     oid = store.git("hash-object", "-w", str(store.docket_path))
     name = f"pack-{pack_objects(store, [oid])}"
     shutil.rmtree(store.git_dir / "objects" / oid[:2])
-    return rf"pack {name}: found one that amalgam did not write, expected nothing"
+    return rf"pack {name}: found a file that amalgam did not write, expected nothing"
 
 
 @quick
 def a_foreign_object(store: Exported) -> str:
     oid = store.git("hash-object", "-w", str(store.docket_path))
-    return rf"object {oid}: found one that amalgam did not write, .*"
+    return rf"object {oid}: found a file that amalgam did not write, .*"
 
 
 @quick
@@ -299,7 +299,7 @@ def alternates(store: Exported) -> str:
     path = store.git_dir / "objects/info/alternates"
     path.parent.mkdir(exist_ok=True)
     path.write_text("/nowhere/objects\n")
-    return r"file objects/info/alternates: found one that amalgam did not write, .*"
+    return r"file objects/info/alternates: found a file that amalgam did not write, .*"
 
 
 @quick
@@ -307,7 +307,7 @@ def a_commit_of_a_changeset_that_is_secret_now(store: Exported) -> str:
     node, oid = store.ids("tip")
     store.hg("phase", "--force", "--secret", "tip")
     return (
-        rf"changeset {node}: found commit {oid}, expected nothing, since it is not .*"
+        rf"changeset {node}: found commit {oid}, expected nothing, because it is not .*"
     )
 
 
@@ -317,7 +317,7 @@ def a_commit_of_a_changeset_that_was_stripped(store: Exported) -> str:
     options = ["--config", "extensions.strip=", "strip", "--no-backup", "tip"]
     store.hg(*options)
     return (
-        rf"changeset {node}: found commit {oid}, expected nothing, since it is not .*"
+        rf"changeset {node}: found commit {oid}, expected nothing, because it is not .*"
     )
 
 
@@ -336,7 +336,7 @@ def a_missing_repository(store: Exported) -> str:
 @quick
 def a_missing_map(store: Exported) -> str:
     shutil.rmtree(store.map_dir)
-    return r"docket cinnabar.docket: found nothing, expected the state of an export"
+    return r"docket cinnabar.docket: found nothing, expected a finished export"
 
 
 @quick

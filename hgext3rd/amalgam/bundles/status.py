@@ -93,12 +93,10 @@ class Status:
         if status.lock and status.lock.needs_person:
             path = printable(directory_of(repo).join(b"lock"))
             if status.lock.state is State.NO_LOCK:
-                text = _(b"lock of generators of bundles is no lock")
+                text = _(b"lock of bundle generators is not a lock file")
                 hint = _(b"remove '%s'") % path
             else:
-                text = _(
-                    b"generator of bundles on host '%s' has not ended for %d hours"
-                )
+                text = _(b"bundle generator on host '%s' has been running for %d hours")
                 text %= (status.lock.host, status.lock.age_seconds // 3600)
                 hint = _(b"remove '%s' if it is not running there") % path
             status.problems.append(Problem(text, hint))
@@ -134,7 +132,9 @@ class Status:
             self.rows.append(row)
             if not live.is_there(repo, entry) and headset.is_public(repo, entry.heads):
                 path = _path(repo, entry)
-                self.problems.append(Problem(_(b"bundle is lost: %s") % path, _REFRESH))
+                self.problems.append(
+                    Problem(_(b"bundle file is missing: %s") % path, _REFRESH)
+                )
         names = {os.fsdecode(bundle.basename) for bundle in ready}
         kept = register.entries.values()
         for entry in sorted(kept, key=lambda e: (e.type, e.revs)):

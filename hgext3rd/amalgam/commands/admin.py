@@ -108,7 +108,7 @@ def _show_mended(fm: Any, mended: Sequence[Difference]) -> None:
                 found=difference.found,
                 expected=difference.expected,
             )
-            nested.plain(one_line(_(b"mended: %s") % difference.line()))
+            nested.plain(one_line(_(b"repaired: %s") % difference.line()))
     if mended:
         fm.plain(b"\n")
 
@@ -176,7 +176,7 @@ def _show_store(fm: Any, path: bytes, status: Status) -> None:
         lock_pid=lock.pid if lock else 0,
     )
     if not path:
-        fm.plain(_(b"\ngit repository\n  not looked at, see below\n"))
+        fm.plain(_(b"\ngit repository\n  not checked, see below\n"))
         return
     fm.plain(b"\n")
     fm.plain(one_line(_(b"git repository %s") % path))

@@ -169,7 +169,7 @@ def _refuse_rewritten(repo: RepoT) -> None:
     """Abort if the ids of the store are not those that it will have."""
     if exports.GitStore(repo, GitConfig.from_ui(repo.ui)).docket().refused:
         raise error.StateError(
-            _(b"git store is being rewritten, since changesets have vanished"),
+            _(b"git store is being rewritten, because changesets were removed"),
             hint=_(b"wait for the export that does it, or run 'hg git::export'"),
         )
 
@@ -230,11 +230,11 @@ def _mistake(
     hint = None
     node = _changeset(repo, id_)
     if not ids.is_id(id_):
-        hint = _(b"for names there is 'hg log -r %s -T {gitnode}'") % id_
+        hint = _(b"to translate a name, run 'hg log -r %s -T {gitnode}'") % id_
     elif not oidmap.count(oidmaps.Table.CHANGESETS):
         hint = _(b"nothing is exported yet: run 'hg git::export'")
     elif node is not None:
-        hint = _(b"changeset %s is not among those that are exported") % short(node)
+        hint = _(b"changeset %s may not be exported") % short(node)
         export = GitConfig.from_ui(repo.ui).export
         if selection.view_of(repo, export).changelog.hasnode(node):
             hint = _(b"changeset %s is not exported yet: run 'hg git::export'")

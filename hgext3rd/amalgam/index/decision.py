@@ -72,7 +72,7 @@ class Decision(Record):
         if self.reason is Reason.UNSAFE_FILE_SYSTEM:
             return _(b"read: mapping is not safe on its file system")
         if self.reason is Reason.PENDING:
-            return _(b"read: it is a copy with what a transaction has added")
+            return _(b"read: it is the copy that a running transaction shows")
         if self.reason is Reason.TRANSACTION:
             return _(b"read: it changed, and a transaction is running or interrupted")
         if self.reason is Reason.BUSY:

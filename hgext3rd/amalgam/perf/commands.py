@@ -295,7 +295,7 @@ class _Session:
 def _session(ui: UiT, repo: RepoT, opts: dict[str, Any]) -> Iterator[_Session]:
     """Yield a session; what a process could not do ends it with one line."""
     if not os.path.exists("/proc/self/maps"):
-        raise error.InputError(_(b"there is no /proc here to measure with"))
+        raise error.InputError(_(b"cannot measure without /proc"))
     Trust.of(ui, repo.store.path, repo.sharedpath).require(repo.sharedpath)
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"perf", byte_opts) as fm:
@@ -305,7 +305,7 @@ def _session(ui: UiT, repo: RepoT, opts: dict[str, Any]) -> Iterator[_Session]:
             yield session
         except Failed as exc:
             raise error.StateError(
-                _(b"a process to be measured failed: %s") % _reason(str(exc))
+                _(b"measured process failed: %s") % _reason(str(exc))
             ) from exc
 
 

@@ -84,6 +84,9 @@ def _limit(text: bytes) -> tuple[float, int]:
         return float(seconds), int(passes)
     except ValueError:
         raise error.ConfigError(
-            _(b"config perf.run-limits has '%s'") % text,
-            hint=_(b"SECONDS-PASSES is wanted, as in 3.0-100"),
+            _(
+                b"invalid value '%s' for perf.run-limits "
+                b"(expected SECONDS-PASSES, such as 3.0-100)"
+            )
+            % text
         ) from None

@@ -99,7 +99,7 @@ def _compare_answers(
         first, expected = answers[0]
         if answer != expected:
             names = (subject.name.encode(), first.name.encode())
-            raise error.StorageError(_(b"'%s' answers otherwise than '%s'") % names)
+            raise error.StorageError(_(b"'%s' and '%s' give different answers") % names)
 
 
 def _prepare(cache: Cache, paths: Sequence[bytes]) -> None:

@@ -45,7 +45,7 @@ def write(repo: RepoT, live: Entry | None) -> None:
     there = _read(repo)
     if there == content or there is None or not _is_ours(register, there):
         if there != content and there != b"" and live:
-            text = _(b"%s is not amalgam's, and left as it is") % MANIFEST
+            text = _(b"%s was not written by amalgam, and stays as it is") % MANIFEST
             repo.ui.note(one_line(text))
         return
     # known before it is there, so that what a crash leaves is known, too

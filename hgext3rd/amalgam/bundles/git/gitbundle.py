@@ -106,7 +106,7 @@ def check(
         refused = _(b"be based on others") if has_base else _(b"leave objects out")
         raise error.InputError(
             _(b"bundles of type '%s' cannot %s") % (kind, refused),
-            hint=_(b"git-cinnabar reads whole ones only; use type '%s'") % GIT_V2,
+            hint=_(b"git-cinnabar reads complete bundles only; use type '%s'") % GIT_V2,
         )
     missing = sorted(repo.requirements.intersection(_UNKNOWN_TO_CINNABAR))
     if missing:

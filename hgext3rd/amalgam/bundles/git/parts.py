@@ -109,8 +109,8 @@ def _revs(view: RepoT, nodes: Iterable[bytes]) -> list[int]:
             continue
         if not changelog.hasnode(node):
             raise error.InputError(
-                _(b"changeset %s is not among those to bundle") % short(node),
-                hint=_(b"bundles have no secret and no hidden changesets"),
+                _(b"changeset %s may not be bundled") % short(node),
+                hint=_(b"bundles contain no secret or hidden changesets"),
             )
         revs.append(changelog.rev(node))
     return revs

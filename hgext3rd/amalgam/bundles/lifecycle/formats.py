@@ -94,7 +94,7 @@ def check(repo: RepoT) -> None:
                 b"(expected a URL with '{basename}')"
             )
             % (template or b""),
-            hint=_(b"it says where clone-bundles.upload-command puts '{basename}'"),
+            hint=_(b"it is the URL of what clone-bundles.upload-command uploads"),
         )
 
 

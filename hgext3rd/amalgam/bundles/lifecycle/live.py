@@ -40,7 +40,7 @@ def state(repo: RepoT) -> list[Any]:
         return list(clonebundles.parse_auto_gen(content))
     except (OSError, ValueError):
         raise error.StorageError(
-            _(b"cannot read the state of clone bundles: '%s'") % directory.join(name),
+            _(b"state of clone bundles is damaged: '%s'") % directory.join(name),
             hint=_(b"remove it, and run 'hg admin::clone-bundles-refresh'"),
         ) from None
 

@@ -92,7 +92,7 @@ def _check_address(url: str) -> None:
     if not is_address(url):
         raise error.ConfigError(
             _(b"invalid URL of a bundle: '%s'") % printable(os.fsencode(url)),
-            hint=_(b"manifests cannot have URLs with spaces"),
+            hint=_(b"URLs in manifests must not contain spaces"),
         )
 
 
@@ -127,13 +127,13 @@ def _check_readable(repo: RepoT, entry: Entry, digest: str) -> None:
         else:
             if found == digest:
                 return
-            problem = _(b"it has another content")
+            problem = _(b"its content differs")
         if addresses.is_relative(url):
             break
         if remaining:
             time.sleep(_PAUSE_SECONDS)
     raise error.Abort(
-        _(b"bundle cannot be read where it was published: %s: '%s'")
+        _(b"cannot read published bundle: %s: '%s'")
         % (printable(problem), printable(url)),
         hint=_hint(repo, entry),
     )
@@ -144,8 +144,8 @@ def _hint(repo: RepoT, entry: Entry) -> bytes:
     external = BundlesConfig.from_ui(repo.ui).external
     if is_elsewhere and not external and not places.is_for_all(repo, entry.path):
         return _(
-            b"its mode is for those who can read the repository; "
-            b"amalgam.bundles.external = yes lets others read it"
+            b"only users who can read the repository may read it; "
+            b"to let others read it, set amalgam.bundles.external = yes"
         )
     return _(b"it is not advertised; try again when it can be read there")
 

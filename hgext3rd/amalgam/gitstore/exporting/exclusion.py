@@ -37,7 +37,7 @@ def locked(repo: RepoT, directory: Directory, placement: Placement) -> Iterator[
         repo.ui,
         directory,
         placement,
-        _(b"git stores of %s") % repo.origroot,
+        _(b"git store of %s") % repo.origroot,
         timeout=timeout,
         warn_after=repo.ui.configint(b"ui", b"timeout.warn"),
     )

@@ -214,7 +214,7 @@ class GitStore:
         if pending or self._asked.currenttransaction() is not None:
             raise error.StateError(
                 _(b"cannot export while a transaction is open"),
-                hint=_(b"let a hook export that runs when it is closed"),
+                hint=_(b"export from a txnclose hook"),
             )
 
     def _is_of_hg(self, path: bytes | str | None) -> bool:
@@ -227,7 +227,7 @@ class GitStore:
         path = os.fsencode(exc.filename or self.repository.path)
         hint = _(b"export as a user who may write to '%s'") % self.repo.store.path
         if exc.errno == errno.EROFS:
-            hint = _(b"export where this file system can be written")
+            hint = _(b"export on a host that may write to this file system")
         return error.StateError(
             _(b"git store is not up to date and cannot be written: %s: '%s'")
             % (reason, path),

@@ -107,12 +107,12 @@ class Run:
     def _warn_of_loss(self, whole: Docket | None) -> None:
         """Say what is made again because it was lost."""
         if whole is None or self._contents.is_docket_lost:
-            what = _(b"all")
+            what = _(b"everything")
         elif self._contents.docket.drafts.segments and not whole.drafts.segments:
             what = _(b"drafts")
         else:
             return
-        text = _(b"warning: git store is not whole: exporting %s") % what
+        text = _(b"warning: git store is incomplete: exporting %s") % what
         self._repo.ui.warn(one_line(text))
 
     def is_up_to_date(self) -> bool:
@@ -238,7 +238,7 @@ class Run:
         if not layers.vanished(self._repo, wanted.allowed, self._store.maps, base):
             return False
         self._repo.ui.warn(
-            _(b"warning: public changesets have vanished: exporting all again\n")
+            _(b"warning: public changesets were removed: exporting everything again\n")
         )
         for layer in (base, self._contents.next.drafts):
             self._select_again(wanted, layer)
@@ -375,7 +375,10 @@ class Run:
         )
         if self._config.path and self._repository.has_refs() and not is_ours:
             raise error.StateError(
-                _(b"git repository '%s' is not filled by this repository")
+                _(
+                    b"git repository '%s' contains refs that this repository "
+                    b"did not write"
+                )
                 % self._repository.path,
                 hint=_(b"set amalgam.git.path to another directory, or use --rebuild"),
             )

@@ -118,6 +118,6 @@ def object_ids(packs: Directory, pack: str) -> Iterator[bytes]:
 
 def _damaged(path: bytes) -> error.StorageError:
     return error.StorageError(
-        _(b"'%s' is no index of a pack") % path,
+        _(b"'%s' is not a pack index") % path,
         hint=_(b"run 'hg admin::amalgam --repair'"),
     )

@@ -70,9 +70,9 @@ def _mark(store_path: bytes, transaction: Any) -> None:
     except (OSError, Unusable) as exc:
         reason = getattr(exc, "strerror", None) or str(exc)
         transaction._report(
-            _(b"warning: cannot note that a file is censored: %s: '%s'\n")
+            _(b"warning: cannot record the censoring: %s: '%s'\n")
             % (pycompat.bytestr(reason), os.path.join(hg_path, NAME))
-            + _(b"(its text stays in git stores and bundles that have it)\n")
+            + _(b"(the text may stay in the git store and in bundles)\n")
             + _(b"(run 'hg git::export --rebuild')\n")
             + _(b"(run 'hg admin::clone-bundles-clear')\n")
         )

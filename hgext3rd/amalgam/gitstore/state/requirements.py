@@ -65,7 +65,7 @@ def check(repo: RepoT) -> None:
     """
     if repo.url().startswith((b"bundle:", b"union:")):
         raise error.InputError(
-            _(b"cannot export what is not in a repository: %s") % repo.url(),
+            _(b"cannot export a bundle repository: %s") % repo.url(),
             hint=_(b"unbundle or pull it first"),
         )
     unknown = repo.requirements - _STORE - _ELSEWHERE
@@ -76,7 +76,7 @@ def check(repo: RepoT) -> None:
         raise error.Abort(
             _(b"cannot export a repository that requires: %s")
             % b", ".join(sorted(unknown)),
-            hint=_(b"amalgam does not read this format; nothing was written"),
+            hint=_(b"amalgam does not support this format; nothing was written"),
         )
     if missing:
         raise error.Abort(

@@ -243,8 +243,11 @@ def _filter_name(repo: RepoT, export: bytes) -> bytes:
     if name in (shown, *_within(shown)):
         return name
     raise error.ConfigError(
-        _(b"invalid value '%s' for server.view") % shown,
-        hint=_(b"one of visible, served, immutable and base is expected"),
+        _(
+            b"invalid value '%s' for server.view "
+            b"(expected visible, served, immutable or base)"
+        )
+        % shown
     )
 
 

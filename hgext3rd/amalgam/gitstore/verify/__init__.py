@@ -110,12 +110,12 @@ class _Verification:
         """Yield docket or git repository if they are not there."""
         name = self._store.config.dialect + b".docket"
         repository, maps = self._repository, self._store.maps.directory
-        nothing, state = _(b"nothing"), _(b"the state of an export")
+        nothing, state = _(b"nothing"), _(b"a finished export")
         if self._docket.refused:
-            found = _(b"that of a rewrite that did not end")
+            found = _(b"an unfinished rewrite")
             yield Difference(b"docket", name, found, state, Remedy.WITHDRAW)
         elif self._docket.censored != censorship.mark_of(self._repo):
-            found = _(b"that of before a text was censored")
+            found = _(b"a state from before a censoring")
             yield Difference(b"docket", name, found, state, Remedy.WITHDRAW)
         elif self._docket != Docket():
             if not repository.exists():
@@ -124,7 +124,7 @@ class _Verification:
                     b"directory", repository.path, nothing, whole, Remedy.REBUILD
                 )
         elif maps.exists(name):
-            found = _(b"what cannot be read")
+            found = _(b"an unreadable file")
             yield Difference(b"docket", name, found, state, Remedy.REBUILD)
         elif repository.packs() or (repository.exists() and repository.has_refs()):
             yield Difference(b"docket", name, nothing, state, Remedy.REBUILD)
@@ -191,5 +191,5 @@ class _Verification:
             findings.add(recomputed.check_with_git(ui, git, notes))
 
     def _leave_out(self, what: bytes) -> None:
-        text = _(b"not compared, since what they depend on is damaged")
+        text = _(b"not compared, because something they depend on is damaged")
         self._findings.notes.append(Note(what, b"", text))

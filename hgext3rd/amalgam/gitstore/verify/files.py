@@ -61,9 +61,9 @@ def check_packs(
             name, suffix = os.path.splitext(file)
             sums[file], is_whole = _read(repository, file, progress)
             if not is_whole:
-                yield _not_whole(file, _(b"a damaged one"))
+                yield _not_whole(file, _(b"a damaged file"))
             elif sums[file] != sums.get(name + b".pack", sums[file]):
-                yield _not_whole(file, _(b"that of another pack"))
+                yield _not_whole(file, _(b"the index of another pack"))
             elif suffix == b".pack" and name != b"pack-" + hex_oid(sums[file]):
                 yield _not_whole(file, _(b"another pack"))
 
@@ -103,7 +103,7 @@ def check_foreign(repository: Repository, docket: Docket) -> Iterator[Difference
             packs.add(id_)
         elif loose := _LOOSE_FILE.fullmatch(file):
             what, id_ = b"object", b"".join(loose.groups())
-        found = _(b"one that amalgam did not write")
+        found = _(b"a file that amalgam did not write")
         yield Difference(what, id_, found, _(b"nothing"), Remedy.REMOVE)
 
 

@@ -61,7 +61,7 @@ def check_segments(
         except OSError as exc:
             found = pycompat.bytestr(exc.strerror)
         except error.StorageError as exc:
-            found = _(b"a damaged one (%s)") % exc.message.rpartition(b": ")[2]
+            found = _(b"a damaged file (%s)") % exc.message.rpartition(b": ")[2]
         if found:
             whole = _(b"a whole file")
             yield Difference(
@@ -116,9 +116,9 @@ class Served:
                 if node in self.nodes:
                     continue
                 found = b"commit " + hex_id(pairs[start + ID_LEN : start + _PAIR_LEN])
-                why = _(b"nothing, since it is not in the repository")
+                why = _(b"nothing, because it is not in the repository")
                 if has_node(node):
-                    why = _(b"nothing, since it is not served")
+                    why = _(b"nothing, because it is not served")
                 withdraw = Remedy.WITHDRAW
                 yield Difference(b"changeset", hex_id(node), found, why, withdraw)
 

@@ -52,7 +52,7 @@ def check_presence(maps: Directory, docket: Docket, deep: bool) -> Iterator[Diff
     if not (name and maps.exists(name)):
         found = _(b"nothing")
     elif deep and not _is_whole(maps, name):
-        found = _(b"a damaged one")
+        found = _(b"a damaged file")
     if found:
         whole = _(b"a whole file")
         yield Difference(b"metadata state", name, found, whole, Remedy.REBUILD)

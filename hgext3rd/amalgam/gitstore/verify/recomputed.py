@@ -149,7 +149,7 @@ def _compare(
             what, kind = kinds[table]
             differences = oidmap.differences(table, expected, progress.increment)
             for node, found, wanted in differences:
-                right = nothing + _(b", since no served changeset has it")
+                right = nothing + _(b", because no served changeset has it")
                 if wanted:
                     right = b"%s %s" % (kind, hex_id(wanted))
                 there = b"%s %s" % (kind, hex_id(found)) if found else nothing
