@@ -108,3 +108,39 @@ def test_page_is_valid(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = page.read_text()
     docutils.core.publish_doctree(text, str(page), settings_overrides=settings)
     assert capsys.readouterr().err == ""
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.rst").read_text()
+
+
+def test_architecture_names_files_that_exist() -> None:
+    named = re.findall(r"``((?:hgext3rd|rust|tests|contrib)/[^`]*)``", ARCHITECTURE)
+    assert len(named) > 10
+    for path in named:
+        assert (ROOT / path).exists(), path
+
+
+def test_architecture_has_the_tree_as_it_is() -> None:
+    tree = ARCHITECTURE.partition("Layers\n======")[2].partition("In Python")[0]
+    above: list[tuple[int, Path]] = [(-1, ROOT)]
+    shown = 0
+    for line in tree.splitlines():
+        entry = re.match(r"    ( *)([\w./]+(?:/|\.py))(?:  |$)", line)
+        if not entry:
+            continue
+        depth = len(entry[1])
+        above = [step for step in above if step[0] < depth]
+        path = above[-1][1] / entry[2]
+        if not path.exists():
+            path = above[-1][1] / "src" / entry[2]  # of a crate
+        assert path.exists(), path
+        above.append((depth, path))
+        shown += 1
+    assert shown > 30
+    package = ROOT / "hgext3rd" / "amalgam"
+    for path in package.iterdir():
+        if path.suffix == ".py" or (path / "__init__.py").exists():
+            assert f"{path.name}" in tree, path
+    for path in (ROOT / "rust").glob("*/Cargo.toml"):
+        if path.parent.name not in ("fuzz", "fuzztargets"):
+            assert f"{path.parent.name}/" in tree, path
