@@ -66,3 +66,20 @@ def test_no_folder_has_many_files() -> None:
     assert not {
         folder: names for folder, names in files.items() if len(names) > MOST_FILES
     }
+
+
+def test_public_type_names_are_unique() -> None:
+    # those that a crate has by convention
+    places = defaultdict(list)
+    for path in SOURCES:
+        for name in re.findall(
+            r"^pub(?:\([^)]*\))? (?:struct|enum|trait|type|union) (\w+)",
+            code(path),
+            re.MULTILINE,
+        ):
+            places[name].append(str(path.relative_to(RUST)))
+    assert not {
+        name: paths
+        for name, paths in places.items()
+        if len(paths) > 1 and name not in {"Error", "Result"}
+    }

@@ -31,11 +31,11 @@ typedef struct amalgam_map amalgam_map;
 // An index in memory.
 typedef struct amalgam_mapped amalgam_mapped;
 
-// An open node map.
-typedef struct amalgam_nodemap amalgam_nodemap;
-
 // What a file of Mercurial's own node map consists of.
 typedef struct amalgam_nodemap_content amalgam_nodemap_content;
+
+// An open node map.
+typedef struct amalgam_nodemap amalgam_nodemap;
 
 // A sum that several calls add to.
 typedef struct amalgam_selftest amalgam_selftest;

@@ -5,7 +5,7 @@
 //! to ask the index itself. The bytes of the index are lent for each call; they must be the same
 //! for all calls on a handle.
 
-use revlog::nodemap::{self, Entries, Match, NodeMap as Inner, Place};
+use revlog::nodemap::{self, IndexEntries, NodeMap, Place, PrefixMatch};
 use revlog::{Node, Prefix};
 
 use crate::entry::entry;
@@ -21,7 +21,7 @@ const FAILED: i32 = -3;
 const INVALID: i32 = -4;
 
 /// An open node map.
-pub struct NodeMap(Handle<Inner>);
+pub struct NodeMapHandle(Handle<NodeMap>);
 
 /// A run: consecutive revisions in a file of the node map.
 #[repr(C)]
@@ -62,7 +62,7 @@ impl From<nodemap::Error> for Failure {
 /// else is lent for the call. The map is given to `amalgam_nodemap_free` once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_open(
-    out: *mut *mut NodeMap,
+    out: *mut *mut NodeMapHandle,
     file: i32,
     path: *const u8,
     path_len: usize,
@@ -87,10 +87,10 @@ pub unsafe extern "C" fn amalgam_nodemap_open(
             )
         };
         let places: Vec<Place> = runs.iter().map(|run| Place::from(*run)).collect();
-        let map = Inner::open(&file, uid, &places, limit, Entries::new(index))
+        let map = NodeMap::open(&file, uid, &places, limit, IndexEntries::new(index))
             .map_err(|error| Failure::from(error).at(path))?;
         // SAFETY: as the caller promises.
-        unsafe { handle::give(out, NodeMap(Handle::new(map))) }
+        unsafe { handle::give(out, NodeMapHandle(Handle::new(map))) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn amalgam_nodemap_open(
 /// As `amalgam_nodemap_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_open_upstream(
-    out: *mut *mut NodeMap,
+    out: *mut *mut NodeMapHandle,
     file: i32,
     path: *const u8,
     path_len: usize,
@@ -121,10 +121,11 @@ pub unsafe extern "C" fn amalgam_nodemap_open_upstream(
         let (file, path, index) = unsafe {
             (lent::file(file)?, lent::path(path, path_len)?, lent::slice(index, index_len)?)
         };
-        let map = Inner::open_upstream(&file, len_bytes, revs, mapped != 0, Entries::new(index))
-            .map_err(|error| Failure::from(error).at(path))?;
+        let map =
+            NodeMap::open_upstream(&file, len_bytes, revs, mapped != 0, IndexEntries::new(index))
+                .map_err(|error| Failure::from(error).at(path))?;
         // SAFETY: as the caller promises.
-        unsafe { handle::give(out, NodeMap(Handle::new(map))) }
+        unsafe { handle::give(out, NodeMapHandle(Handle::new(map))) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
@@ -136,7 +137,7 @@ pub unsafe extern "C" fn amalgam_nodemap_open_upstream(
 ///
 /// `map` came from an `amalgam_nodemap_open*`, and nobody uses it any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn amalgam_nodemap_free(map: *mut NodeMap) {
+pub unsafe extern "C" fn amalgam_nodemap_free(map: *mut NodeMapHandle) {
     // SAFETY: as the caller promises.
     unsafe { handle::free(map) }
 }
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn amalgam_nodemap_free(map: *mut NodeMap) {
 /// `index` and `node` are lent for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_rev(
-    map: *const NodeMap,
+    map: *const NodeMapHandle,
     index: *const u8,
     index_len: usize,
     node: *const u8,
@@ -159,14 +160,14 @@ pub unsafe extern "C" fn amalgam_nodemap_rev(
     let mut found = FAILED;
     let body = || {
         // SAFETY: as the caller promises.
-        let (NodeMap(handle), index, node) = unsafe {
+        let (NodeMapHandle(handle), index, node) = unsafe {
             (handle::borrow(map)?, lent::slice(index, index_len)?, lent::slice(node, node_len)?)
         };
         let Ok(node) = node.try_into() else {
             found = INVALID;
             return Ok(());
         };
-        let rev = handle.call(|map| Ok(map.rev(Entries::new(index), node)?))?;
+        let rev = handle.call(|map| Ok(map.rev(IndexEntries::new(index), node)?))?;
         found = rev.unwrap_or(UNKNOWN);
         Ok(())
     };
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn amalgam_nodemap_rev(
 pub unsafe extern "C" fn amalgam_nodemap_match(
     node: *mut u8,
     node_len: usize,
-    map: *const NodeMap,
+    map: *const NodeMapHandle,
     index: *const u8,
     index_len: usize,
     digits: *const u8,
@@ -195,7 +196,7 @@ pub unsafe extern "C" fn amalgam_nodemap_match(
     let mut found = FAILED;
     let body = || {
         // SAFETY: as the caller promises.
-        let (node, NodeMap(handle), index, digits) = unsafe {
+        let (node, NodeMapHandle(handle), index, digits) = unsafe {
             (
                 lent::buffer(node, node_len)?,
                 handle::borrow(map)?,
@@ -209,13 +210,13 @@ pub unsafe extern "C" fn amalgam_nodemap_match(
         };
         let place: &mut [u8; 20] =
             node.try_into().map_err(|_| Failure::bug("a node has 20 bytes"))?;
-        found = match handle.call(|map| Ok(map.matching(Entries::new(index), prefix)?))? {
-            Match::None => 0,
-            Match::One(node) => {
+        found = match handle.call(|map| Ok(map.matching(IndexEntries::new(index), prefix)?))? {
+            PrefixMatch::None => 0,
+            PrefixMatch::One(node) => {
                 *place = *node.as_bytes();
                 1
             }
-            Match::Many => 2,
+            PrefixMatch::Many => 2,
         };
         Ok(())
     };
@@ -232,7 +233,7 @@ pub unsafe extern "C" fn amalgam_nodemap_match(
 /// As `amalgam_nodemap_rev`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_shortest(
-    map: *const NodeMap,
+    map: *const NodeMapHandle,
     index: *const u8,
     index_len: usize,
     node: *const u8,
@@ -241,14 +242,14 @@ pub unsafe extern "C" fn amalgam_nodemap_shortest(
     let mut found = FAILED;
     let body = || {
         // SAFETY: as the caller promises.
-        let (NodeMap(handle), index, node) = unsafe {
+        let (NodeMapHandle(handle), index, node) = unsafe {
             (handle::borrow(map)?, lent::slice(index, index_len)?, lent::slice(node, node_len)?)
         };
         let Ok(node) = node.try_into() else {
             found = INVALID;
             return Ok(());
         };
-        let digits = handle.call(|map| Ok(map.shortest(Entries::new(index), node)?))?;
+        let digits = handle.call(|map| Ok(map.shortest(IndexEntries::new(index), node)?))?;
         let digits = digits.map(|digits| i32::try_from(digits).unwrap_or(FAILED));
         found = digits.unwrap_or(UNKNOWN);
         Ok(())
@@ -265,7 +266,7 @@ pub unsafe extern "C" fn amalgam_nodemap_shortest(
 /// `map` as for `amalgam_nodemap_rev`; `node` is lent for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_append(
-    map: *const NodeMap,
+    map: *const NodeMapHandle,
     rev: u32,
     node: *const u8,
     node_len: usize,
@@ -273,7 +274,7 @@ pub unsafe extern "C" fn amalgam_nodemap_append(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (NodeMap(handle), node) =
+        let (NodeMapHandle(handle), node) =
             unsafe { (handle::borrow(map)?, lent::slice(node, node_len)?) };
         let node = node.try_into().map_err(|_| Failure::input("a node has 20 bytes"))?;
         handle.call(|map| {
@@ -292,13 +293,13 @@ pub unsafe extern "C" fn amalgam_nodemap_append(
 /// `error` as everywhere; `map` as for `amalgam_nodemap_rev`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_truncate(
-    map: *const NodeMap,
+    map: *const NodeMapHandle,
     revs: u32,
     error: *mut ErrorInfo,
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let NodeMap(handle) = unsafe { handle::borrow(map) }?;
+        let NodeMapHandle(handle) = unsafe { handle::borrow(map) }?;
         handle.call(|map| {
             map.truncate(revs);
             Ok(())
@@ -315,16 +316,16 @@ pub unsafe extern "C" fn amalgam_nodemap_truncate(
 /// `error` as everywhere; `map` as for `amalgam_nodemap_rev`; `index` is lent for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_check(
-    map: *const NodeMap,
+    map: *const NodeMapHandle,
     index: *const u8,
     index_len: usize,
     error: *mut ErrorInfo,
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (NodeMap(handle), index) =
+        let (NodeMapHandle(handle), index) =
             unsafe { (handle::borrow(map)?, lent::slice(index, index_len)?) };
-        handle.call(|map| Ok(map.check(Entries::new(index))?))
+        handle.call(|map| Ok(map.check(IndexEntries::new(index))?))
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
@@ -377,7 +378,7 @@ pub unsafe extern "C" fn amalgam_nodemap_run_write(
                 lent::slice(index, index_len)?,
             )
         };
-        Ok(nodemap::run::write(bytes, uid, Place::from(*run), Entries::new(index))?)
+        Ok(nodemap::run::write(bytes, uid, Place::from(*run), IndexEntries::new(index))?)
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
@@ -404,7 +405,7 @@ pub unsafe extern "C" fn amalgam_nodemap_content_make(
     let body = || {
         // SAFETY: as the caller promises.
         let index = unsafe { lent::slice(index, index_len) }?;
-        let content = nodemap::upstream::content(Entries::new(index))?;
+        let content = nodemap::upstream::content(IndexEntries::new(index))?;
         // SAFETY: as the caller promises.
         unsafe {
             lent::put(len_bytes, content.len() as u64)?;

@@ -4,7 +4,7 @@ use std::fs;
 
 use gitpack::Readers;
 use hg2git::{MetadataFiles, Request, Selection, export as run};
-use revlog::{Encoding, Kind, Node, Store};
+use revlog::{Encoding, Node, RevlogKind, Store};
 use workshop::Directory;
 
 use crate::scratch::{Planted, cut, directory};
@@ -25,7 +25,9 @@ pub(crate) fn export(input: &[u8]) {
         Planted::new(store.join("00manifest.i"), manifest),
         Planted::new(store.join("data").join("f.i"), filelog),
     ];
-    let Ok(seen) = Store::new(&store, Encoding::DotEncode).open(Kind::Changelog) else { return };
+    let Ok(seen) = Store::new(&store, Encoding::DotEncode).open(RevlogKind::Changelog) else {
+        return;
+    };
     let index = seen.index();
     let tip = index.revs().next_back().map_or(Node::NULL, |rev| index.node(rev));
     let opened = [&packs, &map].map(|path| Directory::open(path).expect("it was made here"));

@@ -1,7 +1,7 @@
 //! Files of `.hg/amalgam`, and Mercurial's node map.
 
 use hg2git::{Access, OidMap, Segment, TABLES, Table};
-use revlog::nodemap::{Entries, NodeMap, Place};
+use revlog::nodemap::{IndexEntries, NodeMap, Place};
 use revlog::{Node, Prefix};
 
 use crate::scratch::{Planted, cut, directory, opened};
@@ -20,7 +20,7 @@ fn index_of(nodes: &[u8]) -> Vec<u8> {
     index
 }
 
-fn ask(map: &NodeMap, entries: Entries<'_>) {
+fn ask(map: &NodeMap, entries: IndexEntries<'_>) {
     let _ = map.check(entries);
     for node in (0..entries.len()).filter_map(|rev| entries.node(rev)).chain(&[[0; 20], [1; 20]]) {
         if let Ok(Some(rev)) = map.rev(entries, node)
@@ -44,7 +44,7 @@ pub(crate) fn nodemap(input: &[u8]) {
     let (nodes, rest) = cut(input);
     let (places, file) = cut(rest);
     let index = index_of(&nodes[..nodes.len().min(PAGE)]);
-    let entries = Entries::new(&index);
+    let entries = IndexEntries::new(&index);
     let word = |place: &[u8; 12], at: usize| {
         u32::from_be_bytes([place[at], place[at + 1], place[at + 2], place[at + 3]])
     };
@@ -77,7 +77,7 @@ pub(crate) fn nodemap(input: &[u8]) {
 pub(crate) fn upstream_nodemap(input: &[u8]) {
     let (nodes, file) = cut(input);
     let index = index_of(&nodes[..nodes.len().min(PAGE)]);
-    let entries = Entries::new(&index);
+    let entries = IndexEntries::new(&index);
     let planted = Planted::new(directory().join("upstream"), file);
     for mapped in [false, true] {
         let (len, revs) = (file.len() as u64, entries.len());

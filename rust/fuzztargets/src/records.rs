@@ -2,7 +2,7 @@
 
 use gitpack::delta;
 use revlog::manifest::check_depth;
-use revlog::{Changeset, Delta, Encoding, Entries, Flag, Lines, split_metadata};
+use revlog::{Changeset, Delta, Encoding, Flag, Lines, ManifestEntries, split_metadata};
 use workshop::Buffer;
 
 use crate::TEXT_BYTES;
@@ -44,7 +44,7 @@ pub(crate) fn manifest(input: &[u8]) {
     }
     assert!(input.len() >= again.len());
     assert!(input[..again.len()].eq_ignore_ascii_case(&again));
-    let names = Entries::new(input).map_while(Result::ok).map(|entry| entry.name);
+    let names = ManifestEntries::new(input).map_while(Result::ok).map(|entry| entry.name);
     assert!(names.clone().all(|name| !name.is_empty() && !name.contains(&b'/')));
     if let Some(Err(problem)) = Lines::new(input).last() {
         assert!(problem.to_string().len() <= 10_000, "a message is read by people");

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use revlog::{Encoding, Kind, Parents, Revlog, Scratch, Store, Texts};
+use revlog::{Encoding, Parents, Revlog, RevlogKind, Scratch, Store, Texts};
 use workshop::{Budget, Buffer};
 
 use crate::TEXT_BYTES;
@@ -15,7 +15,7 @@ const MOST_READ: usize = 200;
 /// one such text shows all.
 const MOST_WRITTEN: usize = 16 << 20;
 
-const FILELOG: Kind<'_> = Kind::Filelog(b"f");
+const FILELOG: RevlogKind<'_> = RevlogKind::Filelog(b"f");
 /// Version 1, with data inline, and deltas against any revision.
 const HEADER: u32 = 0x0003_0001;
 
@@ -49,7 +49,7 @@ fn push_entry(out: &mut Vec<u8>, base: usize, rev: usize, text_len: u32, chunk: 
     out.extend_from_slice(chunk);
 }
 
-fn open(kind: Kind<'_>, encoding: Encoding) -> Option<Revlog> {
+fn open(kind: RevlogKind<'_>, encoding: Encoding) -> Option<Revlog> {
     Store::new(&directory(), encoding).open(kind).ok()
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn revlog(input: &[u8]) {
         planted.push(Planted::new(root.join(format!("00changelog-{uid}.idx")), other));
         planted.push(Planted::new(root.join(format!("00changelog-{uid}.dat")), other));
     }
-    if let Some(revlog) = open(Kind::Changelog, Encoding::DotEncode) {
+    if let Some(revlog) = open(RevlogKind::Changelog, Encoding::DotEncode) {
         with_scratch(|scratch| read(&revlog, scratch));
     }
 }

@@ -12,7 +12,7 @@ mod blocks;
 mod ends;
 
 use crate::delta::{EncodeError, Encoder};
-use blocks::{BLOCK, Gap, Index, Tables};
+use blocks::{BLOCK, BlockIndex, Gap, Tables};
 use ends::{common_prefix, common_suffix};
 
 /// Bytes that must match at the front, or at the end, for a copy of their own. A copy takes 2 to 7
@@ -102,7 +102,7 @@ impl Differ {
 
 /// Writes the target from `front` on. `false` if that was given up, since it exceeds the limit.
 fn cover(
-    index: &Index,
+    index: &BlockIndex,
     target: &[u8],
     front: usize,
     limit: usize,

@@ -20,6 +20,6 @@ pub mod tree;
 
 pub use deflate::{Deflater, QuickDeflater};
 pub use diff::Differ;
-pub use oid::{Kind, ObjectHeader, Oid, object_header};
+pub use oid::{ObjectHeader, ObjectKind, Oid, object_header};
 pub use pack::{Entry, Offset, PackWriter, Published, SealedPack};
 pub use staged::{Owner, Readers, Staged};

@@ -65,7 +65,7 @@ impl fmt::Debug for Oid {
 /// What an object is. The numbers are the types of pack entries, gitformat-pack(5) "Object types".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum ObjectKind {
     /// A commit.
     Commit = 1,
     /// A tree, see [`crate::tree`].
@@ -74,7 +74,7 @@ pub enum Kind {
     Blob = 3,
 }
 
-impl Kind {
+impl ObjectKind {
     /// The name that object headers carry.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -109,7 +109,7 @@ impl fmt::Debug for ObjectHeader {
 
 /// The header of an object of `kind` whose content has `len` bytes. Allocates nothing.
 #[must_use]
-pub fn object_header(kind: Kind, len: u64) -> ObjectHeader {
+pub fn object_header(kind: ObjectKind, len: u64) -> ObjectHeader {
     let mut header = StackBytes::new();
     header.extend(kind.name().as_bytes());
     header.push(b' ');
@@ -130,16 +130,18 @@ mod tests {
 
     #[test]
     fn a_header_is_what_git_hashes() {
-        assert_eq!(&*object_header(Kind::Blob, 0), b"blob 0\0");
-        assert_eq!(&*object_header(Kind::Tree, 12), b"tree 12\0");
-        assert_eq!(&*object_header(Kind::Commit, 100), b"commit 100\0");
-        assert_eq!(&*object_header(Kind::Blob, 9), b"blob 9\0");
-        assert_eq!(&*object_header(Kind::Commit, u64::MAX), b"commit 18446744073709551615\0");
+        assert_eq!(&*object_header(ObjectKind::Blob, 0), b"blob 0\0");
+        assert_eq!(&*object_header(ObjectKind::Tree, 12), b"tree 12\0");
+        assert_eq!(&*object_header(ObjectKind::Commit, 100), b"commit 100\0");
+        assert_eq!(&*object_header(ObjectKind::Blob, 9), b"blob 9\0");
+        assert_eq!(&*object_header(ObjectKind::Commit, u64::MAX), b"commit 18446744073709551615\0");
     }
 
     #[test]
     fn the_empty_objects_have_their_well_known_names() {
-        for (kind, oid) in [(Kind::Tree, Oid::EMPTY_TREE), (Kind::Blob, Oid::EMPTY_BLOB)] {
+        for (kind, oid) in
+            [(ObjectKind::Tree, Oid::EMPTY_TREE), (ObjectKind::Blob, Oid::EMPTY_BLOB)]
+        {
             let hash = Sha1::digest(&*object_header(kind, 0));
             assert_eq!(oid, Oid::from_bytes(hash.into()));
         }

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use gitpack::delta::{self, Op};
 use gitpack::tree::{Mode, entry_order, push_entry};
 use gitpack::{
-    Deflater, Differ, Entry, Kind, Offset, Oid, PackWriter, Published, QuickDeflater, Readers,
-    object_header,
+    Deflater, Differ, Entry, ObjectKind, Offset, Oid, PackWriter, Published, QuickDeflater,
+    Readers, object_header,
 };
 use sha1::{Digest, Sha1};
 use tempfile::TempDir;
@@ -65,7 +65,7 @@ impl Repository {
 /// Contents by id, and the pack they go into.
 struct Store {
     writer: PackWriter,
-    contents: BTreeMap<Oid, (Kind, Vec<u8>)>,
+    contents: BTreeMap<Oid, (ObjectKind, Vec<u8>)>,
     /// Bases of those stored as deltas.
     bases: BTreeMap<Oid, Oid>,
     deflater: Deflater,
@@ -86,7 +86,7 @@ impl Store {
     }
 
     /// Adds an entry of which `payload` is the content or the delta.
-    fn put(&mut self, kind: Kind, content: &[u8], entry: Entry, payload: &[u8]) -> Oid {
+    fn put(&mut self, kind: ObjectKind, content: &[u8], entry: Entry, payload: &[u8]) -> Oid {
         let oid = oid(kind, content);
         let mut deflated = Vec::new();
         self.deflater.deflate(payload, &mut deflated);
@@ -96,17 +96,17 @@ impl Store {
         oid
     }
 
-    fn add(&mut self, kind: Kind, content: &[u8]) -> Oid {
+    fn add(&mut self, kind: ObjectKind, content: &[u8]) -> Oid {
         let oid = oid(kind, content);
         if self.writer.position(&oid).is_some() { oid } else { self.add_full(kind, content) }
     }
 
-    fn add_full(&mut self, kind: Kind, content: &[u8]) -> Oid {
+    fn add_full(&mut self, kind: ObjectKind, content: &[u8]) -> Oid {
         self.put(kind, content, Entry::Full(kind), content)
     }
 
     /// Adds `content` as a delta of `base`, if there is a good one.
-    fn add_near(&mut self, kind: Kind, content: &[u8], base: Option<Oid>) -> Oid {
+    fn add_near(&mut self, kind: ObjectKind, content: &[u8], base: Option<Oid>) -> Oid {
         let Some(base) = base.filter(|_| self.writer.position(&oid(kind, content)).is_none())
         else {
             return self.add(kind, content);
@@ -119,7 +119,7 @@ impl Store {
         self.put_delta(kind, content, base, &delta)
     }
 
-    fn put_delta(&mut self, kind: Kind, content: &[u8], base: Oid, delta: &[u8]) -> Oid {
+    fn put_delta(&mut self, kind: ObjectKind, content: &[u8], base: Oid, delta: &[u8]) -> Oid {
         let entry = Entry::Delta { base: self.offset(base) };
         let oid = self.put(kind, content, entry, delta);
         self.bases.insert(oid, base);
@@ -131,7 +131,7 @@ impl Store {
     }
 }
 
-fn oid(kind: Kind, content: &[u8]) -> Oid {
+fn oid(kind: ObjectKind, content: &[u8]) -> Oid {
     let header = object_header(kind, content.len() as u64);
     let sha1 = Sha1::new_with_prefix(&*header).chain_update(content).finalize();
     Oid::from_bytes(sha1.into())
@@ -194,26 +194,26 @@ fn add_commit(store: &mut Store, tip: &Tip, number: usize) -> Tip {
         small.splice(at % 9000..at % 9000, lines(100 + change as u64, 2));
         large[(at * 31) % LARGE] ^= 0x55;
     }
-    let small = store.add_near(Kind::Blob, &small, tip.small);
-    let large = store.add_near(Kind::Blob, &large, tip.large);
-    let script = store.add(Kind::Blob, b"#!/bin/sh\n");
-    let link = store.add(Kind::Blob, b"sub/small");
+    let small = store.add_near(ObjectKind::Blob, &small, tip.small);
+    let large = store.add_near(ObjectKind::Blob, &large, tip.large);
+    let script = store.add(ObjectKind::Blob, b"#!/bin/sh\n");
+    let link = store.add(ObjectKind::Blob, b"sub/small");
     let subtree = tree(&mut [("small", Mode::FILE, small), ("script", Mode::EXECUTABLE, script)]);
-    let subtree = store.add_near(Kind::Tree, &subtree, tip.subtree);
+    let subtree = store.add_near(ObjectKind::Tree, &subtree, tip.subtree);
     let top = tree(&mut [
         ("sub", Mode::DIRECTORY, subtree),
         ("sub.c", Mode::FILE, small),
         ("sub0", Mode::FILE, large),
         ("link", Mode::SYMLINK, link),
-        ("module", Mode::GITLINK, oid(Kind::Commit, b"elsewhere")),
+        ("module", Mode::GITLINK, oid(ObjectKind::Commit, b"elsewhere")),
         ("empty", Mode::FILE, Oid::EMPTY_BLOB),
     ]);
-    store.add(Kind::Blob, b"");
-    let top = store.add_near(Kind::Tree, &top, tip.tree);
+    store.add(ObjectKind::Blob, b"");
+    let top = store.add_near(ObjectKind::Tree, &top, tip.tree);
     let parent = tip.commit.map(|oid| format!("parent {oid}\n")).unwrap_or_default();
     let author = format!("A U Thor <author@example.com> {} +0000", 1_600_000_000 + number);
     let commit = format!("tree {top}\n{parent}author {author}\ncommitter {author}\n\nnumber\n");
-    let commit = store.add(Kind::Commit, commit.as_bytes());
+    let commit = store.add(ObjectKind::Commit, commit.as_bytes());
     Tip {
         commit: Some(commit),
         small: Some(small),
@@ -325,8 +325,8 @@ fn git_reads_contents_of_all_sizes() {
     let repository = Repository::new();
     let mut store = Store::new(&repository.packs());
     for len in [0, 1, 15, 16, 2047, 2048, 0xffff, 0x1_0000, 0x1_0001, 3_000_000] {
-        store.add(Kind::Blob, &noise(3, len));
-        store.add(Kind::Blob, &vec![b'x'; len]);
+        store.add(ObjectKind::Blob, &noise(3, len));
+        store.add(ObjectKind::Blob, &vec![b'x'; len]);
     }
     let published = publish(&mut store, &repository.packs());
     assert_same_indexes_as_git(&repository, &published, &[]);
@@ -358,9 +358,9 @@ fn git_reads_what_the_quick_compressor_makes() {
     for content in &contents {
         let mut stream = vec![0; QuickDeflater::bound(content.len())];
         let len = quick.deflate_to(content, &mut stream);
-        let oid = oid(Kind::Blob, content);
+        let oid = oid(ObjectKind::Blob, content);
         if store.writer.position(&oid).is_none() {
-            let entry = Entry::Full(Kind::Blob);
+            let entry = Entry::Full(ObjectKind::Blob);
             let added = store.writer.add(oid, entry, content.len() as u64, &stream[..len]);
             added.expect("is writable");
         }
@@ -375,7 +375,7 @@ fn git_reads_deltas_at_the_limits_of_the_format() {
     let repository = Repository::new();
     let mut store = Store::new(&repository.packs());
     let base = noise(4, 0x120_0000);
-    let base_oid = store.add(Kind::Blob, &base);
+    let base_oid = store.add(ObjectKind::Blob, &base);
     let long = noise(5, 1000);
     let copy = |offset, len| Op::Copy { offset, len };
     let cases: [&[Op]; 9] = [
@@ -401,7 +401,7 @@ fn git_reads_deltas_at_the_limits_of_the_format() {
         let (base_len, len) = (base.len() as u64, content.len() as u64);
         delta::encode(base_len, len, ops.iter().copied(), &mut bytes).expect("is legal");
         assert!(delta::apply(&base, &bytes, content.len()).as_ref() == Ok(&content));
-        store.put_delta(Kind::Blob, &content, base_oid, &bytes);
+        store.put_delta(ObjectKind::Blob, &content, base_oid, &bytes);
     }
     let published = publish(&mut store, &repository.packs());
     assert_same_indexes_as_git(&repository, &published, &[]);
@@ -427,9 +427,9 @@ fn git_reads_a_pack_of_more_than_2_gib() {
     store.deflater = Deflater::new(0);
     let mut small = Vec::new();
     for number in 0..36 {
-        store.add(Kind::Blob, &noise(number, 60_000_000));
+        store.add(ObjectKind::Blob, &noise(number, 60_000_000));
         store.contents.clear(); // takes as much memory
-        small.push(store.add(Kind::Blob, &noise(number, 60)));
+        small.push(store.add(ObjectKind::Blob, &noise(number, 60)));
     }
     assert!(store.offset(*small.last().expect("were added")).get() > 1 << 31);
     let published = publish(&mut store, &repository.packs());

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hg2git::{Phase, export};
-use whole::Whole;
+use whole::WholeRequest;
 
 const EVERY: Duration = Duration::from_millis(50);
 
@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: allocation STORE OUTDIR".into());
     };
     let (store, outdir) = (Path::new(store), Path::new(outdir));
-    let whole = Whole::new(store, outdir)?;
+    let whole = WholeRequest::new(store, outdir)?;
     let clock = Clock { start: Instant::now(), phase: Mutex::new("Changesets".to_owned()) };
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use hg2git::{Phase, Request, export};
-use whole::Whole;
+use whole::WholeRequest;
 
 /// `USER_HZ`: the unit of times in `/proc/self/stat`, the same on all Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let memory = rest.iter().find_map(|argument| argument.strip_prefix("memory="));
     let memory_mib: u64 = memory.map_or(Ok(192), str::parse)?;
     let (store, outdir) = (Path::new(store), Path::new(outdir));
-    let whole = Whole::new(store, outdir)?;
+    let whole = WholeRequest::new(store, outdir)?;
     let request = Request {
         check_texts: !rest.iter().any(|argument| argument == "nocheck"),
         check_each_manifest: rest.iter().any(|argument| argument == "each"),

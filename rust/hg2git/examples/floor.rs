@@ -13,7 +13,9 @@ use std::time::Instant;
 
 use gitpack::object_header;
 use revlog::node::parents_prefix;
-use revlog::{Encoding, Kind, Node, Parents, Rev, Revlog, Scratch, Store, Texts, split_metadata};
+use revlog::{
+    Encoding, Node, Parents, Rev, Revlog, RevlogKind, Scratch, Store, Texts, split_metadata,
+};
 use sha1lanes::{Message, best};
 use workshop::Buffer;
 
@@ -43,7 +45,7 @@ fn main() -> Result<(), Problem> {
     let paths = filelog_paths(&fs::read(store.join("fncache"))?);
     let store = Store::new(store, Encoding::DotEncode);
     let jobs = in_threads(threads, &paths, |jobs: &mut Vec<Job>, path| {
-        jobs.extend(cut(store.open(Kind::Filelog(path))?));
+        jobs.extend(cut(store.open(RevlogKind::Filelog(path))?));
         Ok(())
     })?;
     let mut jobs: Vec<Job> = jobs.into_iter().flatten().collect();
@@ -176,7 +178,7 @@ impl Hasher {
             self.waiting.iter().map(|waited| split_metadata(&waited.text).content).collect();
         let git_heads: Vec<_> = contents
             .iter()
-            .map(|content| object_header(gitpack::Kind::Blob, content.len() as u64))
+            .map(|content| object_header(gitpack::ObjectKind::Blob, content.len() as u64))
             .collect();
         let hg = self.waiting.iter();
         let hg = hg.map(|waited| Message { head: &waited.hg_head, body: &waited.text });

@@ -19,7 +19,7 @@ use crate::objects::history::Sources;
 use crate::objects::sides::Aside;
 use crate::out::publish::MetadataPublication;
 use crate::read::files::FileTable;
-use crate::read::manifests::Plan;
+use crate::read::manifests::ManifestPlan;
 use crate::read::names::Names;
 use crate::request::Request;
 
@@ -35,7 +35,7 @@ pub(crate) struct Context<'a> {
 
 /// What the objects of a run became, for the metadata.
 pub(crate) struct Outcome<'a> {
-    pub plan: &'a Plan,
+    pub plan: &'a ManifestPlan,
     /// Commits of the changesets, in the order of the changelog.
     pub commits: &'a [Oid],
     /// What is added to the map, by table, each ascending.

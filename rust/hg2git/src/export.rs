@@ -8,7 +8,7 @@ mod converting;
 mod reading;
 
 use gitpack::{Oid, SealedPack};
-use revlog::{Kind as RevlogKind, Rev, Store};
+use revlog::{Rev, RevlogKind, Store};
 use workshop::{Shares, both, trim};
 
 use crate::dialect::cinnabar::Cinnabar;
@@ -20,11 +20,11 @@ use crate::objects::commits::ConvertedChangesets;
 use crate::objects::history::Sources;
 use crate::out::packs::Packs;
 use crate::out::publish::Publication;
-use crate::progress::{Phase, Progress, Reporter};
+use crate::progress::{Phase, ProgressFn, ThrottledProgress};
 use crate::read::files::{FileId, FileTable};
 use crate::read::limits;
 use crate::read::lookups::Lookup;
-use crate::read::manifests::{Manifests, Plan, Proving};
+use crate::read::manifests::{ManifestPlan, Manifests, Proving};
 use crate::read::treemanifests::Directories;
 use crate::request::{Report, Request};
 
@@ -36,7 +36,7 @@ use crate::request::{Report, Request};
 ///
 /// [`crate::Error`] says what is wrong and where; then no pack and no segment has become visible,
 /// except that a failure after the pack's last rename leaves it, named in the journal.
-pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Report> {
+pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Report> {
     let store = Store::new(request.store, request.encoding);
     let map = OidMap::open(request.map, &request.segments, &request.unmapped)?;
     let changelog = store.open(RevlogKind::Changelog)?;
@@ -51,7 +51,7 @@ pub fn export(request: &Request<'_>, progress: &mut Progress<'_>) -> Result<Repo
     let context =
         Context { request, changelog: &changelog, manifest: &manifest, map: &map, shares: &shares };
     let run = Run { context, store: &store };
-    let done = run.convert(Cinnabar::open(context)?, &revs, &mut Reporter::new(progress));
+    let done = run.convert(Cinnabar::open(context)?, &revs, &mut ThrottledProgress::new(progress));
     drop((shares, map));
     trim();
     done
@@ -68,12 +68,12 @@ impl Run<'_> {
         &self,
         dialect: D,
         revs: &[Rev],
-        reporter: &mut Reporter<'_, '_>,
+        reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<Report> {
         let Context { request, changelog, manifest, map, shares } = self.context;
         let Request { check_texts, memory_bytes, .. } = *request;
         let nodes = self.read_changesets(revs, reporter)?;
-        let (plan, trees) = Plan::of(&nodes, manifest, map)?;
+        let (plan, trees) = ManifestPlan::of(&nodes, manifest, map)?;
         drop(nodes);
         let mut files = FileTable::default();
         let directories = (request.tree_manifests)
@@ -121,7 +121,7 @@ impl Run<'_> {
         &self,
         dialect: D,
         ConvertedHistory { changesets, form, aside, notes }: ConvertedHistory<D>,
-        (revs, plan): (&[Rev], &Plan),
+        (revs, plan): (&[Rev], &ManifestPlan),
         (files, new_files, of_files): (FileTable, &[FileId], Vec<Pair>),
         packs: Packs,
     ) -> Result<Report> {

@@ -4,7 +4,7 @@ use gitpack::Oid;
 use revlog::{Changeset, Node};
 use sha1lanes::{Message, digest_one};
 
-use crate::dialect::cinnabar::state::State;
+use crate::dialect::cinnabar::state::MetadataState;
 use crate::dialect::cinnabar::{commit, note};
 
 /// Makes the commit and the note of a changeset, whose text is `text`.
@@ -27,7 +27,7 @@ pub fn commit_and_note(changeset: &Changeset<'_>, text: &[u8]) {
 pub fn state(body: &[u8]) {
     let sum = digest_one(Message { head: &[], body });
     let bytes = [body, &sum].concat();
-    if let Ok(state) = State::from_bytes(&bytes) {
-        assert_eq!(State::from_bytes(&state.to_bytes()).as_ref(), Ok(&state));
+    if let Ok(state) = MetadataState::from_bytes(&bytes) {
+        assert_eq!(MetadataState::from_bytes(&state.to_bytes()).as_ref(), Ok(&state));
     }
 }

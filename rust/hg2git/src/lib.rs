@@ -36,7 +36,7 @@ pub use map::compare::{Comparison, Difference};
 pub use map::oidmap::{Matches, OidMap, Side};
 pub use map::segment::{Access, Pair, Segment, TABLES, Table};
 pub use objects::commits::Displaced;
-pub use progress::{Phase, Progress};
+pub use progress::{Phase, ProgressFn};
 pub use read::changelog::Selection;
 pub use request::{MetadataFiles, PublishedFiles, PublishedMetadata, Report, Request};
 pub use revlog::Prefix;

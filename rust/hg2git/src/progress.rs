@@ -24,16 +24,16 @@ pub enum Phase {
 }
 
 /// Told of the phase, how much of it is done and how much there is; answers whether to stop.
-pub type Progress<'a> = dyn FnMut(Phase, u64, u64) -> bool + 'a;
+pub type ProgressFn<'a> = dyn FnMut(Phase, u64, u64) -> bool + 'a;
 
 /// Limits how often progress is reported.
-pub(crate) struct Reporter<'a, 'b> {
-    progress: &'a mut Progress<'b>,
+pub(crate) struct ThrottledProgress<'a, 'b> {
+    progress: &'a mut ProgressFn<'b>,
     last: Option<Instant>,
 }
 
-impl<'a, 'b> Reporter<'a, 'b> {
-    pub fn new(progress: &'a mut Progress<'b>) -> Self {
+impl<'a, 'b> ThrottledProgress<'a, 'b> {
+    pub fn new(progress: &'a mut ProgressFn<'b>) -> Self {
         Self { progress, last: None }
     }
 

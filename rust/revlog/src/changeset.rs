@@ -8,7 +8,7 @@ use crate::node::Node;
 
 /// What is wrong with a changeset's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedChangeset {
     /// No manifest node at the beginning.
     #[error("its text does not begin with a manifest node")]
     Manifest,
@@ -44,20 +44,21 @@ impl<'a> Changeset<'a> {
     ///
     /// # Errors
     ///
-    /// [`Malformed`] names the part that is missing.
-    pub fn parse(text: &'a [u8]) -> Result<Self, Malformed> {
-        let (manifest, rest) = split_line(text).ok_or(Malformed::Manifest)?;
-        let manifest = Node::from_hex(manifest).ok_or(Malformed::Manifest)?;
-        let (user, rest) = split_line(rest).ok_or(Malformed::Date)?;
-        let (date, rest) = split_line(rest).ok_or(Malformed::Date)?;
+    /// [`MalformedChangeset`] names the part that is missing.
+    pub fn parse(text: &'a [u8]) -> Result<Self, MalformedChangeset> {
+        let (manifest, rest) = split_line(text).ok_or(MalformedChangeset::Manifest)?;
+        let manifest = Node::from_hex(manifest).ok_or(MalformedChangeset::Manifest)?;
+        let (user, rest) = split_line(rest).ok_or(MalformedChangeset::Date)?;
+        let (date, rest) = split_line(rest).ok_or(MalformedChangeset::Date)?;
         let mut parts = date.splitn(3, |&byte| byte == b' ');
-        let seconds = parts.next().and_then(seconds).ok_or(Malformed::Date)?;
-        let offset_seconds = offset_seconds(parts.next().ok_or(Malformed::Date)?);
+        let seconds = parts.next().and_then(seconds).ok_or(MalformedChangeset::Date)?;
+        let offset_seconds = offset_seconds(parts.next().ok_or(MalformedChangeset::Date)?);
         let extra = parts.next();
         let (files, description) = match rest.strip_prefix(b"\n") {
             Some(description) => (&rest[..0], description),
             None => {
-                let end = memchr::memmem::find(rest, b"\n\n").ok_or(Malformed::Description)?;
+                let end =
+                    memchr::memmem::find(rest, b"\n\n").ok_or(MalformedChangeset::Description)?;
                 (&rest[..end], &rest[end + 2..])
             }
         };
@@ -153,10 +154,10 @@ mod tests {
 
     #[test]
     fn damage_is_named() {
-        assert_eq!(Changeset::parse(b"").err(), Some(Malformed::Manifest));
+        assert_eq!(Changeset::parse(b"").err(), Some(MalformedChangeset::Manifest));
         let cut = format!("{HEX}\nme\n12\n\nx");
-        assert_eq!(Changeset::parse(cut.as_bytes()).err(), Some(Malformed::Date));
+        assert_eq!(Changeset::parse(cut.as_bytes()).err(), Some(MalformedChangeset::Date));
         let cut = format!("{HEX}\nme\n12 0\nfile\n");
-        assert_eq!(Changeset::parse(cut.as_bytes()).err(), Some(Malformed::Description));
+        assert_eq!(Changeset::parse(cut.as_bytes()).err(), Some(MalformedChangeset::Description));
     }
 }

@@ -60,7 +60,7 @@ pub struct Parents(pub Option<Rev>, pub Option<Rev>);
 
 /// What the bytes of an index file are not.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Malformed {
+pub(crate) enum MalformedIndex {
     #[error("revision {0}: its index entry is cut after {1} bytes")]
     Truncated(usize, usize),
     #[error("index has {0} entries, more than a revlog can number")]
@@ -97,13 +97,13 @@ pub struct Index {
 
 impl Index {
     /// Checks `bytes`, the part of an index file that its docket says counts.
-    pub(crate) fn parse_version_2(version: Version, bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn parse_version_2(version: Version, bytes: &[u8]) -> Result<Self, MalformedIndex> {
         let (entries, rest) = bytes.as_chunks::<ENTRY_2_LEN>();
         if !rest.is_empty() {
-            return Err(Malformed::Truncated(entries.len(), rest.len()));
+            return Err(MalformedIndex::Truncated(entries.len(), rest.len()));
         }
         let count = entries.len();
-        let len = i32::try_from(count).map_err(|_| Malformed::TooLong(count))?.cast_unsigned();
+        let len = i32::try_from(count).map_err(|_| MalformedIndex::TooLong(count))?.cast_unsigned();
         let mut bytes = Vec::with_capacity(count * ENTRY_LEN);
         for (rev, entry) in (0..len).zip(entries) {
             let compression = match version {
@@ -130,31 +130,34 @@ impl Index {
     }
 
     /// Checks `bytes`, the whole content of an index file, in time proportional to its length.
-    pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, Malformed> {
+    pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, MalformedIndex> {
         let Some(header) = bytes.first_chunk::<4>() else {
             if !bytes.is_empty() {
-                return Err(Malformed::Truncated(0, bytes.len()));
+                return Err(MalformedIndex::Truncated(0, bytes.len()));
             }
             return Ok(Self::default());
         };
         let header = u32::from_be_bytes(*header);
         if header & VERSION_MASK != VERSION_1 {
-            return Err(Malformed::Version(header & VERSION_MASK));
+            return Err(MalformedIndex::Version(header & VERSION_MASK));
         }
         if header & !VERSION_MASK & !KNOWN_FLAGS != 0 {
-            return Err(Malformed::Flags((header & !VERSION_MASK & !KNOWN_FLAGS) >> 16));
+            return Err(MalformedIndex::Flags((header & !VERSION_MASK & !KNOWN_FLAGS) >> 16));
         }
         let inline_starts =
             if header & FLAG_INLINE == 0 { Vec::new() } else { inline_starts(&bytes)? };
         let count = if header & FLAG_INLINE == 0 {
             if !bytes.len().is_multiple_of(ENTRY_LEN) {
-                return Err(Malformed::Truncated(bytes.len() / ENTRY_LEN, bytes.len() % ENTRY_LEN));
+                return Err(MalformedIndex::Truncated(
+                    bytes.len() / ENTRY_LEN,
+                    bytes.len() % ENTRY_LEN,
+                ));
             }
             bytes.len() / ENTRY_LEN
         } else {
             inline_starts.len()
         };
-        let len = i32::try_from(count).map_err(|_| Malformed::TooLong(count))?.cast_unsigned();
+        let len = i32::try_from(count).map_err(|_| MalformedIndex::TooLong(count))?.cast_unsigned();
         let general_delta = header & FLAG_GENERALDELTA != 0;
         let index = Self { bytes, inline_starts, general_delta, is_version_2: false, len };
         index.check_entries()?;
@@ -162,7 +165,7 @@ impl Index {
     }
 
     /// Parents and delta bases come earlier, lengths are not negative.
-    fn check_entries(&self) -> Result<(), Malformed> {
+    fn check_entries(&self) -> Result<(), MalformedIndex> {
         for rev in 0..self.len {
             let at = Rev(rev).at();
             let own = i64::from(rev);
@@ -175,7 +178,7 @@ impl Index {
             ] {
                 let value = i64::from(self.word(Rev(rev), position).cast_signed());
                 if value < least || value > most {
-                    return Err(Malformed::Field { rev: at, field, value });
+                    return Err(MalformedIndex::Field { rev: at, field, value });
                 }
             }
         }
@@ -314,25 +317,25 @@ impl Index {
 }
 
 /// Where the entries begin when each is followed by its data.
-fn inline_starts(bytes: &[u8]) -> Result<Vec<u32>, Malformed> {
+fn inline_starts(bytes: &[u8]) -> Result<Vec<u32>, MalformedIndex> {
     let mut starts = Vec::new();
     let mut start = 0;
     while start < bytes.len() {
         let Some(entry) = bytes.get(start..start + ENTRY_LEN) else {
-            return Err(Malformed::Truncated(starts.len(), bytes.len() - start));
+            return Err(MalformedIndex::Truncated(starts.len(), bytes.len() - start));
         };
         let mut len = [0; 4];
         len.copy_from_slice(&entry[8..12]);
         let len = i32::from_be_bytes(len);
         let Ok(data_len) = usize::try_from(len) else {
             let field = "compressed length";
-            return Err(Malformed::Field { rev: starts.len(), field, value: len.into() });
+            return Err(MalformedIndex::Field { rev: starts.len(), field, value: len.into() });
         };
         let end = start + ENTRY_LEN + data_len;
         if end > bytes.len() {
-            return Err(Malformed::InlineData(starts.len()));
+            return Err(MalformedIndex::InlineData(starts.len()));
         }
-        starts.push(u32::try_from(start).map_err(|_| Malformed::TooLong(starts.len()))?);
+        starts.push(u32::try_from(start).map_err(|_| MalformedIndex::TooLong(starts.len()))?);
         start = end;
     }
     Ok(starts)
@@ -364,14 +367,20 @@ mod tests {
     fn a_cut_entry_is_refused() {
         let mut bytes = entry(0x2_0001, 0, 0, -1);
         bytes.truncate(63);
-        assert_eq!(Index::parse(bytes).err(), Some(Malformed::Truncated(0, 63)));
-        assert_eq!(Index::parse(vec![0; 3]).err(), Some(Malformed::Truncated(0, 3)));
+        assert_eq!(Index::parse(bytes).err(), Some(MalformedIndex::Truncated(0, 63)));
+        assert_eq!(Index::parse(vec![0; 3]).err(), Some(MalformedIndex::Truncated(0, 3)));
     }
 
     #[test]
     fn an_unknown_version_or_flag_is_refused() {
-        assert_eq!(Index::parse(entry(0xdead, 0, 0, -1)).err(), Some(Malformed::Version(0xdead)));
-        assert_eq!(Index::parse(entry(0x10_0001, 0, 0, -1)).err(), Some(Malformed::Flags(0x10)));
+        assert_eq!(
+            Index::parse(entry(0xdead, 0, 0, -1)).err(),
+            Some(MalformedIndex::Version(0xdead))
+        );
+        assert_eq!(
+            Index::parse(entry(0x10_0001, 0, 0, -1)).err(),
+            Some(MalformedIndex::Flags(0x10))
+        );
     }
 
     #[test]
@@ -391,7 +400,7 @@ mod tests {
         assert_eq!((index.is_plain(first), index.is_plain(second)), (true, false));
         assert_eq!(index.node(second), Node::from_bytes([0xab; 20]));
         let cut = Index::parse_version_2(Version::Revlog2, &bytes[..100]).err();
-        assert_eq!(cut, Some(Malformed::Truncated(1, 4)));
+        assert_eq!(cut, Some(MalformedIndex::Truncated(1, 4)));
     }
 
     #[test]
@@ -415,14 +424,17 @@ mod tests {
     #[test]
     fn a_parent_that_does_not_come_earlier_is_refused() {
         let problem = Index::parse(entry(0x2_0001, 0, 0, 0)).err();
-        assert_eq!(problem, Some(Malformed::Field { rev: 0, field: "first parent", value: 0 }));
+        assert_eq!(
+            problem,
+            Some(MalformedIndex::Field { rev: 0, field: "first parent", value: 0 })
+        );
     }
 
     #[test]
     fn inline_data_must_lie_in_the_file() {
         let mut bytes = entry(0x3_0001, 5, 0, -1);
         bytes.extend_from_slice(b"u123");
-        assert_eq!(Index::parse(bytes.clone()).err(), Some(Malformed::InlineData(0)));
+        assert_eq!(Index::parse(bytes.clone()).err(), Some(MalformedIndex::InlineData(0)));
         bytes.push(b'4');
         let index = Index::parse(bytes).expect("whole");
         assert_eq!(index.inline_chunk(Rev(0)), Some(&b"u1234"[..]));

@@ -35,7 +35,7 @@ pub struct Line<'a> {
 
 /// What is in one directory of a tree manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct ManifestEntry<'a> {
     /// Name in the directory.
     pub name: &'a [u8],
     /// The file's revision, or that of the directory's manifest.
@@ -46,7 +46,7 @@ pub struct Entry<'a> {
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedManifest {
     /// The text ends within a line.
     #[error("its text ends within a line")]
     Cut,
@@ -75,10 +75,10 @@ impl<'a> Lines<'a> {
         Self(text)
     }
 
-    fn split_line(&mut self) -> Result<Line<'a>, Malformed> {
+    fn split_line(&mut self) -> Result<Line<'a>, MalformedManifest> {
         let (Fields { path, node, flag }, rest) = split(self.0)?;
         if path.is_empty() || path.ends_with(b"/") {
-            return Err(Malformed::Path(readable(path)));
+            return Err(MalformedManifest::Path(readable(path)));
         }
         check_depth(path)?;
         let flag = flag_of(flag).ok_or_else(|| unknown(path, flag))?;
@@ -88,7 +88,7 @@ impl<'a> Lines<'a> {
 }
 
 impl<'a> Iterator for Lines<'a> {
-    type Item = Result<Line<'a>, Malformed>;
+    type Item = Result<Line<'a>, MalformedManifest>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
@@ -104,31 +104,31 @@ impl<'a> Iterator for Lines<'a> {
 
 /// The entries of one directory's text.
 #[derive(Clone, Debug)]
-pub struct Entries<'a>(&'a [u8]);
+pub struct ManifestEntries<'a>(&'a [u8]);
 
-impl<'a> Entries<'a> {
+impl<'a> ManifestEntries<'a> {
     /// Reads the manifest of a directory.
     #[must_use]
     pub const fn new(text: &'a [u8]) -> Self {
         Self(text)
     }
 
-    fn split_entry(&mut self) -> Result<Entry<'a>, Malformed> {
+    fn split_entry(&mut self) -> Result<ManifestEntry<'a>, MalformedManifest> {
         let (Fields { path: name, node, flag }, rest) = split(self.0)?;
         if name.is_empty() || name.contains(&b'/') {
-            return Err(Malformed::Path(readable(name)));
+            return Err(MalformedManifest::Path(readable(name)));
         }
         let flag = match flag {
             b"t" => None,
             _ => Some(flag_of(flag).ok_or_else(|| unknown(name, flag))?),
         };
         self.0 = rest;
-        Ok(Entry { name, node, flag })
+        Ok(ManifestEntry { name, node, flag })
     }
 }
 
-impl<'a> Iterator for Entries<'a> {
-    type Item = Result<Entry<'a>, Malformed>;
+impl<'a> Iterator for ManifestEntries<'a> {
+    type Item = Result<ManifestEntry<'a>, MalformedManifest>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
@@ -146,12 +146,12 @@ impl<'a> Iterator for Entries<'a> {
 ///
 /// # Errors
 ///
-/// [`Malformed::DeepPath`]
-pub fn check_depth(path: &[u8]) -> Result<(), Malformed> {
+/// [`MalformedManifest::DeepPath`]
+pub fn check_depth(path: &[u8]) -> Result<(), MalformedManifest> {
     if path.len() > 2 * MAX_DEPTH {
         let depth = memchr::memchr_iter(b'/', path).count();
         if depth > MAX_DEPTH {
-            return Err(Malformed::DeepPath(depth));
+            return Err(MalformedManifest::DeepPath(depth));
         }
     }
     Ok(())
@@ -165,15 +165,15 @@ struct Fields<'a> {
 }
 
 /// The first line of `text`, and what follows it.
-fn split(text: &[u8]) -> Result<(Fields<'_>, &[u8]), Malformed> {
-    let end = memchr::memchr(0, text).ok_or(Malformed::Cut)?;
+fn split(text: &[u8]) -> Result<(Fields<'_>, &[u8]), MalformedManifest> {
+    let end = memchr::memchr(0, text).ok_or(MalformedManifest::Cut)?;
     let (path, rest) = (&text[..end], &text[end + 1..]);
     if path.contains(&b'\n') {
-        return Err(Malformed::Path(readable(path)));
+        return Err(MalformedManifest::Path(readable(path)));
     }
-    let (digits, rest) = rest.split_at_checked(40).ok_or(Malformed::Cut)?;
-    let node = Node::from_hex(digits).ok_or_else(|| Malformed::Node(readable(path)))?;
-    let end = memchr::memchr(b'\n', rest).ok_or(Malformed::Cut)?;
+    let (digits, rest) = rest.split_at_checked(40).ok_or(MalformedManifest::Cut)?;
+    let node = Node::from_hex(digits).ok_or_else(|| MalformedManifest::Node(readable(path)))?;
+    let end = memchr::memchr(b'\n', rest).ok_or(MalformedManifest::Cut)?;
     Ok((Fields { path, node, flag: &rest[..end] }, &rest[end + 1..]))
 }
 
@@ -186,8 +186,8 @@ const fn flag_of(flag: &[u8]) -> Option<Flag> {
     }
 }
 
-fn unknown(path: &[u8], flag: &[u8]) -> Malformed {
-    Malformed::Flag(readable(path), readable(flag))
+fn unknown(path: &[u8], flag: &[u8]) -> MalformedManifest {
+    MalformedManifest::Flag(readable(path), readable(flag))
 }
 
 #[cfg(test)]
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_path_deeper_than_git_allows_is_refused() {
         let hex = "7cf5203a514b008b1e2996986ea9627b44d287c1";
-        for (depth, problem) in [(2048, None), (2049, Some(Malformed::DeepPath(2049)))] {
+        for (depth, problem) in [(2048, None), (2049, Some(MalformedManifest::DeepPath(2049)))] {
             let text = format!("{}f\0{hex}\n", "a/".repeat(depth));
             assert_eq!(Lines::new(text.as_bytes()).find_map(Result::err), problem);
         }
@@ -235,12 +235,12 @@ mod tests {
     fn entries_are_files_and_directories() {
         let hex = "7cf5203a514b008b1e2996986ea9627b44d287c1";
         let text = format!("a\0{hex}\nbin\0{hex}t\nrun\0{hex}x\n");
-        let entries: Result<Vec<_>, _> = Entries::new(text.as_bytes()).collect();
+        let entries: Result<Vec<_>, _> = ManifestEntries::new(text.as_bytes()).collect();
         let entries = entries.expect("well-formed");
         let flags: Vec<_> = entries.iter().map(|entry| entry.flag).collect();
         assert_eq!(flags, [Some(Flag::Regular), None, Some(Flag::Executable)]);
         for text in [format!("a/b\0{hex}\n"), format!("\0{hex}\n"), format!("a\0{hex}d\n")] {
-            let entries: Vec<_> = Entries::new(text.as_bytes()).collect();
+            let entries: Vec<_> = ManifestEntries::new(text.as_bytes()).collect();
             assert!(matches!(entries.as_slice(), [Err(_)]), "{text:?}");
         }
     }

@@ -49,7 +49,7 @@ pub enum Error {
 
 /// What an abbreviation means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Match {
+pub enum PrefixMatch {
     /// No node begins so.
     None,
     /// This node, and no other.
@@ -60,9 +60,9 @@ pub enum Match {
 
 /// The entries of an index that is not inline, as they lie in its file.
 #[derive(Clone, Copy, Debug)]
-pub struct Entries<'a>(&'a [[u8; ENTRY_LEN]]);
+pub struct IndexEntries<'a>(&'a [[u8; ENTRY_LEN]]);
 
-impl<'a> Entries<'a> {
+impl<'a> IndexEntries<'a> {
     /// The whole entries at the beginning of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
@@ -91,13 +91,18 @@ impl<'a> Entries<'a> {
 /// Revisions by node, those on disk.
 #[derive(Debug)]
 enum Base {
-    Own(run::Runs),
+    Own(run::NodeRuns),
     Upstream(upstream::Trie),
 }
 
 impl Base {
     /// The last revision below `limit` that has `node`, `None` if there is none.
-    fn rev(&self, entries: Entries<'_>, limit: u32, node: &[u8; 20]) -> Result<Option<u32>, Error> {
+    fn rev(
+        &self,
+        entries: IndexEntries<'_>,
+        limit: u32,
+        node: &[u8; 20],
+    ) -> Result<Option<u32>, Error> {
         let runs = match self {
             Self::Own(runs) => runs,
             Self::Upstream(trie) => return trie.rev(entries, limit, node).map(Some),
@@ -115,7 +120,7 @@ impl Base {
     /// order means nothing.
     fn visit(
         &self,
-        entries: Entries<'_>,
+        entries: IndexEntries<'_>,
         limit: u32,
         prefix: Prefix,
         visit: &mut dyn FnMut(u32, &[u8; 20]) -> ControlFlow<()>,
@@ -129,7 +134,7 @@ impl Base {
 
 /// Nodes of one index, for as long as it is open. Several threads may use it.
 ///
-/// Every question passes the [`Entries`] of the file anew: those which it was opened with, since
+/// Every question passes the [`IndexEntries`] of the file anew: those which it was opened with, since
 /// the bytes are lent to us.
 #[derive(Debug)]
 pub struct NodeMap {
@@ -157,9 +162,9 @@ impl NodeMap {
         uid: &[u8],
         places: &[Place],
         limit: u32,
-        entries: Entries<'_>,
+        entries: IndexEntries<'_>,
     ) -> Result<Self, Error> {
-        let runs = run::Runs::open(file, uid, places)?;
+        let runs = run::NodeRuns::open(file, uid, places)?;
         let limit = limit.min(runs.revs());
         Self::with(Base::Own(runs), limit, entries)
     }
@@ -175,13 +180,13 @@ impl NodeMap {
         len: u64,
         revs: u32,
         mapped: bool,
-        entries: Entries<'_>,
+        entries: IndexEntries<'_>,
     ) -> Result<Self, Error> {
         let trie = upstream::Trie::open(file, len, mapped)?;
         Self::with(Base::Upstream(trie), revs, entries)
     }
 
-    fn with(base: Base, limit: u32, entries: Entries<'_>) -> Result<Self, Error> {
+    fn with(base: Base, limit: u32, entries: IndexEntries<'_>) -> Result<Self, Error> {
         if limit > entries.len() {
             return Err(Error::Damaged("it covers more revisions than there are"));
         }
@@ -195,7 +200,7 @@ impl NodeMap {
     /// # Errors
     ///
     /// [`Error`]: the map must not be used any more, for it is damaged or has not all nodes.
-    pub fn rev(&self, entries: Entries<'_>, node: &[u8; 20]) -> Result<Option<i32>, Error> {
+    pub fn rev(&self, entries: IndexEntries<'_>, node: &[u8; 20]) -> Result<Option<i32>, Error> {
         if node == Node::NULL.as_bytes() {
             return Ok(Some(NULL_REV));
         }
@@ -211,17 +216,25 @@ impl NodeMap {
     /// # Errors
     ///
     /// As [`Self::rev`].
-    pub fn matching(&self, entries: Entries<'_>, prefix: Prefix) -> Result<Match, Error> {
+    pub fn matching(
+        &self,
+        entries: IndexEntries<'_>,
+        prefix: Prefix,
+    ) -> Result<PrefixMatch, Error> {
         let state = self.state();
-        let mut found = Match::None;
+        let mut found = PrefixMatch::None;
         let mut add = |node: &[u8; 20]| {
             let node = Node::from_bytes(*node);
             match found {
-                Match::None => found = Match::One(node),
-                Match::One(first) if first == node => {}
-                _ => found = Match::Many,
+                PrefixMatch::None => found = PrefixMatch::One(node),
+                PrefixMatch::One(first) if first == node => {}
+                _ => found = PrefixMatch::Many,
             }
-            if found == Match::Many { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if found == PrefixMatch::Many {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         };
         if prefix.begins(Node::NULL.as_bytes()) {
             let _first = add(Node::NULL.as_bytes());
@@ -240,7 +253,11 @@ impl NodeMap {
     /// # Errors
     ///
     /// As [`Self::rev`].
-    pub fn shortest(&self, entries: Entries<'_>, node: &[u8; 20]) -> Result<Option<usize>, Error> {
+    pub fn shortest(
+        &self,
+        entries: IndexEntries<'_>,
+        node: &[u8; 20],
+    ) -> Result<Option<usize>, Error> {
         if self.rev(entries, node)?.is_none() {
             return Ok(None);
         }
@@ -250,7 +267,7 @@ impl NodeMap {
             let digits = usize::midpoint(least, most);
             let prefix = Prefix::new(*node, digits).ok_or(Error::Damaged("1 to 40 digits"))?;
             match self.matching(entries, prefix)? {
-                Match::Many => least = digits + 1,
+                PrefixMatch::Many => least = digits + 1,
                 _ => most = digits,
             }
         }
@@ -262,7 +279,7 @@ impl NodeMap {
     /// # Errors
     ///
     /// [`Error::Damaged`] if one is not found as what it is.
-    pub fn check(&self, entries: Entries<'_>) -> Result<(), Error> {
+    pub fn check(&self, entries: IndexEntries<'_>) -> Result<(), Error> {
         for rev in 0..entries.len() {
             let found = entries.node(rev).map(|node| self.rev(entries, node)).transpose()?;
             if found.flatten() != Some(rev.cast_signed()) {

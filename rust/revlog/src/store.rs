@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, readable};
 use crate::index::docket::{Docket, Version};
-use crate::index::{Index, Malformed};
+use crate::index::{Index, MalformedIndex};
 use crate::revlog::Revlog;
 use crate::store::path::Encoding;
 
 /// Which revlog of a store is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind<'a> {
+pub enum RevlogKind<'a> {
     /// The changesets.
     Changelog,
     /// The manifests of the whole tree, or of its root if each directory has its own.
@@ -27,7 +27,7 @@ pub enum Kind<'a> {
     Filelog(&'a [u8]),
 }
 
-impl Kind<'_> {
+impl RevlogKind<'_> {
     /// The revlog as Mercurial names it to users: `filelog src/main.c`.
     fn name(self) -> String {
         match self {
@@ -68,20 +68,22 @@ impl Store {
     ///
     /// [`Error::Io`] if the file cannot be read; [`Error::Corrupt`] if its fields are out of
     /// range, it is too long, or its name leads elsewhere; [`Error::Unsupported`] if its version or flags are not known.
-    pub fn open(&self, kind: Kind<'_>) -> Result<Revlog> {
+    pub fn open(&self, kind: RevlogKind<'_>) -> Result<Revlog> {
         let index_path = self.path(kind, b".i");
-        let blame = |path: &Path, problem: Malformed| {
+        let blame = |path: &Path, problem: MalformedIndex| {
             let (revlog, path, what) = (kind.name(), path.to_owned(), problem.to_string());
             match problem {
-                Malformed::Version(_) | Malformed::Flags(_) => Error::Unsupported { revlog, what },
+                MalformedIndex::Version(_) | MalformedIndex::Flags(_) => {
+                    Error::Unsupported { revlog, what }
+                }
                 _ => Error::Corrupt { revlog, path, what },
             }
         };
         if !self.contains(kind) {
-            return Err(blame(&index_path, Malformed::Elsewhere));
+            return Err(blame(&index_path, MalformedIndex::Elsewhere));
         }
         let most = match kind {
-            Kind::Changelog => u64::MAX,
+            RevlogKind::Changelog => u64::MAX,
             _ => self.most_index_bytes,
         };
         let read = |path: &Path, len: u64| {
@@ -89,7 +91,7 @@ impl Store {
                 .map_err(|source| Error::Io { path: path.to_owned(), source })
                 .and_then(|bytes| match bytes {
                     bytes if bytes.len() as u64 > most => {
-                        Err(blame(path, Malformed::TooManyBytes(most)))
+                        Err(blame(path, MalformedIndex::TooManyBytes(most)))
                     }
                     bytes => Ok(bytes),
                 })
@@ -100,14 +102,14 @@ impl Store {
             return Ok(Revlog::new(index, kind.name(), index_path, self.path(kind, b".d")));
         };
         let Some(docket) = Docket::parse(version, &bytes) else {
-            return Err(blame(&index_path, Malformed::Docket));
+            return Err(blame(&index_path, MalformedIndex::Docket));
         };
         let named = |uid: &[u8], suffix: &[u8]| self.path(kind, &[b"-", uid, suffix].concat());
         let index_path = named(docket.index_uid, b".idx");
         let bytes = read(&index_path, docket.index_len)?;
         let len = bytes.len() as u64;
         let index = if len < docket.index_len {
-            Err(Malformed::Short(len, docket.index_len))
+            Err(MalformedIndex::Short(len, docket.index_len))
         } else {
             Index::parse_version_2(version, &bytes)
         };
@@ -116,21 +118,23 @@ impl Store {
     }
 
     /// Whether the file of a revlog is below the root, whatever its path is.
-    fn contains(&self, kind: Kind<'_>) -> bool {
-        let (Kind::Filelog(path) | Kind::DirectoryManifest(path)) = kind else { return true };
+    fn contains(&self, kind: RevlogKind<'_>) -> bool {
+        let (RevlogKind::Filelog(path) | RevlogKind::DirectoryManifest(path)) = kind else {
+            return true;
+        };
         // the others escape dots at the end of a name
         !matches!(self.encoding, Encoding::Escaped | Encoding::Plain)
             || path.split(|&byte| byte == b'/').all(|name| name != b"..")
     }
 
-    fn path(&self, kind: Kind<'_>, suffix: &[u8]) -> PathBuf {
+    fn path(&self, kind: RevlogKind<'_>, suffix: &[u8]) -> PathBuf {
         let encoded = match kind {
-            Kind::Changelog => [b"00changelog", suffix].concat(),
-            Kind::Manifest => [b"00manifest", suffix].concat(),
-            Kind::DirectoryManifest(path) => {
+            RevlogKind::Changelog => [b"00changelog", suffix].concat(),
+            RevlogKind::Manifest => [b"00manifest", suffix].concat(),
+            RevlogKind::DirectoryManifest(path) => {
                 self.encoding.encode(&[b"meta/", path, b"/00manifest", suffix].concat())
             }
-            Kind::Filelog(path) => self.encoding.encode(&[b"data/", path, suffix].concat()),
+            RevlogKind::Filelog(path) => self.encoding.encode(&[b"data/", path, suffix].concat()),
         };
         self.root.join(OsStr::from_bytes(&encoded))
     }
@@ -181,7 +185,7 @@ mod tests {
         // sparse: it takes no room
         file.set_len(1 << 40).expect("is writable");
         let store = Store::new(dir.path(), Encoding::DotEncode).bounded(1 << 20);
-        let problem = store.open(Kind::Manifest).expect_err("it is too long");
+        let problem = store.open(RevlogKind::Manifest).expect_err("it is too long");
         assert_eq!(problem.to_string(), "manifest: index has more than 1048576 bytes");
     }
 
@@ -190,11 +194,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         for encoding in [Encoding::Escaped, Encoding::Plain] {
             let store = Store::new(dir.path(), encoding);
-            let problem = store.open(Kind::Filelog(b"../../x")).expect_err("leads elsewhere");
+            let problem = store.open(RevlogKind::Filelog(b"../../x")).expect_err("leads elsewhere");
             assert_eq!(problem.to_string(), "filelog ../../x: its path leads out of the store");
-            assert!(store.open(Kind::Filelog(b"..x/y..")).is_ok());
+            assert!(store.open(RevlogKind::Filelog(b"..x/y..")).is_ok());
         }
         let store = Store::new(dir.path(), Encoding::DotEncode);
-        assert!(store.open(Kind::Filelog(b"../x")).is_ok(), "dots are escaped");
+        assert!(store.open(RevlogKind::Filelog(b"../x")).is_ok(), "dots are escaped");
     }
 }

@@ -88,7 +88,7 @@ impl Scratch {
     }
 
     /// Takes back the buffers of texts that are not to be kept any more.
-    pub fn recycle_kept(&mut self, kept: Kept) {
+    pub fn recycle_kept(&mut self, kept: KeptTexts) {
         let texts = kept.texts.into_iter().chain(kept.held);
         texts.for_each(|(_, text)| self.recycle(text));
     }
@@ -96,7 +96,7 @@ impl Scratch {
 
 /// Texts of one revlog, to rebuild others from.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct KeptTexts {
     /// Last used last.
     texts: VecDeque<(Rev, Arc<Buffer>)>,
     /// Those are so long together.
@@ -130,14 +130,14 @@ pub struct Texts<'a> {
     scratch: &'a mut Scratch,
     /// Where the window begins in the data file; `None` if it holds another file's bytes.
     window_start: Option<u64>,
-    kept: Kept,
+    kept: KeptTexts,
     budget_bytes: usize,
 }
 
 impl<'a> Texts<'a> {
     /// Reads `revlog`, keeping texts of about `budget_bytes` together, and at least two.
     pub fn new(revlog: &'a Revlog, scratch: &'a mut Scratch, budget_bytes: usize) -> Self {
-        Self::resume(revlog, scratch, budget_bytes, Kept::default())
+        Self::resume(revlog, scratch, budget_bytes, KeptTexts::default())
     }
 
     /// Goes on with what another reader of the same revlog had.
@@ -145,14 +145,14 @@ impl<'a> Texts<'a> {
         revlog: &'a Revlog,
         scratch: &'a mut Scratch,
         budget_bytes: usize,
-        kept: Kept,
+        kept: KeptTexts,
     ) -> Self {
         Self { revlog, scratch, window_start: None, kept, budget_bytes }
     }
 
     /// Ends, and leaves its texts to another reader of the same revlog.
     #[must_use]
-    pub fn pause(mut self) -> Kept {
+    pub fn pause(mut self) -> KeptTexts {
         while self.kept.texts.len() > 2 {
             self.forget_oldest();
         }
@@ -330,7 +330,7 @@ impl<'a> Texts<'a> {
     }
 
     fn recall(&mut self, rev: Rev) -> Option<Arc<Buffer>> {
-        let Kept { texts, held, .. } = &mut self.kept;
+        let KeptTexts { texts, held, .. } = &mut self.kept;
         let Some(position) = texts.iter().rposition(|(kept, _)| *kept == rev) else {
             let held = held.as_ref().filter(|(held, _)| *held == rev);
             return held.map(|(_, text)| Arc::clone(text));

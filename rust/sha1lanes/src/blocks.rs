@@ -27,27 +27,27 @@ pub(crate) const STAGE: Stage = [[0; 64]; STAGE_BLOCKS];
 
 /// What a message consists of.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct MessageParts<'a> {
     head: &'a [u8],
     body: &'a [u8],
     more: &'a [&'a [u8]],
     more_bytes: usize,
 }
 
-impl<'a> From<Message<'a>> for Parts<'a> {
+impl<'a> From<Message<'a>> for MessageParts<'a> {
     fn from(Message { head, body }: Message<'a>) -> Self {
         Self { head, body, ..Self::default() }
     }
 }
 
-impl<'a> From<Pieced<'a>> for Parts<'a> {
+impl<'a> From<Pieced<'a>> for MessageParts<'a> {
     fn from(Pieced { head, pieces }: Pieced<'a>) -> Self {
         let more_bytes = pieces.iter().map(|piece| piece.len()).sum();
         Self { head, more: pieces, more_bytes, ..Self::default() }
     }
 }
 
-impl Parts<'_> {
+impl MessageParts<'_> {
     /// Length of all of it in bytes.
     pub(crate) const fn len(&self) -> usize {
         // No overflow: this would be more memory than there can be.
@@ -76,7 +76,7 @@ impl Parts<'_> {
 #[derive(Debug)]
 pub(crate) struct Blocks<'a> {
     /// Parts of the message that no run covers yet.
-    parts: Parts<'a>,
+    parts: MessageParts<'a>,
     message_bits: u64,
     /// The stage holds the padding, so no run comes after this one.
     padded: bool,
@@ -92,7 +92,7 @@ impl<'a> Blocks<'a> {
     /// A walk that has ended.
     pub(crate) fn ended(stage: &'a mut Stage) -> Self {
         Self {
-            parts: Parts::default(),
+            parts: MessageParts::default(),
             message_bits: 0,
             padded: true,
             in_place: &[],
@@ -103,7 +103,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Goes to the first run of `message`, whatever the walk was at before.
-    pub(crate) fn restart(&mut self, message: Parts<'a>) {
+    pub(crate) fn restart(&mut self, message: MessageParts<'a>) {
         self.message_bits = 8 * message.len() as u64;
         self.parts = message;
         self.padded = false;

@@ -8,7 +8,7 @@
 use std::array;
 
 use crate::Digest;
-use crate::blocks::{Block, Blocks, Parts, STAGE, Stage};
+use crate::blocks::{Block, Blocks, MessageParts, STAGE, Stage};
 
 /// Lanes at most. Messages of 4,000 bytes ran at 4.4 GB/s in three lanes, 5.2 in four, 5.5 in five,
 /// 4.9 in six and 5.0 in eight (Zen 5, 2026-11); four already need more registers than there are.
@@ -44,7 +44,7 @@ pub(crate) trait Kernel {
 
 /// What a lane takes up.
 pub(crate) enum Next<'a> {
-    Message(Parts<'a>, &'a mut Digest),
+    Message(MessageParts<'a>, &'a mut Digest),
     Begun(Begun<'a>),
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Begun<'a> {
 /// What [`crate::Lanes::digest`] says, with `kernel` doing the work.
 pub(crate) fn digest<'a, K: Kernel>(
     kernel: &K,
-    messages: &[impl Copy + Into<Parts<'a>>],
+    messages: &[impl Copy + Into<MessageParts<'a>>],
     digests: &mut [Digest],
 ) {
     assert_eq!(messages.len(), digests.len(), "one digest per message");

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::vec;
 
 use crate::Digest;
-use crate::blocks::{Block, Blocks, Parts, STAGE, Stage};
+use crate::blocks::{Block, Blocks, MessageParts, STAGE, Stage};
 use crate::interleave::{self, Begun, Kernel, Next, START, Words, digest_of};
 
 /// Columns of a set.
@@ -40,7 +40,7 @@ pub(crate) trait WideKernel {
 pub(crate) fn digest<'a, W: WideKernel, N: Kernel>(
     wide: &W,
     narrow: &N,
-    messages: &[impl Copy + Into<Parts<'a>>],
+    messages: &[impl Copy + Into<MessageParts<'a>>],
     digests: &mut [Digest],
 ) {
     if messages.len() < ENOUGH {
@@ -49,7 +49,7 @@ pub(crate) fn digest<'a, W: WideKernel, N: Kernel>(
     assert_eq!(messages.len(), digests.len(), "one digest per message");
     let mut stages = [STAGE; COLUMNS];
     let messages = messages.iter().map(|message| (*message).into());
-    let mut waiting: Vec<(Parts<'_>, _)> = messages.zip(digests).collect();
+    let mut waiting: Vec<(MessageParts<'_>, _)> = messages.zip(digests).collect();
     // the longest first: those that begin last end in about the same step
     waiting.sort_unstable_by_key(|(message, _)| Reverse(message.len()));
     let mut columns = Columns::new(waiting.into_iter(), &mut stages);
@@ -66,7 +66,7 @@ pub(crate) fn digest<'a, W: WideKernel, N: Kernel>(
     interleave::run(narrow, begun.into_iter().map(Next::Begun));
 }
 
-type Waiting<'a> = vec::IntoIter<(Parts<'a>, &'a mut Digest)>;
+type Waiting<'a> = vec::IntoIter<(MessageParts<'a>, &'a mut Digest)>;
 
 /// The columns, those with a message first, and the messages that have none yet.
 struct Columns<'a> {

@@ -1,7 +1,7 @@
 //! Bits, least significant first, as RFC 1951 packs them into bytes.
 
 use super::codes::Code;
-use super::head::Head;
+use super::head::BlockHead;
 
 /// Writes bits to the beginning of a buffer.
 pub(super) struct Bits<'o> {
@@ -22,7 +22,10 @@ impl<'o> Bits<'o> {
     }
 
     /// Begins with so many bits of `first`.
-    pub(super) fn after(out: &'o mut [u8], (first, count): (&[u8; Head::MOST_BYTES], u32)) -> Self {
+    pub(super) fn after(
+        out: &'o mut [u8],
+        (first, count): (&[u8; BlockHead::MOST_BYTES], u32),
+    ) -> Self {
         let at = (count / 8) as usize;
         let room = out.first_chunk_mut().expect("bound() tells what suffices");
         *room = *first;

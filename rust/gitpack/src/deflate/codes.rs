@@ -15,14 +15,14 @@ const LAST_LENGTH: usize = 285;
 /// Bytes that came before: from bit 0 by how many more they are than the shortest match has; from
 /// bit 8 the symbol of the distance, and from bit 13 what follows that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Match(u32);
+pub(super) struct BackReference(u32);
 
 /// How many bytes there are, lengths, and distances to the next power of two.
 pub(super) const BYTES: usize = 256;
 pub(super) const LENGTHS: usize = 256;
 pub(super) const DISTANCES_ROOM: usize = 32;
 
-impl Match {
+impl BackReference {
     /// Stands where there is none: a distance that the format does not have.
     pub(super) const NONE: Self = Self(31 << 8);
 
@@ -175,7 +175,7 @@ impl Codes {
 
     /// The bits of a match, and how many.
     #[inline]
-    pub(super) fn bits(&self, found: Match) -> (u64, u32) {
+    pub(super) fn bits(&self, found: BackReference) -> (u64, u32) {
         let (value, distance) = (self.lengths[found.length()], self.distances[found.distance()]);
         let extra_at = value.len() + distance.len();
         let bits = u64::from(value.bits())

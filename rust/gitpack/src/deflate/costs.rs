@@ -3,7 +3,9 @@
 //! Eight numbers of 16 bits are added at once, as they fit in a register; after a piece, they are
 //! added to the sums of all.
 
-use super::codes::{BYTES, Code, DISTANCE_EXTRA_BITS, DISTANCES, DISTANCES_ROOM, LENGTHS, Match};
+use super::codes::{
+    BYTES, BackReference, Code, DISTANCE_EXTRA_BITS, DISTANCES, DISTANCES_ROOM, LENGTHS,
+};
 use super::presets::CHOICES;
 
 /// How many codes there are.
@@ -11,7 +13,7 @@ pub(super) const CODES: usize = 8;
 
 /// What something takes, in bits, with each code; [`NONE`] for what has none, and if that is among
 /// what was added.
-pub(super) type Spent = [u16; CODES];
+pub(super) type SpentBits = [u16; CODES];
 const NONE: u16 = u16::MAX;
 
 /// Bytes and matches that may be added before [`empty`], and as many bytes after them: 48 bits for
@@ -19,7 +21,7 @@ const NONE: u16 = u16::MAX;
 pub(super) const PIECE: usize = 1024;
 
 /// What each byte takes.
-pub(super) static OF_BYTES: [Spent; BYTES] = {
+pub(super) static OF_BYTES: [SpentBits; BYTES] = {
     let mut all = [[0; CODES]; BYTES];
     let (mut which, mut byte) = (0, 0);
     while which < CODES {
@@ -33,7 +35,7 @@ pub(super) static OF_BYTES: [Spent; BYTES] = {
     all
 };
 
-static OF_LENGTHS: [Spent; LENGTHS] = {
+static OF_LENGTHS: [SpentBits; LENGTHS] = {
     let mut all = [[0; CODES]; LENGTHS];
     let (mut which, mut len) = (0, 0);
     while which < CODES {
@@ -47,7 +49,7 @@ static OF_LENGTHS: [Spent; LENGTHS] = {
     all
 };
 
-static OF_DISTANCES: [Spent; DISTANCES_ROOM] = {
+static OF_DISTANCES: [SpentBits; DISTANCES_ROOM] = {
     let mut all = [[0; CODES]; DISTANCES_ROOM];
     let (mut which, mut symbol) = (0, 0);
     while which < CODES {
@@ -69,7 +71,7 @@ const fn bits(code: Code, extra_bits: u32) -> u16 {
 
 /// Adds what something takes.
 #[inline]
-pub(super) fn add(sums: &mut Spent, more: &Spent) {
+pub(super) fn add(sums: &mut SpentBits, more: &SpentBits) {
     for (sum, more) in sums.iter_mut().zip(more) {
         *sum = sum.saturating_add(*more);
     }
@@ -77,13 +79,13 @@ pub(super) fn add(sums: &mut Spent, more: &Spent) {
 
 /// Adds what a match takes.
 #[inline]
-pub(super) fn add_match(sums: &mut Spent, found: Match) {
+pub(super) fn add_match(sums: &mut SpentBits, found: BackReference) {
     add(sums, &OF_LENGTHS[found.length()]);
     add(sums, &OF_DISTANCES[found.distance()]);
 }
 
 /// Moves what a piece took to the sums of all; `u32::MAX` is [`NONE`].
-pub(super) fn empty(piece: &mut Spent, all: &mut [u32; CODES]) {
+pub(super) fn empty(piece: &mut SpentBits, all: &mut [u32; CODES]) {
     for (all, sum) in all.iter_mut().zip(std::mem::take(piece)) {
         *all = all.saturating_add(if sum == NONE { u32::MAX } else { u32::from(sum) });
     }

@@ -6,7 +6,7 @@ use super::codes::{Code, DISTANCES, Lengths, SYMBOLS, numbered, short};
 
 /// First bits of a stream, and of its one block.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct BlockHead {
     bytes: [u8; Self::MOST_BYTES],
     bits: u32,
 }
@@ -24,7 +24,7 @@ const MANY_ZEROS: usize = 18;
 /// In which order the lengths of their codes are told.
 const ORDER: [usize; TELLING] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
-impl Head {
+impl BlockHead {
     /// Room for each head that there is.
     pub(super) const MOST_BYTES: usize = 64;
 

@@ -7,7 +7,7 @@
 
 use super::codes::{Codes, Lengths};
 use super::costs::CODES;
-use super::head::{Head, TELLING};
+use super::head::{BlockHead, TELLING};
 
 /// Lengths of codes, by symbol. `5x3 9` is 5, 5, 5, 9; the rest is 0, which is no code.
 struct Preset {
@@ -69,7 +69,7 @@ const INSERTED: Preset = Preset {
 
 /// All codes that a block may have: the fixed ones, which are told in 3 bits, and the presets.
 pub(super) static CHOICES: [Choice; CODES] = [
-    Choice { head: Head::FIXED, codes: Codes::of(&Lengths::FIXED) },
+    Choice { head: BlockHead::FIXED, codes: Codes::of(&Lengths::FIXED) },
     COMMIT.choice(),
     MANIFEST_COMMIT.choice(),
     NOTES.choice(),
@@ -82,7 +82,7 @@ pub(super) static CHOICES: [Choice; CODES] = [
 /// One of the codes that a block may have.
 #[derive(Debug)]
 pub(super) struct Choice {
-    pub head: Head,
+    pub head: BlockHead,
     pub codes: Codes,
 }
 
@@ -98,7 +98,7 @@ impl Preset {
     const fn choice(&self) -> Choice {
         let lengths =
             Lengths { symbols: unfolded(self.symbols), distances: unfolded(self.distances) };
-        Choice { head: Head::of(&lengths, &self.told_with), codes: Codes::of(&lengths) }
+        Choice { head: BlockHead::of(&lengths, &self.told_with), codes: Codes::of(&lengths) }
     }
 }
 

@@ -7,9 +7,9 @@
 use std::hint::select_unpredictable;
 
 use super::bits::Bits;
-use super::codes::{Code, Codes, Match};
+use super::codes::{BackReference, Code, Codes};
 use super::costs::CODES;
-use super::head::{Head, ZLIB_HEADER};
+use super::head::{BlockHead, ZLIB_HEADER};
 use super::presets::{CHOICES, Choice};
 use super::runs::{LONGEST, Run, Runs};
 
@@ -31,7 +31,7 @@ impl QuickDeflater {
     /// most.
     #[must_use]
     pub const fn bound(len: usize) -> usize {
-        Head::MOST_BYTES + STORED_HEAD_LEN + len + CHECKSUM_LEN + Bits::ROOM
+        BlockHead::MOST_BYTES + STORED_HEAD_LEN + len + CHECKSUM_LEN + Bits::ROOM
     }
 
     /// Compresses `data` to the beginning of `out` and answers the length of the stream. Equal
@@ -95,7 +95,7 @@ fn write_runs<'o>(codes: &Codes, data: &[u8], runs: &[Run], mut bits: Bits<'o>) 
                 bits.add_code(codes.bytes[usize::from(byte)]);
             }
         }
-        if run.then != Match::NONE {
+        if run.then != BackReference::NONE {
             bits.flush();
             let (piece, count) = codes.bits(run.then);
             bits.add(piece, count);
@@ -209,7 +209,7 @@ mod tests {
     /// What is written with one of the codes, if each of the runs has one.
     fn stream_with(choice: &Choice, data: &[u8], runs: &[Run], bits: u32) -> Option<Vec<u8>> {
         let bits = bits.checked_add(choice.bits())?;
-        let mut out = vec![7; 4 * data.len() + Head::MOST_BYTES + 2 * Bits::ROOM];
+        let mut out = vec![7; 4 * data.len() + BlockHead::MOST_BYTES + 2 * Bits::ROOM];
         let written =
             write_runs(&choice.codes, data, runs, Bits::after(&mut out, choice.head.bits()));
         let end = written.finish();

@@ -6,8 +6,8 @@
 
 use std::hint::select_unpredictable;
 
-use super::codes::{MATCH_LENS, Match, WINDOW, short};
-use super::costs::{self, CODES, OF_BYTES, PIECE, Spent};
+use super::codes::{BackReference, MATCH_LENS, WINDOW, short};
+use super::costs::{self, CODES, OF_BYTES, PIECE, SpentBits};
 
 const WORD: usize = size_of::<u64>();
 
@@ -25,7 +25,7 @@ const SHORTEST_MATCH: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub bytes: u32,
-    pub then: Match,
+    pub then: BackReference,
 }
 
 /// Finds the runs of one short input after the other.
@@ -43,7 +43,11 @@ impl Default for Runs {
         let recent = vec![0; SLOTS].into_boxed_slice();
         let recent = recent.try_into().expect("so many slots");
         let most = LONGEST / SHORTEST_MATCH as usize + 1;
-        Self { recent, base: 1, found: vec![Run { bytes: 0, then: Match::NONE }; most].into() }
+        Self {
+            recent,
+            base: 1,
+            found: vec![Run { bytes: 0, then: BackReference::NONE }; most].into(),
+        }
     }
 }
 
@@ -67,7 +71,7 @@ impl Runs {
                 continue;
             };
             let len = match_len(data, differing, back, at);
-            let then = Match::new(len, back);
+            let then = BackReference::new(len, back);
             costs::add_match(&mut piece, then);
             added += at - from + 1;
             if added >= PIECE {
@@ -89,7 +93,7 @@ impl Runs {
             costs::add(&mut piece, &OF_BYTES[usize::from(byte)]);
         }
         costs::empty(&mut piece, &mut bits);
-        self.found[count] = Run { bytes: short(data.len() - start), then: Match::NONE };
+        self.found[count] = Run { bytes: short(data.len() - start), then: BackReference::NONE };
         (&self.found[..=count], bits)
     }
 
@@ -125,7 +129,7 @@ fn next_match(
     range: std::ops::Range<usize>,
     recent: &mut [u32; SLOTS],
     base: u32,
-    sums: &mut Spent,
+    sums: &mut SpentBits,
 ) -> Option<Found> {
     let mut piece = *sums;
     let mut place = base.wrapping_add(short(range.start));

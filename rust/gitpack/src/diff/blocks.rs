@@ -23,7 +23,7 @@ const GOOD_MATCH: usize = 4096;
 /// A match of so many bytes is taken without looking a few positions further for a longer one.
 const LONG_MATCH: usize = 4 * BLOCK;
 
-/// The memory of an [`Index`], kept from one to the next.
+/// The memory of an [`BlockIndex`], kept from one to the next.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     /// By hash, whether there is a block at all: a bit each. A power of two in length.
@@ -36,7 +36,7 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Indexes the whole blocks in a range of the base, which is shorter than 4 GiB.
-    pub(super) fn index<'i>(&'i mut self, base: &'i [u8], range: Range<usize>) -> Index<'i> {
+    pub(super) fn index<'i>(&'i mut self, base: &'i [u8], range: Range<usize>) -> BlockIndex<'i> {
         let start = range.start;
         let (blocks, _) = base[range].as_chunks::<BLOCK>();
         let words = (blocks.len() * PRESENT_BITS).div_ceil(64).next_power_of_two();
@@ -58,7 +58,7 @@ impl Tables {
             number -= 1;
             after = Some(bytes);
         }
-        Index { base, start, present: &self.present, heads: &self.heads, links: &self.links }
+        BlockIndex { base, start, present: &self.present, heads: &self.heads, links: &self.links }
     }
 }
 
@@ -88,7 +88,7 @@ impl Gap {
 
 /// Bytes that stand in both contents.
 #[derive(Clone, Copy)]
-pub(super) struct Match {
+pub(super) struct CommonBlock {
     /// Where they begin in the base.
     pub(super) offset: usize,
     /// Where they begin in the target.
@@ -97,7 +97,7 @@ pub(super) struct Match {
 }
 
 /// Blocks of a part of the base, by hash.
-pub(super) struct Index<'i> {
+pub(super) struct BlockIndex<'i> {
     base: &'i [u8],
     /// Where the first block begins.
     start: usize,
@@ -106,14 +106,14 @@ pub(super) struct Index<'i> {
     links: &'i [u32],
 }
 
-impl Index<'_> {
+impl BlockIndex<'_> {
     /// The match to end `gap` with, `None` if no block matches at its end.
     ///
     /// A short match is often one of common words, while the text that was changed goes on within
     /// the next block; so that is tried before a short one is taken. git does not, and without it
     /// deltas of git's own sources are 4 % larger when deflated, of its message catalogues 17 %
     /// (2026-11).
-    pub(super) fn best_match(&self, target: &[u8], gap: Gap) -> Option<Match> {
+    pub(super) fn best_match(&self, target: &[u8], gap: Gap) -> Option<CommonBlock> {
         let mut best = self.match_at(target, gap)?;
         let mut later = gap;
         for _ in 1..BLOCK {
@@ -131,7 +131,7 @@ impl Index<'_> {
     }
 
     /// The longest match of the block at the end of `gap`, reaching into the gap if it can.
-    fn match_at(&self, target: &[u8], gap: Gap) -> Option<Match> {
+    fn match_at(&self, target: &[u8], gap: Gap) -> Option<CommonBlock> {
         let block = target.get(gap.at..)?.first_chunk()?;
         let ahead = &target[gap.at..];
         let (mut offset, mut len) = (0, 0);
@@ -159,7 +159,7 @@ impl Index<'_> {
             return None;
         }
         let back = common_suffix(&self.base[..offset], &target[gap.covered..gap.at]);
-        Some(Match { offset: offset - back, start: gap.at - back, len: len + back })
+        Some(CommonBlock { offset: offset - back, start: gap.at - back, len: len + back })
     }
 
     /// The first indexed block to try for `block`, counted from 1; 0 is none.

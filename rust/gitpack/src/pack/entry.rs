@@ -10,7 +10,7 @@
 //!            but the last; each byte but the last stands for one more than its bits
 //! ```
 
-use crate::oid::Kind;
+use crate::oid::ObjectKind;
 use crate::stackbytes::StackBytes;
 
 /// Where an entry of a pack begins, in bytes from the start of the pack.
@@ -29,7 +29,7 @@ impl Offset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// The content of an object.
-    Full(Kind),
+    Full(ObjectKind),
     /// A delta, see [`crate::delta`], of an entry before it in the same pack.
     Delta {
         /// Where the base begins; the object is of its kind.
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn full(len: u64) -> Vec<u8> {
-        header(Offset(12), Entry::Full(Kind::Blob), len).expect("has no base").to_vec()
+        header(Offset(12), Entry::Full(ObjectKind::Blob), len).expect("has no base").to_vec()
     }
 
     fn delta(distance: u64) -> Vec<u8> {

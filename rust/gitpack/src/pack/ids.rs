@@ -85,7 +85,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use crate::oid::Kind;
+    use crate::oid::ObjectKind;
     use crate::pack::{Entry, PackWriter};
     use crate::staged::Readers;
 
@@ -100,7 +100,7 @@ mod tests {
         let pack = PackWriter::create(&directory, Readers::BY_UMASK).expect("is writable");
         let mut pack = pack.without_sync();
         for number in 0..count {
-            pack.add(oid(number), Entry::Full(Kind::Blob), 5, b"12345").expect("is writable");
+            pack.add(oid(number), Entry::Full(ObjectKind::Blob), 5, b"12345").expect("is writable");
         }
         let published = pack.seal().and_then(crate::SealedPack::publish).expect("is writable");
         (dir, published.idx)

@@ -24,7 +24,7 @@ pub(super) const UNFINISHED: &str = "tmp_amalgam_";
 
 /// Where the files of a pack go, and how.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct PackPlace {
     pub(super) dir: Directory,
     pub(super) readers: Readers,
     /// Whether to wait for the disk.
@@ -36,7 +36,7 @@ pub(super) struct Place {
 /// Dropped before it is published, it leaves nothing behind.
 #[derive(Debug)]
 pub struct SealedPack {
-    place: Place,
+    place: PackPlace,
     pack: Staged,
     rev: Staged,
     idx: Staged,
@@ -67,7 +67,7 @@ pub struct Published {
 impl SealedPack {
     /// Completes the pack that `file` has `bytes` of; `records` are in its order.
     pub(super) fn new(
-        place: Place,
+        place: PackPlace,
         pack: Staged,
         mut file: File,
         records: &[Record],
@@ -215,7 +215,7 @@ mod tests {
     use super::super::entry::{Entry, Offset};
     use super::super::writer::PackWriter;
     use super::*;
-    use crate::oid::{Kind, Oid};
+    use crate::oid::{ObjectKind, Oid};
 
     fn files(dir: &Path) -> Vec<String> {
         let mut names: Vec<_> = dir
@@ -234,7 +234,7 @@ mod tests {
     fn writer(dir: &Path) -> PackWriter {
         let mut writer =
             PackWriter::create(&open(dir), Readers::BY_UMASK).expect("is writable").without_sync();
-        let blob = Entry::Full(Kind::Blob);
+        let blob = Entry::Full(ObjectKind::Blob);
         writer.add(Oid::EMPTY_BLOB, blob, 0, b"not zlib").expect("is writable");
         writer
     }
@@ -285,7 +285,7 @@ mod tests {
         let (pack, mut file) =
             Staged::create(&open(dir.path()), UNFINISHED, readers).expect("is writable");
         file.write_all(b"PACK\0\0\0\x02\0\0\0\0and half an entry").expect("is writable");
-        let place = Place { dir: open(dir.path()), readers, sync: false };
+        let place = PackPlace { dir: open(dir.path()), readers, sync: false };
         let error = SealedPack::new(place, pack, file, &[], 12).expect_err("is longer");
         assert!(error.to_string().ends_with("pack has 29 bytes, 12 were added"), "{error}");
         assert!(files(dir.path()).is_empty());

@@ -12,7 +12,7 @@ use workshop::Directory;
 use super::Error;
 use super::entry::{self, Entry, Offset};
 use super::idx::Record;
-use super::sealed::{Place, SealedPack, UNFINISHED};
+use super::sealed::{PackPlace, SealedPack, UNFINISHED};
 use crate::oid::Oid;
 use crate::staged::{Readers, Staged};
 
@@ -174,7 +174,7 @@ impl PackWriter {
         drop(self.by_oid);
         let path = self.staged.path();
         let file = self.file.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
-        let place = Place { dir: self.dir, readers: self.readers, sync: self.sync };
+        let place = PackPlace { dir: self.dir, readers: self.readers, sync: self.sync };
         SealedPack::new(place, self.staged, file, &self.records, self.end.0)
     }
 
@@ -191,7 +191,7 @@ impl PackWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oid::Kind;
+    use crate::oid::ObjectKind;
 
     fn oid(number: u32) -> Oid {
         let mut bytes = [0; 20];
@@ -207,7 +207,7 @@ mod tests {
         (dir, writer)
     }
 
-    const BLOB: Entry = Entry::Full(Kind::Blob);
+    const BLOB: Entry = Entry::Full(ObjectKind::Blob);
 
     #[test]
     fn entries_are_found_where_they_were_put() {

@@ -6,18 +6,18 @@ use std::path::Path;
 
 use gitpack::Readers;
 use hg2git::{MetadataFiles, Request, Selection};
-use revlog::{Encoding, Kind, Node, Store};
+use revlog::{Encoding, Node, RevlogKind, Store};
 use workshop::Directory;
 
 /// Where an example reads and writes.
-pub struct Whole<'a> {
+pub struct WholeRequest<'a> {
     store: &'a Path,
     outdir: Directory,
     packs: Directory,
     selection: Selection,
 }
 
-impl<'a> Whole<'a> {
+impl<'a> WholeRequest<'a> {
     /// All of the directory `.hg/store` that `store` is, to go to `outdir`, which is made.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl<'a> Whole<'a> {
     pub fn new(store: &'a Path, outdir: &Path) -> Result<Self, Box<dyn Error>> {
         let packs = outdir.join("objects/pack");
         fs::create_dir_all(&packs)?;
-        let changelog = Store::new(store, Encoding::DotEncode).open(Kind::Changelog)?;
+        let changelog = Store::new(store, Encoding::DotEncode).open(RevlogKind::Changelog)?;
         let index = changelog.index();
         let selection = Selection {
             len: index.len(),

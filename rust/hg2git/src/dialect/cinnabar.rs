@@ -27,7 +27,7 @@ use workshop::{Turns, both};
 
 use self::heads::{ChangesetHeads, branch_of};
 use self::manifestcommits::{ConvertedManifests, ManifestCommits};
-use self::state::State;
+use self::state::MetadataState;
 use self::tip::Tip;
 use self::twins::Twins;
 use crate::dialect::{Context, Dialect, Outcome};
@@ -53,7 +53,7 @@ pub(crate) struct Cinnabar<'a> {
 struct EarlierMetadata<'a> {
     files: &'a MetadataFiles,
     map: OidMap,
-    state: State,
+    state: MetadataState,
     heads: ChangesetHeads,
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use gitpack::Kind;
+use gitpack::ObjectKind;
 use revlog::{Scratch, Texts};
 use workshop::{Shares, ordered};
 
@@ -22,7 +22,7 @@ use crate::objects::sides::{ConvertedBatch, Sides};
 use crate::objects::storeids::StoreIds;
 use crate::objects::trees::View;
 use crate::out::packs::{Packs, add};
-use crate::progress::{Phase, Reporter};
+use crate::progress::{Phase, ThrottledProgress};
 use crate::read::changelog;
 use crate::read::files::{FileId, FileTable};
 use crate::read::lookups::Lookup;
@@ -60,7 +60,7 @@ impl Run<'_> {
         files: &mut FileTable,
         (collisions, keeps_metadata): (&CollisionCheck, bool),
         packs: &mut Packs,
-        reporter: &mut Reporter<'_, '_>,
+        reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<Vec<Pair>> {
         let mut files_metadata = Vec::new();
         let filelogs = Filelogs::new(lookup, files, new_files);
@@ -83,10 +83,10 @@ impl Run<'_> {
                     if let Some(FileMetadata { oid, inflated_len }) = metadata {
                         files_metadata.push(Pair { node: files.node(file), oid });
                         let pack = packs.of(View::Manifest);
-                        add(pack, Kind::Blob, oid, None, inflated_len, stream())?;
+                        add(pack, ObjectKind::Blob, oid, None, inflated_len, stream())?;
                     }
                     let base = base.and_then(|base| files.oid(base));
-                    add(packs.of(View::Git), Kind::Blob, oid, base, inflated_len, stream())?;
+                    add(packs.of(View::Git), ObjectKind::Blob, oid, base, inflated_len, stream())?;
                 }
                 Ok(())
             },
@@ -102,7 +102,7 @@ impl Run<'_> {
         sources: &Sources<'_>,
         files: &mut FileTable,
         packs: &mut Packs,
-        reporter: &mut Reporter<'_, '_>,
+        reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<ConvertedHistory<D>> {
         let Context { request, shares, .. } = self.context;
         let mut names = Names::default();

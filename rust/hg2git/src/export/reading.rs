@@ -10,11 +10,11 @@ use crate::dialect::Context;
 use crate::error::Result;
 use crate::map::segment::Table;
 use crate::objects::history::mode_of;
-use crate::progress::{Phase, Reporter};
+use crate::progress::{Phase, ThrottledProgress};
 use crate::read::changes::ChangeLog;
 use crate::read::files::FileTable;
 use crate::read::lookups::Lookups;
-use crate::read::manifests::{Change, Manifests, Plan};
+use crate::read::manifests::{ManifestChange, ManifestPlan, Manifests};
 use crate::read::treemanifests::Directories;
 use crate::read::{changelog, limits};
 use crate::request::Request;
@@ -24,7 +24,7 @@ impl Run<'_> {
     pub(super) fn read_changesets(
         &self,
         revs: &[Rev],
-        reporter: &mut Reporter<'_, '_>,
+        reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<Vec<Node>> {
         let mut nodes = Vec::with_capacity(revs.len());
         let Context { request, changelog, shares, .. } = self.context;
@@ -59,9 +59,9 @@ impl Run<'_> {
         &self,
         manifests: &Manifests<'_>,
         directories: Option<&Directories<'_>>,
-        plan: &Plan,
+        plan: &ManifestPlan,
         files: &mut FileTable,
-        reporter: &mut Reporter<'_, '_>,
+        reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<(ChangeLog, Lookups)> {
         let Context { map, shares, .. } = self.context;
         let mut log = ChangeLog::default();
@@ -85,8 +85,8 @@ impl Run<'_> {
                     for change in changes.iter() {
                         let path = log.number(change.path());
                         let file = match change {
-                            Change::Remove(_) => None,
-                            Change::Set(line) => {
+                            ManifestChange::Remove(_) => None,
+                            ManifestChange::Set(line) => {
                                 let known = |node: &Node| map.oid(Table::Files, node);
                                 let file = files.number(line.node, path, known);
                                 let is_new = files.oid(file).is_none();

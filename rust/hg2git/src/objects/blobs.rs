@@ -8,9 +8,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use gitpack::{Differ, Kind, Oid, object_header};
+use gitpack::{Differ, ObjectKind, Oid, object_header};
 use revlog::{
-    FLAG_CENSORED, FLAG_EXTERNAL, Index, Kept, Node, Parents, Rev, Revision, Revlog, Scratch,
+    FLAG_CENSORED, FLAG_EXTERNAL, Index, KeptTexts, Node, Parents, Rev, Revision, Revlog, Scratch,
     Texts, split_metadata,
 };
 use sha1lanes::{Lanes, Message, digest_one};
@@ -70,11 +70,11 @@ struct Planned {
 
 /// What becomes of the revisions of a filelog.
 #[derive(Debug)]
-pub(crate) struct Plan(Vec<Planned>);
+pub(crate) struct BlobPlan(Vec<Planned>);
 
 /// Plans the revisions in `wanted`, ascending by revision.
-pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> Plan {
-    let mut plan = Plan(Vec::with_capacity(wanted.len()));
+pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> BlobPlan {
+    let mut plan = BlobPlan(Vec::with_capacity(wanted.len()));
     // positions of the last landmark, and of the last that begins a series of them
     let (mut landmark, mut milestone) = (None, None);
     for &(rev, file) in wanted {
@@ -108,7 +108,7 @@ pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> Plan {
     plan
 }
 
-impl Plan {
+impl BlobPlan {
     /// What the index alone suggests: the stored delta if it leads from a parent, else a delta
     /// from a parent, else the stored one, else from whatever came last.
     fn natural_base(&self, index: &Index, rev: Rev) -> Option<Storage> {
@@ -168,7 +168,7 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     pub revlog: Arc<Revlog>,
-    pub plan: Arc<Plan>,
+    pub plan: Arc<BlobPlan>,
     /// Positions in the plan.
     pub range: Range<usize>,
 }
@@ -214,7 +214,7 @@ pub(crate) struct Blobs {
 pub(crate) struct Converter<'a> {
     scratch: Scratch,
     /// Texts of the filelog that the last job ended in the middle of.
-    kept: Option<(Arc<Revlog>, Kept)>,
+    kept: Option<(Arc<Revlog>, KeptTexts)>,
     kept_bytes: usize,
     hashed_bytes: usize,
     encoder: Encoder<'a>,
@@ -285,9 +285,11 @@ impl<'a> Converter<'a> {
         for piece in pieces {
             let (known, old) = match kept.take() {
                 Some((revlog, kept)) if Arc::ptr_eq(&revlog, &piece.revlog) => {
-                    (kept, Kept::default())
+                    (kept, KeptTexts::default())
                 }
-                other => (Kept::default(), other.map_or_else(Kept::default, |(_, kept)| kept)),
+                other => {
+                    (KeptTexts::default(), other.map_or_else(KeptTexts::default, |(_, kept)| kept))
+                }
             };
             scratch.recycle_kept(old);
             let mut texts = Texts::resume(&piece.revlog, scratch, *kept_bytes, known);
@@ -382,7 +384,7 @@ impl Encoder<'_> {
             waiting.iter().map(|waited| split_metadata(&waited.revision.text).content).collect();
         let git_heads: Vec<_> = contents
             .iter()
-            .map(|content| object_header(Kind::Blob, content.len() as u64))
+            .map(|content| object_header(ObjectKind::Blob, content.len() as u64))
             .collect();
         let hg_heads: Vec<_> =
             waiting.iter().map(|waited| waited.check().head(waited.planned.rev)).collect();
@@ -409,7 +411,7 @@ impl Encoder<'_> {
         }
         for ((waited, message), oid) in waiting.iter().zip(git_messages).zip(oids) {
             let oid = Oid::from_bytes(*oid);
-            let passed = self.collisions.object(Kind::Blob, oid, *message);
+            let passed = self.collisions.object(ObjectKind::Blob, oid, *message);
             passed.map_err(|attack| waited.corrupt(attack))?;
             let blob = self.blob(waited, message.body, oid, &mut blobs.streams)?;
             blobs.blobs.push(blob);
@@ -455,10 +457,10 @@ impl Encoder<'_> {
         let text = &waited.revision.text;
         let metadata = split_metadata(text).metadata.filter(|_| self.keeps_metadata);
         let Some(content) = metadata else { return Ok(None) };
-        let head = object_header(Kind::Blob, content.len() as u64);
+        let head = object_header(ObjectKind::Blob, content.len() as u64);
         let message = Message { head: &head, body: content };
         let oid = Oid::from_bytes(digest_one(message));
-        let passed = self.collisions.object(Kind::Blob, oid, message);
+        let passed = self.collisions.object(ObjectKind::Blob, oid, message);
         passed.map_err(|attack| waited.corrupt(attack))?;
         self.compressor.deflate(content, streams)?;
         Ok(Some(FileMetadata { oid, inflated_len: content.len() }))

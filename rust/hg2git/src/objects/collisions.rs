@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use gitpack::{Kind, Oid};
+use gitpack::{ObjectKind, Oid};
 use hashbrown::HashSet;
 use revlog::Node;
 use sha1lanes::{Message, collides};
@@ -66,7 +66,7 @@ impl CollisionCheck {
     /// # Errors
     ///
     /// [`Attack`] if another object may have the id.
-    pub fn object(&self, kind: Kind, oid: Oid, message: Message<'_>) -> Result<(), Attack> {
+    pub fn object(&self, kind: ObjectKind, oid: Oid, message: Message<'_>) -> Result<(), Attack> {
         if message.body.len() < SHORTEST_ATTACK || !self.is_in_scope(oid) {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl CollisionCheck {
     /// # Errors
     ///
     /// As [`Self::object`].
-    pub fn any_object(kind: Kind, oid: Oid, message: Message<'_>) -> Result<(), Attack> {
+    pub fn any_object(kind: ObjectKind, oid: Oid, message: Message<'_>) -> Result<(), Attack> {
         search(message).map_err(|()| Attack { what: kind.name(), id: oid.to_string() })
     }
 
@@ -142,7 +142,7 @@ pub(crate) mod tests {
     fn small_exports_find_an_attack_at_once() {
         let (attack, harmless) = (body(ATTACK), body("text"));
         let check = CollisionCheck::Each;
-        let object = |body| check.object(Kind::Tree, OID, Message { head: b"", body });
+        let object = |body| check.object(ObjectKind::Tree, OID, Message { head: b"", body });
         assert_eq!(object(&harmless), Ok(()));
         let said = object(&attack).expect_err("an attack").to_string();
         assert_eq!(said, format!("tree {OID} carries a SHA-1 collision attack"));
@@ -157,11 +157,11 @@ pub(crate) mod tests {
         let attack = body(ATTACK);
         let check = CollisionCheck::of_known(StoreIds::default(), HashSet::new());
         let message = Message { head: b"", body: &attack };
-        assert!(check.object(Kind::Blob, OID, message).is_ok());
-        assert!(check.object(Kind::Blob, Oid::EMPTY_TREE, message).is_ok());
-        assert!(check.object(Kind::Blob, OID, message).is_err());
+        assert!(check.object(ObjectKind::Blob, OID, message).is_ok());
+        assert!(check.object(ObjectKind::Blob, Oid::EMPTY_TREE, message).is_ok());
+        assert!(check.object(ObjectKind::Blob, OID, message).is_err());
         let oid = Oid::from_bytes([1; 20]);
-        assert!(CollisionCheck::any_object(Kind::Commit, oid, message).is_err());
+        assert!(CollisionCheck::any_object(ObjectKind::Commit, oid, message).is_err());
     }
 
     #[test]
@@ -169,8 +169,8 @@ pub(crate) mod tests {
         let attack = body(ATTACK);
         let check = CollisionCheck::of_known(StoreIds::of([OID]), HashSet::new());
         let message = Message { head: b"", body: &attack };
-        assert!(check.object(Kind::Blob, OID, message).is_err());
-        assert!(check.object(Kind::Blob, Oid::EMPTY_TREE, message).is_ok());
+        assert!(check.object(ObjectKind::Blob, OID, message).is_err());
+        assert!(check.object(ObjectKind::Blob, Oid::EMPTY_TREE, message).is_ok());
     }
 
     #[test]
@@ -187,7 +187,7 @@ pub(crate) mod tests {
     fn what_is_too_short_for_an_attack_is_not_searched() {
         let body = &body(ATTACK)[..SHORTEST_ATTACK - 1];
         let message = Message { head: b"", body };
-        assert!(CollisionCheck::Each.object(Kind::Blob, OID, message).is_ok());
+        assert!(CollisionCheck::Each.object(ObjectKind::Blob, OID, message).is_ok());
         assert!(CollisionCheck::Each.text(FileId(0), Node::NULL, message).is_ok());
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use gitpack::{Kind, Oid, object_header};
+use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::HashTable;
 use revlog::{Changeset, Node, Parents, Rev, Revlog};
 use sha1lanes::{Message, digest_one};
@@ -156,7 +156,7 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         if oid == Oid::EMPTY_TREE && !self.empty_tree_written {
             // git knows this tree without having it; other readers of packs may not
             self.empty_tree_written = true;
-            let (kind, payload) = (Kind::Tree, Vec::new());
+            let (kind, payload) = (ObjectKind::Tree, Vec::new());
             objects.push(Object { kind, oid, base: None, payload, view: View::Git });
         }
         oid
@@ -185,12 +185,12 @@ impl<'a, F: CommitForm> Commits<'a, F> {
             taken.find(oid_hash(&oid), |&at| commits[at as usize] == oid).is_some()
         });
         self.take(oid);
-        let head = object_header(Kind::Commit, payload.len() as u64);
+        let head = object_header(ObjectKind::Commit, payload.len() as u64);
         let message = Message { head: &head, body: &payload };
-        let passed = CollisionCheck::any_object(Kind::Commit, oid, message);
+        let passed = CollisionCheck::any_object(ObjectKind::Commit, oid, message);
         passed.map_err(|attack| changelog.corrupt(rev, attack))?;
         self.converted.commits.push(oid);
-        Ok(Object { kind: Kind::Commit, oid, base: None, payload, view: View::Git })
+        Ok(Object { kind: ObjectKind::Commit, oid, base: None, payload, view: View::Git })
     }
 
     /// Takes a free oid for the next commit.
@@ -221,7 +221,7 @@ fn displaced(changelog: &Revlog, rev: Rev, other: Node) -> Option<Displaced> {
 }
 
 fn oid_of_commit(payload: &[u8]) -> Oid {
-    let head = object_header(Kind::Commit, payload.len() as u64);
+    let head = object_header(ObjectKind::Commit, payload.len() as u64);
     Oid::from_bytes(digest_one(Message { head: &head, body: payload }))
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use gitpack::{Deflater, Kind, QuickDeflater};
+use gitpack::{Deflater, ObjectKind, QuickDeflater};
 use workshop::{Budget, Buffer};
 
 use crate::error::Result;
@@ -58,7 +58,7 @@ impl Compressor {
         for Object { kind, base, payload, .. } in objects {
             match (kind, base) {
                 // what is left of them are ids, the rest is copied from the base
-                (Kind::Tree, Some(_)) => self.store(payload, &mut streams)?,
+                (ObjectKind::Tree, Some(_)) => self.store(payload, &mut streams)?,
                 _ => self.deflate(payload, &mut streams)?,
             }
         }

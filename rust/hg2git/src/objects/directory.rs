@@ -24,21 +24,21 @@ use gitpack::tree::{Mode, entry_order};
 use crate::objects::trees::{Storage, View};
 use crate::read::files::FileId;
 use crate::read::names::{NameId, Names};
-pub(crate) use entries::{Entries, Walk};
+pub(crate) use entries::{DirectoryEntries, Walk};
 pub(crate) use parts::{LARGE, Parts};
 
 /// A file or directory in a directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct DirectoryEntry {
     pub name: NameId,
     /// Bytes of the name.
     name_len: u32,
-    pub target: Target,
+    pub target: EntryTarget,
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// The entry of that name, which is one of `names`.
-    fn new(names: &Names, name: &[u8], target: Target) -> Self {
+    fn new(names: &Names, name: &[u8], target: EntryTarget) -> Self {
         let name_len = u32::try_from(name.len()).expect("names are parts of paths");
         Self { name: names.find(name).expect("all names are numbered"), name_len, target }
     }
@@ -49,7 +49,7 @@ impl Entry {
     }
 
     /// One of the same name that leads elsewhere.
-    pub const fn with(&self, target: Target) -> Self {
+    pub const fn with(&self, target: EntryTarget) -> Self {
         Self { name: self.name, name_len: self.name_len, target }
     }
 
@@ -70,21 +70,21 @@ impl Entry {
 
 /// What an entry leads to.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
+pub(crate) enum EntryTarget {
     File(FileId, Mode),
-    Directory(Arc<Directory>),
+    TrackedDirectory(Arc<TrackedDirectory>),
 }
 
-impl Target {
+impl EntryTarget {
     pub const fn is_directory(&self) -> bool {
-        matches!(self, Self::Directory(_))
+        matches!(self, Self::TrackedDirectory(_))
     }
 
     /// Whether both are the same file, or one directory.
     fn is_identical(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File(a, mode_a), Self::File(b, mode_b)) => (a, mode_a) == (b, mode_b),
-            (Self::Directory(a), Self::Directory(b)) => Arc::ptr_eq(a, b),
+            (Self::TrackedDirectory(a), Self::TrackedDirectory(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -92,7 +92,7 @@ impl Target {
     /// Whether both lead to the same in trees of that kind, which have been made.
     pub fn is_same(&self, other: &Self, view: View) -> bool {
         match (self, other) {
-            (Self::Directory(a), Self::Directory(b)) => {
+            (Self::TrackedDirectory(a), Self::TrackedDirectory(b)) => {
                 Arc::ptr_eq(a, b) || a.tree(view).oid == b.tree(view).oid
             }
             _ => self.is_identical(other),
@@ -110,8 +110,8 @@ pub(crate) struct Tree {
 
 /// One directory with at least one entry.
 #[derive(Debug)]
-pub(crate) struct Directory {
-    pub entries: Entries,
+pub(crate) struct TrackedDirectory {
+    pub entries: DirectoryEntries,
     /// What a commit has.
     git: OnceLock<Tree>,
     /// What a manifest commit has. It tells all of the directory.
@@ -120,14 +120,14 @@ pub(crate) struct Directory {
     pub is_plain: bool,
 }
 
-impl Directory {
-    fn new(entries: Entries) -> Self {
+impl TrackedDirectory {
+    fn new(entries: DirectoryEntries) -> Self {
         let is_plain = entries.are_plain();
         Self { entries, git: OnceLock::new(), manifest: OnceLock::new(), is_plain }
     }
 
     /// What git is shown instead of directories with an empty name; no manifest has it.
-    pub fn shown(entries: Entries, git: Tree) -> Self {
+    pub fn shown(entries: DirectoryEntries, git: Tree) -> Self {
         let manifest = Tree { oid: Oid::EMPTY_TREE, storage: Storage::ELSEWHERE };
         Self { entries, git: git.into(), manifest: manifest.into(), is_plain: false }
     }
@@ -151,16 +151,16 @@ impl Directory {
 }
 
 /// The oid of the tree of that kind, also of no directory.
-pub(crate) fn oid_of(directory: Option<&Arc<Directory>>, view: View) -> Oid {
+pub(crate) fn oid_of(directory: Option<&Arc<TrackedDirectory>>, view: View) -> Oid {
     directory.map_or(Oid::EMPTY_TREE, |directory| directory.tree(view).oid)
 }
 
 /// A directory whose trees are still to be made.
 #[derive(Debug)]
-pub(crate) struct Made {
-    pub directory: Arc<Directory>,
+pub(crate) struct NewDirectory {
+    pub directory: Arc<TrackedDirectory>,
     /// What it was before.
-    pub before: Option<Arc<Directory>>,
+    pub before: Option<Arc<TrackedDirectory>>,
     /// How many directories it is in. Those that are in it have more.
     pub level: usize,
     /// Bytes that those of its entries take in a tree which it shares with no other directory, about.
@@ -169,11 +169,11 @@ pub(crate) struct Made {
 
 /// One file that a changed tree has or has not; or a directory, where none was.
 #[derive(Clone, Debug)]
-pub(crate) struct Change<'a> {
+pub(crate) struct TreeChange<'a> {
     /// Path from the root.
     pub path: &'a [u8],
     /// `None` if the file is gone.
-    pub target: Option<Target>,
+    pub target: Option<EntryTarget>,
 }
 
 /// Makes directories of changes.
@@ -182,7 +182,7 @@ pub(crate) struct Replay<'a> {
     /// All names of files and directories.
     pub names: &'a Names,
     /// Those made and not taken yet; what is in one comes before it, and what it was before, too.
-    pub made: Vec<Made>,
+    pub made: Vec<NewDirectory>,
 }
 
 /// Where in the tree a directory is.
@@ -204,26 +204,26 @@ impl<'a> Replay<'a> {
     /// Removing what is not there changes nothing.
     pub fn apply(
         &mut self,
-        before: Option<&Arc<Directory>>,
-        changes: &[Change<'_>],
-    ) -> Option<Arc<Directory>> {
+        before: Option<&Arc<TrackedDirectory>>,
+        changes: &[TreeChange<'_>],
+    ) -> Option<Arc<TrackedDirectory>> {
         self.apply_at(before, changes, At { depth: 0, level: 0 })
     }
 
     /// As [`Self::apply`], in a directory of the tree.
     fn apply_at(
         &mut self,
-        before: Option<&Arc<Directory>>,
-        changes: &[Change<'_>],
+        before: Option<&Arc<TrackedDirectory>>,
+        changes: &[TreeChange<'_>],
         At { depth, level }: At,
-    ) -> Option<Arc<Directory>> {
+    ) -> Option<Arc<TrackedDirectory>> {
         let old = before.map_or(&[][..], |directory| directory.entries.leaves());
         let mut edit = Edit::new(old);
         let mut is_same = true;
         let mut remaining = changes;
         while let Some(first) = remaining.first() {
             let (name, slash) = component(first.path, depth);
-            let is_below = |change: &Change<'_>| {
+            let is_below = |change: &TreeChange<'_>| {
                 let end = depth + name.len();
                 slash
                     && change.path.get(depth..end) == Some(name)
@@ -237,18 +237,21 @@ impl<'a> Replay<'a> {
             let (here, after) = remaining.split_at(count);
             remaining = after;
 
-            let is_directory = slash || first.target.as_ref().is_some_and(Target::is_directory);
+            let is_directory =
+                slash || first.target.as_ref().is_some_and(EntryTarget::is_directory);
             let replaced = edit.seek(self.names, name, is_directory);
             if replaced.is_some() {
                 edit.skip();
             }
             let target = if slash {
                 let inner = match replaced {
-                    Some(Entry { target: Target::Directory(inner), .. }) => Some(inner),
+                    Some(DirectoryEntry {
+                        target: EntryTarget::TrackedDirectory(inner), ..
+                    }) => Some(inner),
                     _ => None,
                 };
                 let at = At { depth: depth + name.len() + 1, level: level + 1 };
-                self.apply_at(inner, here, at).map(Target::Directory)
+                self.apply_at(inner, here, at).map(EntryTarget::TrackedDirectory)
             } else {
                 first.target.clone()
             };
@@ -260,7 +263,7 @@ impl<'a> Replay<'a> {
             if let Some(target) = target {
                 edit.push(match replaced {
                     Some(entry) => entry.with(target),
-                    None => Entry::new(self.names, name, target),
+                    None => DirectoryEntry::new(self.names, name, target),
                 });
             }
         }
@@ -271,15 +274,15 @@ impl<'a> Replay<'a> {
         if entries.is_empty() {
             return None;
         }
-        let directory = Arc::new(Directory::new(entries));
+        let directory = Arc::new(TrackedDirectory::new(entries));
         let before = before.cloned();
-        self.made.push(Made { directory: Arc::clone(&directory), before, level, new_len });
+        self.made.push(NewDirectory { directory: Arc::clone(&directory), before, level, new_len });
         Some(directory)
     }
 }
 
 /// Where `entry` stands to one of this name and kind, in git's order.
-fn order(names: &Names, entry: &Entry, name: &[u8], is_directory: bool) -> Ordering {
+fn order(names: &Names, entry: &DirectoryEntry, name: &[u8], is_directory: bool) -> Ordering {
     let (own_name, own_kind) = (names.get(entry.name), entry.target.is_directory());
     match entry_order(own_name, own_kind, name, is_directory) {
         // a file and a directory of one name differ; the file comes first

@@ -15,11 +15,13 @@ use crate::error::Result;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::Table;
 use crate::objects::collisions::CollisionCheck;
-use crate::objects::directory::{Change, Directory, LARGE, Made, Parts, Replay, Target};
+use crate::objects::directory::{
+    EntryTarget, LARGE, NewDirectory, Parts, Replay, TrackedDirectory, TreeChange,
+};
 use crate::objects::trees::{LANES, Refused, TreeWriter, View};
 use crate::read::changes::ChangeLog;
 use crate::read::files::FileTable;
-use crate::read::manifests::{Base, ChangesetTree, Plan, REACH};
+use crate::read::manifests::{Base, ChangesetTree, ManifestPlan, REACH};
 use crate::read::names::Names;
 use crate::read::treemanifests::Directories;
 use crate::read::verify::Check;
@@ -41,7 +43,7 @@ pub(crate) struct Sources<'a> {
     /// Changesets to convert, ascending, and their trees.
     pub revs: &'a [Rev],
     pub trees: &'a [ChangesetTree],
-    pub plan: &'a Plan,
+    pub plan: &'a ManifestPlan,
     pub changes: &'a ChangeLog,
     pub collisions: &'a CollisionCheck,
     /// Whether there is anything beside commits and their trees.
@@ -56,7 +58,7 @@ pub(crate) struct Batch {
     /// How many were drawn before.
     pub number: u64,
     /// Directories that are new; those of the first manifest first.
-    pub made: Vec<Made>,
+    pub made: Vec<NewDirectory>,
     /// Manifests in the order of the plan, from this position on.
     pub first_manifest: usize,
     pub manifests: Vec<Manifest>,
@@ -68,7 +70,7 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 pub(crate) struct Manifest {
     /// `None` if it has no files.
-    pub root: Option<Arc<Directory>>,
+    pub root: Option<Arc<TrackedDirectory>>,
     /// Where those end that were made for it, among those of its batch.
     pub made_end: usize,
 }
@@ -91,7 +93,7 @@ impl Batch {
     fn leaves_lanes_empty(&self) -> bool {
         let roots = self.manifests.iter().filter_map(|manifest| manifest.root.as_ref());
         let is_large =
-            |root: &&Arc<Directory>| root.entries.content_len(View::Git) >= LARGE_ROOT_LEN;
+            |root: &&Arc<TrackedDirectory>| root.entries.content_len(View::Git) >= LARGE_ROOT_LEN;
         !roots.filter(is_large).count().is_multiple_of(LANES)
     }
 
@@ -114,12 +116,12 @@ pub(crate) struct History<'a> {
     manifests: usize,
     changesets: usize,
     /// The trees of the last manifests: position and tree.
-    states: VecDeque<(usize, Option<Arc<Directory>>)>,
-    start: Option<Arc<Directory>>,
+    states: VecDeque<(usize, Option<Arc<TrackedDirectory>>)>,
+    start: Option<Arc<TrackedDirectory>>,
     /// The next tree, if it is a large one.
     parts: Option<Parts<'a>>,
     /// Room for the changes of a manifest.
-    room: Vec<Change<'a>>,
+    room: Vec<TreeChange<'a>>,
 }
 
 impl<'a> History<'a> {
@@ -129,7 +131,7 @@ impl<'a> History<'a> {
         sources: &'a Sources<'a>,
         texts: Texts<'a>,
         names: &'a Names,
-        start: Option<Arc<Directory>>,
+        start: Option<Arc<TrackedDirectory>>,
     ) -> Self {
         Self {
             sources,
@@ -204,7 +206,7 @@ impl<'a> History<'a> {
         self.parts.as_mut().is_some_and(|parts| parts.advance(&mut self.replay))
     }
 
-    fn next_root(&mut self) -> Option<Arc<Directory>> {
+    fn next_root(&mut self) -> Option<Arc<TrackedDirectory>> {
         let position = self.manifests;
         let before = match self.sources.changes.base(position) {
             Base::Empty => None,
@@ -258,10 +260,10 @@ pub(crate) fn number_components(changes: &ChangeLog, names: &mut Names) {
 }
 
 /// The changes of the manifest at `position`.
-fn changes_at(changes: &ChangeLog, position: usize) -> impl Iterator<Item = Change<'_>> {
+fn changes_at(changes: &ChangeLog, position: usize) -> impl Iterator<Item = TreeChange<'_>> {
     changes.of(position).map(|(path, file)| {
-        let target = file.map(|(file, mode)| Target::File(file, mode));
-        Change { path: changes.path(path), target }
+        let target = file.map(|(file, mode)| EntryTarget::File(file, mode));
+        TreeChange { path: changes.path(path), target }
     })
 }
 
@@ -284,7 +286,7 @@ pub(crate) fn start(
     scratch: &mut Scratch,
     names: &mut Names,
     files: &mut FileTable,
-) -> Result<Option<Arc<Directory>>> {
+) -> Result<Option<Arc<TrackedDirectory>>> {
     let Some(rev) = sources.plan.start else { return Ok(None) };
     let text = match sources.directories {
         Some(directories) => Arc::new(directories.flat_text(rev, scratch)?),
@@ -303,8 +305,10 @@ pub(crate) fn start(
         }
         let known = |node: &Node| sources.map.oid(Table::Files, node);
         let file = files.number(line.node, path, known);
-        changes
-            .push(Change { path: line.path, target: Some(Target::File(file, mode_of(line.flag))) });
+        changes.push(TreeChange {
+            path: line.path,
+            target: Some(EntryTarget::File(file, mode_of(line.flag))),
+        });
     }
     let mut replay = Replay::new(names);
     let tree = replay.apply(None, &changes);

@@ -1,13 +1,13 @@
 //! What is handed to the pack: one git object, as content or as a delta.
 
-use gitpack::{Kind, Oid};
+use gitpack::{ObjectKind, Oid};
 
 use crate::objects::trees::View;
 
 /// An object on its way to the pack, not compressed yet.
 #[derive(Debug)]
 pub(crate) struct Object {
-    pub kind: Kind,
+    pub kind: ObjectKind,
     pub oid: Oid,
     /// The object that `payload` is a delta against, handed over earlier; if `None`, the payload
     /// is the content.
@@ -27,7 +27,7 @@ impl Object {
 /// What a pack has to know of an object beside its compressed payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectHead {
-    pub kind: Kind,
+    pub kind: ObjectKind,
     pub oid: Oid,
     pub base: Option<Oid>,
     pub inflated_len: usize,

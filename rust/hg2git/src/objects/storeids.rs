@@ -90,7 +90,7 @@ fn places(oid: &Oid, words: usize) -> impl Iterator<Item = (usize, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use gitpack::{Entry, Kind, PackWriter, Readers};
+    use gitpack::{Entry, ObjectKind, PackWriter, Readers};
     use sha1lanes::{Message, digest_one};
 
     use super::*;
@@ -104,7 +104,7 @@ mod tests {
         let pack = PackWriter::create(&dir, Readers::BY_UMASK).expect("is writable");
         let mut pack = pack.without_sync();
         for number in numbers {
-            pack.add(oid(number), Entry::Full(Kind::Blob), 5, b"12345").expect("is writable");
+            pack.add(oid(number), Entry::Full(ObjectKind::Blob), 5, b"12345").expect("is writable");
         }
         pack.seal().and_then(gitpack::SealedPack::publish).expect("is writable");
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use gitpack::Oid;
 use gitpack::delta::{Op, encode};
 
-use crate::objects::directory::{Entries, Entry, Target, Tree, Walk};
+use crate::objects::directory::{DirectoryEntries, DirectoryEntry, EntryTarget, Tree, Walk};
 use crate::read::names::Names;
 pub(crate) use writer::{LANES, Refused, TreeWriter};
 
@@ -45,7 +45,7 @@ pub(crate) enum View {
 #[derive(Debug)]
 pub(crate) struct Landmark {
     oid: Oid,
-    entries: Entries,
+    entries: DirectoryEntries,
     depth: u8,
 }
 
@@ -64,7 +64,7 @@ impl Storage {
 
 /// A tree that has been made, to be stored.
 struct New<'a> {
-    entries: &'a Entries,
+    entries: &'a DirectoryEntries,
     content: &'a [u8],
     oid: Oid,
     /// What makes it of the one before, if that is known already.
@@ -75,10 +75,10 @@ struct New<'a> {
 fn stored(
     names: &Names,
     view: View,
-    before: Option<(&Entries, &Tree)>,
+    before: Option<(&DirectoryEntries, &Tree)>,
     New { entries, content, oid, pieces }: New<'_>,
 ) -> (Storage, Option<Oid>, Vec<u8>) {
-    let delta_from = |before: &Entries, pieces: Option<Pieces>| {
+    let delta_from = |before: &DirectoryEntries, pieces: Option<Pieces>| {
         let pieces = pieces.unwrap_or_else(|| Pieces::between(names, view, before, entries));
         pieces.delta(before.content_len(view), content)
     };
@@ -107,7 +107,7 @@ enum Step<'e> {
     /// These bytes of the earlier tree.
     Same { at: usize, len: usize },
     /// Another entry. The one that it replaces, if there is one, is at `at` of the earlier tree.
-    New { at: usize, entry: &'e Entry, replaced: Option<&'e Entry> },
+    New { at: usize, entry: &'e DirectoryEntry, replaced: Option<&'e DirectoryEntry> },
 }
 
 /// The steps from one tree to another, entry by entry where they do not share a leaf.
@@ -121,7 +121,12 @@ struct Comparison<'e> {
 }
 
 impl<'e> Comparison<'e> {
-    const fn new(names: &'e Names, view: View, old: &'e Entries, new: &'e Entries) -> Self {
+    const fn new(
+        names: &'e Names,
+        view: View,
+        old: &'e DirectoryEntries,
+        new: &'e DirectoryEntries,
+    ) -> Self {
         Self { names, view, old: Walk::new(old), new: Walk::new(new), at: 0 }
     }
 }
@@ -171,7 +176,12 @@ struct Piece {
 }
 
 impl Pieces {
-    fn between(names: &Names, view: View, before: &Entries, after: &Entries) -> Self {
+    fn between(
+        names: &Names,
+        view: View,
+        before: &DirectoryEntries,
+        after: &DirectoryEntries,
+    ) -> Self {
         let mut pieces = Self::default();
         Comparison::new(names, view, before, after).for_each(|step| pieces.add(&step, view));
         pieces
@@ -227,10 +237,10 @@ impl Pieces {
 }
 
 /// How many bytes two entries of one name and kind begin with, of the `len` that the later one has.
-fn same_len(before: &Entry, after: &Entry, view: View, len: usize) -> usize {
+fn same_len(before: &DirectoryEntry, after: &DirectoryEntry, view: View, len: usize) -> usize {
     match (&before.target, &after.target) {
         (before, after) if before.is_same(after, view) => len,
-        (Target::File(_, before), Target::File(_, after)) if before != after => 0,
+        (EntryTarget::File(_, before), EntryTarget::File(_, after)) if before != after => 0,
         _ => len - OID_LEN,
     }
 }

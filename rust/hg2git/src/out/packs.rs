@@ -4,7 +4,7 @@
 //! the other is all that a clone by git needs, as it is. Nothing here makes a pack visible, nor
 //! knows what the objects are.
 
-use gitpack::{Entry, Kind, Oid, PackWriter, SealedPack};
+use gitpack::{Entry, ObjectKind, Oid, PackWriter, SealedPack};
 use workshop::{Width, both};
 
 use crate::error::Result;
@@ -82,7 +82,7 @@ impl Packs {
 /// [`crate::Error`] if the pack cannot be written.
 pub(crate) fn add(
     pack: &mut PackWriter,
-    kind: Kind,
+    kind: ObjectKind,
     oid: Oid,
     base: Option<Oid>,
     inflated_len: usize,

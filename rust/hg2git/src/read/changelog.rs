@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use revlog::changeset::Malformed;
+use revlog::changeset::MalformedChangeset;
 use revlog::{Changeset, Node, Rev, Revlog, Scratch, Texts};
 use workshop::Buffer;
 
@@ -110,5 +110,6 @@ pub(crate) fn read_manifest_nodes(
 
 /// Parses the text of a changeset.
 pub(crate) fn parse<'a>(changelog: &Revlog, rev: Rev, text: &'a [u8]) -> Result<Changeset<'a>> {
-    Changeset::parse(text).map_err(|problem: Malformed| changelog.corrupt(rev, problem).into())
+    Changeset::parse(text)
+        .map_err(|problem: MalformedChangeset| changelog.corrupt(rev, problem).into())
 }

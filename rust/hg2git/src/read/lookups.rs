@@ -3,7 +3,7 @@
 //! A node says what a file is, not where. A manifest that was not compared with its node may name a
 //! revision which is known from elsewhere for a path that never had it.
 
-use revlog::{Kind, Node, Rev, Revlog, Store};
+use revlog::{Node, Rev, Revlog, RevlogKind, Store};
 
 use crate::error::{Error, Result};
 use crate::read::changes::ChangeLog;
@@ -46,7 +46,8 @@ impl Lookup<'_> {
         wanted: &[(FileId, Node)],
     ) -> Result<(Revlog, Vec<Rev>), Box<Unfound>> {
         let nodes: Vec<Node> = wanted.iter().map(|(_, node)| *node).collect();
-        let (problem, revlog) = match self.store.open(Kind::Filelog(self.changes.path(path))) {
+        let (problem, revlog) = match self.store.open(RevlogKind::Filelog(self.changes.path(path)))
+        {
             Ok(revlog) => match revlog.find(&nodes) {
                 Ok(revs) => return Ok((revlog, revs)),
                 Err(problem) => (problem, Some(revlog)),

@@ -22,8 +22,8 @@ use std::rc::Rc;
 
 use revlog::{Delta, Rev, Revlog, Scratch, StoredDelta};
 
-pub(crate) use self::changes::{Base, Change, Changes, Unusable};
-pub(crate) use self::plan::{ChangesetTree, Plan, near_base};
+pub(crate) use self::changes::{Base, Changes, ManifestChange, Unusable};
+pub(crate) use self::plan::{ChangesetTree, ManifestPlan, near_base};
 use workshop::Shares;
 
 use self::proof::{Proof, blame};
@@ -49,7 +49,7 @@ pub(crate) enum Proving {
 /// The flat manifests of a plan; threads may share them.
 pub(crate) struct Manifests<'a> {
     revlog: &'a Revlog,
-    plan: &'a Plan,
+    plan: &'a ManifestPlan,
     shares: &'a Shares,
     proving: Proving,
     /// For each position, whether its text is hashed whatever its changes are; empty if none is.
@@ -58,7 +58,12 @@ pub(crate) struct Manifests<'a> {
 
 impl<'a> Manifests<'a> {
     /// Those of `plan`, read within `shares`.
-    pub fn new(revlog: &'a Revlog, plan: &'a Plan, proving: Proving, shares: &'a Shares) -> Self {
+    pub fn new(
+        revlog: &'a Revlog,
+        plan: &'a ManifestPlan,
+        proving: Proving,
+        shares: &'a Shares,
+    ) -> Self {
         let hashed = match proving {
             Proving::Nothing => Vec::new(),
             Proving::Usual | Proving::Each => plan.hashed(revlog.index(), proving == Proving::Each),

@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use revlog::manifest::check_depth;
 use revlog::{
-    Entries, Entry, Flag, Kind, Line, Node, Rev, Revlog, Scratch, Store, Texts, readable,
+    Flag, Line, ManifestEntries, ManifestEntry, Node, Rev, Revlog, RevlogKind, Scratch, Store,
+    Texts, readable,
 };
 use workshop::Buffer;
 
 use crate::error::Result;
 use crate::read::limits;
-use crate::read::manifests::{Base, Change, Changes, Plan, Unusable, near_base};
+use crate::read::manifests::{Base, Changes, ManifestChange, ManifestPlan, Unusable, near_base};
 use crate::read::verify::Check;
 
 /// Manifests that one job reads, and the bytes that the changes of each about take.
@@ -103,7 +104,7 @@ impl<'a> Directories<'a> {
     }
 
     /// Ranges of positions in a plan, with the bytes that their changes about take.
-    pub fn jobs(plan: &Plan) -> Vec<(u64, Range<usize>)> {
+    pub fn jobs(plan: &ManifestPlan) -> Vec<(u64, Range<usize>)> {
         let count = plan.revs.len();
         let ranges = (0..count).step_by(JOB_REVS);
         let ranges = ranges.map(|start| start..(start + JOB_REVS).min(count));
@@ -118,7 +119,7 @@ impl<'a> Directories<'a> {
     /// node's text, or is no sorted manifest.
     pub fn read(
         &self,
-        plan: &Plan,
+        plan: &ManifestPlan,
         range: Range<usize>,
         scratch: &mut Scratch,
     ) -> Result<Vec<Changes>> {
@@ -135,8 +136,8 @@ impl<'a> Directories<'a> {
             let mut changes = Changes::new(base);
             for (path, file) in reader.changed(before, rev)? {
                 let change = match file {
-                    None => Change::Remove(&path),
-                    Some((node, flag)) => Change::Set(Line { path: &path, node, flag }),
+                    None => ManifestChange::Remove(&path),
+                    Some((node, flag)) => ManifestChange::Set(Line { path: &path, node, flag }),
                 };
                 changes.push(change).map_err(|problem| self.root.corrupt(rev, problem))?;
             }
@@ -174,8 +175,9 @@ impl<'a> Directories<'a> {
         if let Some(log) = lock().logs.get(path) {
             return Ok(Arc::clone(log));
         }
-        let revlog =
-            self.store.open(Kind::DirectoryManifest(path.strip_suffix(b"/").unwrap_or(path)))?;
+        let revlog = self
+            .store
+            .open(RevlogKind::DirectoryManifest(path.strip_suffix(b"/").unwrap_or(path)))?;
         let index = revlog.index();
         let revs = index.revs().map(|rev| (index.node(rev), rev)).collect();
         let log = Arc::new(DirectoryLog { revlog, revs });
@@ -298,17 +300,22 @@ impl Reader<'_> {
 }
 
 /// The manifest of a directory that an entry names; an empty one is as none.
-fn directory(entry: Option<Entry<'_>>) -> Option<Node> {
+fn directory(entry: Option<ManifestEntry<'_>>) -> Option<Node> {
     let node = entry.filter(|entry| entry.flag.is_none())?.node;
     (node != Node::NULL).then_some(node)
 }
 
 /// The entries of the directory `path`, checked.
-fn entries<'t>(revlog: &Revlog, path: &[u8], rev: State, text: &'t [u8]) -> Result<Vec<Entry<'t>>> {
+fn entries<'t>(
+    revlog: &Revlog,
+    path: &[u8],
+    rev: State,
+    text: &'t [u8],
+) -> Result<Vec<ManifestEntry<'t>>> {
     let Some(rev) = rev else { return Ok(Vec::new()) };
     check_depth(path).map_err(|problem| revlog.corrupt(rev, problem))?;
-    let mut read: Vec<Entry<'_>> = Vec::new();
-    for entry in Entries::new(text) {
+    let mut read: Vec<ManifestEntry<'_>> = Vec::new();
+    for entry in ManifestEntries::new(text) {
         let entry = entry.map_err(|problem| revlog.corrupt(rev, problem))?;
         if read.last().is_some_and(|last| last.name >= entry.name) {
             return Err(revlog.corrupt(rev, Unusable::Order(readable(entry.name))).into());
@@ -347,7 +354,7 @@ mod tests {
     fn flat_text(store: &Path, root: &str) -> Result<Buffer> {
         write(&store.join("00manifest.i"), root);
         let store = Store::new(store, Encoding::DotEncode);
-        let root = store.open(Kind::Manifest).expect("is readable");
+        let root = store.open(RevlogKind::Manifest).expect("is readable");
         let rev = root.index().revs().next().expect("has one");
         let directories = Directories::new(&store, &root, true, 0);
         directories.flat_text(rev, &mut Scratch::default())

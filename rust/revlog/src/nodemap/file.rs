@@ -9,12 +9,12 @@ use memmap2::{Advice, Mmap, MmapOptions};
 
 /// The beginning of a file.
 #[derive(Debug)]
-pub(super) enum Bytes {
+pub(super) enum NodeBytes {
     Mapped(Mmap),
     Read(Vec<u8>),
 }
 
-impl Bytes {
+impl NodeBytes {
     /// Maps the first `len` bytes of a file that is append-only and never truncated below `len`:
     /// ours, and Mercurial's, whose readers rely on the same.
     pub(super) fn map(file: &File, len: u64) -> io::Result<Option<Self>> {
@@ -46,7 +46,7 @@ fn fitting(file: &File, len: u64) -> io::Result<Option<usize>> {
     Ok(if found.is_file() && found.len() >= len { usize::try_from(len).ok() } else { None })
 }
 
-impl Deref for Bytes {
+impl Deref for NodeBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {

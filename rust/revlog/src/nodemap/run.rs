@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crc32fast::Hasher;
 
-use super::file::Bytes;
-use super::{Entries, Error};
+use super::file::NodeBytes;
+use super::{Error, IndexEntries};
 use crate::prefix::Prefix;
 
 const PAGE_LEN: usize = 4096;
@@ -73,7 +73,12 @@ impl Place {
 ///
 /// [`Error::Damaged`] if `out` is not as long as the run, the run does not begin with a page, or
 /// the revisions are not in the index.
-pub fn write(out: &mut [u8], uid: &[u8], place: Place, entries: Entries<'_>) -> Result<(), Error> {
+pub fn write(
+    out: &mut [u8],
+    uid: &[u8],
+    place: Place,
+    entries: IndexEntries<'_>,
+) -> Result<(), Error> {
     let Some(end) = place.first.checked_add(place.revs).filter(|&end| end <= entries.len()) else {
         return Err(Error::Damaged("revisions of the run are not in the index"));
     };
@@ -111,15 +116,15 @@ pub fn write(out: &mut [u8], uid: &[u8], place: Place, entries: Entries<'_>) -> 
 
 /// The runs of a file.
 #[derive(Debug)]
-pub(super) struct Runs {
-    bytes: Bytes,
+pub(super) struct NodeRuns {
+    bytes: NodeBytes,
     uid_sum: u32,
     places: Vec<Place>,
     /// A bit for each page whose checksum was found right.
     right: Vec<AtomicU64>,
 }
 
-impl Runs {
+impl NodeRuns {
     pub(super) fn open(file: &File, uid: &[u8], places: &[Place]) -> Result<Self, Error> {
         let (mut revs, mut len) = (0u32, 0);
         for place in places {
@@ -133,7 +138,7 @@ impl Runs {
             let end = place.offset.checked_add(place.len_bytes() as u64);
             len = end.ok_or(Error::Damaged("it is too long"))?.max(len);
         }
-        let bytes = Bytes::map(file, len)?.ok_or(Error::Damaged("it is cut"))?;
+        let bytes = NodeBytes::map(file, len)?.ok_or(Error::Damaged("it is cut"))?;
         let pages = bytes.len() / PAGE_LEN;
         let right = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Ok(Self { bytes, uid_sum: uid_sum(uid), places: places.to_vec(), right })
@@ -146,7 +151,7 @@ impl Runs {
 
     pub(super) fn visit(
         &self,
-        entries: Entries<'_>,
+        entries: IndexEntries<'_>,
         limit: u32,
         prefix: Prefix,
         visit: &mut dyn FnMut(u32, &[u8; 20]) -> ControlFlow<()>,

@@ -19,7 +19,7 @@ fn index_of(nodes: &[[u8; 20]]) -> Vec<u8> {
 }
 
 /// A file with one run for each of `lens`, and where they are.
-fn file_of(dir: &Path, entries: Entries<'_>, lens: &[u32]) -> (PathBuf, Vec<Place>) {
+fn file_of(dir: &Path, entries: IndexEntries<'_>, lens: &[u32]) -> (PathBuf, Vec<Place>) {
     let (mut bytes, mut places, mut first) = (Vec::new(), Vec::new(), 0);
     for &revs in lens.iter().filter(|&&revs| revs > 0) {
         let place = Place { offset: bytes.len() as u64, first, revs };
@@ -48,26 +48,26 @@ impl Plain {
         Self(revs)
     }
 
-    fn matching(&self, prefix: Prefix) -> Match {
+    fn matching(&self, prefix: Prefix) -> PrefixMatch {
         let mut found = self.0.keys().filter(|node| prefix.begins(node));
         match (found.next(), found.next()) {
-            (None, _) => Match::None,
-            (Some(node), None) => Match::One(Node::from_bytes(*node)),
-            _ => Match::Many,
+            (None, _) => PrefixMatch::None,
+            (Some(node), None) => PrefixMatch::One(Node::from_bytes(*node)),
+            _ => PrefixMatch::Many,
         }
     }
 
     fn shortest(&self, node: [u8; 20]) -> Option<usize> {
         self.0.get(&node)?;
         (1..=DIGITS).find(|&digits| {
-            self.matching(Prefix::new(node, digits).expect("1 to 40")) != Match::Many
+            self.matching(Prefix::new(node, digits).expect("1 to 40")) != PrefixMatch::Many
         })
     }
 }
 
-type Same = fn(&NodeMap, Entries<'_>, &Plain, &[[u8; 20]]);
+type Same = fn(&NodeMap, IndexEntries<'_>, &Plain, &[[u8; 20]]);
 
-fn same(map: &NodeMap, entries: Entries<'_>, plain: &Plain, asked: &[[u8; 20]]) {
+fn same(map: &NodeMap, entries: IndexEntries<'_>, plain: &Plain, asked: &[[u8; 20]]) {
     for node in asked {
         assert_eq!(map.rev(entries, node).expect("is whole"), plain.0.get(node).copied());
         assert_eq!(map.shortest(entries, node).expect("is whole"), plain.shortest(*node));
@@ -80,7 +80,7 @@ fn same(map: &NodeMap, entries: Entries<'_>, plain: &Plain, asked: &[[u8; 20]]) 
 }
 
 /// As `same`, of a map that says so if it may lack what it does not find.
-fn same_if_found(map: &NodeMap, entries: Entries<'_>, plain: &Plain, asked: &[[u8; 20]]) {
+fn same_if_found(map: &NodeMap, entries: IndexEntries<'_>, plain: &Plain, asked: &[[u8; 20]]) {
     for node in asked {
         match (map.rev(entries, node), plain.0.get(node)) {
             (Ok(found), rev) => assert_eq!(found, rev.copied()),
@@ -91,7 +91,7 @@ fn same_if_found(map: &NodeMap, entries: Entries<'_>, plain: &Plain, asked: &[[u
         for digits in [1, 4, 39, 40] {
             let prefix = Prefix::new(*node, digits).expect("1 to 40");
             if let Ok(found) = map.matching(entries, prefix) {
-                assert_eq!((found, plain.matching(prefix)), (Match::Many, Match::Many));
+                assert_eq!((found, plain.matching(prefix)), (PrefixMatch::Many, PrefixMatch::Many));
             }
         }
     }
@@ -130,7 +130,7 @@ proptest! {
         let dir = tempfile::tempdir().expect("temporary directory");
         let on_disk = nodes.len().saturating_sub(appended);
         let index = index_of(&nodes[..on_disk]);
-        let entries = Entries::new(&index);
+        let entries = IndexEntries::new(&index);
         let mut left = entries.len();
         let lens = cuts.map(|cut| { let len = cut.min(left); left -= len; len });
         let asked = near(&nodes, &others);
@@ -140,7 +140,7 @@ proptest! {
         let covered = lens.iter().sum::<u32>();
         let trie = dir.path().join("trie");
         let below = index_of(&nodes[..covered as usize]);
-        let content = upstream::content(Entries::new(&below)).expect("all differ");
+        let content = upstream::content(IndexEntries::new(&below)).expect("all differ");
         fs::write(&trie, content).expect("is writable");
         let len = fs::metadata(&trie).expect("exists").len();
         let upstream = NodeMap::open_upstream(&opened(&trie), len, covered, true, entries)
@@ -173,7 +173,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().expect("temporary directory");
         let index = index_of(&nodes);
-        let entries = Entries::new(&index);
+        let entries = IndexEntries::new(&index);
         let (path, places) = file_of(dir.path(), entries, &[entries.len()]);
         let mut bytes = fs::read(&path).expect("exists");
         for (at, bit) in flips {
@@ -204,7 +204,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().expect("temporary directory");
         let index = index_of(&nodes);
-        let entries = Entries::new(&index);
+        let entries = IndexEntries::new(&index);
         let path = dir.path().join("trie");
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         let len = (bytes.len() / 64 * 64) as u64;
@@ -232,7 +232,7 @@ fn many_equal_keys_span_blocks_and_are_all_found() {
         })
         .collect();
     let index = index_of(&nodes);
-    let entries = Entries::new(&index);
+    let entries = IndexEntries::new(&index);
     let (path, places) = file_of(dir.path(), entries, &[entries.len()]);
     let map = NodeMap::open(&opened(&path), UID, &places, u32::MAX, entries).expect("is whole");
     for (node, rev) in nodes.iter().zip(0..) {
@@ -251,7 +251,7 @@ fn a_page_of_another_place_or_file_is_refused() {
         })
         .collect();
     let index = index_of(&nodes);
-    let entries = Entries::new(&index);
+    let entries = IndexEntries::new(&index);
     let (path, places) = file_of(dir.path(), entries, &[entries.len()]);
     let open = |uid| {
         NodeMap::open(&opened(&path), uid, &places, u32::MAX, entries).expect("is long enough")
@@ -268,9 +268,9 @@ fn a_map_of_more_revisions_than_there_are_is_refused() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let nodes: Nodes = (1..=5).map(|byte| [byte; 20]).collect();
     let index = index_of(&nodes);
-    let entries = Entries::new(&index);
+    let entries = IndexEntries::new(&index);
     let (path, places) = file_of(dir.path(), entries, &[entries.len()]);
-    let fewer = Entries::new(&index[..3 * ENTRY_LEN]);
+    let fewer = IndexEntries::new(&index[..3 * ENTRY_LEN]);
     assert!(NodeMap::open(&opened(&path), UID, &places, u32::MAX, fewer).is_err());
     let map = NodeMap::open(&opened(&path), UID, &places, 3, fewer).expect("is limited");
     assert_eq!(map.rev(fewer, &nodes[4]).expect("is whole"), None);

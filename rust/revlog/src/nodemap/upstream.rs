@@ -10,22 +10,22 @@
 
 use std::fs::File;
 
-use super::file::Bytes;
-use super::{DIGITS, Entries, Error};
+use super::file::NodeBytes;
+use super::{DIGITS, Error, IndexEntries};
 
 const BLOCK_LEN: usize = 64;
 const NOTHING: i32 = -1;
 
 /// A map of Mercurial's.
 #[derive(Debug)]
-pub(super) struct Trie(Bytes);
+pub(super) struct Trie(NodeBytes);
 
 /// The content of a file with the nodes of all `entries`, as Mercurial writes it.
 ///
 /// # Errors
 ///
 /// [`Error::Damaged`] if two revisions have one node.
-pub fn content(entries: Entries<'_>) -> Result<Vec<u8>, Error> {
+pub fn content(entries: IndexEntries<'_>) -> Result<Vec<u8>, Error> {
     let mut sorted = Vec::with_capacity(entries.len() as usize);
     for rev in 0..entries.len() {
         sorted.push((entries.node(rev).ok_or(Error::Damaged("an entry is missing"))?, rev));
@@ -73,7 +73,7 @@ impl Trie {
         if !len.is_multiple_of(BLOCK_LEN as u64) {
             return Err(Error::Damaged("it is not made of whole blocks"));
         }
-        let bytes = if mapped { Bytes::map(file, len)? } else { Bytes::read(file, len)? };
+        let bytes = if mapped { NodeBytes::map(file, len)? } else { NodeBytes::read(file, len)? };
         bytes.map(Self).ok_or(Error::Damaged("it is cut"))
     }
 
@@ -84,7 +84,7 @@ impl Trie {
     /// [`Error::Unknown`] if it is not found, [`Error::Damaged`] if the file contradicts the index.
     pub(super) fn rev(
         &self,
-        entries: Entries<'_>,
+        entries: IndexEntries<'_>,
         limit: u32,
         node: &[u8; 20],
     ) -> Result<u32, Error> {

@@ -2,7 +2,7 @@
 
 use gitpack::Oid;
 
-use crate::dialect::cinnabar::notes::{Entries, Key};
+use crate::dialect::cinnabar::notes::{Key, NotesEntries};
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Segment, Table};
 
@@ -62,7 +62,7 @@ impl Run<'_> {
     }
 }
 
-impl Entries for Leaves<'_> {
+impl NotesEntries for Leaves<'_> {
     fn entries_from(&self, start: Key) -> impl Iterator<Item = (Key, Oid)> {
         let mut heads: Vec<_> = self
             .runs

@@ -6,7 +6,7 @@
 //! one that has all five as parents. It goes into a pack of its own, since the next one replaces it.
 //! The rules are git-cinnabar's (`src/store.rs` of 0.7.5); docs/formats/cinnabar.rst lists them.
 
-use gitpack::{Kind, Oid, PackWriter, object_header};
+use gitpack::{ObjectKind, Oid, PackWriter, object_header};
 use sha1lanes::{Message, digest_one};
 use workshop::Shares;
 use workshop::hex::hex;
@@ -16,7 +16,7 @@ use crate::dialect::cinnabar::commit::push_tree_and_parents;
 use crate::dialect::cinnabar::heads::ManifestHeads;
 use crate::dialect::cinnabar::leaves::Leaves;
 use crate::dialect::cinnabar::notes::{self, Key};
-use crate::dialect::cinnabar::state::{Head, LEAVES, State};
+use crate::dialect::cinnabar::state::{BranchHead, LEAVES, MetadataState};
 use crate::error::{Error, Result};
 use crate::objects::compress::Compressor;
 use crate::objects::object::Object;
@@ -36,7 +36,7 @@ const JOB_BYTES: u64 = 256 << 10;
 /// What the metadata is of.
 pub(crate) struct Covered<'a> {
     /// The heads of branches, with their commits, in the order of the changelog.
-    pub heads: Vec<(Head, Oid)>,
+    pub heads: Vec<(BranchHead, Oid)>,
     pub manifest_heads: ManifestHeads,
     /// What hg2git, git2hg and files-meta have.
     pub leaves: [Leaves<'a>; 3],
@@ -52,14 +52,14 @@ pub(crate) struct Covered<'a> {
 /// [`Error::Write`] if the pack cannot be written.
 pub(crate) fn write(
     pack: &mut PackWriter,
-    before: State,
+    before: MetadataState,
     covered: Covered<'_>,
     shares: &Shares,
     level: u8,
-) -> Result<State> {
+) -> Result<MetadataState> {
     let mut sink = Sink { pack, waiting: Vec::new(), waiting_bytes: 0, shares, level };
     let Covered { heads, manifest_heads, leaves, new_keys } = covered;
-    let mut trees = LEAVES.map(notes::Tree::empty);
+    let mut trees = LEAVES.map(notes::NotesTree::empty);
     for (at, (before, leaves)) in before.notes.into_iter().zip(&leaves).enumerate() {
         let mut take = |object| sink.take(object);
         trees[at] = match &new_keys {
@@ -67,9 +67,9 @@ pub(crate) fn write(
             None => notes::build(leaves, LEAVES[at], &mut take)?,
         };
     }
-    let lines = heads
-        .iter()
-        .map(|(Head { node, branch, .. }, _)| [&hex(node.as_bytes()), &b" "[..], branch].concat());
+    let lines = heads.iter().map(|(BranchHead { node, branch, .. }, _)| {
+        [&hex(node.as_bytes()), &b" "[..], branch].concat()
+    });
     let lines = lines.collect::<Vec<_>>().join(&b'\n');
     let commits: Vec<_> = heads.iter().map(|(_, commit)| *commit).collect();
     let manifests: Vec<_> = manifest_heads.0.iter().copied().collect();
@@ -80,7 +80,7 @@ pub(crate) fn write(
     let top = commit(Oid::EMPTY_TREE, &parents, FORM);
     let commit = top.oid;
     let empty = Object {
-        kind: Kind::Tree,
+        kind: ObjectKind::Tree,
         oid: Oid::EMPTY_TREE,
         base: None,
         payload: Vec::new(),
@@ -91,7 +91,7 @@ pub(crate) fn write(
     }
     sink.flush()?;
     let heads = heads.into_iter().map(|(head, _)| head).collect();
-    Ok(State { commit, heads, manifest_heads, notes: trees })
+    Ok(MetadataState { commit, heads, manifest_heads, notes: trees })
 }
 
 /// A commit by nobody, at no time. Parents that come twice stay two.
@@ -100,9 +100,9 @@ pub(crate) fn commit(tree: Oid, parents: &[Oid], message: &[u8]) -> Object {
     push_tree_and_parents(&mut payload, tree, parents);
     payload.extend_from_slice(IDENTS.as_bytes());
     payload.extend_from_slice(message);
-    let head = object_header(Kind::Commit, payload.len() as u64);
+    let head = object_header(ObjectKind::Commit, payload.len() as u64);
     let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
-    Object { kind: Kind::Commit, oid, base: None, payload, view: View::Manifest }
+    Object { kind: ObjectKind::Commit, oid, base: None, payload, view: View::Manifest }
 }
 
 /// Objects on their way to the pack; many at once are compressed on many threads.

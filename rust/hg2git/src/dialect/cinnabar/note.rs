@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use gitpack::{Kind, Oid, object_header};
+use gitpack::{ObjectKind, Oid, object_header};
 use revlog::{Changeset, Node, Revlog};
 use sha1lanes::Message;
 use workshop::hex::hex;
@@ -48,7 +48,7 @@ pub(crate) fn notes_of(
         let blob = note(*node, &changeset, text, content);
         notes.push(blob.ok_or_else(|| changelog.corrupt(*rev, "its commit cannot be read back"))?);
     }
-    let head = |note: &Vec<u8>| object_header(Kind::Blob, note.len() as u64);
+    let head = |note: &Vec<u8>| object_header(ObjectKind::Blob, note.len() as u64);
     let heads: Vec<_> = notes.iter().map(head).collect();
     let messages = heads.iter().zip(&notes).map(|(head, body)| Message { head, body });
     let messages: Vec<_> = messages.collect();
@@ -56,12 +56,12 @@ pub(crate) fn notes_of(
     sha1lanes::best().digest(&messages, &mut digests);
     for ((digest, message), Committed { rev, .. }) in digests.iter().zip(&messages).zip(changesets)
     {
-        let passed = collisions.object(Kind::Blob, Oid::from_bytes(*digest), *message);
+        let passed = collisions.object(ObjectKind::Blob, Oid::from_bytes(*digest), *message);
         passed.map_err(|attack| changelog.corrupt(*rev, attack))?;
     }
     let objects = digests.into_iter().zip(notes).map(|(digest, payload)| {
         let oid = Oid::from_bytes(digest);
-        Object { kind: Kind::Blob, oid, base: None, payload, view: View::Manifest }
+        Object { kind: ObjectKind::Blob, oid, base: None, payload, view: View::Manifest }
     });
     Ok(objects.collect())
 }

@@ -5,22 +5,22 @@
 //! byte, if at least two keys follow each of the 16 next digits. So the tree is a function of the
 //! map alone, and a divided directory may have an undivided sibling.
 //!
-//! A new entry costs the directories on its way, whatever the size of the map: [`Tree`] keeps the
+//! A new entry costs the directories on its way, whatever the size of the map: [`NotesTree`] keeps the
 //! oids of the others, to a depth of two. Only maps of millions of entries are divided further,
 //! and what is deeper is made again from the entries of its one directory.
 //!
-//! Knows neither what keys and oids stand for, nor where they are kept, see [`Entries`].
+//! Knows neither what keys and oids stand for, nor where they are kept, see [`NotesEntries`].
 
 mod entries;
 mod kept;
 
 use gitpack::tree::{Mode, push_entry};
-use gitpack::{Kind, Oid, object_header};
+use gitpack::{ObjectKind, Oid, object_header};
 use sha1lanes::{Message, best};
 
-pub(crate) use entries::{Entries, Key};
-pub(crate) use kept::Tree;
-use kept::{Below, Directory};
+pub(crate) use entries::{Key, NotesEntries};
+pub(crate) use kept::NotesTree;
+use kept::{Below, NotesDirectory};
 use workshop::hex::{DIGITS, hex};
 
 use crate::error::Result;
@@ -29,7 +29,7 @@ use crate::objects::trees::View;
 
 /// Directories that one may have in it: one for each byte.
 const BYTES: usize = 256;
-/// Depth down to which [`Tree`] keeps oids, which bounds its size.
+/// Depth down to which [`NotesTree`] keeps oids, which bounds its size.
 const KEPT_DEPTH: usize = 2;
 
 /// Makes the whole tree of `entries`, whose leaves get the mode `leaf`.
@@ -41,12 +41,12 @@ const KEPT_DEPTH: usize = 2;
 ///
 /// Only those of `sink`.
 pub(crate) fn build(
-    entries: &(impl Entries + ?Sized),
+    entries: &(impl NotesEntries + ?Sized),
     leaf: Mode,
     sink: &mut impl FnMut(Object) -> Result<()>,
-) -> Result<Tree> {
+) -> Result<NotesTree> {
     let root = Writer { leaf, sink }.root(entries, None, Touched::All)?;
-    Ok(Tree { leaf, root })
+    Ok(NotesTree { leaf, root })
 }
 
 /// Makes the tree of `entries`, given the one before. `touched` are, ascending, all keys that were
@@ -58,18 +58,18 @@ pub(crate) fn build(
 ///
 /// Only those of `sink`.
 pub(crate) fn update(
-    before: Tree,
-    entries: &(impl Entries + ?Sized),
+    before: NotesTree,
+    entries: &(impl NotesEntries + ?Sized),
     touched: &[Key],
     sink: &mut impl FnMut(Object) -> Result<()>,
-) -> Result<Tree> {
+) -> Result<NotesTree> {
     debug_assert!(touched.is_sorted());
-    let Tree { leaf, root } = before;
+    let NotesTree { leaf, root } = before;
     if touched.is_empty() {
-        return Ok(Tree { leaf, root });
+        return Ok(NotesTree { leaf, root });
     }
     let root = Writer { leaf, sink }.root(entries, root, Touched::These(touched))?;
-    Ok(Tree { leaf, root })
+    Ok(NotesTree { leaf, root })
 }
 
 /// Which keys of a directory are not as they were.
@@ -111,10 +111,10 @@ struct Writer<'s, S> {
 impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
     fn root(
         &mut self,
-        entries: &(impl Entries + ?Sized),
-        before: Option<Directory>,
+        entries: &(impl NotesEntries + ?Sized),
+        before: Option<NotesDirectory>,
         touched: Touched<'_>,
-    ) -> Result<Option<Directory>> {
+    ) -> Result<Option<NotesDirectory>> {
         let before_oid = before.as_ref().map(|before| before.oid);
         let Some(root) = self.directory(entries, &[], before, touched)? else { return Ok(None) };
         Ok(self.write(vec![root], &[before_oid])?.pop())
@@ -122,11 +122,11 @@ impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
 
     /// The directory of all entries whose keys begin with `prefix`, `None` if there are none. What
     /// is in it has been written.
-    fn directory<E: Entries + ?Sized>(
+    fn directory<E: NotesEntries + ?Sized>(
         &mut self,
         entries: &E,
         prefix: &[u8],
-        before: Option<Directory>,
+        before: Option<NotesDirectory>,
         touched: Touched<'_>,
     ) -> Result<Option<Unhashed>> {
         let before = before.map_or(Below::Entries, |before| before.below);
@@ -155,7 +155,7 @@ impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
     }
 
     /// A directory with directories in it.
-    fn divided<E: Entries + ?Sized>(
+    fn divided<E: NotesEntries + ?Sized>(
         &mut self,
         entries: &E,
         prefix: &[u8],
@@ -208,10 +208,10 @@ impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
         &mut self,
         unhashed: Vec<Unhashed>,
         oids_before: &[Option<Oid>],
-    ) -> Result<Vec<Directory>> {
+    ) -> Result<Vec<NotesDirectory>> {
         let heads: Vec<_> = unhashed
             .iter()
-            .map(|directory| object_header(Kind::Tree, directory.content.len() as u64))
+            .map(|directory| object_header(ObjectKind::Tree, directory.content.len() as u64))
             .collect();
         let messages: Vec<_> = unhashed
             .iter()
@@ -226,14 +226,14 @@ impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
             let oid = Oid::from_bytes(digest);
             if is_new && *before != Some(oid) {
                 (self.sink)(Object {
-                    kind: Kind::Tree,
+                    kind: ObjectKind::Tree,
                     oid,
                     base: None,
                     payload,
                     view: View::Manifest,
                 })?;
             }
-            written.push(Directory { oid, below });
+            written.push(NotesDirectory { oid, below });
         }
         Ok(written)
     }

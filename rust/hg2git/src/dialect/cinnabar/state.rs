@@ -40,7 +40,7 @@ pub(crate) const LEAVES: [Mode; 3] = [Mode::GITLINK, Mode::FILE, Mode::FILE];
 
 /// A head of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct BranchHead {
     /// Its number when the state was written.
     pub rev: u32,
     pub node: Node,
@@ -49,28 +49,28 @@ pub(crate) struct Head {
 
 /// The state after a run; that of nothing exported has no entries anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct MetadataState {
     /// The metadata commit.
     pub commit: Oid,
     /// Ascending by revision.
-    pub heads: Vec<Head>,
+    pub heads: Vec<BranchHead>,
     pub manifest_heads: ManifestHeads,
     /// hg2git, git2hg and files-meta.
-    pub notes: [notes::Tree; 3],
+    pub notes: [notes::NotesTree; 3],
 }
 
-impl Default for State {
+impl Default for MetadataState {
     fn default() -> Self {
         Self {
             commit: Oid::from_bytes([0; 20]),
             heads: Vec::new(),
             manifest_heads: ManifestHeads::default(),
-            notes: LEAVES.map(notes::Tree::empty),
+            notes: LEAVES.map(notes::NotesTree::empty),
         }
     }
 }
 
-impl State {
+impl MetadataState {
     /// Reads the state in the file `name`.
     ///
     /// # Errors
@@ -110,9 +110,10 @@ impl State {
     pub fn changeset_heads(&self, changelog: &Revlog) -> Option<ChangesetHeads> {
         let index = changelog.index();
         let is_at =
-            |head: &&Head| index.rev(head.rev).map(|rev| index.node(rev)) == Some(head.node);
+            |head: &&BranchHead| index.rev(head.rev).map(|rev| index.node(rev)) == Some(head.node);
         // a strip may have moved them
-        let (stayed, moved): (Vec<&Head>, Vec<&Head>) = self.heads.iter().partition(is_at);
+        let (stayed, moved): (Vec<&BranchHead>, Vec<&BranchHead>) =
+            self.heads.iter().partition(is_at);
         let nodes: Vec<Node> = moved.iter().map(|head| head.node).collect();
         let revs = changelog.find(&nodes).ok()?;
         let mut heads = ChangesetHeads::default();
@@ -131,7 +132,7 @@ impl State {
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(self.commit.as_bytes());
         push_len(&mut bytes, self.heads.len());
-        for Head { rev, node, branch } in &self.heads {
+        for BranchHead { rev, node, branch } in &self.heads {
             bytes.extend_from_slice(&rev.to_be_bytes());
             bytes.extend_from_slice(node.as_bytes());
             push_len(&mut bytes, branch.len());
@@ -165,13 +166,13 @@ impl State {
         let mut state = Self { commit: Oid::from_bytes(rest.id()?), ..Self::default() };
         for _ in 0..rest.number()? {
             let (rev, node) = (rest.number()?, Node::from_bytes(rest.id()?));
-            state.heads.push(Head { rev, node, branch: rest.bytes()?.to_vec() });
+            state.heads.push(BranchHead { rev, node, branch: rest.bytes()?.to_vec() });
         }
         for _ in 0..rest.number()? {
             state.manifest_heads.0.insert(Oid::from_bytes(rest.id()?));
         }
         for (tree, leaf) in state.notes.iter_mut().zip(LEAVES) {
-            *tree = notes::Tree::from_bytes(rest.bytes()?, leaf)?;
+            *tree = notes::NotesTree::from_bytes(rest.bytes()?, leaf)?;
         }
         if rest.0.is_empty() { Ok(state) } else { Err("it goes on after its end") }
     }
@@ -212,23 +213,23 @@ impl<'a> Rest<'a> {
 mod tests {
     use super::*;
 
-    fn state() -> State {
+    fn state() -> MetadataState {
         let oid = |byte| Oid::from_bytes([byte; 20]);
-        State {
+        MetadataState {
             commit: oid(1),
             heads: vec![
-                Head { rev: 3, node: Node::from_bytes([3; 20]), branch: b"a b".to_vec() },
-                Head { rev: 9, node: Node::from_bytes([2; 20]), branch: Vec::new() },
+                BranchHead { rev: 3, node: Node::from_bytes([3; 20]), branch: b"a b".to_vec() },
+                BranchHead { rev: 9, node: Node::from_bytes([2; 20]), branch: Vec::new() },
             ],
             manifest_heads: ManifestHeads([oid(7), oid(8)].into()),
-            ..State::default()
+            ..MetadataState::default()
         }
     }
 
     #[test]
     fn a_state_is_read_as_it_was_written() {
-        for state in [State::default(), state()] {
-            assert_eq!(State::from_bytes(&state.to_bytes()), Ok(state));
+        for state in [MetadataState::default(), state()] {
+            assert_eq!(MetadataState::from_bytes(&state.to_bytes()), Ok(state));
         }
     }
 
@@ -236,10 +237,10 @@ mod tests {
     fn damage_anywhere_is_noticed() {
         let bytes = state().to_bytes();
         for at in 0..bytes.len() {
-            assert!(State::from_bytes(&bytes[..at]).is_err());
+            assert!(MetadataState::from_bytes(&bytes[..at]).is_err());
             let mut changed = bytes.clone();
             changed[at] ^= 1;
-            assert!(State::from_bytes(&changed).is_err());
+            assert!(MetadataState::from_bytes(&changed).is_err());
         }
     }
 
@@ -250,7 +251,7 @@ mod tests {
             let mut cut = bytes[..at].to_vec();
             let sum = digest_one(Message { head: &[], body: &cut });
             cut.extend_from_slice(&sum);
-            assert!(State::from_bytes(&cut).is_err());
+            assert!(MetadataState::from_bytes(&cut).is_err());
         }
     }
 }

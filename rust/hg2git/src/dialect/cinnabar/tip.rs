@@ -9,7 +9,7 @@ use crate::dialect::cinnabar::leaves::Leaves;
 use crate::dialect::cinnabar::metadata::{self, Covered};
 use crate::dialect::cinnabar::notes::Key;
 use crate::dialect::cinnabar::recovery;
-use crate::dialect::cinnabar::state::{Head, State};
+use crate::dialect::cinnabar::state::{BranchHead, MetadataState};
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Table};
@@ -25,11 +25,11 @@ pub(crate) fn state(
     context: &Context<'_>,
     files: &MetadataFiles,
     metadata_map: &OidMap,
-) -> Result<(State, ChangesetHeads)> {
+) -> Result<(MetadataState, ChangesetHeads)> {
     let Context { request, changelog, manifest, map, shares } = *context;
     let state = match &files.state {
-        Some(name) => Some(State::open(request.map, name)?),
-        None if map.is_empty() => Some(State::default()),
+        Some(name) => Some(MetadataState::open(request.map, name)?),
+        None if map.is_empty() => Some(MetadataState::default()),
         None => None,
     };
     if let Some(state) = state
@@ -39,7 +39,7 @@ pub(crate) fn state(
     }
     let manifest_heads = recovery::manifest_heads(manifest, metadata_map);
     let heads = recovery::changeset_heads(changelog, map, &mut Scratch::of(shares))?;
-    Ok((State { manifest_heads, ..State::default() }, heads))
+    Ok((MetadataState { manifest_heads, ..MetadataState::default() }, heads))
 }
 
 /// What the metadata commit of a run is made from.
@@ -61,9 +61,9 @@ impl Tip<'_> {
     pub fn write(
         &self,
         pack: &mut PackWriter,
-        before: State,
+        before: MetadataState,
         (heads, manifest_heads): (&ChangesetHeads, ManifestHeads),
-    ) -> Result<State> {
+    ) -> Result<MetadataState> {
         let Context { request, map, shares, .. } = self.context;
         let heads = self.commits_of(heads)?;
         let [commits, _, blobs] = self.new;
@@ -76,7 +76,7 @@ impl Tip<'_> {
         git2hg.add(self.metadata_map, Table::Changesets, notes);
         files_meta.add(self.metadata_map, Table::Files, files);
         // a state that was counted again has no notes trees, and nor has that of nothing
-        let is_whole = self.files.anew || before.notes == State::default().notes;
+        let is_whole = self.files.anew || before.notes == MetadataState::default().notes;
         let new_keys = (!is_whole)
             .then(|| [keys(&[commits, manifests, blobs]), keys(&[notes]), keys(&[files])]);
         let covered = Covered { heads, manifest_heads, leaves, new_keys };
@@ -84,7 +84,7 @@ impl Tip<'_> {
     }
 
     /// Heads with their nodes and commits.
-    fn commits_of(&self, heads: &ChangesetHeads) -> Result<Vec<(Head, Oid)>> {
+    fn commits_of(&self, heads: &ChangesetHeads) -> Result<Vec<(BranchHead, Oid)>> {
         let Context { changelog, map, .. } = self.context;
         let index = changelog.index();
         let [commits, ..] = self.new;
@@ -96,7 +96,7 @@ impl Tip<'_> {
                 Err(_) => map.oid(Table::Changesets, &node),
             };
             let commit = commit.ok_or_else(|| changelog.corrupt(rev, "it is not in the map"))?;
-            Ok((Head { rev: number, node, branch: branch.to_owned() }, commit))
+            Ok((BranchHead { rev: number, node, branch: branch.to_owned() }, commit))
         });
         heads.collect()
     }

@@ -58,10 +58,10 @@ fn write(root: &Path, revisions: &[Stored]) -> Arc<Revlog> {
     std::fs::create_dir_all(root.join("data")).expect("is writable");
     std::fs::write(root.join("data/file.i"), bytes).expect("is writable");
     let store = Store::new(root, Encoding::DotEncode);
-    Arc::new(store.open(revlog::Kind::Filelog(b"file")).expect("is readable"))
+    Arc::new(store.open(revlog::RevlogKind::Filelog(b"file")).expect("is readable"))
 }
 
-fn plan_of(revlog: &Revlog) -> Arc<Plan> {
+fn plan_of(revlog: &Revlog) -> Arc<BlobPlan> {
     let wanted: Vec<_> = revlog.index().revs().zip((0..).map(FileId)).collect();
     Arc::new(plan(revlog.index(), &wanted))
 }

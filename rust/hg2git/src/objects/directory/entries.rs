@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::Entry;
-use super::Target;
+use super::DirectoryEntry;
+use super::EntryTarget;
 use super::order;
 use crate::objects::trees::View;
 use crate::read::names::Names;
@@ -20,22 +20,22 @@ const FRAME_LEN: usize = 22;
 
 /// Entries in git's order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Entries(Vec<Arc<Leaf>>);
+pub(crate) struct DirectoryEntries(Vec<Arc<Leaf>>);
 
 /// Some of them, never none.
 #[derive(Debug)]
 pub(crate) struct Leaf {
-    entries: Vec<Entry>,
+    entries: Vec<DirectoryEntry>,
     content_len: usize,
     is_plain: bool,
 }
 
 impl Leaf {
-    fn new(entries: Vec<Entry>) -> Self {
+    fn new(entries: Vec<DirectoryEntry>) -> Self {
         let content_len = entries.iter().map(|entry| entry.len(View::Git)).sum();
         let is_plain = entries.iter().all(|entry| match &entry.target {
-            Target::Directory(inner) => inner.is_plain && entry.name_len > 0,
-            Target::File(..) => true,
+            EntryTarget::TrackedDirectory(inner) => inner.is_plain && entry.name_len > 0,
+            EntryTarget::File(..) => true,
         });
         Self { entries, content_len, is_plain }
     }
@@ -48,14 +48,14 @@ impl Leaf {
         }
     }
 
-    fn last(&self) -> &Entry {
+    fn last(&self) -> &DirectoryEntry {
         &self.entries[self.entries.len() - 1]
     }
 }
 
-impl Entries {
+impl DirectoryEntries {
     /// Those of a list that is in order.
-    pub fn from_vec(entries: Vec<Entry>) -> Self {
+    pub fn from_vec(entries: Vec<DirectoryEntry>) -> Self {
         let mut edit = Edit::new(&[]);
         edit.open = entries;
         edit.finish().0
@@ -67,7 +67,7 @@ impl Entries {
     }
 
     /// The entries, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub fn iter(&self) -> impl Iterator<Item = &DirectoryEntry> {
         self.0.iter().flat_map(|leaf| &leaf.entries)
     }
 
@@ -86,15 +86,15 @@ impl Entries {
     }
 
     /// The entry of that name and kind.
-    pub fn find(&self, names: &Names, name: &[u8], is_directory: bool) -> Option<&Entry> {
-        let is_before = |entry: &Entry| order(names, entry, name, is_directory).is_lt();
+    pub fn find(&self, names: &Names, name: &[u8], is_directory: bool) -> Option<&DirectoryEntry> {
+        let is_before = |entry: &DirectoryEntry| order(names, entry, name, is_directory).is_lt();
         let leaf = self.0.get(self.0.partition_point(|leaf| is_before(leaf.last())))?;
         let found = &leaf.entries[leaf.entries.partition_point(is_before)];
         order(names, found, name, is_directory).is_eq().then_some(found)
     }
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// Bytes of the entry in a tree of that kind: mode, space, name, NUL, oid.
     pub const fn len(&self, view: View) -> usize {
         let mode_len = if self.target.is_directory() { 5 } else { 6 };
@@ -112,12 +112,12 @@ pub(crate) struct Walk<'e> {
 }
 
 impl<'e> Walk<'e> {
-    pub const fn new(entries: &'e Entries) -> Self {
+    pub const fn new(entries: &'e DirectoryEntries) -> Self {
         Self { leaves: entries.leaves(), behind: 0 }
     }
 
     /// What comes next.
-    pub fn peek(&self) -> Option<&'e Entry> {
+    pub fn peek(&self) -> Option<&'e DirectoryEntry> {
         self.leaves.first().map(|leaf| &leaf.entries[self.behind])
     }
 
@@ -167,7 +167,7 @@ pub(super) struct Edit<'e> {
     rest: Walk<'e>,
     made: Vec<Arc<Leaf>>,
     /// What comes after those, in no leaf yet.
-    open: Vec<Entry>,
+    open: Vec<DirectoryEntry>,
     /// Bytes that the entries of new leaves take in git's tree.
     new_len: usize,
 }
@@ -182,8 +182,13 @@ impl<'e> Edit<'e> {
     }
 
     /// Takes all old entries before that of this name and kind, and answers it, if there is one.
-    pub fn seek(&mut self, names: &Names, name: &[u8], is_directory: bool) -> Option<&'e Entry> {
-        let is_before = |entry: &Entry| order(names, entry, name, is_directory).is_lt();
+    pub fn seek(
+        &mut self,
+        names: &Names,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Option<&'e DirectoryEntry> {
+        let is_before = |entry: &DirectoryEntry| order(names, entry, name, is_directory).is_lt();
         let whole = self.rest.leaves.partition_point(|leaf| is_before(leaf.last()));
         self.take_leaves(whole);
         let leaf = self.rest.leaves.first()?;
@@ -200,7 +205,7 @@ impl<'e> Edit<'e> {
     }
 
     /// Adds an entry.
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: DirectoryEntry) {
         self.open.push(entry);
         if self.open.len() >= 2 * LONGEST {
             self.close();
@@ -209,7 +214,7 @@ impl<'e> Edit<'e> {
 
     /// Takes all old entries that are left. Answers also the bytes, in git's tree, of those entries
     /// that are in no old leaf.
-    pub fn finish(mut self) -> (Entries, usize) {
+    pub fn finish(mut self) -> (DirectoryEntries, usize) {
         self.take_leaves(self.rest.leaves.len());
         if (1..SHORTEST).contains(&self.open.len())
             && let Some(last) = self.made.pop()
@@ -217,7 +222,7 @@ impl<'e> Edit<'e> {
             self.open.splice(..0, last.entries.iter().cloned());
         }
         self.close();
-        (Entries(self.made), self.new_len)
+        (DirectoryEntries(self.made), self.new_len)
     }
 
     /// Takes what is left of the next `count` leaves.
@@ -276,13 +281,13 @@ mod tests {
     use super::*;
     use crate::read::files::FileId;
 
-    fn entry(names: &mut Names, name: u32, file: u32) -> Entry {
+    fn entry(names: &mut Names, name: u32, file: u32) -> DirectoryEntry {
         names.number(format!("{name:05}").as_bytes());
-        let target = Target::File(FileId(file), Mode::FILE);
-        Entry::new(names, format!("{name:05}").as_bytes(), target)
+        let target = EntryTarget::File(FileId(file), Mode::FILE);
+        DirectoryEntry::new(names, format!("{name:05}").as_bytes(), target)
     }
 
-    fn is_shared(leaf: &Arc<Leaf>, entries: &Entries) -> bool {
+    fn is_shared(leaf: &Arc<Leaf>, entries: &DirectoryEntries) -> bool {
         entries.leaves().iter().any(|other| Arc::ptr_eq(leaf, other))
     }
 
@@ -298,7 +303,7 @@ mod tests {
             let mut expected: BTreeMap<u32, u32> = (0..start).map(|name| (name, 0)).collect();
             let list = expected.iter().map(|(name, file)| entry(&mut names, *name, *file));
             let list = list.collect();
-            let mut entries = Entries::from_vec(list);
+            let mut entries = DirectoryEntries::from_vec(list);
             for (first, count, file) in edits {
                 let mut edit = Edit::new(entries.leaves());
                 for name in first..first + count {
@@ -319,8 +324,8 @@ mod tests {
                 }
                 entries = edit.finish().0;
                 let read = entries.iter().map(|entry| match entry.target {
-                    Target::File(FileId(file), _) => (names.get(entry.name).to_vec(), file),
-                    Target::Directory(_) => unreachable!("there are files only"),
+                    EntryTarget::File(FileId(file), _) => (names.get(entry.name).to_vec(), file),
+                    EntryTarget::TrackedDirectory(_) => unreachable!("there are files only"),
                 });
                 let all = expected.iter().map(|(name, file)| (format!("{name:05}").into(), *file));
                 prop_assert!(read.eq(all));
@@ -339,7 +344,7 @@ mod tests {
     fn leaves_that_are_not_changed_are_shared() {
         let mut names = Names::default();
         let list = (0..10_000).map(|name| entry(&mut names, name, 0)).collect();
-        let before = Entries::from_vec(list);
+        let before = DirectoryEntries::from_vec(list);
         let mut edit = Edit::new(before.leaves());
         for name in [50, 5000, 5001, 9999] {
             let entry = entry(&mut names, name, 1);

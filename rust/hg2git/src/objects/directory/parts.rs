@@ -5,18 +5,18 @@
 
 use std::sync::Arc;
 
-use super::{At, Change, Directory, Replay, Target, component};
+use super::{At, EntryTarget, Replay, TrackedDirectory, TreeChange, component};
 
 /// Changes from which on a tree is made in parts, and most that one part has.
 pub(crate) const LARGE: usize = 4096;
 
 /// A tree that is being made of nothing.
 pub(crate) struct Parts<'a> {
-    changes: Vec<Change<'a>>,
+    changes: Vec<TreeChange<'a>>,
     /// How many of them are dealt with.
     done: usize,
     /// What is left to do then: files beside many others, and directories.
-    rest: Vec<Change<'a>>,
+    rest: Vec<TreeChange<'a>>,
     /// The directories that the next change is in, if they are too large for a part.
     large: Vec<Large>,
 }
@@ -30,7 +30,7 @@ struct Large {
 
 impl<'a> Parts<'a> {
     /// That of `changes`, which ascend by path.
-    pub fn new(changes: Vec<Change<'a>>) -> Self {
+    pub fn new(changes: Vec<TreeChange<'a>>) -> Self {
         Self { changes, done: 0, rest: Vec::new(), large: Vec::new() }
     }
 
@@ -55,8 +55,10 @@ impl<'a> Parts<'a> {
             }
             let level = memchr::memchr_iter(b'/', prefix).count();
             let made = replay.apply_at(None, &left[..count], At { depth: end + 1, level });
-            self.rest
-                .push(Change { path: &first.path[..end], target: made.map(Target::Directory) });
+            self.rest.push(TreeChange {
+                path: &first.path[..end],
+                target: made.map(EntryTarget::TrackedDirectory),
+            });
             self.done += count;
             return true;
         }
@@ -64,7 +66,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The whole tree, once all directories are made.
-    pub fn finish(self, replay: &mut Replay<'_>) -> Option<Arc<Directory>> {
+    pub fn finish(self, replay: &mut Replay<'_>) -> Option<Arc<TrackedDirectory>> {
         drop(self.changes);
         replay.apply(None, &self.rest)
     }

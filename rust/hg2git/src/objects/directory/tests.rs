@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gitpack::tree::push_entry;
-use gitpack::{Kind, delta, object_header};
+use gitpack::{ObjectKind, delta, object_header};
 use proptest::prelude::*;
 use sha1lanes::{Message, digest_one};
 
@@ -31,7 +31,7 @@ fn plain_oid(files: &[(&[u8], Oid, Mode)]) -> Oid {
         push_entry(&mut content, Mode::DIRECTORY, name, &plain_oid(&inner.collect::<Vec<_>>()));
         rest = &rest[count..];
     }
-    let head = object_header(Kind::Tree, content.len() as u64);
+    let head = object_header(ObjectKind::Tree, content.len() as u64);
     Oid::from_bytes(digest_one(Message { head: &head, body: &content }))
 }
 
@@ -88,7 +88,7 @@ fn cinnabar_oid(tree: &Raw, merged: Option<&Raw>) -> Oid {
     for (name, mode, oid) in entries {
         push_entry(&mut content, mode, name.as_bytes(), &oid);
     }
-    let head = object_header(Kind::Tree, content.len() as u64);
+    let head = object_header(ObjectKind::Tree, content.len() as u64);
     Oid::from_bytes(digest_one(Message { head: &head, body: &content }))
 }
 
@@ -121,9 +121,9 @@ fn raw(files: &[(String, Oid)]) -> Raw {
 fn replayed(
     names: &mut Names,
     files: &FileTable,
-    before: Option<&Arc<Directory>>,
-    changes: &[Change<'_>],
-) -> (Option<Arc<Directory>>, Vec<Object>) {
+    before: Option<&Arc<TrackedDirectory>>,
+    changes: &[TreeChange<'_>],
+) -> (Option<Arc<TrackedDirectory>>, Vec<Object>) {
     number(names, changes);
     let mut replay = Replay::new(names);
     let after = replay.apply(before, changes);
@@ -131,7 +131,7 @@ fn replayed(
     (after, objects)
 }
 
-fn number(names: &mut Names, changes: &[Change<'_>]) {
+fn number(names: &mut Names, changes: &[TreeChange<'_>]) {
     for name in changes.iter().flat_map(|change| change.path.split(|&byte| byte == b'/')) {
         names.number(name);
     }
@@ -161,7 +161,7 @@ proptest! {
             files.number(node, path, |_| Some(Oid::from_bytes([seed + 100; 20])));
         }
         let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
-        let mut tree: Option<Arc<Directory>> = None;
+        let mut tree: Option<Arc<TrackedDirectory>> = None;
         let mut expected: BTreeMap<String, u32> = BTreeMap::new();
         for revision in revisions {
             for (path, file) in &revision {
@@ -170,8 +170,8 @@ proptest! {
                     None => expected.remove(path),
                 };
             }
-            let list: Vec<Change<'_>> = revision.iter().map(|(path, file)| {
-                Change { path: path.as_bytes(), target: file.map(|id| Target::File(FileId(id), Mode::FILE)) }
+            let list: Vec<TreeChange<'_>> = revision.iter().map(|(path, file)| {
+                TreeChange { path: path.as_bytes(), target: file.map(|id| EntryTarget::File(FileId(id), Mode::FILE)) }
             }).collect();
             let (after, objects) = replayed(&mut names, &files, tree.as_ref(), &list);
             tree = after;
@@ -192,7 +192,7 @@ proptest! {
                     Some(base) => delta::apply(&contents[&base], &object.payload, 1 << 20).expect("fits"),
                     None => object.payload,
                 };
-                let head = object_header(Kind::Tree, content.len() as u64);
+                let head = object_header(ObjectKind::Tree, content.len() as u64);
                 let digest = digest_one(Message { head: &head, body: &content });
                 prop_assert_eq!(Oid::from_bytes(digest), object.oid);
                 contents.insert(object.oid, content);
@@ -210,7 +210,7 @@ proptest! {
             files.number(node, path, |_| Some(Oid::from_bytes([seed + 100; 20])));
         }
         let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
-        let mut tree: Option<Arc<Directory>> = None;
+        let mut tree: Option<Arc<TrackedDirectory>> = None;
         let mut expected: BTreeMap<String, (u32, bool)> = BTreeMap::new();
         for revision in revisions {
             // a manifest has no file where it has a directory: changes keep to that
@@ -235,8 +235,8 @@ proptest! {
                 };
             }
             let mode = |flag| if flag { Mode::EXECUTABLE } else { Mode::FILE };
-            let list: Vec<Change<'_>> = changes.iter().map(|(path, file)| {
-                Change { path: path.as_bytes(), target: file.map(|(id, flag)| Target::File(FileId(id), mode(flag))) }
+            let list: Vec<TreeChange<'_>> = changes.iter().map(|(path, file)| {
+                TreeChange { path: path.as_bytes(), target: file.map(|(id, flag)| EntryTarget::File(FileId(id), mode(flag))) }
             }).collect();
             let (after, objects) = replayed(&mut names, &files, tree.as_ref(), &list);
             tree = after;
@@ -256,7 +256,7 @@ proptest! {
                     Some(base) => delta::apply(&contents[&base], &object.payload, 1 << 20).expect("fits"),
                     None => object.payload,
                 };
-                let head = object_header(Kind::Tree, content.len() as u64);
+                let head = object_header(ObjectKind::Tree, content.len() as u64);
                 let digest = digest_one(Message { head: &head, body: &content });
                 prop_assert_eq!(Oid::from_bytes(digest), object.oid);
                 contents.insert(object.oid, content);
@@ -292,7 +292,7 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
     let collisions = CollisionCheck::Each;
     let mut writers =
         [View::Git, View::Manifest].map(|view| TreeWriter::new(view, &names, &files, &collisions));
-    let mut versions: Vec<(Option<Arc<Directory>>, Plain)> = Vec::new();
+    let mut versions: Vec<(Option<Arc<TrackedDirectory>>, Plain)> = Vec::new();
     let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
     for version in 0..60_u32 {
         // the first has half of the names; some are made from others than the one before
@@ -315,8 +315,8 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
             };
         }
         let changes = edits.iter().map(|(path, file)| {
-            let target = file.map(|file| Target::File(FileId(u32::from(file)), Mode::FILE));
-            Change { path: path.as_bytes(), target }
+            let target = file.map(|file| EntryTarget::File(FileId(u32::from(file)), Mode::FILE));
+            TreeChange { path: path.as_bytes(), target }
         });
         let after = replay.apply(before.as_ref(), &changes.collect::<Vec<_>>());
         versions.push((after, expected));
@@ -331,7 +331,7 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
                         }
                         None => object.payload,
                     };
-                    let head = object_header(Kind::Tree, content.len() as u64);
+                    let head = object_header(ObjectKind::Tree, content.len() as u64);
                     let digest = digest_one(Message { head: &head, body: &content });
                     assert_eq!(Oid::from_bytes(digest), object.oid);
                     contents.insert(object.oid, content);
@@ -362,8 +362,10 @@ fn made(paths: &[String], in_parts: bool) -> (Oid, Oid, BTreeSet<Oid>) {
         let name = names.number(path.as_bytes());
         let node = revlog::Node::from_bytes(id);
         let file = files.number(node, name, |_| Some(Oid::from_bytes(id)));
-        changes
-            .push(Change { path: path.as_bytes(), target: Some(Target::File(file, Mode::FILE)) });
+        changes.push(TreeChange {
+            path: path.as_bytes(),
+            target: Some(EntryTarget::File(file, Mode::FILE)),
+        });
     }
     number(&mut names, &changes);
     let mut replay = Replay::new(&names);

@@ -11,7 +11,7 @@ use super::Comparison;
 use super::Pieces;
 use super::Step;
 use super::View;
-use crate::objects::directory::{Entries, Entry, Target};
+use crate::objects::directory::{DirectoryEntries, DirectoryEntry, EntryTarget};
 use crate::read::files::{FileTable, Unconverted};
 use crate::read::names::{Names, WINDOW};
 
@@ -77,7 +77,7 @@ impl Contents {
         view: View,
         names: &Names,
         files: &FileTable,
-        entries: &Entries,
+        entries: &DirectoryEntries,
     ) -> Result<(), Unconverted> {
         self.make_room(view, entries);
         entries.iter().try_for_each(|entry| self.put_entry(view, names, files, entry))
@@ -94,8 +94,8 @@ impl Contents {
         view: View,
         names: &Names,
         files: &FileTable,
-        (start, before): (usize, &Entries),
-        entries: &Entries,
+        (start, before): (usize, &DirectoryEntries),
+        entries: &DirectoryEntries,
     ) -> Result<Pieces, Unconverted> {
         self.make_room(view, entries);
         let mut pieces = Pieces::default();
@@ -112,7 +112,7 @@ impl Contents {
         Ok(pieces)
     }
 
-    fn make_room(&mut self, view: View, entries: &Entries) {
+    fn make_room(&mut self, view: View, entries: &DirectoryEntries) {
         let room = self.len + entries.content_len(view) + SLACK;
         if self.bytes.len() < room {
             self.bytes.resize(room, 0);
@@ -126,12 +126,12 @@ impl Contents {
         view: View,
         names: &Names,
         files: &FileTable,
-        entry: &Entry,
+        entry: &DirectoryEntry,
     ) -> Result<(), Unconverted> {
         let [directory, file, executable, symlink] = &LEADS[view as usize];
         let (lead, id) = match &entry.target {
-            Target::Directory(inner) => (directory, inner.tree(view).oid.as_bytes()),
-            Target::File(id, mode) => {
+            EntryTarget::TrackedDirectory(inner) => (directory, inner.tree(view).oid.as_bytes()),
+            EntryTarget::File(id, mode) => {
                 let lead = match *mode {
                     Mode::EXECUTABLE => executable,
                     Mode::SYMLINK => symlink,
@@ -172,7 +172,7 @@ mod tests {
     use revlog::Node;
 
     use super::*;
-    use crate::objects::directory::{Change, Replay};
+    use crate::objects::directory::{Replay, TreeChange};
 
     #[test]
     fn contents_are_those_of_git_whatever_the_length_of_names() {
@@ -190,9 +190,9 @@ mod tests {
         listed.dedup();
         let changes: Vec<_> = listed
             .iter()
-            .map(|(name, file, mode, _)| Change {
+            .map(|(name, file, mode, _)| TreeChange {
                 path: name,
-                target: Some(Target::File(*file, *mode)),
+                target: Some(EntryTarget::File(*file, *mode)),
             })
             .collect();
         let root = Replay::new(&names).apply(None, &changes).expect("it has files");

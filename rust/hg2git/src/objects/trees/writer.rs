@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gitpack::{Kind, Oid, object_header};
+use gitpack::{ObjectKind, Oid, object_header};
 use sha1lanes::{Message, best};
 
 use super::New;
@@ -18,7 +18,7 @@ use super::content::Contents;
 use super::doubled::doubled;
 use super::stored;
 use crate::objects::collisions::{Attack, CollisionCheck};
-use crate::objects::directory::{Directory, Entries, Made, Tree};
+use crate::objects::directory::{DirectoryEntries, NewDirectory, TrackedDirectory, Tree};
 use crate::objects::object::Object;
 use crate::read::files::{FileId, FileTable, Unconverted};
 use crate::read::names::Names;
@@ -55,7 +55,7 @@ pub(crate) struct TreeWriter<'a> {
 /// A large tree, and its length in bytes.
 #[derive(Debug)]
 struct Last {
-    directory: Arc<Directory>,
+    directory: Arc<TrackedDirectory>,
     len: usize,
 }
 
@@ -67,7 +67,7 @@ struct Waiting {
     /// Where its content ends.
     end: usize,
     /// The entries, if they are others than those of the directory.
-    shown: Option<Entries>,
+    shown: Option<DirectoryEntries>,
 }
 
 /// Which of the directories that were given cannot have its tree, and why.
@@ -126,7 +126,7 @@ impl<'a> TreeWriter<'a> {
     /// # Errors
     ///
     /// A file that has no blob, or a tree that carries a collision attack.
-    pub fn write(&mut self, made: &[Made]) -> Result<Vec<Object>, Failed> {
+    pub fn write(&mut self, made: &[NewDirectory]) -> Result<Vec<Object>, Failed> {
         let mut order: Vec<usize> = (0..made.len()).collect();
         order.sort_by_key(|&at| Reverse(made[at].level));
         let mut level = 0;
@@ -150,8 +150,8 @@ impl<'a> TreeWriter<'a> {
     }
 
     /// Writes the content of a directory's tree.
-    fn begin(&mut self, at: usize, made: &[Made]) -> Result<(), Refused> {
-        let Made { directory, before, .. } = &made[at];
+    fn begin(&mut self, at: usize, made: &[NewDirectory]) -> Result<(), Refused> {
+        let NewDirectory { directory, before, .. } = &made[at];
         let shown = if self.view == View::Manifest || directory.is_plain {
             None
         } else {
@@ -173,7 +173,7 @@ impl<'a> TreeWriter<'a> {
     }
 
     /// Where the content of a directory begins which was begun just now, as it is.
-    fn start_of(&self, directory: &Arc<Directory>, made: &[Made]) -> Option<usize> {
+    fn start_of(&self, directory: &Arc<TrackedDirectory>, made: &[NewDirectory]) -> Option<usize> {
         if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(&last.directory, directory)) {
             return Some(0);
         }
@@ -193,7 +193,7 @@ impl<'a> TreeWriter<'a> {
     }
 
     /// Removes all contents but that which later trees may be like.
-    fn clear(&mut self, made: &[Made]) {
+    fn clear(&mut self, made: &[NewDirectory]) {
         let is_large = |waiting: &&Waiting| {
             waiting.shown.is_none() && made[waiting.at].directory.entries.leaves().len() > 1
         };
@@ -211,7 +211,7 @@ impl<'a> TreeWriter<'a> {
     }
 
     /// Hashes what was begun, and makes objects of it.
-    fn finish(&mut self, made: &[Made]) -> Result<(), Failed> {
+    fn finish(&mut self, made: &[NewDirectory]) -> Result<(), Failed> {
         let (bytes, start) = (self.contents.as_slice(), self.start(0));
         let contents = Spans { bytes, start, waiting: &self.waiting };
         let heads: Vec<_> = contents.iter().map(header).collect();
@@ -223,11 +223,11 @@ impl<'a> TreeWriter<'a> {
         for (at, ((waiting, message), digest)) in trees.enumerate() {
             let is_known = self.pieces.front().is_some_and(|(known, _)| *known == at);
             let pieces = if is_known { self.pieces.pop_front() } else { None };
-            let Made { directory, before, .. } = &made[waiting.at];
+            let NewDirectory { directory, before, .. } = &made[waiting.at];
             let entries = waiting.shown.as_ref().unwrap_or(&directory.entries);
             let (oid, content) = (Oid::from_bytes(digest), message.body);
             if let Some(collisions) = self.collisions {
-                let passed = collisions.object(Kind::Tree, oid, message);
+                let passed = collisions.object(ObjectKind::Tree, oid, message);
                 passed.map_err(|attack| (waiting.at, attack.into()))?;
             }
             let storage = match before {
@@ -246,7 +246,7 @@ impl<'a> TreeWriter<'a> {
                     let pieces = pieces.map(|(_, pieces)| pieces);
                     let new = New { entries, content, oid, pieces };
                     let (storage, base, payload) = stored(self.names, view, before, new);
-                    self.objects.push(Object { kind: Kind::Tree, oid, base, payload, view });
+                    self.objects.push(Object { kind: ObjectKind::Tree, oid, base, payload, view });
                     storage
                 }
             };
@@ -257,7 +257,7 @@ impl<'a> TreeWriter<'a> {
     }
 
     /// Makes a tree that git has of entries which are of no directory.
-    pub(super) fn write_alone(&mut self, entries: &Entries) -> Result<Tree, Refused> {
+    pub(super) fn write_alone(&mut self, entries: &DirectoryEntries) -> Result<Tree, Refused> {
         let mut content = Contents::default();
         content.push(View::Git, self.names, self.files, entries)?;
         let content = content.as_slice();
@@ -266,11 +266,11 @@ impl<'a> TreeWriter<'a> {
         let Some(collisions) = self.collisions else {
             return Ok(Tree { oid, storage: Storage::ELSEWHERE });
         };
-        collisions.object(Kind::Tree, oid, message)?;
+        collisions.object(ObjectKind::Tree, oid, message)?;
         let view = View::Git;
         let new = New { entries, content, oid, pieces: None };
         let (storage, base, payload) = stored(self.names, view, None, new);
-        self.objects.push(Object { kind: Kind::Tree, oid, base, payload, view });
+        self.objects.push(Object { kind: ObjectKind::Tree, oid, base, payload, view });
         Ok(Tree { oid, storage })
     }
 }
@@ -293,5 +293,5 @@ impl<'c> Spans<'c> {
 
 /// What is hashed before the content of a tree.
 fn header(content: &[u8]) -> gitpack::ObjectHeader {
-    object_header(Kind::Tree, content.len() as u64)
+    object_header(ObjectKind::Tree, content.len() as u64)
 }

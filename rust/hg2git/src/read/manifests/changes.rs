@@ -2,7 +2,7 @@
 //!
 //! Owns how they are kept until they are numbered, and what makes a manifest unusable.
 
-use revlog::manifest::Malformed;
+use revlog::manifest::MalformedManifest;
 use revlog::{Flag, Line, Rev};
 
 /// What a manifest's changes count from.
@@ -30,14 +30,14 @@ pub(crate) struct Changes {
 
 /// One difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change<'a> {
+pub(crate) enum ManifestChange<'a> {
     /// The path is no longer there.
     Remove(&'a [u8]),
     /// The path is new or another revision or flag.
     Set(Line<'a>),
 }
 
-impl<'a> Change<'a> {
+impl<'a> ManifestChange<'a> {
     /// The path that changes.
     pub const fn path(&self) -> &'a [u8] {
         match self {
@@ -53,7 +53,7 @@ impl Changes {
     }
 
     /// The differences, ascending by path.
-    pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = ManifestChange<'_>> {
         let mut rest = self.lines.as_slice();
         std::iter::from_fn(move || {
             let (&[kind, a, b, c], after) = rest.split_first_chunk()?;
@@ -64,29 +64,29 @@ impl Changes {
                 b'r' => Flag::Regular,
                 _ => {
                     rest = after;
-                    return Some(Change::Remove(path));
+                    return Some(ManifestChange::Remove(path));
                 }
             };
             let (node, after) = after.split_first_chunk()?;
             rest = after;
-            Some(Change::Set(Line { path, node: revlog::Node::from_bytes(*node), flag }))
+            Some(ManifestChange::Set(Line { path, node: revlog::Node::from_bytes(*node), flag }))
         })
     }
 
     /// Adds a difference; ascending by path.
-    pub fn push(&mut self, change: Change<'_>) -> Result<(), Unusable> {
+    pub fn push(&mut self, change: ManifestChange<'_>) -> Result<(), Unusable> {
         let kind = match change {
-            Change::Remove(_) => b'-',
-            Change::Set(Line { flag: Flag::Regular, .. }) => b'r',
-            Change::Set(Line { flag: Flag::Executable, .. }) => b'x',
-            Change::Set(Line { flag: Flag::Symlink, .. }) => b'l',
+            ManifestChange::Remove(_) => b'-',
+            ManifestChange::Set(Line { flag: Flag::Regular, .. }) => b'r',
+            ManifestChange::Set(Line { flag: Flag::Executable, .. }) => b'x',
+            ManifestChange::Set(Line { flag: Flag::Symlink, .. }) => b'l',
         };
         let path = change.path();
         let len = u32::try_from(path.len()).map_or([u8::MAX; 4], u32::to_le_bytes);
         let [a, b, c, 0] = len else { return Err(Unusable::LongPath(path.len())) };
         self.lines.extend_from_slice(&[kind, a, b, c]);
         self.lines.extend_from_slice(path);
-        if let Change::Set(line) = change {
+        if let ManifestChange::Set(line) = change {
             self.lines.extend_from_slice(line.node.as_bytes());
         }
         Ok(())
@@ -97,7 +97,7 @@ impl Changes {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
     #[error(transparent)]
-    Line(#[from] Malformed),
+    Line(#[from] MalformedManifest),
     #[error("its lines are not sorted at '{0}'")]
     Order(String),
     #[error("it has a path of {0} bytes")]

@@ -4,10 +4,10 @@
 //! the line before it and before that of the line after it. Lines that both texts have are taken to
 //! be in order, as they were when they came.
 
-use revlog::manifest::Malformed;
+use revlog::manifest::MalformedManifest;
 use revlog::{Delta, Flag, Line, Lines};
 
-use super::changes::{Change, Changes, Unusable};
+use super::changes::{Changes, ManifestChange, Unusable};
 use super::shared::{Cursor, SharedText};
 
 /// Hexadecimal digits of a node.
@@ -112,8 +112,8 @@ fn path_of(lines: &[u8]) -> &[u8] {
     &lines[..memchr::memchr(0, lines).unwrap_or(lines.len())]
 }
 
-fn parsed(line: &[u8]) -> Result<Line<'_>, Malformed> {
-    Lines::new(line).next().unwrap_or(Err(Malformed::Cut))
+fn parsed(line: &[u8]) -> Result<Line<'_>, MalformedManifest> {
+    Lines::new(line).next().unwrap_or(Err(MalformedManifest::Cut))
 }
 
 /// Adds what leads from the lines `gone` to the lines `new`, both ascending by path.
@@ -131,7 +131,7 @@ fn merge<'a>(
         let mut replaced = None;
         while let Some(old) = gone.next_if(|old| path_of(old) <= path) {
             if path_of(old) < path {
-                changes.push(Change::Remove(path_of(old)))?;
+                changes.push(ManifestChange::Remove(path_of(old)))?;
             } else {
                 replaced = Some(old);
             }
@@ -142,10 +142,10 @@ fn merge<'a>(
         let line = parsed(line)?;
         let flag = replaced.map(parsed).transpose()?.map_or(Flag::Regular, |old| old.flag);
         changes.has_new_flags |= line.flag != flag;
-        changes.push(Change::Set(line))?;
+        changes.push(ManifestChange::Set(line))?;
     }
     for old in gone {
-        changes.push(Change::Remove(path_of(old)))?;
+        changes.push(ManifestChange::Remove(path_of(old)))?;
     }
     Ok(())
 }

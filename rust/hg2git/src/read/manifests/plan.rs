@@ -31,7 +31,7 @@ const MOST_WEIGHED: u64 = LONGEST_JOB_BYTES / 4;
 
 /// Which manifests are converted, in which order.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ManifestPlan {
     /// Ascending.
     pub revs: Vec<Rev>,
     /// A manifest that an earlier run converted, near the first one.
@@ -49,7 +49,7 @@ pub(crate) enum ChangesetTree {
     Position(usize),
 }
 
-impl Plan {
+impl ManifestPlan {
     /// What is converted for changesets with these manifests, of which `map` has some, and what tree each
     /// of them has.
     ///
@@ -172,7 +172,7 @@ impl Chains<'_> {
 }
 
 /// A parent within reach, else the manifest before, else one of an earlier run.
-pub(crate) fn near_base(revlog: &Revlog, plan: &Plan, position: usize) -> Base {
+pub(crate) fn near_base(revlog: &Revlog, plan: &ManifestPlan, position: usize) -> Base {
     let Parents(p1, p2) = revlog.index().parents(plan.revs[position]);
     let within_reach =
         |parent: Option<Rev>| plan.position(parent?).filter(|parent| parent + REACH >= position);

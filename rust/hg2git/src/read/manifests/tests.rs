@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use revlog::{Delta, Flag};
 use workshop::Buffer;
 
-use super::changes::{Base, Change, Changes, Unusable};
+use super::changes::{Base, Changes, ManifestChange, Unusable};
 use super::differences::{between, is_aligned, of_delta};
 use super::shared::{SharedText, Tally};
 
@@ -38,7 +38,7 @@ fn flat(text: &SharedText) -> Vec<u8> {
 
 fn named(changes: &Changes) -> Vec<String> {
     let named = changes.iter().map(|change| {
-        let sign = if matches!(change, Change::Remove(_)) { '-' } else { '+' };
+        let sign = if matches!(change, ManifestChange::Remove(_)) { '-' } else { '+' };
         format!("{sign}{}", String::from_utf8_lossy(change.path()))
     });
     named.collect()
@@ -348,8 +348,8 @@ proptest! {
         for change in changes.iter() {
             let path = String::from_utf8_lossy(change.path()).into_owned();
             match change {
-                Change::Remove(_) => prop_assert!(reached.remove(&path).is_some()),
-                Change::Set(line) => {
+                ManifestChange::Remove(_) => prop_assert!(reached.remove(&path).is_some()),
+                ManifestChange::Set(line) => {
                     let node = HEX.iter().position(|hex| line.node.to_string() == *hex);
                     let flag = match line.flag {
                         Flag::Regular => "",

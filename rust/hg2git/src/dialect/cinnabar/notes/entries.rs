@@ -11,13 +11,13 @@ const DIGITS: u8 = 16;
 const KEYS_PER_DIGIT: usize = 2;
 
 /// A map, wherever it is kept.
-pub(crate) trait Entries {
+pub(crate) trait NotesEntries {
     /// All entries from `start` on, ascending, each key once. Costs what is taken, and a search.
     fn entries_from(&self, start: Key) -> impl Iterator<Item = (Key, Oid)>;
 }
 
 /// Ascending entries, each key once.
-impl Entries for [(Key, Oid)] {
+impl NotesEntries for [(Key, Oid)] {
     fn entries_from(&self, start: Key) -> impl Iterator<Item = (Key, Oid)> {
         self[self.partition_point(|(key, _)| is_less(key, &start))..].iter().copied()
     }
@@ -36,7 +36,7 @@ fn is_in(key: &Key, prefix: &[u8]) -> bool {
 }
 
 /// The entries whose keys begin with `prefix`, ascending.
-pub(super) fn with_prefix<'e, E: Entries + ?Sized>(
+pub(super) fn with_prefix<'e, E: NotesEntries + ?Sized>(
     entries: &'e E,
     prefix: &'e [u8],
 ) -> impl Iterator<Item = (Key, Oid)> + 'e {
@@ -44,7 +44,7 @@ pub(super) fn with_prefix<'e, E: Entries + ?Sized>(
 }
 
 /// Whether the directory of the keys that begin with `prefix` has directories in it.
-pub(super) fn is_divided<E: Entries + ?Sized>(entries: &E, prefix: &[u8]) -> bool {
+pub(super) fn is_divided<E: NotesEntries + ?Sized>(entries: &E, prefix: &[u8]) -> bool {
     let depth = prefix.len();
     let has_enough = |digit| {
         let found = entries.entries_from(start(prefix, digit << 4));

@@ -20,14 +20,14 @@ const KEPT: u8 = 3;
 
 /// A notes tree, as far as the next one needs to know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tree {
+pub(crate) struct NotesTree {
     pub(super) leaf: Mode,
-    pub(super) root: Option<Directory>,
+    pub(super) root: Option<NotesDirectory>,
 }
 
 /// A directory with at least one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Directory {
+pub(super) struct NotesDirectory {
     pub oid: Oid,
     pub below: Below,
 }
@@ -40,10 +40,10 @@ pub(super) enum Below {
     /// Directories, too deep to be kept.
     NotKept,
     /// Directories, by their byte.
-    Kept(Vec<Option<Directory>>),
+    Kept(Vec<Option<NotesDirectory>>),
 }
 
-impl Tree {
+impl NotesTree {
     /// The tree of the map without entries.
     pub const fn empty(leaf: Mode) -> Self {
         Self { leaf, root: None }
@@ -76,8 +76,8 @@ impl Tree {
     }
 }
 
-fn push(bytes: &mut Vec<u8>, directory: Option<&Directory>) {
-    let Some(Directory { oid, below }) = directory else { return bytes.push(ABSENT) };
+fn push(bytes: &mut Vec<u8>, directory: Option<&NotesDirectory>) {
+    let Some(NotesDirectory { oid, below }) = directory else { return bytes.push(ABSENT) };
     bytes.push(match below {
         Below::Entries => ENTRIES,
         Below::NotKept => NOT_KEPT,
@@ -92,7 +92,7 @@ fn push(bytes: &mut Vec<u8>, directory: Option<&Directory>) {
 }
 
 /// A directory at `depth`, and the bytes after it.
-fn read(bytes: &[u8], depth: usize) -> Option<(Option<Directory>, &[u8])> {
+fn read(bytes: &[u8], depth: usize) -> Option<(Option<NotesDirectory>, &[u8])> {
     let (&kind, rest) = bytes.split_first()?;
     if kind == ABSENT {
         return Some((None, rest));
@@ -112,5 +112,5 @@ fn read(bytes: &[u8], depth: usize) -> Option<(Option<Directory>, &[u8])> {
         }
         _ => return None,
     };
-    Some((Some(Directory { oid: Oid::from_bytes(*oid), below }), rest))
+    Some((Some(NotesDirectory { oid: Oid::from_bytes(*oid), below }), rest))
 }

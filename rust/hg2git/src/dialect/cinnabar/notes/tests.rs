@@ -44,7 +44,7 @@ fn defined(map: &Map, leaf: Mode) -> (Oid, Trees) {
                 push_entry(&mut content, Mode::DIRECTORY, &path[depth], &oid);
             }
         }
-        let head = object_header(Kind::Tree, content.len() as u64);
+        let head = object_header(ObjectKind::Tree, content.len() as u64);
         let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
         trees.insert(oid, content);
         oid
@@ -80,13 +80,13 @@ impl Store {
     /// Takes an object and checks that it is none that we have.
     fn take(&mut self, object: Object) {
         let Object { kind, oid, base, payload, .. } = object;
-        assert_eq!((kind, base), (Kind::Tree, None));
-        let head = object_header(Kind::Tree, payload.len() as u64);
+        assert_eq!((kind, base), (ObjectKind::Tree, None));
+        let head = object_header(ObjectKind::Tree, payload.len() as u64);
         assert_eq!(oid.as_bytes(), &digest_one(Message { head: &head, body: &payload }));
         self.0.insert(oid, payload);
     }
 
-    fn build(&mut self, map: &Map, leaf: Mode) -> Tree {
+    fn build(&mut self, map: &Map, leaf: Mode) -> NotesTree {
         let mut sink = |object| {
             self.take(object);
             Ok(())
@@ -94,8 +94,8 @@ impl Store {
         build(entries(map).as_slice(), leaf, &mut sink).expect("the sink takes all")
     }
 
-    fn update(&mut self, tree: &Tree, map: &Map, touched: &[Key]) -> Tree {
-        let kept = Tree::from_bytes(&tree.to_bytes(), tree.leaf).expect("it was written so");
+    fn update(&mut self, tree: &NotesTree, map: &Map, touched: &[Key]) -> NotesTree {
+        let kept = NotesTree::from_bytes(&tree.to_bytes(), tree.leaf).expect("it was written so");
         assert_eq!(&kept, tree);
         let mut sink = |object| {
             self.take(object);
@@ -161,7 +161,7 @@ proptest! {
             sum + usize::from(u16::from_be_bytes([key[17], key[18]]) > *cut)
         })) % steps;
         let mut store = Store::default();
-        let mut tree = Tree::empty(Mode::GITLINK);
+        let mut tree = NotesTree::empty(Mode::GITLINK);
         let mut now = Map::new();
         for round in 0..=steps {
             let touched: Vec<Key> = if round < steps {
@@ -195,8 +195,8 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(0_u8..5, 0..400)) {
         let mode = Mode::FILE.0.to_be_bytes();
-        let _ = Tree::from_bytes(&bytes, Mode::FILE);
-        let _ = Tree::from_bytes(&[&mode, bytes.as_slice()].concat(), Mode::FILE);
+        let _ = NotesTree::from_bytes(&bytes, Mode::FILE);
+        let _ = NotesTree::from_bytes(&[&mode, bytes.as_slice()].concat(), Mode::FILE);
     }
 }
 
@@ -212,13 +212,14 @@ fn hashed(count: u32) -> Map {
 #[test]
 fn no_entries_are_the_empty_tree() {
     let mut store = Store::default();
-    assert_eq!(store.build(&Map::new(), Mode::FILE), Tree::empty(Mode::FILE));
-    assert_eq!(Tree::empty(Mode::FILE).oid(), Oid::EMPTY_TREE);
+    assert_eq!(store.build(&Map::new(), Mode::FILE), NotesTree::empty(Mode::FILE));
+    assert_eq!(NotesTree::empty(Mode::FILE).oid(), Oid::EMPTY_TREE);
     let one: Map = hashed(1);
-    let tree = store.update(&Tree::empty(Mode::FILE), &one, &[*one.keys().next().expect("one")]);
+    let tree =
+        store.update(&NotesTree::empty(Mode::FILE), &one, &[*one.keys().next().expect("one")]);
     assert_eq!(store.0.len(), 1);
     let none = store.update(&tree, &Map::new(), &[*one.keys().next().expect("one")]);
-    assert_eq!(none, Tree::empty(Mode::FILE));
+    assert_eq!(none, NotesTree::empty(Mode::FILE));
     assert_eq!(store.0.len(), 1);
 }
 
@@ -241,12 +242,12 @@ fn a_new_entry_costs_the_directories_on_its_way() {
 fn a_cut_state_is_refused() {
     let tree = Store::default().build(&hashed(9000), Mode::FILE);
     let bytes = tree.to_bytes();
-    assert_eq!(Tree::from_bytes(&bytes, Mode::FILE), Ok(tree));
-    assert!(Tree::from_bytes(&bytes, Mode::GITLINK).is_err());
+    assert_eq!(NotesTree::from_bytes(&bytes, Mode::FILE), Ok(tree));
+    assert!(NotesTree::from_bytes(&bytes, Mode::GITLINK).is_err());
     for len in (0..bytes.len()).step_by(97).chain([bytes.len() - 1]) {
-        assert!(Tree::from_bytes(&bytes[..len], Mode::FILE).is_err());
+        assert!(NotesTree::from_bytes(&bytes[..len], Mode::FILE).is_err());
     }
-    assert!(Tree::from_bytes(&[bytes.as_slice(), b"x"].concat(), Mode::FILE).is_err());
+    assert!(NotesTree::from_bytes(&[bytes.as_slice(), b"x"].concat(), Mode::FILE).is_err());
 }
 
 /// Runs git with `input` and answers what it prints, without the last line feed.
