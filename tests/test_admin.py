@@ -19,9 +19,10 @@ from testlib.exported import Exported
 
 from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore.exporting import holder
-from hgext3rd.amalgam.gitstore.exporting.export import GitStore
+from hgext3rd.amalgam.gitstore.exporting.export import export
 from hgext3rd.amalgam.gitstore.state.oidmap import Table
 from hgext3rd.amalgam.gitstore.status import Status
+from hgext3rd.amalgam.gitstore.store import GitStore
 
 
 def status_of(store: Exported, **config: str) -> Status:
@@ -240,7 +241,7 @@ def test_all_may_be_removed_while_a_repository_is_open(store: Exported) -> None:
     with contextlib.closing(opened.open_map()) as oidmap:
         assert oidmap.oids([node]) == [None]
     assert not Status.of(opened).exists
-    opened.export()
+    export(opened)
     with contextlib.closing(opened.open_map()) as oidmap:
         assert oidmap.oids([node]) == [oid]
     assert problems(Status.of(opened)) == []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ LAYERS = [
     "index",
     "gitstore.state",
     "gitstore.git",
+    "gitstore.store",
     "gitstore.exporting",
     "gitstore.verify",
     "gitstore",
@@ -79,6 +81,29 @@ def test_imports_go_downward(path: Path) -> None:
     own = LAYERS.index(layer_of(name))
     for imported in imports_of(path):
         assert LAYERS.index(layer_of(imported)) <= own, f"{name} imports {imported}"
+
+
+def test_imports_have_no_circle() -> None:
+    names = {
+        path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."): path
+        for path in MODULES
+    }
+    graph = {
+        name: {_module_of(imported, names) for imported in imports_of(path)}
+        for name, path in names.items()
+    }
+    graph = {name: needed - {name, ""} for name, needed in graph.items()}
+    try:
+        tuple(graphlib.TopologicalSorter(graph).static_order())
+    except graphlib.CycleError as exc:
+        pytest.fail(" -> ".join(exc.args[1]))
+
+
+def _module_of(imported: str, names: Mapping[str, Path]) -> str:
+    """Return the module that an import needs; empty for a package's own files."""
+    above = imported.rpartition(".")[0]
+    found = (imported, f"{imported}.__init__", above, f"{above}.__init__")
+    return next((name for name in found if name in names), "")
 
 
 def test_folder_is_not_too_full() -> None:

@@ -21,8 +21,8 @@ from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore import verify
-from hgext3rd.amalgam.gitstore.exporting.export import GitStore
 from hgext3rd.amalgam.gitstore.repair import repair
+from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
 

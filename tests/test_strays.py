@@ -12,7 +12,8 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 
 from hgext3rd.amalgam.configitems import GitConfig
-from hgext3rd.amalgam.gitstore.exporting.export import GitStore
+from hgext3rd.amalgam.gitstore.exporting.export import export
+from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
 
@@ -192,4 +193,4 @@ def test_git_is_not_asked_when_there_is_nothing(
     repo = store.open(git__program="/nonexistent/git")
     gitstore = GitStore(repo, GitConfig.from_ui(repo.ui))
     assert gitstore.may_answer()
-    assert gitstore.export().changesets == 0
+    assert export(gitstore).changesets == 0

@@ -23,8 +23,8 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 
 from hgext3rd.amalgam.configitems import GitConfig
-from hgext3rd.amalgam.gitstore.exporting.export import GitStore
 from hgext3rd.amalgam.gitstore.state import selection
+from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
 

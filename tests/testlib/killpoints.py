@@ -91,7 +91,7 @@ def may_answer(repo: Path) -> bool:
     ui.setconfig(b"extensions", b"amalgam", b"")
     extensions.loadall(ui)
     repository = hg.repository(ui, os.fsencode(repo))
-    store = importlib.import_module("hgext3rd.amalgam.gitstore.exporting.export")
+    store = importlib.import_module("hgext3rd.amalgam.gitstore.store")
     config = importlib.import_module("hgext3rd.amalgam.configitems")
     return bool(store.GitStore(repository, config.GitConfig.from_ui(ui)).may_answer())
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .subject import Subject
 
 SLOWER = 0.15
-_PLACE = ("gitstore/exporting/export.py", "        started = time.monotonic()\n")
+_PLACE = ("gitstore/exporting/export.py", "    started = time.monotonic()\n")
 _LOOP = "for _lost in range({count}): pass"
 _PASSES = 3
 
@@ -80,7 +80,7 @@ def _copy(subject: Subject, directory: Path, loop: str) -> Subject:
         text = (package / name).read_text()
         if text.count(place) != 1:
             raise UnfitError(f"{name} has changed: where is the loop to go?")
-        indented = place + " " * 8 + loop + "\n"
+        indented = place + " " * 4 + loop + "\n"
         (package / name).write_text(text.replace(place, indented))
     # not by whoever is first, who may be told not to write it
     Command([*program[:1], "-m", "compileall", "-q", str(package)]).output()

@@ -10,9 +10,9 @@ from mercurial.i18n import _
 from .. import configitems
 from ..bundles import status as bundles_status
 from ..gitstore import repair, status as state
-from ..gitstore.exporting import export
 from ..gitstore.state import oidmap
 from ..gitstore.state.source import source_of
+from ..gitstore.store import GitStore
 from ..index import examination, mapped
 from ..native import kernels
 from ..terminal import one_line
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..gitstore.exporting.export import GitStore
     from ..gitstore.status import Problem, Status
     from ..gitstore.verify import Difference
     from ..index.examination import Examined
@@ -93,7 +92,7 @@ def _kernel_problems() -> list[Problem]:
 def _store(ui: UiT, repo: RepoT) -> GitStore | None:
     """Return the git store, unless it is not known what should be in it."""
     try:
-        return export.GitStore(repo, configitems.GitConfig.from_ui(ui))
+        return GitStore(repo, configitems.GitConfig.from_ui(ui))
     except error.ConfigError:
         return None
 

@@ -14,6 +14,7 @@ from mercurial.node import hex as hex_node
 from ..configitems import GitConfig
 from ..gitstore.exporting import checkout, export, remarks
 from ..gitstore.state import unreadable
+from ..gitstore.store import GitStore
 from ..terminal import one_line
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     _end_quickly()
     config = GitConfig.from_ui(ui, dialect=opts["dialect"])
     revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
-    store = export.GitStore(repo, config)
-    report = store.export(revs, rebuild=opts["rebuild"])
+    store = GitStore(repo, config)
+    report = export.export(store, revs, rebuild=opts["rebuild"])
     left_out = remarks.left_out(store.repo, store.config.export, revs or ())
     is_nothing = revs is not None and len(revs) == sum(len(it.nodes) for it in left_out)
     with ui.formatter(b"git-export", _byte_keys(opts)) as fm:
@@ -101,7 +102,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
 
 def _remarks(
-    ui: UiT, store: export.GitStore, report: export.Report, revs: Any
+    ui: UiT, store: GitStore, report: export.Report, revs: Any
 ) -> remarks.Remarks | None:
     """Return what there is to say of an export that has succeeded, if it is known."""
     try:

@@ -22,7 +22,7 @@ from mercurial.utils import stringutil
 from .. import compat
 from ..configitems import GitConfig
 from ..configvalues import warn_once
-from ..gitstore.exporting import export as exports
+from ..gitstore import store as stores
 from ..gitstore.state import ids, oidmap as oidmaps, selection
 from ..loading import load
 from ..terminal import one_line
@@ -77,7 +77,7 @@ def run(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
 
 def revset(repo: RepoT, subset: Any, x: Any) -> Any:
     """Answer ``gitnode(id)``."""
-    load(revsetlang, smartset, exports, ids, oidmaps)
+    load(revsetlang, smartset, stores, ids, oidmaps)
     # i18n: "gitnode" is a keyword
     (argument,) = revsetlang.getargs(x, 1, 1, _(b"gitnode requires one argument"))
     # i18n: "gitnode" is a keyword
@@ -101,12 +101,12 @@ def keyword(context: Any, mapping: Any) -> bytes:
     node = context.resource(mapping, b"ctx").node()
     if node is None:  # the working directory
         return b""
-    load(exports)
+    load(stores)
     repo = context.resource(mapping, b"repo")
     cache = context.resource(mapping, b"cache")
     if b"amalgam-map" not in cache:
         try:
-            store = exports.GitStore(repo, GitConfig.from_ui(repo.ui))
+            store = stores.GitStore(repo, GitConfig.from_ui(repo.ui))
         except error.ConfigError as exc:  # what only shows history goes on
             warn_once(repo.ui, _(b"no {gitnode}: %s") % exc.message, exc.hint)
             cache[b"amalgam-map"] = None
@@ -148,7 +148,7 @@ def _after(first: Callable[[], None], func: Callable[..., Any]) -> Callable[...,
 
 @contextlib.contextmanager
 def _open_map(repo: RepoT) -> Iterator[OidMap]:
-    store = exports.GitStore(repo, GitConfig.from_ui(repo.ui))
+    store = stores.GitStore(repo, GitConfig.from_ui(repo.ui))
     with contextlib.closing(store.open_map()) as oidmap:
         yield oidmap
 
@@ -167,7 +167,7 @@ def _line_blocks(ui: UiT) -> Iterator[list[bytes]]:
 
 def _refuse_rewritten(repo: RepoT) -> None:
     """Abort if the ids of the store are not those that it will have."""
-    if exports.GitStore(repo, GitConfig.from_ui(repo.ui)).docket().refused:
+    if stores.GitStore(repo, GitConfig.from_ui(repo.ui)).docket().refused:
         raise error.StateError(
             _(b"git store is being rewritten, because changesets were removed"),
             hint=_(b"wait for the export that does it, or run 'hg git::export'"),
@@ -179,7 +179,7 @@ def _translate(
 ) -> list[list[Translation]]:
     """Return what ids may mean, but for what is no longer served."""
     config = GitConfig.from_ui(repo.ui)
-    source = exports.GitStore(repo, config).repo
+    source = stores.GitStore(repo, config).repo
     has_node = selection.view_of(source, config.export).changelog.hasnode
     return [
         [meaning for meaning in meanings if has_node(meaning.node)]

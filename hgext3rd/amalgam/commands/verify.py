@@ -8,7 +8,7 @@ from mercurial.i18n import _
 
 from ..configitems import GitConfig
 from ..gitstore import verify
-from ..gitstore.exporting import export
+from ..gitstore.store import GitStore
 from ..terminal import one_line
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """Answer ``git::verify``."""
-    store = export.GitStore(repo, GitConfig.from_ui(ui))
+    store = GitStore(repo, GitConfig.from_ui(ui))
     findings = verify.run(store, full=opts["full"])
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"git-verify", byte_opts) as fm:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import verify
+from .exporting import export
 from .exporting.exclusion import locked
 from .state.docket import Docket
 from .verify import Remedy
 from .verify.files import foreign_files
 
 if TYPE_CHECKING:
-    from .exporting.export import GitStore
+    from .store import GitStore
     from .verify import Findings
 
 
@@ -41,7 +42,7 @@ def repair(store: GitStore) -> tuple[Findings, Findings]:
 def _apply(store: GitStore, remedy: Remedy) -> None:
     if remedy is not Remedy.EXPORT:
         _remove_foreign(store)
-    store.export(rebuild=remedy is Remedy.REBUILD)
+    export.export(store, rebuild=remedy is Remedy.REBUILD)
     if remedy is Remedy.REBUILD:
         _remove_foreign(store)  # what is left of packs that were ours
 

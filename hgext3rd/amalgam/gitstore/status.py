@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
     from ..placement import Directory
-    from .exporting.export import GitStore
+    from .store import GitStore
     from .verify import Difference
 
 _EXPORT = _(b"run 'hg git::export'")

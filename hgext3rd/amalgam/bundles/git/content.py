@@ -19,8 +19,8 @@ from .packs import Wanted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ...gitstore.exporting.export import GitStore
     from ...gitstore.state.oidmap import OidMap
+    from ...gitstore.store import GitStore
     from .parts import Part
 
 

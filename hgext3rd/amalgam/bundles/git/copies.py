@@ -18,10 +18,10 @@ from ...records import Record
 if TYPE_CHECKING:
     from collections.abc import Iterator, Set as AbstractSet
 
-    from ...gitstore.exporting.export import GitStore
     from ...gitstore.state.docket import Docket
     from ...gitstore.state.oidmap import OidMap
     from ...gitstore.state.selection import Selection
+    from ...gitstore.store import GitStore
     from .packs import Wanted
 
 # Of a bundle's changesets, so many may be added that no name leads to: heads of

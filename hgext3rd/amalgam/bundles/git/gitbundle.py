@@ -17,9 +17,10 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ...configitems import GitConfig
-from ...gitstore.exporting.export import GitStore
+from ...gitstore.exporting import export
 from ...gitstore.state import selection
 from ...gitstore.state.unreadable import is_of_repository
+from ...gitstore.store import GitStore
 from ...native.errors import Moved
 from ..kinds import CINNABAR_V1, GIT_V2, KINDS
 from . import parts
@@ -152,7 +153,7 @@ def write(
         cause: Exception | None = None
         for _try in range(_TRIES):
             state = selection.state_of(store.repo)
-            store.export()
+            export.export(store)
             made = _content(store, kind, nodes, base, filter, public_only, tips_only)
             try:
                 content = stack.enter_context(made)

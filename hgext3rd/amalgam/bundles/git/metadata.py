@@ -28,9 +28,9 @@ from .parts import NothingToBundleError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...gitstore.exporting.export import GitStore
     from ...gitstore.state.docket import Docket, Layer
     from ...gitstore.state.selection import Selection
+    from ...gitstore.store import GitStore
 
 # Other packs than the two largest (what is for git, what is for git-cinnabar) may have
 # so much of a layer's bytes. They were packed each for itself, which git does better.

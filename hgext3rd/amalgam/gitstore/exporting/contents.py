@@ -21,7 +21,7 @@ from ..state.docket import Docket, Layer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .export import GitStore
+    from ..store import GitStore
 
 
 class Contents:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
-    from .export import GitStore, Report
+    from ..store import GitStore
+    from .export import Report
 
 # so many changesets are looked at together, at first and at most
 _FIRST_BATCH, _LARGEST_BATCH = 64, 1 << 14

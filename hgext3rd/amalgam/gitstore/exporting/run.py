@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..state.selection import FilesState, Seen, Selection
-    from .export import GitStore
+    from ..store import GitStore
 
 # Each round but the first has only that to convert which came during the one before:
 # milliseconds. So many changes in a row are no coincidence.

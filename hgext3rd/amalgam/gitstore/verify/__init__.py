@@ -29,8 +29,8 @@ from .names import Names, unreachable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..exporting.export import GitStore
     from ..state.oidmap import OidMap
+    from ..store import GitStore
 
 __all__ = ["Difference", "Findings", "Note", "Remedy", "run"]
 

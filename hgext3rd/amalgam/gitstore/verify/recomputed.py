@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import UiT
 
-    from ..exporting.export import GitStore
     from ..git.gitprocess import Git
     from ..git.repository import Repository
     from ..state.docket import Docket
     from ..state.oidmap import OidMap
     from ..state.selection import Selection
+    from ..store import GitStore
 
 _PROGRESS = re.compile(rb"([A-Z][\w ]+): +(?:\d+% \((\d+)/(\d+)\)|(\d+))")
 # what git-fsck(1) says of an object's content, which follows from the history

@@ -1,0 +1,131 @@
+"""The git store of a repository: where it is, what it has, whether it may be read.
+
+Reads, and writes nothing. Knows nothing of how an export is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mercurial import error
+
+from ..audience import elsewhere
+from ..configitems import GitConfig
+from ..placement import Directory, Placement, Unusable
+from ..trust import Trust
+from .git import strays
+from .git.gitprocess import Git, Owner
+from .git.repository import Repository
+from .state import censorship, layers
+from .state.docket import Docket
+from .state.oidmap import MapFiles
+from .state.source import source_of
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+    from .state.oidmap import OidMap
+
+# another export may merge segments between reading the docket and opening them
+_TRIES = 5
+# the names of some packs
+_PENDING_BYTES = 1 << 16
+
+
+class GitStore:
+    """The git store of one dialect of a Mercurial repository, and its map."""
+
+    def __init__(self, repo: RepoT, config: GitConfig) -> None:
+        """For a share, it is the store of its source, with the source's ``config``."""
+        self.repo = source_of(repo)
+        if self.repo is not repo:
+            config = GitConfig.from_ui(self.repo.ui, config.dialect)
+        self.config = config
+        self.asked = repo
+        """The repository that was asked for: a share, or the source itself."""
+        hg_path = self.repo.sharedpath
+        # for the map, too: who does not get to the one does not get to the other
+        place = elsewhere if config.path else Placement.at
+        self.placement = place(self.repo.store.path, hg_path)
+        self.trust = Trust.of(self.repo.ui, self.repo.store.path, hg_path)
+        self.directory = Directory(hg_path, (b"amalgam",))
+        self.maps = MapFiles(self.directory.sub(b"map"), self.trust)
+        configured = Directory(config.path) if config.path else None
+        parent = configured or self.directory.sub(b"git")
+        owner = Owner(self.repo.ui, hg_path)
+        git = Git(config.program, parent.sub(config.dialect + b".git"), owner)
+        self.repository = Repository(
+            git, self.placement, shows_heads=b"heads" in config.refs
+        )
+
+    @property
+    def pending(self) -> bytes:
+        """The file that names a pack which the docket does not have yet."""
+        return self.config.dialect + b".pending"
+
+    def pending_packs(self) -> list[str]:
+        """Return the names that are in that file."""
+        try:
+            content = self.maps.directory.tryread(self.pending, _PENDING_BYTES)
+        except Unusable:
+            return []
+        return content.decode("ascii", "replace").split()
+
+    def require_trust(self) -> None:
+        """Raise ``SecurityError`` in a repository of somebody who is not trusted.
+
+        Needed by all that writes files, and by all that runs git.
+        """
+        self.trust.require(self.repo.sharedpath)
+
+    def docket(self) -> Docket:
+        """Return what is exported; nothing if the git repository is gone."""
+        docket = Docket.read(self.maps.directory, self.config.dialect)
+        return docket if self.repository.packs() or not docket.packs else Docket()
+
+    def open_map(self, docket: Docket | None = None) -> OidMap:
+        """Open the map that ``docket`` names, by default the one on disk."""
+        if docket is not None:
+            return self.maps.open(docket.segments)
+        for remaining in reversed(range(_TRIES)):
+            try:
+                return self.maps.open(self.docket().segments)
+            except FileNotFoundError:
+                if not remaining:
+                    raise
+        raise AssertionError
+
+    def open_metadata_map(self, docket: Docket) -> OidMap:
+        """Open the map of what only git-cinnabar needs, as ``docket`` names it.
+
+        From a commit to the note of its changeset, from a manifest to its commit, from
+        a file revision to what precedes its content.
+        """
+        return self.maps.open(docket.metadata.segments)
+
+    def may_answer(self) -> bool:
+        """Tell whether all that is exported may be read by who reads the repository.
+
+        What answers from the store asks this whenever ``selection.state_of`` has
+        changed; if not, it answers after an export, or not at all. Quick unless
+        something was removed, hidden or published below the last changeset.
+        """
+        docket, export = self.docket(), self.config.export
+        # what is dropped, or pending, is in packs that the docket does not count
+        is_ending = docket.dropped or self.maps.directory.exists(self.pending)
+        if is_ending or not self.is_settled(docket):
+            return False
+        return layers.is_safe(self.repo, export, docket, self.maps)
+
+    def is_settled(self, docket: Docket) -> bool:
+        """Tell whether all that is in the store is what ``docket`` names.
+
+        And whether no text was censored since. Takes the same time at any size.
+        """
+        try:
+            mark = censorship.mark_of(self.repo)
+        except error.StorageError:
+            return False
+        if docket.refused or docket.censored != mark:
+            return False
+        return not strays.holders(self.repository, docket)
