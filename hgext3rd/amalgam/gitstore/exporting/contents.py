@@ -17,6 +17,7 @@ from ...placement import TEMPORARY
 from ..git import refs as refsmod, strays
 from ..git.repository import differences
 from ..state.docket import Docket, Layer
+from . import transitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +86,7 @@ class Contents:
         if self.docket.dropped:
             self._repository.remove_packs(self.docket.dropped)
             strays.remove_summaries(self._repository)
-            self.write(self.docket._replace(dropped=()))
+            self.write(transitions.removed(self.docket))
         # else git has just replaced them: for the next export
         if self._repository.packs().issuperset(self.docket.packs):
             self._remove_strays()
@@ -100,7 +101,7 @@ class Contents:
         ):
             strays.remove_summaries(self._repository)
             found = ""
-        self.write(self.docket._replace(summaries=found))
+        self.write(transitions.checked(self.docket, found))
 
     def whole(self) -> Docket | None:
         """Return what of that on disk can be built on; ``None`` if the base is not.
@@ -123,7 +124,7 @@ class Contents:
                 return None
         if drafts is None or not packs.issuperset(drafts.packs):
             self._remove_strays()
-            return without_drafts(docket)
+            return transitions.without_drafts(docket)
         return docket._replace(drafts=drafts)
 
     def _mapped(self, layer: Layer) -> Layer | None:
@@ -152,17 +153,7 @@ class Contents:
         if not strays.holders(self._repository, docket):
             return None
         packs = adoption.adopt(self._repository, metadata.commit)
-        if packs is None:
-            return None
-        complete = docket.base.complete
-        base = docket.base._replace(
-            packs=packs,
-            complete=complete if complete in packs else "",
-            metadata=metadata._replace(
-                packs=tuple(name for name in metadata.packs if name in packs)
-            ),
-        )
-        return docket._replace(base=base)
+        return None if packs is None else transitions.adopted(docket, packs)
 
     def has_heads(self, docket: Docket) -> bool:
         """Tell whether git finds the commits of all heads that are exported."""
@@ -183,9 +174,7 @@ class Contents:
 
     def settle(self, docket: Docket) -> Docket:
         """Make what was converted count."""
-        packs = frozenset(docket.packs)
-        dropped = tuple(name for name in docket.dropped if name not in packs)
-        self.write(docket._replace(dropped=dropped))
+        self.write(transitions.settled(docket))
         self._store.maps.directory.remove(self._store.pending)
         return self.docket
 
@@ -209,12 +198,8 @@ class Contents:
 
     def _refuse(self, docket: Docket) -> None:
         """Let nothing be answered, and then remove what ``docket`` does not name."""
-        left = self._repository.packs(usable=False).difference(docket.packs)
-        dropped = tuple(dict.fromkeys((*docket.dropped, *sorted(left))))
-        self.write(docket._replace(dropped=dropped, refused=True, named=""))
-        strays.remove_summaries(self._repository)
-        strays.remove(self._repository, self.docket)
-        self.next = self.docket._replace(dropped=())
+        self.write(transitions.refused(docket, self._repository.packs(usable=False)))
+        self.remove()
 
     def _refs_before(self) -> Mapping[bytes, bytes]:
         """Return the refs that were there before this export removed any."""
@@ -231,7 +216,7 @@ class Contents:
         """Remove what the docket, which is refused, does not name."""
         strays.remove_summaries(self._repository)
         strays.remove(self._repository, self.docket)
-        self.next = self.docket._replace(dropped=())
+        self.next = transitions.removed(self.docket)
 
     def remove_debris(self) -> None:
         """Remove what a killed run left, and segments that were merged into others."""
@@ -249,20 +234,14 @@ class Contents:
                 directory.remove(name)
         self._repository.remove_debris()
 
-    def anew(self, docket: Docket) -> Docket:
-        """Return a docket for an export from nothing; all goes when that is done."""
-        return Docket(
-            held=docket.held,
-            refused=docket.refused,
-            censored=docket.censored,
-            dropped=tuple(sorted(self._repository.packs(usable=False))),
-        )
+    def plan(self, docket: Docket) -> None:
+        """Let the next conversion build on ``docket``, which is not written yet."""
+        self.next = docket
 
-
-def without_drafts(docket: Docket) -> Docket:
-    """Return a docket whose drafts go when they are made again."""
-    dropped = (*docket.dropped, *docket.drafts.packs)
-    return docket._replace(drafts=Layer(), dropped=dropped)
+    def plan_anew(self) -> None:
+        """Let the next conversion begin with nothing; all goes when that is done."""
+        packs = self._repository.packs(usable=False)
+        self.plan(transitions.emptied(self.next, packs))
 
 
 def with_metadata(refs: Mapping[bytes, bytes], docket: Docket) -> dict[bytes, bytes]:

@@ -23,13 +23,14 @@ from ..state import censorship, layers, selection, unreadable
 from ..state.docket import Docket, Layer
 from ..state.layers import Drafts, Wanted
 from ..state.oidmap import Table
-from .contents import Contents, with_metadata, without_drafts
+from . import transitions
+from .contents import Contents, with_metadata
 from .conversion import Conversion, Converted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..state.selection import FilesState, Seen, Selection
+    from ..state.selection import FilesState, Selection
     from ..store import GitStore
 
 # Each round but the first has only that to convert which came during the one before:
@@ -91,10 +92,10 @@ class Run:
             self._warn_of_loss(whole)
         seen = self._contents.docket.drafts.seen
         if rebuild or whole is None:
-            whole = self._contents.anew(self._contents.next)
+            self._contents.plan_anew()
         else:
             self.start = selection.appended(self._repo, seen)
-        self._contents.next = whole
+            self._contents.plan(whole)
         try:
             self._rounds()
         except BaseException:
@@ -185,8 +186,8 @@ class Run:
         self._repository.keep(docket.packs if docket.drafts.packs else ())
         named = self._repository.names_digest()
         if wanted.is_all:
-            docket = _with_seen(docket, *wanted.places(self._repo))
-        self._contents.write(docket._replace(named=named, refused=False))
+            docket = transitions.with_seen(docket, *wanted.places(self._repo))
+        self._contents.write(transitions.named(docket, named))
         return selection.state_of(self._repo) == state
 
     def _drop_censored(self) -> None:
@@ -217,10 +218,9 @@ class Run:
             self.gone += len(vanished)
             self._contents.drop_drafts(docket)
         elif judgement is Drafts.SORT:
-            self._contents.next = without_drafts(docket)
+            self._contents.plan(transitions.without_drafts(docket))
         elif judgement is Drafts.PROMOTE:
-            base = docket.base.with_above(docket.drafts)
-            self._contents.next = docket._replace(base=base, drafts=Layer())
+            self._contents.plan(transitions.promoted(docket))
         if wanted.has_base_shrunk(self._repo, docket, self._store.maps):
             self._drop_vanished(wanted)
         return wanted if self._nodes is nodes else self._want(self._contents.next)
@@ -251,15 +251,11 @@ class Run:
         If the base grows, drafts on top of it are made again: the metadata commit of
         all changesets is theirs.
         """
-        docket = self._contents.next._replace(held=wanted.held)
+        docket = transitions.with_held(self._contents.next, wanted.held)
         base = self._extend(docket.base, Layer(), wanted.for_base, 0)
         if base is not docket.base:
             drafts = docket.drafts
-            docket = without_drafts(docket)._replace(
-                base=base,
-                dropped=(*docket.dropped, *drafts.packs, *_gone(docket.base, base)),
-            )
-            docket = self._contents.settle(docket)
+            docket = self._contents.settle(transitions.with_base(docket, base))
             if drafts.segments and self._nodes is not None:
                 self._select_again(wanted, drafts)
                 wanted = self._want(docket)
@@ -267,8 +263,7 @@ class Run:
         drafts = docket.drafts
         if known_below < wanted.selected.len:
             drafts = self._extend(drafts, base, wanted.selected, known_below)
-        dropped = (*docket.dropped, *_gone(docket.drafts, drafts))
-        self._contents.settle(docket._replace(drafts=drafts, dropped=dropped))
+        self._contents.settle(transitions.with_drafts(docket, drafts))
 
     def _extend(
         self, layer: Layer, base: Layer, selected: Selection, known_below: int
@@ -327,8 +322,11 @@ class Run:
                 anew = True
         for layer in (docket.base, docket.drafts) if anew else (docket.drafts,):
             self._select_again(wanted, layer)
-        next_ = self._contents.anew(docket) if anew else without_drafts(docket)
-        self._contents.next = next_._replace(held=tuple(held.items()))
+        self._contents.plan(transitions.with_held(docket, held.items()))
+        if anew:
+            self._contents.plan_anew()
+        else:
+            self._contents.plan(transitions.without_drafts(self._contents.next))
 
     def _is_exact(self, wanted: Wanted) -> bool:
         """Tell whether the store has what is wanted, and no more.
@@ -346,10 +344,10 @@ class Run:
         with contextlib.closing(self._store.maps.open(docket.base.segments)) as base:
             public = base.count(Table.CHANGESETS)
         if not whole:
-            self._contents.next = _with_seen(docket, (), ())
+            self._contents.plan(transitions.with_seen(docket, (), ()))
         elif public != wanted.public.changesets():
             if not self._drop_vanished(wanted):
-                self._contents.next = self._contents.anew(docket)
+                self._contents.plan_anew()
         elif count != wanted.allowed.changesets():
             self._contents.drop_drafts(docket)
         else:
@@ -382,17 +380,3 @@ class Run:
                 % self._repository.path,
                 hint=_(b"set amalgam.git.path to another directory, or use --rebuild"),
             )
-
-
-def _with_seen(
-    docket: Docket, base: tuple[Seen, ...], drafts: tuple[Seen, ...]
-) -> Docket:
-    return docket._replace(
-        base=docket.base._replace(seen=base),
-        drafts=docket.drafts._replace(seen=drafts),
-    )
-
-
-def _gone(before: Layer, after: Layer) -> tuple[str, ...]:
-    """Return the packs that a layer had and has no more."""
-    return tuple(name for name in before.packs if name not in after.packs)

@@ -1,0 +1,113 @@
+"""What a docket becomes: each step from one state of a store to the next.
+
+Pure functions, which read and write no file. ``run`` says when a step is due, and
+``contents`` writes what comes of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..state.docket import Docket, Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..state.selection import Seen
+
+
+def emptied(docket: Docket, packs: Iterable[str]) -> Docket:
+    """Export from nothing: all ``packs`` go when that is done."""
+    return Docket(
+        held=docket.held,
+        refused=docket.refused,
+        censored=docket.censored,
+        dropped=tuple(sorted(packs)),
+    )
+
+
+def refused(docket: Docket, packs: Iterable[str]) -> Docket:
+    """Let nothing be answered, and all others of ``packs`` go before anything else."""
+    left = sorted(frozenset(packs).difference(docket.packs))
+    dropped = tuple(dict.fromkeys((*docket.dropped, *left)))
+    return docket._replace(dropped=dropped, refused=True, named="")
+
+
+def removed(docket: Docket) -> Docket:
+    """Forget the packs that had to go, since they are gone."""
+    return docket._replace(dropped=())
+
+
+def without_drafts(docket: Docket) -> Docket:
+    """Make the drafts again; their packs go when that is done."""
+    dropped = (*docket.dropped, *docket.drafts.packs)
+    return docket._replace(drafts=Layer(), dropped=dropped)
+
+
+def promoted(docket: Docket) -> Docket:
+    """Take all drafts into the base, since they are public."""
+    base = docket.base.with_above(docket.drafts)
+    return docket._replace(base=base, drafts=Layer())
+
+
+def adopted(docket: Docket, packs: tuple[str, ...]) -> Docket:
+    """Take ``packs`` for those of the base: git has made them of these."""
+    base = docket.base
+    in_metadata = tuple(name for name in base.metadata.packs if name in packs)
+    return docket._replace(
+        base=base._replace(
+            packs=packs,
+            complete=base.complete if base.complete in packs else "",
+            metadata=base.metadata._replace(packs=in_metadata),
+        )
+    )
+
+
+def with_base(docket: Docket, base: Layer) -> Docket:
+    """Let the base grow, and make the drafts above it again."""
+    dropped = _lost(docket.base, base)
+    docket = without_drafts(docket)
+    return docket._replace(base=base, dropped=(*docket.dropped, *dropped))
+
+
+def with_drafts(docket: Docket, drafts: Layer) -> Docket:
+    """Let the drafts grow."""
+    dropped = (*docket.dropped, *_lost(docket.drafts, drafts))
+    return docket._replace(drafts=drafts, dropped=dropped)
+
+
+def with_held(docket: Docket, held: Iterable[tuple[bytes, bytes]]) -> Docket:
+    """Keep public changesets with the drafts, each with the draft that it waits for."""
+    return docket._replace(held=tuple(held))
+
+
+def with_seen(
+    docket: Docket, base: tuple[Seen, ...], drafts: tuple[Seen, ...]
+) -> Docket:
+    """Note what was selected when all of each layer was exported."""
+    return docket._replace(
+        base=docket.base._replace(seen=base),
+        drafts=docket.drafts._replace(seen=drafts),
+    )
+
+
+def settled(docket: Docket) -> Docket:
+    """Count what was converted: what is in use is not dropped."""
+    packs = frozenset(docket.packs)
+    dropped = tuple(name for name in docket.dropped if name not in packs)
+    return docket._replace(dropped=dropped)
+
+
+def named(docket: Docket, digest: str) -> Docket:
+    """Answer again: refs lead to all that is there, and have this ``digest``."""
+    return docket._replace(named=digest, refused=False)
+
+
+def checked(docket: Docket, summaries: str) -> Docket:
+    """Note which summaries of git were found to be right."""
+    return docket._replace(summaries=summaries)
+
+
+def _lost(before: Layer, after: Layer) -> tuple[str, ...]:
+    """Return the packs that a layer had and has no more."""
+    return tuple(name for name in before.packs if name not in after.packs)
