@@ -21,16 +21,16 @@ from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore.exporting import holder
 from hgext3rd.amalgam.gitstore.exporting.export import export
 from hgext3rd.amalgam.gitstore.state.oidmap import Table
-from hgext3rd.amalgam.gitstore.status import Status
+from hgext3rd.amalgam.gitstore.status import StoreStatus
 from hgext3rd.amalgam.gitstore.store import GitStore
 
 
-def status_of(store: Exported, **config: str) -> Status:
+def status_of(store: Exported, **config: str) -> StoreStatus:
     repo = store.open(**config)
-    return Status.of(GitStore(repo, GitConfig.from_ui(repo.ui)))
+    return StoreStatus.of(GitStore(repo, GitConfig.from_ui(repo.ui)))
 
 
-def problems(status: Status) -> list[str]:
+def problems(status: StoreStatus) -> list[str]:
     return [problem.text.decode() for problem in status.problems]
 
 
@@ -192,11 +192,11 @@ def test_lock_tells_who_holds_it(store: Exported) -> None:
         pass
     old = (0, time.time() - 2 * 24 * 3600)
     for locker, state, times, is_wrong in [
-        (f"{here}:{os.getpid()}", holder.State.RUNNING, None, False),
-        (f"{here}:{ended.pid}", holder.State.DEAD, None, False),
-        ("elsewhere/f00:12", holder.State.ELSEWHERE, None, False),
-        ("elsewhere/f00:12", holder.State.ELSEWHERE, old, True),
-        ("nonsense", holder.State.NO_LOCK, None, True),
+        (f"{here}:{os.getpid()}", holder.LockState.RUNNING, None, False),
+        (f"{here}:{ended.pid}", holder.LockState.DEAD, None, False),
+        ("elsewhere/f00:12", holder.LockState.ELSEWHERE, None, False),
+        ("elsewhere/f00:12", holder.LockState.ELSEWHERE, old, True),
+        ("nonsense", holder.LockState.NO_LOCK, None, True),
     ]:
         path.symlink_to(locker)
         if times:
@@ -204,7 +204,7 @@ def test_lock_tells_who_holds_it(store: Exported) -> None:
         status = status_of(store)
         assert status.lock
         assert status.lock.state is state
-        if state is not holder.State.NO_LOCK:
+        if state is not holder.LockState.NO_LOCK:
             host = locker.partition("/")[0].partition(":")[0]
             assert status.lock.host.decode() == host
         assert bool(status.problems) == is_wrong
@@ -240,11 +240,11 @@ def test_all_may_be_removed_while_a_repository_is_open(store: Exported) -> None:
         assert oidmap.oids([node]) == [oid]
     with contextlib.closing(opened.open_map()) as oidmap:
         assert oidmap.oids([node]) == [None]
-    assert not Status.of(opened).exists
+    assert not StoreStatus.of(opened).exists
     export(opened)
     with contextlib.closing(opened.open_map()) as oidmap:
         assert oidmap.oids([node]) == [oid]
-    assert problems(Status.of(opened)) == []
+    assert problems(StoreStatus.of(opened)) == []
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from testlib.users import User
 
 from hgext3rd.amalgam.index import mapped as index, nodefile
 from hgext3rd.amalgam.index.decision import Reason
-from hgext3rd.amalgam.index.docket import Docket, State, sealed
+from hgext3rd.amalgam.index.docket import FileStat, SnapshotDocket, sealed
 from hgext3rd.amalgam.index.examination import examine
 from hgext3rd.amalgam.placement import Directory
 
@@ -350,16 +350,19 @@ def test_dockets_with_anything_in_them_are_none_or_make_sense(
 ) -> None:
     content = sealed(magic, lines)
     for damaged in (content, content[cut:], content[:-cut]):
-        for docket in (Docket.parse(damaged), nodefile.Docket.from_bytes(damaged)):
+        for docket in (
+            SnapshotDocket.parse(damaged),
+            nodefile.NodeMapDocket.from_bytes(damaged),
+        ):
             assert docket is None or docket.uid == b"0123456789abcdef"
 
 
 def test_dockets_that_are_whole_but_lie_change_no_answer(ui: Any, path: Path) -> None:
     expected = stock(ui, path)
     file = file_of(path, "00changelog.docket")
-    docket = Docket.parse(file.read_bytes())
+    docket = SnapshotDocket.parse(file.read_bytes())
     assert docket is not None
-    large = State(2**62, 2**62, 2**62, 2**62, 2**62)
+    large = FileStat(2**62, 2**62, 2**62, 2**62, 2**62)
     for lie in (
         docket._replace(length_bytes=64),
         docket._replace(length_bytes=63),
@@ -371,7 +374,7 @@ def test_dockets_that_are_whole_but_lie_change_no_answer(ui: Any, path: Path) ->
         file.write_bytes(lie.format())
         assert history(ui, path) == expected
     nodes_file = file_of(path, "00changelog.nodemap")
-    nodes = nodefile.Docket.from_bytes(nodes_file.read_bytes())
+    nodes = nodefile.NodeMapDocket.from_bytes(nodes_file.read_bytes())
     assert nodes is not None
     (run,) = nodes.runs
     for runs in (
@@ -395,7 +398,7 @@ def test_dockets_that_are_whole_but_lie_change_no_answer(ui: Any, path: Path) ->
 
 def test_repair_forgets_what_it_does_not_know(path: Path, victim: Path) -> None:
     directory = path / ".hg/amalgam/index"
-    docket = Docket.parse(file_of(path, "00changelog.docket").read_bytes())
+    docket = SnapshotDocket.parse(file_of(path, "00changelog.docket").read_bytes())
     assert docket is not None
     for name, other in ((".docket", b"../../x"), ("meta-x.docket", b"meta/../y.i")):
         (directory / name).write_bytes(docket._replace(path=other).format())

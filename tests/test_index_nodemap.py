@@ -15,7 +15,7 @@ from mercurial.node import nullid
 
 from hgext3rd.amalgam.index import nodefile
 from hgext3rd.amalgam.index.buffer import Expected
-from hgext3rd.amalgam.index.docket import State
+from hgext3rd.amalgam.index.docket import FileStat
 from hgext3rd.amalgam.index.nodemap import MappedIndex
 from hgext3rd.amalgam.index.nodesource import NodeSource
 from hgext3rd.amalgam.index.snapshot import Snapshot
@@ -60,7 +60,7 @@ def empty(directory: Path) -> Snapshot:
         b"00changelog",
         b"0123456789abcdef",
         0,
-        State(0, 0, 0, 0, 0),
+        FileStat(0, 0, 0, 0, 0),
     )
 
 
@@ -261,7 +261,7 @@ def test_what_rotted_without_a_write_is_not_answered_from(snapshot: Snapshot) ->
     for at in range(0, len(content), 100):
         content[at] ^= 4
     data.write_bytes(content)
-    rotten = docket._replace(data=State.of(data.stat()))
+    rotten = docket._replace(data=FileStat.of(data.stat()))
     (directory / "00changelog.nodemap").write_bytes(rotten.to_bytes())
     index, source = composed(snapshot, nodes)
     same(index, nodes)

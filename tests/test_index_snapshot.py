@@ -15,7 +15,7 @@ from mercurial import error
 
 from hgext3rd.amalgam.index import buffer
 from hgext3rd.amalgam.index.decision import Reason
-from hgext3rd.amalgam.index.docket import Docket, State
+from hgext3rd.amalgam.index.docket import FileStat, SnapshotDocket
 from hgext3rd.amalgam.index.opening import Site, Unavailable
 from hgext3rd.amalgam.index.snapshot import Busy, IndexFile, Snapshot, Snapshots
 from hgext3rd.amalgam.native.errors import Moved
@@ -60,7 +60,9 @@ class Index:
         with self.path.open("rb") as file:
             yield IndexFile(file.fileno(), b"00changelog.i", b"00changelog", ENTRY)
 
-    def renew(self, grown_from: State | None = None, afresh: bool = False) -> Snapshot:
+    def renew(
+        self, grown_from: FileStat | None = None, afresh: bool = False
+    ) -> Snapshot:
         with self.open() as file, self.snapshots.writing(self.placement):
             renewed = self.snapshots.renew(
                 file, self.placement, grown_from=grown_from, afresh=afresh
@@ -72,13 +74,13 @@ class Index:
         with self.open() as file:
             return self.snapshots.find(file, file.state())
 
-    def state(self) -> State:
-        return State.of(self.path.stat())
+    def state(self) -> FileStat:
+        return FileStat.of(self.path.stat())
 
-    def data_state(self) -> State:
+    def data_state(self) -> FileStat:
         """Return the state of the only data file."""
         (path,) = self.data_files()
-        return State.of(path.stat())
+        return FileStat.of(path.stat())
 
     def read(self, in_transaction: bool = False) -> bytes:
         with self.open() as file:
@@ -359,25 +361,25 @@ def test_mapping_outlives_files_and_is_read_only(index: Index) -> None:
         data[0] = 1
 
 
-DOCKET = Docket(
+DOCKET = SnapshotDocket(
     b"meta/a b/00manifest.i",
     b"0" * 16,
     640,
-    State(1, 2, 700, 3, 4),
-    State(1, 5, 660, 6, 7),
+    FileStat(1, 2, 700, 3, 4),
+    FileStat(1, 5, 660, 6, 7),
 )
 
 
 def test_docket_is_what_was_written() -> None:
-    assert Docket.parse(DOCKET.format()) == DOCKET
+    assert SnapshotDocket.parse(DOCKET.format()) == DOCKET
 
 
 @pytest.mark.parametrize("at", range(len(DOCKET.format())))
 def test_docket_that_is_damaged_is_none(at: int) -> None:
     content = bytearray(DOCKET.format())
     content[at] ^= 1
-    assert Docket.parse(bytes(content)) is None
-    assert Docket.parse(DOCKET.format()[:at]) is None
+    assert SnapshotDocket.parse(bytes(content)) is None
+    assert SnapshotDocket.parse(DOCKET.format()[:at]) is None
 
 
 def test_docket_of_another_index_does_not_count(index: Index) -> None:

@@ -175,3 +175,12 @@ def test_nothing_reaches_the_terminal_as_others_wrote_it(path: Path) -> None:
     for shown in shown_by(path):
         text = ast.unparse(shown)
         assert is_safe.match(text) or "map(one_line, " in text, f"{path}: {text}"
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -16,7 +16,7 @@ from testlib.environment import ENVIRONMENT, git
 from testlib.exported import Exported
 
 from hgext3rd.amalgam import locking
-from hgext3rd.amalgam.gitstore.exporting.holder import State, holder
+from hgext3rd.amalgam.gitstore.exporting.holder import LockState, holder
 from hgext3rd.amalgam.gitstore.state.docket import Docket
 from hgext3rd.amalgam.gitstore.state.oidmap import MapFiles, Table
 from hgext3rd.amalgam.placement import Directory, Placement, Unusable
@@ -225,7 +225,7 @@ def test_lock_that_is_none_is_not_believed(tmp_path: Path, content: bytes) -> No
             locking.locker(directory)
         found = holder(directory)
         assert found is not None
-        assert found.state is State.NO_LOCK
+        assert found.state is LockState.NO_LOCK
         assert found.needs_person
         (tmp_path / "lock").unlink()
 

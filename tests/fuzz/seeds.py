@@ -20,7 +20,7 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.index import docket as index_docket, nodefile
-from hgext3rd.amalgam.index.docket import State
+from hgext3rd.amalgam.index.docket import FileStat
 
 RUST = ROOT / "rust" / "fuzz" / "seeds"
 PYTHON = ROOT / "tests" / "fuzz" / "seeds"
@@ -186,11 +186,11 @@ def _requests() -> None:
     }.items():
         _put(PYTHON, "http_range", name, text)
     _put(PYTHON, "lock", "usual", b"host/4026531836:12345")
-    uid, state = b"0123456789abcdef", State(1, 2, 640, 4, 5)
-    docket = index_docket.Docket(b"00changelog.i", uid, 640, state, state)
+    uid, state = b"0123456789abcdef", FileStat(1, 2, 640, 4, 5)
+    docket = index_docket.SnapshotDocket(b"00changelog.i", uid, 640, state, state)
     _put(PYTHON, "index_docket", "usual", docket.format().rpartition(b"sum ")[0])
-    runs = nodefile.Run(0, 0, 40), nodefile.Run(8192, 40, 3)
-    nodes = nodefile.Docket(uid, uid[::-1], state, runs)
+    runs = nodefile.SortedRun(0, 0, 40), nodefile.SortedRun(8192, 40, 3)
+    nodes = nodefile.NodeMapDocket(uid, uid[::-1], state, runs)
     _put(PYTHON, "nodemap_docket", "usual", nodes.to_bytes().rpartition(b"sum ")[0])
     digest = hashlib.sha256(b"").hexdigest()
     entry = {

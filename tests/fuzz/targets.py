@@ -91,13 +91,13 @@ def pack_idx(content: bytes) -> None:
 
 def index_docket_text(content: bytes) -> None:
     content += b"sum %08x\n" % zlib.crc32(content)
-    docket = index_docket.Docket.parse(content)
+    docket = index_docket.SnapshotDocket.parse(content)
     assert docket is None or docket.length_bytes > 0
 
 
 def nodemap_docket(content: bytes) -> None:
     content += b"sum %08x\n" % zlib.crc32(content)
-    docket = nodefile.Docket.from_bytes(content)
+    docket = nodefile.NodeMapDocket.from_bytes(content)
     if docket:
         assert min(docket.revs, docket.used_bytes, docket.end_bytes) >= 0
 

@@ -200,7 +200,7 @@ def _generate(
         orig(request, repo, path)
         return
     made = repo.unfiltered().__dict__.setdefault("_amalgam_made", {})
-    made[path] = making.Made.of(orig, request, repo)
+    made[path] = making.NewBundle.of(orig, request, repo)
 
 
 def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:

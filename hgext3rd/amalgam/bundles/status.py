@@ -15,7 +15,7 @@ from hgext import clonebundles
 from mercurial import error
 from mercurial.i18n import _
 
-from ..gitstore.exporting.holder import State, holder
+from ..gitstore.exporting.holder import LockState, holder
 from ..gitstore.status import Problem
 from ..terminal import printable
 from .git import gitbundle
@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclasses.dataclass(slots=True)
-class Status:
+class BundlesStatus:
     """The bundles of a repository at a glance."""
 
     rows: list[Row] = dataclasses.field(default_factory=list)
@@ -70,7 +70,7 @@ class Status:
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
     @classmethod
-    def of(cls, repo: RepoT) -> Status:
+    def of(cls, repo: RepoT) -> BundlesStatus:
         """Look at ``repo``; nothing to tell if it has nothing to do with bundles."""
         status = cls()
         try:
@@ -92,7 +92,7 @@ class Status:
         status._list(repo, register, bundles)
         if status.lock and status.lock.needs_person:
             path = printable(directory_of(repo).join(b"lock"))
-            if status.lock.state is State.NO_LOCK:
+            if status.lock.state is LockState.NO_LOCK:
                 text = _(b"lock of bundle generators is not a lock file")
                 hint = _(b"remove '%s'") % path
             else:
@@ -109,7 +109,7 @@ class Status:
     @property
     def is_running(self) -> bool:
         """Tell whether a process is known to generate."""
-        return self.lock is not None and self.lock.state is State.RUNNING
+        return self.lock is not None and self.lock.state is LockState.RUNNING
 
     def _list(self, repo: RepoT, register: Register, bundles: list[Any]) -> None:
         ready = [bundle for bundle in bundles if bundle.ready]

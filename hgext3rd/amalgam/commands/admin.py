@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..gitstore.status import Problem, Status
+    from ..gitstore.status import Problem, StoreStatus
     from ..gitstore.verify import Difference
     from ..index.examination import Examined
 
@@ -38,7 +38,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     mended: Sequence[Difference] = ()
     if opts["repair"]:
         mapped.rebuild(repo)
-    if opts["repair"] and store and state.Status.of(store).exists:
+    if opts["repair"] and store and state.StoreStatus.of(store).exists:
         before, after = repair.repair(store)
         left = {(difference.what, difference.id) for difference in after.differences}
         mended = [
@@ -46,9 +46,9 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
             for difference in before.differences
             if (difference.what, difference.id) not in left
         ]
-    status = state.Status.of(store) if store else state.Status()
+    status = state.StoreStatus.of(store) if store else state.StoreStatus()
     indexes = examination.examine(repo)
-    bundles = bundles_status.Status.of(repo)
+    bundles = bundles_status.BundlesStatus.of(repo)
     named = {problem.text for problem in problems}
     problems += _index_problems(indexes)
     problems += status.problems
@@ -152,7 +152,7 @@ def _index_problems(indexes: Sequence[Examined]) -> list[Problem]:
     return found
 
 
-def _show_store(fm: Any, path: bytes, status: Status) -> None:
+def _show_store(fm: Any, path: bytes, status: StoreStatus) -> None:
     lock = status.lock
     fm.data(
         path=path,
@@ -187,7 +187,7 @@ def _show_store(fm: Any, path: bytes, status: Status) -> None:
     _show_line(fm, _(b"lock"), lock.explain() if lock else _(b"free"))
 
 
-def _show_measures(fm: Any, status: Status) -> None:
+def _show_measures(fm: Any, status: StoreStatus) -> None:
     done = status.served - status.behind
     exported = _(b"%d of %d changesets") % (done, status.served)
     if status.behind:

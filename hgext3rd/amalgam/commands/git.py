@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 3
 
 _LEFT_OUT = {
-    remarks.Reason.SECRET: (
+    remarks.LeftOutReason.SECRET: (
         _(b"%d secret changesets"),
         _(b"see 'hg help phases' for how to make them drafts"),
     ),
-    remarks.Reason.HIDDEN: (
+    remarks.LeftOutReason.HIDDEN: (
         _(b"%d hidden changesets"),
         _(b"what is hidden here is hidden in git"),
     ),
-    remarks.Reason.DRAFT: (
+    remarks.LeftOutReason.DRAFT: (
         _(b"%d draft changesets"),
         _(b"publish them, or set amalgam.git.export to served"),
     ),
-    remarks.Reason.TOPIC: (
+    remarks.LeftOutReason.TOPIC: (
         _(b"%d changesets with a topic"),
         _(b"publish them"),
     ),
-    remarks.Reason.VIEW: (
+    remarks.LeftOutReason.VIEW: (
         _(b"%d changesets that are not served"),
         _(b"what a server hides is hidden in git"),
     ),

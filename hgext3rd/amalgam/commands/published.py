@@ -14,7 +14,7 @@ from ..terminal import one_line
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..bundles.status import Row, Status
+    from ..bundles.status import BundlesStatus, Row
 
 
 def run(ui: UiT, repo: RepoT) -> None:
@@ -22,7 +22,7 @@ def run(ui: UiT, repo: RepoT) -> None:
     lifecycle.generate_in_background(ui, repo)
 
 
-def show(fm: Any, status: Status) -> None:
+def show(fm: Any, status: BundlesStatus) -> None:
     """Show what ``admin::amalgam`` tells of bundles; nothing where there are none."""
     if status.rows:
         fm.plain(b"\n")
@@ -47,7 +47,7 @@ def show(fm: Any, status: Status) -> None:
                 nested.plain(one_line(b"  %-13s %s" % (b"", _where(row))))
 
 
-def _covered(row: Row, status: Status) -> float:
+def _covered(row: Row, status: BundlesStatus) -> float:
     return row.changesets / status.public if status.public else 0.0
 
 

@@ -17,7 +17,7 @@ from mercurial.node import bin
 from ..locking import LOCK
 from ..placement import Unusable
 from . import verify
-from .exporting.holder import Holder, State, holder
+from .exporting.holder import Holder, LockState, holder
 from .git.idx import object_count
 from .state import requirements, selection
 from .state.docket import Docket
@@ -47,7 +47,7 @@ class Problem:
 
 
 @dataclasses.dataclass(slots=True)
-class Status:
+class StoreStatus:
     """A git store at a glance; the default is one that was never exported."""
 
     served: int = 0
@@ -72,7 +72,7 @@ class Status:
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
     @classmethod
-    def of(cls, store: GitStore) -> Status:
+    def of(cls, store: GitStore) -> StoreStatus:
         """Look at ``store``."""
         status = cls(lock=holder(store.directory))
         status._check_surroundings(store)
@@ -89,7 +89,7 @@ class Status:
         unexported = 0
         refs = []
         for difference in findings.differences:
-            if status.lock and status.lock.state is State.RUNNING:
+            if status.lock and status.lock.state is LockState.RUNNING:
                 continue  # what an export has only begun would look wrong
             if _is_gone(store.repo, difference):
                 status.gone += 1  # the next export does all that it takes

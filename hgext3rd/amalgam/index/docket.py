@@ -56,7 +56,7 @@ def is_uid(text: bytes) -> bool:
     return len(text) == _UID_DIGITS and not text.strip(b"0123456789abcdef")
 
 
-class State(Record):
+class FileStat(Record):
     """What the file system says of a file; another whenever somebody wrote to it."""
 
     device: int
@@ -66,14 +66,14 @@ class State(Record):
     ctime_ns: int
 
     @classmethod
-    def of(cls, stat: os.stat_result) -> State:
+    def of(cls, stat: os.stat_result) -> FileStat:
         """Return the state that ``stat`` tells of."""
         return cls(
             stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
         )
 
     @classmethod
-    def parse(cls, content: bytes) -> State:
+    def parse(cls, content: bytes) -> FileStat:
         """Return what ``format`` made ``content`` of; ``ValueError`` if it did not."""
         device, inode, size_bytes, mtime_ns, ctime_ns = map(number, content.split(b" "))
         return cls(device, inode, size_bytes, mtime_ns, ctime_ns)
@@ -82,12 +82,12 @@ class State(Record):
         """Return it as text."""
         return b"%d %d %d %d %d" % self
 
-    def is_same_file(self, other: State) -> bool:
+    def is_same_file(self, other: FileStat) -> bool:
         """Tell whether both are states of one file."""
         return (self.device, self.inode) == (other.device, other.inode)
 
 
-class Docket(Record):
+class SnapshotDocket(Record):
     """A snapshot, and the file of which it was found to be a beginning."""
 
     path: bytes
@@ -96,13 +96,13 @@ class Docket(Record):
     """16 hexadecimal digits, which name the data file."""
     length_bytes: int
     """How much of the data file counts; greater than 0."""
-    state: State
+    state: FileStat
     """The index, when its first ``length_bytes`` were those of the data file."""
-    data: State
+    data: FileStat
     """The data file then."""
 
     @classmethod
-    def read(cls, directory: Directory, name: bytes) -> Docket | None:
+    def read(cls, directory: Directory, name: bytes) -> SnapshotDocket | None:
         """Read a docket; ``None`` if there is none, or none that is whole and ours."""
         try:
             return cls.parse(directory.read(name, _LARGEST))
@@ -110,7 +110,7 @@ class Docket(Record):
             return None
 
     @classmethod
-    def parse(cls, content: bytes) -> Docket | None:
+    def parse(cls, content: bytes) -> SnapshotDocket | None:
         """Return what ``format`` made ``content`` of; ``None`` if it did not."""
         try:
             lines = unsealed(content, _MAGIC)
@@ -118,7 +118,7 @@ class Docket(Record):
                 return None
             path, uid, length, state, data = (value for _key, value in lines)
             docket = cls(
-                path, uid, number(length), State.parse(state), State.parse(data)
+                path, uid, number(length), FileStat.parse(state), FileStat.parse(data)
             )
         except ValueError:
             return None

@@ -12,7 +12,7 @@ from ..native.errors import Moved
 from ..placement import Unusable
 from ..records import Record
 from . import nodefile
-from .docket import State
+from .docket import FileStat
 from .mapped import Opened, open_indexes
 from .snapshot import IndexFile, Snapshots
 
@@ -61,7 +61,7 @@ def _difference(opened: Opened) -> int | None:
             file = IndexFile(fd, path=b"", name=snapshot.name, entry_bytes=1)
             at = snapshots.difference(file, snapshot)
             docket = snapshots.docket(snapshot.name)
-            if docket is None or docket.state != State.of(os.fstat(fd)):
+            if docket is None or docket.state != FileStat.of(os.fstat(fd)):
                 return None  # it does not count for that file: somebody wrote to it
             return at
         finally:

@@ -30,7 +30,7 @@ _ENTRY_BYTES = 64
 _ENTRY_BYTES_WITH_DOCKET = 96  # of the formats whose index file is named by a docket
 
 
-class Seen(Record):
+class IndexCandidate(Record):
     """A file that is to be opened as an index."""
 
     opener: VfsT
@@ -85,7 +85,9 @@ class Seen(Record):
 
 
 @contextlib.contextmanager
-def opened(opener: VfsT, path: bytes, limit_bytes: int | None = None) -> Iterator[Seen]:
+def opened(
+    opener: VfsT, path: bytes, limit_bytes: int | None = None
+) -> Iterator[IndexCandidate]:
     """Open the file of an index and look at it.
 
     ``limit_bytes`` is given by the docket that names the file, if there is one.
@@ -94,7 +96,7 @@ def opened(opener: VfsT, path: bytes, limit_bytes: int | None = None) -> Iterato
         try:
             file = stack.enter_context(opener(path))
         except FileNotFoundError:
-            yield Seen(opener, path, size_bytes=None)
+            yield IndexCandidate(opener, path, size_bytes=None)
             return
         size_bytes = opener.fstat(file).st_size
         is_index = limit_bytes is not None
@@ -102,10 +104,10 @@ def opened(opener: VfsT, path: bytes, limit_bytes: int | None = None) -> Iterato
         version = header & 0xFFFF
         if version in (constants.REVLOGV2, constants.CHANGELOGV2):
             # The index that it names comes in a second call, unless that is empty.
-            yield Seen(opener, path, size_bytes=0, docket=True)
+            yield IndexCandidate(opener, path, size_bytes=0, docket=True)
             return
         inline = bool(header & constants.FLAG_INLINE_DATA)
-        yield Seen(
+        yield IndexCandidate(
             opener,
             path,
             size_bytes,

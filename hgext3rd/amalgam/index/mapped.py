@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..trust import Trust
     from .buffer import Expected
     from .decision import Decision
-    from .docket import State
+    from .docket import FileStat
     from .opening import Site
     from .snapshot import Snapshot
 
@@ -68,7 +68,7 @@ class _Switch:
         self._site: Site | None = None
         # Indexes as the running transaction found them. It only appends to them, so
         # that what was their beginning then still is. Empty if that is not so.
-        self.before: dict[bytes, State] = {}
+        self.before: dict[bytes, FileStat] = {}
         self.unlogged: dict[bytes, Decision] = {}
 
     @property

@@ -25,7 +25,7 @@ from ..native._core import ffi, lib
 from ..native.lent import lent, lent_writable
 from ..placement import Unusable
 from ..records import Record
-from .docket import State, is_uid, number, sealed, unsealed
+from .docket import FileStat, is_uid, number, sealed, unsealed
 from .snapshot import opened_data
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _LARGEST = 4096  # a docket with 11 runs, which is 2 billion revisions, is 500 b
 _RATIO = 8
 
 
-class Run(Record):
+class SortedRun(Record):
     """Consecutive revisions in the data file, sorted by node."""
 
     offset: int
@@ -66,16 +66,16 @@ class Run(Record):
         return int(out[0])
 
 
-class Docket(Record):
+class NodeMapDocket(Record):
     """What counts of which data file, and what it was made from."""
 
     snapshot: bytes
     """Uid of the snapshot whose first revisions it has."""
     uid: bytes
     """Uid of the data file."""
-    data: State
+    data: FileStat
     """What the file system said of the data file when it had been written."""
-    runs: tuple[Run, ...]
+    runs: tuple[SortedRun, ...]
     """All revisions from 0 on, each once."""
 
     @property
@@ -100,7 +100,7 @@ class Docket(Record):
         return sealed(_MAGIC, [*zip(_KEYS, values, strict=True), *runs])
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Docket | None:
+    def from_bytes(cls, content: bytes) -> NodeMapDocket | None:
         """Return what ``to_bytes`` was called on, ``None`` if it is damaged."""
         try:
             lines = unsealed(content, _MAGIC)
@@ -108,17 +108,17 @@ class Docket(Record):
             if keys != [*_KEYS, *[b"run"] * (len(lines) - len(_KEYS))]:
                 return None
             snapshot, uid, data, *runs = (value for _key, value in lines)
-            docket = cls(snapshot, uid, State.parse(data), tuple(map(_run, runs)))
+            docket = cls(snapshot, uid, FileStat.parse(data), tuple(map(_run, runs)))
         except ValueError:
             return None
         return docket if is_uid(uid) else None
 
 
-def _run(text: bytes) -> Run:
+def _run(text: bytes) -> SortedRun:
     offset, first, revs = map(number, text.split(b" "))
     if (first + revs) >> 31:
         raise ValueError("more revisions than a revlog can number")
-    return Run(offset, first, revs)
+    return SortedRun(offset, first, revs)
 
 
 def _docket_name(snapshot: Snapshot) -> bytes:
@@ -129,7 +129,7 @@ def _data_name(snapshot: Snapshot, uid: bytes) -> bytes:
     return b"%s-%s%s" % (snapshot.name, uid, _SUFFIX)
 
 
-def read(snapshot: Snapshot) -> Docket | None:
+def read(snapshot: Snapshot) -> NodeMapDocket | None:
     """Return the docket of the node map of ``snapshot``.
 
     ``None`` if there is none, or if it is damaged or of another snapshot.
@@ -138,7 +138,7 @@ def read(snapshot: Snapshot) -> Docket | None:
         content = snapshot.directory.read(_docket_name(snapshot), _LARGEST)
     except (OSError, Unusable):
         return None
-    docket = Docket.from_bytes(content)
+    docket = NodeMapDocket.from_bytes(content)
     return docket if docket and docket.snapshot == snapshot.uid else None
 
 
@@ -163,15 +163,15 @@ def open_map(snapshot: Snapshot, index: Any) -> Any | None:
 
 
 @contextlib.contextmanager
-def _opened(snapshot: Snapshot, docket: Docket) -> Iterator[int | None]:
+def _opened(snapshot: Snapshot, docket: NodeMapDocket) -> Iterator[int | None]:
     """Open the data file; ``None`` if it is gone, or somebody has written to it."""
     name = _data_name(snapshot, docket.uid)
     with opened_data(snapshot.directory, snapshot.trust, name) as fd:
-        same = fd is not None and State.of(os.fstat(fd)) == docket.data
+        same = fd is not None and FileStat.of(os.fstat(fd)) == docket.data
         yield fd if same else None
 
 
-def _open(snapshot: Snapshot, docket: Docket, fd: int, index: Any) -> Any:
+def _open(snapshot: Snapshot, docket: NodeMapDocket, fd: int, index: Any) -> Any:
     out = ffi.new("amalgam_nodemap **")
     runs = ffi.new("amalgam_nodemap_run[]", list(docket.runs))
     path = snapshot.directory.join(_data_name(snapshot, docket.uid))
@@ -203,7 +203,7 @@ def renew(
     if docket is None:
         snapshot.directory.remove(_docket_name(snapshot))  # whatever it is
     revs = snapshot.length_bytes // ENTRY_LEN
-    kept: list[Run] = []
+    kept: list[SortedRun] = []
     if docket and _is_whole(snapshot, docket):
         if docket.revs >= revs:
             return False
@@ -219,10 +219,12 @@ def renew(
         uid, offset, kept = binascii.hexlify(os.urandom(_UID_BYTES)), 0, []
         fd = snapshot.directory.create(_data_name(snapshot, uid), placement)
     first = kept[-1].end if kept else 0
-    run = Run(offset, first, revs - first)
+    run = SortedRun(offset, first, revs - first)
     try:
         _write(fd, uid, run, index)
-        renewed = Docket(snapshot.uid, uid, State.of(os.fstat(fd)), (*kept, run))
+        renewed = NodeMapDocket(
+            snapshot.uid, uid, FileStat.of(os.fstat(fd)), (*kept, run)
+        )
         snapshot.directory.replace(
             _docket_name(snapshot), renewed.to_bytes(), placement, durable=False
         )
@@ -235,30 +237,30 @@ def renew(
     return True
 
 
-def _is_whole(snapshot: Snapshot, docket: Docket) -> bool:
+def _is_whole(snapshot: Snapshot, docket: NodeMapDocket) -> bool:
     """Tell whether the data file is there, as it was, and long enough."""
     with _opened(snapshot, docket) as fd:
         return fd is not None and docket.data.size_bytes >= docket.end_bytes
 
 
-def _open_to_append(snapshot: Snapshot, docket: Docket) -> int | None:
+def _open_to_append(snapshot: Snapshot, docket: NodeMapDocket) -> int | None:
     """Open the data file to write behind its end; ``None`` if it must stay as it is."""
     # of somebody else, perhaps, who lets us read it
     with contextlib.suppress(FileNotFoundError, PermissionError):
         fd = snapshot.directory.open_to_append(_data_name(snapshot, docket.uid))
-        if fd is None or State.of(os.fstat(fd)) == docket.data:
+        if fd is None or FileStat.of(os.fstat(fd)) == docket.data:
             return fd
         os.close(fd)
     return None
 
 
-def _worth_keeping(docket: Docket, kept: list[Run]) -> list[Run]:
+def _worth_keeping(docket: NodeMapDocket, kept: list[SortedRun]) -> list[SortedRun]:
     """Return ``kept``, or nothing if more of the file would be garbage than not."""
     used_bytes = sum(run.size_bytes for run in kept)
     return kept if docket.end_bytes <= 2 * used_bytes else []
 
 
-def _write(fd: int, uid: bytes, run: Run, index: Buffer) -> None:
+def _write(fd: int, uid: bytes, run: SortedRun, index: Buffer) -> None:
     content = bytearray(run.size_bytes)
     place = ffi.new("amalgam_nodemap_run *", tuple(run))
     errors.call(

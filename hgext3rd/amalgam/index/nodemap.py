@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..native.lent import Buffer
 
-    class Source(Protocol):
+    class NodeMapSource(Protocol):
         """Where a node map comes from."""
 
         def open(self, data: Any) -> Any | None:
@@ -80,7 +80,7 @@ class MappedIndex(Forwarding):
         self,
         index: Any,
         data: Buffer,
-        source: Source,
+        source: NodeMapSource,
         expect: Callable[[Expected, int, int], None],
     ) -> None:
         """Compose over ``index``, which was made of ``data``.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import UiT
 
     from ..configitems import IndexConfig
-    from .docket import State
+    from .docket import FileStat
 
 _ATTEMPTS = 4
 
@@ -92,7 +92,7 @@ class Site(Record):
         file: IndexFile,
         placement: Placement,
         *,
-        grown_from: State | None = None,
+        grown_from: FileStat | None = None,
         afresh: bool = False,
     ) -> None:
         """Renew the snapshot of an index and what leans on it, as ``Snapshots.renew``.
@@ -156,7 +156,7 @@ class Site(Record):
         self,
         snapshot: Snapshot,
         file: IndexFile,
-        state: State,
+        state: FileStat,
         prefault: int,
     ) -> buffer.Mapped | None:
         """Map an index; ``None`` if its snapshot does not count any more."""

@@ -18,7 +18,7 @@ from mercurial.utils import stringutil
 from ..native.errors import Moved
 from . import indexfile, nodefile
 from .decision import Reason
-from .docket import State
+from .docket import FileStat
 from .snapshot import Busy
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 _PATHS = (b"00changelog.i", b"00manifest.i")
 
 
-def states(repo: RepoT) -> dict[bytes, State]:
+def states(repo: RepoT) -> dict[bytes, FileStat]:
     """Return what the file system says of the indexes that a transaction appends to."""
     found = {}
     for path in _PATHS:
         with contextlib.suppress(OSError):
-            found[path] = State.of(repo.svfs.stat(path))
+            found[path] = FileStat.of(repo.svfs.stat(path))
     return found
 
 
@@ -47,7 +47,7 @@ def renew(
     repo: RepoT,
     site: Site,
     config: IndexConfig,
-    before: Mapping[bytes, State],
+    before: Mapping[bytes, FileStat],
 ) -> bytes:
     """Renew the snapshots of all indexes that are to be mapped.
 
@@ -93,7 +93,7 @@ def _renew(
     repo: RepoT,
     site: Site,
     config: IndexConfig,
-    before: Mapping[bytes, State],
+    before: Mapping[bytes, FileStat],
     *,
     afresh: bool = False,
 ) -> None:

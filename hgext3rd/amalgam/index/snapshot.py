@@ -25,7 +25,7 @@ from ..native.errors import Moved
 from ..placement import TEMPORARY, Unusable
 from ..records import Record
 from . import buffer
-from .docket import Docket, State, is_uid
+from .docket import FileStat, SnapshotDocket, is_uid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ class Snapshot(Record):
     """Names a sequence of bytes that only ever grows; 16 hexadecimal digits."""
     length_bytes: int
     """How many of them are the first ones of the index: whole entries, at least one."""
-    data: State
+    data: FileStat
     """What the file system said of the data file when that was found."""
 
     @property
@@ -70,7 +70,7 @@ class Snapshot(Record):
         """
         name = _data_name(self.name, self.uid)
         with opened_data(self.directory, self.trust, name) as fd:
-            same = fd is not None and State.of(os.fstat(fd)) == self.data
+            same = fd is not None and FileStat.of(os.fstat(fd)) == self.data
             yield fd if same else None
 
 
@@ -102,11 +102,11 @@ class IndexFile(Record):
     limit_bytes: int | None = None
     """What lies behind is not part of the index; ``None`` if all of it is."""
 
-    def state(self) -> State:
+    def state(self) -> FileStat:
         """Return what the file system says of it now."""
-        return State.of(os.fstat(self.fd))
+        return FileStat.of(os.fstat(self.fd))
 
-    def length_bytes(self, state: State) -> int:
+    def length_bytes(self, state: FileStat) -> int:
         """Return how long the index is in a file of that state."""
         if self.limit_bytes is None:
             return state.size_bytes
@@ -128,9 +128,9 @@ class Snapshots:
         self.directory = directory
         self.trust = trust
 
-    def docket(self, name: bytes) -> Docket | None:
+    def docket(self, name: bytes) -> SnapshotDocket | None:
         """Return what is remembered of the snapshot of an index."""
-        return Docket.read(self.directory, name + _DOCKET)
+        return SnapshotDocket.read(self.directory, name + _DOCKET)
 
     def names(self) -> list[bytes]:
         """Return the names of all indexes that have a docket here."""
@@ -144,7 +144,7 @@ class Snapshots:
         self.directory.remove(name + _DOCKET)
         self._remove_others(name, kept=None)
 
-    def find(self, file: IndexFile, state: State) -> Snapshot | None:
+    def find(self, file: IndexFile, state: FileStat) -> Snapshot | None:
         """Return the snapshot of a file that has that state, if it was found to fit."""
         docket = self.docket(file.name)
         if docket is None or docket.state != state or docket.path != file.path:
@@ -195,7 +195,7 @@ class Snapshots:
         file: IndexFile,
         placement: Placement,
         *,
-        grown_from: State | None = None,
+        grown_from: FileStat | None = None,
         afresh: bool = False,
     ) -> Snapshot | None:
         """Make a snapshot fit ``file``, and return it; ``None`` for an empty index.
@@ -247,7 +247,7 @@ class Snapshots:
             common = buffer.common_prefix(fd, snapshot.path, covered, file.fd, covered)
         return None if common == covered else common
 
-    def _snapshot(self, name: bytes, docket: Docket) -> Snapshot:
+    def _snapshot(self, name: bytes, docket: SnapshotDocket) -> Snapshot:
         return Snapshot(
             self.directory,
             self.trust,
@@ -260,17 +260,17 @@ class Snapshots:
     def _renewed(
         self,
         file: IndexFile,
-        old: Docket,
+        old: SnapshotDocket,
         fd: int,
-        state: State,
+        state: FileStat,
         length_bytes: int,
-        grown_from: State | None,
-    ) -> Docket | None:
+        grown_from: FileStat | None,
+    ) -> SnapshotDocket | None:
         """Return what ``old`` becomes, whose data file is open; ``None`` if nothing.
 
         If ``file`` is far ahead of the data file, that is appended to.
         """
-        data = State.of(os.fstat(fd))
+        data = FileStat.of(os.fstat(fd))
         was_compared = data == old.data
         if was_compared and old.state == state and old.length_bytes <= length_bytes:
             return old
@@ -281,17 +281,17 @@ class Snapshots:
             fitting = buffer.common_prefix(fd, path, covered, file.fd, length_bytes)
             fitting -= fitting % file.entry_bytes
         if length_bytes - fitting <= _tail_limit(fitting):
-            return Docket(file.path, old.uid, fitting, state, data)
+            return SnapshotDocket(file.path, old.uid, fitting, state, data)
         # bytes beyond were named once, or are left of a writer that died
         if fitting == old.length_bytes == data.size_bytes:
             appended = self._append(file, old.uid, data, length_bytes)
             if appended is not None:
-                return Docket(file.path, old.uid, length_bytes, state, appended)
+                return SnapshotDocket(file.path, old.uid, length_bytes, state, appended)
         return None
 
     def _append(
-        self, file: IndexFile, uid: bytes, data: State, length_bytes: int
-    ) -> State | None:
+        self, file: IndexFile, uid: bytes, data: FileStat, length_bytes: int
+    ) -> FileStat | None:
         """Append to a data file that is in that state, and return its new one.
 
         ``None`` if it must stay as it is.
@@ -302,15 +302,15 @@ class Snapshots:
             if fd is None:
                 return None
             try:
-                if State.of(os.fstat(fd)) == data:
+                if FileStat.of(os.fstat(fd)) == data:
                     return _filled(fd, file, data.size_bytes, length_bytes)
             finally:
                 os.close(fd)
         return None
 
     def _copied(
-        self, file: IndexFile, placement: Placement, state: State, length_bytes: int
-    ) -> Docket:
+        self, file: IndexFile, placement: Placement, state: FileStat, length_bytes: int
+    ) -> SnapshotDocket:
         """Copy an index to a new data file."""
         uid = binascii.hexlify(os.urandom(8))
         name = _data_name(file.name, uid)
@@ -322,7 +322,7 @@ class Snapshots:
             raise
         finally:
             os.close(fd)
-        return Docket(file.path, uid, length_bytes, state, data)
+        return SnapshotDocket(file.path, uid, length_bytes, state, data)
 
     def _remove_others(self, name: bytes, kept: bytes | None) -> None:
         """Remove data files that the docket does not name; who has one mapped keeps it.
@@ -345,7 +345,7 @@ def _data_name(name: bytes, uid: bytes) -> bytes:
     return b"%s-%s%s" % (name, uid, _DATA)
 
 
-def _has_grown(before: State, grown_from: State | None, now: State) -> bool:
+def _has_grown(before: FileStat, grown_from: FileStat | None, now: FileStat) -> bool:
     """Tell whether ``before`` is the state from which a file is known to have grown."""
     return (
         before == grown_from
@@ -359,7 +359,7 @@ def _tail_limit(covered: int) -> int:
     return min(_READ_BYTES, covered // 16)
 
 
-def _filled(fd: int, file: IndexFile, start: int, end: int) -> State:
+def _filled(fd: int, file: IndexFile, start: int, end: int) -> FileStat:
     """Copy bytes of an index to the same place in a data file, and wait for the disk.
 
     Return the state of the data file. ``Moved`` if the index has fewer.
@@ -370,7 +370,7 @@ def _filled(fd: int, file: IndexFile, start: int, end: int) -> State:
             raise Moved(b"%s: the index is shorter than it was" % file.path)
         start += copied
     os.fsync(fd)
-    return State.of(os.fstat(fd))
+    return FileStat.of(os.fstat(fd))
 
 
 def _copy_some(fd: int, source: int, offset: int, count: int) -> int:

@@ -14,7 +14,7 @@ from mercurial.node import hex as hex_id
 
 from ...gitstore.state import selection
 from . import copies, packs
-from .packs import Wanted
+from .packs import PackRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ def of_history(
         oids = _oids(oidmap, [*part.refs.values(), *part.boundary])
     refs = dict(zip(names, oids, strict=False))
     known = tuple(sorted(oids[len(names) :]))
-    wanted = Wanted(tuple(sorted({*refs.values()})), known, filter)
+    wanted = PackRequest(tuple(sorted({*refs.values()})), known, filter)
     copy = None
     if not known and not filter:
         may_add = selection.select(store.repo, export) if part.is_all else None

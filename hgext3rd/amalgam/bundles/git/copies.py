@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...gitstore.state.oidmap import OidMap
     from ...gitstore.state.selection import Selection
     from ...gitstore.store import GitStore
-    from .packs import Wanted
+    from .packs import PackRequest
 
 # Of a bundle's changesets, so many may be added that no name leads to: heads of
 # branches that are not their tips. They are shown to all that may have the bundle.
@@ -42,7 +42,7 @@ class Copy(Record):
     is_all: bool
     """Whether it has all commits that are wanted."""
 
-    def rest(self, wanted: Wanted) -> Wanted:
+    def rest(self, wanted: PackRequest) -> PackRequest:
         """Return what of ``wanted`` is to follow the copy."""
         name = os.path.basename(self.path)
         return wanted._replace(known=self.heads, kept_packs=(name,))

@@ -16,13 +16,13 @@ from ...gitstore.git import idx
 from ...gitstore.git.refs import METADATA
 from ...gitstore.git.repository import make_empty
 from ...gitstore.state import selection
-from ...gitstore.state.layers import Wanted as Layers
+from ...gitstore.state.layers import ExportPlan
 from ...gitstore.state.oidmap import MapFiles, Table
 from ...placement import Directory, Placement
 from ...scratch import scratch
 from . import copies, packs
 from .content import Content
-from .packs import Wanted
+from .packs import PackRequest
 from .parts import NothingToBundleError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _select(
 ) -> Selection:
     if nodes is not None:
         return selection.select(store.repo, export, nodes)
-    wanted = Layers.of(store.repo, store.config.export, docket)
+    wanted = ExportPlan.of(store.repo, store.config.export, docket)
     # without what is held with the drafts, whose ids depend on one
     return wanted.public if export == b"public" else wanted.allowed
 
@@ -115,7 +115,7 @@ def _exported(
         if whole and idx.are_disjoint(paths):
             pack = _joined(stack, paths)
         else:
-            wanted = Wanted((bytes.fromhex(commit),))
+            wanted = PackRequest((bytes.fromhex(commit),))
             revs = {*range(selected.len)} - selected.excluded.keys()
             copy = copies.find(store, docket, revs, None)
             if copy is None:
@@ -160,6 +160,6 @@ def _converted(
                 own = Directory(directory)
                 make_empty(own, Placement(0o700, os.geteuid(), os.getegid()))
                 git = store.repository.git._replace(directory=own)
-                wanted = Wanted((bytes.fromhex(commit),))
+                wanted = PackRequest((bytes.fromhex(commit),))
                 pack = stack.enter_context(packs.packed(git, wanted))
             yield commit, pack

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...gitstore.git.refs import HEADS, TAGS, Names
+from ...gitstore.git.refs import HEADS, TAGS, NamedNodes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -28,15 +28,15 @@ def refs_of(
     """
     kinds = frozenset(kinds)
     if revs is None:
-        refs, head = Names.of(view, kinds).refs()
+        refs, head = NamedNodes.of(view, kinds).refs()
     else:
         refs, head = _of_part(view, kinds, revs).refs()
     return {name: node for name, node in refs.items() if name.startswith(_SHOWN)}, head
 
 
-def _of_part(view: RepoT, kinds: frozenset[bytes], revs: Collection[int]) -> Names:
+def _of_part(view: RepoT, kinds: frozenset[bytes], revs: Collection[int]) -> NamedNodes:
     """Return what has a name in a part of the history."""
-    names = Names.of(view, kinds - {b"tips", b"heads"})
+    names = NamedNodes.of(view, kinds - {b"tips", b"heads"})
     rev_of = view.changelog.rev
     node_of = view.changelog.node
     return names._replace(

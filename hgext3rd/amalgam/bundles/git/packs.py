@@ -35,7 +35,7 @@ _CHUNK_BYTES = 1 << 20
 _CONFIG = {"pack.threads": "1", "pack.windowMemory": "64m"}
 
 
-class Wanted(Record):
+class PackRequest(Record):
     """What git is to pack. Oids have 20 bytes."""
 
     tips: tuple[bytes, ...]
@@ -49,7 +49,7 @@ class Wanted(Record):
 
 
 def packed(
-    git: Git, wanted: Wanted
+    git: Git, wanted: PackRequest
 ) -> contextlib.AbstractContextManager[Iterator[bytes]]:
     """Have git make a pack; the context yields its pieces, the header in the first.
 

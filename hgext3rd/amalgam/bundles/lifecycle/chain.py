@@ -69,7 +69,7 @@ def outdated(bundles: Iterable[Any], chain: Sequence[Link]) -> list[Any]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class BundleRequest:
     """A bundle of git-v2 that is to be made."""
 
     type: bytes
@@ -79,19 +79,19 @@ class Wanted:
 
 def wanted(
     chain: Sequence[Link], heads: str, last_token: int, threshold: float
-) -> list[Wanted]:
+) -> list[BundleRequest]:
     """Return what to make, in this order.
 
     ``heads``: the set of what there is today. ``threshold``: the chain must have more
     revisions than that.
     """
     if not chain:
-        return [Wanted(GIT_V2)]
+        return [BundleRequest(GIT_V2)]
     top = chain[-1].entry
     due = top.revs <= threshold and heads != top.heads
-    found = [Wanted(increment(last_token + 1))] if due else []
+    found = [BundleRequest(increment(last_token + 1))] if due else []
     increments = chain[1:]
     if len(increments) + len(found) > MOST_INCREMENTS:
         swallowed = len(increments) + len(found) - KEPT_INCREMENTS
-        found.append(Wanted(GIT_V2, increments[swallowed - 1].entry))
+        found.append(BundleRequest(GIT_V2, increments[swallowed - 1].entry))
     return found

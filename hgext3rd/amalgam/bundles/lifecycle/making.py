@@ -30,7 +30,7 @@ _FILE = b"bundle"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Made:
+class NewBundle:
     """A bundle that is not published yet."""
 
     entry: Entry
@@ -41,7 +41,7 @@ class Made:
     @classmethod
     def of(
         cls, orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT
-    ) -> Made:
+    ) -> NewBundle:
         """Make what ``request`` asks for. ``orig`` writes a bundle for Mercurial.
 
         The caller removes it, or the next generator if this one is killed.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
     from ...placement import Directory
-    from .making import Made
+    from .making import NewBundle
 
 _TRIES = 3
 _PAUSE_SECONDS = 1.0
@@ -45,7 +45,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def publish(
-    repo: RepoT, bundle: Any, made: Made, upload: Callable[[RepoT, Any], Any]
+    repo: RepoT, bundle: Any, made: NewBundle, upload: Callable[[RepoT, Any], Any]
 ) -> Any:
     """Bring what was made to clients, and return ``bundle`` as one that is ready.
 

@@ -16,7 +16,7 @@ from mercurial.i18n import _
 from ...records import Record
 from ..state import requirements
 from .exclusion import locked
-from .run import Run
+from .run import ExportRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +72,7 @@ def export(
     if revs is not None:
         node = store.repo.unfiltered().changelog.node
         nodes = [node(rev) for rev in revs]
-    run = Run(store, nodes)
+    run = ExportRun(store, nodes)
     try:
         store.maps.directory.make(store.placement)
         with locked(store.asked, store.directory, store.placement):

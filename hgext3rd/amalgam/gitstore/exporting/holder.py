@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LONGEST_SECONDS = 24 * 3600
 
 
-class State(enum.Enum):
+class LockState(enum.Enum):
     """What is known of the process. Values are for JSON."""
 
     RUNNING = "running"
@@ -42,24 +42,24 @@ class Holder(Record):
 
     host: bytes
     pid: int
-    state: State
+    state: LockState
     age_seconds: int
 
     @property
     def needs_person(self) -> bool:
         """Whether the lock may stay for ever."""
-        if self.state is State.NO_LOCK:
+        if self.state is LockState.NO_LOCK:
             return True
-        return self.state is State.ELSEWHERE and self.age_seconds > _LONGEST_SECONDS
+        return self.state is LockState.ELSEWHERE and self.age_seconds > _LONGEST_SECONDS
 
     def explain(self) -> bytes:
         """Return the state of the lock as a phrase for people."""
-        if self.state is State.NO_LOCK:
+        if self.state is LockState.NO_LOCK:
             return _(b"is no lock that amalgam or Mercurial could have made")
         process = _(b"process %d on host '%s'") % (self.pid, printable(self.host))
-        if self.state is State.RUNNING:
+        if self.state is LockState.RUNNING:
             return _(b"held by %s: an export is running") % process
-        if self.state is State.DEAD:
+        if self.state is LockState.DEAD:
             return _(b"stale: %s is gone; the next export takes it over") % process
         hours = self.age_seconds // 3600
         return _(b"held by %s, for %d hours") % (process, hours)
@@ -73,10 +73,10 @@ def holder(directory: Directory) -> Holder | None:
     except FileNotFoundError:
         return None
     except Unusable:
-        return Holder(b"", 0, State.NO_LOCK, 0)
+        return Holder(b"", 0, LockState.NO_LOCK, 0)
     prefix, _colon, number = named.partition(b":")
     pid = int(number) if number.isdigit() else 0
-    state = State.ELSEWHERE
+    state = LockState.ELSEWHERE
     if prefix == lockmod._getlockprefix() and pid:
-        state = State.RUNNING if procutil.testpid(pid) else State.DEAD
+        state = LockState.RUNNING if procutil.testpid(pid) else LockState.DEAD
     return Holder(prefix.partition(b"/")[0], pid, state, age)

@@ -28,7 +28,7 @@ _FIRST_BATCH, _LARGEST_BATCH = 64, 1 << 14
 _TOPIC = b"topic"
 
 
-class Reason(Choice):
+class LeftOutReason(Choice):
     """Why a changeset does not leave."""
 
     SECRET = "secret"
@@ -44,7 +44,7 @@ class Reason(Choice):
 class LeftOut(Record):
     """Some of the changesets that were asked for."""
 
-    reason: Reason
+    reason: LeftOutReason
     nodes: tuple[bytes, ...]
 
 
@@ -89,21 +89,25 @@ def left_out(repo: RepoT, export: bytes, revs: Iterable[int]) -> list[LeftOut]:
     changelog = repo.unfiltered().changelog
     excluded = selection.select(repo, export).excluded
     hidden = repoview.filterrevs(repo.unfiltered(), b"visible")
-    found: dict[Reason, list[bytes]] = {}
+    found: dict[LeftOutReason, list[bytes]] = {}
     for rev in revs:
         if rev not in excluded:
             continue
         context = repo.unfiltered()[rev]
         if context.phase() >= phases.secret:
-            reason = Reason.SECRET
+            reason = LeftOutReason.SECRET
         elif rev in hidden:
-            reason = Reason.HIDDEN
+            reason = LeftOutReason.HIDDEN
         elif export == b"public" and context.mutable():
-            reason = Reason.DRAFT
+            reason = LeftOutReason.DRAFT
         else:
-            reason = Reason.TOPIC if context.extra().get(_TOPIC) else Reason.VIEW
+            reason = (
+                LeftOutReason.TOPIC
+                if context.extra().get(_TOPIC)
+                else LeftOutReason.VIEW
+            )
         found.setdefault(reason, []).append(changelog.node(rev))
-    return [LeftOut(why, tuple(found[why])) for why in Reason if why in found]
+    return [LeftOut(why, tuple(found[why])) for why in LeftOutReason if why in found]
 
 
 def _unreachable(

@@ -21,7 +21,7 @@ from ...terminal import one_line
 from ..git import refs as refsmod
 from ..state import censorship, layers, selection, unreadable
 from ..state.docket import Docket, Layer
-from ..state.layers import Drafts, Wanted
+from ..state.layers import Drafts, ExportPlan
 from ..state.oidmap import Table
 from . import transitions
 from .contents import Contents, with_metadata
@@ -49,7 +49,7 @@ class _DisplacedError(Exception):
         self.displaced = displaced
 
 
-class Run:
+class ExportRun:
     """One export of a store, and what came of it. All but reading needs the lock."""
 
     def __init__(self, store: GitStore, nodes: Sequence[bytes] | None) -> None:
@@ -199,10 +199,10 @@ class Run:
                 self._select_again(self._want(docket), layer)
             self._contents.drop_all(mark)
 
-    def _want(self, docket: Docket) -> Wanted:
-        return Wanted.of(self._repo, self._config.export, docket, self._nodes)
+    def _want(self, docket: Docket) -> ExportPlan:
+        return ExportPlan.of(self._repo, self._config.export, docket, self._nodes)
 
-    def _settle(self) -> Wanted:
+    def _settle(self) -> ExportPlan:
         """Take away what does not belong there, before anything is added.
 
         Return what is to be there.
@@ -225,14 +225,14 @@ class Run:
             self._drop_vanished(wanted)
         return wanted if self._nodes is nodes else self._want(self._contents.next)
 
-    def _select_again(self, wanted: Wanted, layer: Layer) -> None:
+    def _select_again(self, wanted: ExportPlan, layer: Layer) -> None:
         """Let this export make again what stays of ``layer``."""
         if self._nodes is not None:
             nodes = layers.changesets(self._store.maps, layer)
             stay = (node for node in nodes if wanted.allowed.has(self._repo, node))
             self._nodes = [*self._nodes, *stay]
 
-    def _drop_vanished(self, wanted: Wanted) -> bool:
+    def _drop_vanished(self, wanted: ExportPlan) -> bool:
         """If the base has what it must not have, remove all; tell whether it had."""
         base = self._contents.next.base
         if not layers.vanished(self._repo, wanted.allowed, self._store.maps, base):
@@ -245,7 +245,7 @@ class Run:
         self._contents.drop_all(self._contents.next.censored)
         return True
 
-    def _convert(self, wanted: Wanted) -> None:
+    def _convert(self, wanted: ExportPlan) -> None:
         """Convert what is selected and not there, the base first.
 
         If the base grows, drafts on top of it are made again: the metadata commit of
@@ -303,7 +303,7 @@ class Run:
         return sum(others) > max(first, whole, _STALE_BYTES)
 
     def _make_room(
-        self, wanted: Wanted, displaced: Sequence[tuple[bytes, bytes]]
+        self, wanted: ExportPlan, displaced: Sequence[tuple[bytes, bytes]]
     ) -> None:
         """See to it that earlier changesets get the commits that later ones have.
 
@@ -328,7 +328,7 @@ class Run:
         else:
             self._contents.plan(transitions.without_drafts(self._contents.next))
 
-    def _is_exact(self, wanted: Wanted) -> bool:
+    def _is_exact(self, wanted: ExportPlan) -> bool:
         """Tell whether the store has what is wanted, and no more.
 
         Else prepare another round. Where changesets are is only a hint of what they

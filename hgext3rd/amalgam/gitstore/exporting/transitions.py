@@ -13,7 +13,7 @@ from ..state.docket import Docket, Layer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..state.selection import Seen
+    from ..state.selection import Checkpoint
 
 
 def emptied(docket: Docket, packs: Iterable[str]) -> Docket:
@@ -82,7 +82,7 @@ def with_held(docket: Docket, held: Iterable[tuple[bytes, bytes]]) -> Docket:
 
 
 def with_seen(
-    docket: Docket, base: tuple[Seen, ...], drafts: tuple[Seen, ...]
+    docket: Docket, base: tuple[Checkpoint, ...], drafts: tuple[Checkpoint, ...]
 ) -> Docket:
     """Note what was selected when all of each layer was exported."""
     return docket._replace(

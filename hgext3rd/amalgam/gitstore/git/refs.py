@@ -45,7 +45,7 @@ _REFUSED = re.compile(
 )
 
 
-class Names(Record):
+class NamedNodes(Record):
     """What has a name in a repository, by kind: name to node."""
 
     bookmarks: dict[bytes, bytes]
@@ -58,7 +58,7 @@ class Names(Record):
     """The branch of the last changeset; empty if HEAD needs not know it."""
 
     @classmethod
-    def of(cls, view: RepoT, kinds: Iterable[bytes]) -> Names:
+    def of(cls, view: RepoT, kinds: Iterable[bytes]) -> NamedNodes:
         """Look at ``view``; ``kinds`` is the value of ``amalgam.git.refs``."""
         kinds = frozenset(kinds)
 
@@ -125,7 +125,7 @@ class Names(Record):
 
 def wanted(view: RepoT, kinds: Iterable[bytes]) -> tuple[dict[bytes, bytes], bytes]:
     """Return the refs that ``view`` has, name to node, and the name HEAD leads to."""
-    return Names.of(view, kinds).refs()
+    return NamedNodes.of(view, kinds).refs()
 
 
 def _heads(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...placement import Unusable
 from ...records import Record
-from .selection import Seen
+from .selection import Checkpoint
 
 if TYPE_CHECKING:
     from ...placement import Directory, Placement
@@ -77,7 +77,7 @@ class Layer(Record):
     nothing else; empty if there is none."""
     metadata: Metadata = Metadata()
     """What is kept for git-cinnabar, up to this layer."""
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[Checkpoint, ...] = ()
     """What was selected when all of it was exported, up to some places in the
     changelog, ascending; empty if it never was, or if more has been exported since."""
 
@@ -108,7 +108,7 @@ class Layer(Record):
             packs=packs,
             complete=complete,
             metadata=Metadata.from_json(data["metadata"]),
-            seen=tuple(map(Seen.from_json, data["seen"])),
+            seen=tuple(map(Checkpoint.from_json, data["seen"])),
         )
 
     def to_json(self) -> dict[str, Any]:

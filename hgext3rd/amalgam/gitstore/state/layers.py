@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .docket import Docket, Layer
     from .oidmap import MapFiles, OidMap
-    from .selection import Seen, Selection
+    from .selection import Checkpoint, Selection
 
 _PAIR_LEN = 2 * ID_LEN
 
@@ -40,7 +40,7 @@ class Drafts(enum.Enum):
     """Some of it must not be there."""
 
 
-class Wanted(Record):
+class ExportPlan(Record):
     """What may be in a store, and what is to be converted into which layer."""
 
     allowed: Selection
@@ -59,7 +59,7 @@ class Wanted(Record):
         export: bytes,
         docket: Docket,
         nodes: Sequence[bytes] | None = None,
-    ) -> Wanted:
+    ) -> ExportPlan:
         """Look at the repository; ``nodes``: export only these and their ancestors."""
         allowed = selected = selection.select(repo, export)
         if nodes is not None:
@@ -138,7 +138,9 @@ class Wanted(Record):
         selection.check_texts(repo, new)
         return True
 
-    def places(self, repo: RepoT) -> tuple[tuple[Seen, ...], tuple[Seen, ...]]:
+    def places(
+        self, repo: RepoT
+    ) -> tuple[tuple[Checkpoint, ...], tuple[Checkpoint, ...]]:
         """Return what is seen of both layers, if all is exported."""
         # what follows the first draft moves when a draft goes, and nothing else does
         places = sorted({self.first_draft(), self.public.len})
@@ -147,13 +149,13 @@ class Wanted(Record):
         return tuple(filter(None, base)), (drafts,) if drafts else ()
 
 
-def _is_as_seen(repo: RepoT, selected: Selection, seen: Sequence[Seen]) -> bool:
+def _is_as_seen(repo: RepoT, selected: Selection, seen: Sequence[Checkpoint]) -> bool:
     return bool(seen) and selected.known_below(repo, seen) == seen[-1].len
 
 
 def is_safe(repo: RepoT, export: bytes, docket: Docket, maps: MapFiles) -> bool:
     """Tell whether all that ``docket`` has may be read by who reads the repository."""
-    wanted = Wanted.of(repo, export, docket)
+    wanted = ExportPlan.of(repo, export, docket)
     if wanted.is_as_seen(repo, docket):
         return True
     layers = (docket.base, docket.drafts)

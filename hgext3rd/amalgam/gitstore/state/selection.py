@@ -41,7 +41,7 @@ _ENTRY_BYTES = 64
 _PIECE_BYTES = 1 << 20
 
 
-class Seen(Record):
+class Checkpoint(Record):
     """A changelog and what of it was selected, in short. Equal: nothing changed."""
 
     len: int
@@ -56,7 +56,7 @@ class Seen(Record):
         return {"len": self.len, "nodes": self.nodes, "excluded": self.excluded}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Seen:
+    def from_json(cls, data: dict[str, Any]) -> Checkpoint:
         """Read what ``to_json`` wrote.
 
         ``KeyError``, ``TypeError`` or ``ValueError`` if it did not.
@@ -94,7 +94,7 @@ class Selection(Record):
             if above not in self.excluded
         ]
 
-    def seen(self, repo: RepoT, below: int | None = None) -> Seen | None:
+    def seen(self, repo: RepoT, below: int | None = None) -> Checkpoint | None:
         """Return the selection in short, of the changelog up to revision ``below``.
 
         ``None`` if that is empty. Takes some 50 ns a changeset.
@@ -105,9 +105,9 @@ class Selection(Record):
         nodes = itertools.islice(self.excluded.values(), self._excluded_below(count))
         excluded = hashlib.sha1(b"".join(nodes)).hexdigest()
         changelog = repo.unfiltered().changelog
-        return Seen(count, changelog_digest(changelog, count), excluded)
+        return Checkpoint(count, changelog_digest(changelog, count), excluded)
 
-    def known_below(self, repo: RepoT, seen: Iterable[Seen]) -> int:
+    def known_below(self, repo: RepoT, seen: Iterable[Checkpoint]) -> int:
         """Return up to which revision nothing changed since ``seen`` were taken."""
         return max(
             (
@@ -259,7 +259,7 @@ def _within(name: bytes) -> list[bytes]:
     return names
 
 
-def appended(repo: RepoT, seen: Iterable[Seen]) -> int:
+def appended(repo: RepoT, seen: Iterable[Checkpoint]) -> int:
     """Return where the changelog was longer than when ``seen`` were taken.
 
     0 if something else than appending happened to it.

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..exporting.holder import State, holder
+from ..exporting.holder import LockState, holder
 from ..git import refs as refsmod
 from ..git.skeleton import intruders
 from ..state import censorship, selection
 from ..state.docket import Docket
-from ..state.layers import Wanted
+from ..state.layers import ExportPlan
 from ..state.oidmap import Table
 from . import files, metadata, paths, recomputed
 from .findings import Difference, Findings, Note, Remedy
 from .mapping import Served, check_layers, check_objects, check_segments
-from .names import Names, unreachable
+from .names import ExpectedRefs, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def run(store: GitStore, *, full: bool = False, deep: bool = True) -> Findings:
     findings = Findings(full=full)
     _Verification(store, docket, findings).run(full, deep)
     lock = holder(store.directory)
-    is_exporting = lock is not None and lock.state is not State.DEAD
+    is_exporting = lock is not None and lock.state is not LockState.DEAD
     moved = Docket.read(store.maps.directory, store.config.dialect) != docket
     if deep and (moved or (findings.differences and is_exporting)):
         raise error.StateError(
@@ -140,7 +140,7 @@ class _Verification:
         findings = self._findings
         if not findings.add(served.check(self._repo, oidmap, known_below)):
             export = self._store.config.export
-            wanted = Wanted.of(self._repo, export, self._docket)
+            wanted = ExportPlan.of(self._repo, export, self._docket)
             layers = check_layers(self._repo, wanted, self._docket, self._store.maps)
             findings.add(layers)
         return served
@@ -152,7 +152,7 @@ class _Verification:
         refs = {name: oid for name, oid in oids.items() if oid}
         if commit := self._docket.metadata.commit:
             refs[refsmod.METADATA] = bytes.fromhex(commit)
-        names = Names(
+        names = ExpectedRefs(
             refs=refs,
             head=head,
             pending={name: nodes[name] for name, oid in oids.items() if not oid},

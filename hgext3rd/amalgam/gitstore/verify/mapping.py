@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ..git.gitprocess import Git
     from ..state.docket import Docket
-    from ..state.layers import Wanted
+    from ..state.layers import ExportPlan
     from ..state.oidmap import MapFiles, OidMap
     from ..state.selection import Selection
 
@@ -124,7 +124,7 @@ class Served:
 
 
 def check_layers(
-    repo: RepoT, wanted: Wanted, docket: Docket, maps: MapFiles
+    repo: RepoT, wanted: ExportPlan, docket: Docket, maps: MapFiles
 ) -> Iterator[Difference]:
     """Yield the layers that have changesets of the other one."""
     if wanted.is_as_seen(repo, docket):

@@ -27,7 +27,7 @@ _LONGEST_SHOWN = 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Names:
+class ExpectedRefs:
     """What git users should be able to name."""
 
     refs: Mapping[bytes, bytes]
