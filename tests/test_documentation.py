@@ -144,3 +144,14 @@ def test_architecture_has_the_tree_as_it_is() -> None:
     for path in (ROOT / "rust").glob("*/Cargo.toml"):
         if path.parent.name not in ("fuzz", "fuzztargets"):
             assert f"{path.parent.name}/" in tree, path
+
+
+def test_glossary_names_types_that_exist() -> None:
+    text = (ROOT / "docs" / "glossary.rst").read_text()
+    table = text.partition("Types that share a noun")[2].partition("Words with two")[0]
+    sources = "".join(path.read_text() for path in ROOT.glob("rust/*/src/**/*.rs"))
+    sources += "".join(path.read_text() for path in ROOT.glob("hgext3rd/**/*.py"))
+    named = re.findall(r"``([A-Z]\w+)``", table)
+    assert named
+    for name in named:
+        assert re.search(rf"\b(struct|enum|trait|type|class) {name}\b", sources), name
