@@ -11,7 +11,7 @@ mod presets;
 mod quick;
 mod runs;
 
-pub use quick::QuickDeflater;
+pub use quick::{QuickDeflater, SymbolCounts};
 
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 

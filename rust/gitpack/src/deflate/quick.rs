@@ -7,7 +7,7 @@
 use std::hint::select_unpredictable;
 
 use super::bits::Bits;
-use super::codes::{BackReference, Code, Codes};
+use super::codes::{BYTES, BackReference, Code, Codes, DISTANCES_ROOM, LENGTHS};
 use super::costs::CODES;
 use super::head::{BlockHead, ZLIB_HEADER};
 use super::presets::{CHOICES, Choice};
@@ -26,7 +26,43 @@ pub struct QuickDeflater {
     runs: Runs,
 }
 
+/// How often each byte, length and distance occurs in what [`QuickDeflater`] makes of a payload.
+#[derive(Clone, Debug)]
+pub struct SymbolCounts {
+    /// By byte.
+    pub bytes: [u32; BYTES],
+    /// By length of a match less 3, which is the shortest one.
+    pub lengths: [u32; LENGTHS],
+    /// By symbol of RFC 1951, section 3.2.5; there are 30.
+    pub distances: [u32; DISTANCES_ROOM],
+}
+
 impl QuickDeflater {
+    /// What `data` consists of, for the program that makes presets.
+    ///
+    /// # Panics
+    ///
+    /// If `data` has 64 KiB or more.
+    pub fn count(&mut self, data: &[u8]) -> SymbolCounts {
+        assert!(data.len() <= LONGEST, "what is long is not for this compressor");
+        let (bytes, lengths, distances) = ([0; BYTES], [0; LENGTHS], [0; DISTANCES_ROOM]);
+        let mut counts = SymbolCounts { bytes, lengths, distances };
+        let mut at = 0;
+        for run in self.runs.of(data).0 {
+            let end = at + run.bytes as usize;
+            for &byte in &data[at..end] {
+                counts.bytes[usize::from(byte)] += 1;
+            }
+            at = end;
+            if run.then != BackReference::NONE {
+                counts.lengths[run.then.length()] += 1;
+                counts.distances[run.then.distance()] += 1;
+                at += run.then.len();
+            }
+        }
+        counts
+    }
+
     /// Room in which to make the stream of `len` bytes, which will have 11 bytes more than them at
     /// most.
     #[must_use]
@@ -173,6 +209,17 @@ mod tests {
                 stream(&mut deflater, &source[..len]);
             }
         }
+    }
+
+    #[test]
+    fn counts_make_up_the_payload() {
+        let data = [text(3000), noise(500), vec![0; 600]].concat();
+        let counts = QuickDeflater::default().count(&data);
+        let matched: u32 = (3..).zip(counts.lengths).map(|(len, count)| len * count).sum();
+        let bytes: u32 = counts.bytes.iter().sum();
+        assert_eq!((bytes + matched) as usize, data.len());
+        assert_eq!(counts.lengths.iter().sum::<u32>(), counts.distances.iter().sum());
+        assert!(bytes > 500 && matched > 1000, "{bytes} and {matched}");
     }
 
     #[test]
