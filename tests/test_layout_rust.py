@@ -23,6 +23,8 @@ CRATES = {
     "hg2git": {"gitpack", "revlog", "sha1lanes", "workshop"},
 }
 MOST_FILES = 15
+#: Lines of a module that says nothing of it.
+LONGEST = 350
 
 SOURCES = sorted(RUST.glob("*/src/**/*.rs"))
 IN_ROOMS = [
@@ -83,3 +85,10 @@ def test_public_type_names_are_unique() -> None:
         for name, paths in places.items()
         if len(paths) > 1 and name not in {"Error", "Result"}
     }
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(RUST)))
+def test_long_modules_say_why(path: Path) -> None:
+    text = path.read_text()
+    if path.name != "tests.rs" and len(text.splitlines()) > LONGEST:
+        assert f"//! Over {LONGEST} lines: " in text

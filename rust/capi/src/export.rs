@@ -1,4 +1,6 @@
 //! The conversion: `amalgam_export_run`.
+//!
+//! Over 350 lines: arguments of C are converted one by one.
 
 use std::ffi::c_void;
 use std::path::Path;

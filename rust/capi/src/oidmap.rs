@@ -1,4 +1,6 @@
 //! The oid map: handles, look-ups in batches, and what verifying asks.
+//!
+//! Over 350 lines: arguments of C are converted one by one.
 
 use gitpack::Oid;
 use hg2git::{Comparison, Difference, Matches, OidMap, Pair, Prefix, Side, Table};

@@ -4,14 +4,17 @@
 //! it leads from a parent, a delta searched for where there is none, and a landmark as base where
 //! the chain grows past what git readers like. So pieces of a filelog can be worked on in any order,
 //! by any thread, and give the same bytes.
+//!
+//! Over 350 lines: what waits to be hashed, its texts and its deltas are one state.
+
+mod plan;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use gitpack::{Differ, ObjectKind, Oid, object_header};
 use revlog::{
-    FLAG_CENSORED, FLAG_EXTERNAL, Index, KeptTexts, Node, Parents, Rev, Revision, Revlog, Scratch,
-    Texts, split_metadata,
+    FLAG_CENSORED, FLAG_EXTERNAL, KeptTexts, Node, Revision, Revlog, Scratch, Texts, split_metadata,
 };
 use sha1lanes::{Lanes, Message, digest_one};
 use workshop::{Buffer, Shares};
@@ -20,15 +23,12 @@ use crate::error::{Error, Result};
 use crate::objects::collisions::{Attack, CollisionCheck};
 use crate::objects::compress::{Compressor, Streams};
 use crate::objects::translate::translate;
-use crate::objects::trees::{MAX_DEPTH, MAX_LANDMARK_DEPTH};
 use crate::read::files::FileId;
 use crate::read::verify::Check;
 
-/// Text that one job rebuilds, in bytes, about: one that begins in the middle of a delta chain
-/// rebuilds the chain first, so it must be long beside that.
-const JOB_TEXT_BYTES: u64 = 96 << 20;
-/// Stored bytes that one job reads, about: what it makes is about as long.
-const JOB_STORED_BYTES: u64 = 4 << 20;
+pub(crate) use plan::{BlobPlan, Load, plan};
+use plan::{Planned, PlannedStorage};
+
 /// Revisions whose two messages each fill half of the lanes of the widest hash.
 const HALF_OF_LANES: usize = 8;
 /// Revisions hashed together at most.
@@ -47,123 +47,6 @@ const LONGEST_DELTA: (usize, usize) = (2, 3);
 /// LFS calls a pointer. The node was computed from another text, so it cannot be checked.
 const TEXT_REPLACED: u16 = FLAG_CENSORED | FLAG_EXTERNAL;
 
-/// How a revision is to be stored; positions count in the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Storage {
-    Full,
-    /// The filelog's own delta.
-    Stored(usize),
-    /// A delta to be searched for.
-    Searched(usize),
-}
-
-/// One revision of the plan.
-#[derive(Clone, Copy, Debug)]
-struct Planned {
-    rev: Rev,
-    file: FileId,
-    storage: Storage,
-    depth: u8,
-    /// Later ones may have it as base, when it is out of sight.
-    is_landmark: bool,
-}
-
-/// What becomes of the revisions of a filelog.
-#[derive(Debug)]
-pub(crate) struct BlobPlan(Vec<Planned>);
-
-/// Plans the revisions in `wanted`, ascending by revision.
-pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> BlobPlan {
-    let mut plan = BlobPlan(Vec::with_capacity(wanted.len()));
-    // positions of the last landmark, and of the last that begins a series of them
-    let (mut landmark, mut milestone) = (None, None);
-    for &(rev, file) in wanted {
-        let position = plan.0.len();
-        let natural_base = plan.natural_base(index, rev);
-        let storage = match natural_base {
-            Some(base) if plan.base_depth(base) < MAX_DEPTH => base,
-            Some(_) if plan.landmark_depth(landmark).is_some() => {
-                Storage::Searched(landmark.expect("it has a depth"))
-            }
-            Some(_) if plan.landmark_depth(milestone).is_some() => {
-                let base = milestone.expect("it has a depth");
-                milestone = Some(position);
-                Storage::Searched(base)
-            }
-            _ => Storage::Full,
-        };
-        let depth = match storage {
-            Storage::Full => 0,
-            Storage::Stored(base) | Storage::Searched(base) => plan.0[base].depth + 1,
-        };
-        let is_landmark = natural_base != Some(storage);
-        plan.0.push(Planned { rev, file, storage, depth, is_landmark });
-        if is_landmark {
-            landmark = Some(position);
-            if storage == Storage::Full {
-                milestone = Some(position);
-            }
-        }
-    }
-    plan
-}
-
-impl BlobPlan {
-    /// What the index alone suggests: the stored delta if it leads from a parent, else a delta
-    /// from a parent, else the stored one, else from whatever came last.
-    fn natural_base(&self, index: &Index, rev: Rev) -> Option<Storage> {
-        let Parents(p1, p2) = index.parents(rev);
-        let stored = index.delta_base(rev).and_then(|base| self.position(base));
-        let parent = [p1, p2].into_iter().flatten().find_map(|parent| self.position(parent));
-        match (stored, parent) {
-            (Some(stored), _) if [p1, p2].contains(&Some(self.0[stored].rev)) => {
-                Some(Storage::Stored(stored))
-            }
-            (_, Some(parent)) => Some(Storage::Searched(parent)),
-            (Some(stored), None) => Some(Storage::Stored(stored)),
-            (None, None) => {
-                let last = self.0.iter().rposition(|planned| planned.rev < rev)?;
-                Some(Storage::Searched(last))
-            }
-        }
-    }
-
-    fn position(&self, rev: Rev) -> Option<usize> {
-        self.0.binary_search_by_key(&rev, |planned| planned.rev).ok()
-    }
-
-    fn base_depth(&self, storage: Storage) -> u8 {
-        match storage {
-            Storage::Full => 0,
-            Storage::Stored(base) | Storage::Searched(base) => self.0[base].depth,
-        }
-    }
-
-    /// The depth of a landmark that still has room for another after it.
-    fn landmark_depth(&self, landmark: Option<usize>) -> Option<u8> {
-        let depth = self.0[landmark?].depth;
-        (depth < MAX_LANDMARK_DEPTH).then_some(depth)
-    }
-
-    /// Ranges of positions that make jobs of about equal work.
-    pub fn jobs(&self, index: &Index) -> Vec<(Range<usize>, Load)> {
-        let mut jobs = Vec::new();
-        let mut start = 0;
-        let mut load = Load::default();
-        for (position, planned) in self.0.iter().enumerate() {
-            load.text_bytes += u64::from(index.text_len_hint(planned.rev));
-            load.stored_bytes += u64::from(index.stored_len(planned.rev)) + 64;
-            let is_enough =
-                load.text_bytes >= JOB_TEXT_BYTES || load.stored_bytes >= JOB_STORED_BYTES;
-            if is_enough || position + 1 == self.0.len() {
-                jobs.push((start..position + 1, load));
-                (start, load) = (position + 1, Load::default());
-            }
-        }
-        jobs
-    }
-}
-
 /// Consecutive revisions of one filelog.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
@@ -171,15 +54,6 @@ pub(crate) struct Piece {
     pub plan: Arc<BlobPlan>,
     /// Positions in the plan.
     pub range: Range<usize>,
-}
-
-/// How much work a part of a plan is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Load {
-    /// Bytes to rebuild and hash.
-    pub text_bytes: u64,
-    /// Bytes to read; about as many are made.
-    pub stored_bytes: u64,
 }
 
 /// A blob ready for the pack.
@@ -338,10 +212,10 @@ impl<'a> Waiting<'a> {
         }
         let mut revision = texts.get(planned.rev)?;
         let base_text = match planned.storage {
-            Storage::Full => None,
-            Storage::Stored(base) | Storage::Searched(base) => {
+            PlannedStorage::Full => None,
+            PlannedStorage::Stored(base) | PlannedStorage::Searched(base) => {
                 let base = piece.plan.0[base].rev;
-                let is_usable = matches!(planned.storage, Storage::Stored(_))
+                let is_usable = matches!(planned.storage, PlannedStorage::Stored(_))
                     && revision.delta.as_ref().is_some_and(|delta| delta.base == base);
                 if !is_usable {
                     revision.delta = None;
@@ -430,8 +304,10 @@ impl Encoder<'_> {
         let file = waited.planned.file;
         let metadata = self.metadata(waited, streams)?;
         let planned_base = match waited.planned.storage {
-            Storage::Full => None,
-            Storage::Stored(base) | Storage::Searched(base) => Some(waited.piece.plan.0[base].file),
+            PlannedStorage::Full => None,
+            PlannedStorage::Stored(base) | PlannedStorage::Searched(base) => {
+                Some(waited.piece.plan.0[base].file)
+            }
         };
         let found = self.find_delta(waited, content)?;
         let payload = match found {

@@ -6,6 +6,7 @@ use revlog::node::node_of;
 use revlog::{Encoding, Node, Store};
 
 use super::*;
+use crate::objects::trees::MAX_DEPTH;
 
 /// A text, and what it is stored as: a delta against the revision before it, or itself.
 struct Stored {

@@ -1,0 +1,83 @@
+use std::collections::BTreeMap;
+
+use gitpack::tree::Mode;
+use proptest::prelude::*;
+
+use super::*;
+use crate::read::files::FileId;
+
+fn entry(names: &mut Names, name: u32, file: u32) -> DirectoryEntry {
+    names.number(format!("{name:05}").as_bytes());
+    let target = EntryTarget::File(FileId(file), Mode::FILE);
+    DirectoryEntry::new(names, format!("{name:05}").as_bytes(), target)
+}
+
+fn is_shared(leaf: &Arc<Leaf>, entries: &DirectoryEntries) -> bool {
+    entries.leaves().iter().any(|other| Arc::ptr_eq(leaf, other))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn edited_entries_are_those_of_a_map(
+        start in 0..1500u32,
+        edits in proptest::collection::vec(
+            (0..1600u32, 0..300u32, proptest::option::of(0..9u32)), 1..12),
+    ) {
+        let mut names = Names::default();
+        let mut expected: BTreeMap<u32, u32> = (0..start).map(|name| (name, 0)).collect();
+        let list = expected.iter().map(|(name, file)| entry(&mut names, *name, *file));
+        let list = list.collect();
+        let mut entries = DirectoryEntries::from_vec(list);
+        for (first, count, file) in edits {
+            let mut edit = Edit::new(entries.leaves());
+            for name in first..first + count {
+                let entry = entry(&mut names, name, file.unwrap_or(0));
+                let digits = format!("{name:05}");
+                let found = edit.seek(&names, digits.as_bytes(), false);
+                prop_assert_eq!(found.is_some(), expected.contains_key(&name));
+                if found.is_some() {
+                    edit.skip();
+                }
+                match file {
+                    Some(file) => {
+                        edit.push(entry);
+                        expected.insert(name, file);
+                    }
+                    None => drop(expected.remove(&name)),
+                }
+            }
+            entries = edit.finish().0;
+            let read = entries.iter().map(|entry| match entry.target {
+                EntryTarget::File(FileId(file), _) => (names.get(entry.name).to_vec(), file),
+                EntryTarget::TrackedDirectory(_) => unreachable!("there are files only"),
+            });
+            let all = expected.iter().map(|(name, file)| (format!("{name:05}").into(), *file));
+            prop_assert!(read.eq(all));
+            prop_assert_eq!(entries.content_len(View::Git), expected.len() * 33);
+            prop_assert_eq!(entries.content_len(View::Manifest), expected.len() * 34);
+            let found = entries.find(&names, b"00700", false);
+            prop_assert_eq!(found.is_some(), expected.contains_key(&700));
+            let lens = entries.leaves().iter().map(|leaf| leaf.entries.len());
+            prop_assert!(lens.clone().all(|len| len > 0 && len <= LONGEST));
+            prop_assert!(entries.leaves().len() <= expected.len() / SHORTEST + 1);
+        }
+    }
+}
+
+#[test]
+fn leaves_that_are_not_changed_are_shared() {
+    let mut names = Names::default();
+    let list = (0..10_000).map(|name| entry(&mut names, name, 0)).collect();
+    let before = DirectoryEntries::from_vec(list);
+    let mut edit = Edit::new(before.leaves());
+    for name in [50, 5000, 5001, 9999] {
+        let entry = entry(&mut names, name, 1);
+        edit.seek(&names, format!("{name:05}").as_bytes(), false).expect("it is there");
+        edit.skip();
+        edit.push(entry);
+    }
+    let after = edit.finish().0;
+    let own = after.leaves().iter().filter(|leaf| !is_shared(leaf, &before)).count();
+    assert_eq!((before.leaves().len(), after.leaves().len(), own), (157, 157, 3));
+}
