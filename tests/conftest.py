@@ -26,6 +26,17 @@ def server() -> Iterator[HgServer]:
     server.close()
 
 
+@pytest.fixture
+def own_server() -> Iterator[HgServer]:
+    """An hg for one test, with extensions that change Mercurial once they are loaded.
+
+    LFS, largefiles and narrow do, also for repositories that do not enable them.
+    """
+    server = HgServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture(scope="session")
 def exported_template(
     tmp_path_factory: pytest.TempPathFactory, server: HgServer

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -91,9 +90,11 @@ def test_what_is_censored_after_an_export_leaves_the_git_store(
 # LFS
 
 
-def test_lfs_pointer_is_exported_as_stored(tmp_path: Path, server: HgServer) -> None:
+def test_lfs_pointer_is_exported_as_stored(
+    tmp_path: Path, own_server: HgServer
+) -> None:
     hgrc = "[extensions]\nlfs =\n[lfs]\ntrack = size('>100B')\n"
-    store = make(tmp_path / "repo", server, hgrc=hgrc)
+    store = make(tmp_path / "repo", own_server, hgrc=hgrc)
     large = "large\n" * 100
     commit(store, small="small\n", large=large)
     store.hg("git::export")
@@ -119,9 +120,9 @@ def test_lfs_pointer_is_exported_as_stored(tmp_path: Path, server: HgServer) -> 
 
 
 def test_converting_to_lfs_gives_each_file_as_it_is_stored(
-    tmp_path: Path, server: HgServer
+    tmp_path: Path, own_server: HgServer
 ) -> None:
-    store = make(tmp_path / "repo", server)
+    store = make(tmp_path / "repo", own_server)
     commit(store, file="before\n" * 100)
     hgrc = "[extensions]\nlfs =\n[lfs]\ntrack = all()\n"
     (store.root / ".hg" / "hgrc").write_text(hgrc)
@@ -135,19 +136,11 @@ def test_converting_to_lfs_gives_each_file_as_it_is_stored(
 # largefiles and subrepositories
 
 
-@pytest.fixture
-def server_for_largefiles() -> Iterator[HgServer]:
-    """One of its own: where it was loaded once, it changes commits in .hglf for all."""
-    server = HgServer()
-    yield server
-    server.close()
-
-
 def test_largefile_is_exported_as_its_standin(
-    tmp_path: Path, server_for_largefiles: HgServer
+    tmp_path: Path, own_server: HgServer
 ) -> None:
     hgrc = "[extensions]\nlargefiles =\n"
-    store = make(tmp_path / "repo", server_for_largefiles, hgrc=hgrc)
+    store = make(tmp_path / "repo", own_server, hgrc=hgrc)
     commit(store, small="small\n")
     for number in range(2):
         (store.root / "large").write_bytes(bytes([number]) * 5000)
@@ -246,8 +239,8 @@ def test_damaged_directory_manifest_is_named(tmp_path: Path, server: HgServer) -
 # what is refused
 
 
-def test_narrow_clone_is_refused_by_name(tmp_path: Path, server: HgServer) -> None:
-    source = make(tmp_path / "source", server)
+def test_narrow_clone_is_refused_by_name(tmp_path: Path, own_server: HgServer) -> None:
+    source = make(tmp_path / "source", own_server)
     for name in ("one", "two"):
         (source.root / name).mkdir()
     commit(source, **{"one/file": "1\n", "two/file": "2\n"})
@@ -264,7 +257,7 @@ def test_narrow_clone_is_refused_by_name(tmp_path: Path, server: HgServer) -> No
         "narrow",
     )
     (narrow / ".hg" / "hgrc").write_text("[extensions]\nnarrow =\n")
-    store = Exported(narrow, server)
+    store = Exported(narrow, own_server)
     done = store.run("git::export")
     assert done.code == 255
     assert b"narrowhg-experimental" in done.err

@@ -233,7 +233,8 @@ def test_many_changesets_are_looked_at_by_the_names_in_the_store(
     assert [tuple(it)[1:] for it in found] == [(1, b"d/.GIT/x"), (1, b".hglf/c")]
 
 
-def test_pointers_of_lfs_are_named(repo: Exported) -> None:
+def test_pointers_of_lfs_are_named(repo: Exported, own_server: HgServer) -> None:
+    repo = Exported(repo.root, own_server)
     lfs = ("--config", "extensions.lfs=", "--config", "lfs.track=size('>100')")
     export(repo)
     commit(repo, "small", *lfs)
