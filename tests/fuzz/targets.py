@@ -79,7 +79,7 @@ def pack_idx(content: bytes) -> None:
     _plant("pack.idx", content)
     with (
         contextlib.suppress(error.StorageError),
-        idx.opened(_DIRECTORY.join(b"pack.pack")) as found,
+        idx.opened(_DIRECTORY, "pack") as found,
     ):
         total = sum(len(found.beginning(byte)) for byte in range(256))
         assert total * 20 <= len(content)

@@ -75,7 +75,7 @@ def of_history(
         if copy is None:
             pack = stack.enter_context(packs.packed(git, wanted))
         else:
-            sources = [stack.enter_context(packs.copied(copy.path))]
+            sources = [stack.enter_context(packs.copied(copy.packs, copy.pack))]
             if not copy.is_all:
                 rest = packs.packed(git, copy.rest(wanted))
                 sources.append(stack.enter_context(rest))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...gitstore.state.oidmap import OidMap
     from ...gitstore.state.selection import Selection
     from ...gitstore.store import GitStore
+    from ...placement import Directory
     from .packs import PackRequest
 
 # Of a bundle's changesets, so many may be added that no name leads to: heads of
@@ -35,7 +36,10 @@ _PAIR_LEN = 2 * ID_LEN
 class Copy(Record):
     """A pack that is to be copied. It has all that its commits lead to."""
 
-    path: bytes
+    packs: Directory
+    """Where it is."""
+    pack: str
+    """Its name, without suffix."""
     heads: tuple[bytes, ...]
     """Those of its commits that are no parents of others: all that they lead to need
     not be packed again."""
@@ -44,7 +48,7 @@ class Copy(Record):
 
     def rest(self, wanted: PackRequest) -> PackRequest:
         """Return what of ``wanted`` is to follow the copy."""
-        name = os.path.basename(self.path)
+        name = os.fsencode(self.pack) + b".pack"
         return wanted._replace(known=self.heads, kept_packs=(name,))
 
 
@@ -59,11 +63,11 @@ def find(
     complete = docket.base.complete or docket.drafts.complete
     if not complete:
         return None
-    path = os.path.join(repository.packs_path, os.fsencode(complete) + b".pack")
+    packs = repository.packs_directory
     changelog = store.repo.unfiltered().changelog
     rev_of = changelog.index.get_rev
     with contextlib.closing(store.open_map(docket)) as oidmap:
-        with idx.opened(path) as index:
+        with idx.opened(packs, complete) as index:
             there = {rev_of(node) for node, oid in _commits(oidmap) if index.has(oid)}
         parents = {
             parent
@@ -83,7 +87,8 @@ def find(
         if rev is None or may_add is None or rev in may_add.excluded:
             return None
     repository.git.check()
-    return Copy(path, tuple(sorted(filter(None, oids))), is_all=there >= revs)
+    found = tuple(sorted(filter(None, oids)))
+    return Copy(packs, complete, found, is_all=there >= revs)
 
 
 def _commits(oidmap: OidMap) -> Iterator[tuple[bytes, bytes]]:

@@ -26,7 +26,7 @@ from .packs import PackRequest
 from .parts import NothingToBundleError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ...gitstore.state.docket import Docket, Layer
     from ...gitstore.state.selection import Selection
@@ -99,10 +99,6 @@ def _exported(
     repository = store.repository
     repository.git.check()
     commit = layer.metadata.commit
-    paths = [
-        os.path.join(repository.packs_path, os.fsencode(name) + b".pack")
-        for name in layer.packs
-    ]
     # packs of older metadata have what nobody needs
     whole = len(layer.metadata.packs) == 1 and _are_mostly_two(
         [
@@ -112,8 +108,8 @@ def _exported(
         ]
     )
     with contextlib.ExitStack() as stack:
-        if whole and idx.are_disjoint(paths):
-            pack = _joined(stack, paths)
+        if whole and idx.are_disjoint(repository.packs_directory, layer.packs):
+            pack = _joined(stack, repository.packs_directory, layer.packs)
         else:
             wanted = PackRequest((bytes.fromhex(commit),))
             revs = {*range(selected.len)} - selected.excluded.keys()
@@ -121,14 +117,17 @@ def _exported(
             if copy is None:
                 pack = stack.enter_context(packs.packed(repository.git, wanted))
             else:
-                copied = stack.enter_context(packs.copied(copy.path))
+                copied = stack.enter_context(packs.copied(copy.packs, copy.pack))
                 rest = packs.packed(repository.git, copy.rest(wanted))
                 pack = packs.joined([copied, stack.enter_context(rest)])
         yield commit, pack
 
 
-def _joined(stack: contextlib.ExitStack, paths: Sequence[bytes]) -> Iterator[bytes]:
-    return packs.joined([stack.enter_context(packs.copied(path)) for path in paths])
+def _joined(
+    stack: contextlib.ExitStack, directory: Directory, names: Iterable[str]
+) -> Iterator[bytes]:
+    sources = [packs.copied(directory, name) for name in names]
+    return packs.joined([stack.enter_context(source) for source in sources])
 
 
 def _are_mostly_two(sizes: Sequence[int]) -> bool:
@@ -145,17 +144,14 @@ def _converted(
         packs_path = os.path.join(directory, b"objects", b"pack")
         os.makedirs(packs_path)
         maps = MapFiles(Directory(directory), store.trust)
-        conversion = Conversion.of(repo, store.config, Directory(packs_path), maps)
+        made = Directory(packs_path)
+        conversion = Conversion.of(repo, store.config, made, maps)
         done = conversion.run(repo.ui, selected, 0)
         assert done.metadata is not None
         commit = done.metadata.commit
-        paths = [
-            os.path.join(packs_path, os.fsencode(name) + b".pack")
-            for name in done.packs
-        ]
         with contextlib.ExitStack() as stack:
-            if idx.are_disjoint(paths):
-                pack = _joined(stack, paths)
+            if idx.are_disjoint(made, done.packs):
+                pack = _joined(stack, made, done.packs)
             else:
                 own = Directory(directory)
                 make_empty(own, Placement(0o700, os.geteuid(), os.getegid()))

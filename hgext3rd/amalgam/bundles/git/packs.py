@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ...gitstore.git.gitprocess import Git
+    from ...placement import Directory
 
 PACK_HEADER = struct.Struct(">4sII")
 _MAGIC, _VERSION = b"PACK", 2
@@ -67,9 +68,12 @@ def packed(
 
 
 @contextlib.contextmanager
-def copied(path: bytes) -> Iterator[Iterator[bytes]]:
-    """Yield the pieces of a pack, which may be removed once the context has begun."""
-    with open(path, "rb") as file:
+def copied(packs: Directory, pack: str) -> Iterator[Iterator[bytes]]:
+    """Yield the pieces of a pack, which may be removed once the context has begun.
+
+    ``pack`` is its name in the directory ``packs``, without suffix.
+    """
+    with os.fdopen(packs.open(os.fsencode(pack) + b".pack"), "rb") as file:
         yield iter(lambda: file.read(_CHUNK_BYTES), b"")
 
 

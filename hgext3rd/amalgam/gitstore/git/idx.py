@@ -67,10 +67,11 @@ class Idx:
 
 
 @contextlib.contextmanager
-def opened(pack_path: bytes) -> Iterator[Idx]:
-    """Open the index of a pack; ``StorageError`` if it is none."""
-    path = pack_path.removesuffix(b".pack") + b".idx"
-    with open(path, "rb") as file:
+def opened(packs: Directory, pack: str) -> Iterator[Idx]:
+    """Open the index of a pack (without suffix); ``StorageError`` if it is none."""
+    name = os.fsencode(pack) + b".idx"
+    path = packs.join(name)
+    with os.fdopen(packs.open(name), "rb") as file:
         try:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:  # it is empty
@@ -79,10 +80,10 @@ def opened(pack_path: bytes) -> Iterator[Idx]:
         yield Idx(data, path)
 
 
-def are_disjoint(pack_paths: Iterable[bytes]) -> bool:
-    """Tell whether no two packs have an object in common."""
+def are_disjoint(packs: Directory, names: Iterable[str]) -> bool:
+    """Tell whether no two packs (names without suffix) have an object in common."""
     with contextlib.ExitStack() as stack:
-        indexes = [stack.enter_context(opened(path)) for path in pack_paths]
+        indexes = [stack.enter_context(opened(packs, name)) for name in names]
         for byte in range(256):
             here = [index.beginning(byte) for index in indexes]
             if len(set().union(*here)) != sum(map(len, here)):

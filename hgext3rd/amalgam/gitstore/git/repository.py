@@ -132,11 +132,6 @@ class Repository:
         except Unusable:
             return b""
 
-    @property
-    def packs_path(self) -> bytes:
-        """The full path of the directory that packs are written to."""
-        return self.packs_directory.path
-
     def has_pack(self, name: str) -> bool:
         """Tell whether the pack ``name`` (without suffix) can be read."""
         return self.packs_directory.exists(os.fsencode(name) + b".idx")
