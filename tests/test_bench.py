@@ -25,11 +25,7 @@ sys.path.insert(0, str(PERF))
 
 from bench import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
     benchmark,
-    comparison,
-    headline,
     judgement,
-    plots,
-    report,
     repository,
     results,
     runner,
@@ -37,6 +33,12 @@ from bench import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E40
     tables,
 )
 from bench.instruments import INSTRUMENTS  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+from bench.report import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+    comparison,
+    headline,
+    page,
+    plots,
+)
 
 # `sleep 0.05` twice and `sleep 0.1`, seven rounds on a machine with two busy cores
 FIRST = [0.0532, 0.0541, 0.0529, 0.0587, 0.0533, 0.0530, 0.0561]
@@ -165,7 +167,7 @@ def test_the_page_holds_everything_and_fetches_nothing() -> None:
     found.skipped = ["three: there is no <three>"]
     found.tables = [row("read", **{"median.wall": 0.5}), row("mmap", reason="not cold")]
     reader = Reader()
-    text = report.page(found)
+    text = page.page(found)
     reader.feed(text)
     assert reader.open == []
     assert len(reader.sources) == 4  # bars of three repositories, and their scaling

@@ -3,6 +3,6 @@
 In reading order: ``benchmark`` is what a measurement is, ``benchmarks`` are those there
 are; ``subject`` is whose work is measured, ``repository`` on what; ``runner`` runs them
 in passes of random order, under the ``instruments``; ``results`` are written and read;
-``judgement`` says what differs, ``plots`` and ``report`` show it. ``__main__`` is the
-command line. Nothing here imports Mercurial: whatever is measured is a process.
+``judgement`` says what differs, and ``report`` shows it. ``__main__`` is the command
+line. Nothing here imports Mercurial: whatever is measured is a process.
 """

@@ -8,20 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import (
-    comparison,
-    headline,
-    machine,
-    plots,
-    report,
-    repository,
-    runner,
-    selfcheck,
-    tables,
-)
+from . import machine, repository, runner, selfcheck, tables
 from .benchmark import CommandError
 from .benchmarks import BENCHMARKS
 from .instruments import INSTRUMENTS
+from .report import comparison, headline, page, plots
 from .results import Results, UnreadableError, merge
 from .subject import KINDS, SpecificationError, Subject
 
@@ -137,7 +128,7 @@ def _plot(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     """Write the page."""
     results = merge(map(Results.read, options.results))
-    options.output.write_text(report.page(results))
+    options.output.write_text(page.page(results))
     print(options.output)
     return 0
 
@@ -258,10 +249,10 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("-d", "--directory", type=Path, default=Path("plots"))
     plot.set_defaults(function=_plot)
 
-    page = commands.add_parser("report", help="write one page with everything in it")
-    page.add_argument("results", type=Path, nargs="+")
-    page.add_argument("-o", "--output", type=Path, default=Path("report.html"))
-    page.set_defaults(function=_report)
+    report = commands.add_parser("report", help="write one page with everything in it")
+    report.add_argument("results", type=Path, nargs="+")
+    report.add_argument("-o", "--output", type=Path, default=Path("report.html"))
+    report.set_defaults(function=_report)
 
     rst = commands.add_parser("rst", help="print tables for a page of docs")
     rst.add_argument("results", type=Path, nargs="+")

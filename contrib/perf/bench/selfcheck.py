@@ -13,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import comparison, machine, runner
+from . import machine, runner
 from .benchmark import Command
 from .benchmarks import BENCHMARKS
 from .instruments import INSTRUMENTS
+from .report import comparison
 from .results import Results
 
 if TYPE_CHECKING:

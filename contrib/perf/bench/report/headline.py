@@ -6,13 +6,14 @@ import statistics
 import textwrap
 from typing import TYPE_CHECKING
 
-from . import comparison, machine, plots
-from .subject import AGAIN
+from .. import machine
+from ..subject import AGAIN
+from . import comparison, plots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .results import Results
+    from ..results import Results
 
 _BEGIN = ".. begin of what `make perf-headline` writes\n"
 _END = ".. end of what `make perf-headline` writes\n"

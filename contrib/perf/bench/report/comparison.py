@@ -6,15 +6,15 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import judgement
-from .instruments import INSTRUMENTS
-from .subject import AGAIN
+from .. import judgement
+from ..instruments import INSTRUMENTS
+from ..subject import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .judgement import Verdict
-    from .results import Results, Sample
+    from ..judgement import Verdict
+    from ..results import Results, Sample
 
 Key = tuple[str, str, str]
 """Benchmark, repository, instrument."""

@@ -6,12 +6,13 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING
 
-from . import comparison, machine, plots, tables
+from .. import machine, tables
+from . import comparison, plots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .results import Results
+    from ..results import Results
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 60em; margin: 2em auto;

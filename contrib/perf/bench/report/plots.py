@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from ..instruments import INSTRUMENTS
+from ..judgement import growth
+from ..subject import AGAIN
 from .comparison import samples_by_subject
-from .instruments import INSTRUMENTS
-from .judgement import growth
-from .subject import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from matplotlib.axes import Axes
 
+    from ..results import Results, Sample
     from .comparison import Key
-    from .results import Results, Sample
 
 mpl.rcParams["svg.hashsalt"] = "bench"  # the same results give the same file
 _LEGIBLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
