@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mercurial import extensions, ui as uimod
 from testlib.bundled import Bundled
 from testlib.exported import Exported
 from testlib.generated import generate
@@ -24,6 +26,22 @@ def server() -> Iterator[HgServer]:
     server = HgServer()
     yield server
     server.close()
+
+
+@pytest.fixture
+def ui() -> Any:
+    """Ours is on, but only for repositories of this ui."""
+    ui = uimod.ui.load()
+    ui.setconfig(b"extensions", b"amalgam", b"")
+    extensions.loadall(ui)
+    return ui
+
+
+@pytest.fixture
+def mapping_ui(ui: Any) -> Any:
+    """It maps every index."""
+    ui.setconfig(b"experimental", b"mmapindexthreshold", b"0")
+    return ui
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -125,14 +124,5 @@ def test_export_killed_anywhere_answers_no_censored_text(
     blob = store.git("rev-parse", f"{oid}:file")
     censor(store)
     scratch = tmp_path / "scratch"
-    done = subprocess.run(
-        [
-            *(sys.executable, killpoints.__file__, str(store.root), str(scratch)),
-            "git::export",
-        ],
-        env=ENVIRONMENT | {"GONE": blob},
-        capture_output=True,
-        text=True,
-    )
-    assert not done.returncode, done.stderr
+    killpoints.at_each(store.root, scratch, "git::export", gone=blob)
     assert not traces(scratch / "repo/.hg/amalgam", WORD)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mercurial import error, extensions, ui as uimod
+from mercurial import error
 from testlib.environment import ENVIRONMENT, HG, hg
 
 from hgext3rd.amalgam.gitstore.git.gitprocess import Git, Owner
@@ -388,14 +388,6 @@ def test_replaced_objects_are_what_their_ids_say(victim: Victim) -> None:
     victim.plain("replace", victim.commit, other.stdout.decode().strip())
     assert b"other" in victim.plain("cat-file", "-p", victim.commit).stdout
     assert b"one" in victim.git.run("cat-file", "-p", victim.commit).stdout
-
-
-@pytest.fixture
-def ui() -> Any:
-    ui = uimod.ui.load()
-    ui.setconfig(b"extensions", b"amalgam", b"")
-    extensions.loadall(ui)
-    return ui
 
 
 @pytest.mark.needs("root")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mercurial import extensions, ui as uimod
 
 from hgext3rd.amalgam.configitems import IndexConfig
 
@@ -14,14 +13,6 @@ OUR_THRESHOLD = b"experimental.mmapindexthreshold"
 STOCK = b"storage.revlog.mmap.index"
 STOCK_THRESHOLD = b"storage.revlog.mmap.index:size-threshold"
 MIB = 1 << 20
-
-
-@pytest.fixture
-def ui() -> Any:
-    ui = uimod.ui.load()
-    ui.setconfig(b"extensions", b"amalgam", b"")
-    extensions.loadall(ui)
-    return ui
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from mercurial import extensions, ui as uimod
 from testlib import indexmaps
 from testlib.environment import ENVIRONMENT, HG, hg
 from testlib.users import User
@@ -39,12 +38,8 @@ FILES = ["lock", "00changelog.docket", "00changelog.nodemap", "snap", "nodemap"]
 
 
 @pytest.fixture
-def ui() -> Any:
-    ui = uimod.ui.load()
-    ui.setconfig(b"extensions", b"amalgam", b"")
-    ui.setconfig(b"experimental", b"mmapindexthreshold", b"0")
-    extensions.loadall(ui)
-    return ui
+def ui(mapping_ui: Any) -> Any:
+    return mapping_ui
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mercurial import error, extensions, hg as hgmod, policy, ui as uimod
+from mercurial import error, hg as hgmod, policy
 from testlib.environment import hg
 
 from hgext3rd.amalgam.index import nodefile
@@ -28,13 +28,9 @@ REQUIRED = ["--config", "format.use-persistent-nodemap=yes", *ALLOW]
 
 
 @pytest.fixture
-def ui() -> Any:
-    ui = uimod.ui.load()
-    ui.setconfig(b"extensions", b"amalgam", b"")
-    ui.setconfig(b"experimental", b"mmapindexthreshold", b"0")
-    ui.setconfig(b"ui", b"username", b"test")
-    extensions.loadall(ui)
-    return ui
+def ui(mapping_ui: Any) -> Any:
+    mapping_ui.setconfig(b"ui", b"username", b"test")
+    return mapping_ui
 
 
 @pytest.fixture(scope="module")

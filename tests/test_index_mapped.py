@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mercurial import changelog, extensions, ui as uimod, vfs
+from mercurial import changelog, vfs
 from testlib import indexmaps
 from testlib.environment import hg
 from testlib.indexmaps import mapped_files, open_indexes
@@ -26,13 +26,8 @@ V2 = "format.exp-use-changelog-v2=enable-unstable-format-and-corrupt-my-data"
 
 
 @pytest.fixture
-def ui() -> Any:
-    """Ours is on and maps every index, but only for repositories of this ui."""
-    ui = uimod.ui.load()
-    ui.setconfig(b"extensions", b"amalgam", b"")
-    ui.setconfig(b"experimental", b"mmapindexthreshold", b"0")
-    extensions.loadall(ui)
-    return ui
+def ui(mapping_ui: Any) -> Any:
+    return mapping_ui
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from testlib import killpoints
-from testlib.environment import ENVIRONMENT, hg
+from testlib.environment import hg
 
 
 @pytest.mark.slow
@@ -25,14 +22,7 @@ def test_killed_export_can_be_run_again(tmp_path: Path, case: str) -> None:
     if case == "configured anew":
         (template / ".hg/store").chmod(0o770)
     args = ["git::export", *(["--rebuild"] if case == "rebuild" else [])]
-    done = subprocess.run(
-        [sys.executable, killpoints.__file__, str(template), str(tmp_path), *args],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-    )
-    assert not done.returncode, done.stderr
-    taken = json.loads(done.stdout.splitlines()[-1])
+    taken = killpoints.at_each(template, tmp_path, *args)
     assert sum(taken.values()) > 8
     if case == "configured anew":
         assert taken.keys() == {*killpoints.STEPS, *killpoints.SELDOM}

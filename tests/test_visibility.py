@@ -11,7 +11,6 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -538,15 +537,6 @@ def test_export_killed_anywhere_answers_nothing_that_is_gone(
     oid = store.ids("2")[1]
     EVENTS[event](store)
     scratch = tmp_path / "scratch"
-    done = subprocess.run(
-        [
-            *(sys.executable, killpoints.__file__, str(store.root), str(scratch)),
-            "git::export",
-        ],
-        env=ENVIRONMENT | {"GONE": oid},
-        capture_output=True,
-        text=True,
-    )
-    assert not done.returncode, done.stderr
-    assert sum(json.loads(done.stdout.splitlines()[-1]).values()) > 20
+    taken = killpoints.at_each(store.root, scratch, "git::export", gone=oid)
+    assert sum(taken.values()) > 20
     assert not traces(scratch / "repo" / ".hg" / "amalgam", WORD.encode())

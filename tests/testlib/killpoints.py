@@ -32,6 +32,22 @@ GONE = os.environ.get("GONE", "")
 STORE = Path(".hg/amalgam/git/cinnabar.git")
 
 
+def at_each(
+    template: Path, scratch: Path, *args: str, gone: str = ""
+) -> dict[str, int]:
+    """Run this program, which must find nothing wrong; return the steps."""
+    from .environment import ENVIRONMENT  # the program has no package
+
+    done = subprocess.run(
+        [sys.executable, __file__, str(template), str(scratch), *args],
+        env=ENVIRONMENT | {"GONE": gone},
+        capture_output=True,
+        text=True,
+    )
+    assert not done.returncode, done.stderr
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
 def export(
     repo: Path, args: list[str], kill_before: int | None = None, met: Path | None = None
 ) -> int:
