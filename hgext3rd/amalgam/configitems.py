@@ -1,7 +1,8 @@
 """Every config item of amalgam: its default, and how its value is read.
 
-A group of items is read once into a record; nothing else asks ``ui``. What the
-items mean to a user is in ``docs/configuration.rst`` and in ``hg help amalgam``.
+A group of items is read once into a record. Nothing else asks ``ui``, but for
+``hooks``, which asks whether there are ``clone-bundles.git.formats``. What the items
+mean to a user is in ``docs/configuration.rst`` and in ``hg help amalgam``.
 
 Items that decide what leaves, where to and by which program are read strictly: a
 mistake is a ``ConfigError``. Those about speed and bundles are read leniently, since

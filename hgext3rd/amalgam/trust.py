@@ -26,7 +26,7 @@ class Trust(Record):
     """What this process may do with the files below ``.hg/amalgam``."""
 
     usable: bool
-    """Whether they may be mapped and written, and git be run on them."""
+    """Whether they may be mapped and written. git asks for more: trust in the owner."""
     owner: int
     """The user who owns ``.hg``."""
     group: int | None
