@@ -14,9 +14,9 @@ use hg2git::{
 use revlog::{Encoding, Node};
 use workshop::Directory;
 
+use crate::buffers::{self, Bytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
-use crate::lent::{self, Bytes};
 use crate::report::{Progress, ReportFn, Reporter};
 
 /// What `check_texts` is if each manifest is to be compared.
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn amalgam_export_run(
             export(&request, &mut tell).map_err(Failure::from)
         })?;
         // SAFETY: as the caller promises.
-        unsafe { lent::put(out, ExportReport::try_from(&report)?) }
+        unsafe { buffers::put(out, ExportReport::try_from(&report)?) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
@@ -180,7 +180,7 @@ unsafe fn directories_of(request: *const ExportRequest) -> Result<[Directory; 2]
     // SAFETY: as the caller promises.
     let request = unsafe { request.as_ref() }.ok_or_else(|| Failure::bug("no request"))?;
     // SAFETY: as the caller promises.
-    let directory = |fd, path: &Bytes| unsafe { lent::directory(fd, path) };
+    let directory = |fd, path: &Bytes| unsafe { buffers::directory(fd, path) };
     Ok([directory(request.packs, &request.packs_path)?, directory(request.map, &request.map_path)?])
 }
 
@@ -196,14 +196,14 @@ unsafe fn request_of(
     // SAFETY: as the caller promises.
     let request = unsafe { request.as_ref() }.ok_or_else(|| Failure::bug("no request"))?;
     // SAFETY: as the caller promises, for this and each of the following.
-    let bytes = |bytes: &Bytes| unsafe { lent::slice::<u8>(bytes.data, bytes.len) };
+    let bytes = |bytes: &Bytes| unsafe { buffers::slice::<u8>(bytes.data, bytes.len) };
     // SAFETY: likewise.
-    let path = |bytes: &Bytes| unsafe { lent::path(bytes.data, bytes.len) };
+    let path = |bytes: &Bytes| unsafe { buffers::path(bytes.data, bytes.len) };
     // SAFETY: likewise.
-    let segments = unsafe { lent::list(request.segments, request.segments_len) }?;
+    let segments = unsafe { buffers::list(request.segments, request.segments_len) }?;
     // SAFETY: likewise.
     let metadata_segments =
-        unsafe { lent::list(request.metadata_segments, request.metadata_segments_len) }?;
+        unsafe { buffers::list(request.metadata_segments, request.metadata_segments_len) }?;
     let tip = match request.len {
         0 => Node::NULL,
         _ => *nodes(bytes(&request.tip)?)?.first().ok_or_else(|| Failure::bug("no tip"))?,
@@ -238,7 +238,7 @@ unsafe fn request_of(
             anew: request.metadata_anew != 0,
         }),
         // SAFETY: as the caller promises.
-        unmapped: names(unsafe { lent::list(request.unmapped, request.unmapped_len) }?)?,
+        unmapped: names(unsafe { buffers::list(request.unmapped, request.unmapped_len) }?)?,
         selection: Selection {
             len: request.len,
             tip,

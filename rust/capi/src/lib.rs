@@ -1,6 +1,6 @@
 //! The C ABI of amalgam's native core, and all it takes to make calls safe.
 //!
-//! An entry point converts its arguments ([`lent`], [`handle`]), runs inside
+//! An entry point converts its arguments ([`buffers`], [`handle`]), runs inside
 //! [`entry::entry`], and answers a [`Status`](failure::Status); what went wrong is written to
 //! the caller's [`ErrorInfo`](failure::ErrorInfo). Long calls report through
 //! [`report::Reporter`]. Nothing here knows a format or a rule: that is the other crates' work.
@@ -9,11 +9,11 @@
 
 #![expect(unsafe_code, reason = "pointers from C become references in this crate only")]
 
+pub mod buffers;
 pub mod entry;
 pub mod export;
 pub mod failure;
 pub mod handle;
-pub mod lent;
 pub mod nodemap;
 pub mod oidmap;
 pub mod report;

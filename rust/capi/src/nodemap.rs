@@ -10,10 +10,10 @@
 use revlog::nodemap::{self, IndexEntries, NodeMap, Place, PrefixMatch};
 use revlog::{Node, Prefix};
 
+use crate::buffers;
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
-use crate::lent;
 
 /// No such node.
 const UNKNOWN: i32 = -2;
@@ -81,11 +81,11 @@ pub unsafe extern "C" fn amalgam_nodemap_open(
         // SAFETY: as the caller promises.
         let (file, path, uid, runs, index) = unsafe {
             (
-                lent::file(file)?,
-                lent::path(path, path_len)?,
-                lent::slice(uid, uid_len)?,
-                lent::slice(runs, runs_len)?,
-                lent::slice(index, index_len)?,
+                buffers::file(file)?,
+                buffers::path(path, path_len)?,
+                buffers::slice(uid, uid_len)?,
+                buffers::slice(runs, runs_len)?,
+                buffers::slice(index, index_len)?,
             )
         };
         let places: Vec<Place> = runs.iter().map(|run| Place::from(*run)).collect();
@@ -121,7 +121,11 @@ pub unsafe extern "C" fn amalgam_nodemap_open_upstream(
     let body = || {
         // SAFETY: as the caller promises.
         let (file, path, index) = unsafe {
-            (lent::file(file)?, lent::path(path, path_len)?, lent::slice(index, index_len)?)
+            (
+                buffers::file(file)?,
+                buffers::path(path, path_len)?,
+                buffers::slice(index, index_len)?,
+            )
         };
         let map =
             NodeMap::open_upstream(&file, len_bytes, revs, mapped != 0, IndexEntries::new(index))
@@ -163,7 +167,11 @@ pub unsafe extern "C" fn amalgam_nodemap_rev(
     let body = || {
         // SAFETY: as the caller promises.
         let (NodeMapHandle(handle), index, node) = unsafe {
-            (handle::borrow(map)?, lent::slice(index, index_len)?, lent::slice(node, node_len)?)
+            (
+                handle::borrow(map)?,
+                buffers::slice(index, index_len)?,
+                buffers::slice(node, node_len)?,
+            )
         };
         let Ok(node) = node.try_into() else {
             found = INVALID;
@@ -200,10 +208,10 @@ pub unsafe extern "C" fn amalgam_nodemap_match(
         // SAFETY: as the caller promises.
         let (node, NodeMapHandle(handle), index, digits) = unsafe {
             (
-                lent::buffer(node, node_len)?,
+                buffers::buffer(node, node_len)?,
                 handle::borrow(map)?,
-                lent::slice(index, index_len)?,
-                lent::slice(digits, digits_len)?,
+                buffers::slice(index, index_len)?,
+                buffers::slice(digits, digits_len)?,
             )
         };
         let Some(prefix) = prefix_of(digits) else {
@@ -245,7 +253,11 @@ pub unsafe extern "C" fn amalgam_nodemap_shortest(
     let body = || {
         // SAFETY: as the caller promises.
         let (NodeMapHandle(handle), index, node) = unsafe {
-            (handle::borrow(map)?, lent::slice(index, index_len)?, lent::slice(node, node_len)?)
+            (
+                handle::borrow(map)?,
+                buffers::slice(index, index_len)?,
+                buffers::slice(node, node_len)?,
+            )
         };
         let Ok(node) = node.try_into() else {
             found = INVALID;
@@ -277,7 +289,7 @@ pub unsafe extern "C" fn amalgam_nodemap_append(
     let body = || {
         // SAFETY: as the caller promises.
         let (NodeMapHandle(handle), node) =
-            unsafe { (handle::borrow(map)?, lent::slice(node, node_len)?) };
+            unsafe { (handle::borrow(map)?, buffers::slice(node, node_len)?) };
         let node = node.try_into().map_err(|_| Failure::input("a node has 20 bytes"))?;
         handle.call(|map| {
             map.append(node, rev);
@@ -326,7 +338,7 @@ pub unsafe extern "C" fn amalgam_nodemap_check(
     let body = || {
         // SAFETY: as the caller promises.
         let (NodeMapHandle(handle), index) =
-            unsafe { (handle::borrow(map)?, lent::slice(index, index_len)?) };
+            unsafe { (handle::borrow(map)?, buffers::slice(index, index_len)?) };
         handle.call(|map| Ok(map.check(IndexEntries::new(index))?))
     };
     // SAFETY: as the caller promises.
@@ -347,7 +359,7 @@ pub unsafe extern "C" fn amalgam_nodemap_run_len(
     let body = || {
         let place = Place { offset: 0, first: 0, revs };
         // SAFETY: as the caller promises.
-        unsafe { lent::put(len_bytes, place.len_bytes() as u64) }
+        unsafe { buffers::put(len_bytes, place.len_bytes() as u64) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
@@ -374,10 +386,10 @@ pub unsafe extern "C" fn amalgam_nodemap_run_write(
         // SAFETY: as the caller promises.
         let (bytes, uid, run, index) = unsafe {
             (
-                lent::buffer(bytes, bytes_len)?,
-                lent::slice(uid, uid_len)?,
+                buffers::buffer(bytes, bytes_len)?,
+                buffers::slice(uid, uid_len)?,
                 handle::borrow(run)?,
-                lent::slice(index, index_len)?,
+                buffers::slice(index, index_len)?,
             )
         };
         Ok(nodemap::run::write(bytes, uid, Place::from(*run), IndexEntries::new(index))?)
@@ -406,11 +418,11 @@ pub unsafe extern "C" fn amalgam_nodemap_content_make(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let index = unsafe { lent::slice(index, index_len) }?;
+        let index = unsafe { buffers::slice(index, index_len) }?;
         let content = nodemap::upstream::content(IndexEntries::new(index))?;
         // SAFETY: as the caller promises.
         unsafe {
-            lent::put(len_bytes, content.len() as u64)?;
+            buffers::put(len_bytes, content.len() as u64)?;
             handle::give(out, NodeMapContent(Handle::new(content)))
         }
     };
@@ -433,7 +445,7 @@ pub unsafe extern "C" fn amalgam_nodemap_content_copy(
     let body = || {
         // SAFETY: as the caller promises.
         let (bytes, NodeMapContent(handle)) =
-            unsafe { (lent::buffer(bytes, bytes_len)?, handle::borrow(content)?) };
+            unsafe { (buffers::buffer(bytes, bytes_len)?, handle::borrow(content)?) };
         handle.call(|content| {
             if bytes.len() != content.len() {
                 return Err(Failure::bug("the buffer has not the length of the content"));

@@ -5,11 +5,11 @@
 use gitpack::Oid;
 use hg2git::{Comparison, Difference, Matches, OidMap, Pair, Prefix, Side, Table};
 
+use crate::buffers::{self, Bytes};
 use crate::entry::entry;
 use crate::export::{names, nodes};
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
-use crate::lent::{self, Bytes};
 
 /// Steps of a comparison that one call makes at most, so that its caller hears Ctrl-C.
 const COMPARED_AT_ONCE: usize = 1 << 20;
@@ -39,14 +39,15 @@ pub unsafe extern "C" fn amalgam_map_open(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let lists =
-            unsafe { (lent::list(segments, segments_len)?, lent::list(unmapped, unmapped_len)?) };
+        let lists = unsafe {
+            (buffers::list(segments, segments_len)?, buffers::list(unmapped, unmapped_len)?)
+        };
         let (segments, unmapped) = (names(lists.0)?, names(lists.1)?);
         let map = if segments.is_empty() {
             OidMap::default()
         } else {
             // SAFETY: as the caller promises.
-            let directory = unsafe { lent::directory(directory, &directory_path) }?;
+            let directory = unsafe { buffers::directory(directory, &directory_path) }?;
             OidMap::open(&directory, &segments, &unmapped)?
         };
         // SAFETY: as the caller promises.
@@ -84,7 +85,7 @@ pub unsafe extern "C" fn amalgam_map_count(
         let Map(handle) = unsafe { handle::borrow(map) }?;
         let len = handle.call(|map| Ok(map.len(table_of(table)?)))?;
         // SAFETY: as the caller promises.
-        unsafe { lent::put(count, len as u64) }
+        unsafe { buffers::put(count, len as u64) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
@@ -111,8 +112,8 @@ pub unsafe extern "C" fn amalgam_map_oids(
         // SAFETY: as the caller promises.
         let (oids, hg_nodes, Map(handle)) = unsafe {
             (
-                lent::buffer(oids, oids_len)?,
-                lent::slice(hg_nodes, hg_nodes_len)?,
+                buffers::buffer(oids, oids_len)?,
+                buffers::slice(hg_nodes, hg_nodes_len)?,
                 handle::borrow(map)?,
             )
         };
@@ -145,8 +146,8 @@ pub unsafe extern "C" fn amalgam_map_changesets(
         // SAFETY: as the caller promises.
         let (hg_nodes, oids, Map(handle)) = unsafe {
             (
-                lent::buffer(hg_nodes, hg_nodes_len)?,
-                lent::slice(oids, oids_len)?,
+                buffers::buffer(hg_nodes, hg_nodes_len)?,
+                buffers::slice(oids, oids_len)?,
                 handle::borrow(map)?,
             )
         };
@@ -183,8 +184,8 @@ pub unsafe extern "C" fn amalgam_map_match(
         // SAFETY: as the caller promises.
         let (matches, prefixes, Map(handle)) = unsafe {
             (
-                lent::buffer(matches, matches_len)?,
-                lent::slice(prefixes, prefixes_len)?,
+                buffers::buffer(matches, matches_len)?,
+                buffers::slice(prefixes, prefixes_len)?,
                 handle::borrow(map)?,
             )
         };
@@ -251,7 +252,7 @@ pub unsafe extern "C" fn amalgam_map_pairs(
     let body = || {
         // SAFETY: as the caller promises.
         let (pairs, Map(handle)) =
-            unsafe { (lent::buffer(pairs, pairs_len)?, handle::borrow(map)?) };
+            unsafe { (buffers::buffer(pairs, pairs_len)?, handle::borrow(map)?) };
         let (table, start) = (table_of(table)?, position(start)?);
         let count = handle.call(|map| {
             let mut count = 0;
@@ -264,7 +265,7 @@ pub unsafe extern "C" fn amalgam_map_pairs(
             Ok(count)
         })?;
         // SAFETY: as the caller promises.
-        unsafe { lent::put(written, count) }
+        unsafe { buffers::put(written, count) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
@@ -304,7 +305,7 @@ pub unsafe extern "C" fn amalgam_map_compare(
         // SAFETY: as the caller promises.
         let (differences, progress, Map(found), Map(expected)) = unsafe {
             (
-                lent::buffer(differences, differences_len)?,
+                buffers::buffer(differences, differences_len)?,
                 comparison.as_mut().ok_or_else(|| Failure::bug("no comparison"))?,
                 handle::borrow(found)?,
                 handle::borrow(expected)?,

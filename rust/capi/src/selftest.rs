@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::buffers::{self, Bytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
-use crate::lent::{self, Bytes};
 use crate::report::{Progress, ReportFn, Reporter};
 
 /// A sum that several calls add to.
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn amalgam_selftest_add(
             Ok(*total)
         })?;
         // SAFETY: as the caller promises.
-        unsafe { lent::put(sum, value) }
+        unsafe { buffers::put(sum, value) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
@@ -121,7 +121,8 @@ pub unsafe extern "C" fn amalgam_selftest_join(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (out, parts) = unsafe { (lent::buffer(out, out_len)?, lent::list(parts, count)?) };
+        let (out, parts) =
+            unsafe { (buffers::buffer(out, out_len)?, buffers::list(parts, count)?) };
         let joined = parts.concat();
         let Some(start) = out.get_mut(..joined.len()) else {
             let found = format!("buffer of {out_len} bytes is too short for {}", joined.len());
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn amalgam_selftest_join(
         };
         start.copy_from_slice(&joined);
         // SAFETY: as the caller promises.
-        unsafe { lent::put(written, joined.len()) }
+        unsafe { buffers::put(written, joined.len()) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }

@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
+use crate::buffers::{self, Bytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Status};
-use crate::lent::{self, Bytes};
 
 /// Writes the names of the SHA-1 kernels that this CPU offers and that give wrong answers, with a
 /// comma between two of them. They are not used. The bytes live as long as the process.
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn amalgam_sha1_refused(names: *mut Bytes, error: *mut Err
     let body = || {
         let joined = NAMES.get_or_init(|| sha1lanes::refused().join(","));
         // SAFETY: as the caller promises.
-        unsafe { lent::put(names, Bytes { data: joined.as_ptr(), len: joined.len() }) }
+        unsafe { buffers::put(names, Bytes { data: joined.as_ptr(), len: joined.len() }) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }

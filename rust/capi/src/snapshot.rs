@@ -4,10 +4,10 @@ use std::path::Path;
 
 use revlog::mapping::{self, Expected, Mapping, MappingError, Prefault};
 
+use crate::buffers;
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
-use crate::lent;
 
 /// An index in memory.
 pub struct Mapped(Handle<Mapping>);
@@ -38,8 +38,9 @@ pub unsafe extern "C" fn amalgam_mapped_new(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (snapshot, path, index) =
-            unsafe { (lent::file(snapshot)?, lent::path(path, path_len)?, lent::file(index)?) };
+        let (snapshot, path, index) = unsafe {
+            (buffers::file(snapshot)?, buffers::path(path, path_len)?, buffers::file(index)?)
+        };
         let failed = |error| failure(error, path);
         let prefault = match prefault {
             0 => Prefault::Nothing,
@@ -50,7 +51,7 @@ pub unsafe extern "C" fn amalgam_mapped_new(
         let mapped = Mapping::new(&snapshot, covered, &index, len, prefault).map_err(failed)?;
         // SAFETY: as the caller promises.
         unsafe {
-            lent::put(data, mapped.bytes().as_ptr())?;
+            buffers::put(data, mapped.bytes().as_ptr())?;
             handle::give(out, Mapped(Handle::new(mapped)))
         }
     };
@@ -122,13 +123,14 @@ pub unsafe extern "C" fn amalgam_snapshot_common(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (snapshot, path, index) =
-            unsafe { (lent::file(snapshot)?, lent::path(path, path_len)?, lent::file(index)?) };
+        let (snapshot, path, index) = unsafe {
+            (buffers::file(snapshot)?, buffers::path(path, path_len)?, buffers::file(index)?)
+        };
         let failed = |error| failure(error, path);
         let found = mapping::common_prefix(&snapshot, covered, &index, len);
         let found = found.map_err(|error| failed(error.into()))?;
         // SAFETY: as the caller promises.
-        unsafe { lent::put(common, found) }
+        unsafe { buffers::put(common, found) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }

@@ -1,6 +1,6 @@
 //! Which core this is.
 
-use crate::lent::Bytes;
+use crate::buffers::Bytes;
 
 static VERSION: &str = env!("CARGO_PKG_VERSION");
 

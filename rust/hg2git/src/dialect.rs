@@ -16,7 +16,7 @@ use crate::map::oidmap::OidMap;
 use crate::map::segment::Pair;
 use crate::objects::commits::CommitForm;
 use crate::objects::history::Sources;
-use crate::objects::sides::Aside;
+use crate::objects::pipeline::Aside;
 use crate::out::publish::MetadataPublication;
 use crate::read::files::FileTable;
 use crate::read::manifests::ManifestPlan;

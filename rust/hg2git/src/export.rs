@@ -9,7 +9,7 @@ mod reading;
 
 use gitpack::{Oid, SealedPack};
 use revlog::{Rev, RevlogKind, Store};
-use workshop::{Shares, both, trim};
+use workshop::{Shares, join, trim};
 
 use crate::dialect::cinnabar::Cinnabar;
 use crate::dialect::{Context, Dialect, Outcome};
@@ -139,7 +139,7 @@ impl Run<'_> {
             ]);
             drop(files);
             let outcome = Outcome { plan, commits, new, notes, files: of_files };
-            let (map, metadata) = both(
+            let (map, metadata) = join(
                 shares.width,
                 || map.extended((request.map, request.readers), request.prefix, request.base, new),
                 || dialect.end(form, aside, outcome),

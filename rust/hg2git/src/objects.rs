@@ -10,7 +10,7 @@ pub(crate) mod directory;
 pub(crate) mod filelogs;
 pub(crate) mod history;
 pub(crate) mod object;
-pub(crate) mod sides;
+pub(crate) mod pipeline;
 pub(crate) mod storeids;
 pub(crate) mod translate;
 pub(crate) mod trees;

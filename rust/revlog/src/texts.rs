@@ -10,7 +10,7 @@ mod chunk;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use workshop::{Budget, Buffer, Shares, Spare};
+use workshop::{Budget, Buffer, BufferPool, Shares};
 
 use self::chunk::{Unpacker, Unpacking};
 use crate::error::Result;
@@ -40,7 +40,7 @@ const USUAL_SPARE_BYTES: usize = 16 << 20;
 pub struct Scratch {
     unpacker: Unpacker,
     window: Buffer,
-    spare: Spare,
+    pool: BufferPool,
 }
 
 impl Default for Scratch {
@@ -50,27 +50,27 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Keeps buffers of up to `spare_bytes` together.
+    /// Keeps buffers of up to `pool_bytes` together.
     #[must_use]
-    pub fn new(spare_bytes: usize) -> Self {
-        Self::with(spare_bytes, None)
+    pub fn new(pool_bytes: usize) -> Self {
+        Self::with(pool_bytes, None)
     }
 
     /// The same, with all buffers within `budget`.
     #[must_use]
-    pub fn within(budget: &Arc<Budget>, spare_bytes: usize) -> Self {
-        Self::with(spare_bytes, Some(Arc::clone(budget)))
+    pub fn within(budget: &Arc<Budget>, pool_bytes: usize) -> Self {
+        Self::with(pool_bytes, Some(Arc::clone(budget)))
     }
 
     /// The same, with a thread's part of `shares`.
     #[must_use]
     pub fn of(shares: &Shares) -> Self {
-        Self::within(&shares.budget, shares.spare_bytes)
+        Self::within(&shares.budget, shares.pool_bytes)
     }
 
-    fn with(spare_bytes: usize, budget: Option<Arc<Budget>>) -> Self {
+    fn with(pool_bytes: usize, budget: Option<Arc<Budget>>) -> Self {
         let window = Buffer::new(budget.clone());
-        Self { unpacker: Unpacker::default(), window, spare: Spare::new(spare_bytes, budget) }
+        Self { unpacker: Unpacker::default(), window, pool: BufferPool::new(pool_bytes, budget) }
     }
 
     /// An empty buffer with room for about `len` bytes.
@@ -79,13 +79,13 @@ impl Scratch {
     ///
     /// As [`Buffer::reserve`].
     pub fn room(&mut self, len: usize) -> Result<Buffer> {
-        Ok(self.spare.take(len)?)
+        Ok(self.pool.take(len)?)
     }
 
     /// Takes back the buffer of a text that nobody else holds.
     pub fn recycle(&mut self, text: Arc<Buffer>) {
         if let Some(buffer) = Arc::into_inner(text) {
-            self.spare.put(buffer);
+            self.pool.put(buffer);
         }
     }
 
@@ -183,7 +183,7 @@ impl<'a> Texts<'a> {
         let bytes = self.unpack(rev)?;
         let delta = Delta::parse(&bytes, base_text.len())
             .map_err(|problem| self.revlog.corrupt(rev, problem))?;
-        let mut text = self.scratch.spare.take(delta.result_len())?;
+        let mut text = self.scratch.pool.take(delta.result_len())?;
         delta.apply(&base_text, &mut text)?;
         let text = Arc::new(text);
         self.keep(rev, &text);
@@ -231,7 +231,7 @@ impl<'a> Texts<'a> {
     /// Takes back the buffer of a stored delta.
     pub fn recycle_delta(&mut self, delta: Option<StoredDelta>) {
         if let Some(StoredDelta { bytes, .. }) = delta {
-            self.scratch.spare.put(bytes);
+            self.scratch.pool.put(bytes);
         }
     }
 
@@ -269,13 +269,13 @@ impl<'a> Texts<'a> {
                 None => self.revlog.index().text_len_hint(rev) as usize,
                 Some(_) => text.len(),
             };
-            let mut next = self.scratch.spare.take(hint.min(most))?;
+            let mut next = self.scratch.pool.take(hint.min(most))?;
             apply_chain(&text, &deltas, &mut next).map_err(|broken| match broken {
                 Broken::Delta(position, problem) => self.revlog.corrupt(revs[position], problem),
                 Broken::Room(problem) => problem.into(),
             })?;
             for delta in deltas {
-                self.scratch.spare.put(delta);
+                self.scratch.pool.put(delta);
             }
             self.scratch.recycle(std::mem::replace(&mut text, Arc::new(next)));
         }
@@ -290,7 +290,7 @@ impl<'a> Texts<'a> {
         let is_full = index.delta_base(rev).is_none();
         let len_hint = if is_full { index.text_len_hint(rev) as usize } else { len * 3 };
         // a damaged index may claim any length; the unpacker makes room for a true one
-        let mut out = self.scratch.spare.take(len_hint.min(len * 64).min(MOST_GUESSED))?;
+        let mut out = self.scratch.pool.take(len_hint.min(len * 64).min(MOST_GUESSED))?;
         let chunk = match index.inline_chunk(rev) {
             Some(chunk) => chunk,
             None => {

@@ -1,6 +1,6 @@
 //! Times SHA-1 here: `cargo run --release -p sha1lanes --example throughput [POOL_MIB]`.
 //!
-//! Sides: each implementation that this CPU has, with some messages a call; the first side again
+//! Pipeline: each implementation that this CPU has, with some messages a call; the first side again
 //! (the A/A run: a ratio inside its band is no result); `checked` for collision detection; and
 //! `ascii`, the scan for bytes from 0x80 up. Messages are printable ASCII behind a git header, cut
 //! from a pool of 4 MiB, so they come from the second or third cache; a pool of 256 MiB makes them

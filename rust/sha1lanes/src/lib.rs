@@ -29,6 +29,7 @@ mod blocks;
 mod collision;
 #[cfg(any(target_arch = "x86_64", test))]
 mod interleave;
+mod knownanswers;
 mod portable;
 #[cfg(test)]
 mod recorder;
@@ -36,7 +37,6 @@ mod recorder;
 mod shani;
 #[cfg(test)]
 mod strategies;
-mod trial;
 #[cfg(any(target_arch = "x86_64", test))]
 mod wide;
 
@@ -92,7 +92,7 @@ pub trait Lanes: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &'static str;
 }
 
-/// The fastest implementation that this CPU can run and that passes a trial with known answers.
+/// The fastest implementation that this CPU can run and that gives the known answers.
 ///
 /// The first call takes about 0.2 ms, the answer is remembered.
 #[must_use]
@@ -100,7 +100,7 @@ pub fn best() -> &'static dyn Lanes {
     chosen().best
 }
 
-/// Names of the implementations that this CPU claims to run, and that fail the trial of [`best`].
+/// Names of the implementations that this CPU claims to run, and that do not give the known answers.
 /// They are not used. If `portable` is among them, none is right, and it is used nevertheless.
 #[must_use]
 pub fn refused() -> &'static [&'static str] {
@@ -120,11 +120,11 @@ struct Choice {
 }
 
 impl Choice {
-    /// The first of `implementations` that passes its trial.
+    /// The first of `implementations` that gives the known answers.
     fn of(implementations: impl Iterator<Item = &'static dyn Lanes>) -> Self {
         let mut refused = Vec::new();
         for lanes in implementations {
-            if trial::is_passed(lanes) {
+            if knownanswers::is_passed(lanes) {
                 return Self { best: lanes, refused };
             }
             refused.push(lanes.name());

@@ -1,26 +1,26 @@
 //! Memory, files and threads, whatever they are for.
 //!
-//! Owns buffers within a budget ([`Budget`], [`Buffer`], [`Spare`]) and how memory is shared out
+//! Owns buffers within a budget ([`Budget`], [`Buffer`], [`BufferPool`]) and how memory is shared out
 //! ([`Shares`]), directories by descriptor ([`Directory`]), and parallel work whose results come in
-//! order ([`ordered`], [`Turns`], [`both`]). Knows neither Mercurial nor git.
+//! order ([`ordered`], [`Turns`], [`join`]). Knows neither Mercurial nor git.
 
-mod both;
 mod budget;
+mod bufferpool;
 mod directory;
 mod error;
 pub mod hex;
+mod join;
 pub mod ordered;
 mod pages;
 mod shares;
-mod spare;
 mod turns;
 
-pub use both::both;
 pub use budget::{Budget, Buffer};
+pub use bufferpool::BufferPool;
 pub use directory::Directory;
 pub use error::{Error, Result};
+pub use join::join;
 pub use ordered::Width;
 pub use pages::trim;
 pub use shares::Shares;
-pub use spare::Spare;
 pub use turns::Turns;

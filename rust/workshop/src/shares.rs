@@ -25,7 +25,7 @@ pub struct Shares {
     /// What a thread keeps of what it read last, in bytes.
     pub kept_bytes: usize,
     /// Buffers that a thread keeps to use again, in bytes.
-    pub spare_bytes: usize,
+    pub pool_bytes: usize,
     /// What a thread works on at a time, in bytes.
     pub hashed_bytes: usize,
 }
@@ -50,7 +50,7 @@ impl Shares {
             width: Width { threads, window_bytes: bytes as u64 / 4 },
             budget: Budget::new(bytes / 2, dir),
             kept_bytes: thread_bytes / 4,
-            spare_bytes: thread_bytes / 4,
+            pool_bytes: thread_bytes / 4,
             hashed_bytes: thread_bytes / 12 * 5,
         }
     }
@@ -72,7 +72,7 @@ mod tests {
             [(192 << 20, 0, 2), (192 << 20, 100 << 20, 8), (1 << 20, 0, 3)]
         {
             let shares = Shares::new(most, taken, threads, &root());
-            let each = shares.kept_bytes + shares.spare_bytes + shares.hashed_bytes;
+            let each = shares.kept_bytes + shares.pool_bytes + shares.hashed_bytes;
             let left = usize::try_from(most - taken).expect("fits");
             assert!(each * threads <= left / 2, "{shares:?}");
         }

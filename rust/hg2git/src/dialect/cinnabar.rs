@@ -1,16 +1,17 @@
 //! The dialect of git-cinnabar: its commits, and the metadata that it keeps beside them.
 //!
 //! A commit id that another changeset has already is made different by line feeds at its end
-//! ([`twins`]). Metadata are a note for each commit ([`note`]), a commit for each manifest
+//! ([`duplicates`]). Metadata are a note for each commit ([`note`]), a commit for each manifest
 //! ([`manifestcommits`]), blobs of what files were copied from, and a commit that names all of it
 //! ([`tip`]). An export may do without.
 //!
 //! The rules are git-cinnabar's; `docs/formats/cinnabar.rst` lists them.
 
+mod assembly;
 pub(crate) mod commit;
+mod duplicates;
 mod heads;
 mod identity;
-mod leaves;
 mod linediff;
 mod manifestcommits;
 mod metadata;
@@ -18,18 +19,17 @@ pub(crate) mod note;
 mod notes;
 mod recovery;
 pub(crate) mod state;
-mod tip;
-mod twins;
+mod tables;
 
 use gitpack::{Oid, PackWriter};
 use revlog::{Changeset, Node, Parents, Rev};
-use workshop::{Turns, both};
+use workshop::{Turns, join};
 
+use self::assembly::MetadataAssembly;
+use self::duplicates::Duplicates;
 use self::heads::{ChangesetHeads, branch_of};
 use self::manifestcommits::{ConvertedManifests, ManifestCommits};
 use self::state::MetadataState;
-use self::tip::Tip;
-use self::twins::Twins;
 use crate::dialect::{Context, Dialect, Outcome};
 use crate::error::{Error, Result};
 use crate::map::oidmap::OidMap;
@@ -37,7 +37,7 @@ use crate::map::segment::{pairs, sorted};
 use crate::objects::commits::{CommitForm, Committed};
 use crate::objects::history::{Batch, Sources};
 use crate::objects::object::Object;
-use crate::objects::sides::Aside;
+use crate::objects::pipeline::Aside;
 use crate::out::publish::{MetadataPublication, metadata_prefix};
 use crate::read::files::FileTable;
 use crate::read::names::Names;
@@ -67,7 +67,7 @@ impl<'a> Cinnabar<'a> {
         let request = context.request;
         let open = |files: &'a MetadataFiles| {
             let map = OidMap::open(request.map, &files.segments, &request.unmapped)?;
-            let (state, heads) = tip::state(&context, files, &map)?;
+            let (state, heads) = assembly::state(&context, files, &map)?;
             Ok::<_, Error>(EarlierMetadata { files, map, state, heads })
         };
         let metadata = request.metadata.as_ref().map(open).transpose()?;
@@ -98,7 +98,7 @@ impl Dialect for Cinnabar<'_> {
         };
         let manifest_heads = state.manifest_heads.clone();
         let manifests = ManifestCommits::new(sources, map, names, files, manifest_heads);
-        let form = CinnabarForm { heads: heads.clone(), twins: Twins::default() };
+        let form = CinnabarForm { heads: heads.clone(), duplicates: Duplicates::default() };
         (form, Some(CinnabarAside { sources, manifests: Turns::new(manifests) }))
     }
 
@@ -122,12 +122,17 @@ impl Dialect for Cinnabar<'_> {
         let EarlierMetadata { files, map, state, .. } = earlier;
         let prefix = metadata_prefix(request);
         let place = (request.map, request.readers);
-        let (new_map, of_tip) = both(
+        let (new_map, of_tip) = join(
             context.shares.width,
             || map.extended(place, &prefix, files.base, &new_metadata),
             || {
-                let tip =
-                    Tip { context, files, metadata_map: &map, new, new_metadata: &new_metadata };
+                let tip = MetadataAssembly {
+                    context,
+                    files,
+                    metadata_map: &map,
+                    new,
+                    new_metadata: &new_metadata,
+                };
                 let mut pack = PackWriter::create(request.packs, request.readers)?;
                 let state = tip.write(&mut pack, state, (&heads, manifests.heads))?;
                 let file = state.create(request.map, request.readers, &prefix)?;
@@ -143,7 +148,7 @@ impl Dialect for Cinnabar<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct CinnabarForm {
     heads: ChangesetHeads,
-    twins: Twins,
+    duplicates: Duplicates,
 }
 
 impl CommitForm for CinnabarForm {
@@ -166,7 +171,7 @@ impl CommitForm for CinnabarForm {
         oid_of: impl FnMut(&[u8]) -> Oid,
         is_taken: impl FnMut(Oid) -> bool,
     ) -> Oid {
-        self.twins.place(content, oid_of, is_taken)
+        self.duplicates.place(content, oid_of, is_taken)
     }
 }
 

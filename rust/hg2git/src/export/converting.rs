@@ -18,7 +18,7 @@ use crate::objects::compress::Compressor;
 use crate::objects::filelogs::Filelogs;
 use crate::objects::history::{self, Batch, History, Sources};
 use crate::objects::object::ObjectHead;
-use crate::objects::sides::{ConvertedBatch, Sides};
+use crate::objects::pipeline::{ConvertedBatch, Pipeline};
 use crate::objects::storeids::StoreIds;
 use crate::objects::trees::View;
 use crate::out::packs::{Packs, add};
@@ -113,7 +113,7 @@ impl Run<'_> {
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
         let history = History::new(sources, texts, &names, start);
         let (form, aside) = dialect.begin(sources, &names, files);
-        let sides = Sides::new(Commits::new(sources, &names, files, form), aside);
+        let sides = Pipeline::new(Commits::new(sources, &names, files, form), aside);
         let mut all_notes = Vec::new();
         let done = Cell::new(0);
         ordered::run(

@@ -2,7 +2,7 @@
 //!
 //! Owns what is alive of the directories: the trees of the last manifests, which later ones may
 //! count from. Draws batches of directories and changesets; what they become in git is the business
-//! of [`super::sides`].
+//! of [`super::pipeline`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;

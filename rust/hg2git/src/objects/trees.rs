@@ -7,7 +7,7 @@
 //! the tree is compared with a landmark: an earlier tree of the directory whose own chain is short.
 
 mod content;
-mod doubled;
+mod emptynames;
 mod writer;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! knows what the objects are.
 
 use gitpack::{Entry, ObjectKind, Oid, PackWriter, SealedPack};
-use workshop::{Width, both};
+use workshop::{Width, join};
 
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
@@ -68,9 +68,9 @@ impl Packs {
         let seal = |pack: PackWriter| (!pack.is_empty()).then(|| pack.seal()).transpose();
         let seal_all = || match aside {
             None => (seal(pack), Ok(None)),
-            Some(aside) => both(width, || seal(pack), || seal(aside)),
+            Some(aside) => join(width, || seal(pack), || seal(aside)),
         };
-        let ((pack, aside), other) = both(width, seal_all, other);
+        let ((pack, aside), other) = join(width, seal_all, other);
         Ok(([pack?, aside?], other?))
     }
 }

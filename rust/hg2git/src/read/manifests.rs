@@ -85,7 +85,7 @@ impl<'a> Manifests<'a> {
     /// text, or is no sorted flat manifest; where a text is wrong because of one that it was made
     /// from, that one.
     pub fn read(&self, range: Range<usize>, scratch: &mut Scratch) -> Result<Vec<Changes>> {
-        let hashed_bytes = self.shares.hashed_bytes + self.shares.spare_bytes;
+        let hashed_bytes = self.shares.hashed_bytes + self.shares.pool_bytes;
         let mut walk = Walk {
             manifests: self,
             reader: Reader::new(self.revlog, scratch, self.shares.kept_bytes + hashed_bytes),

@@ -110,6 +110,6 @@ fn buffers_of_texts_that_are_not_kept_any_more_are_used_again() {
     drop(first);
     let kept = texts.pause();
     scratch.recycle_kept(kept);
-    let room = scratch.spare.take(LEN).expect("is memory");
+    let room = scratch.pool.take(LEN).expect("is memory");
     assert_eq!(room.as_ptr(), place);
 }

@@ -2,7 +2,7 @@
 //!
 //! One commit for each changeset: tree, parents in stored order, author, committer, the description
 //! verbatim. Branch, closing and other extras leave no trace in it, so two changesets may want the
-//! same bytes; who tells them apart is `crate::dialect::cinnabar::twins`.
+//! same bytes; who tells them apart is `crate::dialect::cinnabar::duplicates`.
 
 use gitpack::Oid;
 use revlog::Changeset;

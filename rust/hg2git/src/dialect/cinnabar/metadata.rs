@@ -14,9 +14,9 @@ use workshop::ordered::{self, Width};
 
 use crate::dialect::cinnabar::commit::push_tree_and_parents;
 use crate::dialect::cinnabar::heads::ManifestHeads;
-use crate::dialect::cinnabar::leaves::Leaves;
 use crate::dialect::cinnabar::notes::{self, Key};
 use crate::dialect::cinnabar::state::{BranchHead, LEAVES, MetadataState};
+use crate::dialect::cinnabar::tables::NotesTables;
 use crate::error::{Error, Result};
 use crate::objects::compress::Compressor;
 use crate::objects::object::Object;
@@ -39,7 +39,7 @@ pub(crate) struct Covered<'a> {
     pub heads: Vec<(BranchHead, Oid)>,
     pub manifest_heads: ManifestHeads,
     /// What hg2git, git2hg and files-meta have.
-    pub leaves: [Leaves<'a>; 3],
+    pub leaves: [NotesTables<'a>; 3],
     /// The keys that are new in each since the state before, ascending; `None` makes all anew.
     pub new_keys: Option<[Vec<Key>; 3]>,
 }

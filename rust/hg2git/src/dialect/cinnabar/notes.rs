@@ -12,15 +12,15 @@
 //! Knows neither what keys and oids stand for, nor where they are kept, see [`NotesEntries`].
 
 mod entries;
-mod kept;
+mod upper;
 
 use gitpack::tree::{Mode, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
 use sha1lanes::{Message, best};
 
 pub(crate) use entries::{Key, NotesEntries};
-pub(crate) use kept::NotesTree;
-use kept::{Below, NotesDirectory};
+pub(crate) use upper::NotesTree;
+use upper::{Below, NotesDirectory};
 use workshop::hex::{DIGITS, hex};
 
 use crate::error::Result;

@@ -15,7 +15,7 @@ use super::Pieces;
 use super::Storage;
 use super::View;
 use super::content::Contents;
-use super::doubled::doubled;
+use super::emptynames::doubled;
 use super::stored;
 use crate::objects::collisions::{Attack, CollisionCheck};
 use crate::objects::directory::{DirectoryEntries, NewDirectory, TrackedDirectory, Tree};

@@ -36,7 +36,7 @@ pub(crate) trait Aside: Sync {
 }
 
 /// Makes objects of batches, on many threads.
-pub(crate) struct Sides<'a, F, A> {
+pub(crate) struct Pipeline<'a, F, A> {
     commits: Turns<Commits<'a, F>>,
     aside: Option<A>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct ConvertedBatch {
     pub notes: Vec<Oid>,
 }
 
-impl<'a, F: CommitForm, A: Aside> Sides<'a, F, A> {
+impl<'a, F: CommitForm, A: Aside> Pipeline<'a, F, A> {
     /// Both sides, before the first batch.
     pub const fn new(commits: Commits<'a, F>, aside: Option<A>) -> Self {
         Self { commits: Turns::new(commits), aside }

@@ -20,7 +20,7 @@ const LARGEST_WASTE: usize = 4;
 
 /// Empty buffers, kept longest first.
 #[derive(Debug)]
-pub struct Spare {
+pub struct BufferPool {
     buffers: VecDeque<Buffer>,
     /// Memory of those that are memory, and the length of the others.
     bytes: usize,
@@ -29,7 +29,7 @@ pub struct Spare {
     budget: Option<Arc<Budget>>,
 }
 
-impl Spare {
+impl BufferPool {
     /// Keeps buffers of up to `most_bytes` together; new ones are within `budget`.
     #[must_use]
     pub const fn new(most_bytes: usize, budget: Option<Arc<Budget>>) -> Self {
@@ -91,30 +91,30 @@ impl Spare {
 mod tests {
     use super::*;
 
-    fn taken(spare: &mut Spare) -> usize {
-        spare.take(15 << 10).expect("is memory").capacity()
+    fn taken(pool: &mut BufferPool) -> usize {
+        pool.take(15 << 10).expect("is memory").capacity()
     }
 
     #[test]
     fn the_smallest_that_suffices_is_taken() {
-        let mut spare = Spare::new(1 << 20, None);
+        let mut pool = BufferPool::new(1 << 20, None);
         for kilobytes in [40, 10, 20, 100] {
-            spare.put(Vec::with_capacity(kilobytes << 10).into());
+            pool.put(Vec::with_capacity(kilobytes << 10).into());
         }
-        assert_eq!(taken(&mut spare), 20 << 10);
-        assert_eq!(taken(&mut spare), 40 << 10);
-        assert_eq!(taken(&mut spare), (15 << 10) * 9 / 8, "100 is too large");
-        assert_eq!(spare.bytes, 110 << 10);
+        assert_eq!(taken(&mut pool), 20 << 10);
+        assert_eq!(taken(&mut pool), 40 << 10);
+        assert_eq!(taken(&mut pool), (15 << 10) * 9 / 8, "100 is too large");
+        assert_eq!(pool.bytes, 110 << 10);
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut spare = Spare::new(100_000, None);
+        let mut pool = BufferPool::new(100_000, None);
         for _ in 0..20 {
-            spare.put(Vec::with_capacity(10_000).into());
-            spare.put(Vec::with_capacity(200_000).into());
-            spare.put(Vec::with_capacity(100).into());
+            pool.put(Vec::with_capacity(10_000).into());
+            pool.put(Vec::with_capacity(200_000).into());
+            pool.put(Vec::with_capacity(100).into());
         }
-        assert_eq!((spare.buffers.len(), spare.bytes), (10, 100_000));
+        assert_eq!((pool.buffers.len(), pool.bytes), (10, 100_000));
     }
 }

@@ -5,11 +5,11 @@ use revlog::Scratch;
 
 use crate::dialect::Context;
 use crate::dialect::cinnabar::heads::{ChangesetHeads, ManifestHeads};
-use crate::dialect::cinnabar::leaves::Leaves;
 use crate::dialect::cinnabar::metadata::{self, Covered};
 use crate::dialect::cinnabar::notes::Key;
 use crate::dialect::cinnabar::recovery;
 use crate::dialect::cinnabar::state::{BranchHead, MetadataState};
+use crate::dialect::cinnabar::tables::NotesTables;
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Table};
@@ -43,7 +43,7 @@ pub(crate) fn state(
 }
 
 /// What the metadata commit of a run is made from.
-pub(crate) struct Tip<'a> {
+pub(crate) struct MetadataAssembly<'a> {
     pub context: Context<'a>,
     pub files: &'a MetadataFiles,
     pub metadata_map: &'a OidMap,
@@ -52,7 +52,7 @@ pub(crate) struct Tip<'a> {
     pub new_metadata: &'a [Vec<Pair>; 3],
 }
 
-impl Tip<'_> {
+impl MetadataAssembly<'_> {
     /// Adds to `pack` what is new in the metadata, and answers the state after it.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Tip<'_> {
         let heads = self.commits_of(heads)?;
         let [commits, _, blobs] = self.new;
         let [notes, manifests, files] = self.new_metadata;
-        let mut leaves: [Leaves<'_>; 3] = Default::default();
+        let mut leaves: [NotesTables<'_>; 3] = Default::default();
         let [hg2git, git2hg, files_meta] = &mut leaves;
         hg2git.add(map, Table::Changesets, commits);
         hg2git.add(self.metadata_map, Table::Manifests, manifests);

@@ -16,7 +16,7 @@ const EMPTY_FILE: Key = [
 /// Ascending runs of pairs. Of those with one node, that of a changeset counts, then that of a
 /// manifest: whose text is also that of a file, with the same parents, has the file's node, too.
 #[derive(Debug, Default)]
-pub(crate) struct Leaves<'a> {
+pub(crate) struct NotesTables<'a> {
     runs: Vec<Run<'a>>,
 }
 
@@ -32,7 +32,7 @@ enum Pairs<'a> {
     New(&'a [Pair]),
 }
 
-impl<'a> Leaves<'a> {
+impl<'a> NotesTables<'a> {
     /// Adds a table of a map, and the pairs that are new in it, ascending.
     pub fn add(&mut self, map: &'a OidMap, table: Table, new: &'a [Pair]) {
         let mapped = map.segments().iter().map(Pairs::Mapped);
@@ -62,7 +62,7 @@ impl Run<'_> {
     }
 }
 
-impl NotesEntries for Leaves<'_> {
+impl NotesEntries for NotesTables<'_> {
     fn entries_from(&self, start: Key) -> impl Iterator<Item = (Key, Oid)> {
         let mut heads: Vec<_> = self
             .runs
@@ -103,9 +103,9 @@ mod tests {
         let map = OidMap::default();
         let files = [pair([1; 20], 1), pair([2; 20], 2), pair(EMPTY_FILE, 3)];
         let manifests = [pair([2; 20], 4), pair(EMPTY_FILE, 5)];
-        let mut leaves = Leaves::default();
+        let mut leaves = NotesTables::default();
         leaves.add(&map, Table::Files, &files);
-        let of = |leaves: &Leaves<'_>| -> Vec<_> {
+        let of = |leaves: &NotesTables<'_>| -> Vec<_> {
             leaves.entries_from([0; 20]).map(|(_, oid)| oid.as_bytes()[0]).collect()
         };
         assert_eq!(of(&leaves), [1, 2]);

@@ -6,13 +6,13 @@ use std::thread::Builder;
 
 use crate::ordered::Width;
 
-/// Does both: `first` in a thread of its own, or before `second` if there is one thread, or if the
+/// Does join: `first` in a thread of its own, or before `second` if there is one thread, or if the
 /// system gives no other.
 ///
 /// # Panics
 ///
 /// If one of them does.
-pub fn both<A: Send, B>(
+pub fn join<A: Send, B>(
     width: Width,
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B,
@@ -42,14 +42,14 @@ mod tests {
     fn both_are_done_whatever_the_threads() {
         for threads in [1, 2] {
             let width = Width { threads, window_bytes: 0 };
-            assert_eq!(both(width, || "first", || "second"), ("first", "second"));
+            assert_eq!(join(width, || "first", || "second"), ("first", "second"));
         }
     }
 
     #[test]
     fn a_panic_reaches_the_caller() {
         let width = Width { threads: 2, window_bytes: 0 };
-        let outcome = std::panic::catch_unwind(|| both(width, || panic!("first"), || "second"));
+        let outcome = std::panic::catch_unwind(|| join(width, || panic!("first"), || "second"));
         assert!(outcome.is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! The trial of an implementation: known messages in all lanes, before it is trusted.
+//! Known answers: an implementation hashes known messages in all lanes before it is trusted.
 //!
 //! A virtual machine, an emulator or microcode may offer instructions that compute something else.
 //! Trees, commits and notes have no second hash to be compared with, so a wrong kernel would write
-//! wrong ids without a word. The trial takes about 0.2 ms, once a process.
+//! wrong ids without a word. That takes about 0.2 ms, once a process.
 //!
 //! Nothing here knows which implementations there are.
 
@@ -21,13 +21,13 @@ const HEADS: usize = 41;
 /// Lengths of the pieces in turn: within a block, of a block, across the stage of 512 bytes.
 const PIECES: [usize; 5] = [1, 63, 0, 64, 513];
 
-/// The SHA-1 of the digests of the trial's messages, in order.
+/// The SHA-1 of the digests of the known messages, in order.
 const ANSWER: Digest = [
     0x0f, 0xa0, 0x1d, 0x80, 0x7a, 0x11, 0x56, 0xfd, 0x36, 0xcf, 0x46, 0x65, 0x96, 0x1c, 0x63, 0xdb,
     0x50, 0x36, 0xa6, 0xa1,
 ];
 
-/// Whether `lanes` hashes the trial's messages as SHA-1 does, in every number of lanes, as one piece
+/// Whether `lanes` hashes the known messages as SHA-1 does, in every number of lanes, as one piece
 /// and in many.
 pub(crate) fn is_passed(lanes: &dyn Lanes) -> bool {
     let pool = pool();

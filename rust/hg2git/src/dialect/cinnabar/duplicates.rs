@@ -12,14 +12,14 @@ use std::collections::HashMap;
 
 use gitpack::Oid;
 
-/// What searches passed over. Takes memory for each such id, of which there are fewer than twins.
+/// What searches passed over. Takes memory for each such id, of which there are fewer than duplicates.
 #[derive(Debug, Default)]
-pub(crate) struct Twins {
+pub(crate) struct Duplicates {
     /// From a taken id, how many line feeds further the first one is that may be free.
     steps: HashMap<Oid, usize>,
 }
 
-impl Twins {
+impl Duplicates {
     /// Appends as few line feeds to `payload` as give it an id that is free, and answers that id.
     ///
     /// It is taken from then on, as are all for which `is_taken` says so.
@@ -66,13 +66,13 @@ mod tests {
     /// Places all, and answers their lengths and how often something was hashed.
     fn placed(wanted: impl IntoIterator<Item = Vec<u8>>, store: &[Oid]) -> (Vec<usize>, usize) {
         let mut taken: HashSet<Oid> = store.iter().copied().collect();
-        let (mut twins, mut hashed, mut lens) = (Twins::default(), 0, Vec::new());
+        let (mut duplicates, mut hashed, mut lens) = (Duplicates::default(), 0, Vec::new());
         for mut payload in wanted {
             let count = |payload: &[u8]| {
                 hashed += 1;
                 oid_of(payload)
             };
-            let oid = twins.place(&mut payload, count, |oid| taken.contains(&oid));
+            let oid = duplicates.place(&mut payload, count, |oid| taken.contains(&oid));
             assert!(taken.insert(oid) && oid == oid_of(&payload));
             lens.push(payload.len());
         }
@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn line_feeds_of_their_own_do_not_make_it_dear() {
-        // after the twins, each other one wants what one of those has
-        let twins = (0..1000).map(|_| named(0, 0));
-        let (lens, hashed) = placed(twins.chain((0..1000).map(|more| named(0, more))), &[]);
+        // after the duplicates, each other one wants what one of those has
+        let duplicates = (0..1000).map(|_| named(0, 0));
+        let (lens, hashed) = placed(duplicates.chain((0..1000).map(|more| named(0, more))), &[]);
         assert_eq!(lens.len(), lens.iter().collect::<HashSet<_>>().len());
         assert!(hashed <= 10 * 2000, "{hashed}");
     }
