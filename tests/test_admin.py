@@ -18,7 +18,7 @@ from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 
 from hgext3rd.amalgam.configitems import GitConfig
-from hgext3rd.amalgam.gitstore.exporting import holder
+from hgext3rd.amalgam.gitstore.exporting import lockholder
 from hgext3rd.amalgam.gitstore.exporting.export import export
 from hgext3rd.amalgam.gitstore.state.oidmap import Table
 from hgext3rd.amalgam.gitstore.status import StoreStatus
@@ -192,11 +192,11 @@ def test_lock_tells_who_holds_it(store: Exported) -> None:
         pass
     old = (0, time.time() - 2 * 24 * 3600)
     for locker, state, times, is_wrong in [
-        (f"{here}:{os.getpid()}", holder.LockState.RUNNING, None, False),
-        (f"{here}:{ended.pid}", holder.LockState.DEAD, None, False),
-        ("elsewhere/f00:12", holder.LockState.ELSEWHERE, None, False),
-        ("elsewhere/f00:12", holder.LockState.ELSEWHERE, old, True),
-        ("nonsense", holder.LockState.NO_LOCK, None, True),
+        (f"{here}:{os.getpid()}", lockholder.LockState.RUNNING, None, False),
+        (f"{here}:{ended.pid}", lockholder.LockState.DEAD, None, False),
+        ("elsewhere/f00:12", lockholder.LockState.ELSEWHERE, None, False),
+        ("elsewhere/f00:12", lockholder.LockState.ELSEWHERE, old, True),
+        ("nonsense", lockholder.LockState.NO_LOCK, None, True),
     ]:
         path.symlink_to(locker)
         if times:
@@ -204,7 +204,7 @@ def test_lock_tells_who_holds_it(store: Exported) -> None:
         status = status_of(store)
         assert status.lock
         assert status.lock.state is state
-        if state is not holder.LockState.NO_LOCK:
+        if state is not lockholder.LockState.NO_LOCK:
             host = locker.partition("/")[0].partition(":")[0]
             assert status.lock.host.decode() == host
         assert bool(status.problems) == is_wrong

@@ -16,8 +16,8 @@ from testlib.hgserver import HgServer
 from hgext3rd.amalgam.gitstore.exporting import conversion
 from hgext3rd.amalgam.gitstore.state import requirements
 from hgext3rd.amalgam.native._core import ffi, lib
+from hgext3rd.amalgam.native.buffers import lent
 from hgext3rd.amalgam.native.errors import call
-from hgext3rd.amalgam.native.lent import lent
 from hgext3rd.amalgam.placement import Directory
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,7 @@ from testlib import indexmaps
 from testlib.environment import ENVIRONMENT, HG, hg
 from testlib.users import User
 
-from hgext3rd.amalgam.index import mapped as index, nodefile
+from hgext3rd.amalgam.index import nodefile, openhooks as index
 from hgext3rd.amalgam.index.decision import Reason
 from hgext3rd.amalgam.index.docket import FileStat, SnapshotDocket, sealed
 from hgext3rd.amalgam.index.examination import examine

@@ -13,8 +13,8 @@ from testlib.environment import hg
 
 from hgext3rd.amalgam.index import nodefile
 from hgext3rd.amalgam.index.decision import Reason
-from hgext3rd.amalgam.index.mapped import opened
 from hgext3rd.amalgam.index.nodemap import MappedIndex
+from hgext3rd.amalgam.index.openhooks import opened
 from hgext3rd.amalgam.trust import Trust
 
 parsers = policy.importmod("parsers")

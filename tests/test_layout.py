@@ -23,7 +23,6 @@ LAYERS = [
     "gitstore.exporting",
     "gitstore.verify",
     "gitstore",
-    "bundles.kinds",
     "bundles.git",
     "bundles.lifecycle",
     "bundles.advertise",

@@ -19,8 +19,8 @@ from testlib.environment import ENVIRONMENT, ROOT
 from hgext3rd.amalgam import metadata
 from hgext3rd.amalgam.native import kernels
 from hgext3rd.amalgam.native._core import ffi, lib
+from hgext3rd.amalgam.native.buffers import lent_list, lent_writable
 from hgext3rd.amalgam.native.errors import Unsupported, call
-from hgext3rd.amalgam.native.lent import lent_list, lent_writable
 from hgext3rd.amalgam.native.operation import Operation
 
 COUNTING = {0: (b"counting", b"steps")}

@@ -14,7 +14,7 @@ from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer, Outcome
 
-from hgext3rd.amalgam.gitstore.exporting import checkout, remarks
+from hgext3rd.amalgam.gitstore.exporting import checkout, omissions
 from hgext3rd.amalgam.gitstore.exporting.checkout import Kind
 
 
@@ -157,7 +157,7 @@ def test_unreachable_ones_are_those_of_the_plain_definition(tmp_path: Path) -> N
             parents = {p for rev in left for p in changelog.parentrevs(rev)}
             left_heads = left - parents
             node = changelog.node
-            found = remarks._unreachable(repo, map(node, heads), map(node, named))
+            found = omissions._unreachable(repo, map(node, heads), map(node, named))
             assert found == (len(left), len(left_heads))
 
 

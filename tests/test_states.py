@@ -203,13 +203,13 @@ def test_damage_is_one_line_of_every_command(
 
 
 MISTAKE = """
-from hgext3rd.amalgam.gitstore.exporting import contents
+from hgext3rd.amalgam.gitstore.exporting import storefiles
 
 def extsetup(ui):
     def name(*args, **kwargs):
         raise AssertionError("a mistake of ours")
 
-    contents.Contents.name = name
+    storefiles.StoreFiles.name = name
 """
 
 

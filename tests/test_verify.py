@@ -25,7 +25,7 @@ from testlib.faults import (
 
 from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore import verify
-from hgext3rd.amalgam.gitstore.exporting.exclusion import locked
+from hgext3rd.amalgam.gitstore.exporting.exportlock import locked
 from hgext3rd.amalgam.gitstore.repair import repair
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.gitstore.verify import Findings

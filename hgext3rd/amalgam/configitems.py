@@ -22,7 +22,7 @@ from .records import Record
 if TYPE_CHECKING:
     from mercurial.interfaces.types import UiT
 
-BUNDLE_KINDS = (b"git-v2", b"cinnabar-v1")
+GIT_FORMATS = GIT_V2, CINNABAR_V1 = (b"git-v2", b"cinnabar-v1")
 DIALECTS = (b"cinnabar",)
 EXPORTS = (b"served", b"public")
 REF_KINDS = (b"bookmarks", b"tips", b"heads", b"tags")
@@ -195,7 +195,7 @@ class BundlesConfig(Record):
     def _read(cls, values: Values) -> BundlesConfig:
         values.known(configtable, b"bundles")
         formats = values.some_of(
-            b"clone-bundles", b"git.formats", BUNDLE_KINDS, untrusted=False
+            b"clone-bundles", b"git.formats", GIT_FORMATS, untrusted=False
         )
         return cls(
             formats=formats,

@@ -31,10 +31,10 @@ def uisetup(_ui: UiT) -> None:
     """Take part in how repositories are opened, changed and served."""
 
     def index_is_opened() -> None:
-        from .index import lookup, mapped
+        from .index import lookuphooks, openhooks
 
-        mapped.install()
-        lookup.install()
+        openhooks.install()
+        lookuphooks.install()
 
     def request_is_answered() -> None:
         from .serve import hosting

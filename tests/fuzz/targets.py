@@ -19,7 +19,7 @@ from mercurial import error
 
 from hgext3rd.amalgam.bundles.advertise import hgmanifest
 from hgext3rd.amalgam.bundles.lifecycle import headset, register, window
-from hgext3rd.amalgam.gitstore.exporting import holder
+from hgext3rd.amalgam.gitstore.exporting import lockholder
 from hgext3rd.amalgam.gitstore.git import idx, repository
 from hgext3rd.amalgam.gitstore.state import docket as git_docket
 from hgext3rd.amalgam.index import docket as index_docket, nodefile
@@ -70,7 +70,7 @@ def git_files(content: bytes) -> None:
 
 def lock_holder(content: bytes) -> None:
     _plant("lock", content)
-    found = holder.holder(Directory(_DIRECTORY.root))
+    found = lockholder.holder(Directory(_DIRECTORY.root))
     assert found
     assert found.explain()
 

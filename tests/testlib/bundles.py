@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from hgext3rd.amalgam import configitems
 from hgext3rd.amalgam.bundles.git import gitbundle
 from hgext3rd.amalgam.configitems import GitConfig
 
@@ -72,7 +73,7 @@ def command(store: Exported, *args: str) -> Bundle:
 
 
 def written(
-    store: Exported, kind: bytes = gitbundle.GIT_V2, **options: Any
+    store: Exported, kind: bytes = configitems.GIT_V2, **options: Any
 ) -> tuple[Bundle, gitbundle.Written]:
     """Call what the command and the server call, in this process."""
     repo = store.open()

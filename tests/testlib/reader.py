@@ -97,9 +97,9 @@ def _names(path: str, config: Sequence[str]) -> dict[str, Any]:
 
 
 def _opened(log: Any) -> str:
-    from hgext3rd.amalgam.index import mapped
+    from hgext3rd.amalgam.index import openhooks
 
-    how = mapped.opened(log)
+    how = openhooks.opened(log)
     assert how
     return how.decision.reason.value
 

@@ -29,13 +29,13 @@ from ..terminal import one_line
 from .advertise import bundlelist, cinnabarclone, hgmanifest
 from .git import gitbundle
 from .lifecycle import (
-    demand,
+    directories,
+    eligibility,
     formats,
     generator,
-    live,
-    making,
-    places,
-    publish,
+    newbundle,
+    policy,
+    publication,
     register as registers,
     summary,
     withdrawal,
@@ -58,9 +58,9 @@ def install() -> None:
     """Wrap what Mercurial's extension looks up when it runs."""
     for name, wrapper in (
         ("read_auto_gen", _read_state),
-        ("auto_bundle_needed_actions", lambda *args: demand.needed(*args)),
-        ("new_bundle_needed", lambda *args: demand.is_new_needed(*args)),
-        ("find_outdated_bundles", lambda *args: demand.outdated(*args)),
+        ("auto_bundle_needed_actions", lambda *args: policy.needed(*args)),
+        ("new_bundle_needed", lambda *args: policy.is_new_needed(*args)),
+        ("find_outdated_bundles", lambda *args: policy.outdated(*args)),
         ("delete_bundle", _delete),
         ("upload_bundle", _upload),
         ("generate_manifest", _manifest),
@@ -96,7 +96,7 @@ def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None
             on_change = (b"clone-bundles", b"auto-generate.on-change")
             if not self.ui.configbool(*on_change):
                 return super().transaction(*args, **kwargs)
-            if not places.trust(self).usable:
+            if not directories.trust(self).usable:
                 self.ui.log(b"amalgam", b"bundles of a stranger are not renewed\n")
                 with self.ui.configoverride({on_change: False}, b"amalgam"):
                     return super().transaction(*args, **kwargs)
@@ -158,16 +158,16 @@ def _missing(repo: RepoT, op_id: bytes) -> Sequence[Any]:
 
 
 def _read_state(_orig: Callable[[RepoT], list[Any]], repo: RepoT) -> list[Any]:
-    return live.attach(repo, live.state(repo))
+    return eligibility.attach(repo, eligibility.state(repo))
 
 
 def _is_valid(orig: Callable[[Any, RepoT], bool], bundle: Any, repo: RepoT) -> bool:
     if not orig(bundle, repo):
         return False
     mark = getattr(bundle, "mark", None)
-    if mark is not None and mark != live.mark_of(repo):
+    if mark is not None and mark != eligibility.mark_of(repo):
         return False
-    return live.is_sound(repo, getattr(bundle, "entry", None))
+    return eligibility.is_sound(repo, getattr(bundle, "entry", None))
 
 
 def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> None:
@@ -183,8 +183,8 @@ def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> Non
             orig(repo, bundle)
         return
     register = registers.Register.read(repo)
-    withdrawn = not live.may_be_named(repo, bundle.entry)
-    publish.retire(register, bundle.entry.name, at_once=withdrawn)
+    withdrawn = not eligibility.may_be_named(repo, bundle.entry)
+    publication.retire(register, bundle.entry.name, at_once=withdrawn)
     register.write(repo)
 
 
@@ -196,11 +196,11 @@ def _generate(
     if not formats.takes_part(repo) or (inline and is_for_hg):
         marks = repo.unfiltered().__dict__.setdefault("_amalgam_marks", {})
         # before anything is read: what is censored from now on may be in it
-        marks[path] = live.mark_of(repo) or ""
+        marks[path] = eligibility.mark_of(repo) or ""
         orig(request, repo, path)
         return
     made = repo.unfiltered().__dict__.setdefault("_amalgam_made", {})
-    made[path] = making.NewBundle.of(orig, request, repo)
+    made[path] = newbundle.NewBundle.of(orig, request, repo)
 
 
 def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
@@ -209,7 +209,7 @@ def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
     if made is None:
         return _upload_other(orig, repo, bundle)
     try:
-        ready = publish.publish(repo, bundle, made, orig)
+        ready = publication.publish(repo, bundle, made, orig)
     finally:
         made.remove()
     ready.entry = registers.Register.read(repo).entries[made.entry.name]
@@ -223,7 +223,7 @@ def _upload_other(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -
     ready = orig(repo, bundle)
     if mark:
         register = registers.Register.read(repo)
-        others = {os.fsdecode(b.basename) for b in live.state(repo) if b.ready}
+        others = {os.fsdecode(b.basename) for b in eligibility.state(repo) if b.ready}
         register.others = {
             name: mark for name, mark in register.others.items() if name in others
         }
@@ -259,7 +259,7 @@ def _update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
 
 @unreadable.blamed()
 def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
-    places.trust(repo).require(repo.path)
+    directories.trust(repo).require(repo.path)
     formats.check(repo)
     before = summary.live_names(repo)
     if not opts.get("background"):
@@ -349,15 +349,15 @@ def advertise(repo: RepoT) -> None:
     """
     withdrawal.take_back(repo)
     clonebundles.update_ondisk_manifest(repo)
-    chain = [link.entry for link in live.chain(repo)]
-    cinnabarclone.write(repo, live.cinnabar(repo))
+    chain = [link.entry for link in eligibility.chain(repo)]
+    cinnabarclone.write(repo, eligibility.cinnabar(repo))
     bundlelist.write(repo, chain, lambda path: _upload_list(repo, path))
     names = [b.basename for b in clonebundles.read_auto_gen(repo) if b.ready]
-    publish.sweep(repo, names, lambda entry: _delete_uploaded(repo, entry))
+    publication.sweep(repo, names, lambda entry: _delete_uploaded(repo, entry))
 
 
 def _upload_list(repo: RepoT, path: bytes) -> None:
-    publish.upload_file(repo, path, clonebundles.upload_bundle)
+    publication.upload_file(repo, path, clonebundles.upload_bundle)
 
 
 def _delete_uploaded(repo: RepoT, entry: Entry) -> None:
@@ -377,7 +377,7 @@ def _delete_uploaded(repo: RepoT, entry: Entry) -> None:
 
 @unreadable.blamed()
 def _clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
-    places.trust(repo).require(repo.path)
+    directories.trust(repo).require(repo.path)
     try:
         with generator.exclusive(repo):
             _remove_debris(repo)
@@ -386,7 +386,7 @@ def _clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
             if part:
                 register = registers.Register.read(repo)
                 for name in register.entries:
-                    publish.retire(register, name, at_once=True)
+                    publication.retire(register, name, at_once=True)
                 register.write(repo)
                 advertise(repo)
             return result
@@ -400,7 +400,7 @@ def generate_in_background(ui: UiT, repo: RepoT) -> None:
     What comes while this works is not lost: who brings it either finds the lock free,
     or brings it before this looks again.
     """
-    places.trust(repo).require(repo.path)
+    directories.trust(repo).require(repo.path)
     before: list[tuple[bytes, bytes]] | None = None
     while True:
         try:

@@ -15,17 +15,17 @@ from hgext import clonebundles
 from mercurial import error
 from mercurial.i18n import _
 
-from ..gitstore.exporting.holder import LockState, holder
+from ..gitstore.exporting.lockholder import LockState, holder
 from ..gitstore.status import Problem
 from ..terminal import printable
 from .git import gitbundle
-from .lifecycle import formats, generator, headset, live, places, summary
+from .lifecycle import directories, eligibility, formats, generator, headset, summary
 from .lifecycle.register import Register, directory_of
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
-    from ..gitstore.exporting.holder import Holder
+    from ..gitstore.exporting.lockholder import Holder
     from .lifecycle.register import Entry
 
 _REFRESH = _(b"run 'hg admin::clone-bundles-refresh'")
@@ -113,7 +113,7 @@ class BundlesStatus:
 
     def _list(self, repo: RepoT, register: Register, bundles: list[Any]) -> None:
         ready = [bundle for bundle in bundles if bundle.ready]
-        links = [link.entry for link in live.chain(repo)]
+        links = [link.entry for link in eligibility.chain(repo)]
         following = {
             entry.name: after.type.encode()
             for entry, after in itertools.pairwise(links)
@@ -130,7 +130,9 @@ class BundlesStatus:
             after = following.get(entry.name, b"")
             row = dataclasses.replace(_row(entry, state), missing=missing, next=after)
             self.rows.append(row)
-            if not live.is_there(repo, entry) and headset.is_public(repo, entry.heads):
+            if not eligibility.is_there(repo, entry) and headset.is_public(
+                repo, entry.heads
+            ):
                 path = _path(repo, entry)
                 self.problems.append(
                     Problem(_(b"bundle file is missing: %s") % path, _REFRESH)
@@ -147,7 +149,7 @@ class BundlesStatus:
 
 
 def _path(repo: RepoT, entry: Entry) -> bytes:
-    directory = places.directory_at(repo, entry.path)
+    directory = directories.directory_at(repo, entry.path)
     name = entry.name.encode()
     if directory is not None:
         return directory.join(name)

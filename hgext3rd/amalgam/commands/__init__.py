@@ -321,9 +321,9 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
 @command(b"debug::amalgam-bundles", [], b"")
 def debug_amalgam_bundles(ui: UiT, repo: RepoT) -> None:
     """generate missing bundles, unless another process does (INTERNAL)"""
-    from . import published
+    from . import bundles
 
-    published.run(ui, repo)
+    bundles.run(ui, repo)
 
 
 @revsetpredicate(b"gitnode(id)", safe=True)

@@ -13,10 +13,10 @@ from ..gitstore import repair, status as state
 from ..gitstore.state import oidmap
 from ..gitstore.state.source import source_of
 from ..gitstore.store import GitStore
-from ..index import examination, mapped
+from ..index import examination, openhooks
 from ..native import kernels
 from ..terminal import one_line
-from . import published
+from . import bundles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     store = _store(ui, repo)
     mended: Sequence[Difference] = ()
     if opts["repair"]:
-        mapped.rebuild(repo)
+        openhooks.rebuild(repo)
     if opts["repair"] and store and state.StoreStatus.of(store).exists:
         before, after = repair.repair(store)
         left = {(difference.what, difference.id) for difference in after.differences}
@@ -48,18 +48,18 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
         ]
     status = state.StoreStatus.of(store) if store else state.StoreStatus()
     indexes = examination.examine(repo)
-    bundles = bundles_status.BundlesStatus.of(repo)
+    published = bundles_status.BundlesStatus.of(repo)
     named = {problem.text for problem in problems}
     problems += _index_problems(indexes)
     problems += status.problems
-    problems += (it for it in bundles.problems if it.text not in named)
+    problems += (it for it in published.problems if it.text not in named)
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"admin-amalgam", byte_opts) as fm:
         fm.startitem()
         _show_mended(fm, mended)
         _show_indexes(fm, indexes)
         _show_store(fm, store.repository.path if store else b"", status)
-        published.show(fm, bundles)
+        bundles.show(fm, published)
         _show_problems(fm, problems)
     return 1 if problems else 0
 

@@ -8,7 +8,7 @@ from mercurial import templatefilters, util
 from mercurial.i18n import _
 
 from ..bundles import extension as lifecycle
-from ..bundles.lifecycle import addresses
+from ..bundles.lifecycle import urls
 from ..terminal import one_line
 
 if TYPE_CHECKING:
@@ -79,6 +79,6 @@ def _freshness(row: Row) -> bytes:
 
 
 def _where(row: Row) -> bytes:
-    if addresses.is_relative(row.url):
+    if urls.is_relative(row.url):
         return _(b"by hgweb, at %s") % row.url
     return row.url

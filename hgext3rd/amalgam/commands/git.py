@@ -12,7 +12,7 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 
 from ..configitems import GitConfig
-from ..gitstore.exporting import checkout, export, remarks
+from ..gitstore.exporting import checkout, export, omissions
 from ..gitstore.state import unreadable
 from ..gitstore.store import GitStore
 from ..terminal import one_line
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 3
 
 _LEFT_OUT = {
-    remarks.LeftOutReason.SECRET: (
+    omissions.LeftOutReason.SECRET: (
         _(b"%d secret changesets"),
         _(b"see 'hg help phases' for how to make them drafts"),
     ),
-    remarks.LeftOutReason.HIDDEN: (
+    omissions.LeftOutReason.HIDDEN: (
         _(b"%d hidden changesets"),
         _(b"what is hidden here is hidden in git"),
     ),
-    remarks.LeftOutReason.DRAFT: (
+    omissions.LeftOutReason.DRAFT: (
         _(b"%d draft changesets"),
         _(b"publish them, or set amalgam.git.export to served"),
     ),
-    remarks.LeftOutReason.TOPIC: (
+    omissions.LeftOutReason.TOPIC: (
         _(b"%d changesets with a topic"),
         _(b"publish them"),
     ),
-    remarks.LeftOutReason.VIEW: (
+    omissions.LeftOutReason.VIEW: (
         _(b"%d changesets that are not served"),
         _(b"what a server hides is hidden in git"),
     ),
@@ -68,7 +68,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
     store = GitStore(repo, config)
     report = export.export(store, revs, rebuild=opts["rebuild"])
-    left_out = remarks.left_out(store.repo, store.config.export, revs or ())
+    left_out = omissions.left_out(store.repo, store.config.export, revs or ())
     is_nothing = revs is not None and len(revs) == sum(len(it.nodes) for it in left_out)
     with ui.formatter(b"git-export", _byte_keys(opts)) as fm:
         fm.startitem()
@@ -103,10 +103,10 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
 def _remarks(
     ui: UiT, store: GitStore, report: export.Report, revs: Any
-) -> remarks.Remarks | None:
+) -> omissions.Remarks | None:
     """Return what there is to say of an export that has succeeded, if it is known."""
     try:
-        return remarks.Remarks.of(store, report, revs)
+        return omissions.Remarks.of(store, report, revs)
     except Exception as exc:
         # it reads changesets that the export had no need to read
         if not unreadable.is_of_repository(exc):
@@ -138,7 +138,7 @@ def _show_done(ui: UiT, fm: Any, report: export.Report) -> None:
         _status(ui, fm, _(b"%d refs changed") % report.refs)
 
 
-def _show_left_out(ui: UiT, fm: Any, left_out: Sequence[remarks.LeftOut]) -> None:
+def _show_left_out(ui: UiT, fm: Any, left_out: Sequence[omissions.LeftOut]) -> None:
     with fm.nested(b"left_out", tmpl=b"{reason} {nodes}\n") as nested:
         for group in left_out:
             nodes = list(map(hex_node, group.nodes))
@@ -154,7 +154,7 @@ def _show_left_out(ui: UiT, fm: Any, left_out: Sequence[remarks.LeftOut]) -> Non
             ui.warn(one_line(b"(%s)" % hint))
 
 
-def _show_remarks(ui: UiT, fm: Any, found: remarks.Remarks) -> None:
+def _show_remarks(ui: UiT, fm: Any, found: omissions.Remarks) -> None:
     fm.data(
         topics=found.topics,
         unreachable=found.unreachable,

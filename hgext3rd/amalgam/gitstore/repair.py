@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import verify
 from .exporting import export
-from .exporting.exclusion import locked
+from .exporting.exportlock import locked
 from .state.docket import Docket
 from .verify import Remedy
 from .verify.files import foreign_files

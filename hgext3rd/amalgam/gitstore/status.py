@@ -17,7 +17,7 @@ from mercurial.node import bin
 from ..locking import LOCK
 from ..placement import Unusable
 from . import verify
-from .exporting.holder import Holder, LockState, holder
+from .exporting.lockholder import Holder, LockState, holder
 from .git.idx import object_count
 from .state import requirements, selection
 from .state.docket import Docket

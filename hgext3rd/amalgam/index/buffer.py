@@ -10,8 +10,8 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from ..native._core import ffi, lib
+from ..native.buffers import lent
 from ..native.errors import call
-from ..native.lent import lent
 from ..records import Choice, Record
 
 if TYPE_CHECKING:

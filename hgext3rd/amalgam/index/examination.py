@@ -13,7 +13,7 @@ from ..placement import Unusable
 from ..records import Record
 from . import nodefile
 from .docket import FileStat
-from .mapped import Opened, open_indexes
+from .openhooks import Opened, open_indexes
 from .snapshot import IndexFile, Snapshots
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from mercurial.revlogutils import constants
 
 from .. import compat, configitems
 from ..loading import load, one_at_a_time
-from . import mapped
+from . import openhooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def install() -> None:
 def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     """Put the node map before a C index that has been opened."""
     orig(self, *args)
-    opened = mapped.opened(self)
+    opened = openhooks.opened(self)
     if opened is None or _OPTION not in self.opener.options:
         return
     if opened.snapshot is None and self._nodemap_file is None:
@@ -62,7 +62,7 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
             self._nodemap_file,
             self.radix,
             index,
-            mapped.trust,
+            openhooks.trust,
         )
         opened.expect(buffer.Expected.FEW_PLACES, 0, len(opened.data))
         self.index = nodemap.MappedIndex(index, opened.data, source, opened.expect)
@@ -72,7 +72,7 @@ def _resolve_options(
     orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
 ) -> dict[bytes, Any]:
     """Note whether node maps are wanted, and that Mercurial's are then not slow."""
-    wanted = mapped.enabled(ui) and configitems.wants_node_map(ui)
+    wanted = openhooks.enabled(ui) and configitems.wants_node_map(ui)
     overrides = {}
     if wanted and not ui.hasconfig(*_SLOW_PATH):
         overrides[_SLOW_PATH] = b"allow"

@@ -22,7 +22,7 @@ from mercurial.utils import stringutil
 
 from ..native import errors
 from ..native._core import ffi, lib
-from ..native.lent import lent, lent_writable
+from ..native.buffers import lent, lent_writable
 from ..placement import Unusable
 from ..records import Record
 from .docket import FileStat, is_uid, number, sealed, unsealed
@@ -31,7 +31,7 @@ from .snapshot import opened_data
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..native.lent import Buffer
+    from ..native.buffers import Buffer
     from ..placement import Directory, Placement
     from .snapshot import Snapshot
 

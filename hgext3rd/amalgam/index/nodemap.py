@@ -19,14 +19,14 @@ from mercurial import error
 from ..native import errors
 from ..native._core import ffi, lib
 from ..native._forwarding import Forwarding
-from ..native.lent import lent, lent_writable
+from ..native.buffers import lent, lent_writable
 from .buffer import Expected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from ..native.lent import Buffer
+    from ..native.buffers import Buffer
 
     class NodeMapSource(Protocol):
         """Where a node map comes from."""

@@ -16,7 +16,7 @@ from mercurial.revlogutils import nodemap as stock
 
 from ..native import errors
 from ..native._core import ffi, lib
-from ..native.lent import lent
+from ..native.buffers import lent
 from ..placement import Directory
 from . import nodefile
 

@@ -1,6 +1,6 @@
 """The native core: Rust behind a C ABI, bytes in and bytes out.
 
-``errors.call`` makes a short call and ``operation.Operation`` a long one; ``lent``
+``errors.call`` makes a short call and ``operation.Operation`` a long one; ``buffers``
 passes bytes. ``_core`` is compiled by ``_build``; its C names are those of
 ``rust/capi/include/amalgam.h``. The rules are in ``docs/boundary.rst``.
 """

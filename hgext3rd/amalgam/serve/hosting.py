@@ -16,7 +16,7 @@ from mercurial import error, pycompat
 from mercurial.hgweb import common
 
 from ..bundles.advertise import bundlelist
-from ..bundles.lifecycle import addresses, live, places, register as registers
+from ..bundles.lifecycle import directories, eligibility, register as registers, urls
 from ..loading import load
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ def handle_request(
     orig: Callable[..., bool], rctx: Any, req: Any, res: Any, checkperm: Any
 ) -> bool:
     """Answer a request for a bundle; leave all others to Mercurial."""
-    load(addresses)
+    load(urls)
     path = req.dispatchpath or b""
-    if path != addresses.ROUTE and not addresses.is_relative(path):
+    if path != urls.ROUTE and not urls.is_relative(path):
         return orig(rctx, req, res, checkperm)
-    load(bundlelist, live, places, registers)
+    load(bundlelist, eligibility, directories, registers)
     try:
         checkperm(rctx, req, b"pull")
         if req.method not in (b"GET", b"HEAD"):
             raise common.ErrorResponse(
                 common.HTTP_METHOD_NOT_ALLOWED, headers=[(b"Allow", b"GET, HEAD")]
             )
-        name = path[len(addresses.ROUTE) + 1 :]
+        name = path[len(urls.ROUTE) + 1 :]
         if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/"):
             name = b""  # hgweb has taken it away; but there are no directories here
         _answer(rctx.repo, name, req, res)
@@ -79,12 +79,12 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
     if registers.NAME.fullmatch(name):
         register = registers.Register.read_for_client(repo)
         entry = register.entries.get(name.decode()) if register else None
-    directory = places.directory_at(repo, entry.path) if entry else None
-    if name.endswith(_FOR_GIT) and not live.may_reach_git(repo):
+    directory = directories.directory_at(repo, entry.path) if entry else None
+    if name.endswith(_FOR_GIT) and not eligibility.may_reach_git(repo):
         entry = None
     if entry is None or directory is None:
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
-    if not live.may_be_read(repo, entry, entry.mark, live.mark_of(repo)):
+    if not eligibility.may_be_read(repo, entry, entry.mark, eligibility.mark_of(repo)):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     file = _open(directory, entry)
     try:
@@ -108,14 +108,16 @@ def _open(directory: Directory, entry: Entry) -> BinaryIO:
 def _send_list(repo: RepoT, req: Any, res: Any) -> None:
     try:
         chain = (
-            [it.entry for it in live.chain(repo)] if live.may_reach_git(repo) else []
+            [it.entry for it in eligibility.chain(repo)]
+            if eligibility.may_reach_git(repo)
+            else []
         )
     except error.StorageError:
         chain = []  # the operator is told elsewhere
     if not chain:
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
-    base = addresses.base_of(repo.ui, req)
-    text = bundlelist.text_of(chain, lambda url: addresses.absolute(url, base))
+    base = urls.base_of(repo.ui, req)
+    text = bundlelist.text_of(chain, lambda url: urls.absolute(url, base))
     res.status = b"200 Script output follows"
     res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
     res.headers[b"Cache-Control"] = b"no-cache"
@@ -126,9 +128,7 @@ def _send(repo: RepoT, entry: Entry, file: BinaryIO, req: Any, res: Any) -> None
     etag = b'"%s"' % entry.name.partition(".")[0].encode()
     # a web server that asked for a password may have a cache, too
     is_private = (
-        addresses.is_restricted(repo.ui)
-        or not addresses.may_leave(repo.ui)
-        or req.remoteuser
+        urls.is_restricted(repo.ui) or not urls.may_leave(repo.ui) or req.remoteuser
     )
     shared = b"private" if is_private else b"public"
     res.headers[b"ETag"] = etag

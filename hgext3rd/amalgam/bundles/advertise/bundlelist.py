@@ -14,7 +14,7 @@ from mercurial import error
 
 from ...configitems import BundlesConfig
 from ...placement import Directory
-from ..lifecycle import addresses, places
+from ..lifecycle import directories, urls
 from ..lifecycle.formats import is_uploaded
 from ..lifecycle.register import Register
 
@@ -59,11 +59,11 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
     clients get files here, or have got an earlier list.
     """
     register = Register.read(repo)
-    path = places.chosen(repo)
+    path = directories.chosen(repo)
     configured = BundlesConfig.from_ui(repo.ui).directory
     if configured and os.fsdecode(configured) != path:
         _take_back(repo, os.fsdecode(configured))
-    directory = places.directory_at(repo, path)
+    directory = directories.directory_at(repo, path)
     assert directory is not None
     there = _read(directory)
     if not chain and not there:
@@ -71,10 +71,10 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
     # git before 2.40 knows no relative addresses; but here there is no other
     text = text_of(chain, lambda url: url.rpartition(b"/")[2] if _own(url) else url)
     if there != text:
-        places.make(repo, path)
-        directory.replace(NAME, text, places.placement_at(repo, path))
+        directories.make(repo, path)
+        directory.replace(NAME, text, directories.placement_at(repo, path))
     digest = hashlib.sha256(text).hexdigest()
-    uploads = addresses.uploads(repo.ui)
+    uploads = urls.uploads(repo.ui)
     if uploads or (register.uploaded_list and is_uploaded(repo.ui)):
         if register.uploaded_list == digest:
             return
@@ -85,14 +85,14 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
 
 def _take_back(repo: RepoT, path: str) -> None:
     """Let the list in a directory name nothing: readers are restricted now."""
-    directory = places.directory_at(repo, path)
-    text = text_of((), addresses.relative)
+    directory = directories.directory_at(repo, path)
+    text = text_of((), urls.relative)
     if directory is not None and _read(directory) not in (b"", text):
-        directory.replace(NAME, text, places.placement_at(repo, path))
+        directory.replace(NAME, text, directories.placement_at(repo, path))
 
 
 def _own(url: bytes) -> bool:
-    return addresses.is_relative(url)
+    return urls.is_relative(url)
 
 
 def _read(directory: Directory) -> bytes | None:

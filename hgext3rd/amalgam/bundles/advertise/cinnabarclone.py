@@ -17,7 +17,7 @@ from mercurial.i18n import _
 from ...loading import load
 from ...placement import Directory, Placement
 from ...terminal import one_line
-from ..lifecycle import addresses, live as bundles, register as registers
+from ..lifecycle import eligibility as bundles, register as registers, urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def write(repo: RepoT, live: Entry | None) -> None:
     Only for who generates.
     """
     url = os.fsencode(live.url) if live else b""
-    if url and not addresses.is_relative(url) and not url.startswith(_SCHEMES):
+    if url and not urls.is_relative(url) and not url.startswith(_SCHEMES):
         url = b""  # git-cinnabar takes no other from a server
     content = url + b"\n" if url else b""
     register = registers.Register.read(repo)
@@ -73,14 +73,14 @@ def _is_ours(register: Register, content: bytes) -> bool:
     # nobody else writes a relative address: it means nothing to git-cinnabar
     return (
         not content
-        or addresses.is_relative(content)
+        or urls.is_relative(content)
         or _digest(content) in register.cinnabar_manifests
     )
 
 
 def answer(repo: RepoT, proto: Any) -> bytes:
     """Return what a client is told; nothing if there is nothing it could use."""
-    load(addresses, bundles, registers)
+    load(urls, bundles, registers)
     content = _read(repo)
     if not content:
         return b""
@@ -95,7 +95,7 @@ def answer(repo: RepoT, proto: Any) -> bytes:
         return b""  # it was made of changesets that have been withdrawn since
     if not bundles.may_reach_git(repo):
         return b""
-    url = addresses.absolute(url, addresses.base_of_peer(repo, proto))
+    url = urls.absolute(url, urls.base_of_peer(repo, proto))
     return url + b"\n" if url else b""
 
 

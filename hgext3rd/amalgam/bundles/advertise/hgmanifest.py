@@ -14,7 +14,7 @@ from mercurial import bundlecaches, error, wireprototypes, wireprotov1server
 from ...loading import load
 from ...placement import Directory
 from ...terminal import printable
-from ..lifecycle import addresses, formats, live, register as registers
+from ..lifecycle import eligibility, formats, register as registers, urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -71,9 +71,9 @@ def _for_client(repo: RepoT, content: bytes, base: bytes) -> bytes:
         if url in outlived:
             continue
         entries = named.get(url, [])
-        if entries and not any(live.is_sound(repo, entry) for entry in entries):
+        if entries and not any(eligibility.is_sound(repo, entry) for entry in entries):
             continue  # withdrawn since, or lost
-        kept.append(addresses.absolute(line, base))
+        kept.append(urls.absolute(line, base))
     return b"".join(kept) if any(map(bytes.strip, kept)) else b""
 
 
@@ -85,17 +85,17 @@ def read(repo: RepoT) -> bytes:
 
 def _outlived(repo: RepoT) -> list[Any]:
     """Return bundles from before a censoring; takes no time if there was none."""
-    if live.mark_of(repo) == "":
+    if eligibility.mark_of(repo) == "":
         return []
     try:
-        return live.outlived(repo)
+        return eligibility.outlived(repo)
     except error.StorageError:
         return []
 
 
 def _inline(func: Callable[..., Any]) -> Callable[..., Any]:
     def command(repo: RepoT, proto: Any, path: bytes) -> Any:
-        load(addresses, formats, live, registers)
+        load(urls, formats, eligibility, registers)
         name = os.path.basename(os.path.normpath(path))
         if name in {bundle.basename for bundle in _outlived(repo)}:
             # what Mercurial says of a file that is deleted, without a traceback
@@ -120,9 +120,9 @@ def wrap_commands() -> None:
 
 def _wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
     def command(repo: RepoT, proto: Any, *args: Any) -> Any:
-        load(addresses, formats, live, registers)
+        load(urls, formats, eligibility, registers)
         response = func(repo, proto, *args)
-        base = addresses.base_of_peer(repo, proto)
+        base = urls.base_of_peer(repo, proto)
         return wireprototypes.bytesresponse(_for_client(repo, response.data, base))
 
     return command
@@ -132,7 +132,7 @@ def capabilities(
     orig: Callable[..., list[bytes]], inner: Any, repo: RepoT, proto: Any
 ) -> list[bytes]:
     """Advertise bundles only to who can reach any."""
-    load(addresses, formats, live, registers)
+    load(urls, formats, eligibility, registers)
     found = orig(inner, repo, proto)
     if _CAPABILITIES.isdisjoint(found):
         return found
@@ -140,7 +140,7 @@ def capabilities(
         content = read(repo)
     except (OSError, error.StorageError):
         return found  # what is there is the operator's
-    base = addresses.base_of_peer(repo, proto)
+    base = urls.base_of_peer(repo, proto)
     if not content or _for_client(repo, content, base):
         return found
     return [name for name in found if name not in _CAPABILITIES]

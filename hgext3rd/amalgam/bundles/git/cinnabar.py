@@ -23,7 +23,7 @@ from ...scratch import scratch
 from . import copies, packs
 from .content import Content
 from .packs import PackRequest
-from .parts import NothingToBundleError
+from .scope import NothingToBundleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

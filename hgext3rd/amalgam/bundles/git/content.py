@@ -1,6 +1,6 @@
 """What a bundle has, ready to be read: its header, and the pieces of its pack.
 
-Here for git clients; for those of git-cinnabar in ``metadata``. Takes from a git store
+Here for git clients; for those of git-cinnabar in ``cinnabar``. Takes from a git store
 what is exported, and exports nothing.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...gitstore.state.oidmap import OidMap
     from ...gitstore.store import GitStore
-    from .parts import Part
+    from .scope import Part
 
 
 class BehindError(Exception):

@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ...configitems import GitConfig
+from ...configitems import CINNABAR_V1, GIT_FORMATS, GIT_V2, GitConfig
 from ...gitstore.exporting import export
 from ...gitstore.state import selection
 from ...gitstore.state.unreadable import is_of_repository
 from ...gitstore.store import GitStore
 from ...native.errors import Moved
-from ..kinds import CINNABAR_V1, GIT_V2, KINDS
-from . import parts
+from . import scope
+from .cinnabar import of_metadata
 from .content import BehindError, Content, of_history
-from .metadata import of_metadata
 from .packs import PACK_HEADER
-from .parts import NothingToBundleError
+from .scope import NothingToBundleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,9 +42,6 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "CINNABAR_V1",
-    "GIT_V2",
-    "KINDS",
     "NothingToBundleError",
     "Written",
     "check",
@@ -66,7 +62,7 @@ class Written:
     """What is in a bundle that was written."""
 
     kind: bytes
-    """One of ``KINDS``."""
+    """One of ``GIT_FORMATS``."""
     changesets: int
     """Changesets whose commits are in it."""
     objects: int
@@ -91,10 +87,10 @@ def check(
 
     ``InputError`` or ``StateError``. Quick.
     """
-    if kind not in KINDS:
+    if kind not in GIT_FORMATS:
         raise error.InputError(
             _(b"unknown type of git bundle: '%s'") % kind,
-            hint=_(b"allowed: %s") % b", ".join(KINDS),
+            hint=_(b"allowed: %s") % b", ".join(GIT_FORMATS),
         )
     if filter and filter not in FILTERS:
         raise error.InputError(
@@ -196,12 +192,12 @@ def _content(
     """Return what ``write`` is asked for, from what is exported."""
     repo = store.repo
     export = b"public" if public_only else store.config.export
-    parts.check(repo, export, (*(nodes or ()), *base))
+    scope.check(repo, export, (*(nodes or ()), *base))
     if kind == CINNABAR_V1:
         made = of_metadata(store, export, nodes)
     else:
         kinds = store.config.refs
-        part = parts.named(repo, export, kinds, nodes, base, tips_only=tips_only)
+        part = scope.named(repo, export, kinds, nodes, base, tips_only=tips_only)
         made = of_history(store, export, part, filter)
     with made as content:
         yield content

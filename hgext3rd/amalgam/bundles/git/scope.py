@@ -14,7 +14,7 @@ from mercurial.node import nullid, nullrev, short
 
 from ...gitstore.git.refs import HEADS
 from ...gitstore.state import selection
-from . import names
+from . import bundlerefs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -76,7 +76,7 @@ def named(
         revs = {*changelog.ancestors(tips, inclusive=True)} - {nullrev}
         if len(revs) == len(changelog) - len(changelog.filteredrevs):
             revs = None  # these are all
-    refs, head = names.refs_of(view, kinds, revs)
+    refs, head = bundlerefs.refs_of(view, kinds, revs)
     if tips_only:
         refs = _tips_only(view, refs)
     known = {*changelog.ancestors(_revs(view, base), inclusive=True)}

@@ -1,5 +1,5 @@
 """The life of a published bundle, from what is missing to what is withdrawn.
 
-``register`` has what is known of each, ``demand`` what is missing; ``making`` makes,
-``publish`` brings to where clients read, ``live`` says which may be named.
+``register`` has what is known of each, ``policy`` what is missing; ``newbundle`` makes,
+``publication`` brings to where clients read, ``eligibility`` says which may be named.
 """

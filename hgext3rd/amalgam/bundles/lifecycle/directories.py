@@ -13,7 +13,7 @@ from ... import audience
 from ...configitems import BundlesConfig
 from ...placement import Directory, Placement
 from ...trust import Trust
-from . import addresses
+from . import urls
 from .register import HERE, directory_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def chosen(repo: RepoT) -> str:
     the bundles.
     """
     configured = _configured(repo)
-    return configured if configured and addresses.may_leave(repo.ui) else HERE
+    return configured if configured and urls.may_leave(repo.ui) else HERE
 
 
 def directory_at(repo: RepoT, path: str) -> Directory | None:

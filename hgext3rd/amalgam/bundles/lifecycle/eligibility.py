@@ -15,11 +15,10 @@ from hgext import clonebundles
 from mercurial import error
 from mercurial.i18n import _
 
-from ...configitems import GitConfig
+from ...configitems import CINNABAR_V1, GitConfig
 from ...gitstore.state import censorship
 from ...placement import Directory
-from ..kinds import CINNABAR_V1
-from . import addresses, headset, places
+from . import directories, headset, urls
 from .chain import Link, chain_of
 from .register import HERE, Register
 
@@ -105,7 +104,7 @@ def is_there(repo: RepoT, entry: Entry) -> bool:
     """Tell whether the file of a bundle is as it was, if it is on this machine."""
     if not entry.path:
         return True
-    directory = places.directory_at(repo, entry.path)
+    directory = directories.directory_at(repo, entry.path)
     if directory is None:
         return False
     try:
@@ -117,7 +116,7 @@ def is_there(repo: RepoT, entry: Entry) -> bool:
 
 def must_return(repo: RepoT, entry: Entry) -> bool:
     """Tell whether a bundle is elsewhere, and since then readers are restricted."""
-    return entry.path != HERE and not addresses.may_leave(repo.ui)
+    return entry.path != HERE and not urls.may_leave(repo.ui)
 
 
 def may_reach_git(repo: RepoT) -> bool:

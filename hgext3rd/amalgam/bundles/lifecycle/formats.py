@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from mercurial import bundlecaches, error, extensions
 from mercurial.i18n import _
 
-from ...configitems import BundlesConfig, GitConfig
+from ...configitems import GIT_FORMATS, GIT_V2, BundlesConfig, GitConfig
 from ...configvalues import warn_once
 from ...placement import Directory
-from ..kinds import GIT_V2, KINDS
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -33,10 +32,10 @@ def increment(token: int) -> bytes:
 
 
 def kind_of(bundle_type: bytes) -> bytes:
-    """Return one of ``KINDS``; empty for a format of Mercurial."""
+    """Return one of ``GIT_FORMATS``; empty for a format of Mercurial."""
     if _INCREMENT.fullmatch(bundle_type):
         return GIT_V2
-    return bundle_type if bundle_type in KINDS else b""
+    return bundle_type if bundle_type in GIT_FORMATS else b""
 
 
 def is_increment(bundle_type: bytes) -> bool:
@@ -109,14 +108,14 @@ def require_enabled(ui: UiT) -> None:
 
 def _check_spec(repo: RepoT, name: bytes) -> None:
     try:
-        if name in KINDS:
+        if name in GIT_FORMATS:
             raise error.UnsupportedBundleSpecification(_(b"it is a format for git"))
         bundlecaches.parsebundlespec(repo, name, strict=False)
     except (
         error.InvalidBundleSpecification,
         error.UnsupportedBundleSpecification,
     ) as exc:
-        if name in KINDS:
+        if name in GIT_FORMATS:
             hint = _(b"it belongs in clone-bundles.git.formats")
         else:
             hint = _(b"%s; see 'hg help bundlespec'") % bytes(exc)

@@ -10,11 +10,10 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...configitems import GitConfig
+from ...configitems import GIT_V2, GitConfig
 from ...placement import TEMPORARY, Directory, Placement
 from ..git import gitbundle
-from ..kinds import GIT_V2
-from . import headset, live
+from . import eligibility, headset
 from .formats import is_increment, kind_of
 from .register import Entry, Register, directory_of
 from .window import window_bytes
@@ -122,14 +121,14 @@ def _describe(repo: RepoT, request: Any) -> Entry:
         heads=headset.write(repo, _nodes(repo, request)),
         made=time.time(),
         # before anything is read: what is censored from now on may be in it
-        mark=live.mark_of(repo) or "",
+        mark=eligibility.mark_of(repo) or "",
     )
 
 
 def _place_in_chain(repo: RepoT, entry: Entry) -> list[bytes]:
     """Give ``entry`` its token, and return the nodes that it builds upon."""
     register = Register.read(repo)
-    chain = [link.entry for link in live.chain(repo)]
+    chain = [link.entry for link in eligibility.chain(repo)]
     base: list[bytes] = []
     if is_increment(entry.type.encode()):
         entry.token = register.last_token + 1

@@ -26,7 +26,7 @@ from ... import moving
 from ...configitems import BundlesConfig
 from ...placement import TEMPORARY
 from ...terminal import one_line, printable
-from . import addresses, headset, live as bundles, places
+from . import directories, eligibility as bundles, headset, urls
 from .formats import kind_of
 from .register import NAME, Entry, Register, directory_of, is_address
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
     from ...placement import Directory
-    from .making import NewBundle
+    from .newbundle import NewBundle
 
 _TRIES = 3
 _PAUSE_SECONDS = 1.0
@@ -61,10 +61,10 @@ def publish(
     name = digest.encode() + suffix
     entry.name = name.decode()
     made.rename(name)
-    uploaded = addresses.uploads(ui)
+    uploaded = urls.uploads(ui)
     if not uploaded:
-        entry.path = places.chosen(repo)
-        entry.url = os.fsdecode(addresses.of_directory(ui, name))
+        entry.path = directories.chosen(repo)
+        entry.url = os.fsdecode(urls.of_directory(ui, name))
         _check_address(entry.url)
     # before the first byte is out: what is known can be taken back
     register = Register.read(repo)
@@ -80,8 +80,8 @@ def publish(
         entry.url = os.fsdecode(ready.file_url)
         register.write(repo)
     else:
-        directory = places.make(repo, entry.path)
-        placement = places.placement_at(repo, entry.path)
+        directory = directories.make(repo, entry.path)
+        placement = directories.placement_at(repo, entry.path)
         moving.move(made.directory, name, directory, placement)
         ready = bundle.uploaded(os.fsencode(entry.url), name)
     _check_readable(repo, entry, digest)
@@ -128,7 +128,7 @@ def _check_readable(repo: RepoT, entry: Entry, digest: str) -> None:
             if found == digest:
                 return
             problem = _(b"its content differs")
-        if addresses.is_relative(url):
+        if urls.is_relative(url):
             break
         if remaining:
             time.sleep(_PAUSE_SECONDS)
@@ -140,9 +140,9 @@ def _check_readable(repo: RepoT, entry: Entry, digest: str) -> None:
 
 
 def _hint(repo: RepoT, entry: Entry) -> bytes:
-    is_elsewhere = entry.path and not addresses.is_relative(os.fsencode(entry.url))
+    is_elsewhere = entry.path and not urls.is_relative(os.fsencode(entry.url))
     external = BundlesConfig.from_ui(repo.ui).external
-    if is_elsewhere and not external and not places.is_for_all(repo, entry.path):
+    if is_elsewhere and not external and not directories.is_for_all(repo, entry.path):
         return _(
             b"only users who can read the repository may read it; "
             b"to let others read it, set amalgam.bundles.external = yes"
@@ -158,8 +158,8 @@ def _reason(exc: Exception) -> bytes:
 
 def _open(repo: RepoT, entry: Entry) -> Any:
     ui = repo.ui
-    if addresses.is_relative(os.fsencode(entry.url)):
-        directory = places.directory_at(repo, entry.path)
+    if urls.is_relative(os.fsencode(entry.url)):
+        directory = directories.directory_at(repo, entry.path)
         assert directory is not None
         return os.fdopen(directory.open(entry.name.encode()), "rb")
     # a server that hangs must not keep the lock of generators for ever
@@ -200,7 +200,7 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -
     for entry in list(register.entries.values()):
         if entry.name in wanted:
             entry.retired = None
-            if not addresses.may_leave(repo.ui):
+            if not urls.may_leave(repo.ui):
                 _delete_left(repo, entry, delete)
             continue
         # what was never retired was never advertised, either
@@ -234,7 +234,7 @@ def _delete(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> bool:
     What is in no directory of ours is forgotten, and stays.
     """
     name = entry.name.encode()
-    directory = places.directory_at(repo, entry.path)
+    directory = directories.directory_at(repo, entry.path)
     if entry.path and directory is None:
         path = os.path.join(os.fsencode(entry.path), name)
         repo.ui.warn(one_line(_(b"warning: bundle is not deleted: %s") % path))

@@ -11,8 +11,8 @@ from hgext import clonebundles
 from mercurial import util
 from mercurial.i18n import _
 
+from ...configitems import GIT_V2
 from ...terminal import one_line
-from ..kinds import GIT_V2
 from . import chain as chains, formats, headset
 
 if TYPE_CHECKING:

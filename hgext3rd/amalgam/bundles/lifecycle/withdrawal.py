@@ -1,7 +1,8 @@
 """Bundles that must not be read any more leave at once: manifests first, then files.
 
 That is what was made before a censoring, or of changesets that are no longer public.
-Clients are not told of it from the next request on (``live``); here it is deleted.
+Clients are not told of it from the next request on (``eligibility``); here it is
+deleted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from ...terminal import one_line
-from . import formats, generator, live, places
+from . import directories, eligibility, formats, generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,22 +33,22 @@ def watch(repo: RepoT, transaction: Any, advertise: Callable[[RepoT], None]) -> 
 
     ``advertise`` writes all manifests anew, and deletes what nobody needs.
     """
-    before = transaction.__dict__.setdefault(_MARK, live.mark_of(repo))
+    before = transaction.__dict__.setdefault(_MARK, eligibility.mark_of(repo))
     reference = weakref.ref(repo)
 
     def check(_transaction: Any) -> None:
         repo = reference()
-        if repo is not None and live.mark_of(repo) != before:
+        if repo is not None and eligibility.mark_of(repo) != before:
             _take_back_now(repo, advertise)
 
     transaction.addpostclose(_CATEGORY, check)
 
 
 def _take_back_now(repo: RepoT, advertise: Callable[[RepoT], None]) -> None:
-    if not places.trust(repo).usable:
+    if not directories.trust(repo).usable:
         return
     try:
-        if not live.outlived(repo):
+        if not eligibility.outlived(repo):
             return
         with generator.exclusive(repo):
             take_back(repo)
@@ -66,7 +67,7 @@ def _take_back_now(repo: RepoT, advertise: Callable[[RepoT], None]) -> None:
 def take_back(repo: RepoT) -> None:
     """Let the state forget what must not be read. Only for generators."""
     with repo.clonebundles_lock():
-        gone = live.outlived(repo)
+        gone = eligibility.outlived(repo)
         if not gone:
             return
         clonebundles.update_ondisk_manifest(repo)  # it names only what is valid

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial.i18n import _
 
 from ...native._core import ffi, lib
-from ...native.lent import lent, lent_list
+from ...native.buffers import lent, lent_list
 from ...native.operation import Operation
 from ...placement import Placement
 from ...records import Record

@@ -1,6 +1,6 @@
 """Bringing a git store up to date: when that is possible or needed, and what it did.
 
-The steps are in ``run``.
+The steps are in ``steps``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mercurial.i18n import _
 
 from ...records import Record
 from ..state import requirements
-from .exclusion import locked
-from .run import ExportRun
+from .exportlock import locked
+from .steps import ExportRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

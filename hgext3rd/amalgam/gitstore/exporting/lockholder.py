@@ -1,6 +1,6 @@
 """Who holds ``.hg/amalgam/lock``, for people: only looks, and never takes it.
 
-The lock is of Mercurial's kind; ``exclusion`` takes it.
+The lock is of Mercurial's kind; ``exportlock`` takes it.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from ..state.docket import Docket, Layer
 from ..state.layers import Drafts, ExportPlan
 from ..state.oidmap import Table
 from . import transitions
-from .contents import Contents, with_metadata
 from .conversion import Conversion, Converted
+from .storefiles import StoreFiles, with_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ class ExportRun:
         self._repo = store.repo
         self._config = store.config
         self._repository = store.repository
-        self._contents = Contents(store)
+        self._files = StoreFiles(store)
         self._conversion = Conversion.of(
             store.repo,
             store.config,
@@ -78,7 +78,7 @@ class ExportRun:
 
     def update(self, rebuild: bool) -> None:
         """Do what there is to do."""
-        self._contents.read()
+        self._files.read()
         is_there = self._repository.exists()
         if is_there:
             if not rebuild:
@@ -86,30 +86,30 @@ class ExportRun:
             self._repository.remove_intruders()
         else:
             self._repository.set_up()
-        self._contents.begin(censorship.mark_of(self._repo))
-        whole = self._contents.whole()
+        self._files.begin(censorship.mark_of(self._repo))
+        whole = self._files.whole()
         if is_there and not rebuild:
             self._warn_of_loss(whole)
-        seen = self._contents.docket.drafts.seen
+        seen = self._files.docket.drafts.seen
         if rebuild or whole is None:
-            self._contents.plan_anew()
+            self._files.plan_anew()
         else:
             self.start = selection.appended(self._repo, seen)
-            self._contents.plan(whole)
+            self._files.plan(whole)
         try:
             self._rounds()
         except BaseException:
             # the next run would do it, too; but why leave it what can be large
             with contextlib.suppress(OSError):
-                self._contents.remove_debris()
+                self._files.remove_debris()
             raise
-        self._contents.finish()
+        self._files.finish()
 
     def _warn_of_loss(self, whole: Docket | None) -> None:
         """Say what is made again because it was lost."""
-        if whole is None or self._contents.is_docket_lost:
+        if whole is None or self._files.is_docket_lost:
             what = _(b"everything")
-        elif self._contents.docket.drafts.segments and not whole.drafts.segments:
+        elif self._files.docket.drafts.segments and not whole.drafts.segments:
             what = _(b"drafts")
         else:
             return
@@ -153,7 +153,7 @@ class ExportRun:
                 if not moved or not unreadable.is_of_repository(exc):
                     raise
                 cause = exc
-            self._contents.remove_debris()
+            self._files.remove_debris()
         raise error.StateError(
             _(b"repository kept changing while it was exported"),
             hint=_(b"run 'hg git::export' again; what was converted is kept"),
@@ -176,28 +176,28 @@ class ExportRun:
             return False
         if not self._is_exact(wanted):
             return False
-        docket = self._contents.next
+        docket = self._files.next
         refs, head = self._wanted_refs(docket)
         if selection.state_of(self._repo) != state:
             return False
-        changed, deleted = self._contents.name(refs, head)
+        changed, deleted = self._files.name(refs, head)
         self.refs += changed
         self.deleted += deleted
         self._repository.keep(docket.packs if docket.drafts.packs else ())
         named = self._repository.names_digest()
         if wanted.is_all:
             docket = transitions.with_seen(docket, *wanted.places(self._repo))
-        self._contents.write(transitions.named(docket, named))
+        self._files.write(transitions.named(docket, named))
         return selection.state_of(self._repo) == state
 
     def _drop_censored(self) -> None:
         """Remove all, if a text was censored since this export began to read texts."""
         mark = censorship.mark_of(self._repo)
-        docket = self._contents.next
+        docket = self._files.next
         if docket.censored != mark:
             for layer in (docket.base, docket.drafts):
                 self._select_again(self._want(docket), layer)
-            self._contents.drop_all(mark)
+            self._files.drop_all(mark)
 
     def _want(self, docket: Docket) -> ExportPlan:
         return ExportPlan.of(self._repo, self._config.export, docket, self._nodes)
@@ -207,7 +207,7 @@ class ExportRun:
 
         Return what is to be there.
         """
-        docket, nodes = self._contents.next, self._nodes
+        docket, nodes = self._files.next, self._nodes
         wanted = self._want(docket)
         judgement = wanted.judge(self._repo, docket, self._store.maps)
         if judgement in (Drafts.SORT, Drafts.DROP):
@@ -216,14 +216,14 @@ class ExportRun:
             drafts, maps = docket.drafts, self._store.maps
             vanished = layers.vanished(self._repo, wanted.allowed, maps, drafts)
             self.gone += len(vanished)
-            self._contents.drop_drafts(docket)
+            self._files.drop_drafts(docket)
         elif judgement is Drafts.SORT:
-            self._contents.plan(transitions.without_drafts(docket))
+            self._files.plan(transitions.without_drafts(docket))
         elif judgement is Drafts.PROMOTE:
-            self._contents.plan(transitions.promoted(docket))
+            self._files.plan(transitions.promoted(docket))
         if wanted.has_base_shrunk(self._repo, docket, self._store.maps):
             self._drop_vanished(wanted)
-        return wanted if self._nodes is nodes else self._want(self._contents.next)
+        return wanted if self._nodes is nodes else self._want(self._files.next)
 
     def _select_again(self, wanted: ExportPlan, layer: Layer) -> None:
         """Let this export make again what stays of ``layer``."""
@@ -234,15 +234,15 @@ class ExportRun:
 
     def _drop_vanished(self, wanted: ExportPlan) -> bool:
         """If the base has what it must not have, remove all; tell whether it had."""
-        base = self._contents.next.base
+        base = self._files.next.base
         if not layers.vanished(self._repo, wanted.allowed, self._store.maps, base):
             return False
         self._repo.ui.warn(
             _(b"warning: public changesets were removed: exporting everything again\n")
         )
-        for layer in (base, self._contents.next.drafts):
+        for layer in (base, self._files.next.drafts):
             self._select_again(wanted, layer)
-        self._contents.drop_all(self._contents.next.censored)
+        self._files.drop_all(self._files.next.censored)
         return True
 
     def _convert(self, wanted: ExportPlan) -> None:
@@ -251,11 +251,11 @@ class ExportRun:
         If the base grows, drafts on top of it are made again: the metadata commit of
         all changesets is theirs.
         """
-        docket = transitions.with_held(self._contents.next, wanted.held)
+        docket = transitions.with_held(self._files.next, wanted.held)
         base = self._extend(docket.base, Layer(), wanted.for_base, 0)
         if base is not docket.base:
             drafts = docket.drafts
-            docket = self._contents.settle(transitions.with_base(docket, base))
+            docket = self._files.settle(transitions.with_base(docket, base))
             if drafts.segments and self._nodes is not None:
                 self._select_again(wanted, drafts)
                 wanted = self._want(docket)
@@ -263,7 +263,7 @@ class ExportRun:
         drafts = docket.drafts
         if known_below < wanted.selected.len:
             drafts = self._extend(drafts, base, wanted.selected, known_below)
-        self._contents.settle(transitions.with_drafts(docket, drafts))
+        self._files.settle(transitions.with_drafts(docket, drafts))
 
     def _extend(
         self, layer: Layer, base: Layer, selected: Selection, known_below: int
@@ -310,7 +310,7 @@ class ExportRun:
         A later one is converted again; if it is public and the earlier one a draft,
         then with the drafts, since its id depends on one.
         """
-        docket = self._contents.next
+        docket = self._files.next
         held = dict(docket.held)
         anew = False
         for later, earlier in displaced:
@@ -322,11 +322,11 @@ class ExportRun:
                 anew = True
         for layer in (docket.base, docket.drafts) if anew else (docket.drafts,):
             self._select_again(wanted, layer)
-        self._contents.plan(transitions.with_held(docket, held.items()))
+        self._files.plan(transitions.with_held(docket, held.items()))
         if anew:
-            self._contents.plan_anew()
+            self._files.plan_anew()
         else:
-            self._contents.plan(transitions.without_drafts(self._contents.next))
+            self._files.plan(transitions.without_drafts(self._files.next))
 
     def _is_exact(self, wanted: ExportPlan) -> bool:
         """Tell whether the store has what is wanted, and no more.
@@ -336,7 +336,7 @@ class ExportRun:
         """
         if not wanted.is_all:
             return True
-        docket = self._contents.next
+        docket = self._files.next
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             count = oidmap.count(Table.CHANGESETS)
             heads = selection.heads(self._repo, self._config.export)
@@ -344,12 +344,12 @@ class ExportRun:
         with contextlib.closing(self._store.maps.open(docket.base.segments)) as base:
             public = base.count(Table.CHANGESETS)
         if not whole:
-            self._contents.plan(transitions.with_seen(docket, (), ()))
+            self._files.plan(transitions.with_seen(docket, (), ()))
         elif public != wanted.public.changesets():
             if not self._drop_vanished(wanted):
-                self._contents.plan_anew()
+                self._files.plan_anew()
         elif count != wanted.allowed.changesets():
-            self._contents.drop_drafts(docket)
+            self._files.drop_drafts(docket)
         else:
             return True
         return False
@@ -366,10 +366,10 @@ class ExportRun:
 
     def _refuse_foreign_store(self) -> None:
         """Abort if ``amalgam.git.path`` leads to a repository that others fill."""
-        packs = self._contents.docket.packs
+        packs = self._files.docket.packs
         is_ours = packs and (
             any(map(self._repository.has_pack, packs))
-            or self._contents.has_heads(self._contents.docket)
+            or self._files.has_heads(self._files.docket)
         )
         if self._config.path and self._repository.has_refs() and not is_ours:
             raise error.StateError(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..store import GitStore
 
 
-class Contents:
+class StoreFiles:
     """The docket of a store, and the files that it is about."""
 
     def __init__(self, store: GitStore) -> None:
@@ -145,14 +145,14 @@ class Contents:
 
         Not if there are drafts: what they share with the base may be in either.
         """
-        from . import adoption  # seldom needed
+        from . import gitpacks  # seldom needed
 
         metadata = docket.base.metadata
         if docket.drafts.packs or not metadata.commit:
             return None
         if not strays.holders(self._repository, docket):
             return None
-        packs = adoption.adopt(self._repository, metadata.commit)
+        packs = gitpacks.adopt(self._repository, metadata.commit)
         return None if packs is None else transitions.adopted(docket, packs)
 
     def has_heads(self, docket: Docket) -> bool:

@@ -1,7 +1,7 @@
 """What a docket becomes: each step from one state of a store to the next.
 
-Pure functions, which read and write no file. ``run`` says when a step is due, and
-``contents`` writes what comes of it.
+Pure functions, which read and write no file. ``steps`` says when a step is due, and
+``storefiles`` writes what comes of it.
 """
 
 from __future__ import annotations

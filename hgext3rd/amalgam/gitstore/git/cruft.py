@@ -24,7 +24,7 @@ _IDENTS = b"author  <cinnabar@git> 0 +0000\ncommitter  <cinnabar@git> 0 +0000\n\
 _EMPTY_TREE = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n"
 
 
-def outdated(git: Git, oids: Iterable[bytes]) -> frozenset[bytes]:
+def cruft(git: Git, oids: Iterable[bytes]) -> frozenset[bytes]:
     """Return those of ``oids`` that a metadata commit may need, and nothing else does.
 
     Those of the current one are among them.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...placement import TEMPORARY, Unusable, unpredictable
 from ..state.docket import PACK
-from . import gitlock, readonly, settings, skeleton
+from . import gitlock, pushhook, settings, skeleton
 from .gitprocess import CONFIG, CONFIG_BYTES
 from .refs import METADATA
 from .skeleton import PACKS
@@ -47,7 +47,7 @@ def make_empty(
     ``shows_heads``: clients may see the refs of heads that have no other name.
     """
     skeleton.complete(directory, placement)
-    readonly.write(directory, placement)
+    pushhook.write(directory, placement)
     config = settings.new(placement, shows_heads=shows_heads)
     directory.replace(CONFIG, config, placement)
 
@@ -87,7 +87,7 @@ class Repository:
             return
         self.remove_intruders()
         skeleton.complete(self.directory, self._placement)
-        readonly.write(self.directory, self._placement)
+        pushhook.write(self.directory, self._placement)
         self._configure()
 
     def remove_intruders(self) -> None:

@@ -15,7 +15,7 @@ from mercurial.node import bin as bin_node
 
 from ...native import errors
 from ...native._core import ffi, lib
-from ...native.lent import lent, lent_bytes, lent_list, lent_writable
+from ...native.buffers import lent, lent_bytes, lent_list, lent_writable
 from ...records import Record
 
 if TYPE_CHECKING:

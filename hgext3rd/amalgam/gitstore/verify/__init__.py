@@ -1,7 +1,7 @@
 """A git store against the history that it stands for.
 
 ``run`` asks, from the bottom up: are the files whole (``files``), does the map agree
-with history and git's objects (``mapping``), are the names right (``names``), and on
+with history and git's objects (``mapping``), are the names right (``refs``), and on
 demand, would an export make the same today (``recomputed``). What follows from damage
 that is already known is not looked at. Changes nothing, and takes no lock.
 """
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..exporting.holder import LockState, holder
+from ..exporting.lockholder import LockState, holder
 from ..git import refs as refsmod
 from ..git.skeleton import intruders
 from ..state import censorship, selection
 from ..state.docket import Docket
 from ..state.layers import ExportPlan
 from ..state.oidmap import Table
-from . import files, metadata, paths, recomputed
+from . import cinnabar, files, paths, recomputed
 from .findings import Difference, Findings, Note, Remedy
 from .mapping import Served, check_layers, check_objects, check_segments
-from .names import ExpectedRefs, unreachable
+from .refs import ExpectedRefs, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,14 +87,14 @@ class _Verification:
         if findings.add(check_segments(maps, segments, deep)):
             self._leave_out(_(b"changesets, refs and objects"))
             return
-        presence = metadata.check_presence(maps.directory, docket, deep)
+        presence = cinnabar.check_presence(maps.directory, docket, deep)
         has_metadata = not findings.add(presence)
         with (
             contextlib.closing(self._store.open_map(docket)) as oidmap,
             contextlib.closing(self._store.open_metadata_map(docket)) as metadata_map,
         ):
             if has_metadata:
-                findings.add(metadata.check_counts(oidmap, metadata_map))
+                findings.add(cinnabar.check_counts(oidmap, metadata_map))
             served = self._check_history(oidmap)
             self._check_names(oidmap, deep)
             if deep:
@@ -168,9 +168,9 @@ class _Verification:
         maps = (oidmap, metadata_map)
         findings.objects = sum(one.count(table) for one in maps for table in Table)
         findings.add(check_objects(ui, git, oidmap))
-        findings.add(check_objects(ui, git, metadata_map, metadata.KINDS))
+        findings.add(check_objects(ui, git, metadata_map, cinnabar.KINDS))
         if self._docket.metadata.commit:
-            findings.add(metadata.check_commit(git, self._docket))
+            findings.add(cinnabar.check_commit(git, self._docket))
 
     def _recompute(
         self, oidmap: OidMap, metadata_map: OidMap, served: Served, damaged: bool

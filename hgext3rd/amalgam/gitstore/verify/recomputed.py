@@ -20,13 +20,13 @@ from mercurial.node import hex as hex_id
 from ...placement import Directory
 from ...scratch import scratch
 from ..exporting.conversion import Conversion
+from ..git.cruft import cruft
 from ..git.idx import object_ids
-from ..git.outdated import outdated
 from ..git.refs import METADATA
 from ..state import requirements
 from ..state.docket import Metadata
 from ..state.oidmap import MapFiles, Table
-from . import metadata
+from . import cinnabar
 from .findings import Difference, Note, Remedy
 from .mapping import KINDS
 
@@ -86,7 +86,7 @@ class Recomputed:
         self, ui: UiT, metadata_map: OidMap, docket: Docket
     ) -> Iterator[Difference]:
         """Yield what of the metadata that ``docket`` names is missing or wrong."""
-        yield from _compare(ui, metadata_map, self.metadata_map, metadata.KINDS)
+        yield from _compare(ui, metadata_map, self.metadata_map, cinnabar.KINDS)
         found, expected = docket.metadata.commit, self.metadata_commit
         if found != expected:
             yield Difference(
@@ -119,7 +119,7 @@ class Recomputed:
                     _(b"one in a pack"),
                     Remedy.REBUILD,
                 )
-        old = outdated(repository.git, foreign)
+        old = cruft(repository.git, foreign)
         for oid in foreign:
             if oid not in old:
                 yield Difference(
