@@ -37,11 +37,11 @@ print("\\n" + json.dumps([
 TABLES = {"commands", "configitems", "configvalues", "hooks", "loading", "metadata"}
 TABLES |= {"records"}
 #: How the repository is opened, with what is wrapped there.
-OPENING = {"compat", "index", "index.lookup", "index.mapped"}
+OPENING = {"compat", "index", "index.lookuphooks", "index.openhooks"}
 OPENING |= {"index.decision", "index.indexfile"}
 #: A large index.
 MAPPING = {"native", "native._core", "native._core.lib"}
-MAPPING |= {"native.errors", "native.lent"}
+MAPPING |= {"native.errors", "native.buffers"}
 MAPPING |= {f"index.{name}" for name in ("opening", "snapshot", "docket", "buffer")}
 MAPPING |= {"placement", "terminal", "trust"}
 LOOKING_UP = {f"index.{name}" for name in ("nodemap", "nodesource", "nodefile")}

@@ -1,12 +1,11 @@
-"""When modules are loaded: Mercurial puts it off until something in them is used.
+"""Lazy imports: Mercurial loads a module when something in it is first used.
 
-``load`` is for those that several threads may be the first to use, as those of hgweb:
-one of them would find the module empty, in Python before 3.11.9 and 3.12.3. A statement
-``import`` can be what loads a module that another thread has just begun to put off: so
-where it is in a function that threads call, they hold ``one_at_a_time``.
-``load_everything`` is for a process that is about to answer requests in threads: there,
-Mercurial's own modules fail each other in the same way.
-``when_loaded`` is for those that we have to change, and need not load for it.
+In Python before 3.11.9 and 3.12.3, a thread may find such a module empty while another
+thread loads it. hgweb answers requests in threads. So a function that hgweb calls first
+calls ``load`` with its own module, and holds ``one_at_a_time`` where it imports others.
+``load_everything`` is for a server that is about to start threads: Mercurial's own
+modules have the same race. ``when_loaded`` is for modules that we wrap, and need not
+load for that.
 """
 
 from __future__ import annotations
@@ -23,15 +22,33 @@ if TYPE_CHECKING:
 
 one_at_a_time = threading.RLock()
 
+_PACKAGE = __name__.rpartition(".")[0] + "."
+_whole: set[ModuleType] = set()
+
 HAS_RACE = sys.version_info < (3, 11, 9) or (3, 12) <= sys.version_info < (3, 12, 3)
 """Whether a thread may find a module empty that another has begun to load."""
 
 
 def load(*modules: ModuleType) -> None:
-    """Load modules now, unless they are."""
+    """Load modules now, and for threads also what they import.
+
+    Imports are followed through modules of amalgam, and not beyond.
+    """
+    if _whole.issuperset(modules):
+        return
     with one_at_a_time:
         for module in modules:
             module.__doc__  # noqa: B018
+        if not HAS_RACE or threading.active_count() == 1:
+            return
+        found, pending = set(modules), [*modules]
+        while pending:
+            for module in [*vars(pending.pop()).values()]:
+                if isinstance(module, ModuleType) and module not in found:
+                    found.add(module)
+                    if module.__name__.startswith(_PACKAGE):
+                        pending.append(module)
+        _whole.update(found)
 
 
 def load_everything() -> None:

@@ -24,8 +24,6 @@ from ..configitems import GitConfig
 from ..configvalues import warn_once
 from ..gitstore import store as stores
 from ..gitstore.state import ids, oidmap as oidmaps, selection
-from ..loading import load
-from ..native import errors
 from ..terminal import one_line
 
 if TYPE_CHECKING:
@@ -78,7 +76,6 @@ def run(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
 
 def revset(repo: RepoT, subset: Any, x: Any) -> Any:
     """Answer ``gitnode(id)``."""
-    load(revsetlang, smartset, stores, ids, oidmaps, errors)
     # i18n: "gitnode" is a keyword
     (argument,) = revsetlang.getargs(x, 1, 1, _(b"gitnode requires one argument"))
     # i18n: "gitnode" is a keyword
@@ -102,7 +99,6 @@ def keyword(context: Any, mapping: Any) -> bytes:
     node = context.resource(mapping, b"ctx").node()
     if node is None:  # the working directory
         return b""
-    load(stores, oidmaps, errors)
     repo = context.resource(mapping, b"repo")
     cache = context.resource(mapping, b"cache")
     if b"amalgam-map" not in cache:

@@ -50,9 +50,9 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     if type(found) is not getattr(parsers, "index", object):
         return
     with one_at_a_time:
-        from . import buffer, nodefile, nodemap, nodesource
+        from . import buffer, nodemap, nodesource
 
-        load(buffer, nodefile, nodemap, nodesource)
+        load(buffer, nodemap, nodesource)
     index: Any = found
     plain = self._format_version == constants.REVLOGV1 and not self._inline
     if plain and len(opened.data) == len(index) * nodemap.ENTRY_LEN:

@@ -76,9 +76,9 @@ class _Switch:
         """Where snapshots are, if that is known."""
         if self._site is None and self.paths is not None:
             with one_at_a_time:
-                from . import buffer, opening
+                from . import opening
 
-                load(buffer, opening)
+                load(opening)
             with contextlib.suppress(OSError):  # no store, and nothing to map
                 self._site = opening.Site.of(*self.paths, self.config, _follow, self.ui)
         return self._site

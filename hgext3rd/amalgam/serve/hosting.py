@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mercurial import error, pycompat
@@ -38,11 +39,10 @@ def handle_request(
     orig: Callable[..., bool], rctx: Any, req: Any, res: Any, checkperm: Any
 ) -> bool:
     """Answer a request for a bundle; leave all others to Mercurial."""
-    load(urls)
+    load(sys.modules[__name__])
     path = req.dispatchpath or b""
     if path != urls.ROUTE and not urls.is_relative(path):
         return orig(rctx, req, res, checkperm)
-    load(bundlelist, eligibility, directories, registers)
     try:
         checkperm(rctx, req, b"pull")
         if req.method not in (b"GET", b"HEAD"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error, wireprototypes, wireprotov1server
@@ -80,7 +81,7 @@ def _is_ours(register: Register, content: bytes) -> bool:
 
 def answer(repo: RepoT, proto: Any) -> bytes:
     """Return what a client is told; nothing if there is nothing it could use."""
-    load(urls, bundles, registers)
+    load(sys.modules[__name__])
     content = _read(repo)
     if not content:
         return b""

@@ -7,6 +7,7 @@ clonebundles"), and gives each client the lines that it can use.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from mercurial import bundlecaches, error, wireprototypes, wireprotov1server
@@ -95,7 +96,7 @@ def _outlived(repo: RepoT) -> list[Any]:
 
 def _inline(func: Callable[..., Any]) -> Callable[..., Any]:
     def command(repo: RepoT, proto: Any, path: bytes) -> Any:
-        load(urls, formats, eligibility, registers)
+        load(sys.modules[__name__])
         name = os.path.basename(os.path.normpath(path))
         if name in {bundle.basename for bundle in _outlived(repo)}:
             # what Mercurial says of a file that is deleted, without a traceback
@@ -120,7 +121,7 @@ def wrap_commands() -> None:
 
 def _wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
     def command(repo: RepoT, proto: Any, *args: Any) -> Any:
-        load(urls, formats, eligibility, registers)
+        load(sys.modules[__name__])
         response = func(repo, proto, *args)
         base = urls.base_of_peer(repo, proto)
         return wireprototypes.bytesresponse(_for_client(repo, response.data, base))
@@ -132,7 +133,7 @@ def capabilities(
     orig: Callable[..., list[bytes]], inner: Any, repo: RepoT, proto: Any
 ) -> list[bytes]:
     """Advertise bundles only to who can reach any."""
-    load(urls, formats, eligibility, registers)
+    load(sys.modules[__name__])
     found = orig(inner, repo, proto)
     if _CAPABILITIES.isdisjoint(found):
         return found
