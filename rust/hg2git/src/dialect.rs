@@ -17,6 +17,7 @@ use crate::map::segment::Pair;
 use crate::objects::commits::CommitForm;
 use crate::objects::history::Sources;
 use crate::objects::pipeline::Aside;
+use crate::objects::trees::TreeForm;
 use crate::out::publish::MetadataPublication;
 use crate::read::files::FileTable;
 use crate::read::manifests::ManifestPlan;
@@ -59,6 +60,9 @@ pub(crate) trait Dialect: Sized + Send {
 
     /// Whether there is anything beside commits and their trees: the metadata of file revisions, too.
     fn keeps_metadata(&self) -> bool;
+
+    /// The form of the trees beside those of commits, if there are any.
+    fn aside_trees(&self) -> Option<&'static TreeForm>;
 
     /// What makes the objects of the run.
     fn begin<'a>(

@@ -108,7 +108,7 @@ impl Run<'_> {
             plan: &plan,
             changes: &changes,
             collisions,
-            keeps_metadata: dialect.keeps_metadata(),
+            aside_trees: dialect.aside_trees(),
             check_texts,
         };
         let history = self.convert_history(&dialect, &sources, &mut files, &mut packs, reporter)?;

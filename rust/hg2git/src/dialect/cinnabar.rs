@@ -28,6 +28,7 @@ use workshop::{Turns, join};
 use self::assembly::MetadataAssembly;
 use self::duplicates::Duplicates;
 use self::heads::{ChangesetHeads, branch_of};
+pub(crate) use self::manifestcommits::MANIFEST_TREES;
 use self::manifestcommits::{ConvertedManifests, ManifestCommits};
 use self::state::MetadataState;
 use crate::dialect::{Context, Dialect, Outcome};
@@ -38,6 +39,7 @@ use crate::objects::commits::{CommitForm, Committed};
 use crate::objects::history::{Batch, Sources};
 use crate::objects::object::Object;
 use crate::objects::pipeline::Aside;
+use crate::objects::trees::TreeForm;
 use crate::out::publish::{MetadataPublication, metadata_prefix};
 use crate::read::files::FileTable;
 use crate::read::names::Names;
@@ -85,6 +87,10 @@ impl Dialect for Cinnabar<'_> {
 
     fn keeps_metadata(&self) -> bool {
         self.metadata.is_some()
+    }
+
+    fn aside_trees(&self) -> Option<&'static TreeForm> {
+        self.metadata.as_ref().map(|_| &MANIFEST_TREES)
     }
 
     fn begin<'a>(

@@ -20,7 +20,7 @@ use crate::objects::history::{self, Batch, History, Sources};
 use crate::objects::object::ObjectHead;
 use crate::objects::pipeline::{ConvertedBatch, Pipeline};
 use crate::objects::storeids::StoreIds;
-use crate::objects::trees::View;
+use crate::objects::trees::Purpose;
 use crate::out::packs::{Packs, add};
 use crate::progress::{Phase, ThrottledProgress};
 use crate::read::changelog;
@@ -82,11 +82,12 @@ impl Run<'_> {
                     files.set_oid(file, oid);
                     if let Some(FileMetadata { oid, inflated_len }) = metadata {
                         files_metadata.push(Pair { node: files.node(file), oid });
-                        let pack = packs.of(View::Manifest);
+                        let pack = packs.of(Purpose::Aside);
                         add(pack, ObjectKind::Blob, oid, None, inflated_len, stream())?;
                     }
                     let base = base.and_then(|base| files.oid(base));
-                    add(packs.of(View::Git), ObjectKind::Blob, oid, base, inflated_len, stream())?;
+                    let pack = packs.of(Purpose::Git);
+                    add(pack, ObjectKind::Blob, oid, base, inflated_len, stream())?;
                 }
                 Ok(())
             },
@@ -130,8 +131,8 @@ impl Run<'_> {
                 done.set(done.get() + changesets as u64);
                 all_notes.append(&mut notes);
                 for (deflated, head) in streams.iter().zip(heads) {
-                    let ObjectHead { kind, oid, base, inflated_len, view } = head;
-                    add(packs.of(view), kind, oid, base, inflated_len, deflated)?;
+                    let ObjectHead { kind, oid, base, inflated_len, purpose } = head;
+                    add(packs.of(purpose), kind, oid, base, inflated_len, deflated)?;
                 }
                 Ok(())
             },

@@ -17,7 +17,7 @@ use crate::objects::collisions::CollisionCheck;
 use crate::objects::directory::oid_of;
 use crate::objects::history::{Batch, Drawn, Sources};
 use crate::objects::object::Object;
-use crate::objects::trees::{Refused, TreeWriter, View};
+use crate::objects::trees::{Purpose, Refused, TreeForm, TreeWriter};
 use crate::read::changelog::parse;
 use crate::read::files::FileTable;
 use crate::read::manifests::ChangesetTree;
@@ -99,7 +99,7 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         Self {
             sources,
             files,
-            writer: TreeWriter::new(View::Git, names, files, sources.collisions),
+            writer: TreeWriter::new(&TreeForm::GIT, names, files, sources.collisions),
             form,
             converted: ConvertedChangesets::default(),
             taken: HashTable::new(),
@@ -133,7 +133,7 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         })?;
         objects.reserve(batch.changesets.len());
         let roots = batch.manifests.iter();
-        self.converted.roots.extend(roots.map(|made| oid_of(made.root.as_ref(), View::Git)));
+        self.converted.roots.extend(roots.map(|made| oid_of(made.root.as_ref(), Purpose::Git)));
         let mut committed = Vec::with_capacity(batch.changesets.len());
         for drawn in &batch.changesets {
             let tree = self.tree(drawn.tree, &mut objects);
@@ -157,7 +157,7 @@ impl<'a, F: CommitForm> Commits<'a, F> {
             // git knows this tree without having it; other readers of packs may not
             self.empty_tree_written = true;
             let (kind, payload) = (ObjectKind::Tree, Vec::new());
-            objects.push(Object { kind, oid, base: None, payload, view: View::Git });
+            objects.push(Object { kind, oid, base: None, payload, purpose: Purpose::Git });
         }
         oid
     }
@@ -190,7 +190,7 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         let passed = CollisionCheck::any_object(ObjectKind::Commit, oid, message);
         passed.map_err(|attack| changelog.corrupt(rev, attack))?;
         self.converted.commits.push(oid);
-        Ok(Object { kind: ObjectKind::Commit, oid, base: None, payload, view: View::Git })
+        Ok(Object { kind: ObjectKind::Commit, oid, base: None, payload, purpose: Purpose::Git })
     }
 
     /// Takes a free oid for the next commit.

@@ -21,7 +21,7 @@ use entries::Edit;
 use gitpack::Oid;
 use gitpack::tree::{Mode, entry_order};
 
-use crate::objects::trees::{Storage, View};
+use crate::objects::trees::{Purpose, Storage};
 use crate::read::files::FileId;
 use crate::read::names::{NameId, Names};
 pub(crate) use entries::{DirectoryEntries, Walk};
@@ -90,10 +90,10 @@ impl EntryTarget {
     }
 
     /// Whether both lead to the same in trees of that kind, which have been made.
-    pub fn is_same(&self, other: &Self, view: View) -> bool {
+    pub fn is_same(&self, other: &Self, purpose: Purpose) -> bool {
         match (self, other) {
             (Self::TrackedDirectory(a), Self::TrackedDirectory(b)) => {
-                Arc::ptr_eq(a, b) || a.tree(view).oid == b.tree(view).oid
+                Arc::ptr_eq(a, b) || a.tree(purpose).oid == b.tree(purpose).oid
             }
             _ => self.is_identical(other),
         }
@@ -114,8 +114,8 @@ pub(crate) struct TrackedDirectory {
     pub entries: DirectoryEntries,
     /// What a commit has.
     git: OnceLock<Tree>,
-    /// What a manifest commit has. It tells all of the directory.
-    manifest: OnceLock<Tree>,
+    /// What the dialect has beside it.
+    aside: OnceLock<Tree>,
     /// Whether no directory in it has an empty name, so that the entries are those of git's tree.
     pub is_plain: bool,
 }
@@ -123,36 +123,36 @@ pub(crate) struct TrackedDirectory {
 impl TrackedDirectory {
     fn new(entries: DirectoryEntries) -> Self {
         let is_plain = entries.are_plain();
-        Self { entries, git: OnceLock::new(), manifest: OnceLock::new(), is_plain }
+        Self { entries, git: OnceLock::new(), aside: OnceLock::new(), is_plain }
     }
 
-    /// What git is shown instead of directories with an empty name; no manifest has it.
+    /// What git is shown instead of directories with an empty name; the aside has no such directory.
     pub fn shown(entries: DirectoryEntries, git: Tree) -> Self {
-        let manifest = Tree { oid: Oid::EMPTY_TREE, storage: Storage::ELSEWHERE };
-        Self { entries, git: git.into(), manifest: manifest.into(), is_plain: false }
+        let aside = Tree { oid: Oid::EMPTY_TREE, storage: Storage::ELSEWHERE };
+        Self { entries, git: git.into(), aside: aside.into(), is_plain: false }
     }
 
     /// Its tree of that kind, which has been made.
-    pub fn tree(&self, view: View) -> &Tree {
-        self.place(view).get().expect("trees are made from the bottom up")
+    pub fn tree(&self, purpose: Purpose) -> &Tree {
+        self.place(purpose).get().expect("trees are made from the bottom up")
     }
 
     /// Notes its tree of that kind, once.
-    pub fn set_tree(&self, view: View, tree: Tree) {
-        self.place(view).set(tree).expect("trees are made once");
+    pub fn set_tree(&self, purpose: Purpose, tree: Tree) {
+        self.place(purpose).set(tree).expect("trees are made once");
     }
 
-    const fn place(&self, view: View) -> &OnceLock<Tree> {
-        match view {
-            View::Git => &self.git,
-            View::Manifest => &self.manifest,
+    const fn place(&self, purpose: Purpose) -> &OnceLock<Tree> {
+        match purpose {
+            Purpose::Git => &self.git,
+            Purpose::Aside => &self.aside,
         }
     }
 }
 
 /// The oid of the tree of that kind, also of no directory.
-pub(crate) fn oid_of(directory: Option<&Arc<TrackedDirectory>>, view: View) -> Oid {
-    directory.map_or(Oid::EMPTY_TREE, |directory| directory.tree(view).oid)
+pub(crate) fn oid_of(directory: Option<&Arc<TrackedDirectory>>, purpose: Purpose) -> Oid {
+    directory.map_or(Oid::EMPTY_TREE, |directory| directory.tree(purpose).oid)
 }
 
 /// A directory whose trees are still to be made.

@@ -18,7 +18,7 @@ use crate::objects::collisions::CollisionCheck;
 use crate::objects::directory::{
     EntryTarget, LARGE, NewDirectory, Parts, Replay, TrackedDirectory, TreeChange,
 };
-use crate::objects::trees::{LANES, Refused, TreeWriter, View};
+use crate::objects::trees::{LANES, Refused, TreeForm, TreeWriter};
 use crate::read::changes::ChangeLog;
 use crate::read::files::FileTable;
 use crate::read::manifests::{Base, ChangesetTree, ManifestPlan, REACH};
@@ -46,8 +46,8 @@ pub(crate) struct Sources<'a> {
     pub plan: &'a ManifestPlan,
     pub changes: &'a ChangeLog,
     pub collisions: &'a CollisionCheck,
-    /// Whether there is anything beside commits and their trees.
-    pub keeps_metadata: bool,
+    /// The form of the trees beside those of commits, if there are any.
+    pub aside_trees: Option<&'static TreeForm>,
     /// Whether the manifest to start from is compared with its node.
     pub check_texts: bool,
 }
@@ -92,8 +92,9 @@ impl Batch {
     /// Whether large roots would be hashed with lanes that have none.
     fn leaves_lanes_empty(&self) -> bool {
         let roots = self.manifests.iter().filter_map(|manifest| manifest.root.as_ref());
-        let is_large =
-            |root: &&Arc<TrackedDirectory>| root.entries.content_len(View::Git) >= LARGE_ROOT_LEN;
+        let is_large = |root: &&Arc<TrackedDirectory>| {
+            root.entries.content_len(&TreeForm::GIT) >= LARGE_ROOT_LEN
+        };
         !roots.filter(is_large).count().is_multiple_of(LANES)
     }
 
@@ -312,9 +313,8 @@ pub(crate) fn start(
     }
     let mut replay = Replay::new(names);
     let tree = replay.apply(None, &changes);
-    let views = [View::Git, View::Manifest];
-    for view in views.into_iter().take(1 + usize::from(sources.keeps_metadata)) {
-        let written = TreeWriter::of_known(view, names, files).write(&replay.made);
+    for form in [Some(&TreeForm::GIT), sources.aside_trees].into_iter().flatten() {
+        let written = TreeWriter::of_known(form, names, files).write(&replay.made);
         written.map_err(|(_, refused)| match refused {
             Refused::Unconverted(file) => {
                 let what = format!("its file revision {} is not in the map", files.node(file));

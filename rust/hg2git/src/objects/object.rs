@@ -2,7 +2,7 @@
 
 use gitpack::{ObjectKind, Oid};
 
-use crate::objects::trees::View;
+use crate::objects::trees::Purpose;
 
 /// An object on its way to the pack, not compressed yet.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Object {
     pub base: Option<Oid>,
     pub payload: Vec<u8>,
     /// Who needs it.
-    pub view: View,
+    pub purpose: Purpose,
 }
 
 impl Object {
@@ -31,11 +31,11 @@ pub(crate) struct ObjectHead {
     pub oid: Oid,
     pub base: Option<Oid>,
     pub inflated_len: usize,
-    pub view: View,
+    pub purpose: Purpose,
 }
 
 impl From<Object> for ObjectHead {
-    fn from(Object { kind, oid, base, payload, view }: Object) -> Self {
-        Self { kind, oid, base, inflated_len: payload.len(), view }
+    fn from(Object { kind, oid, base, payload, purpose }: Object) -> Self {
+        Self { kind, oid, base, inflated_len: payload.len(), purpose }
     }
 }

@@ -1,13 +1,13 @@
 //! How trees are stored: as what changed since the tree of the same directory before.
 //!
-//! There are two kinds: git's, and those of git-cinnabar's manifest commits, in which each name
-//! has `_` before it, and what a file leads to is its node in Mercurial, with a mode of its own.
+//! There are two kinds: git's, and one that the dialect may have beside it ([`TreeForm`]).
 //!
 //! A chain of such deltas is at most [`MAX_DEPTH`] long, git's own default. Where it would be longer
 //! the tree is compared with a landmark: an earlier tree of the directory whose own chain is short.
 
 mod content;
 mod emptynames;
+mod form;
 mod writer;
 
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use gitpack::delta::{Op, encode};
 
 use crate::objects::directory::{DirectoryEntries, DirectoryEntry, EntryTarget, Tree, Walk};
 use crate::read::names::Names;
+pub(crate) use form::{FileIds, Lead, Purpose, TreeForm};
 pub(crate) use writer::{LANES, Refused, TreeWriter};
 
 /// Longest chain of deltas in packs, as `pack.depth` has it by default.
@@ -31,15 +32,6 @@ const PIECE_LEN: usize = 12;
 
 /// Bytes at the end of an entry that name an object.
 const OID_LEN: usize = 20;
-
-/// Which trees of a directory are meant, or who needs an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum View {
-    /// Those of commits: all that git clients are shown.
-    Git,
-    /// Those of manifest commits, which only git-cinnabar needs, as notes.
-    Manifest,
-}
 
 /// A tree that is kept to compare later ones with; most of its entries are those of later ones.
 #[derive(Debug)]
@@ -74,13 +66,13 @@ struct New<'a> {
 /// How a tree is stored best, given the one before: the base and the payload.
 fn stored(
     names: &Names,
-    view: View,
+    form: &'static TreeForm,
     before: Option<(&DirectoryEntries, &Tree)>,
     New { entries, content, oid, pieces }: New<'_>,
 ) -> (Storage, Option<Oid>, Vec<u8>) {
     let delta_from = |before: &DirectoryEntries, pieces: Option<Pieces>| {
-        let pieces = pieces.unwrap_or_else(|| Pieces::between(names, view, before, entries));
-        pieces.delta(before.content_len(view), content)
+        let pieces = pieces.unwrap_or_else(|| Pieces::between(names, form, before, entries));
+        pieces.delta(before.content_len(form), content)
     };
     let whole = |landmark| (Storage { depth: Some(0), landmark }, None, content.to_vec());
     let chain = before.and_then(|(before, tree)| Some((before, tree, tree.storage.depth?)));
@@ -113,7 +105,7 @@ enum Step<'e> {
 /// The steps from one tree to another, entry by entry where they do not share a leaf.
 struct Comparison<'e> {
     names: &'e Names,
-    view: View,
+    form: &'static TreeForm,
     old: Walk<'e>,
     new: Walk<'e>,
     /// Bytes of the old one that are behind.
@@ -123,11 +115,11 @@ struct Comparison<'e> {
 impl<'e> Comparison<'e> {
     const fn new(
         names: &'e Names,
-        view: View,
+        form: &'static TreeForm,
         old: &'e DirectoryEntries,
         new: &'e DirectoryEntries,
     ) -> Self {
-        Self { names, view, old: Walk::new(old), new: Walk::new(new), at: 0 }
+        Self { names, form, old: Walk::new(old), new: Walk::new(new), at: 0 }
     }
 }
 
@@ -135,8 +127,8 @@ impl<'e> Iterator for Comparison<'e> {
     type Item = Step<'e>;
 
     fn next(&mut self) -> Option<Step<'e>> {
-        let Self { names, view, old, new, at } = self;
-        let len = old.skip_identical(new, *view);
+        let Self { names, form, old, new, at } = self;
+        let len = old.skip_identical(new, form);
         if len > 0 {
             let start = *at;
             *at += len;
@@ -144,13 +136,13 @@ impl<'e> Iterator for Comparison<'e> {
         }
         let entry = new.peek()?;
         while let Some(gone) = old.peek().filter(|old| old.order(names, entry).is_lt()) {
-            *at += gone.len(*view);
+            *at += gone.len(form);
             old.step(1);
         }
         let start = *at;
         let replaced = old.peek().filter(|old| old.order(names, entry).is_eq());
         if let Some(replaced) = replaced {
-            *at += replaced.len(*view);
+            *at += replaced.len(form);
             old.step(1);
         }
         new.step(1);
@@ -178,22 +170,22 @@ struct Piece {
 impl Pieces {
     fn between(
         names: &Names,
-        view: View,
+        form: &'static TreeForm,
         before: &DirectoryEntries,
         after: &DirectoryEntries,
     ) -> Self {
         let mut pieces = Self::default();
-        Comparison::new(names, view, before, after).for_each(|step| pieces.add(&step, view));
+        Comparison::new(names, form, before, after).for_each(|step| pieces.add(&step, form));
         pieces
     }
 
     /// Adds what comes next.
-    fn add(&mut self, step: &Step<'_>, view: View) {
+    fn add(&mut self, step: &Step<'_>, form: &'static TreeForm) {
         match *step {
             Step::Same { at, len } => self.copy(at, len),
             Step::New { at, entry, replaced } => {
-                let len = entry.len(view);
-                let same_len = replaced.map_or(0, |replaced| same_len(replaced, entry, view, len));
+                let len = entry.len(form);
+                let same_len = replaced.map_or(0, |replaced| same_len(replaced, entry, form, len));
                 self.copy(at, same_len);
                 self.insert(len - same_len);
             }
@@ -237,9 +229,14 @@ impl Pieces {
 }
 
 /// How many bytes two entries of one name and kind begin with, of the `len` that the later one has.
-fn same_len(before: &DirectoryEntry, after: &DirectoryEntry, view: View, len: usize) -> usize {
+fn same_len(
+    before: &DirectoryEntry,
+    after: &DirectoryEntry,
+    form: &'static TreeForm,
+    len: usize,
+) -> usize {
     match (&before.target, &after.target) {
-        (before, after) if before.is_same(after, view) => len,
+        (before, after) if before.is_same(after, form.purpose) => len,
         (EntryTarget::File(_, before), EntryTarget::File(_, after)) if before != after => 0,
         _ => len - OID_LEN,
     }

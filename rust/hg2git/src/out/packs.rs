@@ -9,7 +9,7 @@ use workshop::{Width, join};
 
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
-use crate::objects::trees::View;
+use crate::objects::trees::Purpose;
 use crate::request::Request;
 
 /// Changesets from which on the first run makes a pack for git clients alone: fewer are not worth
@@ -42,10 +42,10 @@ impl Packs {
         Ok(Self { pack, aside })
     }
 
-    /// The pack for objects of this view.
-    pub fn of(&mut self, view: View) -> &mut PackWriter {
-        match (view, &mut self.aside) {
-            (View::Manifest, Some(aside)) => aside,
+    /// The pack for objects for this purpose.
+    pub fn of(&mut self, purpose: Purpose) -> &mut PackWriter {
+        match (purpose, &mut self.aside) {
+            (Purpose::Aside, Some(aside)) => aside,
             _ => &mut self.pack,
         }
     }

@@ -17,10 +17,22 @@ use crate::map::segment::Table;
 use crate::objects::directory::oid_of;
 use crate::objects::history::{Batch, Sources};
 use crate::objects::object::Object;
-use crate::objects::trees::{MAX_DEPTH, Refused, TreeWriter, View};
+use crate::objects::trees::{FileIds, Lead, MAX_DEPTH, Purpose, Refused, TreeForm, TreeWriter};
 use crate::read::files::FileTable;
 use crate::read::names::Names;
 
+/// The trees of manifest commits: `_` is before each name, and an entry has the node of its file.
+pub(crate) static MANIFEST_TREES: TreeForm = TreeForm {
+    purpose: Purpose::Aside,
+    file_ids: FileIds::Nodes,
+    prefix_len: 1,
+    leads: [
+        Lead::new(b"40000 _"),
+        Lead::new(b"160644 _"),
+        Lead::new(b"160755 _"),
+        Lead::new(b"160000 _"),
+    ],
+};
 /// Digits of an id.
 const DIGITS: usize = 40;
 /// What is before the tree's digits, and before those of each parent.
@@ -55,7 +67,7 @@ impl<'a> ManifestCommits<'a> {
         files: &'a FileTable,
         heads: ManifestHeads,
     ) -> Self {
-        let writer = TreeWriter::new(View::Manifest, names, files, sources.collisions);
+        let writer = TreeWriter::new(&MANIFEST_TREES, names, files, sources.collisions);
         let converted = ConvertedManifests { commits: Vec::new(), heads };
         Self { sources, metadata_map, writer, chain: Chain::default(), converted }
     }
@@ -81,7 +93,7 @@ impl<'a> ManifestCommits<'a> {
         })?;
         objects.reserve(batch.manifests.len());
         for made in &batch.manifests {
-            objects.push(self.commit(oid_of(made.root.as_ref(), View::Manifest)));
+            objects.push(self.commit(oid_of(made.root.as_ref(), Purpose::Aside)));
         }
         Ok(objects)
     }

@@ -20,7 +20,7 @@ use crate::dialect::cinnabar::tables::NotesTables;
 use crate::error::{Error, Result};
 use crate::objects::compress::Compressor;
 use crate::objects::object::Object;
-use crate::objects::trees::View;
+use crate::objects::trees::Purpose;
 use crate::out::packs::add;
 
 /// Who makes all of it, and when.
@@ -84,7 +84,7 @@ pub(crate) fn write(
         oid: Oid::EMPTY_TREE,
         base: None,
         payload: Vec::new(),
-        view: View::Manifest,
+        purpose: Purpose::Aside,
     };
     for object in std::iter::once(empty).chain(parts).chain(notes).chain([top]) {
         sink.take(object)?;
@@ -102,7 +102,7 @@ pub(crate) fn commit(tree: Oid, parents: &[Oid], message: &[u8]) -> Object {
     payload.extend_from_slice(message);
     let head = object_header(ObjectKind::Commit, payload.len() as u64);
     let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
-    Object { kind: ObjectKind::Commit, oid, base: None, payload, view: View::Manifest }
+    Object { kind: ObjectKind::Commit, oid, base: None, payload, purpose: Purpose::Aside }
 }
 
 /// Objects on their way to the pack; many at once are compressed on many threads.

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::commits::Committed;
 use crate::objects::object::Object;
-use crate::objects::trees::View;
+use crate::objects::trees::Purpose;
 use crate::read::changelog::parse;
 
 /// The extras of a changeset, ascending by key; of two with one key, the later.
@@ -61,7 +61,7 @@ pub(crate) fn notes_of(
     }
     let objects = digests.into_iter().zip(notes).map(|(digest, payload)| {
         let oid = Oid::from_bytes(digest);
-        Object { kind: ObjectKind::Blob, oid, base: None, payload, view: View::Manifest }
+        Object { kind: ObjectKind::Blob, oid, base: None, payload, purpose: Purpose::Aside }
     });
     Ok(objects.collect())
 }

@@ -25,7 +25,7 @@ use workshop::hex::{DIGITS, hex};
 
 use crate::error::Result;
 use crate::objects::object::Object;
-use crate::objects::trees::View;
+use crate::objects::trees::Purpose;
 
 /// Directories that one may have in it: one for each byte.
 const BYTES: usize = 256;
@@ -230,7 +230,7 @@ impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
                     oid,
                     base: None,
                     payload,
-                    view: View::Manifest,
+                    purpose: Purpose::Aside,
                 })?;
             }
             written.push(NotesDirectory { oid, below });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::DirectoryEntry;
 use super::EntryTarget;
 use super::order;
-use crate::objects::trees::View;
+use crate::objects::trees::TreeForm;
 use crate::read::names::Names;
 
 /// Entries of a leaf: at most so many, and no fewer unless it is the only one, about.
@@ -32,7 +32,7 @@ pub(crate) struct Leaf {
 
 impl Leaf {
     fn new(entries: Vec<DirectoryEntry>) -> Self {
-        let content_len = entries.iter().map(|entry| entry.len(View::Git)).sum();
+        let content_len = entries.iter().map(|entry| entry.len(&TreeForm::GIT)).sum();
         let is_plain = entries.iter().all(|entry| match &entry.target {
             EntryTarget::TrackedDirectory(inner) => inner.is_plain && entry.name_len > 0,
             EntryTarget::File(..) => true,
@@ -41,11 +41,8 @@ impl Leaf {
     }
 
     /// Bytes that its entries take in a tree of that kind.
-    pub fn content_len(&self, view: View) -> usize {
-        match view {
-            View::Git => self.content_len,
-            View::Manifest => self.content_len + self.entries.len(),
-        }
+    pub fn content_len(&self, form: &TreeForm) -> usize {
+        self.content_len + form.prefix_len * self.entries.len()
     }
 
     fn last(&self) -> &DirectoryEntry {
@@ -76,8 +73,8 @@ impl DirectoryEntries {
     }
 
     /// Bytes that they take in a tree of that kind.
-    pub fn content_len(&self, view: View) -> usize {
-        self.0.iter().map(|leaf| leaf.content_len(view)).sum()
+    pub fn content_len(&self, form: &TreeForm) -> usize {
+        self.0.iter().map(|leaf| leaf.content_len(form)).sum()
     }
 
     /// Whether none is a directory with an empty name, nor one with such a directory in it.
@@ -96,10 +93,9 @@ impl DirectoryEntries {
 
 impl DirectoryEntry {
     /// Bytes of the entry in a tree of that kind: mode, space, name, NUL, oid.
-    pub const fn len(&self, view: View) -> usize {
+    pub const fn len(&self, form: &TreeForm) -> usize {
         let mode_len = if self.target.is_directory() { 5 } else { 6 };
-        let prefix_len = matches!(view, View::Manifest) as usize;
-        mode_len + prefix_len + self.name_len as usize + FRAME_LEN
+        mode_len + form.prefix_len + self.name_len as usize + FRAME_LEN
     }
 }
 
@@ -123,11 +119,11 @@ impl<'e> Walk<'e> {
 
     /// Leaves the entries behind that come next in both walks, and answers how many bytes they take
     /// in a tree of that kind.
-    pub fn skip_identical(&mut self, other: &mut Self, view: View) -> usize {
+    pub fn skip_identical(&mut self, other: &mut Self, form: &TreeForm) -> usize {
         let mut len = 0;
         while let ([leaf, ..], [other_leaf, ..]) = (self.leaves, other.leaves) {
             if (self.behind, other.behind) == (0, 0) && Arc::ptr_eq(leaf, other_leaf) {
-                len += leaf.content_len(view);
+                len += leaf.content_len(form);
                 self.step_leaf();
                 other.step_leaf();
                 continue;
@@ -137,7 +133,7 @@ impl<'e> Walk<'e> {
             let both = entries.iter().zip(other_entries);
             let same = both.take_while(|(entry, other)| entry.is_identical(other));
             let (count, same_len) =
-                same.fold((0, 0), |(count, len), (entry, _)| (count + 1, len + entry.len(view)));
+                same.fold((0, 0), |(count, len), (entry, _)| (count + 1, len + entry.len(form)));
             len += same_len;
             self.step(count);
             other.step(count);

@@ -8,9 +8,10 @@ use proptest::prelude::*;
 use sha1lanes::{Message, digest_one};
 
 use super::*;
+use crate::dialect::cinnabar::MANIFEST_TREES;
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::object::Object;
-use crate::objects::trees::TreeWriter;
+use crate::objects::trees::{TreeForm, TreeWriter};
 use crate::read::files::FileTable;
 
 /// The oid of the tree of these files by the plain definition: every directory from scratch.
@@ -140,8 +141,9 @@ fn number(names: &mut Names, changes: &[TreeChange<'_>]) {
 fn written(replay: &mut Replay<'_>, files: &FileTable) -> Vec<Object> {
     let made = std::mem::take(&mut replay.made);
     let collisions = CollisionCheck::Each;
-    let write = |view| TreeWriter::new(view, replay.names, files, &collisions).write(&made);
-    let objects = [View::Git, View::Manifest].map(|view| write(view).expect("blobs are known"));
+    let write = |form| TreeWriter::new(form, replay.names, files, &collisions).write(&made);
+    let objects =
+        [&TreeForm::GIT, &MANIFEST_TREES].map(|form| write(form).expect("blobs are known"));
     objects.into_iter().flatten().collect()
 }
 
@@ -179,13 +181,13 @@ proptest! {
                 let seed = u8::try_from(*id).expect("small") + 100;
                 (path.clone(), Oid::from_bytes([seed; 20]))
             }).collect();
-            let oid = oid_of(tree.as_ref(), View::Git);
+            let oid = oid_of(tree.as_ref(), Purpose::Git);
             prop_assert_eq!(oid, cinnabar_oid(&raw(&list), None));
             let list: Vec<_> = expected.iter().map(|(path, id)| {
                 let seed = u8::try_from(*id).expect("small") + 1;
                 (path.clone(), Oid::from_bytes([seed; 20]), Mode::FILE)
             }).collect();
-            let oid = oid_of(tree.as_ref(), View::Manifest);
+            let oid = oid_of(tree.as_ref(), Purpose::Aside);
             prop_assert_eq!(oid, plain_manifest_oid(&list));
             for object in objects {
                 let content = match object.base {
@@ -243,13 +245,13 @@ proptest! {
             let plain: Vec<_> = expected.iter().map(|(path, (id, flag))| {
                 (path.as_bytes(), Oid::from_bytes([u8::try_from(*id).expect("small") + 100; 20]), mode(*flag))
             }).collect();
-            let oid = oid_of(tree.as_ref(), View::Git);
+            let oid = oid_of(tree.as_ref(), Purpose::Git);
             prop_assert_eq!(oid, plain_oid(&plain));
             let list: Vec<_> = expected.iter().map(|(path, (id, flag))| {
                 let seed = u8::try_from(*id).expect("small") + 1;
                 (path.clone(), Oid::from_bytes([seed; 20]), mode(*flag))
             }).collect();
-            let oid = oid_of(tree.as_ref(), View::Manifest);
+            let oid = oid_of(tree.as_ref(), Purpose::Aside);
             prop_assert_eq!(oid, plain_manifest_oid(&list));
             for object in objects {
                 let content = match object.base {
@@ -290,8 +292,8 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
     }
     let mut replay = Replay::new(&names);
     let collisions = CollisionCheck::Each;
-    let mut writers =
-        [View::Git, View::Manifest].map(|view| TreeWriter::new(view, &names, &files, &collisions));
+    let mut writers = [&TreeForm::GIT, &MANIFEST_TREES]
+        .map(|form| TreeWriter::new(form, &names, &files, &collisions));
     let mut versions: Vec<(Option<Arc<TrackedDirectory>>, Plain)> = Vec::new();
     let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
     for version in 0..60_u32 {
@@ -343,10 +345,10 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
         let oid = |first: u8, file: u8| Oid::from_bytes([first + file; 20]);
         let plain =
             expected.iter().map(|(path, file)| (path.as_bytes(), oid(100, *file), Mode::FILE));
-        assert_eq!(oid_of(root.as_ref(), View::Git), plain_oid(&plain.collect::<Vec<_>>()));
+        assert_eq!(oid_of(root.as_ref(), Purpose::Git), plain_oid(&plain.collect::<Vec<_>>()));
         let list = expected.iter().map(|(path, file)| (path.clone(), oid(1, *file), Mode::FILE));
         let plain = plain_manifest_oid(&list.collect::<Vec<_>>());
-        assert_eq!(oid_of(root.as_ref(), View::Manifest), plain);
+        assert_eq!(oid_of(root.as_ref(), Purpose::Aside), plain);
     }
 }
 
@@ -384,7 +386,8 @@ fn made(paths: &[String], in_parts: bool) -> (Oid, Oid, BTreeSet<Oid>) {
     };
     objects.append(&mut written(&mut replay, &files));
     let tree = Some(tree.expect("it has files"));
-    let [git, manifest] = [View::Git, View::Manifest].map(|view| oid_of(tree.as_ref(), view));
+    let [git, manifest] =
+        [Purpose::Git, Purpose::Aside].map(|purpose| oid_of(tree.as_ref(), purpose));
     (git, manifest, objects.into_iter().map(|object| object.oid).collect())
 }
 

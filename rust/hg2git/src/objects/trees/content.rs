@@ -1,4 +1,4 @@
-//! The content of trees, entry by entry: mode, name and id, as git has it and as a manifest has it.
+//! The content of trees, entry by entry: mode, name and id, in either form.
 //!
 //! Trees are made of millions of entries of some forty bytes, so pieces are copied at a fixed width,
 //! past their end, and what is too much is overwritten by the next: that is half the time.
@@ -8,33 +8,13 @@ use std::ops::Range;
 use gitpack::tree::Mode;
 
 use super::Comparison;
+use super::FileIds;
 use super::Pieces;
 use super::Step;
-use super::View;
+use super::TreeForm;
 use crate::objects::directory::{DirectoryEntries, DirectoryEntry, EntryTarget};
 use crate::read::files::{FileTable, Unconverted};
 use crate::read::names::{Names, WINDOW};
-
-/// What is before the name: mode, space, and `_` in a manifest.
-#[derive(Clone, Copy)]
-struct Lead {
-    text: [u8; 8],
-    len: usize,
-}
-
-impl Lead {
-    const fn new(text: &[u8]) -> Self {
-        let mut padded = [0; 8];
-        padded.split_at_mut(text.len()).0.copy_from_slice(text);
-        Self { text: padded, len: text.len() }
-    }
-}
-
-/// The leads of directories, files, programs and symbolic links.
-const LEADS: [[Lead; 4]; 2] = [
-    [Lead::new(b"40000 "), Lead::new(b"100644 "), Lead::new(b"100755 "), Lead::new(b"120000 ")],
-    [Lead::new(b"40000 _"), Lead::new(b"160644 _"), Lead::new(b"160755 _"), Lead::new(b"160000 _")],
-];
 
 /// Bytes that the last entry may be written past its end.
 const SLACK: usize = WINDOW + 32;
@@ -74,13 +54,13 @@ impl Contents {
     /// A file that has no blob.
     pub fn push(
         &mut self,
-        view: View,
+        form: &'static TreeForm,
         names: &Names,
         files: &FileTable,
         entries: &DirectoryEntries,
     ) -> Result<(), Unconverted> {
-        self.make_room(view, entries);
-        entries.iter().try_for_each(|entry| self.put_entry(view, names, files, entry))
+        self.make_room(form, entries);
+        entries.iter().try_for_each(|entry| self.put_entry(form, names, files, entry))
     }
 
     /// As [`Self::push`], where the content of an earlier tree of the directory begins at `start`. Answers
@@ -91,29 +71,29 @@ impl Contents {
     /// As [`Self::push`].
     pub fn push_like(
         &mut self,
-        view: View,
+        form: &'static TreeForm,
         names: &Names,
         files: &FileTable,
         (start, before): (usize, &DirectoryEntries),
         entries: &DirectoryEntries,
     ) -> Result<Pieces, Unconverted> {
-        self.make_room(view, entries);
+        self.make_room(form, entries);
         let mut pieces = Pieces::default();
-        for step in Comparison::new(names, view, before, entries) {
-            pieces.add(&step, view);
+        for step in Comparison::new(names, form, before, entries) {
+            pieces.add(&step, form);
             match step {
                 Step::Same { at, len } => {
                     self.bytes.copy_within(start + at..start + at + len, self.len);
                     self.len += len;
                 }
-                Step::New { entry, .. } => self.put_entry(view, names, files, entry)?,
+                Step::New { entry, .. } => self.put_entry(form, names, files, entry)?,
             }
         }
         Ok(pieces)
     }
 
-    fn make_room(&mut self, view: View, entries: &DirectoryEntries) {
-        let room = self.len + entries.content_len(view) + SLACK;
+    fn make_room(&mut self, form: &'static TreeForm, entries: &DirectoryEntries) {
+        let room = self.len + entries.content_len(form) + SLACK;
         if self.bytes.len() < room {
             self.bytes.resize(room, 0);
         }
@@ -123,23 +103,25 @@ impl Contents {
     #[inline]
     fn put_entry(
         &mut self,
-        view: View,
+        form: &'static TreeForm,
         names: &Names,
         files: &FileTable,
         entry: &DirectoryEntry,
     ) -> Result<(), Unconverted> {
-        let [directory, file, executable, symlink] = &LEADS[view as usize];
+        let [directory, file, executable, symlink] = &form.leads;
         let (lead, id) = match &entry.target {
-            EntryTarget::TrackedDirectory(inner) => (directory, inner.tree(view).oid.as_bytes()),
+            EntryTarget::TrackedDirectory(inner) => {
+                (directory, inner.tree(form.purpose).oid.as_bytes())
+            }
             EntryTarget::File(id, mode) => {
                 let lead = match *mode {
                     Mode::EXECUTABLE => executable,
                     Mode::SYMLINK => symlink,
                     _ => file,
                 };
-                let id = match view {
-                    View::Git => files.oid_in_place(*id).ok_or(Unconverted(*id))?.as_bytes(),
-                    View::Manifest => files.node_in_place(*id).as_bytes(),
+                let id = match form.file_ids {
+                    FileIds::Blobs => files.oid_in_place(*id).ok_or(Unconverted(*id))?.as_bytes(),
+                    FileIds::Nodes => files.node_in_place(*id).as_bytes(),
                 };
                 (lead, id)
             }
@@ -171,7 +153,9 @@ mod tests {
     use gitpack::tree::push_entry;
     use revlog::Node;
 
+    use super::super::Purpose;
     use super::*;
+    use crate::dialect::cinnabar::MANIFEST_TREES;
     use crate::objects::directory::{Replay, TreeChange};
 
     #[test]
@@ -196,20 +180,20 @@ mod tests {
             })
             .collect();
         let root = Replay::new(&names).apply(None, &changes).expect("it has files");
-        for (view, prefix) in [(View::Git, &b""[..]), (View::Manifest, b"_")] {
+        for (form, prefix) in [(&TreeForm::GIT, &b""[..]), (&MANIFEST_TREES, b"_")] {
             let mut expected = b"".to_vec();
             for (name, _, mode, id) in &listed {
-                let mode = match (view, *mode) {
-                    (View::Git, mode) => mode,
-                    (View::Manifest, Mode::EXECUTABLE) => Mode(0o160_755),
-                    (View::Manifest, Mode::SYMLINK) => Mode(0o160_000),
-                    (View::Manifest, _) => Mode(0o160_644),
+                let mode = match (form.purpose, *mode) {
+                    (Purpose::Git, mode) => mode,
+                    (Purpose::Aside, Mode::EXECUTABLE) => Mode(0o160_755),
+                    (Purpose::Aside, Mode::SYMLINK) => Mode(0o160_000),
+                    (Purpose::Aside, _) => Mode(0o160_644),
                 };
                 push_entry(&mut expected, mode, &[prefix, name].concat(), &Oid::from_bytes(*id));
             }
             let mut contents = Contents::default();
             for _ in 0..2 {
-                contents.push(view, &names, &files, &root.entries).expect("blobs are known");
+                contents.push(form, &names, &files, &root.entries).expect("blobs are known");
             }
             assert_eq!(contents.as_slice(), expected.repeat(2));
             contents.keep(expected.len()..2 * expected.len());

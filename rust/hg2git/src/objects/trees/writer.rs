@@ -12,8 +12,9 @@ use sha1lanes::{Message, best};
 
 use super::New;
 use super::Pieces;
+use super::Purpose;
 use super::Storage;
-use super::View;
+use super::TreeForm;
 use super::content::Contents;
 use super::emptynames::doubled;
 use super::stored;
@@ -38,7 +39,7 @@ const NEAR: usize = 4 * LANES;
 #[derive(Debug)]
 pub(crate) struct TreeWriter<'a> {
     pub(super) names: &'a Names,
-    view: View,
+    form: &'static TreeForm,
     files: &'a FileTable,
     /// Passes what is written; `None` if the trees are in the store already.
     collisions: Option<&'a CollisionCheck>,
@@ -97,19 +98,19 @@ impl From<Attack> for Refused {
 impl<'a> TreeWriter<'a> {
     /// A writer of trees of that kind.
     pub fn new(
-        view: View,
+        form: &'static TreeForm,
         names: &'a Names,
         files: &'a FileTable,
         collisions: &'a CollisionCheck,
     ) -> Self {
-        Self { collisions: Some(collisions), ..Self::of_known(view, names, files) }
+        Self { collisions: Some(collisions), ..Self::of_known(form, names, files) }
     }
 
     /// The same for trees that an earlier run wrote.
-    pub fn of_known(view: View, names: &'a Names, files: &'a FileTable) -> Self {
+    pub fn of_known(form: &'static TreeForm, names: &'a Names, files: &'a FileTable) -> Self {
         Self {
             names,
-            view,
+            form,
             files,
             collisions: None,
             objects: Vec::new(),
@@ -152,7 +153,7 @@ impl<'a> TreeWriter<'a> {
     /// Writes the content of a directory's tree.
     fn begin(&mut self, at: usize, made: &[NewDirectory]) -> Result<(), Refused> {
         let NewDirectory { directory, before, .. } = &made[at];
-        let shown = if self.view == View::Manifest || directory.is_plain {
+        let shown = if self.form.has_empty_names() || directory.is_plain {
             None
         } else {
             self.shown(&directory.entries)?
@@ -160,12 +161,12 @@ impl<'a> TreeWriter<'a> {
         let entries = shown.as_ref().unwrap_or(&directory.entries);
         let near = before.as_ref().filter(|_| entries.leaves().len() > 1 && shown.is_none());
         let near = near.and_then(|before| Some((self.start_of(before, made)?, &before.entries)));
-        let Self { view, names, files, .. } = *self;
+        let Self { form, names, files, .. } = *self;
         if let Some(near) = near {
-            let pieces = self.contents.push_like(view, names, files, near, entries)?;
+            let pieces = self.contents.push_like(form, names, files, near, entries)?;
             self.pieces.push_back((self.waiting.len(), pieces));
         } else {
-            self.contents.push(view, names, files, entries)?;
+            self.contents.push(form, names, files, entries)?;
         }
         let end = self.contents.as_slice().len();
         self.waiting.push(Waiting { at, end, shown });
@@ -212,6 +213,7 @@ impl<'a> TreeWriter<'a> {
 
     /// Hashes what was begun, and makes objects of it.
     fn finish(&mut self, made: &[NewDirectory]) -> Result<(), Failed> {
+        let purpose = self.form.purpose;
         let (bytes, start) = (self.contents.as_slice(), self.start(0));
         let contents = Spans { bytes, start, waiting: &self.waiting };
         let heads: Vec<_> = contents.iter().map(header).collect();
@@ -232,25 +234,26 @@ impl<'a> TreeWriter<'a> {
             }
             let storage = match before {
                 _ if self.collisions.is_none() => Storage::ELSEWHERE,
-                Some(before) if before.tree(self.view).oid == oid => {
-                    before.tree(self.view).storage.clone()
+                Some(before) if before.tree(purpose).oid == oid => {
+                    before.tree(purpose).storage.clone()
                 }
                 _ => {
                     // a delta counts in the entries before, which have to be those that were written
                     let before = before.as_deref().filter(|before| {
-                        let is_git = self.view == View::Git;
-                        !is_git || before.is_plain || doubled(self.names, &before.entries).is_none()
+                        self.form.has_empty_names()
+                            || before.is_plain
+                            || doubled(self.names, &before.entries).is_none()
                     });
-                    let before = before.map(|before| (&before.entries, before.tree(self.view)));
-                    let view = self.view;
+                    let before = before.map(|before| (&before.entries, before.tree(purpose)));
                     let pieces = pieces.map(|(_, pieces)| pieces);
                     let new = New { entries, content, oid, pieces };
-                    let (storage, base, payload) = stored(self.names, view, before, new);
-                    self.objects.push(Object { kind: ObjectKind::Tree, oid, base, payload, view });
+                    let (storage, base, payload) = stored(self.names, self.form, before, new);
+                    let kind = ObjectKind::Tree;
+                    self.objects.push(Object { kind, oid, base, payload, purpose });
                     storage
                 }
             };
-            directory.set_tree(self.view, Tree { oid, storage });
+            directory.set_tree(purpose, Tree { oid, storage });
         }
         self.clear(made);
         Ok(())
@@ -259,7 +262,7 @@ impl<'a> TreeWriter<'a> {
     /// Makes a tree that git has of entries which are of no directory.
     pub(super) fn write_alone(&mut self, entries: &DirectoryEntries) -> Result<Tree, Refused> {
         let mut content = Contents::default();
-        content.push(View::Git, self.names, self.files, entries)?;
+        content.push(&TreeForm::GIT, self.names, self.files, entries)?;
         let content = content.as_slice();
         let message = Message { head: &header(content), body: content };
         let oid = Oid::from_bytes(sha1lanes::digest_one(message));
@@ -267,10 +270,10 @@ impl<'a> TreeWriter<'a> {
             return Ok(Tree { oid, storage: Storage::ELSEWHERE });
         };
         collisions.object(ObjectKind::Tree, oid, message)?;
-        let view = View::Git;
         let new = New { entries, content, oid, pieces: None };
-        let (storage, base, payload) = stored(self.names, view, None, new);
-        self.objects.push(Object { kind: ObjectKind::Tree, oid, base, payload, view });
+        let (storage, base, payload) = stored(self.names, &TreeForm::GIT, None, new);
+        let purpose = Purpose::Git;
+        self.objects.push(Object { kind: ObjectKind::Tree, oid, base, payload, purpose });
         Ok(Tree { oid, storage })
     }
 }

@@ -4,6 +4,7 @@ use gitpack::tree::Mode;
 use proptest::prelude::*;
 
 use super::*;
+use crate::dialect::cinnabar::MANIFEST_TREES;
 use crate::read::files::FileId;
 
 fn entry(names: &mut Names, name: u32, file: u32) -> DirectoryEntry {
@@ -54,8 +55,8 @@ proptest! {
             });
             let all = expected.iter().map(|(name, file)| (format!("{name:05}").into(), *file));
             prop_assert!(read.eq(all));
-            prop_assert_eq!(entries.content_len(View::Git), expected.len() * 33);
-            prop_assert_eq!(entries.content_len(View::Manifest), expected.len() * 34);
+            prop_assert_eq!(entries.content_len(&TreeForm::GIT), expected.len() * 33);
+            prop_assert_eq!(entries.content_len(&MANIFEST_TREES), expected.len() * 34);
             let found = entries.find(&names, b"00700", false);
             prop_assert_eq!(found.is_some(), expected.contains_key(&700));
             let lens = entries.leaves().iter().map(|leaf| leaf.entries.len());
