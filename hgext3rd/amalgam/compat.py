@@ -1,8 +1,8 @@
-"""Each difference between the supported Mercurial versions, and nothing else.
+"""Differences between the supported Mercurial versions.
 
-Every branch carries a tag in the form of hg-evolve's: ``hg <=``, the last version that
-needs it, and in parentheses what changed, with the changeset if known. A test checks
-that; when a version is no longer supported, its branches go.
+Every branch has a tag in the form of hg-evolve: ``hg <=``, the last version that needs
+it, and in parentheses what changed, with the changeset if known. A test checks the
+tags. When a version is no longer supported, its branches go.
 """
 
 from __future__ import annotations

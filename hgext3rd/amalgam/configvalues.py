@@ -1,8 +1,8 @@
-"""Values of the configuration, checked, and what is said of those that are wrong.
+"""Configuration values, read and checked.
 
-``Values`` reads them. What becomes of a mistake is the choice of the caller: ``refuse``
-raises it, ``ignore`` warns once and goes on with the default.
-Does not know which items there are.
+``Values`` reads them. The caller chooses what happens to an invalid value: ``refuse``
+raises an error, ``ignore`` warns once and uses the default. Does not know which items
+exist.
 """
 
 from __future__ import annotations

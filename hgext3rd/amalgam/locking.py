@@ -1,8 +1,8 @@
-"""Locks of Mercurial's kind in a directory that amalgam keeps.
+"""Locks of Mercurial's kind, in directories of amalgam.
 
-A lock is a symbolic link, or a file, that names host and process; one of a process that
-is dead, on this host, is taken over (``mercurial.lock``). Mercurial opens what a lock
-leads to by path, and waits for a FIFO; here nothing is followed and nothing awaited.
+A lock is a symbolic link, or a file, that names a host and a process. The lock of a
+dead process on this host is taken over (``mercurial.lock``). Mercurial opens a lock by
+path and waits if it is a FIFO. This module does neither.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Every file and directory that amalgam keeps below ``.hg``, or where it is told to.
+"""Files and directories that amalgam creates: opened, created, renamed and removed.
 
-Owns opening, creating, renaming, removing and changes of mode there, and nothing else
-does that. Links are never followed, FIFOs never waited for, and sizes are bounded
-before anything is read (docs/security.rst). Directories get the mode and the group of
-``.hg/store``, files that mode without the execute bits, whatever the umask. Only what
-was just created changes mode or owner. Knows nothing of what the files contain.
+Owns all changes to files below ``.hg/amalgam``, and in directories that the operator
+configured. Nothing else makes any. Symbolic links are never followed, FIFOs are never
+waited for, and sizes are checked before a file is read (docs/security.rst). Directories
+get the mode and group of ``.hg/store``. Files get that mode without the execute bits,
+whatever the umask. Only new files change mode or owner. Does not know what files
+contain.
 
-One module, since nothing else may open, create or remove a file there.
+One module, so that the rules hold for every file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Directories for intermediate files, which only this process uses.
+"""Temporary directories of one process.
 
-They are in ``.hg/amalgam``, so that the next process removes what a killed one left.
-Readers who cannot write there get one in ``TMPDIR``. Either has mode 0700.
+They are in ``.hg/amalgam``, so the next process removes what a killed one left. Readers
+who cannot write there get one in ``TMPDIR``. All have mode 0700.
 """
 
 from __future__ import annotations

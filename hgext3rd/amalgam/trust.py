@@ -1,9 +1,9 @@
-"""Whether amalgam may work in a repository that belongs to somebody else.
+"""Trust in the owner of a repository: whether amalgam may write there.
 
-Trust is Mercurial's own (``hg help config.trusted``): oneself, ``trusted.users`` and
-``trusted.groups``, asked of the owner of ``.hg``. A member of the group that may write
-``.hg/store`` shares the repository anyway, and needs no trust. Root is a visitor like
-any other. docs/security.rst says what a visitor without trust gets.
+Mercurial's own rule decides (``hg help config.trusted``): users trust themselves,
+``trusted.users`` and ``trusted.groups``. The owner of ``.hg`` is the one who is asked
+for. Members of the group that may write ``.hg/store`` need no trust. Root has no
+special rights. docs/security.rst says what users without trust get.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command for who looks after a repository: ``admin::amalgam``."""
+"""The command ``admin::amalgam``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that writes a git bundle: ``git::bundle``."""
+"""The command ``git::bundle``."""
 
 from __future__ import annotations
 

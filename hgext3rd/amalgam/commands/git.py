@@ -1,4 +1,4 @@
-"""The command that makes the git side: ``git::export``."""
+"""The command ``git::export``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ids on both sides for users: ``git::id``, ``{gitnode}`` and ``gitnode()``.
+"""Translation of ids for users: ``git::id``, ``{gitnode}`` and ``gitnode()``.
 
-The last two are names of hg-git, too. When it is loaded, they are left to it.
+hg-git has ``{gitnode}`` and ``gitnode()``, too. If hg-git is loaded, they are hg-git's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command that checks the git side: ``git::verify``."""
+"""The command ``git::verify``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The git stores: what is exported, where it lies, and what it is called.
+"""Git stores: the git repository of a dialect, and what amalgam records about it.
 
-Data flows one way: ``state`` says which changesets may leave and which are exported,
-``exporting`` has the native core convert them and names them in the repository, which
-is the matter of ``git``.
+Data flows one way: ``state`` selects the changesets that may leave, ``exporting``
+converts them with the native core, and ``git`` holds the result.
 
-Who looks at it afterwards: ``verify`` compares, ``status`` tells at a glance, and
-``repair`` mends.
+``verify`` compares a store with the history, ``status`` summarises it, and ``repair``
+repairs it.
 """

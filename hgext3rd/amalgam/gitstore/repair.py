@@ -1,6 +1,7 @@
-"""Mends what a verification found: all is derived, so all can be made again.
+"""Repair of a git store after a verification.
 
-Removes what is not ours, then lets an export do the rest: of what is new, or of all.
+Removes foreign files, then exports what is missing, or everything. All data is derived,
+so all of it can be made again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What there is to tell of a git store at a glance: how much, how fresh, what is wrong.
+"""The status of a git store: size, freshness and problems.
 
-Reads no contents but that of the map's tables, so it is quick at any size.
+Reads only the tables of the map, so it is quick for stores of any size.
 """
 
 from __future__ import annotations

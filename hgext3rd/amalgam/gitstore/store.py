@@ -1,6 +1,6 @@
-"""The git store of a repository: where it is, what it has, whether it may be read.
+"""The git store of a repository: its paths, its contents, and whether it may be read.
 
-Reads, and writes nothing. Knows nothing of how an export is made.
+Writes nothing. Does not know how an export is made.
 """
 
 from __future__ import annotations

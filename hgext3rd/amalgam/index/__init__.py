@@ -1,12 +1,12 @@
-"""How the indexes of changelog and manifest get into memory.
+"""Indexes of changelog and manifest, memory-mapped or read.
 
-``openhooks`` is where Mercurial opens them. It asks ``indexfile`` what a file looks
-like, ``decision`` whether it is to be mapped, and ``opening`` for its bytes: a
-``snapshot``, with its ``docket``, in a ``buffer``. ``renewal`` brings snapshots up to
-date, ``examination`` compares them. ``lookuphooks`` puts a ``nodemap`` before an index,
-with what ``nodesource`` finds for it, a ``nodefile`` of ours or Mercurial's. The
-configuration is ``configitems.IndexConfig``. Nothing here knows git.
+``openhooks`` is where Mercurial opens them. ``indexfile`` describes a file,
+``decision`` says whether to map it, and ``opening`` makes its bytes: a ``snapshot``,
+with its ``docket``, in a ``buffer``. ``renewal`` updates snapshots, and ``examination``
+compares them. ``lookuphooks`` puts a ``nodemap`` in front of an index. ``nodesource``
+chooses the map: our ``nodefile`` or Mercurial's. ``configitems.IndexConfig`` is the
+configuration. Nothing here knows git.
 
-Every command of hg pays for what is loaded here, so modules are imported by name, which
-Mercurial defers until they are used, and small records are ``records.Record``.
+Every hg command pays for what is loaded here. So modules are imported as modules, which
+Mercurial loads lazily, and small records are ``records.Record``.
 """

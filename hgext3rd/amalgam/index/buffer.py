@@ -1,7 +1,7 @@
-"""The bytes of an index as Mercurial wants them: one buffer, read-only.
+"""The bytes of an index as Mercurial wants them: one read-only buffer.
 
-Its memory is that of the native core, which maps a snapshot and reads what follows; it
-is freed with the last object that refers to the buffer, and holds no descriptor.
+The native core maps a snapshot and reads what follows it. The memory is freed with the
+last object that refers to the buffer. A buffer holds no descriptor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is decided for one index: mapped into memory or read, and why.
+"""The decision for one index, memory-mapped or read, and its reason.
 
-Owns the order in which reasons count, and their words. Opens nothing: it is told what
-the file looks like, and what ``opening`` finds out when all speaks for mapping.
+Owns the order of the reasons, and their texts. Opens no file: the caller passes what
+the file looks like, and what ``opening`` found.
 """
 
 from __future__ import annotations

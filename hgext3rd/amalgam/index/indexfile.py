@@ -1,7 +1,7 @@
-"""The file of an index, as it is when Mercurial is about to open it.
+"""The file of an index, when Mercurial is about to open it.
 
-Owns what can be told from its name, its size and its first bytes. Whether it is to be
-mapped then is a question of ``decision``.
+Owns what follows from its name, its size and its first bytes. ``decision`` says whether
+to map it.
 """
 
 from __future__ import annotations

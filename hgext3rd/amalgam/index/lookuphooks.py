@@ -1,7 +1,7 @@
-"""Puts node maps before the indexes that Mercurial opens.
+"""Hooks that put a node map in front of the indexes that Mercurial opens.
 
-A Mercurial built with Rust has an index of its own, which is left alone; so is every
-index that is inline, or not of version 1.
+A Mercurial built with Rust has an index of its own, which stays as it is. So do indexes
+that are inline, or not of version 1.
 """
 
 from __future__ import annotations

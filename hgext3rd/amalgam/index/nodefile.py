@@ -1,12 +1,12 @@
 """The node map of a snapshot on disk: its docket, its data file, and their renewal.
 
-``docs/formats/nodemap.rst`` is the format. The docket is text, and says which revisions
-of which snapshot the data file has, and where; it is replaced as a whole. The data file
-is the core's matter; bytes that a docket has named never change, so that it can be
-mapped. It counts only in the state that the docket names. Both are derived: what cannot
-be read is made anew by the next renewal.
+``docs/formats/nodemap.rst`` is the format. The docket is text and is replaced as a
+whole. It names the revisions of the snapshot that the data file has, and where. The
+core writes and reads the data file. Bytes that a docket has named never change, so the
+file can be mapped. It counts only in the file state that the docket names. What cannot
+be read is made again by the next renewal.
 
-Renewals exclude each other by the lock of the directory, which the caller holds.
+The caller holds the lock of the directory, so there is one renewal at a time.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The index object of a revlog, with its node look-ups answered by the node map.
+"""The index object of a revlog, with node lookups answered by the node map.
 
-``MappedIndex`` is composed over Mercurial's C index: questions about nodes go to the
-map, all else is the C object's own methods. The C object holds everything, so it can
-take over at any time: it does where there is no map, and where one turns out to be
-unusable. Revlogs keep it as ``_inner.index``, so what reads chunks and deltas never
-passes here, and C functions get what they demand.
+``MappedIndex`` is composed over Mercurial's C index. The map answers questions about
+nodes, and the C index everything else. The C index takes over if there is no map, or if
+the map turns out to be unusable. Revlogs keep a ``MappedIndex`` as ``_inner.index``.
+Code that reads chunks and deltas does not pass here, and C functions get the C index.
 
-A Mercurial built with Rust has an index of its own, which is left alone.
+A Mercurial built with Rust has an index of its own, which stays as it is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Which node map an index is looked up in: ours, Mercurial's, or none.
+"""The choice of a node map: ours, Mercurial's, or none.
 
-Ours comes first: what it was made from is known exactly. Mercurial's is read where the
-repository has the requirement and ours is not there, by the rules of
-``mercurial.revlogutils.nodemap``, which trust the last revision that it names. It only
-finds nodes: nothing else in it can be verified. It is never written here.
+Ours comes first, because we know exactly what it was made from. Mercurial's is used if
+the repository has the requirement and ours is missing. Its rules are those of
+``mercurial.revlogutils.nodemap``, which trusts the last revision that the docket names.
+It is used to find nodes only, because nothing else in it can be verified. amalgam never
+writes it.
 """
 
 from __future__ import annotations

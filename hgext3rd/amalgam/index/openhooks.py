@@ -1,12 +1,12 @@
-"""Makes Mercurial open indexes as the configuration says, and remembers what it did.
+"""Hooks that make Mercurial open indexes as the configuration says.
 
-Wrapped are the place where the options of a store are resolved from the configuration,
-``revlog._get_data``, which fetches the bytes of an index, and what a change of the
-history passes through: there, ``renewal`` brings snapshots up to date.
+Wraps the function that resolves the options of a store, ``revlog._get_data``, which
+reads the bytes of an index, and the functions that change the history. After a change,
+``renewal`` updates the snapshots.
 
-An extension that one repository enables is loaded for the whole process (hgweb serves
-many). So a store carries an option of ours only if its repository's own configuration
-enables amalgam, and what lacks the option is left to Mercurial.
+If one repository enables amalgam, the extension is loaded for the whole process, and
+hgweb serves many repositories. So a store gets our option only if its own repository
+enables amalgam. Stores without the option are left to Mercurial.
 """
 
 from __future__ import annotations

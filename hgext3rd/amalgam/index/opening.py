@@ -1,8 +1,8 @@
-"""How an index that is to be mapped gets into memory: by its snapshot.
+"""The opening of an index that is to be mapped, by its snapshot.
 
-Finds the snapshot, or makes one fit if this process may, and tells why not otherwise.
-A file that changes meanwhile is looked at again. Knows nothing of revlogs, nor of
-Mercurial's configuration.
+Finds the snapshot, or updates it if this process may, or says why there is none. If the
+file changes meanwhile, it starts again. Knows neither revlogs nor Mercurial's
+configuration.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Which snapshots are renewed when the history of a repository has changed.
+"""Renewal of snapshots after the history of a repository has changed.
 
-Owns the list of indexes that are looked at: changelog, manifest, and the manifests of
-directories that are in use. Whoever calls holds the lock of the repository, or wants
-all of it made anew.
+Owns the list of indexes: changelog, manifest, and the manifests of directories in use.
+The caller holds the lock of the repository, or wants everything made again.
 """
 
 from __future__ import annotations

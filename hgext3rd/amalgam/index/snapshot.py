@@ -1,9 +1,9 @@
 """Snapshots of indexes: copies that are never truncated, and so can be mapped.
 
-Owns the data files of ``.hg/amalgam/index``, their making and their end, and when one
-counts as a beginning of its index; ``docket`` has the format of what is remembered of
-that, ``docs/formats/index-snapshot.rst`` the rules. Knows nothing of revlogs, nor of
-when it is time for a renewal.
+Owns the data files of ``.hg/amalgam/index``, from creation to removal, and the rules by
+which a snapshot counts as a prefix of its index (``docs/formats/index-snapshot.rst``).
+``docket`` has the format of what is recorded about it. Knows neither revlogs nor when
+to renew.
 
 One module, since a snapshot counts by the rules by which it is made.
 """

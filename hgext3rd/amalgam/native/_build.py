@@ -1,7 +1,7 @@
-"""How setup.py makes ``_core``: the committed header, read by cffi, linked with Rust.
+"""The builder of ``_core``: the committed header, read by cffi, and the Rust library.
 
-Knows what Python may call; setup.py knows how the static library comes about and adds
-it. Run at build time only, by cffi, which wants the builder as a module-level name.
+Knows what Python may call. setup.py builds the static library and adds it. Run at build
+time only; cffi wants the builder as a module-level name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Bytes that Python lends to the native core for one call.
+"""Python buffers that the native core may read or write during one call.
 
-Nothing is copied: the core reads Python's own memory, and may not keep it.
+Nothing is copied. The core must not keep a pointer after the call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a status of the native core means in Mercurial.
+"""Exceptions of Mercurial for the statuses of the native core.
 
-The only reader of ``amalgam_error``. Messages come from the core as Mercurial writes
-them, in lower case and without a full stop, untranslated.
+The only reader of ``amalgam_error``. The core writes messages in Mercurial's style,
+lower case and without a full stop. They are not translated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""SHA-1 kernels of the native core: which ones this machine cannot be trusted with.
+"""SHA-1 kernels of the native core that give wrong answers on this machine.
 
-The core tests each kernel that the CPU offers against known answers, once per process,
-and uses none that fails.
+Once per process, the core compares each kernel that the CPU offers with known answers.
+It does not use kernels that fail.
 """
 
 from __future__ import annotations

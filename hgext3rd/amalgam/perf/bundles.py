@@ -1,4 +1,4 @@
-"""Bundles as they are measured: which command writes one, and what is in it."""
+"""Bundles as a measurement writes them: the command, and what is in the file."""
 
 from __future__ import annotations
 

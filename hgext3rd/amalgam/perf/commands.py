@@ -1,4 +1,4 @@
-"""The commands ``perf::amalgam-*``: what each measures, and the probe they start."""
+"""The commands ``perf::amalgam-*``: what each measures, and the process it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of a repository a measurement is about, and a copy to export from."""
+"""The files that a measurement reads, and a copy of the repository to export from."""
 
 from __future__ import annotations
 

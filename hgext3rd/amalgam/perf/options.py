@@ -1,8 +1,8 @@
-"""The options of upstream's ``contrib/perf.py``, as far as they make sense here.
+"""Options of upstream's ``contrib/perf.py`` that these commands share.
 
-They are registered here only if perf.py is not loaded, too: it has the same ones, with
-the same meaning. What is different: ``perf.run-limits`` counts passes over a table, and
-``perf.stub`` takes one sample each and still prints it.
+They are registered here only if perf.py is not loaded. The meaning is the same, with
+two differences: ``perf.run-limits`` counts passes over a table, and ``perf.stub`` takes
+one sample of each cell and prints it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Which pages of files the operating system holds in memory, and how they get there.
+"""The page cache of the operating system: which pages of a file it holds.
 
-Knows files, nothing of Mercurial. Whoever measures with a cold cache asks here first,
-and is told when it is not cold: a page stays that another process has mapped, that is
-nowhere on disk (tmpfs), or that the file system holds itself. Since Linux 5.2 the
-kernel answers "in memory" for files that the caller may not write, which errs on that
-side.
+Drops files from the cache, and checks that they are gone. A page stays in the cache if
+another process has mapped it, if it exists nowhere on disk (tmpfs), or if the file
+system keeps it. Since Linux 5.2, the kernel reports every page as cached for files that
+the caller may not write. Knows nothing of Mercurial.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Passes over a table: every cell once in each, in random order.
+"""Passes over a table: each measures every cell once, in random order.
 
-Owns when a sample may be taken: after the page cache was made what the column says, by
-a subject whose answer is that of all others. Knows nothing of what is measured.
+Owns the preconditions of a sample: the page cache is in the state that the column
+names, and the subject gives the same answer as all others. Does not know what is
+measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is measured inside a process: opening an index, and looking nodes up in it.
+"""Measurements inside a process: opening an index, and looking up nodes.
 
-Runs in a process of its own, which has touched nothing of the repository before. It
-reports where the index came from, so that nobody takes one way for another.
+Runs in a fresh process that has not touched the repository. It reports where the index
+came from, so that a row cannot show the figures of another one.
 """
 
 from __future__ import annotations

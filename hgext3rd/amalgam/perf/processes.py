@@ -1,7 +1,7 @@
-"""Fresh processes of the hg that runs, each configured as a subject says.
+"""Fresh hg processes, configured as a subject says.
 
-Owns their command line: what the user gave with ``--config`` is handed on, and amalgam
-is switched on or off under whatever name it was enabled.
+Owns their command line. Options that the user gave with ``--config`` are passed on.
+amalgam is enabled or disabled under whatever name the user enabled it.
 """
 
 from __future__ import annotations

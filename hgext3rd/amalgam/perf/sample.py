@@ -1,7 +1,7 @@
-"""One sample: what an operation took, measured inside a process or around one.
+"""One sample: what an operation took, measured inside or around a process.
 
-Bytes read are those that came from the disk, by /proc/self/io; a child's are added to
-its parent's when it is waited for. Page faults are the kernel's count.
+Bytes read are those that came from the disk (/proc/self/io). A child's count is added
+to its parent's when the parent waits for it. Page faults are the kernel's count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How a table is printed: a line a subject, the caches side by side; or as data.
+"""Output of a table: one line for each subject, or data.
 
-Fields that upstream's perf commands have, have its names here. Medians are shown; the
-difference is that of the medians, in percent of the first subject's.
+Fields have the names of upstream's perf commands where those have them. Tables show
+medians, and their difference from the first subject's median in percent.
 """
 
 from __future__ import annotations

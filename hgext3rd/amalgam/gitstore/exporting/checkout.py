@@ -1,7 +1,8 @@
-"""Files that a checkout by git does not show as one by Mercurial does.
+"""Files that look different in a git checkout.
 
-Their history is exported as it is, since ids depend on it: the names that git refuses,
-and what stands for content that is elsewhere. Looks at names, and for LFS at flags.
+They are names that git refuses, and placeholders for contents elsewhere:
+subrepositories, largefiles, LFS. Their history is exported unchanged, because ids
+depend on it. Looks at names, and for LFS at flags.
 """
 
 from __future__ import annotations

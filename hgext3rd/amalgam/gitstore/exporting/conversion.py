@@ -1,4 +1,4 @@
-"""The call that converts: what the native core is asked, and what it answers.
+"""One call of the conversion: the request to the native core, and its report.
 
 Owns the fields of ``amalgam_export_request``. Decides nothing.
 """

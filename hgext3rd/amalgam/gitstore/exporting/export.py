@@ -1,6 +1,6 @@
-"""Bringing a git store up to date: when that is possible or needed, and what it did.
+"""An export: whether it is possible, whether it is needed, and what it did.
 
-The steps are in ``steps``.
+``steps`` has the order of work.
 """
 
 from __future__ import annotations

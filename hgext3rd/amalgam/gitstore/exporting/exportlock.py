@@ -1,7 +1,7 @@
-"""One export at a time: ``.hg/amalgam/lock``, a lock of Mercurial's kind.
+"""The lock of exports: ``.hg/amalgam/lock``. There is one export at a time.
 
-It is taken after Mercurial's own locks or without them, and an export takes none of
-those: so nobody who waits for a Mercurial lock waits for an export.
+It is taken after Mercurial's own locks, or without them. An export takes no lock of
+Mercurial. So nobody who waits for a Mercurial lock waits for an export.
 """
 
 from __future__ import annotations

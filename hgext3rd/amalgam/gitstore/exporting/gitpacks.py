@@ -1,9 +1,9 @@
-"""Packs that git has made of ours: taken over if it is proven what is in them.
+"""Takeover of packs that git has made, after proof of what is in them.
 
-git-repack(1) puts all objects that it finds into a pack, also what should not be in the
-store any more. The metadata commit leads to all that an export has made, and its id is
-known. So git is asked what that commit leads to, and packs that have exactly as many
-objects are as good as ours. Else those objects, and no others, are packed anew.
+git-repack(1) packs every object that it finds, also objects that should not be in the
+store any more. The metadata commit leads to everything that an export has made, and its
+id is known. So git is asked what the commit leads to. Packs with exactly as many
+objects are as good as ours. Otherwise these objects, and no others, are packed again.
 """
 
 from __future__ import annotations

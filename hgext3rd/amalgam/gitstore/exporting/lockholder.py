@@ -1,6 +1,6 @@
-"""Who holds ``.hg/amalgam/lock``, for people: only looks, and never takes it.
+"""The holder of ``.hg/amalgam/lock``, for messages.
 
-The lock is of Mercurial's kind; ``exportlock`` takes it.
+Never takes the lock; ``exportlock`` does.
 """
 
 from __future__ import annotations

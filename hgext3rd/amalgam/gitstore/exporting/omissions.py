@@ -1,7 +1,6 @@
-"""What an export leaves out or cannot show, for who would take silence for success.
+"""What an export leaves out or cannot show, so that users are told.
 
-Looks at the repository after an export, and changes nothing. The wording is the
-command's.
+Looks at the repository after an export, and changes nothing. The command has the words.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""One export: select, convert, remember, name.
+"""The steps of an export: select, convert, record, name.
 
-The order is the crash safety. The core writes packs, then map segments and state; the
-docket makes all count; refs come after that, and packs that are no longer wanted go
-last. A run that dies on the way leaves files that the next one removes, never a ref
-to what is not there.
+The order is the crash safety. The core writes packs, then map segments and state. Then
+the docket makes them count. Then refs are written. Packs that were replaced go last. A
+killed run leaves files that the next run removes, never a ref to a missing object.
 
 One module, since each step is safe only after those before it.
 """

@@ -1,10 +1,10 @@
-"""What is on disk of a store, by its docket: what counts, and what goes.
+"""The files of a store, as its docket names them: written and removed.
 
-What must not be read goes in this order: the docket says that nothing may be answered;
-then packs and whatever else has objects go; then refs. What is only replaced goes after
-the refs that led to it. A process that dies on the way leaves files that the next one
-removes. Decides nothing of what belongs in a store, and converts nothing. All but
-``has_heads`` need the lock.
+What must not be read goes in this order: the docket says that nothing may be answered,
+then packs and loose objects go, then refs. What is only replaced goes after the refs
+that lead to it. A killed process leaves files that the next one removes. Does not
+decide what belongs in a store, and converts nothing. All but ``has_heads`` need the
+lock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a docket becomes: each step from one state of a store to the next.
+"""Transitions: each step from one docket to the next.
 
-Pure functions, which read and write no file. ``steps`` says when a step is due, and
-``storefiles`` writes what comes of it.
+Pure functions that read and write no file. ``steps`` says when a step is due, and
+``storefiles`` writes the result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is left of metadata commits that others have replaced.
+"""Objects of metadata commits that later exports have replaced.
 
-Each export makes some of it anew, and what it was before stays until there is enough
-of it to be worth a new pack. Nobody needs it, and it discloses nothing but ids.
+Each export replaces parts of the metadata. The old parts stay until there are enough of
+them for a new pack. Nothing needs them, and they contain only ids.
 """
 
 from __future__ import annotations

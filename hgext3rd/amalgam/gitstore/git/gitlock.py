@@ -1,7 +1,7 @@
-"""Files of a git repository that are replaced while git may do the same.
+"""Files of a git repository that git may replace at the same time.
 
-Owns the lock of such a file, ``NAME.lock`` beside it, as git takes it
-(gitrepository-layout(5)). Knows nothing of what the files contain.
+Owns the lock of such a file: ``NAME.lock`` beside it, as git takes it
+(gitrepository-layout(5)). Does not know what the files contain.
 """
 
 from __future__ import annotations

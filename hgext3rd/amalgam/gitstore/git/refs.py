@@ -1,7 +1,7 @@
-"""What git users see: branches, tags and HEAD, from bookmarks, branches and tags.
+"""Branches, tags and HEAD for git users, and where they come from in Mercurial.
 
-Names follow DESIGN section 1, "Refs"; ``git check-ref-format`` is the authority on what
-git allows. Nothing here reads or writes the git store.
+docs/git-view.rst has the rules for names. ``git check-ref-format`` decides which names
+git allows. Neither reads nor writes the git store.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The bare git repository of a dialect: made and named by us, filled by the core.
+"""The bare git repository of a dialect.
 
-Any git tool may read it. Objects arrive as packs; refs are one ``packed-refs`` file
-that is replaced as a whole, so that readers see all refs of one export or all of
-another (gitrepository-layout(5), git-pack-refs(1)). git itself writes nothing here on
-behalf of amalgam.
+Any git tool may read it. The native core adds packs. Refs are one ``packed-refs`` file
+that is replaced as a whole, so readers see the refs of one export, never a mixture
+(gitrepository-layout(5), git-pack-refs(1)). amalgam does not let git write here.
 """
 
 from __future__ import annotations

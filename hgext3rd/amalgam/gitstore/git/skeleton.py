@@ -1,8 +1,7 @@
-"""What a git store consists of, and what must not be in one when git runs there.
+"""The skeleton of a git store: an empty bare repository, and forbidden names.
 
-Owns the directories and small files of an empty bare repository
-(gitrepository-layout(5)), which amalgam makes itself, and the names that would lead git
-elsewhere. Objects, refs and settings are not known here.
+Makes what gitrepository-layout(5) asks for. Refuses files that would lead git to other
+repositories. Does not know objects, refs and settings.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What is in a git store and not named by its docket.
+"""Stray files: contents of a git store that its docket does not name.
 
-Somebody else put it there: git-repack(1) or git-gc(1) that ended late, or who copied an
-older store over this one. It may have what must not be read, so nothing is answered
-while there is any of it, and an export removes it. Owns which files those are. Finding
-out takes the same few calls, however much the store has.
+They come from a git-repack(1) or git-gc(1) that ended late, or from an older copy of
+the store. They may contain what must not be read. So nothing is answered from the store
+while there are any, and an export removes them. Owns the list of such files. Finding
+them takes the same few system calls for stores of any size.
 """
 
 from __future__ import annotations

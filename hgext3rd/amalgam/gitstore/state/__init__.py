@@ -1,5 +1,5 @@
-"""What is known of a store and of the repository it stands for; runs no git.
+"""The recorded state of a store, and the repository that it comes from.
 
-``source`` is that repository, ``selection`` which of its changesets may leave,
-``docket`` what is exported, in ``layers``, and ``oidmap`` their ids.
+Runs no git. ``source`` finds that repository, ``selection`` the changesets that may
+leave. ``docket`` records what is exported, in ``layers``, and ``oidmap`` has the ids.
 """

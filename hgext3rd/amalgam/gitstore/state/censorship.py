@@ -1,11 +1,11 @@
-"""Censored text must leave whatever was made of it: git stores, and bundles.
+"""The mark of censorings, by which censored text leaves git stores and bundles.
 
-Censoring replaces the text of a file revision, and nothing else: no changeset, no node.
-So a process that censors writes a mark, ``.hg/amalgam-censored``, with a value that was
-never there before. Whoever converts texts reads the mark first and keeps the value with
-what was made. What was made under another value may have the censored text. The mark is
-never removed, and it lies beside ``.hg/amalgam``, so that an older copy of that
-directory does not bring an older mark along. A process without amalgam leaves no mark.
+Censoring replaces the text of a file revision. No changeset and no node changes. So a
+process that censors writes a new random value to ``.hg/amalgam-censored``, the mark.
+Exports and generators read the mark before they read texts, and record it with their
+results. A result with another mark may contain the censored text. The mark is never
+removed. It is outside of ``.hg/amalgam``, so that an older copy of that directory does
+not bring back an older mark. A process without amalgam leaves no mark.
 """
 
 from __future__ import annotations

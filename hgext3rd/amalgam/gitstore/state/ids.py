@@ -1,7 +1,7 @@
-"""Ids that people give: of a changeset or of its commit, in full or abbreviated.
+"""Translation of ids of changesets and commits, in full or abbreviated.
 
-What is exported is what is known here; Mercurial is not asked. Nothing here has words
-for what cannot be translated: a caller who needs some says them.
+Knows exported changesets only, and does not ask Mercurial. Callers say what to tell the
+user about an id that is not found.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What belongs in which layer of a store, and whether a layer is still right.
+"""The layers of a store: what belongs in each, and whether it is still valid.
 
-The base has the public changesets, the drafts are on top of it: so that what may
-vanish again is in packs that can go. docs/decisions/visibility.rst tells why, and what
-happens when. Reads dockets, maps and histories, and changes none.
+The base has the public changesets. Drafts are on top of it, so that what may vanish is
+in packs that can be removed (docs/decisions/visibility.rst). Reads dockets, maps and
+histories, and changes nothing.
 """
 
 from __future__ import annotations

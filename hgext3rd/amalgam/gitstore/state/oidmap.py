@@ -1,7 +1,7 @@
-"""Ids on both sides: which git object stands for which Mercurial node.
+"""The oid map: git oids by Mercurial nodes, and the other way round.
 
-A thin owner of the core's map handle. Ids are 20 bytes; lookups are made in batches,
-since each call pays for its way into the core.
+A thin owner of the core's handle. Ids are 20 bytes. Lookups are made in batches,
+because each call into the core has a cost.
 """
 
 from __future__ import annotations

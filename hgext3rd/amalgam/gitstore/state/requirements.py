@@ -1,7 +1,7 @@
-"""Which stores the native core can read, by their requirements.
+"""Requirements of stores that the native core can read.
 
-A requirement that is not listed here may change the meaning of any byte in the store,
-so an export stops before it reads one. The formats are in ``rust/revlog``.
+A requirement that is not listed may change the meaning of any byte in the store. So an
+export stops before it reads one. The formats are in ``rust/revlog``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which changesets may leave: those that a server shows to clients, or fewer.
+"""The selection: changesets that may leave, of those that a server shows.
 
-Secret and hidden changesets are never selected. The selection is taken from the
-changelog as this process sees it; the core checks that it reads the same one.
+Secret and hidden changesets are never selected. The selection is made from the
+changelog as this process sees it. The core checks that it reads the same one.
 """
 
 from __future__ import annotations

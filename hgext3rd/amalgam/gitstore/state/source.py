@@ -1,9 +1,9 @@
-"""The repository that a git store stands for.
+"""The repository that a git store comes from.
 
-``hg share`` makes repositories that have one store and several working copies, and, if
-they do not share them, bookmarks of their own. The git store lies with the shared
-store, so it shows one set of bookmarks: those of the repository that owns the store.
-An export from any share is an export of that repository, with its configuration.
+``hg share`` makes repositories with a common store, and bookmarks of their own unless
+they share them. The git store is in the common store. So it shows the bookmarks of one
+repository: the one that owns the store. An export from a share is an export of that
+repository, with its configuration.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What Mercurial raises if it reads a repository that is damaged, or being written.
+"""Exceptions that Mercurial raises for a repository that is damaged, or being written.
 
-Much of Mercurial trusts what it reads, so a torn or damaged file is anything from a
-``StorageError`` to a ``ValueError`` of an extension module. Such exceptions are told
-from mistakes of amalgam by the code that raised them.
+Mercurial trusts most of what it reads, so damage can raise anything from
+``StorageError`` to a ``ValueError`` of an extension module. The code that raised an
+exception tells damage from our own mistakes.
 """
 
 from __future__ import annotations

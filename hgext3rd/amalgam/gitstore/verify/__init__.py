@@ -1,9 +1,10 @@
-"""A git store against the history that it stands for.
+"""Verification: a git store, compared with the history it comes from.
 
-``run`` asks, from the bottom up: are the files whole (``files``), does the map agree
-with history and git's objects (``mapping``), are the names right (``refs``), and on
-demand, would an export make the same today (``recomputed``). What follows from damage
-that is already known is not looked at. Changes nothing, and takes no lock.
+``run`` asks, from the bottom up: are the files complete (``files``), does the map agree
+with history and objects (``mapping``), is the metadata right (``cinnabar``), are the
+refs right (``refs``)? With ``--full`` it exports everything again and compares
+(``recomputed``). What depends on known damage is left out. Changes nothing, and takes
+no lock.
 """
 
 from __future__ import annotations

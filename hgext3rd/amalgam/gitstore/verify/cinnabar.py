@@ -1,4 +1,4 @@
-"""What is kept for git-cinnabar: is it there, whole, and of all that is exported."""
+"""Verification of git-cinnabar's metadata: present, complete, up to date."""
 
 from __future__ import annotations
 

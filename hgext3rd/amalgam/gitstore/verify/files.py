@@ -1,8 +1,8 @@
-"""The files of a git store: those that the docket names, and those that are not ours.
+"""Verification of the files of a git store, those of the docket and foreign ones.
 
-Owns what a whole pack is: three files that end with the SHA-1 of what comes before, and
-agree on the pack they belong to (gitformat-pack(5)). Whether its objects are what their
-ids say is git's to tell, in a full verification.
+Owns what makes a pack complete: three files that end with the SHA-1 of what comes
+before, and name the same pack (gitformat-pack(5)). In a full verification, git checks
+the objects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a verification finds: differences, each with what mends it, and notes.
+"""Findings of a verification: differences, each with its remedy, and notes.
 
-A difference is a fact about one thing, in words for a line of output. A note is worth
-knowing, but nothing is wrong. Nothing here looks at a store.
+A difference is a fact about one thing, as a line of output. A note is worth knowing,
+but nothing is wrong. Does not look at stores.
 """
 
 from __future__ import annotations

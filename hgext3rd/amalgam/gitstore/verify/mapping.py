@@ -1,8 +1,7 @@
-"""The map against Mercurial's history on one side, and git's objects on the other.
+"""Verification of the oid map against the history, and against the objects of git.
 
-Owns three questions: are the map's segments as they were written, has each served
-changeset a commit and nothing else one, and does git have all objects of the map, of
-the right kind.
+Owns three questions. Are the segments as they were written? Has each served changeset a
+commit, and no other changeset one? Has git all objects of the map, of the right kind?
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Names of files that are legal in Mercurial, but that git or its users stumble over.
+"""Names of files that are legal in Mercurial, but a problem for git or its users.
 
-They are exported as they are, since the ids depend on them.
+They are exported unchanged, because the ids depend on them.
 """
 
 from __future__ import annotations

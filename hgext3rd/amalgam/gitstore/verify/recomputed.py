@@ -1,7 +1,7 @@
-"""A git store against one that is made anew, in a temporary directory, from nothing.
+"""Full verification: the store, compared with an export from nothing.
 
-Whatever an export would make today is right; what the store has otherwise is a
-difference. Takes as long as an export of all, and as much room as its packs.
+The export goes to a temporary directory. What it makes is right, and anything else in
+the store is a difference. Takes the time and the disk space of a full export.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Refs and HEAD of a git store against what they should be.
+"""Verification of refs and HEAD.
 
-Reads the files itself: git would take a loose ref for the real one, and say nothing.
+Reads the files itself, because git would believe a loose ref.
 """
 
 from __future__ import annotations
