@@ -7,7 +7,7 @@ get the mode and group of ``.hg/store``. Files get that mode without the execute
 whatever the umask. Only new files change mode or owner. Does not know what files
 contain.
 
-One module, so that the rules hold for every file.
+One module, since nothing else may open, create or remove a file there.
 """
 
 from __future__ import annotations
