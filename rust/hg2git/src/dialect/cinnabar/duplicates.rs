@@ -80,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_of_many_twins_is_linear() {
+    fn the_cost_of_many_duplicates_is_linear() {
         let (lens, hashed) = placed((0..2000).map(|_| named(0, 0)), &[]);
         assert_eq!(lens, (1..=2000).collect::<Vec<_>>());
         assert!(hashed <= 2 * 2000, "{hashed}");
     }
 
     #[test]
-    fn twins_of_an_earlier_run_are_passed_over_once() {
+    fn duplicates_of_an_earlier_run_are_passed_over_once() {
         let store: Vec<_> = (0..1000).map(|more| oid_of(&named(0, more))).collect();
         let (lens, hashed) = placed((0..1000).map(|_| named(0, 0)), &store);
         assert_eq!(lens, (1001..=2000).collect::<Vec<_>>());
