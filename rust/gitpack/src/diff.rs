@@ -1,12 +1,12 @@
-//! Finding a short delta between two contents.
+//! Search for a short delta between two contents.
 //!
-//! What both begin and end with is found by plain comparison, at memory speed; of most pairs of
-//! versions little remains. On the remainder works the method of git's `diff-delta.c`: an index of
-//! every sixteenth position of the base, asked at each position of the target. Bounded throughout,
-//! so that the time stays linear whatever the bytes are.
+//! Common beginnings and ends are found by plain comparison, at memory speed. Of most pairs of
+//! versions, little remains. The rest is searched by the method of git's `diff-delta.c`: an index
+//! of every sixteenth position of the base, asked at each position of the target. All steps are
+//! bounded, so the time is linear whatever the bytes are.
 //!
-//! Knows nothing of kinds or histories: which content to use as base is the caller's choice. The
-//! bytes of a delta are `crate::delta`'s.
+//! Knows neither kinds of objects nor histories: the caller chooses the base. `crate::delta` writes
+//! the bytes.
 
 mod blocks;
 mod ends;

@@ -1,7 +1,7 @@
 //! Object ids, object kinds, and the header that is hashed before an object's content.
 //!
-//! Hashing itself is the caller's, who may have many objects to hash at once. Format:
-//! gitdatamodel(7), and "Object storage format" in git's `user-manual`.
+//! The caller hashes, because it may have many objects to hash at once. Format: gitdatamodel(7),
+//! and "Object storage format" in git's `user-manual`.
 
 use std::fmt;
 use std::ops::Deref;

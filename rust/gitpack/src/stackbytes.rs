@@ -1,6 +1,6 @@
 //! A few bytes built on the stack, for headers that are written by the million.
 //!
-//! Knows nothing of what the bytes mean; who uses it picks an `N` that its longest header fits.
+//! Does not know what the bytes mean. The user picks an `N` that fits its longest header.
 
 use std::ops::Deref;
 

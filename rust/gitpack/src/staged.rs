@@ -1,12 +1,12 @@
-//! Files under a name that says that they are unfinished, until they get their own.
+//! Staged files: under a temporary name until they are complete.
 //!
-//! Everything that is written for a store comes to be here, so that there is one place that knows
-//! who may read it. In `objects/pack` the names begin with `tmp_`: no reader of git opens such a
-//! file, and git-gc(1) removes those left by a crash. Knows nothing of what the files contain.
+//! Every file of a store is written here, so one place decides who may read it. In `objects/pack`
+//! the names begin with `tmp_`. No git program reads such a file, and git-gc(1) removes those that
+//! a crash left. Does not know what the files contain.
 //!
-//! The `tempfile` crate cannot do this: its files have paths, and are made, renamed and removed by
-//! them. Here all of it is relative to the descriptor of a [`Directory`], so that nobody can put
-//! another directory in its place meanwhile (`docs/security.rst`).
+//! The crate `tempfile` creates, renames and removes files by path. Here everything is relative to
+//! the descriptor of a [`Directory`], so nobody can swap the directory meanwhile
+//! (`docs/security.rst`).
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;

@@ -1,9 +1,9 @@
-//! The seam between what every conversion does and the rules of one: which commit stands for a
-//! changeset, and what is kept beside it.
+//! The seam between every conversion and the rules of one dialect: commits, and what is made beside
+//! them.
 //!
-//! A dialect is a [`Dialect`], chosen when the code is compiled. What it needs of a run is its
-//! [`Context`]; how its commits are written is a [`CommitForm`], and what it makes beside commits and
-//! their trees an [`Aside`]. One that makes nothing beside them has none, and no metadata.
+//! A dialect is a [`Dialect`], chosen at compile time. A [`Context`] is what it needs of a run. Its
+//! [`CommitForm`] writes commits, and its [`Aside`] makes the objects beside commits and their
+//! trees. A dialect may have no aside, and then has no metadata.
 
 pub(crate) mod cinnabar;
 

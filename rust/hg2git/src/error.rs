@@ -1,4 +1,4 @@
-//! What can end a conversion.
+//! Errors that end a conversion.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
-//! Objects of git, made from changes: blobs, trees, and how each is compressed.
+//! Git objects made from changes: blobs, trees, and their compression.
 //!
-//! No rule of a dialect is here.
+//! Contains no rule of a dialect.
 
 pub(crate) mod blobs;
 pub(crate) mod collisions;

@@ -1,4 +1,4 @@
-//! Where objects go: packs, and how they become visible.
+//! The output of a run: packs, and how they become visible.
 
 pub(crate) mod packs;
 pub(crate) mod publish;

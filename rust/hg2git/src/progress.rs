@@ -1,6 +1,6 @@
-//! How far a run is, told to its caller now and then.
+//! Progress of a run, reported to the caller now and then.
 //!
-//! Owns how often that is. How much is done and how much there is, the phases know.
+//! Owns the interval. The phases know how much is done and how much there is.
 
 use std::time::{Duration, Instant};
 

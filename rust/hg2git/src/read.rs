@@ -1,4 +1,4 @@
-//! Mercurial's history as changes: which changesets are to be converted, and what each manifest changes.
+//! Mercurial's history as changes: the changesets to convert, and what each manifest changes.
 //!
 //! Asks the map what is known already. Knows no git object and no rule of a dialect.
 

@@ -1,7 +1,6 @@
-//! What a run is asked for, and what it answers.
+//! The request and the report of a run.
 //!
-//! Owns these types alone, as the callers of [`crate::export()`] see them: nothing here reads or
-//! writes a file.
+//! Owns these types alone, as callers of [`crate::export()`] see them. Reads and writes no file.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! A changeset's text: manifest, user, date and extras, files, description.
+//! The text of a changeset: manifest, user, date and extras, files, description.
 //!
-//! `mercurial/changelog.py` tells the format. Lines are taken in order, so that an empty user does
-//! not end the head early. Nothing is decoded: extras stay escaped, texts stay bytes. Dates are read
-//! as leniently as Mercurial reads them, since stores have what old tools wrote.
+//! Format: `mercurial/changelog.py`. Lines are taken in order, so an empty user does not end the
+//! head early. Nothing is decoded: extras stay escaped, texts stay bytes. Dates are read as
+//! leniently as Mercurial reads them, because stores contain what old tools wrote.
 
 use crate::node::Node;
 

@@ -1,4 +1,4 @@
-//! What can go wrong while a store is read.
+//! Errors of reading a store.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! What precedes the content in a file revision's text: copy metadata.
+//! Copy metadata, which precedes the content in the text of a file revision.
 //!
-//! `hg help internals.revlogs` does not tell; `mercurial/storageutil.py` (`parsemeta`) does: a text
-//! that begins with `\x01\n` has metadata up to the next `\x01\n`, content after it.
+//! Format: `parsemeta` in `mercurial/storageutil.py`. A text that begins with `\x01\n` has metadata
+//! up to the next `\x01\n`, and content after it.
 
 const MARK: &[u8] = b"\x01\n";
 

@@ -1,10 +1,9 @@
-//! Mercurial stores: where a revlog lies on disk, its index, its texts, and what is in them.
+//! Mercurial stores: the files of a revlog, its index, its texts, and what is in them.
 //!
-//! Owns the formats of `hg help internals.revlogs`, `hg help internals.changegroups` (deltas) and
-//! the store path encodings. Knows no git, no configuration and no Python: what may leave the
-//! repository is decided by the caller. Files of the store are read, never mapped: a strip in
-//! another process truncates them in place, and a mapping would die of that; [`mapping`] maps
-//! copies of them.
+//! Owns the formats of `hg help internals.revlogs`, `hg help internals.changegroups` (deltas), and
+//! the encodings of store paths. Knows neither git, nor configuration, nor Python. The caller
+//! decides what may leave the repository. Store files are read, never mapped: a strip in another
+//! process truncates them, and a process that has them mapped would die. [`mapping`] maps copies.
 
 pub mod changeset;
 mod error;

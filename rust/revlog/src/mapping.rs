@@ -1,10 +1,9 @@
-//! An index in memory: what a snapshot has of it is mapped, the rest is read.
+//! An index in memory: the pages of its snapshot are mapped, the rest is read.
 //!
-//! A file that somebody may truncate cannot be mapped: touching a page behind its new end kills
-//! the process, and the rest of its last page turns to zeros. So the pages are those of a
-//! snapshot, a file that only grows, and what lies behind them is read from the index itself into
-//! the same region of memory. Nothing is known here of entries, nor of how a snapshot comes to
-//! be: `docs/formats/index-snapshot.rst` does.
+//! A file that somebody may truncate cannot be mapped. Touching a page behind its new end kills the
+//! process, and the rest of its last page turns to zeros. So the pages come from a snapshot, a file
+//! that only grows. The bytes after them are read from the index into the same region of memory.
+//! Knows neither entries nor how snapshots are made (`docs/formats/index-snapshot.rst`).
 
 #![expect(unsafe_code, reason = "memory mappings")]
 

@@ -1,15 +1,15 @@
-//! The node map: which revision has a node, without reading the index for it.
+//! The node map: revisions by node, without reading the index.
 //!
-//! Serves what Mercurial asks of an index about nodes: exact look-ups, abbreviations with their
-//! ambiguities, shortest abbreviations. Revisions are found in three places: a **base** on disk, our own ([`run`],
-//! docs/formats/nodemap.rst) or Mercurial's ([`upstream`]); the **recent** ones, which the base
-//! does not cover, in memory; and the null revision, which no file has.
+//! Answers what Mercurial asks of an index about nodes: exact lookups, abbreviations with their
+//! ambiguities, and shortest abbreviations. Revisions are found in three places. The **base** is on
+//! disk: our own ([`run`], docs/formats/nodemap.rst) or Mercurial's ([`upstream`]). The **recent**
+//! revisions, which the base does not cover, are in memory. The null revision is in no file.
 //!
-//! A hit is compared with the index before it is answered, so a base that is damaged or belongs to
-//! another history cannot give a wrong revision. That nothing is missing is up to the base: our
-//! own has a checksum on each page, and is only used for the bytes that it was made from. Which
-//! bytes these are is the caller's knowledge, not ours. Mercurial's has neither, so it answers hits
-//! only; for all else the caller asks the index.
+//! Each hit is compared with the index before it is answered. So a base that is damaged, or belongs
+//! to another history, cannot give a wrong revision. Whether nothing is missing depends on the
+//! base. Our own has a checksum on each page, and is only used for the bytes that it was made from;
+//! the caller knows which bytes these are. Mercurial's has neither, so it answers hits only. For
+//! everything else the caller asks the index.
 
 mod file;
 pub mod run;

@@ -1,4 +1,4 @@
-//! The beginning of an id, as people abbreviate it.
+//! An abbreviated id.
 
 /// Bytes of an id.
 const ID_LEN: usize = 20;

@@ -1,4 +1,4 @@
-//! A repository's store: which file holds which revlog.
+//! The store of a repository: the file of each revlog.
 
 pub(crate) mod path;
 

@@ -1,8 +1,8 @@
-//! Memory for texts: so much as there may be, and beyond it, pages of a temporary file.
+//! A memory budget for texts, and buffers that go to a temporary file beyond it.
 //!
-//! Owns who has how much. A [`Buffer`] is used as a vector is, whichever it lies in, and the bytes are
-//! the same. Small buffers are not counted: those who keep many of them bound their number. What
-//! is counted and why: `docs/decisions/memory.rst`.
+//! Owns the accounting. A [`Buffer`] is used like a vector, wherever its bytes are. Small buffers
+//! are not counted: their owners bound how many they keep. `docs/decisions/memory.rst` says what is
+//! counted and why.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
-//! Buffers to be used again.
+//! A pool of buffers to reuse.
 //!
-//! Texts of some hundred kilobytes come and go by the ten thousand. Left to the system's allocator,
-//! each would be mapped, filled with zeros page by page, and unmapped.
+//! Tens of thousands of texts of a few hundred kilobytes come and go. The system's allocator would
+//! map, zero and unmap each of them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

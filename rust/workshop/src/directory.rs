@@ -1,8 +1,8 @@
-//! Directories by descriptor: files in them are opened and made without a path.
+//! Directories by descriptor: files in them are opened and created without a path.
 //!
-//! So nothing that others may have put above a directory, or in it, is followed: a name is one
-//! component, a link is refused, and a FIFO is not waited for. Whoever gives the descriptor has seen
-//! to what it leads to.
+//! A name is one component, a link is refused, and nothing waits for a FIFO. So nobody can redirect
+//! a file by changing what is above the directory, or in it. The caller checks the directory before
+//! it passes the descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

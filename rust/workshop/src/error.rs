@@ -1,4 +1,4 @@
-//! What can go wrong with a file.
+//! Errors of file operations.
 
 use std::io;
 use std::path::PathBuf;

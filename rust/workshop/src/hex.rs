@@ -1,7 +1,7 @@
-//! Ids as hexadecimal digits, as commits and notes have them by the million.
+//! Hexadecimal digits of ids, for commits and notes with millions of them.
 //!
-//! `Display` writes digit by digit through `std::fmt`, which took a tenth of a history's processor
-//! time (100,000 changesets of one file each, 2026-11).
+//! `Display` writes digit by digit through `std::fmt`. That took a tenth of the processor time of a
+//! history (100,000 changesets of one file each, 2026-11).
 
 /// Values of a byte.
 const BYTES: usize = 256;

@@ -1,4 +1,4 @@
-//! Two things at once, if there are threads for that.
+//! Two closures side by side, if there are threads.
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};

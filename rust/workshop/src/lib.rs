@@ -1,8 +1,8 @@
-//! Memory, files and threads, whatever they are for.
+//! Memory, files and threads for any purpose.
 //!
-//! Owns buffers within a budget ([`Budget`], [`Buffer`], [`BufferPool`]) and how memory is shared out
-//! ([`Shares`]), directories by descriptor ([`Directory`]), and parallel work whose results come in
-//! order ([`ordered`], [`Turns`], [`join`]). Knows neither Mercurial nor git.
+//! Owns buffers within a budget ([`Budget`], [`Buffer`], [`BufferPool`]), the division of memory
+//! ([`Shares`]), directories by descriptor ([`Directory`]), and parallel work with ordered results
+//! ([`ordered`], [`Turns`], [`join`]). Knows neither Mercurial nor git.
 
 mod budget;
 mod bufferpool;

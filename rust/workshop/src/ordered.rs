@@ -1,10 +1,11 @@
-//! Work on many threads whose results arrive in order.
+//! Work on many threads, with results in order.
 //!
-//! Jobs are drawn one at a time, worked on in parallel, and consumed in the order they were drawn,
-//! on the thread that called; so what is written does not depend on the number of threads. What is
-//! drawn and not yet consumed is bounded in number and in bytes. Knows nothing of what the jobs are.
-//! (rayon gives order by collecting everything, or streams without order; a conversion needs both,
-//! bounded.)
+//! Jobs are drawn one at a time, worked on in parallel, and consumed in the order in which they
+//! were drawn, on the calling thread. So the output does not depend on the number of threads. The
+//! number and the bytes of waiting jobs are bounded. Does not know what the jobs are.
+//!
+//! (rayon either collects everything to keep the order, or streams without order. A conversion
+//! needs a bounded stream in order.)
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

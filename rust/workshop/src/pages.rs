@@ -1,16 +1,16 @@
-//! Pages of a temporary file, writable, to be used like memory.
+//! Writable pages of a temporary file, used like memory.
 //!
-//! They are not anonymous: the kernel writes them to the file when it wants the memory for something
-//! else. What was touched is let go again by a [`Keeper`], many times a second, so that it is the
-//! page cache that holds a long text, and not this process.
+//! They are not anonymous: the kernel writes them to the file when it needs the memory. A
+//! [`Keeper`] releases touched pages many times a second. So a long text is in the page cache, and
+//! not in this process.
 //!
-//! A full disk must be an error here, and no signal (SIGBUS) when a page is written later. That takes a
-//! file system on which `fallocate` reserves the blocks that later writes go to. Those known for it
-//! are listed below; where blocks move when they are written (btrfs, zfs), or another machine or
-//! process decides (NFS, FUSE), there are no pages. The file never has a name (`O_TMPFILE`), so
-//! nothing is left if the process is killed, and there is nothing to guess or to follow.
+//! A full disk must be an error here, not a signal (SIGBUS) when a page is written later. That
+//! needs a file system where `fallocate` reserves the blocks of later writes. The list of such file
+//! systems is below. There are no pages where written blocks move (btrfs, zfs), or where another
+//! machine or process decides (NFS, FUSE). The file has no name (`O_TMPFILE`), so a killed process
+//! leaves nothing, and nobody can open it.
 //!
-//! Nothing is known here of what is kept in it.
+//! Does not know what the pages contain.
 
 #![expect(unsafe_code, reason = "memory mappings")]
 

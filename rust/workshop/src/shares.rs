@@ -1,7 +1,7 @@
-//! How the memory of a run is divided.
+//! The division of the memory of a run.
 //!
-//! Owns the proportions. What is counted, what is not, and what came of it: `docs/decisions/memory.rst`.
-//! Nothing that is written depends on any of it.
+//! Owns the proportions. `docs/decisions/memory.rst` says what is counted, what is not, and what
+//! was measured. The division does not change the output.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Work that jobs do one after the other, in the order in which they were drawn.
 //!
-//! A job that is worked on by any thread may need what came of those before it. Several such parts
-//! of a job make a pipeline: while one job is in its second part, the next may be in its first.
-//! Knows nothing of what is done.
+//! A job on any thread may need the result of the jobs before it. Several such stages make a
+//! pipeline: while one job is in its second stage, the next may be in its first. Does not know what
+//! is done.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

@@ -1,7 +1,7 @@
-//! What bytes and matches take with each of the codes that a block may have.
+//! The cost of bytes and matches with each code that a block may have.
 //!
-//! Eight numbers of 16 bits are added at once, as they fit in a register; after a piece, they are
-//! added to the sums of all.
+//! Eight numbers of 16 bits are added at once in a register. After a piece, they are added to the
+//! totals.
 
 use super::codes::{
     BYTES, BackReference, Code, DISTANCE_EXTRA_BITS, DISTANCES, DISTANCES_ROOM, LENGTHS,

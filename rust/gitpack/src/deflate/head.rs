@@ -1,4 +1,5 @@
-//! What a stream begins with: the header of zlib, and what tells the codes of its one block.
+//! The beginning of a stream: the header of zlib, and the description of the codes of its one
+//! block.
 //!
 //! RFC 1951, section 3.2.7. Made at compile time, so that it is only copied.
 

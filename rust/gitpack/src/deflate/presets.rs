@@ -1,10 +1,9 @@
-//! Codes that are known beforehand, for kinds of content that packs are full of.
+//! Preset codes, for kinds of content that packs are full of.
 //!
-//! A block with codes of its own tells them first: RFC 1951, section 3.2.7. The bits that tell a
-//! preset are the same each time, so they are made at compile time and copied. A preset is told in
-//! few bytes, because runs of neighbours have one length. Bytes that such content does not have
-//! get no code. `examples/deflate_presets` makes the table, see
-//! `docs/decisions/compression.rst`.
+//! A block with codes of its own begins with their description (RFC 1951, section 3.2.7). The
+//! description of a preset is made at compile time and copied. It is short, because neighbouring
+//! symbols have equal lengths. Bytes that such content never has get no code.
+//! `examples/deflate_presets` makes the table, see `docs/decisions/compression.rst`.
 
 mod table;
 

@@ -1,8 +1,8 @@
-//! zlib streams of what is short, quickly.
+//! A quick compressor of short contents to zlib streams.
 //!
-//! Nothing is set up for a stream: neither tables to find matches ([`super::runs`]), nor codes. Of
-//! codes that are given ([`super::presets`]), the one is taken that makes the shortest stream, which
-//! is known before it is written. What becomes no shorter is stored.
+//! It needs no set-up per stream, neither of tables to find matches ([`super::runs`]) nor of codes.
+//! It takes the preset code ([`super::presets`]) that makes the shortest stream, which is known
+//! before anything is written. Content that would not shrink is stored.
 
 use std::hint::select_unpredictable;
 

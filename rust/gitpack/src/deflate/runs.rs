@@ -1,8 +1,9 @@
-//! Where bytes repeat: short inputs, as bytes and matches, which are bytes that came before.
+//! Matches in short contents: bytes that came before.
 //!
-//! What compressors set up for each stream, empty tables above all, takes longer than a few hundred
-//! bytes do. Here nothing is set up: places in the table count on from stream to stream, so those of
-//! an earlier one are seen to be too far back. The latest place with equal bytes is the match.
+//! Compressors set up tables for each stream. That takes longer than a few hundred bytes do. Here
+//! nothing is set up: positions in the table go on counting from stream to stream, so positions of
+//! an earlier stream are recognised as too far back. The latest position with equal bytes is the
+//! match.
 
 use std::hint::select_unpredictable;
 

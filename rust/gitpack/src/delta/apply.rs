@@ -1,4 +1,4 @@
-//! Reading deltas, whose bytes are not trusted.
+//! Application of deltas, whose bytes are not trusted.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -1,4 +1,4 @@
-//! Writing deltas.
+//! Encoding of deltas.
 
 use std::ops::DerefMut;
 

@@ -1,6 +1,6 @@
-//! Where blocks of the base stand, and which of them match the target longest.
+//! Blocks of the base, and the longest match of each in the target.
 //!
-//! Knows no deltas: what is done about a match is the business of `crate::diff`.
+//! Does not know deltas: `crate::diff` decides what to do with a match.
 
 use std::ops::Range;
 

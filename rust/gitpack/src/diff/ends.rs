@@ -1,4 +1,4 @@
-//! How far two contents agree from the front, and from the back.
+//! The common beginning and the common end of two contents.
 
 /// Bytes compared at once while all are equal; the compiler makes vectors of them.
 const STRIDE: usize = 32;

@@ -1,7 +1,7 @@
 //! The SHA-1 that ends a pack and each of its indexes.
 //!
-//! It finds damage and names the pack. Nobody is kept from making two files of one checksum, so
-//! plain SHA-1 does; git too leaves collision detection out here, since 2.47.
+//! It finds damage and names the pack. It does not protect from attacks, so plain SHA-1 is enough.
+//! git leaves out collision detection here, too, since 2.47.
 
 use std::fmt;
 use std::io::{self, Write};

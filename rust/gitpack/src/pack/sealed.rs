@@ -1,4 +1,4 @@
-//! A pack that is whole: its trailer, its two indexes, and their way into the repository.
+//! A complete pack: its trailer, its two indexes, and their way into the repository.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};

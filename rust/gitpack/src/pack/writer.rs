@@ -1,7 +1,7 @@
-//! A pack that grows, entry by entry.
+//! A pack that is being written, entry by entry.
 //!
-//! The file is under a temporary name, and its object count is not known: the header has zero
-//! until `crate::pack::sealed` has the pack whole.
+//! The file has a temporary name. Its header has zero for the number of objects, which is not known
+//! yet; `crate::pack::sealed` completes it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

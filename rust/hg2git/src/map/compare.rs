@@ -1,6 +1,6 @@
-//! Two oid maps side by side: what one has otherwise than the other.
+//! Comparison of two oid maps.
 //!
-//! Both are walked by position, so that a caller may stop and go on where it was.
+//! Both are walked by position, so that a caller may stop and go on.
 
 use gitpack::Oid;
 use revlog::Node;

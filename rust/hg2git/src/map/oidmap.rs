@@ -1,7 +1,7 @@
-//! The oid map: which git object stands for which hg node, over all segments.
+//! The oid map: git oids by Mercurial nodes, over all segments.
 //!
-//! Which segments count is the caller's knowledge (a docket kept by Python); their format is
-//! `crate::map::segment`'s. The newest segment is asked first, it is the most likely to be meant.
+//! The caller says which segments count (Python keeps a docket). `crate::map::segment` is their
+//! format. The newest segment is asked first, because it is the most likely to have the answer.
 
 use gitpack::staged::Whole;
 use gitpack::{Oid, Readers};

@@ -1,9 +1,9 @@
-//! Which objects are searched for SHA-1 collision attacks, and for whose ids.
+//! The choice of objects that are searched for SHA-1 collision attacks.
 //!
-//! An object is written once, whatever number of revisions has it. So of two contents that were made
-//! to have one SHA-1, one would be lost without a word. Either one carries the traces of the attack,
-//! which is what git looks for in all that it receives. Small exports search each object, large ones
-//! those whose id is known from this export or the store: `docs/decisions/sha1.rst`.
+//! An object is written once, however many revisions have it. So if two contents were made to have
+//! one SHA-1, one of them would be lost silently. Both carry traces of the attack, which git looks
+//! for in everything that it receives. Small exports search every object. Large ones search those
+//! whose id is known from this export or from the store (`docs/decisions/sha1.rst`).
 //!
 //! Knows neither where contents come from nor how they are written.
 

@@ -1,6 +1,6 @@
-//! How objects are compressed: by length, with the compressor that is quicker for it.
+//! Compression of objects: the quicker compressor for each length.
 //!
-//! What was measured, and what of it was chosen: `docs/decisions/compression.rst`.
+//! `docs/decisions/compression.rst` has the measurements.
 
 use std::sync::Arc;
 

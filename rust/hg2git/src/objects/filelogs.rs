@@ -1,4 +1,4 @@
-//! Which filelogs a conversion reads, in which pieces.
+//! The filelogs that a conversion reads, and their pieces.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
-//! What batches of a history become: commits with their trees, and what a dialect has beside them.
+//! The two sides of a batch: commits with their trees, and what a dialect makes beside them.
 //!
-//! The two sides build on what came before, each on its own: so one job may be at one of them while
-//! another is at the other.
+//! Each side builds on its own earlier results. So one job may be at one side while another job is
+//! at the other.
 
 use gitpack::Oid;
 use workshop::Turns;

@@ -1,8 +1,8 @@
-//! Which pack an object goes into.
+//! The choice of a pack for each object.
 //!
-//! If the first run has much to convert, what only git-cinnabar needs has a pack of its own: then
-//! the other is all that a clone by git needs, as it is. Nothing here makes a pack visible, nor
-//! knows what the objects are.
+//! If the first run has much to convert, the objects that only git-cinnabar needs have a pack of
+//! their own. The other pack is then exactly what a clone by git needs. Does not make packs
+//! visible, and does not know what the objects are.
 
 use gitpack::{Entry, ObjectKind, Oid, PackWriter, SealedPack};
 use workshop::{Width, join};

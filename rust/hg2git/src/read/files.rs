@@ -1,6 +1,6 @@
-//! The file revisions of a conversion: numbered, with where they are found and what they became.
+//! The file revisions of a conversion: their numbers, their positions, and their blobs.
 //!
-//! A node names one text, whatever path it is stored under, so a revision that two paths share is
+//! A node names one text, whatever path it is stored under. So a revision that two paths share is
 //! one entry. Nodes that an earlier run converted have their oid from the start.
 
 use gitpack::Oid;

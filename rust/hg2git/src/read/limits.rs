@@ -1,4 +1,4 @@
-//! How long that may be which is read as a whole, and not into a buffer of the budget.
+//! Size limits of data that is read as a whole, and not into a buffer of the budget.
 
 /// What is read as a whole, and not into a buffer, may have this part of all.
 const LONGEST_PART: u64 = 8;

@@ -1,7 +1,7 @@
-//! File revisions that are not converted, but have to be in the filelogs of their paths.
+//! File revisions that are not converted, but must exist in the filelogs of their paths.
 //!
-//! A node says what a file is, not where. A manifest that was not compared with its node may name a
-//! revision which is known from elsewhere for a path that never had it.
+//! A node names a content, not a path. A manifest that was not hashed may name a revision that
+//! exists elsewhere, for a path that never had it.
 
 use revlog::{Node, Rev, Revlog, RevlogKind, Store};
 

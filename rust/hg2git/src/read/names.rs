@@ -1,4 +1,4 @@
-//! Byte strings that occur again and again, kept once and numbered.
+//! Interned byte strings, numbered.
 
 use std::hash::BuildHasher;
 

@@ -1,7 +1,7 @@
-//! Tree manifests: each directory has a revlog of its own, and names those of its directories.
+//! Tree manifests: each directory has a revlog of its own, which names its subdirectories.
 //!
-//! Answers what `manifests` answers of flat ones, the changes from one manifest to another, by
-//! walking down where the nodes of directories differ. So what did not change is not read.
+//! Answers the same as `manifests` does for flat ones: the changes from one manifest to another. It
+//! descends only where the nodes of directories differ, so unchanged directories are not read.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

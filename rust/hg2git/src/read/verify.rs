@@ -1,4 +1,4 @@
-//! Texts against their nodes, several at a time.
+//! Verification of texts by their nodes, several at a time.
 
 use revlog::node::parents_prefix;
 use revlog::{Node, Parents, Rev, Revlog};

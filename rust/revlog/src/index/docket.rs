@@ -1,7 +1,7 @@
-//! Dockets: what the file `*.i` of a version 2 revlog is.
+//! Dockets: the content of `*.i` for a revlog of version 2.
 //!
-//! It names the files that hold index and data, and tells how much of the index counts. Fields:
-//! `mercurial/revlogutils/docket.py`, integers big-endian. The files are not looked at here.
+//! A docket names the files with index and data, and says how much of the index counts. Fields:
+//! `mercurial/revlogutils/docket.py`, integers big-endian. Does not look at these files.
 
 /// Versions of revlogs that have a docket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The bytes of a map on disk: mapped, where they cannot change, or read.
+//! The bytes of a map on disk: mapped if they cannot change, else read.
 
 use std::fs::File;
 use std::io;
