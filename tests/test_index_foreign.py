@@ -23,10 +23,11 @@ from testlib import indexmaps
 from testlib.environment import ENVIRONMENT, HG, hg
 from testlib.users import User
 
+from hgext3rd.amalgam import docketfile
 from hgext3rd.amalgam.index import nodefile, openhooks as index
 from hgext3rd.amalgam.index.decision import Reason
-from hgext3rd.amalgam.index.docket import FileStat, SnapshotDocket, sealed
 from hgext3rd.amalgam.index.examination import examine
+from hgext3rd.amalgam.index.snapshotdocket import FileStat, SnapshotDocket
 from hgext3rd.amalgam.placement import Directory
 
 pytestmark = pytest.mark.slow
@@ -343,7 +344,7 @@ LINES = st.tuples(
 def test_dockets_with_anything_in_them_are_none_or_make_sense(
     magic: bytes, lines: list[tuple[bytes, bytes]], cut: int
 ) -> None:
-    content = sealed(magic, lines)
+    content = docketfile.formatted(magic, lines)
     for damaged in (content, content[cut:], content[:-cut]):
         for docket in (
             SnapshotDocket.parse(damaged),

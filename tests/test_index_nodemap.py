@@ -15,10 +15,10 @@ from mercurial.node import nullid
 
 from hgext3rd.amalgam.index import nodefile
 from hgext3rd.amalgam.index.buffer import Expected
-from hgext3rd.amalgam.index.docket import FileStat
 from hgext3rd.amalgam.index.nodemap import MappedIndex
 from hgext3rd.amalgam.index.nodesource import NodeSource
 from hgext3rd.amalgam.index.snapshot import Snapshot
+from hgext3rd.amalgam.index.snapshotdocket import FileStat
 from hgext3rd.amalgam.placement import Directory, Placement
 from hgext3rd.amalgam.trust import Trust
 

@@ -15,9 +15,9 @@ from mercurial import error
 
 from hgext3rd.amalgam.index import buffer
 from hgext3rd.amalgam.index.decision import Reason
-from hgext3rd.amalgam.index.docket import FileStat, SnapshotDocket
 from hgext3rd.amalgam.index.opening import Site, Unavailable
 from hgext3rd.amalgam.index.snapshot import Busy, IndexFile, Snapshot, Snapshots
+from hgext3rd.amalgam.index.snapshotdocket import FileStat, SnapshotDocket
 from hgext3rd.amalgam.native.errors import Moved
 from hgext3rd.amalgam.placement import Directory, Placement
 from hgext3rd.amalgam.trust import Trust

@@ -36,7 +36,7 @@ LAYERS = [
 BASE = {
     *("metadata", "configitems", "configvalues", "compat", "loading", "locking"),
     *("placement", "records", "scratch", "terminal", "trust", "audience"),
-    "moving",
+    *("moving", "docketfile"),
 }
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

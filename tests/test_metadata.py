@@ -199,7 +199,7 @@ def test_a_store_of_before_is_exported_again(store: Exported) -> None:
         "segments": layer["segments"],
         "packs": [name for name in layer["packs"] if name not in metadata["packs"]],
     }
-    store.docket_path.write_text(json.dumps(old))
+    store.docket_path.write_text(json.dumps(old))  # as it was then
     assert verified(store)
     done = store.run("git::export")
     assert (

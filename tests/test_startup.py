@@ -42,8 +42,10 @@ OPENING |= {"index.decision", "index.indexfile"}
 #: A large index.
 MAPPING = {"native", "native._core", "native._core.lib"}
 MAPPING |= {"native.errors", "native.buffers"}
-MAPPING |= {f"index.{name}" for name in ("opening", "snapshot", "docket", "buffer")}
-MAPPING |= {"placement", "terminal", "trust"}
+MAPPING |= {
+    f"index.{name}" for name in ("opening", "snapshot", "snapshotdocket", "buffer")
+}
+MAPPING |= {"docketfile", "placement", "terminal", "trust"}
 LOOKING_UP = {f"index.{name}" for name in ("nodemap", "nodesource", "nodefile")}
 LOOKING_UP |= {"native._forwarding"}
 

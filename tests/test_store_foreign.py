@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mercurial import ui as uimod
+from testlib.dockets import edit, given
 from testlib.environment import ENVIRONMENT, git
 from testlib.exported import Exported
 
-from hgext3rd.amalgam import locking
+from hgext3rd.amalgam import docketfile, locking
 from hgext3rd.amalgam.gitstore.exporting.lockholder import LockState, holder
 from hgext3rd.amalgam.gitstore.state.docket import Docket
 from hgext3rd.amalgam.gitstore.state.oidmap import MapFiles, Table
@@ -147,35 +146,41 @@ def test_git_is_not_started_where_it_would_be_led_elsewhere(
 
 DAMAGED: list[bytes] = [
     b"",
-    b"{",
-    b"null",
-    b"[]",
-    b'"docket"',
     b"\xff",
-    b"[" * 200_000,
+    docketfile.formatted(b"amalgam git store 6", []),
+    docketfile.formatted(b"amalgam git store 5", [])[:-1],
+    # of version 4
+    b"{",
+    b'{"version": 4}x',
+    b'{"version": 4, "base": 7}',
+    b'{"version": 4, "base": {"packs": {"x": []}}}',
+    b'{"a":' * 200_000,
     b'{"version": ' + b"9" * 100_000 + b"}",
     b'{"version": NaN}',
     b'{"version": 3}',
 ]
-CHANGES: list[Callable[[dict[str, Any]], object]] = [
-    lambda docket: docket["base"].update(segments=["../../store/00changelog.i"]),
-    lambda docket: docket["base"].update(segments="cinnabar-0123456789abcdef.map"),
-    lambda docket: docket["base"].update(packs=["pack-0"]),
-    lambda docket: docket["base"].update(packs=[7]),
-    lambda docket: docket["base"].update(packs={}),
-    lambda docket: docket["base"].update(complete="pack-" + 40 * "0"),
-    lambda docket: docket["base"].update(complete=[]),
-    lambda docket: docket["base"].update(seen=[{}]),
-    lambda docket: docket["base"].update(seen=7),
-    lambda docket: docket["base"]["metadata"].update(commit="--all"),
-    lambda docket: docket["base"]["metadata"].update(state="/etc/passwd"),
-    lambda docket: docket["base"]["metadata"].update(state=None),
-    lambda docket: docket.update(drafts=None),
-    lambda docket: docket.update(held=[["00", "00"]]),
-    lambda docket: docket.update(held=[[7, 7]]),
-    lambda docket: docket.update(dropped=["pack-/../../x"]),
-    lambda docket: docket.update(named=7),
-    lambda docket: docket.update(named={"x": []}),
+NODE = b"0" * 40
+CHANGES = [
+    given("base-segment", b"../../store/00changelog.i"),
+    given("base-segment", b"cinnabar-0123456789abcdef.map\n"),
+    given("base-pack", b"pack-0"),
+    given("base-pack", b"pack-%s\n" % NODE),
+    given("base-complete", b"pack-%s" % NODE),
+    given("base-checkpoint", b"7"),
+    given("base-checkpoint", b"-1 %s %s" % (NODE, NODE)),
+    given("base-checkpoint", b"1 %s x" % NODE),
+    given("base-checkpoint", b"1 %s %s %s" % (NODE, NODE, NODE)),
+    given("base-metadata-commit", b"--all"),
+    given("base-metadata-commit", NODE, b"1" * 40),
+    given("base-metadata-state", b"/etc/passwd"),
+    given("base-metadata-state", b""),
+    given("held", b"00 00"),
+    given("held", b"%s %s%s" % (NODE, NODE[:-1], b" ")),
+    given("dropped", b"pack-/../../x"),
+    given("named", b"7"),
+    given("refused", b"no"),
+    given("refused", b""),
+    given("unknown", b"x"),
 ]
 
 
@@ -187,18 +192,13 @@ def test_damaged_docket_is_an_empty_one(tmp_path: Path, content: bytes) -> None:
 
 def test_docket_names_only_files_of_ours(store: Exported) -> None:
     directory = Directory(bytes(store.map_dir))
-    whole = store.docket_path.read_text()
+    whole = store.docket_path.read_bytes()
     docket = Docket.read(directory, b"cinnabar")
     assert docket != Docket()
     for number, change in enumerate(CHANGES):
-        changed = json.loads(whole)
-        change(changed)
-        store.docket_path.write_text(json.dumps(changed))
+        edit(store.docket_path, change)
         assert Docket.read(directory, b"cinnabar") == Docket(), number
-    for twice in ('"refused"', '"base"'):
-        store.docket_path.write_text(whole.replace(twice, f"{twice}: 1, {twice}", 1))
-        assert Docket.read(directory, b"cinnabar") == Docket()
-    store.docket_path.write_text(whole)
+        store.docket_path.write_bytes(whole)
     assert Docket.read(directory, b"cinnabar") == docket
 
 

@@ -6,7 +6,6 @@ that has what is served, all of it public, at once.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -23,6 +22,7 @@ from testlib.planted import traces
 
 from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore.state import selection
+from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer
 from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
@@ -256,13 +256,10 @@ def test_export_that_died_in_a_rewrite_is_refused_and_then_ended(
     store.hg("phase", "--public", "2")
     store.hg("git::export")
     oid = store.ids("2")[1]
-    docket = store.docket()
-    metadata = {"commit": "", "segments": [], "state": "", "packs": []}
-    empty = {"segments": [], "packs": [], "metadata": metadata, "seen": []}
-    refused = docket | {"base": empty, "drafts": empty, "refused": True}
-    store.docket_path.write_text(
-        json.dumps(refused | {"dropped": docket["base"]["packs"]})
-    )
+    docket = Docket.parse(store.docket_path.read_bytes())
+    dropped = docket.base.packs
+    docket = docket._replace(base=Layer(), drafts=Layer(), refused=True)
+    store.docket_path.write_bytes(docket._replace(dropped=dropped).format())
     assert not answers(store)
     said = store.run("git::id", oid)
     assert said.code == 20

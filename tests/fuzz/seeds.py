@@ -14,13 +14,14 @@ import tempfile
 import zlib
 from pathlib import Path
 
-from testlib import revlogs
+from testlib import olddockets, revlogs
 from testlib.environment import ROOT
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.index import docket as index_docket, nodefile
-from hgext3rd.amalgam.index.docket import FileStat
+from hgext3rd.amalgam.gitstore.state.docket import Docket
+from hgext3rd.amalgam.index import nodefile
+from hgext3rd.amalgam.index.snapshotdocket import FileStat, SnapshotDocket
 
 RUST = ROOT / "rust" / "fuzz" / "seeds"
 PYTHON = ROOT / "tests" / "fuzz" / "seeds"
@@ -112,7 +113,9 @@ def _of_exported(exported: Exported) -> None:
         elif path.suffix == ".state":
             _put(RUST, "state", "exported", content[:-20])
         elif path.suffix == ".docket":
-            _put(PYTHON, "git_docket", "exported", content)
+            _put(PYTHON, "git_docket", "exported", _unsealed(content))
+            old = olddockets.git_docket(Docket.parse(content))
+            _put(PYTHON, "git_docket", "version-4", old)
     for path in exported.packs_dir.glob("*.idx"):
         content = path.read_bytes()
         _put(PYTHON, "pack_idx", f"{len(content)}", content)
@@ -177,6 +180,10 @@ def _nodemaps() -> None:
     _put(RUST, "upstream_nodemap", "two-levels", cut(firsts) + first + below)
 
 
+def _unsealed(docket: bytes) -> bytes:
+    return docket.rpartition(b"sum ")[0]
+
+
 def _requests() -> None:
     for name, text in {
         "first": b"bytes=0-99",
@@ -187,11 +194,11 @@ def _requests() -> None:
         _put(PYTHON, "http_range", name, text)
     _put(PYTHON, "lock", "usual", b"host/4026531836:12345")
     uid, state = b"0123456789abcdef", FileStat(1, 2, 640, 4, 5)
-    docket = index_docket.SnapshotDocket(b"00changelog.i", uid, 640, state, state)
-    _put(PYTHON, "index_docket", "usual", docket.format().rpartition(b"sum ")[0])
+    docket = SnapshotDocket(b"00changelog.i", uid, 640, state, state)
+    _put(PYTHON, "index_docket", "usual", _unsealed(docket.format()))
     runs = nodefile.SortedRun(0, 0, 40), nodefile.SortedRun(8192, 40, 3)
     nodes = nodefile.NodeMapDocket(uid, uid[::-1], state, runs)
-    _put(PYTHON, "nodemap_docket", "usual", nodes.to_bytes().rpartition(b"sum ")[0])
+    _put(PYTHON, "nodemap_docket", "usual", _unsealed(nodes.to_bytes()))
     digest = hashlib.sha256(b"").hexdigest()
     entry = {
         "name": f"{digest}.bundle",

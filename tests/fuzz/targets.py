@@ -22,7 +22,8 @@ from hgext3rd.amalgam.bundles.lifecycle import headset, register, window
 from hgext3rd.amalgam.gitstore.exporting import lockholder
 from hgext3rd.amalgam.gitstore.git import idx, repository
 from hgext3rd.amalgam.gitstore.state import docket as git_docket
-from hgext3rd.amalgam.index import docket as index_docket, nodefile
+from hgext3rd.amalgam.index import nodefile
+from hgext3rd.amalgam.index.snapshotdocket import SnapshotDocket
 from hgext3rd.amalgam.placement import Directory
 from hgext3rd.amalgam.serve import hosting
 
@@ -49,9 +50,10 @@ _BUNDLES = "amalgam/bundles"
 Path(_SCRATCH.name, _BUNDLES).mkdir(parents=True)
 
 
-def git_docket_json(content: bytes) -> None:
-    _plant("cinnabar.docket", content)
+def git_docket_text(content: bytes) -> None:
+    _plant("cinnabar.docket", _sealed(content))
     docket = git_docket.Docket.read(_DIRECTORY, b"cinnabar")
+    assert git_docket.Docket.parse(docket.format()) == docket
     assert all(isinstance(name, str) for name in (*docket.packs, *docket.segments))
     assert all("/" not in name for name in (*docket.packs, *docket.metadata_files))
 
@@ -90,14 +92,12 @@ def pack_idx(content: bytes) -> None:
 
 
 def index_docket_text(content: bytes) -> None:
-    content += b"sum %08x\n" % zlib.crc32(content)
-    docket = index_docket.SnapshotDocket.parse(content)
+    docket = SnapshotDocket.parse(_sealed(content))
     assert docket is None or docket.length_bytes > 0
 
 
 def nodemap_docket(content: bytes) -> None:
-    content += b"sum %08x\n" % zlib.crc32(content)
-    docket = nodefile.NodeMapDocket.from_bytes(content)
+    docket = nodefile.NodeMapDocket.from_bytes(_sealed(content))
     if docket:
         assert min(docket.revs, docket.used_bytes, docket.end_bytes) >= 0
 
@@ -144,7 +144,7 @@ def bundle_head(content: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    "git_docket": git_docket_json,
+    "git_docket": git_docket_text,
     "git_files": git_files,
     "lock": lock_holder,
     "pack_idx": pack_idx,
@@ -156,6 +156,12 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "hg_manifest": hg_manifest,
     "bundle_head": bundle_head,
 }
+
+
+def _sealed(content: bytes) -> bytes:
+    """Return a docket with its checksum; one of before amalgam had them stays."""
+    is_old = content.startswith(b"{")
+    return content if is_old else content + b"sum %08x\n" % zlib.crc32(content)
 
 
 def _plant(name: str, content: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
 from collections.abc import Iterable
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mercurial import extensions, hg as hgmod, ui as uimod
+
+from hgext3rd.amalgam.gitstore.state.docket import Docket
 
 from .environment import git, publish_commits
 from .hgserver import HgServer, Outcome
@@ -84,7 +85,8 @@ class Exported:
         return hgmod.repository(ui, os.fsencode(self.root))
 
     def docket(self) -> dict[str, Any]:
-        return dict(json.loads(self.docket_path.read_text()))
+        """Return what the docket says, with dictionaries and lists in it."""
+        return dict(_plain(Docket.parse(self.docket_path.read_bytes())))
 
     def named(self, what: str) -> list[str]:
         """Return the ``packs`` or ``segments`` that the docket names, oldest first."""
@@ -93,9 +95,10 @@ class Exported:
 
     def write_docket(self, **changes: Any) -> None:
         """Change what the docket says of the base."""
-        docket = self.docket()
-        docket["base"] |= changes
-        self.docket_path.write_text(json.dumps(docket))
+        docket = Docket.parse(self.docket_path.read_bytes())
+        items: dict[str, Any] = {name: tuple(changes[name]) for name in changes}
+        base = docket.base._replace(**items)
+        self.docket_path.write_bytes(docket._replace(base=base).format())
 
     def packs(self) -> list[Path]:
         """Return the packs, oldest first."""
@@ -124,6 +127,12 @@ class Exported:
             remove_pack(pack)
         self.git("index-pack", "--rev-index", str(self.packs_dir / f"{name}.pack"))
         self.write_docket(packs=[name])
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return {key: _plain(inner) for key, inner in value._asdict().items()}
+    return [*map(_plain, value)] if isinstance(value, tuple) else value
 
 
 def pack_objects(store: Exported, oids: Iterable[str]) -> str:

@@ -6,13 +6,13 @@ the same ids and refs as one that nothing interrupted, without a file too many.
 
 from __future__ import annotations
 
-import json
 import resource
 import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
-from typing import Any
+
+from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer
 
 from .environment import ENVIRONMENT, HG, git, hg
 from .hgserver import HgServer
@@ -95,18 +95,17 @@ class Interrupted:
     def debris(self) -> set[str]:
         """Return files that are there and should not be, and none that may come yet."""
         docket_path = self.amalgam / "map" / "cinnabar.docket"
-        layers: list[dict[str, Any]] = []
+        layers: list[Layer] = []
         if docket_path.exists():
-            docket = json.loads(docket_path.read_bytes())
-            layers = [docket["base"], docket["drafts"]]
+            docket = Docket.parse(docket_path.read_bytes())
+            layers = [docket.base, docket.drafts]
         packs = f"{self.git_dir.relative_to(self.amalgam)}/objects/pack"
         wanted = {name for name in self._files if not _is_data(name)}
         for layer in layers:
-            metadata = layer["metadata"]
-            names = [*layer["segments"], *metadata["segments"], metadata["state"]]
-            wanted |= {f"map/{name}" for name in names if name}
+            names = (*layer.segments, *layer.metadata.files)
+            wanted |= {f"map/{name}" for name in names}
             for suffix in ("pack", "idx", "rev", "keep"):
-                wanted |= {f"{packs}/{pack}.{suffix}" for pack in layer["packs"]}
+                wanted |= {f"{packs}/{pack}.{suffix}" for pack in layer.packs}
         return self.files() - wanted
 
     def check_next(self, *args: str) -> None:

@@ -115,7 +115,7 @@ def may_answer(repo: Path) -> bool:
 def is_refused(repo: Path) -> bool:
     """Tell whether something had to go at once: then refs may lead nowhere."""
     docket = repo / ".hg/amalgam/map/cinnabar.docket"
-    return docket.exists() and bool(json.loads(docket.read_text())["refused"])
+    return docket.exists() and b"\nrefused yes\n" in docket.read_bytes()
 
 
 def leftovers(repo: Path) -> list[str]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import random
 import re
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from hgext3rd.amalgam import docketfile
 
 OTHER = 20009
 GIT = "git/cinnabar.git"
@@ -107,31 +107,20 @@ def _escapes(target: Target, _draw: random.Random) -> None:
 
 def _leaving(target: Target, draw: random.Random) -> None:
     """Let names in a file lead out of its directory."""
-    names = ["../../../../victims/file", str(target.victims / "file"), "..", "", "a\0b"]
+    names = [b"../../../../victims/file", bytes(target.victims / "file"), b"..", b""]
     content = target.path.read_bytes()
+    title = content.partition(b"\n")[0]
     try:
-        found = json.loads(content)
+        docket = docketfile.parsed(content, title)
     except ValueError:
         lines = content.split(b"\n")
-        lines[draw.randrange(len(lines))] = os.fsencode(draw.choice(names[:4]))
+        lines[draw.randrange(len(lines))] = draw.choice(names)
         _file(target, b"\n".join(lines))
         return
-    odd: list[object] = [*names, -1, 1 << 70, None, [], {}, 0.5, True]
-    places = list(_places(found))
-    for container, key in draw.sample(places, min(2, len(places))):
-        container[key] = draw.choice(odd)
-    _file(target, json.dumps(found).encode())
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    items: Iterable[Any] = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    for key, inner in list(items):
-        yield value, key
-        yield from _places(inner)
+    odd = [*names, b"a\0b", b"-1", b"%d" % (1 << 70), b"0.5", b"yes", b"{}", b"\xff"]
+    for at in draw.sample(range(len(docket)), min(2, len(docket))):
+        docket[at] = docket[at][0], draw.choice(odd)
+    _file(target, docketfile.formatted(title, docket))
 
 
 def _link(place: str) -> Callable[[Target, random.Random], None]:

@@ -12,9 +12,9 @@ from ..native.errors import Moved
 from ..placement import Unusable
 from ..records import Record
 from . import nodefile
-from .docket import FileStat
 from .openhooks import Opened, open_indexes
 from .snapshot import IndexFile, Snapshots
+from .snapshotdocket import FileStat
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT

@@ -20,13 +20,15 @@ from mercurial import error
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
+from .. import docketfile
+from ..docketfile import Field, is_uid, number
 from ..native import errors
 from ..native._core import ffi, lib
 from ..native.buffers import lent, lent_writable
 from ..placement import Unusable
 from ..records import Record
-from .docket import FileStat, is_uid, number, sealed, unsealed
 from .snapshot import opened_data
+from .snapshotdocket import STAT, FileStat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +39,7 @@ if TYPE_CHECKING:
 
 ENTRY_LEN = 64
 _SUFFIX = b".nodemap"
-_MAGIC = b"amalgam nodemap 2"
-_KEYS = [b"snapshot", b"file", b"data"]
+_TITLE = b"amalgam nodemap 2"
 _UID_BYTES = 8
 _LARGEST = 4096  # a docket with 11 runs, which is 2 billion revisions, is 500 bytes
 # A run is merged with the one before it until that is so many times as long: a look-up
@@ -95,23 +96,16 @@ class NodeMapDocket(Record):
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
-        values = (self.snapshot, self.uid, self.data.format())
-        runs = [(b"run", b"%d %d %d" % run) for run in self.runs]
-        return sealed(_MAGIC, [*zip(_KEYS, values, strict=True), *runs])
+        return docketfile.formatted(_TITLE, docketfile.lines_of(self, _FIELDS))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> NodeMapDocket | None:
         """Return what ``to_bytes`` was called on, ``None`` if it is damaged."""
         try:
-            lines = unsealed(content, _MAGIC)
-            keys = [key for key, _value in lines]
-            if keys != [*_KEYS, *[b"run"] * (len(lines) - len(_KEYS))]:
-                return None
-            snapshot, uid, data, *runs = (value for _key, value in lines)
-            docket = cls(snapshot, uid, FileStat.parse(data), tuple(map(_run, runs)))
+            lines = docketfile.parsed(content, _TITLE)
+            return cls(**docketfile.values_of(lines, _FIELDS))
         except ValueError:
             return None
-        return docket if is_uid(uid) else None
 
 
 def _run(text: bytes) -> SortedRun:
@@ -119,6 +113,14 @@ def _run(text: bytes) -> SortedRun:
     if (first + revs) >> 31:
         raise ValueError("more revisions than a revlog can number")
     return SortedRun(offset, first, revs)
+
+
+_FIELDS = {
+    "snapshot": Field(b"snapshot", docketfile.uid, bytes),
+    "uid": Field(b"file", docketfile.uid, bytes),
+    "data": Field(b"data", *STAT),
+    "runs": Field(b"run", _run, b"%d %d %d".__mod__, many=True),
+}
 
 
 def _docket_name(snapshot: Snapshot) -> bytes:

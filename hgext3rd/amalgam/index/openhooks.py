@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ..trust import Trust
     from .buffer import Expected
     from .decision import Decision
-    from .docket import FileStat
     from .opening import Site
     from .snapshot import Snapshot
+    from .snapshotdocket import FileStat
 
 _OPTION = b"amalgam-index"
 _ATTRIBUTE = "_amalgam_opened"  # of a revlog; it lives as long as the mapping

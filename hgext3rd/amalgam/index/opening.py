@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import UiT
 
     from ..configitems import IndexConfig
-    from .docket import FileStat
+    from .snapshotdocket import FileStat
 
 _ATTEMPTS = 4
 

@@ -17,8 +17,8 @@ from mercurial.utils import stringutil
 from ..native.errors import Moved
 from . import indexfile, nodefile
 from .decision import Reason
-from .docket import FileStat
 from .snapshot import Busy
+from .snapshotdocket import FileStat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

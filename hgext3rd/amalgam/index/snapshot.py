@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING
 
 from mercurial.i18n import _
 
+from ..docketfile import is_uid
 from ..native.errors import Moved
 from ..placement import TEMPORARY, Unusable
 from ..records import Record
 from . import buffer
-from .docket import FileStat, SnapshotDocket, is_uid
+from .snapshotdocket import FileStat, SnapshotDocket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,40 +1,42 @@
-"""What is exported: the small file that makes packs and map segments count.
+"""The docket of a git store: the small file that makes packs and map segments count.
 
-``.hg/amalgam/map/<dialect>.docket`` is JSON and replaced by rename. Whatever it does
-not name is not there: a segment or a pack of a run that was killed is removed by the
-next one. Owns the names that such files may have: whatever else is in a docket, it
-names no file elsewhere.
+``docs/formats/map.rst`` describes ``.hg/amalgam/map/<dialect>.docket``. It is replaced
+by rename. What it does not name is not there: the next run removes a segment or pack of
+a run that was killed. Owns the names that such files may have: whatever else is in a
+docket, it names no file elsewhere.
 """
 
 from __future__ import annotations
 
-import json
+import binascii
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ... import docketfile
+from ...docketfile import Field, Group, flags, matching, node, number, texts
 from ...placement import Unusable
 from ...records import Record
 from .selection import Checkpoint
 
 if TYPE_CHECKING:
+    from ...docketfile import Fields
     from ...placement import Directory, Placement
 
-VERSION = 4
+TITLE = b"amalgam git store 5"
+_OLD_VERSION = 4
 STATE_BYTES = 1 << 30
 """The bound of a metadata state, of some ten million heads."""
-# each export adds three packs until git-repack(1) joins them, with 51 bytes each
+# each export adds three packs until git-repack(1) joins them, with a line each
 _LONGEST_BYTES = 64 << 20
-_LONGEST_NUMBER = 15  # digits
-_NODE_LEN = 20
 
 PACK = re.compile(r"pack-[0-9a-f]{40}")
 """The name of a pack without its suffix."""
 # packs of others go, too; their names are only compared with those that are there
 _DROPPED = re.compile(r"pack-[^/\0]*")
 _SEGMENT = re.compile(r"[a-z]+(?:-metadata)?-[0-9a-f]{16}\.map")
-_STATE = re.compile(r"[a-z]+-metadata-[0-9a-f]{16}\.state|")
-_OID = re.compile(r"[0-9a-f]{40}|")
-_MARK = re.compile(r"[0-9a-f]{32}|")
+_STATE = re.compile(r"[a-z]+-metadata-[0-9a-f]{16}\.state")
+_OID = re.compile(r"[0-9a-f]{40}")
+_MARK = re.compile(r"[0-9a-f]{32}")
 
 
 class Metadata(Record):
@@ -53,16 +55,6 @@ class Metadata(Record):
     def files(self) -> tuple[str, ...]:
         """File names of all that is in the map's directory."""
         return (*self.segments, *filter(None, [self.state]))
-
-    @classmethod
-    def from_json(cls, data: Any) -> Metadata:
-        """Return what ``_asdict`` made; ``ValueError`` if it did not."""
-        return cls(
-            commit=_text(data["commit"], _OID),
-            segments=_names(data["segments"], _SEGMENT),
-            state=_text(data["state"], _STATE),
-            packs=_names(data["packs"], PACK),
-        )
 
 
 class Layer(Record):
@@ -95,31 +87,6 @@ class Layer(Record):
                 packs=own.packs + metadata.packs,
             ),
         )
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Layer:
-        """Read what ``to_json`` wrote; ``ValueError`` if it did not."""
-        packs = _names(data["packs"], PACK)
-        complete = data.get("complete", "")
-        if complete not in ("", *packs):
-            raise ValueError("the complete pack is none of the packs")
-        return cls(
-            segments=_names(data["segments"], _SEGMENT),
-            packs=packs,
-            complete=complete,
-            metadata=Metadata.from_json(data["metadata"]),
-            seen=tuple(map(Checkpoint.from_json, data["seen"])),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what ``from_json`` reads."""
-        return {
-            "segments": self.segments,
-            "packs": self.packs,
-            "complete": self.complete,
-            "metadata": self.metadata._asdict(),
-            "seen": [seen.to_json() for seen in self.seen],
-        }
 
 
 class Docket(Record):
@@ -171,97 +138,73 @@ class Docket(Record):
         All is derived data, so the worst that a lost docket costs is another export.
         """
         try:
-            data = _parsed(directory.tryread(_name(dialect), _LONGEST_BYTES) or b"{}")
-            if data.get("version") != VERSION:
-                return cls()
-            return cls(
-                base=Layer.from_json(data["base"]),
-                drafts=Layer.from_json(data["drafts"]),
-                held=tuple(
-                    (_node(public), _node(draft)) for public, draft in data["held"]
-                ),
-                refused=data["refused"] is not False,
-                dropped=_names(data["dropped"], _DROPPED),
-                named=_text(data.get("named", ""), _OID),
-                censored=_text(data["censored"], _MARK),
-                summaries=_text(data["summaries"], _OID),
-            )
-        except _DAMAGED:
+            content = directory.tryread(_name(dialect), _LONGEST_BYTES)
+            return cls.parse(content) if content else cls()
+        except (Unusable, ValueError):
             return cls()
+
+    @classmethod
+    def parse(cls, content: bytes) -> Docket:
+        """Return what ``format`` made ``content`` of; ``ValueError`` if it did not."""
+        lines = docketfile.parsed(content, TITLE, old=_OLD_VERSION)
+        docket = cls(**docketfile.values_of(lines, _DOCKET))
+        for layer in (docket.base, docket.drafts):
+            if layer.complete not in ("", *layer.packs):
+                raise ValueError("the complete pack is none of the packs")
+        return docket
+
+    def format(self) -> bytes:
+        """Return the content of the file."""
+        return docketfile.formatted(TITLE, docketfile.lines_of(self, _DOCKET))
 
     def write(self, directory: Directory, dialect: bytes, placement: Placement) -> None:
         """Make this the state. Durable when it returns."""
-        data = {
-            "version": VERSION,
-            "base": self.base.to_json(),
-            "drafts": self.drafts.to_json(),
-            "held": [(public.hex(), draft.hex()) for public, draft in self.held],
-            "refused": self.refused,
-            "dropped": self.dropped,
-            "named": self.named,
-            "censored": self.censored,
-            "summaries": self.summaries,
-        }
-        content = json.dumps(data, indent=1).encode() + b"\n"
-        directory.replace(_name(dialect), content, placement)
+        directory.replace(_name(dialect), self.format(), placement)
 
 
 def _name(dialect: bytes) -> bytes:
     return dialect + b".docket"
 
 
-_DAMAGED = (
-    Unusable,
-    AttributeError,
-    KeyError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+def _checkpoint(value: bytes) -> Checkpoint:
+    count, nodes, excluded = value.split(b" ")
+    digest = matching(_OID)
+    return Checkpoint(number(count), digest(nodes), digest(excluded))
 
 
-def _parsed(content: bytes) -> Any:
-    """Return what JSON says; ``ValueError`` for numbers that no docket has."""
-    return json.loads(
-        content,
-        object_pairs_hook=_once,
-        parse_int=_number,
-        parse_float=_refused,
-        parse_constant=_refused,
-    )
+def _checkpoint_text(seen: Checkpoint) -> bytes:
+    return f"{seen.len} {seen.nodes} {seen.excluded}".encode()
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = dict(pairs)
-    if len(keys) != len(pairs):
-        raise ValueError("a key is there twice")
-    return keys
+def _pair(value: bytes) -> tuple[bytes, bytes]:
+    public, draft = map(node, value.split(b" "))
+    return public, draft
 
 
-def _number(digits: str) -> int:
-    if len(digits) > _LONGEST_NUMBER:
-        raise ValueError("a number is too long")
-    return int(digits)
+def _pair_text(nodes: tuple[bytes, bytes]) -> bytes:
+    return b" ".join(map(binascii.hexlify, nodes))
 
 
-def _refused(text: str) -> Any:
-    raise ValueError(text)
-
-
-def _text(value: Any, pattern: re.Pattern[str]) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise ValueError("not a name of ours")
-    return value
-
-
-def _names(values: Any, pattern: re.Pattern[str]) -> tuple[str, ...]:
-    if not isinstance(values, list):
-        raise ValueError("not a list of names")
-    return tuple(dict.fromkeys(_text(value, pattern) for value in values))
-
-
-def _node(value: Any) -> bytes:
-    node = bytes.fromhex(value)
-    if len(node) != _NODE_LEN:
-        raise ValueError("not a node")
-    return node
+_METADATA: Fields = {
+    "commit": texts(b"commit", _OID, ""),
+    "segments": texts(b"segment", _SEGMENT, many=True),
+    "state": texts(b"state", _STATE, ""),
+    "packs": texts(b"pack", PACK, many=True),
+}
+_LAYER: Fields = {
+    "segments": texts(b"segment", _SEGMENT, many=True),
+    "packs": texts(b"pack", PACK, many=True),
+    "complete": texts(b"complete", PACK, ""),
+    "metadata": Group(b"metadata-", Metadata, _METADATA),
+    "seen": Field(b"checkpoint", _checkpoint, _checkpoint_text, many=True),
+}
+_DOCKET: Fields = {
+    "held": Field(b"held", _pair, _pair_text, many=True),
+    "refused": flags(b"refused"),
+    "dropped": texts(b"dropped", _DROPPED, many=True),
+    "named": texts(b"named", _OID, ""),
+    "censored": texts(b"censored", _MARK, ""),
+    "summaries": texts(b"summaries", _OID, ""),
+    "base": Group(b"base-", Layer, _LAYER),
+    "drafts": Group(b"drafts-", Layer, _LAYER),
+}

@@ -51,23 +51,6 @@ class Checkpoint(Record):
     excluded: str
     """Digest of the nodes that were not selected."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what ``from_json`` reads."""
-        return {"len": self.len, "nodes": self.nodes, "excluded": self.excluded}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Checkpoint:
-        """Read what ``to_json`` wrote.
-
-        ``KeyError``, ``TypeError`` or ``ValueError`` if it did not.
-        """
-        count, nodes, excluded = data["len"], data["nodes"], data["excluded"]
-        if type(count) is not int or count < 0:
-            raise ValueError("not a number of changesets")
-        if not isinstance(nodes, str) or not isinstance(excluded, str):
-            raise ValueError("not digests")
-        return cls(count, nodes, excluded)
-
 
 class Selection(Record):
     """Some changesets of a repository, closed under ancestors."""
