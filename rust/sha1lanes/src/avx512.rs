@@ -1,11 +1,10 @@
-//! AVX-512 of `x86_64`: sixteen messages side by side, one in each 32-bit column, or two such sets.
+//! AVX-512 of `x86_64`: sixteen messages side by side, one in each 32-bit column.
 //!
 //! Owns the intrinsics of that width. Round for round it is FIPS 180-4, section 6.1.2, with the
 //! three-way functions and the sums of the message schedule as one `vpternlogd` each, and the
 //! rotations as one `vprold`: ten instructions a round for sixteen blocks, where the SHA
-//! extensions take five for four rounds of one. A round waits for the last one, and on a CPU with
-//! units of full width two sets fill that wait. The blocks lie in rows, one a message; they are
-//! transposed on the way in. What is left when messages run out goes to [`crate::shani`].
+//! extensions take five for four rounds of one. The blocks lie in rows, one a message; they are transposed on
+//! the way in. What is left when messages run out goes to [`crate::shani`].
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -18,7 +17,7 @@ use std::arch::x86_64::{
 
 use crate::blocks::Block;
 use crate::shani::{self, ShaNi};
-use crate::wide::{self, Set, WIDTH, WideKernel};
+use crate::wide::{self, WIDTH, WideKernel, WideWords};
 use crate::{Digest, Lanes, Message, Pieced};
 
 /// Truth tables of the round functions, and of the sum of three: `vpternlogd` takes its first
@@ -64,26 +63,26 @@ impl Lanes for Avx512 {
 }
 
 impl WideKernel for Kernel {
-    fn compress<const N: usize>(&self, sets: &mut [Set; N], runs: [[&[Block]; WIDTH]; N]) {
+    fn compress(&self, words: &mut WideWords, runs: [&[Block]; WIDTH]) {
         // SAFETY: whoever holds a `Kernel` has it from `detect`, which asked the CPU for the two
         // features that `compress` enables.
-        unsafe { compress(sets, runs) }
+        unsafe { compress(words, runs) }
     }
 }
 
-/// A word of every message of a set.
+/// A word of every message.
 type Each = __m512i;
 
-/// Takes `runs[i][j]` into column `j` of `sets[i]`.
+/// Takes `runs[i]` into column `i` of `chained`.
 ///
 /// # Panics
 ///
 /// If a run is shorter than the first.
 #[target_feature(enable = "avx512f,avx512bw")]
-fn compress<const N: usize>(sets: &mut [Set; N], runs: [[&[Block]; WIDTH]; N]) {
-    let mut words = sets.each_ref().map(|set| set.each_ref().map(|words| load(words)));
-    for at in 0..runs[0][0].len() {
-        let schedule = runs.each_ref().map(|runs| transposed(runs.map(|run| &run[at])));
+fn compress(chained: &mut WideWords, runs: [&[Block]; WIDTH]) {
+    let mut words = chained.each_ref().map(|words| load(words));
+    for at in 0..runs[0].len() {
+        let schedule = transposed(runs.map(|run| &run[at]));
         let mut rounds = Rounds { words, schedule };
         // the constants of FIPS 180-4, section 4.2.1
         macro_rules! rounds {
@@ -96,49 +95,48 @@ fn compress<const N: usize>(sets: &mut [Set; N], runs: [[&[Block]; WIDTH]; N]) {
         rounds!(0x6ed9_eba1: 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39);
         rounds!(0x8f1b_bcdc: 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59);
         rounds!(0xca62_c1d6: 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79);
-        for (word, new) in words.as_flattened_mut().iter_mut().zip(rounds.words.as_flattened()) {
-            *word = _mm512_add_epi32(*word, *new);
+        for (word, new) in words.iter_mut().zip(rounds.words) {
+            *word = _mm512_add_epi32(*word, new);
         }
     }
-    for (into, word) in sets.as_flattened_mut().iter_mut().zip(words.as_flattened()) {
+    for (into, word) in chained.iter_mut().zip(words) {
         // SAFETY: the reference is valid for writing the 64 bytes that this writes, at any
         // alignment.
-        unsafe { _mm512_storeu_si512(into.as_mut_ptr().cast(), *word) }
+        unsafe { _mm512_storeu_si512(into.as_mut_ptr().cast(), word) }
     }
 }
 
 /// One block of every message, some rounds into it.
-struct Rounds<const N: usize> {
-    /// `a` to `e` of each set.
-    words: [[Each; 5]; N],
-    /// The latest sixteen words of the message schedule of each.
-    schedule: [[Each; 16]; N],
+struct Rounds {
+    /// `a` to `e`.
+    words: [Each; 5],
+    /// The latest sixteen words of the message schedule.
+    schedule: [Each; 16],
 }
 
-impl<const N: usize> Rounds<N> {
-    /// One round of each set: the rounds of one wait for each other, those of two do not.
+impl Rounds {
+    /// One round.
     #[inline]
     #[target_feature(enable = "avx512f")]
     #[expect(clippy::many_single_char_names, reason = "the standard's")]
     fn one<const ROUND: usize>(&mut self, constant: Each) {
-        for (words, schedule) in self.words.iter_mut().zip(&mut self.schedule) {
-            if ROUND >= 16 {
-                let latest = |age: usize| schedule[(ROUND + 16 - age) % 16];
-                let three = _mm512_ternarylogic_epi32::<PARITY>(latest(16), latest(14), latest(8));
-                let all = _mm512_xor_si512(three, latest(3));
-                schedule[ROUND % 16] = _mm512_rol_epi32::<1>(all);
-            }
-            let [a, b, c, d, e] = *words;
-            let mixed = match ROUND / 20 {
-                0 => _mm512_ternarylogic_epi32::<CHOOSE>(b, c, d),
-                2 => _mm512_ternarylogic_epi32::<MAJORITY>(b, c, d),
-                _ => _mm512_ternarylogic_epi32::<PARITY>(b, c, d),
-            };
-            let known = _mm512_add_epi32(_mm512_add_epi32(e, constant), schedule[ROUND % 16]);
-            let known = opaque(_mm512_add_epi32(known, mixed));
-            let new = _mm512_add_epi32(known, _mm512_rol_epi32::<5>(a));
-            *words = [new, a, _mm512_rol_epi32::<30>(b), c, d];
+        let Self { words, schedule } = self;
+        if ROUND >= 16 {
+            let latest = |age: usize| schedule[(ROUND + 16 - age) % 16];
+            let three = _mm512_ternarylogic_epi32::<PARITY>(latest(16), latest(14), latest(8));
+            let all = _mm512_xor_si512(three, latest(3));
+            schedule[ROUND % 16] = _mm512_rol_epi32::<1>(all);
         }
+        let [a, b, c, d, e] = *words;
+        let mixed = match ROUND / 20 {
+            0 => _mm512_ternarylogic_epi32::<CHOOSE>(b, c, d),
+            2 => _mm512_ternarylogic_epi32::<MAJORITY>(b, c, d),
+            _ => _mm512_ternarylogic_epi32::<PARITY>(b, c, d),
+        };
+        let known = _mm512_add_epi32(_mm512_add_epi32(e, constant), schedule[ROUND % 16]);
+        let known = opaque(_mm512_add_epi32(known, mixed));
+        let new = _mm512_add_epi32(known, _mm512_rol_epi32::<5>(a));
+        *words = [new, a, _mm512_rol_epi32::<30>(b), c, d];
     }
 }
 

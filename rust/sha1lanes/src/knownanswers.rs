@@ -10,9 +10,9 @@ use crate::{Digest, Lanes, Message, Pieced};
 
 /// Bytes that messages are cut from, from the start or a little after it.
 const POOL_BYTES: usize = 1024;
-/// Messages, all different: two full sets of the widest kernel, and one that has to wait.
+/// Messages, all different: full columns of the widest kernel four times, and one that has to wait.
 const MESSAGES: usize = 65;
-/// Messages of further calls: in each number of narrow lanes, in one wide set, in two, and in more.
+/// Messages of further calls: in each number of narrow lanes, in some wide columns, and in more than all.
 const CALLS: [usize; 7] = [1, 2, 3, 4, 9, 17, 33];
 /// The same in pieces.
 const PIECED_CALLS: [usize; 4] = [3, 9, 31, MESSAGES];

@@ -72,7 +72,7 @@ pub type Digest = [u8; 20];
 pub trait Lanes: Send + Sync + std::fmt::Debug {
     /// Sets `digests[i]` to the SHA-1 of `messages[i]`.
     ///
-    /// A few messages are under way at once, thirty-two at most; the more there are in a call, the
+    /// A few messages are under way at once, sixteen at most; the more there are in a call, the
     /// better, and of more than eight the longest begin first. Fewer begin in the given order: one
     /// long message at the end has no company left and runs at the speed of one.
     ///

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use crate::blocks::Block;
 use crate::interleave::{Kernel, Words};
-use crate::wide::{Set, WIDTH, WideKernel};
+use crate::wide::{WIDTH, WideKernel, WideWords};
 
 /// (width, blocks) of each step.
 #[derive(Default)]
@@ -38,16 +38,14 @@ impl Kernel for Recorder {
 }
 
 impl WideKernel for Recorder {
-    fn compress<const N: usize>(&self, sets: &mut [Set; N], runs: [[&[Block]; WIDTH]; N]) {
-        self.0.borrow_mut().push((N * WIDTH, runs[0][0].len()));
-        for (set, runs) in sets.iter_mut().zip(runs) {
-            for (column, run) in runs.into_iter().enumerate() {
-                assert_eq!(run.len(), runs[0].len());
-                let mut words = set.map(|words| words[column]);
-                sha1::block_api::compress(&mut words, run);
-                for (into, word) in set.iter_mut().zip(words) {
-                    into[column] = word;
-                }
+    fn compress(&self, chained: &mut WideWords, runs: [&[Block]; WIDTH]) {
+        self.0.borrow_mut().push((WIDTH, runs[0].len()));
+        for (column, run) in runs.into_iter().enumerate() {
+            assert_eq!(run.len(), runs[0].len());
+            let mut words = chained.map(|words| words[column]);
+            sha1::block_api::compress(&mut words, run);
+            for (into, word) in chained.iter_mut().zip(words) {
+                into[column] = word;
             }
         }
     }

@@ -1,7 +1,6 @@
-//! Which message is in which of up to thirty-two columns, and when.
+//! Which message is in which of sixteen columns, and when.
 //!
-//! Owns the schedule of a kernel that always takes all columns of one set or of two: a step is as
-//! long as the shortest run among them, a column whose message ended takes the next one at once,
+//! Owns the schedule of a kernel that always takes all columns: a step is as long as the shortest run among them, a column whose message ended takes the next one at once,
 //! and one that finds none repeats what another does. When so few messages are under way that a
 //! narrow kernel is faster, that one takes them over where they are.
 
@@ -13,27 +12,21 @@ use crate::Digest;
 use crate::blocks::{Block, Blocks, MessageParts, STAGE, Stage};
 use crate::interleave::{self, Begun, Kernel, Next, START, Words, digest_of};
 
-/// Columns of a set.
+/// Messages side by side.
 pub(crate) const WIDTH: usize = 16;
 
-/// Sets, which hide each other's waits.
-const SETS: usize = 2;
-
-/// Messages side by side.
-const COLUMNS: usize = SETS * WIDTH;
-
-/// Messages from which on a step of one set takes less time than what the narrow kernel needs for
+/// Messages from which on a step takes less time than what the narrow kernel needs for
 /// as many: 350 cycles for a block of each, beside 47 a block (Zen 5; on Zen 4, 142 ns and 13.6;
 /// 2026-11).
 const ENOUGH: usize = 9;
 
-/// The chaining values of a set: word by word, one column a message.
-pub(crate) type Set = [[u32; WIDTH]; 5];
+/// Chaining values: word by word, one column a message.
+pub(crate) type WideWords = [[u32; WIDTH]; 5];
 
-/// The compression function over all columns of some sets.
+/// The compression function over all columns.
 pub(crate) trait WideKernel {
-    /// Takes `runs[i][j]` into column `j` of `sets[i]`. The runs have equal lengths.
-    fn compress<const N: usize>(&self, sets: &mut [Set; N], runs: [[&[Block]; WIDTH]; N]);
+    /// Takes `runs[i]` into column `i` of `words`. The runs have equal lengths.
+    fn compress(&self, words: &mut WideWords, runs: [&[Block]; WIDTH]);
 }
 
 /// What [`crate::Lanes::digest`] says, most of the work done by `wide`.
@@ -47,18 +40,14 @@ pub(crate) fn digest<'a, W: WideKernel, N: Kernel>(
         return interleave::digest(narrow, messages, digests);
     }
     assert_eq!(messages.len(), digests.len(), "one digest per message");
-    let mut stages = [STAGE; COLUMNS];
+    let mut stages = [STAGE; WIDTH];
     let messages = messages.iter().map(|message| (*message).into());
     let mut waiting: Vec<(MessageParts<'_>, _)> = messages.zip(digests).collect();
     // the longest first: those that begin last end in about the same step
     waiting.sort_unstable_by_key(|(message, _)| Reverse(message.len()));
     let mut columns = Columns::new(waiting.into_iter(), &mut stages);
-    loop {
-        match columns.active {
-            ..ENOUGH => break,
-            ENOUGH..=WIDTH => columns.step::<1>(wide),
-            _ => columns.step::<SETS>(wide),
-        }
+    while columns.active >= ENOUGH {
+        columns.step(wide);
     }
     let mut begun = columns.into_begun();
     // the longest first: it has company for longest
@@ -72,21 +61,21 @@ type Waiting<'a> = vec::IntoIter<(MessageParts<'a>, &'a mut Digest)>;
 struct Columns<'a> {
     waiting: Waiting<'a>,
     active: usize,
-    sets: [Set; SETS],
-    blocks: [Blocks<'a>; COLUMNS],
-    digests: [Option<&'a mut Digest>; COLUMNS],
+    words: WideWords,
+    blocks: [Blocks<'a>; WIDTH],
+    digests: [Option<&'a mut Digest>; WIDTH],
 }
 
 impl<'a> Columns<'a> {
-    fn new(waiting: Waiting<'a>, stages: &'a mut [Stage; COLUMNS]) -> Self {
+    fn new(waiting: Waiting<'a>, stages: &'a mut [Stage; WIDTH]) -> Self {
         let mut columns = Self {
             waiting,
             active: 0,
-            sets: [START.map(|word| [word; WIDTH]); SETS],
+            words: START.map(|word| [word; WIDTH]),
             blocks: stages.each_mut().map(Blocks::ended),
-            digests: [const { None }; COLUMNS],
+            digests: [const { None }; WIDTH],
         };
-        while columns.active < COLUMNS && columns.refill(columns.active) {
+        while columns.active < WIDTH && columns.refill(columns.active) {
             columns.active += 1;
         }
         columns
@@ -101,17 +90,13 @@ impl<'a> Columns<'a> {
         true
     }
 
-    /// Takes all active columns, which are in the first `N` sets, to the end of the shortest run.
-    fn step<const N: usize>(&mut self, kernel: &impl WideKernel) {
-        let runs: [[&[Block]; WIDTH]; N] = array::from_fn(|set| {
-            array::from_fn(|column| {
-                let column = set * WIDTH + column;
-                self.blocks[if column < self.active { column } else { 0 }].run()
-            })
+    /// Takes all active columns to the end of the shortest run.
+    fn step(&mut self, kernel: &impl WideKernel) {
+        let runs: [&[Block]; WIDTH] = array::from_fn(|column| {
+            self.blocks[if column < self.active { column } else { 0 }].run()
         });
-        let count = runs.as_flattened().iter().map(|run| run.len()).min().unwrap_or(0);
-        let sets = self.sets.first_chunk_mut::<N>().expect("there are so many");
-        kernel.compress(sets, runs.map(|runs| runs.map(|run| &run[..count])));
+        let count = runs.iter().map(|run| run.len()).min().unwrap_or(0);
+        kernel.compress(&mut self.words, runs.map(|run| &run[..count]));
         // Backwards: a column that moves into the gap of another has been advanced already.
         for column in (0..self.active).rev() {
             self.blocks[column].advance(count);
@@ -124,29 +109,29 @@ impl<'a> Columns<'a> {
     /// Stores the digest of `column`, and finds it another message or retires it.
     fn end(&mut self, column: usize) {
         if let Some(into) = self.digests[column].take() {
-            *into = digest_of(self.words(column));
+            *into = digest_of(self.words_of(column));
         }
         if !self.refill(column) {
             self.active -= 1;
-            self.set_words(column, self.words(self.active));
+            self.set_words(column, self.words_of(self.active));
             self.blocks.swap(column, self.active);
             self.digests.swap(column, self.active);
         }
     }
 
-    fn words(&self, column: usize) -> Words {
-        self.sets[column / WIDTH].map(|words| words[column % WIDTH])
+    fn words_of(&self, column: usize) -> Words {
+        self.words.map(|words| words[column])
     }
 
     fn set_words(&mut self, column: usize, words: Words) {
-        for (into, word) in self.sets[column / WIDTH].iter_mut().zip(words) {
-            into[column % WIDTH] = word;
+        for (into, word) in self.words.iter_mut().zip(words) {
+            into[column] = word;
         }
     }
 
     /// The messages that are under way. None may be waiting.
     fn into_begun(self) -> Vec<Begun<'a>> {
-        let words: [Words; COLUMNS] = array::from_fn(|column| self.words(column));
+        let words: [Words; WIDTH] = array::from_fn(|column| self.words_of(column));
         let columns = words.into_iter().zip(self.blocks).zip(self.digests);
         let begun = columns
             .filter_map(|((words, blocks), into)| Some(Begun { words, blocks, into: into? }));
@@ -194,13 +179,13 @@ mod tests {
 
     #[test]
     fn messages_of_equal_length_fill_all_columns() {
-        assert_eq!(steps(&[100; 2 * COLUMNS]), [(COLUMNS, 2); 2]);
+        assert_eq!(steps(&[100; 2 * WIDTH]), [(WIDTH, 2); 2]);
     }
 
     #[test]
     fn a_column_without_a_message_is_carried_along() {
         assert_eq!(steps(&[100; ENOUGH]), [(WIDTH, 2)]);
-        assert_eq!(steps(&[100; WIDTH + 1]), [(COLUMNS, 2)]);
+        assert_eq!(steps(&[100; WIDTH + 1]), [(WIDTH, 2), (1, 2)]);
     }
 
     #[test]
@@ -212,15 +197,15 @@ mod tests {
     #[test]
     fn messages_that_lose_their_company_are_taken_over_where_they_are() {
         // 8, 7 and 2 blocks, of which 2 are done beside the short ones
-        let lengths = [[500; 4].as_slice(), &[400; 12], &[100; 16]].concat();
-        assert_eq!(steps(&lengths), [(COLUMNS, 2), (WIDTH, 5), (4, 1)]);
+        let lengths = [[500; 4].as_slice(), &[400; 8], &[100; 4]].concat();
+        assert_eq!(steps(&lengths), [(WIDTH, 2), (WIDTH, 5), (4, 1)]);
     }
 
     #[test]
     fn the_longest_begin_first() {
         // 2, 5 and 7 blocks, last come first: the short ones take the columns of the middle ones
-        let lengths = [[100; 16].as_slice(), &[300; 16], &[400; 16]].concat();
-        assert_eq!(steps(&lengths), [(COLUMNS, 5), (COLUMNS, 2)]);
+        let lengths = [[100; 8].as_slice(), &[300; 8], &[400; 8]].concat();
+        assert_eq!(steps(&lengths), [(WIDTH, 5), (WIDTH, 2)]);
     }
 
     #[test]
