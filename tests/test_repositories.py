@@ -19,6 +19,8 @@ SIZES = {
     "realistic": ["--changesets=600"],
     "linear": ["--changesets=4000", "--files=5"],
     "merges": ["--changesets=300", "--files=20"],
+    "topics": ["--changesets=1500", "--files=30", "--topics=40"],
+    "criss-cross": ["--changesets=600", "--files=30", "--pairs=20"],
     "many-files": ["--changesets=10", "--files=2000"],
     "deep-directories": ["--changesets=100", "--files=60"],
     "many-heads": ["--changesets=400", "--heads=300"],
@@ -29,6 +31,8 @@ TIPS = {
     "realistic": "fbf6a750127d67c150a1237329ffb49bf3369d37",
     "linear": "6f7fb24e861162b947ef7d3abb906728a52c4d15",
     "merges": "8c0d68a3a0ecd4f74eacbf62d26fe7d5e9d7d8ea",
+    "topics": "c7b3674fbe56ffb1ac9c36d314cfe2e169fa24b5",
+    "criss-cross": "bf0ddd6a510a3784da47b5bd61c13310a14abdb1",
     "many-files": "ca609c20196719fce5219e0dd9447b5570039531",
     "deep-directories": "982c1224406f4265b4a469f9abc3adc760e666a3",
     "many-heads": "6f7680e66d042c80c6f4bb3418b5ac63d156c373",
@@ -129,6 +133,47 @@ def test_merges_merge_files_in_both_directions(tmp_path: Path) -> None:
     assert len(log(repository, "merge()", "{rev}\n")) > 60
     assert len(log(repository, "merge() and file('**')", "{rev}\n")) > 20
     assert log(repository, "merge() and p2(merge())", "{rev}\n")
+
+
+def distances(repository: Path) -> list[int]:
+    """How far back the base of each manifest's delta is, sorted."""
+    lines = hg(repository, "debugdeltachain", "-m", "-T", "{rev} {prevrev}\n").split(
+        b"\n"
+    )
+    pairs = [[int(number) for number in line.split()] for line in lines if line]
+    return sorted(rev - base for rev, base in pairs if base >= 0)
+
+
+def test_topics_wait_long_for_their_merge(tmp_path: Path) -> None:
+    repository = generate(tmp_path / "topics", "topics")
+    back = distances(repository)
+    # in proportion to the topics: by default there are six times as many
+    assert back[len(back) // 2] == 1
+    assert 25 < back[len(back) * 9 // 10] < 50
+    assert 200 < back[len(back) * 99 // 100] < 350
+    merges = [int(rev) for rev in log(repository, "merge()", "{rev}\n")]
+    assert len(merges) > 300
+    waited = log(repository, "merge()", "{rev - p2.rev}\n")
+    assert sorted(map(int, waited))[len(waited) // 2] > 40
+
+
+def test_criss_cross_merges_have_both_parents_far_back(tmp_path: Path) -> None:
+    repository = generate(tmp_path / "pairs", "criss-cross")
+    merges = log(repository, "merge()", "{rev} {p1.rev} {p2.rev}\n")
+    waited = [[int(number) for number in line.split()] for line in merges]
+    nearer = sorted(rev - max(parents) for rev, *parents in waited)
+    assert len(nearer) > 80
+    assert nearer[len(nearer) // 2] > 20
+
+
+@pytest.mark.parametrize("profile", ["topics", "criss-cross"])
+def test_the_same_edits_come_in_one_line(tmp_path: Path, profile: str) -> None:
+    branches = generate(tmp_path / "branches", profile)
+    line = generate(tmp_path / "line", profile, "--straight=1")
+    assert len(log(line, "heads(all()) or merge()", "{rev}\n")) == 1
+    counts = [len(log(one, "all()", "{rev}\n")) for one in (branches, line)]
+    assert counts[0] == counts[1]
+    assert max(distances(line)) == 1
 
 
 def test_many_heads_each_have_a_bookmark(tmp_path: Path) -> None:

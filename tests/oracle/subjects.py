@@ -26,6 +26,8 @@ _PROFILES = (
     "linear --changesets=3000 --files=5 --seed=1",
     "merges --changesets=300 --files=20 --seed=1",
     "merges --changesets=900 --files=60 --seed=2",
+    "topics --changesets=700 --files=40 --topics=50 --seed=1",
+    "criss-cross --changesets=600 --files=40 --pairs=20 --seed=1",
     "many-files --changesets=10 --files=2000 --seed=1",
     "deep-directories --changesets=150 --files=60 --seed=1",
     "deep-directories --changesets=60 --files=200 --depth=20 --seed=2",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .branches import CrissCross, Topics
 from .realistic import Realistic
 from .shapes import Linear, ManyHeads, Merges
 from .sizes import DeepDirectories, LargeFiles, ManyFiles
@@ -15,6 +16,8 @@ PROFILES: dict[str, type[Profile]] = {
     "realistic": Realistic,
     "linear": Linear,
     "merges": Merges,
+    "topics": Topics,
+    "criss-cross": CrissCross,
     "many-files": ManyFiles,
     "deep-directories": DeepDirectories,
     "many-heads": ManyHeads,
