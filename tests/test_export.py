@@ -25,6 +25,8 @@ pytestmark = pytest.mark.slow
 PROFILES = {
     "realistic": ["--changesets=120"],
     "merges": ["--changesets=120", "--files=12"],
+    "topics": ["--changesets=150", "--files=12", "--topics=9"],
+    "criss-cross": ["--changesets=150", "--files=12", "--pairs=5"],
     "deep-directories": ["--changesets=60", "--files=40"],
 }
 
@@ -145,7 +147,47 @@ def test_bytes_do_not_depend_on_the_number_of_threads(
     assert packs <= made[0].keys()
 
 
-def convert(repo: Path, count: int, tip: bytes, out: Path, threads: int) -> None:
+@pytest.mark.parametrize("sizes", ["topics --topics=60", "criss-cross --pairs=30"])
+def test_branches_that_wait_give_the_same_bytes_with_little_memory(
+    tmp_path: Path, server: HgServer, sizes: str
+) -> None:
+    # manifests of which two exceed the least memory, in more than one job
+    sizes = f"{sizes} --changesets=700 --files=2000"
+    repo = generate(tmp_path / "repo", *sizes.split())
+    server.hg(repo, "git::export")
+    (tip,) = nodes(server, repo, "tip")
+    made = []
+    for threads, memory_bytes in ((1, 1 << 20), (2, 192 << 20), (8, 1 << 20)):
+        out = tmp_path / str(threads)
+        out.mkdir()
+        convert(repo, 700, bytes.fromhex(tip), out, threads, memory_bytes)
+        made.append({path.name: path.read_bytes() for path in out.iterdir()})
+    assert made[0] == made[1] == made[2]
+    packs = {path.name for path in store_of(repo).glob("objects/pack/*.pack")}
+    assert packs <= made[0].keys()
+    for rev in ("150", "last(merge())", "tip"):
+        (oid,) = ids(server, repo, rev)
+        (tree,) = git(store_of(repo), "rev-parse", f"{oid}^{{tree}}").split()
+        assert tree == tree_of_archive(server, repo, rev, tmp_path / "files").encode()
+
+
+def tree_of_archive(server: HgServer, repo: Path, rev: str, out: Path) -> str:
+    """The tree that git makes of the files that Mercurial writes."""
+    shutil.rmtree(out, ignore_errors=True)
+    server.hg(repo, "archive", "-r", rev, "--config", "ui.archivemeta=no", str(out))
+    git(out, "init", "-q")
+    git(out, "add", "-A")
+    return git(out, "write-tree").decode().strip()
+
+
+def convert(
+    repo: Path,
+    count: int,
+    tip: bytes,
+    out: Path,
+    threads: int,
+    memory_bytes: int = 0,
+) -> None:
     """Export into a directory, as ``conversion`` does with all threads."""
     request = ffi.new("amalgam_export_request *")
     lent_bytes = {
@@ -167,6 +209,7 @@ def convert(repo: Path, count: int, tip: bytes, out: Path, threads: int) -> None
     request.check_texts = 1
     request.level = conversion._LEVEL
     request.threads = threads
+    request.memory_bytes = memory_bytes
     request.user = request.group = 0xFFFFFFFF
     report = ffi.new("amalgam_export_report *")
     with Directory(os.fsencode(out)).opened() as fd:

@@ -80,8 +80,8 @@ impl Run<'_> {
                 None => manifests.read(range, scratch),
             },
             |read| {
-                for changes in &read {
-                    log.begin(changes.base);
+                for (position, changes) in &read {
+                    log.begin(*position, changes.base);
                     for change in changes.iter() {
                         let path = log.number(change.path());
                         let file = match change {

@@ -165,6 +165,8 @@ pub(crate) struct NewDirectory {
     pub level: usize,
     /// Bytes that those of its entries take in a tree which it shares with no other directory, about.
     pub new_len: usize,
+    /// Whether its trees were made before, and only have to be known again.
+    pub is_again: bool,
 }
 
 /// One file that a changed tree has or has not; or a directory, where none was.
@@ -183,6 +185,7 @@ pub(crate) struct Replay<'a> {
     pub names: &'a Names,
     /// Those made and not taken yet; what is in one comes before it, and what it was before, too.
     pub made: Vec<NewDirectory>,
+    is_again: bool,
 }
 
 /// Where in the tree a directory is.
@@ -196,7 +199,7 @@ struct At {
 impl<'a> Replay<'a> {
     /// Nothing made yet.
     pub const fn new(names: &'a Names) -> Self {
-        Self { names, made: Vec::new() }
+        Self { names, made: Vec::new(), is_again: false }
     }
 
     /// The tree `before` with `changes`, which ascend by path; `None` is the empty tree.
@@ -208,6 +211,18 @@ impl<'a> Replay<'a> {
         changes: &[TreeChange<'_>],
     ) -> Option<Arc<TrackedDirectory>> {
         self.apply_at(before, changes, At { depth: 0, level: 0 })
+    }
+
+    /// As [`Self::apply`], of a tree that was made before and is not there any more.
+    pub fn apply_again(
+        &mut self,
+        before: Option<&Arc<TrackedDirectory>>,
+        changes: &[TreeChange<'_>],
+    ) -> Option<Arc<TrackedDirectory>> {
+        self.is_again = true;
+        let made = self.apply(before, changes);
+        self.is_again = false;
+        made
     }
 
     /// As [`Self::apply`], in a directory of the tree.
@@ -276,7 +291,8 @@ impl<'a> Replay<'a> {
         }
         let directory = Arc::new(TrackedDirectory::new(entries));
         let before = before.cloned();
-        self.made.push(NewDirectory { directory: Arc::clone(&directory), before, level, new_len });
+        let (made, is_again) = (Arc::clone(&directory), self.is_again);
+        self.made.push(NewDirectory { directory: made, before, level, new_len, is_again });
         Some(directory)
     }
 }

@@ -1,16 +1,17 @@
 //! The changes of the manifests, replayed in the order of the changesets.
 //!
-//! Owns what is alive of the directories: the trees of the last manifests, which later ones may
-//! count from. Draws batches of directories and changesets; what they become in git is the business
+//! Owns what is alive of the directories: the trees of manifests that later ones count from. Draws batches of directories and changesets; what they become in git is the business
 //! of [`super::pipeline`].
 
-use std::collections::VecDeque;
+mod states;
+
 use std::sync::Arc;
 
 use gitpack::tree::Mode;
 use revlog::{Flag, Lines, Node, Rev, Revlog, Scratch, Texts};
 use workshop::Buffer;
 
+use self::states::{RootDirectory, States};
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::Table;
@@ -21,7 +22,7 @@ use crate::objects::directory::{
 use crate::objects::trees::{LANES, Refused, TreeForm, TreeWriter};
 use crate::read::changes::ChangeLog;
 use crate::read::files::FileTable;
-use crate::read::manifests::{Base, ChangesetTree, ManifestPlan, REACH};
+use crate::read::manifests::{Base, ChangesetTree, ManifestPlan};
 use crate::read::names::Names;
 use crate::read::treemanifests::Directories;
 use crate::read::verify::Check;
@@ -32,6 +33,13 @@ const BATCH_BYTES: u64 = 1 << 20;
 const LONGEST_BATCH_BYTES: u64 = 2 * BATCH_BYTES;
 /// Roots of so many bytes are large.
 const LARGE_ROOT_LEN: usize = 32 << 10;
+
+/// So many trees are kept at most that changes count from: as many as have manifests of so many bytes
+/// together, if no two share anything. The trees take a third of it, or less. It does not depend on
+/// the budget: what is made again shows in the packs.
+const STATES_TEXT_BYTES: usize = 128 << 20;
+const LEAST_STATES: usize = 256;
+const MOST_STATES: usize = 4096;
 
 /// What a history is made from.
 pub(crate) struct Sources<'a> {
@@ -116,9 +124,7 @@ pub(crate) struct History<'a> {
     batches: u64,
     manifests: usize,
     changesets: usize,
-    /// The trees of the last manifests: position and tree.
-    states: VecDeque<(usize, Option<Arc<TrackedDirectory>>)>,
-    start: Option<Arc<TrackedDirectory>>,
+    states: States<'a>,
     /// The next tree, if it is a large one.
     parts: Option<Parts<'a>>,
     /// Room for the changes of a manifest.
@@ -132,7 +138,7 @@ impl<'a> History<'a> {
         sources: &'a Sources<'a>,
         texts: Texts<'a>,
         names: &'a Names,
-        start: Option<Arc<TrackedDirectory>>,
+        start: RootDirectory,
     ) -> Self {
         Self {
             sources,
@@ -141,8 +147,12 @@ impl<'a> History<'a> {
             batches: 0,
             manifests: 0,
             changesets: 0,
-            states: VecDeque::with_capacity(REACH + 2),
-            start,
+            states: States::new(
+                sources.changes,
+                sources.plan.revs.len(),
+                start,
+                most_states(sources),
+            ),
             parts: None,
             room: Vec::new(),
         }
@@ -207,30 +217,20 @@ impl<'a> History<'a> {
         self.parts.as_mut().is_some_and(|parts| parts.advance(&mut self.replay))
     }
 
-    fn next_root(&mut self) -> Option<Arc<TrackedDirectory>> {
+    fn next_root(&mut self) -> RootDirectory {
         let position = self.manifests;
-        let before = match self.sources.changes.base(position) {
-            Base::Empty => None,
-            Base::Known(_) => self.start.as_ref(),
-            Base::Position(base) => {
-                let kept = self.states.iter().rev().find(|(kept, _)| *kept == base);
-                kept.expect("a base is within reach").1.as_ref()
-            }
-        };
+        let before = self.states.before(position, &mut self.replay);
         let after = match self.parts.take() {
             Some(parts) => parts.finish(&mut self.replay),
             None => {
                 self.room.extend(changes_at(self.sources.changes, position));
-                let root = self.replay.apply(before, &self.room);
+                let root = self.replay.apply(before.as_ref(), &self.room);
                 self.room.clear();
                 root
             }
         };
         self.manifests += 1;
-        self.states.push_back((position, after.clone()));
-        if self.states.len() > REACH + 1 {
-            self.states.pop_front();
-        }
+        self.states.keep(position, &after);
         after
     }
 }
@@ -249,6 +249,15 @@ impl Iterator for History<'_> {
         }
         Some(batch)
     }
+}
+
+/// How many trees may be kept that changes count from.
+fn most_states(sources: &Sources<'_>) -> usize {
+    let Sources { manifest, directories, plan, .. } = *sources;
+    let lens = plan.revs.iter().map(|rev| manifest.index().text_len_hint(*rev) as usize);
+    let longest = lens.max().filter(|_| directories.is_none());
+    let most = longest.map_or(0, |longest| STATES_TEXT_BYTES / longest.max(1));
+    most.clamp(LEAST_STATES, MOST_STATES)
 }
 
 /// Gives each component of each path a number, so that paths can be read by many threads.

@@ -1,6 +1,7 @@
 //! The changes of all manifests, kept small between reading them and replaying them.
 
 use gitpack::tree::Mode;
+use revlog::Rev;
 
 use crate::read::files::FileId;
 use crate::read::manifests::Base;
@@ -11,24 +12,53 @@ const RECORD_LEN: usize = 9;
 const REMOVE: u8 = 0;
 const MODES: [Mode; 3] = [Mode::FILE, Mode::EXECUTABLE, Mode::SYMLINK];
 
+/// What the changes of a manifest count from, where that is no position of the plan.
+const EMPTY: u32 = u32::MAX;
+const KNOWN: u32 = u32::MAX - 1;
+
 /// Changes by position in the manifests' plan.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLog {
     records: Vec<u8>,
-    /// For each manifest, what its changes count from and where its records end.
-    manifests: Vec<(Base, usize)>,
+    manifests: Vec<ManifestRecords>,
+    /// The position of the one that was begun last.
+    begun: usize,
+    /// The one of an earlier run that changes count from, if some do.
+    known: Option<Rev>,
     paths: Names,
 }
 
+/// The changes of one manifest.
+#[derive(Clone, Copy, Debug)]
+struct ManifestRecords {
+    /// Where its records begin, in bytes.
+    start: usize,
+    /// How many they are.
+    count: u32,
+    /// What they count from: a position, or [`EMPTY`], or [`KNOWN`].
+    base: u32,
+}
+
 impl ChangeLog {
-    /// Begins the next manifest.
-    pub fn begin(&mut self, base: Base) {
-        self.manifests.push((base, self.records.len()));
+    /// Begins the manifest at `position`; each is begun once, in any order.
+    pub fn begin(&mut self, position: usize, base: Base) {
+        let base = match base {
+            Base::Empty => EMPTY,
+            Base::Known(rev) => {
+                self.known = Some(rev);
+                KNOWN
+            }
+            Base::Position(base) => u32::try_from(base).expect("revisions have 32 bits"),
+        };
+        let none = ManifestRecords { start: 0, count: 0, base: EMPTY };
+        self.manifests.resize(self.manifests.len().max(position + 1), none);
+        self.manifests[position] = ManifestRecords { start: self.records.len(), count: 0, base };
+        self.begun = position;
     }
 
     /// Memory that it takes, about, without the paths.
     pub fn bytes(&self) -> u64 {
-        (self.records.capacity() + self.manifests.capacity() * size_of::<(Base, usize)>()) as u64
+        (self.records.capacity() + self.manifests.capacity() * size_of::<ManifestRecords>()) as u64
     }
 
     /// The number of a path.
@@ -58,14 +88,18 @@ impl ChangeLog {
         self.records.push(action);
         self.records.extend_from_slice(&path.0.to_le_bytes());
         self.records.extend_from_slice(&file.to_le_bytes());
-        if let Some((_, end)) = self.manifests.last_mut() {
-            *end = self.records.len();
+        if let Some(begun) = self.manifests.get_mut(self.begun) {
+            begun.count += 1;
         }
     }
 
     /// What the changes of the manifest at `position` count from.
     pub fn base(&self, position: usize) -> Base {
-        self.manifests[position].0
+        match (self.manifests[position].base, self.known) {
+            (KNOWN, Some(rev)) => Base::Known(rev),
+            (EMPTY | KNOWN, _) => Base::Empty,
+            (base, _) => Base::Position(base as usize),
+        }
     }
 
     /// Whether the manifest at `position` sets one of `files` at `path`.
@@ -76,8 +110,8 @@ impl ChangeLog {
 
     /// The changes of the manifest at `position`, ascending by path.
     pub fn of(&self, position: usize) -> impl Iterator<Item = (NameId, Option<(FileId, Mode)>)> {
-        let start = if position == 0 { 0 } else { self.manifests[position - 1].1 };
-        let records = &self.records[start..self.manifests[position].1];
+        let ManifestRecords { start, count, .. } = self.manifests[position];
+        let records = &self.records[start..start + count as usize * RECORD_LEN];
         records.as_chunks::<RECORD_LEN>().0.iter().map(|&[action, a, b, c, d, e, f, g, h]| {
             let file = FileId(u32::from_le_bytes([e, f, g, h]));
             let mode = usize::from(action).checked_sub(1).map(|mode| MODES[mode]);

@@ -10,6 +10,7 @@
 
 mod changes;
 mod differences;
+mod order;
 mod plan;
 mod proof;
 mod reader;
@@ -23,17 +24,18 @@ use std::rc::Rc;
 use revlog::{Delta, Rev, Revlog, Scratch, StoredDelta};
 
 pub(crate) use self::changes::{Base, Changes, ManifestChange, Unusable};
-pub(crate) use self::plan::{ChangesetTree, ManifestPlan, near_base};
+pub(crate) use self::plan::{ChangesetTree, ManifestPlan};
 use workshop::Shares;
 
+use self::order::ReadingOrder;
 use self::proof::{Proof, blame};
 use self::reader::{Reader, Stored};
 use self::shared::SharedText;
 use crate::error::{Error, Result};
 
-/// A manifest may be given as changes from one of the manifests this far before it in the
-/// conversion's order; whoever replays changes keeps that many states.
-pub(crate) const REACH: usize = 256;
+/// A manifest is told as its stored delta says if what that counts from is a parent, or at most so many
+/// manifests before.
+const REACH: usize = 256;
 
 /// Which texts of manifests are compared with their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,7 @@ pub(crate) enum Proving {
 pub(crate) struct Manifests<'a> {
     revlog: &'a Revlog,
     plan: &'a ManifestPlan,
+    order: ReadingOrder,
     shares: &'a Shares,
     proving: Proving,
     /// For each position, whether its text is hashed whatever its changes are; empty if none is.
@@ -68,23 +71,28 @@ impl<'a> Manifests<'a> {
             Proving::Nothing => Vec::new(),
             Proving::Usual | Proving::Each => plan.hashed(revlog.index(), proving == Proving::Each),
         };
-        Self { revlog, plan, shares, proving, hashed }
+        let order = ReadingOrder::of(plan, revlog.index());
+        Self { revlog, plan, order, shares, proving, hashed }
     }
 
-    /// Ranges of positions in the plan, with the bytes that their changes about take.
+    /// Ranges of the order in which they are read, with the bytes that their changes about take.
     pub fn jobs(&self) -> Vec<(u64, Range<usize>)> {
-        self.plan.jobs(self.revlog.index(), self.proving == Proving::Each)
+        self.order.jobs(self.plan, self.revlog.index(), self.proving == Proving::Each)
     }
 
-    /// Reads the manifests at `range` of the plan, proves their texts if asked, and answers their
-    /// changes in order.
+    /// Reads the manifests at `range` of the order, proves their texts if asked, and answers the
+    /// position of each in the plan, and its changes.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its node's
     /// text, or is no sorted flat manifest; where a text is wrong because of one that it was made
     /// from, that one.
-    pub fn read(&self, range: Range<usize>, scratch: &mut Scratch) -> Result<Vec<Changes>> {
+    pub fn read(
+        &self,
+        range: Range<usize>,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<(usize, Changes)>> {
         let hashed_bytes = self.shares.hashed_bytes + self.shares.pool_bytes;
         let mut walk = Walk {
             manifests: self,
@@ -92,8 +100,7 @@ impl<'a> Manifests<'a> {
             proof: Proof::new(self.revlog, hashed_bytes),
         };
         let last = range.end - 1;
-        let changes: Result<Vec<_>> =
-            range.map(|position| walk.step(position, position == last)).collect();
+        let changes: Result<Vec<_>> = range.map(|place| walk.step(place, place == last)).collect();
         // what was read before an error may be wrong, and then comes first
         walk.proof.finish().map_or(changes, |rev| Err(self.mismatch(rev)))
     }
@@ -120,8 +127,9 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn step(&mut self, position: usize, is_last: bool) -> Result<Changes> {
-        let Manifests { revlog, plan, hashed, .. } = self.manifests;
+    fn step(&mut self, place: usize, is_last: bool) -> Result<(usize, Changes)> {
+        let Manifests { revlog, plan, order, hashed, .. } = self.manifests;
+        let position = order.position(place);
         let rev = plan.revs[position];
         if revlog.index().unusual_flags(rev) != 0 {
             return Err(revlog.unsupported(rev, "it has flags that are not known").into());
@@ -131,7 +139,10 @@ impl Walk<'_> {
             let earlier = is_damage.then(|| self.manifests.blame(rev)).flatten();
             earlier.unwrap_or(problem)
         })?;
-        let Some(&is_hashed) = hashed.get(position) else { return Ok(changes) };
+        let used = plan.read_with(revlog.index(), position).chain([position]);
+        let done = used.filter(|&position| order.is_done(position, place));
+        done.for_each(|position| self.reader.forget(plan.revs[position]));
+        let Some(&is_hashed) = hashed.get(position) else { return Ok((position, changes)) };
         let is_length_right = text.len() == revlog.index().text_len_hint(rev) as usize;
         if is_hashed || is_last || !is_vetted || !is_length_right || changes.has_new_flags {
             if let Some(wrong) = self.proof.add(rev, &text, &self.reader) {
@@ -140,7 +151,7 @@ impl Walk<'_> {
         } else {
             changes.is_unproven = true;
         }
-        Ok(changes)
+        Ok((position, changes))
     }
 
     /// The text of one manifest, its changes, and whether both are as good as those of the manifest
@@ -161,6 +172,8 @@ impl Walk<'_> {
         let Manifests { revlog, plan, .. } = *self.manifests;
         let rev = plan.revs[position];
         let blame = |problem: Unusable| revlog.corrupt(rev, problem);
+        let told_from = plan.told_from(revlog.index(), position);
+        let mut changes = Changes::new(told_from);
         let mut is_vetted = false;
         if let Some(delta) = delta
             && let Some(base) = plan.position(delta.base)
@@ -169,15 +182,12 @@ impl Walk<'_> {
             let parsed = Delta::parse(&delta.bytes, base_text.len());
             let parsed = parsed.map_err(|problem| revlog.corrupt(rev, problem))?;
             is_vetted = differences::is_aligned(&base_text, &parsed);
-            if is_vetted && base + REACH >= position {
-                let mut changes = Changes::new(Base::Position(base));
+            if is_vetted && told_from == Base::Position(base) {
                 differences::of_delta(&base_text, &parsed, &mut changes).map_err(blame)?;
                 return Ok((changes, is_vetted));
             }
         }
-        let near = near_base(revlog, plan, position);
-        let mut changes = Changes::new(near);
-        let base_rev = match near {
+        let base_rev = match told_from {
             Base::Empty => None,
             Base::Position(base) => Some(plan.revs[base]),
             Base::Known(base) => Some(base),

@@ -17,7 +17,7 @@ use workshop::Buffer;
 
 use crate::error::Result;
 use crate::read::limits;
-use crate::read::manifests::{Base, Changes, ManifestChange, ManifestPlan, Unusable, near_base};
+use crate::read::manifests::{Base, Changes, ManifestChange, ManifestPlan, Unusable};
 use crate::read::verify::Check;
 
 /// Manifests that one job reads, and the bytes that the changes of each about take.
@@ -111,7 +111,8 @@ impl<'a> Directories<'a> {
         ranges.map(|range| (CHANGES_BYTES * range.len() as u64, range)).collect()
     }
 
-    /// Reads the manifests at `range` of the plan, and answers their changes in order.
+    /// Reads the manifests at `range` of the plan, and answers the position of each, and its
+    /// changes.
     ///
     /// # Errors
     ///
@@ -122,11 +123,11 @@ impl<'a> Directories<'a> {
         plan: &ManifestPlan,
         range: Range<usize>,
         scratch: &mut Scratch,
-    ) -> Result<Vec<Changes>> {
+    ) -> Result<Vec<(usize, Changes)>> {
         let mut reader = Reader { directories: self, scratch, kept: HashMap::new(), kept_bytes: 0 };
         let mut read = Vec::with_capacity(range.len());
         for position in range {
-            let base = near_base(self.root, plan, position);
+            let base = plan.parent_of(self.root.index(), position);
             let before = match base {
                 Base::Empty => None,
                 Base::Position(base) => Some(plan.revs[base]),
@@ -141,7 +142,7 @@ impl<'a> Directories<'a> {
                 };
                 changes.push(change).map_err(|problem| self.root.corrupt(rev, problem))?;
             }
-            read.push(changes);
+            read.push((position, changes));
         }
         Ok(read)
     }

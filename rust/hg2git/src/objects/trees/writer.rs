@@ -225,7 +225,7 @@ impl<'a> TreeWriter<'a> {
         for (at, ((waiting, message), digest)) in trees.enumerate() {
             let is_known = self.pieces.front().is_some_and(|(known, _)| *known == at);
             let pieces = if is_known { self.pieces.pop_front() } else { None };
-            let NewDirectory { directory, before, .. } = &made[waiting.at];
+            let NewDirectory { directory, before, is_again, .. } = &made[waiting.at];
             let entries = waiting.shown.as_ref().unwrap_or(&directory.entries);
             let (oid, content) = (Oid::from_bytes(digest), message.body);
             if let Some(collisions) = self.collisions {
@@ -233,7 +233,7 @@ impl<'a> TreeWriter<'a> {
                 passed.map_err(|attack| (waiting.at, attack.into()))?;
             }
             let storage = match before {
-                _ if self.collisions.is_none() => Storage::ELSEWHERE,
+                _ if self.collisions.is_none() || *is_again => Storage::ELSEWHERE,
                 Some(before) if before.tree(purpose).oid == oid => {
                     before.tree(purpose).storage.clone()
                 }

@@ -1,8 +1,6 @@
-//! Which manifests are read, in which jobs, from where each is told, and which are hashed.
+//! Which manifests are read, from where each is told, and which are hashed.
 //!
 //! All of it follows from the index alone, so it is the same whatever the threads and the memory.
-
-use std::ops::Range;
 
 use gitpack::Oid;
 use revlog::{Index, Node, Parents, Rev, Revlog};
@@ -13,22 +11,12 @@ use crate::map::oidmap::OidMap;
 use crate::map::segment::Table;
 
 /// What it may cost to hash manifests, in bytes for each. Smaller ones are hashed all.
-const HASHED_BYTES: u64 = 64 << 10;
+pub(super) const HASHED_BYTES: u64 = 64 << 10;
 /// So many manifests are hashed all, however large: those of a push, mostly.
-const FEW: usize = 64;
+pub(super) const FEW: usize = 64;
 /// A manifest is as good as hashed if a child that is hashed was made from it, by a delta which leaves
 /// most of it as it is: one of at most so many stored bytes.
 const LONGEST_LINK: u32 = 32 << 10;
-/// What one job hashes, about, in bytes, and revisions, at least.
-const JOB_WORK_BYTES: u64 = 32 << 20;
-const JOB_REVS: usize = 32;
-/// A job that begins in the middle of a delta chain rebuilds the chain first. So one ends where that
-/// chain has at most this part of its revisions, or when it has so much to hash.
-const CHAIN_PART: usize = 4;
-const LONGEST_JOB_BYTES: u64 = 8 * JOB_WORK_BYTES;
-/// Longer texts make jobs no longer, in bytes: an index may claim any length.
-const MOST_WEIGHED: u64 = LONGEST_JOB_BYTES / 4;
-
 /// Which manifests are converted, in which order.
 #[derive(Debug)]
 pub(crate) struct ManifestPlan {
@@ -91,6 +79,11 @@ impl ManifestPlan {
 
     /// Where `rev` stands in the order.
     pub fn position(&self, rev: Rev) -> Option<usize> {
+        // all of a history, mostly
+        let number = rev.number() as usize;
+        if self.revs.get(number) == Some(&rev) {
+            return Some(number);
+        }
         self.revs.binary_search(&rev).ok()
     }
 
@@ -123,61 +116,38 @@ impl ManifestPlan {
         hashed
     }
 
-    /// Ranges of positions that make jobs of about equal work, with the bytes that their changes
-    /// about take. `each`: all are hashed.
-    pub fn jobs(&self, index: &Index, each: bool) -> Vec<(u64, Range<usize>)> {
-        let mut jobs = Vec::new();
-        let mut chains = Chains { index, lens: Vec::new() };
-        let is_each = each || self.revs.len() <= FEW;
-        let most_hashed = if is_each { u64::MAX } else { HASHED_BYTES };
-        let (mut start, mut work_bytes, mut bytes) = (0, 0, 0);
-        for (position, rev) in self.revs.iter().enumerate() {
-            let text_len = u64::from(index.text_len_hint(*rev));
-            work_bytes += text_len.min(most_hashed);
-            bytes += u64::from(index.stored_len(*rev)) * 2;
-            let count = position + 1 - start;
-            // the next begins with a whole text, and hashes one at its end
-            let least_bytes = JOB_WORK_BYTES.max(4 * text_len.min(MOST_WEIGHED));
-            let is_enough = work_bytes >= least_bytes && count >= JOB_REVS;
-            let is_end = self.revs.get(position + 1).is_none_or(|next| {
-                is_enough
-                    && (work_bytes >= LONGEST_JOB_BYTES
-                        || chains.len(*next) as usize <= count / CHAIN_PART)
-            });
-            if is_end {
-                jobs.push((bytes, start..position + 1));
-                (start, work_bytes, bytes) = (position + 1, 0, 0);
-            }
+    /// What the changes of the manifest at `position` count from: what it is stored as a delta of, if
+    /// that is a parent or near; else a parent, else the manifest before, else one of an earlier run.
+    pub fn told_from(&self, index: &Index, position: usize) -> Base {
+        let rev = self.revs[position];
+        let Parents(p1, p2) = index.parents(rev);
+        let delta_base = index.delta_base(rev);
+        let is_parent = [p1, p2].contains(&delta_base);
+        let base = delta_base.and_then(|base| self.position(base));
+        match base.filter(|base| is_parent || base + REACH >= position) {
+            Some(base) => Base::Position(base),
+            None => self.parent_of(index, position),
         }
-        jobs
     }
-}
 
-/// Lengths of delta chains, counted as far as they were asked for.
-struct Chains<'a> {
-    index: &'a Index,
-    lens: Vec<u32>,
-}
-
-impl Chains<'_> {
-    /// How many revisions have to be read to rebuild `rev`, without itself.
-    fn len(&mut self, rev: Rev) -> u32 {
-        let start = u32::try_from(self.lens.len()).expect("revisions have 32 bits");
-        for number in start..=rev.number() {
-            let base = self.index.rev(number).and_then(|rev| self.index.delta_base(rev));
-            self.lens.push(base.map_or(0, |base| self.lens[base.number() as usize] + 1));
+    /// A parent, else the manifest before, else one of an earlier run.
+    pub fn parent_of(&self, index: &Index, position: usize) -> Base {
+        let Parents(p1, p2) = index.parents(self.revs[position]);
+        let mut parents = [p1, p2].into_iter().flatten();
+        let parent = parents.find_map(|parent| self.position(parent));
+        match parent.or_else(|| position.checked_sub(1)) {
+            Some(base) => Base::Position(base),
+            None => self.start.map_or(Base::Empty, Base::Known),
         }
-        self.lens[rev.number() as usize]
     }
-}
 
-/// A parent within reach, else the manifest before, else one of an earlier run.
-pub(crate) fn near_base(revlog: &Revlog, plan: &ManifestPlan, position: usize) -> Base {
-    let Parents(p1, p2) = revlog.index().parents(plan.revs[position]);
-    let within_reach =
-        |parent: Option<Rev>| plan.position(parent?).filter(|parent| parent + REACH >= position);
-    match within_reach(p1).or_else(|| within_reach(p2)).or_else(|| position.checked_sub(1)) {
-        Some(base) => Base::Position(base),
-        None => plan.start.map_or(Base::Empty, Base::Known),
+    /// The positions whose texts are used to read the manifest at `position`.
+    pub fn read_with(&self, index: &Index, position: usize) -> impl Iterator<Item = usize> {
+        let delta_base = index.delta_base(self.revs[position]);
+        let told_from = match self.told_from(index, position) {
+            Base::Position(base) => Some(base),
+            Base::Empty | Base::Known(_) => None,
+        };
+        delta_base.and_then(|base| self.position(base)).into_iter().chain(told_from)
     }
 }

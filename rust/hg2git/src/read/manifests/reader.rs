@@ -1,19 +1,19 @@
 //! The texts of manifests, rebuilt from their chunks as [`SharedText`].
 //!
-//! Made for walks in revision order. Those rebuilt last are kept, and share what they have in common,
-//! so many are. One whose base is not kept is rebuilt from its chain.
+//! Made for walks that say when a text is of no more use. Until then it is kept, and shares with the
+//! others what they have in common; but if they take too much, those go first that were not used for
+//! longest. One whose base is not kept is rebuilt from its chain.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use revlog::{Delta, Rev, Revlog, Scratch, StoredDelta, Texts};
 
-use super::REACH;
 use super::shared::{SharedText, Tally};
 use crate::error::Result;
 
-/// Texts kept, at most: of two branches those within reach.
-const MOST_KEPT: usize = REACH;
+/// Texts kept, at most.
+const MOST_KEPT: usize = 256;
 /// What one text may have in no buffer, as a part of what all may take: an eighth, so that a few that
 /// share nothing have room.
 const LOOSE_PART: usize = 8;
@@ -66,6 +66,15 @@ impl<'a> Reader<'a> {
         let bytes = self.chunks.stored(rev)?;
         let text = self.next(rev, &base_text, &bytes)?;
         Ok(Stored { text: self.keep(rev, text), delta: Some(StoredDelta { base, bytes }) })
+    }
+
+    /// Keeps the text of `rev` no longer.
+    pub fn forget(&mut self, rev: Rev) {
+        if let Some(position) = self.kept.iter().rposition(|(kept, _)| *kept == rev)
+            && let Some((_, text)) = self.kept.remove(position)
+        {
+            self.kept_bytes -= text.made_bytes();
+        }
     }
 
     /// The revisions that `rev` is rebuilt from and itself, oldest first.

@@ -1,0 +1,108 @@
+//! The trees of manifests that later ones count from, until the last of those is made.
+//!
+//! Which these are is known from the start. If they are too many, that goes first which is of use
+//! last, and is made again for its next use: its trees are known then, but not stored twice.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::changes_at;
+use crate::objects::directory::{Replay, TrackedDirectory, TreeChange};
+use crate::read::changes::ChangeLog;
+use crate::read::manifests::Base;
+
+/// A tree; `None` has no files.
+pub(super) type RootDirectory = Option<Arc<TrackedDirectory>>;
+
+/// No position.
+const NONE: u32 = u32::MAX;
+
+/// Trees by position.
+#[derive(Debug)]
+pub(super) struct States<'a> {
+    changes: &'a ChangeLog,
+    start: RootDirectory,
+    most: usize,
+    kept: HashMap<u32, RootDirectory>,
+    /// When each is of use next, and which it is.
+    next_uses: BTreeSet<(u32, u32)>,
+    /// For each position, the first that counts from it, and the next that counts from the same.
+    first_uses: Vec<u32>,
+    later_uses: Vec<u32>,
+}
+
+impl<'a> States<'a> {
+    /// None yet, of `count` positions, of which at most `most` will be kept. `start` is the tree that
+    /// the changes start from, if they do.
+    pub fn new(changes: &'a ChangeLog, count: usize, start: RootDirectory, most: usize) -> Self {
+        let (mut first_uses, mut later_uses) = (vec![NONE; count], vec![NONE; count]);
+        for position in (0..count).rev() {
+            if let Base::Position(base) = changes.base(position) {
+                later_uses[position] = std::mem::replace(&mut first_uses[base], number(position));
+            }
+        }
+        let (kept, next_uses) = (HashMap::new(), BTreeSet::new());
+        Self { changes, start, most, kept, next_uses, first_uses, later_uses }
+    }
+
+    /// The tree that the changes of the manifest at `position` count from. Positions are asked for
+    /// once, in their order; `replay` gets what has to be made again.
+    pub fn before(&mut self, position: usize, replay: &mut Replay<'_>) -> RootDirectory {
+        let base = match self.changes.base(position) {
+            Base::Empty => return None,
+            Base::Known(_) => return self.start.clone(),
+            Base::Position(base) => base,
+        };
+        self.next_uses.remove(&(number(position), number(base)));
+        let kept = self.kept.remove(&number(base));
+        let root = kept.unwrap_or_else(|| self.made_again(base, replay));
+        self.keep_until(self.later_uses[position], base, &root);
+        root
+    }
+
+    /// Keeps the tree of the manifest at `position` until its last use.
+    pub fn keep(&mut self, position: usize, root: &RootDirectory) {
+        self.keep_until(self.first_uses[position], position, root);
+    }
+
+    fn keep_until(&mut self, next_use: u32, position: usize, root: &RootDirectory) {
+        if next_use == NONE {
+            return;
+        }
+        self.next_uses.insert((next_use, number(position)));
+        self.kept.insert(number(position), root.clone());
+        if self.kept.len() > self.most
+            && let Some((_, last)) = self.next_uses.pop_last()
+        {
+            self.kept.remove(&last);
+        }
+    }
+
+    /// Makes a tree from the nearest one that is kept.
+    fn made_again(&self, position: usize, replay: &mut Replay<'_>) -> RootDirectory {
+        let mut path = vec![position];
+        let mut at = position;
+        let before = loop {
+            at = match self.changes.base(at) {
+                Base::Empty => break None,
+                Base::Known(_) => break self.start.as_ref(),
+                Base::Position(base) => base,
+            };
+            if let Some(kept) = self.kept.get(&number(at)) {
+                break kept.as_ref();
+            }
+            path.push(at);
+        };
+        let all = path.into_iter().rev().flat_map(|position| changes_at(self.changes, position));
+        let last: BTreeMap<_, _> = all.map(|change| (change.path, change.target)).collect();
+        let last = last.into_iter().map(|(path, target)| TreeChange { path, target });
+        replay.apply_again(before, &last.collect::<Vec<_>>())
+    }
+}
+
+fn number(position: usize) -> u32 {
+    u32::try_from(position).expect("revisions have 32 bits")
+}
+
+#[cfg(test)]
+mod tests;
