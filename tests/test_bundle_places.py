@@ -155,6 +155,101 @@ def test_restricted_repository_puts_nothing_elsewhere_unless_told(
     assert bool(fresh.bundles()) != bool(external)
 
 
+def test_bundles_that_may_not_be_elsewhere_are_not_named(
+    fresh: Bundled, tmp_path: Path
+) -> None:
+    directory = tmp_path / "www"
+    fresh.configure("clone-bundles", git__formats="git-v2, cinnabar-v1")
+    fresh.configure("clone-bundles", auto_generate__formats="gzip-v2")
+    fresh.configure("amalgam", bundles__directory=str(directory))
+    fresh.refresh()
+    with fresh.served() as served:
+        assert b"amalgam/bundles/" in served.get("?cmd=clonebundles")
+        assert b"amalgam/bundles/" in served.get("?cmd=cinnabarclone")
+    with fresh.served_by("--config=amalgam.bundles.external=no") as served:
+        assert served.get("?cmd=clonebundles") == b""
+        assert served.get("?cmd=cinnabarclone") == b""
+        assert served.status("amalgam/bundles/bundles.list") == 404
+
+
+def test_admin_says_what_is_elsewhere_and_may_not_be(
+    fresh: Bundled, tmp_path: Path
+) -> None:
+    directory = tmp_path / "www"
+    fresh.configure("amalgam", bundles__directory=str(directory))
+    fresh.refresh()
+    (bundle,) = directory.glob("*.bundle")
+    before = fresh.read("hgrc")
+    restrict(fresh)
+    assert [row["state"] for row in fresh.rows()] == ["stale"]
+    (problem,) = fresh.problems()
+    assert problem["text"].endswith(f"permissions do not hold: {bundle}")
+    assert CLEAR in problem["hint"]
+    # to and fro: nothing has happened yet
+    after = fresh.read("hgrc")
+    (fresh.dot_hg / "hgrc").write_text(before)
+    assert [row["state"] for row in fresh.rows()] == ["live"]
+    assert not fresh.problems()
+    (fresh.dot_hg / "hgrc").write_text(after)
+    fresh.hg(CLEAR)
+    assert [path.name for path in directory.iterdir()] == ["bundles.list"]
+    assert "uri = " not in (directory / "bundles.list").read_text()
+    assert not fresh.problems()
+
+
+def test_directory_of_before_keeps_its_file_and_admin_says_so(
+    fresh: Bundled, tmp_path: Path
+) -> None:
+    fresh.configure("amalgam", bundles__directory=str(tmp_path / "www"))
+    fresh.refresh()
+    (bundle,) = (tmp_path / "www").glob("*.bundle")
+    fresh.configure("amalgam", bundles__directory="")
+    restrict(fresh)
+    (problem,) = fresh.problems()
+    assert problem["text"].endswith(str(bundle))
+    assert problem["hint"].startswith("delete it there")
+    done = fresh.run(REFRESH)
+    assert done.code == 0
+    assert b"warning: bundle is not deleted: %s" % bytes(bundle) in done.err
+    assert bundle.exists()
+    assert str(tmp_path / "www") not in fresh.read("amalgam/bundles/register")
+    assert fresh.named() == fresh.bundles() == {bundle.name}
+
+
+def test_uploaded_bundle_is_deleted_before_it_is_made_here(fresh: Bundled) -> None:
+    """It has the same name. While that fails, it is not forgotten."""
+    host = uploading(fresh)
+    fresh.refresh()
+    fresh.configure("clone-bundles", delete_command="false")
+    restrict(fresh)
+    for _time in range(2):
+        done = fresh.run(REFRESH)
+        assert done.code == 255
+        assert b"has to be deleted in its former place first" in done.err
+        (problem,) = fresh.problems()
+        assert f"do not hold: file://{host}/" in problem["text"]
+        assert not fresh.named()
+        assert "uri = " not in (host / "bundles.list").read_text()
+    uploading(fresh)
+    fresh.refresh()
+    assert [path.name for path in host.iterdir()] == ["bundles.list"]
+    assert len(fresh.bundles()) == 1
+    assert not fresh.problems()
+    assert not fresh.debris()
+
+
+def test_uploaded_bundle_that_nothing_deletes_is_named_once(fresh: Bundled) -> None:
+    host = uploading(fresh)
+    fresh.configure("clone-bundles", delete_command="")
+    fresh.refresh()
+    restrict(fresh)
+    (problem,) = fresh.problems()
+    assert problem["hint"].startswith("delete it there")
+    fresh.refresh()
+    assert not fresh.problems()
+    assert len(list(host.iterdir())) == 2
+
+
 def test_repository_that_becomes_restricted_takes_its_bundles_back(
     fresh: Bundled, tmp_path: Path
 ) -> None:

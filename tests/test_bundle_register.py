@@ -72,9 +72,6 @@ DAMAGE: dict[str, str | Callable[[dict[str, Any]], object]] = {
     "made": first(made=1e308),
     "infinite": '{"version": 1, "entries": [], "last_token": 1e999}',
     "retired": first(retired="yesterday"),
-    "at once": first(at_once="no"),
-    "left": first(left=[["/tmp"]]),
-    "left far away": first(left={"/tmp": "x"}),
     "token": lambda known: known.update(last_token="1"),
     "manifests": lambda known: known.update(cinnabar_manifests=["x"]),
     "list": lambda known: known.update(uploaded_list="x"),
@@ -189,19 +186,24 @@ def test_no_request_waits_for_what_is_no_file(
         assert served.status("?cmd=cinnabarclone") == 200
 
 
-@pytest.mark.parametrize("way", ["entry", "left"])
-def test_edited_register_deletes_no_file(
-    published: Bundled, tmp_path: Path, way: str
-) -> None:
+def test_register_of_before_can_be_read(published: Bundled) -> None:
+    """With fields that a bundle no longer has."""
+    repo = opened(published)
+    register = Register.read(repo)
+    edit(published, first(left=[["/tmp", "x"]], at_once=False, retired=1.0))
+    next(iter(register.entries.values())).retired = 1.0
+    assert Register.read(repo) == register
+    edit(published, first(at_once=True))
+    next(iter(register.entries.values())).retired = None
+    assert Register.read(repo) == register
+
+
+def test_edited_register_deletes_no_file(published: Bundled, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()
     name = published.live("gzip-v2").name
     (victim / name).write_text("precious")
-    if way == "entry":
-        change = first(path=str(victim), name=name, at_once=True, retired=1.0)
-    else:
-        change = first(left=[[str(victim), "amalgam/bundles/" + name]])
-    edit(published, change)
+    edit(published, first(path=str(victim), name=name, retired=1.0))
     published.configure("web", deny_read="*")
     done = published.run(CLEAR)
     assert done.code == 0

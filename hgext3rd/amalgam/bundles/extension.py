@@ -209,7 +209,9 @@ def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
     if made is None:
         return _upload_other(orig, repo, bundle)
     try:
-        ready = publication.publish(repo, bundle, made, orig)
+        ready = publication.publish(
+            repo, bundle, made, orig, lambda entry: _delete_uploaded(repo, entry)
+        )
     finally:
         made.remove()
     ready.entry = registers.Register.read(repo).entries[made.entry.name]
@@ -305,6 +307,9 @@ def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
     for kind in formats.git_formats(ui):
         gitbundle.check(repo, kind)
     _remove_debris(repo)
+    if part and eligibility.outlived(repo):
+        # out of all lists before others of the same name are made in another place
+        advertise(repo)
     try:
         result = orig(ui, repo, background=False)
     except BaseException:

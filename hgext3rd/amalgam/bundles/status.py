@@ -19,7 +19,7 @@ from ..gitstore.exporting.lockholder import LockState, holder
 from ..gitstore.status import Problem
 from ..terminal import printable
 from .git import gitbundle
-from .lifecycle import directories, eligibility, formats, generator, headset, summary
+from .lifecycle import directories, eligibility, formats, generator, summary
 from .lifecycle.register import Register, directory_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from .lifecycle.register import Entry
 
 _REFRESH = _(b"run 'hg admin::clone-bundles-refresh'")
+_CLEAR = _(
+    b"run 'hg admin::clone-bundles-clear', then 'hg admin::clone-bundles-refresh'"
+)
+_DELETE = _(b"delete it there; amalgam is not told how")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,8 +134,8 @@ class BundlesStatus:
             after = following.get(entry.name, b"")
             row = dataclasses.replace(_row(entry, state), missing=missing, next=after)
             self.rows.append(row)
-            if not eligibility.is_there(repo, entry) and headset.is_public(
-                repo, entry.heads
+            if not eligibility.is_there(repo, entry) and eligibility.may_be_named(
+                repo, entry
             ):
                 path = _path(repo, entry)
                 self.problems.append(
@@ -142,10 +146,22 @@ class BundlesStatus:
         for entry in sorted(kept, key=lambda e: (e.type, e.revs)):
             if entry.name not in names:
                 self.rows.append(_row(entry, b"kept"))
+            if eligibility.is_exposed(repo, entry):
+                self.problems.append(_exposed(repo, entry))
         for bundle in bundles:
             if not bundle.ready:
                 state = b"dead" if generator.is_dead(bundle) else b"generating"
                 self.rows.append(Row(bundle.bundle_type, state))
+
+
+def _exposed(repo: RepoT, entry: Entry) -> Problem:
+    text = _(b"bundle is where hgweb's permissions do not hold: %s")
+    if entry.path:
+        where, is_ours = _path(repo, entry), directories.directory_at(repo, entry.path)
+    else:
+        where = printable(os.fsencode(entry.url))
+        is_ours = repo.ui.config(b"clone-bundles", b"delete-command")
+    return Problem(text % where, _CLEAR if is_ours else _DELETE)
 
 
 def _path(repo: RepoT, entry: Entry) -> bytes:

@@ -59,14 +59,16 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
     clients get files here, or have got an earlier list.
     """
     register = Register.read(repo)
+    if register.uploaded_list and not urls.may_leave(repo.ui):
+        chain = ()  # the list elsewhere is to name nothing; hgweb makes its own
     path = directories.chosen(repo)
     configured = BundlesConfig.from_ui(repo.ui).directory
     if configured and os.fsdecode(configured) != path:
-        _take_back(repo, os.fsdecode(configured))
+        _empty(repo, os.fsdecode(configured))
     directory = directories.directory_at(repo, path)
     assert directory is not None
     there = _read(directory)
-    if not chain and not there:
+    if not chain and not there and not register.uploaded_list:
         return
     # git before 2.40 knows no relative addresses; but here there is no other
     text = text_of(chain, lambda url: url.rpartition(b"/")[2] if _own(url) else url)
@@ -74,17 +76,15 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
         directories.make(repo, path)
         directory.replace(NAME, text, directories.placement_at(repo, path))
     digest = hashlib.sha256(text).hexdigest()
-    uploads = urls.uploads(repo.ui)
-    if uploads or (register.uploaded_list and is_uploaded(repo.ui)):
-        if register.uploaded_list == digest:
-            return
+    wanted = urls.may_leave(repo.ui) or register.uploaded_list
+    if wanted and is_uploaded(repo.ui) and register.uploaded_list != digest:
         upload(directory.join(NAME))
         register.uploaded_list = digest
         register.write(repo)
 
 
-def _take_back(repo: RepoT, path: str) -> None:
-    """Let the list in a directory name nothing: readers are restricted now."""
+def _empty(repo: RepoT, path: str) -> None:
+    """Let the list in a directory where bundles may not be name nothing."""
     directory = directories.directory_at(repo, path)
     text = text_of((), urls.relative)
     if directory is not None and _read(directory) not in (b"", text):

@@ -69,12 +69,14 @@ def mark_of(repo: RepoT) -> str | None:
 
 
 def outlived(repo: RepoT) -> list[Any]:
-    """Return the bundles in the state that must not be read any more."""
+    """Return the bundles in the state that must not be named any more."""
     mark = mark_of(repo)
     return [
         bundle
         for bundle in clonebundles.read_auto_gen(repo)
-        if bundle.ready and not may_be_read(repo, bundle.entry, bundle.mark, mark)
+        if bundle.ready
+        if not may_be_read(repo, bundle.entry, bundle.mark, mark)
+        or (bundle.entry is not None and is_exposed(repo, bundle.entry))
     ]
 
 
@@ -95,7 +97,7 @@ def is_sound(repo: RepoT, entry: Entry | None) -> bool:
 
 def may_be_named(repo: RepoT, entry: Entry) -> bool:
     """Tell whether clients may be told of a bundle, be its file there or not."""
-    if must_return(repo, entry):
+    if is_exposed(repo, entry):
         return False
     return may_be_read(repo, entry, entry.mark, mark_of(repo))
 
@@ -114,8 +116,8 @@ def is_there(repo: RepoT, entry: Entry) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size == entry.bytes
 
 
-def must_return(repo: RepoT, entry: Entry) -> bool:
-    """Tell whether a bundle is elsewhere, and since then readers are restricted."""
+def is_exposed(repo: RepoT, entry: Entry) -> bool:
+    """Tell whether a bundle is elsewhere, though bundles may not be: not any more."""
     return entry.path != HERE and not urls.may_leave(repo.ui)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import hashlib
 import os
 import re
@@ -45,12 +44,16 @@ _CHUNK_BYTES = 1 << 20
 
 
 def publish(
-    repo: RepoT, bundle: Any, made: NewBundle, upload: Callable[[RepoT, Any], Any]
+    repo: RepoT,
+    bundle: Any,
+    made: NewBundle,
+    upload: Callable[[RepoT, Any], Any],
+    delete: Callable[[Entry], None],
 ) -> Any:
     """Bring what was made to clients, and return ``bundle`` as one that is ready.
 
     Name, place and size are filled in. ``upload`` is that of Mercurial's extension,
-    which runs the operator's command.
+    which runs the operator's command. ``delete`` as for ``sweep``.
     """
     ui, entry = repo.ui, made.entry
     with made.open() as file:
@@ -66,12 +69,15 @@ def publish(
         entry.path = directories.chosen(repo)
         entry.url = os.fsdecode(urls.of_directory(ui, name))
         _check_address(entry.url)
-    # before the first byte is out: what is known can be taken back
+    # before the first byte is out: what is known can be deleted
     register = Register.read(repo)
-    before = register.entries.get(entry.name)
-    if before is not None:
-        former = [*before.left, [before.path, before.url]]
-        entry.left = [place for place in former if place[0] != entry.path]
+    former = register.entries.get(entry.name, entry)
+    # the register has one place for each bundle
+    if former.path != entry.path and not _delete(repo, former, delete):
+        raise error.Abort(
+            _(b"bundle %s has to be deleted in its former place first") % name,
+            hint=_(b"see 'hg admin::amalgam'"),
+        )
     register.entries[entry.name] = entry
     register.write(repo)
     if uploaded:
@@ -178,54 +184,38 @@ def _digest(ui: UiT, topic: bytes, file: Any, total: int) -> str:
 
 
 def retire(register: Register, name: str, *, at_once: bool) -> None:
-    """Note that a bundle is no longer advertised."""
+    """Note that a bundle is no longer advertised, and not needed if ``at_once``."""
     entry = register.entries.get(name)
-    if entry is None:
-        return
-    entry.retired = entry.retired or time.time()
-    entry.at_once = entry.at_once or at_once
+    if entry is not None:
+        entry.retired = None if at_once else entry.retired or time.time()
 
 
 def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -> None:
     """Delete what nobody needs any more. Only after the manifests were written.
 
-    ``live``: the names of bundles that are ready. ``delete``: takes back what was
+    ``live``: the names of bundles that are ready. ``delete``: deletes what was
     uploaded; if it fails, it is tried again the next time.
     """
     register = Register.read(repo)
-    mark = bundles.mark_of(repo)
     config = BundlesConfig.from_ui(repo.ui)
     wanted = frozenset(os.fsdecode(name) for name in live)
     now = time.time()
     for entry in list(register.entries.values()):
         if entry.name in wanted:
             entry.retired = None
-            if not urls.may_leave(repo.ui):
-                _delete_left(repo, entry, delete)
             continue
+        if not bundles.may_be_named(repo, entry):
+            entry.retired = None
         # what was never retired was never advertised, either
-        kept_until = (entry.retired or 0) + config.retention_seconds
-        if not bundles.may_be_read(repo, entry, entry.mark, mark):
-            entry.at_once = True
-        if not entry.at_once and entry.retired is not None and now < kept_until:
+        if entry.retired is not None and now < entry.retired + config.retention_seconds:
             continue
-        _delete_left(repo, entry, delete)
-        if not entry.left and _delete(repo, entry, delete):
+        if _delete(repo, entry, delete):
             del register.entries[entry.name]
     register.write(repo)
     _sweep_strays(repo, register)
     entries = register.entries.values()
     used = frozenset(name for entry in entries for name in (entry.heads, entry.reached))
     headset.sweep(repo, used)
-
-
-def _delete_left(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> None:
-    """Delete a file where it was before; what fails stays noted."""
-    entry.left = [
-        [path, url]
-        for path, url in entry.left
-        if not _delete(repo, dataclasses.replace(entry, path=path, url=url), delete)
-    ]
 
 
 def _delete(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> bool:

@@ -74,11 +74,8 @@ class Entry:
     window_bytes: int = 0
     """What a client of Mercurial has to keep in memory to decompress it."""
     retired: float | None = None
-    """Since when it is not advertised."""
-    at_once: bool = False
-    """Whether it must go without delay."""
-    left: list[list[str]] = dataclasses.field(default_factory=list)
-    """Where the same file was put before: path and URL of each."""
+    """Since when it is retained without being advertised; ``None`` if it is advertised,
+    or must go without delay."""
     mark: str = ""
     """The mark of censorings (``censorship``) from before it was made."""
 
@@ -126,7 +123,7 @@ class Register:
         known = json.loads(content, parse_int=_integer, parse_constant=_refuse)
         if known.pop("version") != _VERSION:
             raise ValueError("version")
-        entries = [Entry(**entry) for entry in known.pop("entries")]
+        entries = [_entry(fields) for fields in known.pop("entries")]
         found = cls({entry.name: entry for entry in entries}, **known)
         found._check()
         return found
@@ -173,6 +170,14 @@ def directory_of(repo: RepoT) -> Directory:
     return Directory(repo.path, (b"amalgam", b"bundles"))
 
 
+def _entry(fields: dict[str, Any]) -> Entry:
+    """Return an entry, also one with the fields that it had before 0.1.0."""
+    fields.pop("left", None)
+    if fields.pop("at_once", False):
+        fields["retired"] = None
+    return Entry(**fields)
+
+
 def is_address(url: str) -> bool:
     """Tell whether ``url`` can be in a manifest: no space or line feed is in it."""
     return _URL.fullmatch(url) is not None and _is_encodable(url)
@@ -210,18 +215,6 @@ def _is_time(value: Any) -> bool:
     return is_number and math.isfinite(value) and 0 <= value < _LATEST
 
 
-def _are_places(value: Any) -> bool:
-    if type(value) is not list:
-        return False
-    return all(
-        type(place) is list
-        and len(place) == 2
-        and _matches(_PATH)(place[0])
-        and _matches(_URL)(place[1])
-        for place in value
-    )
-
-
 _is_mark = _matches(re.compile(r"(?:[0-9a-f]{32})?"))
 _is_digest_or_empty = _matches(re.compile(r"(?:[0-9a-f]{64})?"))
 
@@ -242,8 +235,6 @@ _ENTRY: Mapping[str, Callable[[Any], bool]] = {
     "follows": _is_count,
     "window_bytes": _is_count,
     "retired": lambda value: value is None or _is_time(value),
-    "at_once": lambda value: type(value) is bool,
-    "left": _are_places,
     "mark": _is_mark,
 }
 _REGISTER: Mapping[str, Callable[[Any], bool]] = {
