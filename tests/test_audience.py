@@ -8,7 +8,6 @@ import pytest
 from testlib.environment import hg
 from testlib.small import repository
 
-from hgext3rd.amalgam.audience import elsewhere
 from hgext3rd.amalgam.placement import Placement
 
 
@@ -38,7 +37,7 @@ def test_files_elsewhere_are_for_those_who_get_to_the_store(
     (tmp_path / place).chmod(above)
     (tmp_path / "link").symlink_to(store)
     for path in (store, tmp_path / "link"):
-        found = elsewhere(bytes(path), bytes(store.parent))
+        found = Placement.elsewhere(bytes(path), bytes(store.parent))
         assert oct(found.mode) == oct(mode)
     assert Placement.at(bytes(store), bytes(store.parent)).mode == 0o2755
 

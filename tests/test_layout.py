@@ -35,8 +35,7 @@ LAYERS = [
 #: Modules of the lowest layer, which every other may import.
 BASE = {
     *("metadata", "configitems", "configvalues", "compat", "loading", "locking"),
-    *("placement", "records", "scratch", "terminal", "trust", "audience"),
-    *("moving", "docketfile"),
+    *("placement", "records", "scratch", "terminal", "trust", "docketfile"),
 }
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -59,6 +59,17 @@ class Placement(Record):
         mode = store.st_mode & 0o7777 | 0o700
         return cls(mode, os.stat(owner_path).st_uid, store.st_gid)
 
+    @classmethod
+    def elsewhere(cls, store_path: bytes, owner_path: bytes) -> Placement:
+        """Look at a store, for files that no directory above it protects.
+
+        As ``at``, without the permissions of users whom a directory above the store
+        keeps out, as a home directory of mode 0700 does.
+        """
+        placement = cls.at(store_path, owner_path)
+        mode = placement.mode & ~_kept_out(store_path, placement.gid)
+        return placement._replace(mode=mode)
+
     @property
     def file_mode(self) -> int:
         """Permission bits of a file that may change."""
@@ -347,12 +358,20 @@ class Directory(Record):
             parent.remove(temporary)
             raise
 
-    def rename(self, old: bytes, new: bytes, *, durable: bool = True) -> None:
-        """Rename within this directory; what had the name ``new`` is replaced."""
-        with self._parent(old) as (fd, last), self._parent(new) as (target, name):
-            os.rename(last, name, src_dir_fd=fd, dst_dir_fd=target)
+    def rename(
+        self,
+        old: bytes,
+        new: bytes,
+        target: Directory | None = None,
+        *,
+        durable: bool = True,
+    ) -> None:
+        """Rename, into ``target`` if given; what had the name ``new`` is replaced."""
+        into = target or self
+        with self._parent(old) as (fd, last), into._parent(new) as (target_fd, name):
+            os.rename(last, name, src_dir_fd=fd, dst_dir_fd=target_fd)
             if durable:
-                os.fsync(target)
+                os.fsync(target_fd)
 
     def remove(self, name: bytes) -> None:
         """Remove a file, a link, or a directory with all in it; nothing if missing.
@@ -374,6 +393,27 @@ def _components(name: bytes) -> tuple[bytes, ...]:
     if any(part in (b"", b".", b"..") or b"\0" in part for part in parts):
         raise error.ProgrammingError(b"not a name below a directory: %r" % name)
     return parts
+
+
+def _kept_out(path: bytes, gid: int) -> int:
+    """Return the bits of those who cannot get to ``path``: group ``gid``, or others.
+
+    A member of another group counts as denied what that group is denied. Access control
+    lists are not looked at.
+    """
+    bits = 0
+    above = os.path.dirname(os.path.realpath(path))
+    while True:
+        found = os.stat(above)
+        others = stat.S_IXOTH | stat.S_IXGRP
+        if found.st_mode & others != others:
+            bits |= stat.S_IRWXO
+        needed = stat.S_IXGRP if found.st_gid == gid else others
+        if found.st_mode & needed != needed:
+            bits |= stat.S_IRWXG
+        if above == os.path.dirname(above):
+            return bits
+        above = os.path.dirname(above)
 
 
 def _fill(fd: int, content: bytes, durable: bool) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from mercurial import error
 
-from ..audience import elsewhere
 from ..configitems import GitConfig
 from ..placement import Directory, Placement, Unusable
 from ..trust import Trust
@@ -45,7 +44,7 @@ class GitStore:
         """The repository that was asked for: a share, or the source itself."""
         hg_path = self.repo.sharedpath
         # for the map, too: who does not get to the one does not get to the other
-        place = elsewhere if config.path else Placement.at
+        place = Placement.elsewhere if config.path else Placement.at
         self.placement = place(self.repo.store.path, hg_path)
         self.trust = Trust.of(self.repo.ui, self.repo.store.path, hg_path)
         self.directory = Directory(hg_path, (b"amalgam",))

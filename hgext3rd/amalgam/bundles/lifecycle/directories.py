@@ -1,23 +1,28 @@
 """The directories that bundles are in: that of the register, or a configured one.
 
-Nothing else is ever read, written or removed on the word of the register.
+Owns how a bundle gets into one of them, and out. Nothing else is ever read, written or
+removed on the word of the register.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
-from ... import audience
 from ...configitems import BundlesConfig
-from ...placement import Directory, Placement
+from ...placement import TEMPORARY, Directory, Placement
 from ...trust import Trust
 from . import urls
 from .register import HERE, directory_of
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
+
+_CHUNK_BYTES = 1 << 20
 
 
 def trust(repo: RepoT) -> Trust:
@@ -58,7 +63,7 @@ def placement_at(repo: RepoT, path: str) -> Placement:
     if path == HERE:
         return Placement.of(repo)
     if not BundlesConfig.from_ui(repo.ui).external:
-        return audience.elsewhere(repo.store.path, repo.path)
+        return Placement.elsewhere(repo.store.path, repo.path)
     directory = _existing(os.fsencode(path))
     return Placement.at(directory, directory)
 
@@ -77,6 +82,53 @@ def make(repo: RepoT, path: str) -> Directory:
     above = () if missing == [b"."] else tuple(missing)
     Directory(root, (*above, *directory.below)).make(placement)
     return directory
+
+
+def move(
+    source: Directory, name: bytes, target: Directory, placement: Placement
+) -> None:
+    """Move the finished file ``name``, which this process has made, from ``source``.
+
+    It gets a mode without write bits and is fsynced; what had the name in ``target`` is
+    replaced. A file on another file system is copied, and so is one with other names:
+    they must not change their mode.
+    """
+    fd = source.open(name)
+    with os.fdopen(fd, "rb") as file:
+        if os.fstat(fd).st_nlink == 1:
+            os.fsync(fd)
+            placement.hand_over(fd, placement.file_mode & 0o444)
+            try:
+                source.rename(name, name, target)
+                return
+            except OSError as exc:
+                if exc.errno != errno.EXDEV:
+                    raise
+        _copy(file, name, target, placement)
+    source.remove(name)
+
+
+def _copy(file: BinaryIO, name: bytes, target: Directory, placement: Placement) -> None:
+    # named after what it becomes, so that ``remove`` finds it after a crash
+    temporary = b"%s%s-%s" % (TEMPORARY, name, os.urandom(8).hex().encode())
+    try:
+        with os.fdopen(target.create(temporary, placement), "wb") as copy:
+            shutil.copyfileobj(file, copy, _CHUNK_BYTES)
+            copy.flush()
+            os.fchmod(copy.fileno(), placement.file_mode & 0o444)
+            os.fsync(copy.fileno())
+        target.rename(temporary, name)
+    except BaseException:
+        target.remove(temporary)
+        raise
+
+
+def remove(directory: Directory, name: bytes) -> None:
+    """Remove a bundle, and what is left of copying it there."""
+    unfinished = re.compile(re.escape(TEMPORARY + name) + rb"-[0-9a-f]{16}")
+    for there in directory.names():
+        if there == name or unfinished.fullmatch(there):
+            directory.remove(there)
 
 
 def _existing(path: bytes) -> bytes:

@@ -11,7 +11,6 @@ import contextlib
 import copy
 import hashlib
 import os
-import re
 import time
 import types
 import urllib.error
@@ -21,7 +20,6 @@ from mercurial import error, url as urlmod
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ... import moving
 from ...configitems import BundlesConfig
 from ...placement import TEMPORARY
 from ...terminal import one_line, printable
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ...placement import Directory
     from .newbundle import NewBundle
 
 _TRIES = 3
@@ -88,7 +85,7 @@ def publish(
     else:
         directory = directories.make(repo, entry.path)
         placement = directories.placement_at(repo, entry.path)
-        moving.move(made.directory, name, directory, placement)
+        directories.move(made.directory, name, directory, placement)
         ready = bundle.uploaded(os.fsencode(entry.url), name)
     _check_readable(repo, entry, digest)
     return ready
@@ -234,7 +231,7 @@ def _delete(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> bool:
         if directory is None:
             delete(entry)
         else:
-            _remove(directory, name)
+            directories.remove(directory, name)
     except (OSError, error.Abort, error.StorageError) as exc:
         text = _(b"warning: cannot delete bundle %s: %s")
         text %= (name, stringutil.forcebytestr(exc))
@@ -250,11 +247,3 @@ def _sweep_strays(repo: RepoT, register: Register) -> None:
         known = os.fsdecode(name) in register.entries
         if name.startswith(TEMPORARY) or (NAME.fullmatch(name) and not known):
             directory.remove(name)
-
-
-def _remove(directory: Directory, name: bytes) -> None:
-    """Remove a bundle, and what is left of copying it there."""
-    unfinished = re.compile(re.escape(TEMPORARY + name) + rb"-[0-9a-f]{16}")
-    for there in directory.names():
-        if there == name or unfinished.fullmatch(there):
-            directory.remove(there)

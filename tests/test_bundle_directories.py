@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hgext3rd.amalgam import moving
+from hgext3rd.amalgam.bundles.lifecycle import directories
 from hgext3rd.amalgam.placement import Directory, Placement, Unusable
 
 PLACEMENT = Placement(0o2750, os.geteuid(), os.getegid())
@@ -45,8 +47,15 @@ def test_file_arrives_whole_and_read_only(
     if way == "two names":
         os.link(tmp_path / "source" / "NAME", other)
     if way == "copy":
-        monkeypatch.setattr(moving, "_rename", lambda *_args: False)
-    moving.move(source, b"NAME", target, PLACEMENT)
+
+        def rename(*args: object, **kwargs: object) -> None:
+            if args[0] == args[1]:  # the file keeps its name
+                raise OSError(errno.EXDEV, "cross-device link")
+            orig(*args, **kwargs)
+
+        orig: Any = os.rename
+        monkeypatch.setattr(os, "rename", rename)
+    directories.move(source, b"NAME", target, PLACEMENT)
     assert (source.names(), target.names()) == ([], [b"NAME"])
     assert target.read(b"NAME", 10) == b"text"
     assert stat.S_IMODE(target.stat(b"NAME").st_mode) == 0o440
@@ -67,7 +76,7 @@ def test_half_of_a_copy_is_removed(
     os.link(tmp_path / "source" / "NAME", tmp_path / "other")
     monkeypatch.setattr(shutil, "copyfileobj", fail)
     with pytest.raises(OSError, match="full"):
-        moving.move(source, b"NAME", target, PLACEMENT)
+        directories.move(source, b"NAME", target, PLACEMENT)
     assert target.names() == []
     assert source.read(b"NAME", 10) == b"text"
 
@@ -76,5 +85,5 @@ def test_link_is_not_moved(source: Directory, target: Directory) -> None:
     source.remove(b"NAME")
     os.symlink("/etc/passwd", source.join(b"NAME"))
     with pytest.raises(Unusable, match="is not a regular file"):
-        moving.move(source, b"NAME", target, PLACEMENT)
+        directories.move(source, b"NAME", target, PLACEMENT)
     assert target.names() == []
