@@ -19,7 +19,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
-from mercurial import bundlecaches, error, extensions
+from mercurial import bundlecaches, error, extensions, localrepo
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
@@ -57,7 +57,7 @@ _LONGEST_PROBLEM = 2000
 def install() -> None:
     """Wrap what Mercurial's extension looks up when it runs."""
     for name, wrapper in (
-        ("read_auto_gen", _read_state),
+        ("read_auto_gen", lambda _orig, repo: eligibility.bundles(repo)),
         ("auto_bundle_needed_actions", lambda *args: policy.needed(*args)),
         ("new_bundle_needed", lambda *args: policy.is_new_needed(*args)),
         ("find_outdated_bundles", lambda *args: policy.outdated(*args)),
@@ -70,7 +70,6 @@ def install() -> None:
         ("reposetup", _reposetup),
     ):
         extensions.wrapfunction(clonebundles, name, wrapper)
-    extensions.wrapfunction(clonebundles.BundleBase, "valid_for", _is_valid)
     extensions.wrapfunction(clonebundles.RequestedBundle, "generate_bundle", _generate)
     for command, replacement in (
         (b"admin::clone-bundles-refresh", _refresh),
@@ -87,9 +86,19 @@ def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None
     class bundledrepo(repo.__class__):  # noqa: N801
         """A repository whose bundles for git are renewed with those of Mercurial."""
 
+        @localrepo.unfilteredpropertycache
+        def unpublished(self) -> dict[bytes, newbundle.NewBundle | str]:
+            """What was generated, by the path that Mercurial's extension gave it.
+
+            Of what the extension publishes itself, its mark of censorings.
+            """
+            return {}
+
         def transaction(self, *args: Any, **kwargs: Any) -> Any:
+            is_nested = self.currenttransaction() is not None
             transaction = self._renewing(*args, **kwargs)
-            withdrawal.watch(self, transaction, advertise)
+            if not is_nested:
+                withdrawal.watch(self, transaction, advertise)
             return transaction
 
         def _renewing(self, *args: Any, **kwargs: Any) -> Any:
@@ -157,25 +166,13 @@ def _missing(repo: RepoT, op_id: bytes) -> Sequence[Any]:
     return clonebundles.auto_bundle_needed_actions(repo, bundles, op_id)[0]
 
 
-def _read_state(_orig: Callable[[RepoT], list[Any]], repo: RepoT) -> list[Any]:
-    return eligibility.attach(repo, eligibility.state(repo))
-
-
-def _is_valid(orig: Callable[[Any, RepoT], bool], bundle: Any, repo: RepoT) -> bool:
-    if not orig(bundle, repo):
-        return False
-    mark = getattr(bundle, "mark", None)
-    if mark is not None and mark != eligibility.mark_of(repo):
-        return False
-    return eligibility.is_sound(repo, getattr(bundle, "entry", None))
-
-
 def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> None:
     """Let a bundle go: if it is ready, not before it is out of all lists."""
     if not bundle.ready:
         _remove_temporary(repo, {os.path.basename(bundle.filepath)})
         return
-    if getattr(bundle, "entry", None) is None:  # from before amalgam took part
+    published = isinstance(bundle, eligibility.PublishedBundle)
+    if not published or bundle.entry is None:  # from before amalgam took part
         inline = bundle.file_url.startswith(bundlecaches.CLONEBUNDLESCHEME)
         if inline and b"/" in bundle.basename:
             return  # no name that Mercurial gives: it would lead elsewhere
@@ -194,34 +191,29 @@ def _generate(
     inline = repo.ui.configbool(b"clone-bundles", b"auto-generate.serve-inline")
     is_for_hg = not formats.kind_of(request.bundle_type)
     if not formats.takes_part(repo) or (inline and is_for_hg):
-        marks = repo.unfiltered().__dict__.setdefault("_amalgam_marks", {})
         # before anything is read: what is censored from now on may be in it
-        marks[path] = eligibility.mark_of(repo) or ""
+        repo.unpublished[path] = eligibility.mark_of(repo) or ""
         orig(request, repo, path)
         return
-    made = repo.unfiltered().__dict__.setdefault("_amalgam_made", {})
-    made[path] = newbundle.NewBundle.of(orig, request, repo)
+    repo.unpublished[path] = newbundle.NewBundle.of(orig, request, repo)
 
 
 def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
-    every = repo.unfiltered().__dict__.get("_amalgam_made", {})
-    made = every.pop(bundle.filepath, None)
-    if made is None:
-        return _upload_other(orig, repo, bundle)
+    made = repo.unpublished.pop(bundle.filepath, "")
+    if isinstance(made, str):
+        return _upload_other(orig, repo, bundle, made)
     try:
-        ready = publication.publish(
+        return publication.publish(
             repo, bundle, made, orig, lambda entry: _delete_uploaded(repo, entry)
         )
     finally:
         made.remove()
-    ready.entry = registers.Register.read(repo).entries[made.entry.name]
-    return ready
 
 
-def _upload_other(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
+def _upload_other(
+    orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any, mark: str
+) -> Any:
     """Let Mercurial's extension publish a bundle, and note its mark of censorings."""
-    marks = repo.unfiltered().__dict__.get("_amalgam_marks", {})
-    mark = marks.pop(getattr(bundle, "filepath", b""), "")
     ready = orig(repo, bundle)
     if mark:
         register = registers.Register.read(repo)

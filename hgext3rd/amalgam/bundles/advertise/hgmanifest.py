@@ -10,7 +10,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mercurial import bundlecaches, error, wireprototypes, wireprotov1server
+from mercurial import (
+    bundlecaches,
+    error,
+    extensions,
+    wireprototypes,
+    wireprotov1server,
+)
 
 from ...loading import load
 from ...placement import Directory
@@ -94,39 +100,32 @@ def _outlived(repo: RepoT) -> list[Any]:
         return []
 
 
-def _inline(func: Callable[..., Any]) -> Callable[..., Any]:
-    def command(repo: RepoT, proto: Any, path: bytes) -> Any:
-        load(sys.modules[__name__])
-        name = os.path.basename(os.path.normpath(path))
-        if name in {bundle.basename for bundle in _outlived(repo)}:
-            # what Mercurial says of a file that is deleted, without a traceback
-            text = b"clonebundle %s does not exist\n" % printable(path)
-            return wireprototypes.ooberror(text)
-        return func(repo, proto, path)
-
-    return command
-
-
 def wrap_commands() -> None:
     """Let the commands of the wire protocol name addresses that a client can reach.
 
     Nor do they send a bundle from before a censoring.
     """
-    sending = wireprotov1server.commands[b"get_cached_bundle_inline"]
-    sending.func = _inline(sending.func)
+    commands = wireprotov1server.commands
+    extensions.wrapfunction(commands[b"get_cached_bundle_inline"], "func", _inline)
     for name in _COMMANDS:
-        entry = wireprotov1server.commands[name]
-        entry.func = _wrapped(entry.func)
+        extensions.wrapfunction(commands[name], "func", _manifest)
 
 
-def _wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
-    def command(repo: RepoT, proto: Any, *args: Any) -> Any:
-        load(sys.modules[__name__])
-        response = func(repo, proto, *args)
-        base = urls.base_of_peer(repo, proto)
-        return wireprototypes.bytesresponse(_for_client(repo, response.data, base))
+def _inline(orig: Callable[..., Any], repo: RepoT, proto: Any, path: bytes) -> Any:
+    load(sys.modules[__name__])
+    name = os.path.basename(os.path.normpath(path))
+    if name in {bundle.basename for bundle in _outlived(repo)}:
+        # what Mercurial says of a file that is deleted, without a traceback
+        text = b"clonebundle %s does not exist\n" % printable(path)
+        return wireprototypes.ooberror(text)
+    return orig(repo, proto, path)
 
-    return command
+
+def _manifest(orig: Callable[..., Any], repo: RepoT, proto: Any, *args: Any) -> Any:
+    load(sys.modules[__name__])
+    response = orig(repo, proto, *args)
+    base = urls.base_of_peer(repo, proto)
+    return wireprototypes.bytesresponse(_for_client(repo, response.data, base))
 
 
 def capabilities(

@@ -1,8 +1,8 @@
 """What is advertised: the state of Mercurial's extension, with what the register knows.
 
 Only looks. A bundle counts only as long as all that is in it is public here, and its
-file, if it is on this machine, is there: ``lifecycle`` sees to it that the extension
-thinks so, too, and that each bundle that it reads has its entry.
+file, if it is on this machine, is there. The extension reads its state as ``bundles``
+does, so it thinks so, too.
 """
 
 from __future__ import annotations
@@ -44,17 +44,44 @@ def state(repo: RepoT) -> list[Any]:
         ) from None
 
 
-def attach(repo: RepoT, bundles: list[Any]) -> list[Any]:
-    """Give each of ``bundles`` its entry in the register, or ``None``."""
-    if not bundles:
-        return bundles
+class PublishedBundle:
+    """A bundle that is ready, in the state of Mercurial's extension.
+
+    It has the attributes of the extension's own, for which it stands.
+    """
+
+    def __init__(self, state: Any, register: Register) -> None:
+        self._state = state
+        name = os.fsdecode(state.basename)
+        self.entry = register.entries.get(name)
+        """What the register knows; ``None`` if the extension published it itself."""
+        self.mark = self.entry.mark if self.entry else register.others.get(name, "")
+        """The mark of censorings from before it was made."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the extension's bundle."""
+        return getattr(self._state, name)
+
+    def __eq__(self, other: object) -> bool:
+        """Tell what the extension's bundle says."""
+        return bool(self._state == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def valid_for(self, repo: RepoT) -> bool:
+        """Tell whether clients may be told of it."""
+        if not self._state.valid_for(repo) or self.mark != mark_of(repo):
+            return False
+        return self.entry is None or is_sound(repo, self.entry)
+
+
+def bundles(repo: RepoT) -> list[Any]:
+    """Return the bundles in the state, those that are ready as ``PublishedBundle``."""
+    found = state(repo)
+    if not found:
+        return found
     register = Register.read(repo)
-    for bundle in bundles:
-        name = os.fsdecode(bundle.basename) if bundle.ready else ""
-        bundle.entry = register.entries.get(name)
-        entry = bundle.entry
-        bundle.mark = entry.mark if entry else register.others.get(name, "")
-    return bundles
+    return [PublishedBundle(it, register) if it.ready else it for it in found]
 
 
 def mark_of(repo: RepoT) -> str | None:
@@ -88,10 +115,8 @@ def may_be_read(repo: RepoT, entry: Entry | None, made: str, mark: str | None) -
     return made == mark and (entry is None or headset.is_public(repo, entry.heads))
 
 
-def is_sound(repo: RepoT, entry: Entry | None) -> bool:
+def is_sound(repo: RepoT, entry: Entry) -> bool:
     """Tell whether what the register says of a bundle still holds."""
-    if entry is None:
-        return True
     return is_there(repo, entry) and may_be_named(repo, entry)
 
 

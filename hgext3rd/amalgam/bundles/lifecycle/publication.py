@@ -8,7 +8,6 @@ byte is as it was generated may it be advertised. All this is done by who genera
 from __future__ import annotations
 
 import contextlib
-import copy
 import hashlib
 import os
 import time
@@ -100,20 +99,26 @@ def _check_address(url: str) -> None:
 
 
 def _upload(repo: RepoT, bundle: Any, path: bytes, upload: Any) -> Any:
-    # the extension tells the command the name of the file: so it gets the right one
-    named = copy.copy(bundle)
-    named.filepath = path
     name = os.path.basename(path)
     with repo.ui.makeprogress(_(b"uploading"), unit=_(b"bundles"), total=1) as bar:
         bar.update(0, item=name)
-        ready = upload(repo, named)
+        ready = upload_file(repo, path, upload, bundle.uploaded)
         bar.update(1, item=name)
     return ready
 
 
-def upload_file(repo: RepoT, path: bytes, upload: Callable[..., Any]) -> None:
-    """Upload a file under its own name; ``upload`` as for ``publish``."""
-    upload(repo, types.SimpleNamespace(filepath=path, uploaded=lambda *_args: None))
+def upload_file(
+    repo: RepoT,
+    path: bytes,
+    upload: Callable[..., Any],
+    uploaded: Callable[..., Any] = lambda *_args: None,
+) -> Any:
+    """Upload a file under its own name; ``upload`` as for ``publish``.
+
+    Returns what ``uploaded`` makes of its URL and name.
+    """
+    # the extension tells the command the name of the file that it was to make
+    return upload(repo, types.SimpleNamespace(filepath=path, uploaded=uploaded))
 
 
 def _check_readable(repo: RepoT, entry: Entry, digest: str) -> None:

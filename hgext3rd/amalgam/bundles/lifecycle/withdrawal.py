@@ -25,15 +25,14 @@ if TYPE_CHECKING:
 
 # after that of censorship, which sets the mark; they run in order of names
 _CATEGORY = b"amalgam-withdrawn"
-_MARK = "_amalgam_mark"
 
 
 def watch(repo: RepoT, transaction: Any, advertise: Callable[[RepoT], None]) -> None:
-    """Take bundles back after a transaction that censors.
+    """Take bundles back after a transaction that censors, and has just begun.
 
     ``advertise`` writes all manifests anew, and deletes what nobody needs.
     """
-    before = transaction.__dict__.setdefault(_MARK, eligibility.mark_of(repo))
+    before = eligibility.mark_of(repo)
     reference = weakref.ref(repo)
 
     def check(_transaction: Any) -> None:
