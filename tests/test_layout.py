@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from pathlib import Path
 
 import pytest
@@ -183,3 +183,71 @@ def test_no_two_public_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(path))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+#: What is stored on objects that are not ours, and why.
+FOREIGN = {
+    "repo.__class__": "a subclass of our own, as Mercurial's extensions do it",
+    "self.index": "Mercurial's own attribute: lookuphooks puts a node map before it",
+    "data_config.mmap_index_threshold": "a setting, before Mercurial uses it",
+    "quiet._reportuntrusted": "of a copy of ui that nobody else has",
+    "spec.loader": "of a module: how importlib tells that it is loaded",
+    "self._spec.loader": "the same",
+    "res.status": "the answer of hgweb that is being written",
+    "exc.filename": "what an OSError is about",
+    "exc.args": "without control characters, before Mercurial shows them",
+    "setattr(exc)": "the same",
+    "process.returncode": "of a subprocess that os.wait4 has waited for",
+    "libc.mmap.restype": "ctypes: the types of a function",
+    "libc.mmap.argtypes": "the same",
+    "libc.munmap.argtypes": "the same",
+    "libc.mincore.argtypes": "the same",
+    "vars(kind)": "only read",
+    "vars(pending.pop())": "only read",
+}
+#: Objects of our own classes, where others than their methods fill them in.
+OWN = {
+    *("entry", "register", "status", "findings", "self._findings", "switch", "request"),
+    *("cell", "table[subject, cache]", "member", "ffi.from_handle(handle)"),
+}
+
+
+def stored_in(node: ast.AST, own: AbstractSet[str] = frozenset()) -> Iterator[str]:
+    """Yield what is stored in attributes: not by a class in itself, nor in ``OWN``."""
+    if isinstance(node, ast.ClassDef):
+        own = {"self", "cls"}
+    if isinstance(node, ast.Attribute):
+        whose, is_stored = ast.unparse(node.value), not isinstance(node.ctx, ast.Load)
+        if node.attr == "__dict__" or (is_stored and whose not in own | OWN):
+            yield ast.unparse(node)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+        *("setattr", "delattr", "vars", "object.__setattr__"),
+    ):
+        whose = ast.unparse(node.args[0]) if node.args else ""
+        if whose not in own | OWN:
+            yield f"{ast.unparse(node.func)}({whose})"
+    for inner in ast.iter_child_nodes(node):
+        yield from stored_in(inner, own)
+
+
+def test_nothing_is_stored_on_objects_that_are_not_ours() -> None:
+    """Readers do not find it. A wrapper, or a weak dictionary, has a name."""
+    found = {it for path in MODULES for it in stored_in(ast.parse(path.read_text()))}
+    assert found == set(FOREIGN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "repo.amalgam = 1",
+        "def f(self): self.amalgam = 1",
+        "repo.amalgam, x = 1, 2",
+        "del bundle.entry",
+        "repo.count += 1",
+        "setattr(repo, name, 1)",
+        "repo.__dict__['amalgam'] = 1",
+        "vars(repo)['amalgam'] = 1",
+    ],
+)
+def test_side_channel_is_found(text: str) -> None:
+    assert list(stored_in(ast.parse(text)))

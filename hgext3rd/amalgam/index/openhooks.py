@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error, extensions, localrepo, revlog
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from .snapshotdocket import FileStat
 
 _OPTION = b"amalgam-index"
-_ATTRIBUTE = "_amalgam_opened"  # of a revlog; it lives as long as the mapping
 
 
 class Opened(Record):
@@ -52,6 +52,10 @@ class Opened(Record):
     """All of it: a read-only buffer, which owns its memory."""
     expect: Callable[[Expected, int, int], None]
     """Tells the kernel what of it is about to be touched, from one byte to another."""
+
+
+# by revlog: each lives as long as its mapping
+_opened: weakref.WeakKeyDictionary[Any, Opened] = weakref.WeakKeyDictionary()
 
 
 class _Switch:
@@ -115,7 +119,7 @@ def opened(revlog: Any) -> Opened | None:
     ``None`` if that was left to Mercurial: the repository does not enable amalgam, or
     it is a filelog.
     """
-    return getattr(revlog, _ATTRIBUTE, None)
+    return _opened.get(revlog)
 
 
 def trust(opener: VfsT) -> Trust | None:
@@ -210,7 +214,7 @@ def _get_data(
         item=switch.config.item,
         detail=detail,
     )
-    setattr(self, _ATTRIBUTE, Opened(decided, snapshot, data, expect))
+    _opened[self] = Opened(decided, snapshot, data, expect)
     if not seen.docket:
         switch.unlogged[decided.name] = decided
     return data

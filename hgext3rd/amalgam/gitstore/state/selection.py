@@ -10,6 +10,7 @@ import bisect
 import hashlib
 import itertools
 import os
+import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mercurial import bookmarks, error, pycompat
@@ -33,12 +34,11 @@ _FILTERS = {b"served": b"served", b"public": b"immutable"}
 # the view of clients that know no topics, which are drafts: of the topic extension
 _NO_TOPICS = b"served-no-topic"
 # of an index that is not inline (mercurial.revlogutils.constants)
-_PLAIN_HEADERS = (
-    constants.REVLOGV1,
-    constants.REVLOGV1 | constants.FLAG_GENERALDELTA,
-)
+_PLAIN_HEADERS = (constants.REVLOGV1, constants.REVLOGV1 | constants.FLAG_GENERALDELTA)
 _ENTRY_BYTES = 64
 _PIECE_BYTES = 1 << 20
+# by changelog: digests of its beginnings, by the number of changesets
+_digests: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
 
 
 class Checkpoint(Record):
@@ -129,7 +129,7 @@ def changelog_digest(changelog: Any, count: int) -> str:
     come below the same last one. What was read is kept with the changelog, for other
     counts.
     """
-    kept = changelog.__dict__.setdefault("_amalgam_digests", {})
+    kept = _digests.setdefault(changelog, {})
     if count not in kept:
         known = max((place for place in kept if place < count), default=0)
         digest = kept[known].copy() if known else hashlib.blake2b(digest_size=20)

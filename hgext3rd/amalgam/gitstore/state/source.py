@@ -9,6 +9,7 @@ repository, with its configuration.
 from __future__ import annotations
 
 import os
+import weakref
 from typing import TYPE_CHECKING
 
 from mercurial import hg
@@ -16,14 +17,17 @@ from mercurial import hg
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
+_sources: weakref.WeakKeyDictionary[RepoT, RepoT] = weakref.WeakKeyDictionary()
+"""Of shares; the object of a repository is opened once for each."""
+
 
 def source_of(repo: RepoT) -> RepoT:
     """Return the repository that owns the store of ``repo``; often ``repo`` itself."""
     if not repo.shared():
         return repo
     unfiltered = repo.unfiltered()
-    if not hasattr(unfiltered, "_amalgam_source"):
+    if unfiltered not in _sources:
         # the configuration of a share stays out of it: hence baseui
         path = os.path.dirname(repo.sharedpath)
-        unfiltered._amalgam_source = hg.repository(repo.baseui, path)
-    return unfiltered._amalgam_source
+        _sources[unfiltered] = hg.repository(repo.baseui, path)
+    return _sources[unfiltered]
