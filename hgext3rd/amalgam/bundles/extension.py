@@ -344,7 +344,7 @@ def advertise(repo: RepoT) -> None:
 
     Only for who generates.
     """
-    withdrawal.take_back(repo)
+    withdrawal.withdraw(repo)
     clonebundles.update_ondisk_manifest(repo)
     chain = [link.entry for link in eligibility.chain(repo)]
     cinnabarclone.write(repo, eligibility.cinnabar(repo))

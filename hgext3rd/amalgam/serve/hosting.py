@@ -84,7 +84,7 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
         entry = None
     if entry is None or directory is None:
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
-    if not eligibility.may_be_read(repo, entry, entry.mark, eligibility.mark_of(repo)):
+    if not eligibility.may_be_read(repo, entry):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     file = _open(directory, entry)
     try:

@@ -71,7 +71,9 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
     if not chain and not there and not register.uploaded_list:
         return
     # git before 2.40 knows no relative addresses; but here there is no other
-    text = text_of(chain, lambda url: url.rpartition(b"/")[2] if _own(url) else url)
+    text = text_of(
+        chain, lambda url: url.rpartition(b"/")[2] if urls.is_relative(url) else url
+    )
     if there != text:
         directories.make(repo, path)
         directory.replace(NAME, text, directories.placement_at(repo, path))
@@ -89,10 +91,6 @@ def _empty(repo: RepoT, path: str) -> None:
     text = text_of((), urls.relative)
     if directory is not None and _read(directory) not in (b"", text):
         directory.replace(NAME, text, directories.placement_at(repo, path))
-
-
-def _own(url: bytes) -> bool:
-    return urls.is_relative(url)
 
 
 def _read(directory: Directory) -> bytes | None:

@@ -66,13 +66,17 @@ class PublishedBundle:
         """Tell what the extension's bundle says."""
         return bool(self._state == other)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def valid_for(self, repo: RepoT) -> bool:
-        """Tell whether clients may be told of it."""
-        if not self._state.valid_for(repo) or self.mark != mark_of(repo):
+        """Tell whether clients may be told of it, and its file is there."""
+        if not self._state.valid_for(repo) or not self.may_be_named(repo):
             return False
-        return self.entry is None or is_sound(repo, self.entry)
+        return self.entry is None or is_there(repo, self.entry)
+
+    def may_be_named(self, repo: RepoT) -> bool:
+        """Tell whether clients may be told of it, be its file there or not."""
+        if self.entry is None:
+            return bool(self.mark == mark_of(repo))
+        return may_be_named(repo, self.entry)
 
 
 def bundles(repo: RepoT) -> list[Any]:
@@ -97,22 +101,13 @@ def mark_of(repo: RepoT) -> str | None:
 
 def outlived(repo: RepoT) -> list[Any]:
     """Return the bundles in the state that must not be named any more."""
-    mark = mark_of(repo)
-    return [
-        bundle
-        for bundle in clonebundles.read_auto_gen(repo)
-        if bundle.ready
-        if not may_be_read(repo, bundle.entry, bundle.mark, mark)
-        or (bundle.entry is not None and is_exposed(repo, bundle.entry))
-    ]
+    found = clonebundles.read_auto_gen(repo)
+    return [it for it in found if it.ready and not it.may_be_named(repo)]
 
 
-def may_be_read(repo: RepoT, entry: Entry | None, made: str, mark: str | None) -> bool:
-    """Tell whether who reads ``repo`` may read a bundle, made under a mark.
-
-    ``entry`` is ``None`` for those that Mercurial's extension publishes itself.
-    """
-    return made == mark and (entry is None or headset.is_public(repo, entry.heads))
+def may_be_read(repo: RepoT, entry: Entry) -> bool:
+    """Tell whether who reads ``repo`` may read a bundle."""
+    return entry.mark == mark_of(repo) and headset.is_public(repo, entry.heads)
 
 
 def is_sound(repo: RepoT, entry: Entry) -> bool:
@@ -122,9 +117,7 @@ def is_sound(repo: RepoT, entry: Entry) -> bool:
 
 def may_be_named(repo: RepoT, entry: Entry) -> bool:
     """Tell whether clients may be told of a bundle, be its file there or not."""
-    if is_exposed(repo, entry):
-        return False
-    return may_be_read(repo, entry, entry.mark, mark_of(repo))
+    return not is_exposed(repo, entry) and may_be_read(repo, entry)
 
 
 def is_there(repo: RepoT, entry: Entry) -> bool:

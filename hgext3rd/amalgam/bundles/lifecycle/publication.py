@@ -77,7 +77,11 @@ def publish(
     register.entries[entry.name] = entry
     register.write(repo)
     if uploaded:
-        ready = _upload(repo, bundle, made.directory.join(name), upload)
+        with ui.makeprogress(_(b"uploading"), unit=_(b"bundles"), total=1) as bar:
+            bar.update(0, item=name)
+            path = made.directory.join(name)
+            ready = upload_file(repo, path, upload, bundle.uploaded)
+            bar.update(1, item=name)
         _check_address(os.fsdecode(ready.file_url))
         entry.url = os.fsdecode(ready.file_url)
         register.write(repo)
@@ -96,15 +100,6 @@ def _check_address(url: str) -> None:
             _(b"invalid URL of a bundle: '%s'") % printable(os.fsencode(url)),
             hint=_(b"URLs in manifests must not contain spaces"),
         )
-
-
-def _upload(repo: RepoT, bundle: Any, path: bytes, upload: Any) -> Any:
-    name = os.path.basename(path)
-    with repo.ui.makeprogress(_(b"uploading"), unit=_(b"bundles"), total=1) as bar:
-        bar.update(0, item=name)
-        ready = upload_file(repo, path, upload, bundle.uploaded)
-        bar.update(1, item=name)
-    return ready
 
 
 def upload_file(

@@ -28,7 +28,7 @@ _CATEGORY = b"amalgam-withdrawn"
 
 
 def watch(repo: RepoT, transaction: Any, advertise: Callable[[RepoT], None]) -> None:
-    """Take bundles back after a transaction that censors, and has just begun.
+    """Withdraw bundles after a transaction that censors, and has just begun.
 
     ``advertise`` writes all manifests anew, and deletes what nobody needs.
     """
@@ -38,19 +38,19 @@ def watch(repo: RepoT, transaction: Any, advertise: Callable[[RepoT], None]) -> 
     def check(_transaction: Any) -> None:
         repo = reference()
         if repo is not None and eligibility.mark_of(repo) != before:
-            _take_back_now(repo, advertise)
+            _withdraw_now(repo, advertise)
 
     transaction.addpostclose(_CATEGORY, check)
 
 
-def _take_back_now(repo: RepoT, advertise: Callable[[RepoT], None]) -> None:
+def _withdraw_now(repo: RepoT, advertise: Callable[[RepoT], None]) -> None:
     if not directories.trust(repo).usable:
         return
     try:
         if not eligibility.outlived(repo):
             return
         with generator.exclusive(repo):
-            take_back(repo)
+            withdraw(repo)
             if formats.takes_part(repo):
                 advertise(repo)
     except error.LockHeld:
@@ -63,7 +63,7 @@ def _take_back_now(repo: RepoT, advertise: Callable[[RepoT], None]) -> None:
         repo.ui.warn(_(b"(run 'hg admin::clone-bundles-clear')\n"))
 
 
-def take_back(repo: RepoT) -> None:
+def withdraw(repo: RepoT) -> None:
     """Let the state forget what must not be read. Only for generators."""
     with repo.clonebundles_lock():
         gone = eligibility.outlived(repo)
