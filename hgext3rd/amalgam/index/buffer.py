@@ -38,6 +38,8 @@ class Mapped(Record):
     expect: Callable[[Expected, int, int], None]
     """Tells the kernel what is about to be touched, of the bytes from one to another;
     by itself it reads megabytes around each place. Owns the memory, too."""
+    handle: Any
+    """``amalgam_mapped *``, for calls of the core. Owns the memory, too."""
 
 
 def mapped(
@@ -67,7 +69,7 @@ def mapped(
     # A Mercurial built with Rust refuses the buffer itself, but not a view of it.
     start = ffi.gc(data[0], functools.partial(_release, owner))
     view = memoryview(ffi.buffer(start, length_bytes)).toreadonly()
-    return Mapped(view, functools.partial(_expect, owner))
+    return Mapped(view, functools.partial(_expect, owner), owner)
 
 
 def _expect(owner: Any, expected: Expected, start: int, end: int) -> None:

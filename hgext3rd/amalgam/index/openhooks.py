@@ -52,6 +52,8 @@ class Opened(Record):
     """All of it: a read-only buffer, which owns its memory."""
     expect: Callable[[Expected, int, int], None]
     """Tells the kernel what of it is about to be touched, from one byte to another."""
+    handle: Any
+    """``amalgam_mapped *``, if it is mapped; else ``None``."""
 
 
 # by revlog: each lives as long as its mapping
@@ -122,6 +124,11 @@ def opened(revlog: Any) -> Opened | None:
     return _opened.get(revlog)
 
 
+def is_plain(revlog: Any) -> bool:
+    """Tell whether entries are of version 1, that is, whether no docket names them."""
+    return getattr(revlog, "_docket", None) is None
+
+
 def trust(opener: VfsT) -> Trust | None:
     """Return what may be done with files of the store that ``opener`` is of.
 
@@ -190,7 +197,8 @@ def _get_data(
         return orig(self, filepath, mmap_threshold, size)
 
     load(decision, indexfile)
-    data, snapshot, expect, detail = None, None, _expect_nothing, b""
+    data, snapshot, handle, detail = None, None, None, b""
+    expect = _expect_nothing
     with indexfile.opened(self.opener, filepath, size) as seen:
         reason = seen.reason(switch.config, lambda: switch.site)
         if reason is decision.Reason.LARGE_ENOUGH and switch.site is not None:
@@ -199,7 +207,7 @@ def _get_data(
             in_transaction = functools.partial(self.opener.exists, b"journal")
             try:
                 mapped, snapshot = switch.site.open(seen.file, in_transaction)
-                data, expect = mapped
+                data, expect, handle = mapped
             except opening.Unavailable as exc:
                 reason, detail = exc.reason, exc.detail
     if data is None:
@@ -214,7 +222,7 @@ def _get_data(
         item=switch.config.item,
         detail=detail,
     )
-    _opened[self] = Opened(decided, snapshot, data, expect)
+    _opened[self] = Opened(decided, snapshot, data, expect, handle)
     if not seen.docket:
         switch.unlogged[decided.name] = decided
     return data

@@ -93,6 +93,10 @@ typedef struct amalgam_bytes {
 typedef struct amalgam_export_request {
     // The directory `.hg/store`.
     struct amalgam_bytes store;
+    // The index of the changelog, if it is mapped: then it is not read. Null otherwise.
+    const struct amalgam_mapped *changelog;
+    // The same of the manifest, that of the root if each directory has one.
+    const struct amalgam_mapped *manifest;
     // How names are encoded in it: 0 escaped, 1 with long names hashed, 2 with leading dots
     // escaped as well, 3 plain.
     uint32_t encoding;
@@ -610,7 +614,7 @@ enum amalgam_status amalgam_mapped_expect(const struct amalgam_mapped *mapped,
 //
 // # Safety
 //
-// `mapped` came from `amalgam_mapped_new`, and nobody uses it nor its bytes any more.
+// `mapped` came from `amalgam_mapped_new`, and nobody of C uses it nor its bytes any more.
 void amalgam_mapped_free(struct amalgam_mapped *mapped);
 
 // Writes to `common` in how many bytes, of its first `covered`, the snapshot open as `snapshot`,

@@ -11,13 +11,14 @@ use hg2git::{
     Error, MetadataFiles, Phase, PublishedFiles, PublishedMetadata, Report, Request, Selection,
     export,
 };
-use revlog::{Encoding, Node};
+use revlog::{Encoding, MappedIndexes, Node};
 use workshop::Directory;
 
 use crate::buffers::{self, Bytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::report::{Progress, ReportFn, Reporter};
+use crate::snapshot::Mapped;
 
 /// What `check_texts` is if each manifest is to be compared.
 const CHECK_EACH: u32 = 2;
@@ -28,6 +29,10 @@ const CHECK_EACH: u32 = 2;
 pub struct ExportRequest {
     /// The directory `.hg/store`.
     pub store: Bytes,
+    /// The index of the changelog, if it is mapped: then it is not read. Null otherwise.
+    pub changelog: *const Mapped,
+    /// The same of the manifest, that of the root if each directory has one.
+    pub manifest: *const Mapped,
     /// How names are encoded in it: 0 escaped, 1 with long names hashed, 2 with leading dots
     /// escaped as well, 3 plain.
     pub encoding: u32,
@@ -208,8 +213,14 @@ unsafe fn request_of(
         0 => Node::NULL,
         _ => *nodes(bytes(&request.tip)?)?.first().ok_or_else(|| Failure::bug("no tip"))?,
     };
+    // SAFETY: likewise; the answer has a share of its own.
+    let index = |mapped: *const Mapped| unsafe { mapped.as_ref() }.map(Mapped::share).transpose();
     Ok(Request {
         store: path(&request.store)?,
+        indexes: MappedIndexes {
+            changelog: index(request.changelog)?,
+            manifest: index(request.manifest)?,
+        },
         encoding: match request.encoding {
             0 => Encoding::Escaped,
             1 => Encoding::Hybrid,

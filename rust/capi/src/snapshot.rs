@@ -1,6 +1,7 @@
 //! Snapshots of indexes: mapped with what follows them, and compared.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use revlog::mapping::{self, Expected, Mapping, MappingError, Prefault};
 
@@ -10,7 +11,18 @@ use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
 
 /// An index in memory.
-pub struct Mapped(Handle<Mapping>);
+pub struct Mapped(Handle<Arc<Mapping>>);
+
+impl Mapped {
+    /// The index, for as long as it is needed.
+    ///
+    /// # Errors
+    ///
+    /// A bug if an earlier call panicked.
+    pub(crate) fn share(&self) -> Result<Arc<Mapping>, Failure> {
+        self.0.call(|mapping| Ok(Arc::clone(mapping)))
+    }
+}
 
 /// Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`
 /// where they are.
@@ -52,7 +64,7 @@ pub unsafe extern "C" fn amalgam_mapped_new(
         // SAFETY: as the caller promises.
         unsafe {
             buffers::put(data, mapped.bytes().as_ptr())?;
-            handle::give(out, Mapped(Handle::new(mapped)))
+            handle::give(out, Mapped(Handle::new(Arc::new(mapped))))
         }
     };
     // SAFETY: as the caller promises.
@@ -96,7 +108,7 @@ pub unsafe extern "C" fn amalgam_mapped_expect(
 ///
 /// # Safety
 ///
-/// `mapped` came from `amalgam_mapped_new`, and nobody uses it nor its bytes any more.
+/// `mapped` came from `amalgam_mapped_new`, and nobody of C uses it nor its bytes any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_mapped_free(mapped: *mut Mapped) {
     // SAFETY: as the caller promises.

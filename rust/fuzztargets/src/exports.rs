@@ -4,7 +4,7 @@ use std::fs;
 
 use gitpack::Readers;
 use hg2git::{MetadataFiles, Request, Selection, export as run};
-use revlog::{Encoding, Node, RevlogKind, Store};
+use revlog::{Encoding, MappedIndexes, Node, RevlogKind, Store};
 use workshop::Directory;
 
 use crate::scratch::{Planted, cut, directory};
@@ -33,6 +33,7 @@ pub(crate) fn export(input: &[u8]) {
     let opened = [&packs, &map].map(|path| Directory::open(path).expect("it was made here"));
     let request = Request {
         store: &store,
+        indexes: MappedIndexes::default(),
         encoding: Encoding::DotEncode,
         tree_manifests: false,
         packs: &opened[0],

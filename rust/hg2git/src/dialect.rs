@@ -34,6 +34,18 @@ pub(crate) struct Context<'a> {
     pub shares: &'a Shares,
 }
 
+impl Context<'_> {
+    /// Whether each entry that was used of the indexes is sound.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Store`] that names one which is not.
+    pub fn check_used(&self) -> Result<()> {
+        self.changelog.check_used()?;
+        Ok(self.manifest.check_used()?)
+    }
+}
+
 /// What the objects of a run became, for the metadata.
 pub(crate) struct Outcome<'a> {
     pub plan: &'a ManifestPlan,

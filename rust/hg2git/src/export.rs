@@ -13,7 +13,7 @@ use workshop::{Shares, join, trim};
 
 use crate::dialect::cinnabar::Cinnabar;
 use crate::dialect::{Context, Dialect, Outcome};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, pairs, sorted};
 use crate::objects::commits::ConvertedChangesets;
@@ -37,11 +37,13 @@ use crate::request::{Report, Request};
 /// [`crate::Error`] says what is wrong and where; then no pack and no segment has become visible,
 /// except that a failure after the pack's last rename leaves it, named in the journal.
 pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Report> {
-    let store = Store::new(request.store, request.encoding);
+    let store = Store::new(request.store, request.encoding).with_mapped(request.indexes.clone());
     let map = OidMap::open(request.map, &request.segments, &request.unmapped)?;
     let changelog = store.open(RevlogKind::Changelog)?;
     let store = store.bounded(limits::longest_index(request.memory_bytes, changelog.index().len()));
-    let revs = request.selection.unconverted(&changelog, &map)?;
+    let revs = request.selection.unconverted(&changelog, &map);
+    // an entry that counted as nothing may be why it is not what the caller saw
+    let revs = revs.or_else(|problem| Ok::<_, Error>(changelog.check_used()?).and(Err(problem)))?;
     let is_anew = request.metadata.as_ref().is_some_and(|metadata| metadata.anew);
     if revs.is_empty() && (map.is_empty() || !is_anew) {
         return Ok(Report::default());
@@ -51,7 +53,9 @@ pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Re
     let context =
         Context { request, changelog: &changelog, manifest: &manifest, map: &map, shares: &shares };
     let run = Run { context, store: &store };
-    let done = run.convert(Cinnabar::open(context)?, &revs, &mut ThrottledProgress::new(progress));
+    let reporter = &mut ThrottledProgress::new(progress);
+    let done = Cinnabar::open(context).and_then(|dialect| run.convert(dialect, &revs, reporter));
+    let done = done.or_else(|problem| context.check_used().and(Err(problem)));
     drop((shares, map));
     trim();
     done
@@ -146,6 +150,7 @@ impl Run<'_> {
             );
             Ok((map?, metadata?))
         })?;
+        self.context.check_used()?;
         let publication = Publication { packs, map, metadata };
         let objects = publication.packs().map(|pack| u64::from(pack.objects())).sum();
         let pack_bytes = publication.packs().map(SealedPack::bytes).sum();

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use gitpack::{Oid, Readers};
-use revlog::Encoding;
+use revlog::{Encoding, MappedIndexes};
 use workshop::Directory;
 
 use crate::objects::commits::Displaced;
@@ -16,6 +16,8 @@ use crate::read::changelog::Selection;
 pub struct Request<'a> {
     /// The directory `.hg/store`.
     pub store: &'a Path,
+    /// Indexes of it that are in memory already.
+    pub indexes: MappedIndexes,
     /// How names are encoded in it.
     pub encoding: Encoding,
     /// Whether each directory has a manifest of its own.

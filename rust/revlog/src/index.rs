@@ -1,13 +1,19 @@
 //! Entries of a revlog index: a file `*.i` of version 1, or the `*.idx` that a docket names.
 //!
 //! Fields: `hg help internals.revlogs`, `mercurial/revlogutils/constants.py`, integers big-endian.
-//! Entries are kept in the layout of version 1, which has all that matters here. Bounds are checked
-//! once, in [`Index::parse`]; a [`Rev`] that an index handed out cannot miss in it. Which file the
-//! bytes came from is not known here.
+//! Entries are kept in the layout of version 1, which has all that matters here. Those that were read
+//! are checked at once, in [`Index::parse`]; those that are mapped when they are used, see
+//! [`Index::mapped`]. A [`Rev`] that an index handed out cannot miss in it. Which file the bytes came
+//! from is not known here.
 
 pub(crate) mod docket;
+mod entries;
+
+use std::sync::Arc;
 
 use crate::index::docket::Version;
+use crate::index::entries::Entries;
+use crate::mapping::Mapping;
 use crate::node::Node;
 
 /// Bytes of one entry.
@@ -83,10 +89,10 @@ pub(crate) enum MalformedIndex {
     Short(u64, u64),
 }
 
-/// Checked entries.
+/// Entries, none of which leads to what is not there.
 #[derive(Debug, Default)]
 pub struct Index {
-    bytes: Vec<u8>,
+    bytes: Entries,
     /// Where each entry begins if data lies between them, empty else.
     inline_starts: Vec<u32>,
     general_delta: bool,
@@ -124,6 +130,7 @@ impl Index {
         }
         let general_delta = version == Version::Revlog2;
         let inline_starts = Vec::new();
+        let bytes = Entries::Read(bytes);
         let index = Self { bytes, inline_starts, general_delta, is_version_2: true, len };
         index.check_entries()?;
         Ok(index)
@@ -131,6 +138,29 @@ impl Index {
 
     /// Checks `bytes`, the whole content of an index file, in time proportional to its length.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, MalformedIndex> {
+        let index = Self::with_header(Entries::Read(bytes))?;
+        index.check_entries()?;
+        Ok(index)
+    }
+
+    /// The index that `mapping` has, in constant time: an entry is checked whenever it is used.
+    ///
+    /// One that is not sound counts as a revision without parents, text and node, and
+    /// [`Self::problem`] tells of it.
+    pub(crate) fn mapped(mapping: Arc<Mapping>) -> Result<Self, MalformedIndex> {
+        let index = Self::with_header(Entries::mapped(mapping))?;
+        if !index.inline_starts.is_empty() {
+            index.check_entries()?;
+        }
+        Ok(index)
+    }
+
+    /// What is wrong with the first entry that was used and is not sound.
+    pub(crate) fn problem(&self) -> Option<MalformedIndex> {
+        self.bytes.problem()
+    }
+
+    fn with_header(bytes: Entries) -> Result<Self, MalformedIndex> {
         let Some(header) = bytes.first_chunk::<4>() else {
             if !bytes.is_empty() {
                 return Err(MalformedIndex::Truncated(0, bytes.len()));
@@ -145,7 +175,7 @@ impl Index {
             return Err(MalformedIndex::Flags((header & !VERSION_MASK & !KNOWN_FLAGS) >> 16));
         }
         let inline_starts =
-            if header & FLAG_INLINE == 0 { Vec::new() } else { inline_starts(&bytes)? };
+            if header & FLAG_INLINE == 0 { Vec::new() } else { entries::inline_starts(&bytes)? };
         let count = if header & FLAG_INLINE == 0 {
             if !bytes.len().is_multiple_of(ENTRY_LEN) {
                 return Err(MalformedIndex::Truncated(
@@ -159,30 +189,11 @@ impl Index {
         };
         let len = i32::try_from(count).map_err(|_| MalformedIndex::TooLong(count))?.cast_unsigned();
         let general_delta = header & FLAG_GENERALDELTA != 0;
-        let index = Self { bytes, inline_starts, general_delta, is_version_2: false, len };
-        index.check_entries()?;
-        Ok(index)
+        Ok(Self { bytes, inline_starts, general_delta, is_version_2: false, len })
     }
 
-    /// Parents and delta bases come earlier, lengths are not negative.
     fn check_entries(&self) -> Result<(), MalformedIndex> {
-        for rev in 0..self.len {
-            let at = Rev(rev).at();
-            let own = i64::from(rev);
-            for (field, position, least, most) in [
-                ("compressed length", 8, 0, i64::from(i32::MAX)),
-                ("text length", 12, -1, i64::from(i32::MAX)),
-                ("delta base", 16, -1, own),
-                ("first parent", 24, -1, own - 1),
-                ("second parent", 28, -1, own - 1),
-            ] {
-                let value = i64::from(self.word(Rev(rev), position).cast_signed());
-                if value < least || value > most {
-                    return Err(MalformedIndex::Field { rev: at, field, value });
-                }
-            }
-        }
-        Ok(())
+        (0..self.len).try_for_each(|rev| entries::check(Rev(rev), self.stored(Rev(rev))))
     }
 
     /// Number of revisions.
@@ -308,37 +319,17 @@ impl Index {
     }
 
     fn entry(&self, rev: Rev) -> &[u8] {
+        self.bytes.sound(rev, self.stored(rev))
+    }
+
+    /// The bytes of an entry, which may not be sound.
+    fn stored(&self, rev: Rev) -> &[u8] {
         let start = match self.inline_starts.get(rev.at()) {
             Some(&start) => start as usize,
             None => rev.at() * ENTRY_LEN,
         };
         &self.bytes[start..start + ENTRY_LEN]
     }
-}
-
-/// Where the entries begin when each is followed by its data.
-fn inline_starts(bytes: &[u8]) -> Result<Vec<u32>, MalformedIndex> {
-    let mut starts = Vec::new();
-    let mut start = 0;
-    while start < bytes.len() {
-        let Some(entry) = bytes.get(start..start + ENTRY_LEN) else {
-            return Err(MalformedIndex::Truncated(starts.len(), bytes.len() - start));
-        };
-        let mut len = [0; 4];
-        len.copy_from_slice(&entry[8..12]);
-        let len = i32::from_be_bytes(len);
-        let Ok(data_len) = usize::try_from(len) else {
-            let field = "compressed length";
-            return Err(MalformedIndex::Field { rev: starts.len(), field, value: len.into() });
-        };
-        let end = start + ENTRY_LEN + data_len;
-        if end > bytes.len() {
-            return Err(MalformedIndex::InlineData(starts.len()));
-        }
-        starts.push(u32::try_from(start).map_err(|_| MalformedIndex::TooLong(starts.len()))?);
-        start = end;
-    }
-    Ok(starts)
 }
 
 #[cfg(test)]

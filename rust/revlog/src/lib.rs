@@ -3,7 +3,8 @@
 //! Owns the formats of `hg help internals.revlogs`, `hg help internals.changegroups` (deltas), and
 //! the encodings of store paths. Knows neither git, nor configuration, nor Python. The caller
 //! decides what may leave the repository. Store files are read, never mapped: a strip in another
-//! process truncates them, and a process that has them mapped would die. [`mapping`] maps copies.
+//! process truncates them, and a process that has them mapped would die. [`mapping`] maps copies, and a
+//! [`Store`] uses an index that is mapped already.
 
 pub mod changeset;
 mod error;
@@ -29,5 +30,5 @@ pub use patch::{Delta, Hunk};
 pub use prefix::Prefix;
 pub use revlog::Revlog;
 pub use store::path::Encoding;
-pub use store::{RevlogKind, Store};
+pub use store::{MappedIndexes, RevlogKind, Store};
 pub use texts::{KeptTexts, Revision, Scratch, StoredDelta, Texts};

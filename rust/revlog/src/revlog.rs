@@ -40,6 +40,18 @@ impl Revlog {
         &self.index
     }
 
+    /// Whether each entry that was used until now is sound, if the index is mapped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] that names one which is not.
+    pub fn check_used(&self) -> Result<()> {
+        self.index.problem().map_or(Ok(()), |problem| {
+            let (revlog, path) = (self.name.clone(), self.index_path.clone());
+            Err(Error::Corrupt { revlog, path, what: problem.to_string() })
+        })
+    }
+
     /// The error that blames `rev` for `what`.
     #[must_use]
     pub fn corrupt(&self, rev: Rev, what: impl std::fmt::Display) -> Error {

@@ -7,10 +7,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{Error, Result, readable};
 use crate::index::docket::{Docket, Version};
 use crate::index::{Index, MalformedIndex};
+use crate::mapping::Mapping;
 use crate::revlog::Revlog;
 use crate::store::path::Encoding;
 
@@ -39,6 +41,15 @@ impl RevlogKind<'_> {
     }
 }
 
+/// Indexes that are in memory already: of files of version 1, whose data is not inline.
+#[derive(Clone, Debug, Default)]
+pub struct MappedIndexes {
+    /// That of the changelog.
+    pub changelog: Option<Arc<Mapping>>,
+    /// That of the manifest of the whole tree, or of its root.
+    pub manifest: Option<Arc<Mapping>>,
+}
+
 /// The directory `.hg/store` and how names are encoded in it.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -46,13 +57,21 @@ pub struct Store {
     encoding: Encoding,
     /// Longest index that is read, but for the changelog's.
     most_index_bytes: u64,
+    mapped: MappedIndexes,
 }
 
 impl Store {
     /// A store at `root`; nothing is read yet.
     #[must_use]
     pub fn new(root: &Path, encoding: Encoding) -> Self {
-        Self { root: root.to_owned(), encoding, most_index_bytes: u64::MAX }
+        let mapped = MappedIndexes::default();
+        Self { root: root.to_owned(), encoding, most_index_bytes: u64::MAX, mapped }
+    }
+
+    /// The same store, of which these indexes are not read.
+    #[must_use]
+    pub fn with_mapped(self, mapped: MappedIndexes) -> Self {
+        Self { mapped, ..self }
     }
 
     /// The same store, of which no index but the changelog's is read that has more than `most`
@@ -62,7 +81,7 @@ impl Store {
         Self { most_index_bytes: most, ..self }
     }
 
-    /// Reads the index of a revlog; a revlog without a file is empty.
+    /// Reads the index of a revlog, unless it is in memory; a revlog without a file is empty.
     ///
     /// # Errors
     ///
@@ -81,6 +100,16 @@ impl Store {
         };
         if !self.contains(kind) {
             return Err(blame(&index_path, MalformedIndex::Elsewhere));
+        }
+        let mapped = match kind {
+            RevlogKind::Changelog => &self.mapped.changelog,
+            RevlogKind::Manifest => &self.mapped.manifest,
+            _ => &None,
+        };
+        if let Some(mapping) = mapped {
+            let index = Index::mapped(Arc::clone(mapping));
+            let index = index.map_err(|problem| blame(&index_path, problem))?;
+            return Ok(Revlog::new(index, kind.name(), index_path, self.path(kind, b".d")));
         }
         let most = match kind {
             RevlogKind::Changelog => u64::MAX,

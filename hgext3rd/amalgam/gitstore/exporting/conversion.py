@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial.i18n import _
 
+from ...index import openhooks
 from ...native._core import ffi, lib
 from ...native.buffers import lent, lent_list
 from ...native.operation import Operation
@@ -50,6 +51,7 @@ _Nodes = tuple[bytes, bytes]
 class Conversion(Record):
     """From where to where; the same for all runs of an export."""
 
+    repo: RepoT
     store_path: bytes
     encoding: int
     tree_manifests: bool
@@ -76,6 +78,7 @@ class Conversion(Record):
     ) -> Conversion:
         """From the store of ``repo``; by default for the user alone."""
         return cls(
+            repo=repo,
             store_path=repo.store.path,
             encoding=requirements.encoding(repo),
             tree_manifests=requirements.has_tree_manifests(repo),
@@ -122,6 +125,7 @@ class Conversion(Record):
             pointer, length = lent(value)
             keep.append(pointer)
             setattr(request, name, {"data": pointer, "len": length})
+        keep += _lend_indexes(request, self.repo)
         keep += _lend_segments(request, "", base.segments, layer.segments)
         keep += _lend_segments(
             request, "metadata_", base.metadata.segments, layer.metadata.segments
@@ -191,6 +195,24 @@ class Converted(Record):
         """Names of all packs that were made."""
         own = filter(None, [self.pack, self.aside_pack])
         return (*own, *(self.metadata.packs if self.metadata else ()))
+
+
+def _lend_indexes(request: Any, repo: RepoT) -> list[Any]:
+    """Let the core use the indexes that are mapped; return what has to live as long."""
+    changelog = repo.unfiltered().changelog
+    handles = [_handle(changelog)]
+    if handles[0] is not None:
+        request.changelog = handles[0]
+        manifest = _handle(repo.manifestlog.getstorage(b"").get_revlog())
+        if manifest is not None:
+            request.manifest = manifest
+            handles.append(manifest)
+    return handles
+
+
+def _handle(revlog: Any) -> Any:
+    opened = openhooks.opened(revlog)
+    return opened.handle if opened is not None and openhooks.is_plain(revlog) else None
 
 
 def _lend_segments(

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use gitpack::Readers;
 use hg2git::{MetadataFiles, Request, Selection};
-use revlog::{Encoding, Node, RevlogKind, Store};
+use revlog::{Encoding, MappedIndexes, Node, RevlogKind, Store};
 use workshop::Directory;
 
 /// Where an example reads and writes.
@@ -42,6 +42,7 @@ impl<'a> WholeRequest<'a> {
     pub fn request(&self) -> Request<'_> {
         Request {
             store: self.store,
+            indexes: MappedIndexes::default(),
             encoding: Encoding::DotEncode,
             tree_manifests: false,
             packs: &self.packs,

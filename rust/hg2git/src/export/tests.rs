@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gitpack::Readers;
 use revlog::node::node_of;
-use revlog::{Encoding, Node};
+use revlog::{Encoding, MappedIndexes, Node};
 
 use super::converting::SEARCHED_WHOLE;
 use super::*;
@@ -101,6 +101,7 @@ impl Repository {
         let before = self.made.clone();
         let request = Request {
             store: &store,
+            indexes: MappedIndexes::default(),
             encoding: Encoding::DotEncode,
             tree_manifests: false,
             packs: &packs,

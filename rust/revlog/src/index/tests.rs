@@ -85,3 +85,25 @@ fn inline_data_must_lie_in_the_file() {
     let index = Index::parse(bytes).expect("whole");
     assert_eq!(index.inline_chunk(Rev(0)), Some(&b"u1234"[..]));
 }
+
+#[test]
+fn a_mapped_entry_is_checked_when_it_is_used() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("index");
+    let mut bytes = entry(0x2_0001, 7, 0, -1);
+    bytes.extend(entry(0, 7, 0, 5)); // its parent comes later
+    bytes.extend(entry(0, 7, 1, 1));
+    std::fs::write(&path, &bytes).expect("is writable");
+    let file = std::fs::File::open(&path).expect("it was written");
+    let len = bytes.len() as u64;
+    let mapping = Mapping::new(&file, len, &file, len, crate::mapping::Prefault::Nothing);
+    let index = Index::mapped(Arc::new(mapping.expect("it is mapped"))).expect("a header");
+    assert_eq!(index.len(), 3);
+    assert_eq!((index.stored_len(Rev(0)), index.parents(Rev(2))), (7, Parents(Some(Rev(1)), None)));
+    assert_eq!(index.problem(), None);
+    assert_eq!((index.stored_len(Rev(1)), index.parents(Rev(1))), (0, Parents(None, None)));
+    assert_eq!((index.delta_base(Rev(1)), index.node(Rev(1))), (None, Node::from_bytes([0; 20])));
+    let field = MalformedIndex::Field { rev: 1, field: "first parent", value: 5 };
+    assert_eq!(index.problem(), Some(field));
+    assert!(Index::parse(bytes).is_err(), "all entries that are read are checked");
+}
