@@ -21,7 +21,6 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 
 from hgext3rd.amalgam.configitems import GitConfig
-from hgext3rd.amalgam.gitstore.state import selection
 from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer
 from hgext3rd.amalgam.gitstore.store import GitStore
 
@@ -356,24 +355,6 @@ def test_part_is_not_exported_beside_what_was_replaced(replaced: Exported) -> No
     assert not traces(store.amalgam, WORD.encode())
     store.hg("git::export")
     check_ids(store)
-
-
-@pytest.mark.parametrize("form", ["as it is", "inline"])
-def test_digest_tells_changelogs_apart(
-    store: Exported, monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
-    for number in range(9):
-        store.commit_nothing(f"{number}")
-    if form == "inline":  # or any other that is asked for its nodes
-        monkeypatch.setattr(selection, "_PLAIN_HEADERS", ())
-    monkeypatch.setattr(selection, "_PIECE_BYTES", 100)
-    changelog = store.open().unfiltered().changelog
-    whole = selection.changelog_digest(changelog, 12)
-    # in steps as at once
-    changelog = store.open().unfiltered().changelog
-    steps = [selection.changelog_digest(changelog, count) for count in (3, 7, 12)]
-    assert steps[-1] == whole
-    assert len({*steps}) == 3
 
 
 # what the server does not show

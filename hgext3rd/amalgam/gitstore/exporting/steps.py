@@ -166,6 +166,8 @@ class ExportRun:
         """
         self._drop_censored()
         wanted = self._settle()
+        before = self._files.next
+        known_below = wanted.allowed.known_below(self._repo, before.drafts.seen)
         # what had to go has gone, even if this has to wait for a lock of git
         self._repository.set_up()
         try:
@@ -173,7 +175,9 @@ class ExportRun:
         except _DisplacedError as found:
             self._make_room(wanted, found.displaced)
             return False
-        if not self._is_exact(wanted):
+        if before.drafts.segments and self._files.next.base != before.base:
+            known_below = 0  # drafts that were there have been made again
+        if not self._is_exact(wanted, known_below):
             return False
         docket = self._files.next
         refs, head = self._wanted_refs(docket)
@@ -327,19 +331,25 @@ class ExportRun:
         else:
             self._files.plan(transitions.without_drafts(self._files.next))
 
-    def _is_exact(self, wanted: ExportPlan) -> bool:
+    def _is_exact(self, wanted: ExportPlan, known_below: int) -> bool:
         """Tell whether the store has what is wanted, and no more.
 
-        Else prepare another round. Where changesets are is only a hint of what they
-        are: after a strip, others may have come in their place.
+        All below ``known_below`` was there, and is. Else prepare another round. Where
+        changesets are is only a hint of what they are: after a strip, others may have
+        come in their place.
         """
         if not wanted.is_all:
             return True
         docket = self._files.next
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             count = oidmap.count(Table.CHANGESETS)
-            heads = selection.heads(self._repo, self._config.export)
-            whole = None not in oidmap.oids(heads)
+            # the map is closed under ancestors
+            new = (
+                wanted.allowed.nodes_above(self._repo, known_below)
+                if known_below
+                else selection.heads(self._repo, self._config.export)
+            )
+            whole = None not in oidmap.oids(new)
         with contextlib.closing(self._store.maps.open(docket.base.segments)) as base:
             public = base.count(Table.CHANGESETS)
         if not whole:

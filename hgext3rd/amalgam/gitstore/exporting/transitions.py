@@ -13,7 +13,7 @@ from ..state.docket import Docket, Layer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..state.selection import Checkpoint
+    from ..state.checkpoint import Checkpoint
 
 
 def emptied(docket: Docket, packs: Iterable[str]) -> Docket:

@@ -16,7 +16,7 @@ from ... import docketfile
 from ...docketfile import Field, Group, flags, matching, node, number, texts
 from ...placement import Unusable
 from ...records import Record
-from .selection import Checkpoint
+from .checkpoint import DIGEST, Checkpoint
 
 if TYPE_CHECKING:
     from ...docketfile import Fields
@@ -168,8 +168,7 @@ def _name(dialect: bytes) -> bytes:
 
 def _checkpoint(value: bytes) -> Checkpoint:
     count, nodes, excluded = value.split(b" ")
-    digest = matching(_OID)
-    return Checkpoint(number(count), digest(nodes), digest(excluded))
+    return Checkpoint(number(count), matching(DIGEST)(nodes), matching(_OID)(excluded))
 
 
 def _checkpoint_text(seen: Checkpoint) -> bytes:

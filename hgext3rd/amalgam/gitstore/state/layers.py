@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
+    from .checkpoint import Checkpoint
     from .docket import Docket, Layer
     from .oidmap import MapFiles, OidMap
-    from .selection import Checkpoint, Selection
+    from .selection import Selection
 
 _PAIR_LEN = 2 * ID_LEN
 
