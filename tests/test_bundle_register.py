@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mercurial import error, hg as hgmod, ui as uimod
+from testlib import dockets, olddockets
 from testlib.bundled import Bundled
+from testlib.dockets import Change, Lines, given
 
+from hgext3rd.amalgam import docketfile
 from hgext3rd.amalgam.bundles.lifecycle import headset
 from hgext3rd.amalgam.bundles.lifecycle.register import HERE, Register
 from hgext3rd.amalgam.placement import Directory
@@ -28,64 +30,79 @@ def opened(bundled: Bundled) -> Any:
     return hgmod.repository(uimod.ui.load(), bytes(bundled.root))
 
 
-def edit(bundled: Bundled, change: Callable[[dict[str, Any]], object]) -> None:
-    path = bundled.directory / "register"
-    known = json.loads(path.read_text())
-    change(known)
-    path.write_text(json.dumps(known))
+def edit(bundled: Bundled, change: Change) -> None:
+    dockets.edit(bundled.directory / "register", change)
 
 
-def first(**fields: Any) -> Callable[[dict[str, Any]], object]:
-    """Return what changes fields of the first bundle."""
-    return lambda known: known["entries"][0].update(fields)
+def first(**fields: bytes) -> Change:
+    """Return what changes fields of the first bundle; empty ones go."""
+    keys = {name.replace("_", "-").encode(): fields[name] for name in fields}
+
+    def change(lines: Lines) -> Lines:
+        head, bundle, *others = docketfile.split(lines, b"bundle")
+        kept = [line for line in bundle if line[0] not in keys]
+        given = [(key, value) for key, value in keys.items() if value]
+        named = b"bundle" in keys
+        bundle = [*given, *kept] if named else [kept[0], *given, *kept[1:]]
+        return [line for part in (head, bundle, *others) for line in part]
+
+    return change
 
 
-DAMAGE: dict[str, str | Callable[[dict[str, Any]], object]] = {
-    "nothing of ours": "[]",
-    "a string": '"x"',
-    "no version": "{}",
-    "not UTF-8": "\udcff{}",
-    "nested": "[" * 1_000_000,
-    "nested objects": '{"a":' * 500_000,
-    "long number": '{"version": ' + "9" * 100_000 + "}",
-    "not a number": '{"version": NaN}',
-    "unknown field": lambda known: known.update(more=1),
-    "unknown field of a bundle": first(more=1),
-    "bundles that are none": lambda known: known.update(entries=[1]),
-    "bundles that are no list": lambda known: known.update(entries=7),
-    "missing field": lambda known: known["entries"][0].pop("url"),
-    "name": first(name="../../../../victim"),
-    "name with a suffix": first(name="0" * 64 + ".bundle\n"),
-    "name that is null": first(name=None),
-    "type": first(type="git-v2\nother"),
-    "url": first(url="http://a\nb"),
-    "url that cannot be encoded": first(url="http://\ud800"),
-    "path": first(path="victim"),
-    "path with a zero": first(path="/a\0b"),
-    "bytes": first(bytes=-1),
-    "bytes of a fraction": first(bytes=1.5),
-    "bytes of truth": first(bytes=True),
-    "many revisions": first(revs=10**18 * 9),
-    "node": first(tip_node="zz"),
-    "heads": first(heads="../../hgrc"),
-    "reached": first(reached=3),
-    "made": first(made=1e308),
-    "infinite": '{"version": 1, "entries": [], "last_token": 1e999}',
-    "retired": first(retired="yesterday"),
-    "token": lambda known: known.update(last_token="1"),
-    "manifests": lambda known: known.update(cinnabar_manifests=["x"]),
-    "list": lambda known: known.update(uploaded_list="x"),
-    "failure": lambda known: known.update(failure=["x"]),
-    "large": " " * (5 << 20),
+TITLE = b"amalgam bundle register 2"
+DAMAGE: dict[str, bytes | Change] = {
+    "not UTF-8": b"\xff{}",
+    "cut": docketfile.formatted(TITLE, [])[:-1],
+    "a newer version": docketfile.formatted(b"amalgam bundle register 3", []),
+    "a git store": docketfile.formatted(b"amalgam git store 5", []),
+    "large": b" " * (5 << 20),
+    "old: no version": b"{}",
+    "old: nested": b'{"a":' * 500_000,
+    "old: long number": b'{"version": ' + b"9" * 100_000 + b"}",
+    "old: not a number": b'{"version": NaN}',
+    "old: a newer version": b'{"version": 2}',
+    "old: bundles that are none": b'{"version": 1, "entries": [1]}',
+    "old: bundles that are no list": b'{"version": 1, "entries": 7}',
+    "old: bundle without a name": (
+        b'{"version": 1, "entries": [{"name": null, "bytes": 1}]}'
+    ),
+    "old: unknown field": b'{"version": 1, "more": 1}',
+    "old: infinite": b'{"version": 1, "entries": [], "last_token": 1e999}',
+    "old: text with a surrogate": b'{"version": 1, "failure": "\\ud800"}',
+    "unknown field": given("more", b"1"),
+    "unknown field of a bundle": first(more=b"1"),
+    "missing field": first(bytes=b""),
+    "no name": given("bundle"),
+    "name": first(bundle=b"../../../../victim"),
+    "name with a suffix": first(bundle=b"0" * 64 + b".bundle\n"),
+    "type": first(type=b"git-v2\nother"),
+    "url": first(url=b"http://a\nb"),
+    "path": first(path=b"victim"),
+    "path with a zero": first(path=b"/a\0b"),
+    "bytes": first(bytes=b"-1"),
+    "bytes of a fraction": first(bytes=b"1.5"),
+    "bytes of truth": first(bytes=b"yes"),
+    "many revisions": first(revs=b"%d" % 2**63),
+    "revision": first(tip_rev=b"-2"),
+    "node": first(tip_node=b"zz"),
+    "heads": first(heads=b"../../hgrc"),
+    "reached": first(reached=b"3"),
+    "made": first(made=b"%d" % 10**308),
+    "retired": first(retired=b"yesterday"),
+    "retired never": first(retired=b"nan"),
+    "mark": first(mark=b"x"),
+    "token": given("last-token", b"x"),
+    "manifests": given("cinnabar-manifest", b"x"),
+    "list": given("uploaded-list", b"x"),
+    "mark of another": given("other", b"name"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_is_one_error(published: Bundled, damage: str) -> None:
     change = DAMAGE[damage]
-    if isinstance(change, str):
-        path = published.directory / "register"
-        path.write_bytes(change.encode(errors="surrogateescape"))
+    if isinstance(change, bytes):
+        (published.directory / "register").write_bytes(change)
     else:
         edit(published, change)
     repo = opened(published)
@@ -187,14 +204,23 @@ def test_no_request_waits_for_what_is_no_file(
 
 
 def test_register_of_before_can_be_read(published: Bundled) -> None:
-    """With fields that a bundle no longer has."""
+    """Also with fields that a bundle no longer has."""
     repo = opened(published)
     register = Register.read(repo)
-    edit(published, first(left=[["/tmp", "x"]], at_once=False, retired=1.0))
-    next(iter(register.entries.values())).retired = 1.0
+    register.others = {"a name": "0" * 32}
+    register.failure = "odd \\ \n"
+    one, two, *_others = register.entries.values()
+    one.retired, two.retired = 1.5, None
+    path = published.directory / "register"
+    old = json.loads(olddockets.register(register))
+    for entry in old["entries"]:
+        entry |= {"left": [["/tmp", "x"]], "at_once": entry["name"] == two.name}
+        if entry["at_once"]:
+            entry["retired"] = 2
+    path.write_text(json.dumps(old, indent=1, sort_keys=True))
     assert Register.read(repo) == register
-    edit(published, first(at_once=True))
-    next(iter(register.entries.values())).retired = None
+    register.write(repo)
+    assert path.read_bytes().startswith(TITLE + b"\n")
     assert Register.read(repo) == register
 
 
@@ -203,7 +229,7 @@ def test_edited_register_deletes_no_file(published: Bundled, tmp_path: Path) -> 
     victim.mkdir()
     name = published.live("gzip-v2").name
     (victim / name).write_text("precious")
-    edit(published, first(path=str(victim), name=name, retired=1.0))
+    edit(published, first(bundle=name.encode(), path=bytes(victim), retired=b"1.0"))
     published.configure("web", deny_read="*")
     done = published.run(CLEAR)
     assert done.code == 0
@@ -278,8 +304,8 @@ def test_set_of_heads_is_bounded(published: Bundled) -> None:
 
 
 def test_controls_do_not_reach_the_terminal(published: Bundled) -> None:
-    edit(published, first(url="http://x/\x9b2J\u009b"))
-    edit(published, lambda known: known.update(failure="\x1b[2Jfailed"))
+    edit(published, first(url=b"http://x/\x9b2J\xc2\x9b"))
+    edit(published, given("failure", b"\x1b[2Jfailed"))
     done = published.run("admin::amalgam")
     assert b"\x1b" not in done.out
     assert b"\xc2\x9b" not in done.out

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from testlib.bundled import Bundled
+from testlib.dockets import edit
 
 # servers and generators are processes of their own
 pytestmark = [pytest.mark.slow, pytest.mark.needs("root")]
@@ -88,8 +89,10 @@ def test_configured_directory_is_not_read_for_a_stranger(
     name = next(iter(strange.bundles()))
     directory.mkdir()
     (strange.directory / name).rename(directory / name)
-    register = strange.directory / "register"
-    register.write_text(register.read_text().replace('"."', f'"{directory}"'))
+    edit(
+        strange.directory / "register",
+        lambda lines: [(k, bytes(directory) if k == b"path" else v) for k, v in lines],
+    )
     setting = f"--config=amalgam.bundles.directory={directory}"
     with strange.served_by(*OWN, setting) as served:
         assert served.status(f"amalgam/bundles/{name}") == 404

@@ -7,7 +7,6 @@ here, or is laid out from such files as its target reads it.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import struct
 import tempfile
@@ -19,6 +18,7 @@ from testlib.environment import ROOT
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
+from hgext3rd.amalgam.bundles.lifecycle.register import Entry, Register
 from hgext3rd.amalgam.gitstore.state.docket import Docket
 from hgext3rd.amalgam.index import nodefile
 from hgext3rd.amalgam.index.snapshotdocket import FileStat, SnapshotDocket
@@ -200,21 +200,22 @@ def _requests() -> None:
     nodes = nodefile.NodeMapDocket(uid, uid[::-1], state, runs)
     _put(PYTHON, "nodemap_docket", "usual", _unsealed(nodes.to_bytes()))
     digest = hashlib.sha256(b"").hexdigest()
-    entry = {
-        "name": f"{digest}.bundle",
-        "type": "git-v2",
-        "url": f"peer-bundle-cache://{digest}",
-        "path": ".",
-        "bytes": 100,
-        "changesets": 4,
-        "revs": 4,
-        "tip_rev": 3,
-        "tip_node": "0" * 40,
-        "heads": digest,
-        "made": 1.5,
-    }
-    known = {"version": 1, "entries": [entry], "last_token": 3}
-    _put(PYTHON, "register", "usual", json.dumps(known).encode())
+    entry = Entry(
+        name=f"{digest}.bundle",
+        type="git-v2",
+        url=f"peer-bundle-cache://{digest}",
+        path=".",
+        bytes=100,
+        changesets=4,
+        revs=4,
+        tip_rev=3,
+        tip_node="0" * 40,
+        heads=digest,
+        made=1.5,
+    )
+    register = Register({entry.name: entry}, last_token=3, others={"x": "0" * 32})
+    _put(PYTHON, "register", "usual", _unsealed(register.format()))
+    _put(PYTHON, "register", "version-1", olddockets.register(register))
     _put(PYTHON, "headset", "two", bytes(range(40)))
     line = b"https://example.org/x.hg BUNDLESPEC=zstd-v2 REQUIRESNI=true\n"
     _put(PYTHON, "hg_manifest", "usual", line + b"clonebundle://local TITLE=x\n")

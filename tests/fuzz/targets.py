@@ -103,7 +103,7 @@ def nodemap_docket(content: bytes) -> None:
 
 
 def bundle_register(content: bytes) -> None:
-    _plant(f"{_BUNDLES}/register", content)
+    _plant(f"{_BUNDLES}/register", _sealed(content))
     try:
         known = register.Register.read(_REPO)
     except error.StorageError:

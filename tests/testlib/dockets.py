@@ -21,12 +21,12 @@ def edit(path: Path, change: Change) -> None:
 
 
 def given(key: str, *values: bytes) -> Change:
-    """Return what puts lines in the place of the first one with ``key``, or behind."""
+    """Return what puts lines in the place of the first one with ``key``, or first."""
     own = [(key.encode(), value) for value in values]
 
     def change(lines: Lines) -> Lines:
         places = [at for at, line in enumerate(lines) if line[0] == key.encode()]
-        at = places[0] if places else len(lines)
-        return [*lines[:at], *own, *lines[at + 1 :]]
+        at = places[0] if places else 0
+        return [*lines[:at], *own, *lines[at + len(places[:1]) :]]
 
     return change

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
+from hgext3rd.amalgam.bundles.lifecycle.register import Register
 from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer
 
 
@@ -22,6 +24,14 @@ def git_docket(docket: Docket) -> bytes:
         "summaries": docket.summaries,
     }
     return json.dumps(data, indent=1).encode() + b"\n"
+
+
+def register(register: Register) -> bytes:
+    """Return a bundle register of version 1."""
+    known: dict[str, Any] = dataclasses.asdict(register)
+    known["entries"] = list(known["entries"].values())
+    text = json.dumps({"version": 1, **known}, indent=1, sort_keys=True)
+    return text.encode() + b"\n"
 
 
 def _layer(layer: Layer) -> dict[str, Any]:

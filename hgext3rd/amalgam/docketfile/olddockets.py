@@ -31,12 +31,20 @@ def lines_of(content: bytes, version: int) -> list[Line]:
         found = json.loads(content)
         if found.pop("version") != version:
             raise ValueError("of another version")
-        entries = found.pop("entries", [])
+        entries = [_bundle(entry) for entry in found.pop("entries", [])]
         marks = found.get("others", {}).items()
         found["others"] = [named for named in marks if named[1]]
         return [line for part in (found, *entries) for line in _flat("", part)]
     except (AttributeError, KeyError, RecursionError, TypeError) as exc:
         raise ValueError("not what amalgam wrote") from exc
+
+
+def _bundle(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a bundle of a register, its name first, without what it has no more."""
+    entry.pop("left", None)
+    if entry.pop("at_once", False):
+        entry["retired"] = None
+    return {"name": entry["name"], **entry}
 
 
 def _flat(prefix: str, record: dict[str, Any]) -> Iterator[Line]:

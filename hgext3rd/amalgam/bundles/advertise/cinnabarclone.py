@@ -50,7 +50,7 @@ def write(repo: RepoT, live: Entry | None) -> None:
             repo.ui.note(one_line(text))
         return
     # known before it is there, so that what a crash leaves is known, too
-    register.cinnabar_manifests = [_digest(there), _digest(content)]
+    register.cinnabar_manifests = (_digest(there), _digest(content))
     register.write(repo)
     if content:
         Directory(repo.path).replace(MANIFEST, content, Placement.of(repo))

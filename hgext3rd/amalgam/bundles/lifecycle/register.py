@@ -1,9 +1,9 @@
 """The bundle register: what is known of each bundle that was published.
 
-JSON in ``.hg/amalgam/bundles/register``. The generator replaces it as a whole
-(``generator``), and everybody reads it. It says more of a bundle than the state file of
-Mercurial's extension has room for. A bundle that is no longer advertised stays in it
-while others may still download it.
+``docs/formats/bundles.rst`` describes ``.hg/amalgam/bundles/register``. The generator
+replaces it as a whole (``generator``), and everybody reads it. It says more of a bundle
+than the state file of Mercurial's extension has room for. A bundle that is no longer
+advertised stays in it while others may still download it.
 
 Others may have edited it, so each field is checked when it is read.
 """
@@ -11,34 +11,34 @@ Others may have edited it, so each field is checked when it is read.
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mercurial import error
 from mercurial.i18n import _
 
-from ...loading import load
+from ... import docketfile
+from ...docketfile import Field, matching, number, numbers, texts
 from ...placement import Directory, Placement
 from ...terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from mercurial.interfaces.types import RepoT
+
+    from ...docketfile import Fields
 
 NAME = re.compile(rb"[0-9a-f]{64}\.(?:bundle|hg)")
 """What a bundle is named: after the SHA-256 of its content, and after its reader."""
 HERE = "."
 """The path of bundles that are in the directory of the register."""
 _FILE = b"register"
-_VERSION = 1
+_TITLE = b"amalgam bundle register 2"
+_OLD_VERSION = 1
 _LIMIT_BYTES = 4 << 20
 """Some 5,000 bundles. What a web server parses must not fill its memory."""
-_MOST_DIGITS = 20
-_LATEST = 1e11  # seconds since the epoch: no clock of ours is beyond
 
 
 @dataclasses.dataclass(slots=True)
@@ -88,7 +88,7 @@ class Register:
     """By name."""
     last_token: int = 0
     """The largest creation token that any client was ever given."""
-    cinnabar_manifests: list[str] = dataclasses.field(default_factory=list)
+    cinnabar_manifests: tuple[str, ...] = ()
     """SHA-256 of what amalgam wrote, or was about to write, to its manifest."""
     uploaded_list: str = ""
     """SHA-256 of the list of bundles that was uploaded last."""
@@ -104,12 +104,11 @@ class Register:
 
         ``StorageError``, and nothing else, if the register cannot be read.
         """
-        load(json)
         directory = directory_of(repo)
         try:
             content = directory.tryread(_FILE, _LIMIT_BYTES)
-            return cls._parse(content) if content else cls()
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return cls.parse(content) if content else cls()
+        except ValueError:
             problem = _(b"is damaged")
         except OSError as exc:
             problem = _(b"cannot be read: %s") % (exc.strerror or "").encode()
@@ -119,20 +118,14 @@ class Register:
         )
 
     @classmethod
-    def _parse(cls, content: bytes) -> Register:
-        known = json.loads(content, parse_int=_integer, parse_constant=_refuse)
-        if known.pop("version") != _VERSION:
-            raise ValueError("version")
-        entries = [_entry(fields) for fields in known.pop("entries")]
-        found = cls({entry.name: entry for entry in entries}, **known)
-        found._check()
-        return found
-
-    def _check(self) -> None:
-        """Raise ``ValueError`` if a field has a value that amalgam never writes."""
-        for entry in self.entries.values():
-            _check(entry, _ENTRY)
-        _check(self, _REGISTER)
+    def parse(cls, content: bytes) -> Register:
+        """Return what ``format`` made ``content`` of; ``ValueError`` if it did not."""
+        lines = docketfile.parsed(content, _TITLE, old=_OLD_VERSION)
+        head, *bundles = docketfile.split(lines, _ENTRY["name"].key)
+        entries = [Entry(**docketfile.values_of(part, _ENTRY)) for part in bundles]
+        values = docketfile.values_of(head, _REGISTER)
+        values["others"] = dict(values["others"])
+        return cls({entry.name: entry for entry in entries}, **values)
 
     @classmethod
     def read_for_client(cls, repo: RepoT) -> Register | None:
@@ -145,20 +138,25 @@ class Register:
         except error.StorageError:
             return None
 
+    def format(self) -> bytes:
+        """Return the content of the file."""
+        lines = [*docketfile.lines_of(self, _REGISTER)]
+        for entry in self.entries.values():
+            lines += docketfile.lines_of(entry, _ENTRY)
+        return docketfile.formatted(_TITLE, lines)
+
     def write(self, repo: RepoT) -> None:
         """Write it. Only for generators."""
-        self._check()
-        known: dict[str, Any] = dataclasses.asdict(self)
-        known["entries"] = list(known["entries"].values())
-        text = json.dumps({"version": _VERSION, **known}, indent=1, sort_keys=True)
-        if len(text) >= _LIMIT_BYTES:
+        content = self.format()
+        self.parse(content)  # what is written can be read
+        if len(content) >= _LIMIT_BYTES:
             raise error.StateError(
                 _(b"too many bundles are kept: %d") % len(self.entries),
                 hint=_(b"set amalgam.bundles.retention to a shorter time"),
             )
         directory, placement = directory_of(repo), Placement.of(repo)
         directory.make(placement)
-        directory.replace(_FILE, text.encode() + b"\n", placement)
+        directory.replace(_FILE, content, placement)
 
 
 def directory_of(repo: RepoT) -> Directory:
@@ -170,95 +168,60 @@ def directory_of(repo: RepoT) -> Directory:
     return Directory(repo.path, (b"amalgam", b"bundles"))
 
 
-def _entry(fields: dict[str, Any]) -> Entry:
-    """Return an entry, also one with the fields that it had before 0.1.0."""
-    fields.pop("left", None)
-    if fields.pop("at_once", False):
-        fields["retired"] = None
-    return Entry(**fields)
-
-
 def is_address(url: str) -> bool:
     """Tell whether ``url`` can be in a manifest: no space or line feed is in it."""
-    return _URL.fullmatch(url) is not None and _is_encodable(url)
+    return _URL.fullmatch(url) is not None
 
 
 _URL = re.compile(r"[^\x00-\x20\x7f]{0,4000}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NODE = re.compile(r"[0-9a-f]{40}")
 _TYPE = re.compile(r"[!-~]{1,200}")
-_PATH = re.compile(r"|\.|/[^\0]{0,4095}")
+_PATH = re.compile(r"\.|/[^\0]{0,4095}")
+_SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,6})?")
+_MARK = re.compile(r"[0-9a-f]{32}")
 
 
-def _is_encodable(text: str) -> bool:
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-    return True
+def _rev(text: bytes) -> int:
+    return -1 if text == b"-1" else number(text)
 
 
-def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
-    return lambda value: (
-        isinstance(value, str)
-        and pattern.fullmatch(value) is not None
-        and _is_encodable(value)
-    )
+def _seconds(text: bytes) -> float:
+    return float(matching(_SECONDS)(text))
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 62
+def _named_mark(text: bytes) -> tuple[str, str]:
+    name, _space, mark = text.rpartition(b" ")
+    return os.fsdecode(name), matching(_MARK)(mark)
 
 
-def _is_time(value: Any) -> bool:
-    is_number = type(value) in (int, float)
-    return is_number and math.isfinite(value) and 0 <= value < _LATEST
+def _named_mark_text(named: tuple[str, str]) -> bytes:
+    return os.fsencode(" ".join(named))
 
 
-_is_mark = _matches(re.compile(r"(?:[0-9a-f]{32})?"))
-_is_digest_or_empty = _matches(re.compile(r"(?:[0-9a-f]{64})?"))
-
-_ENTRY: Mapping[str, Callable[[Any], bool]] = {
-    "name": _matches(re.compile(NAME.pattern.decode())),
-    "type": _matches(_TYPE),
-    "url": _matches(_URL),
-    "path": _matches(_PATH),
-    "bytes": _is_count,
-    "changesets": _is_count,
-    "revs": _is_count,
-    "tip_rev": lambda value: _is_count(value) or (type(value) is int and value == -1),
-    "tip_node": _matches(_NODE),
-    "heads": _matches(_DIGEST),
-    "made": _is_time,
-    "reached": _is_digest_or_empty,
-    "token": _is_count,
-    "follows": _is_count,
-    "window_bytes": _is_count,
-    "retired": lambda value: value is None or _is_time(value),
-    "mark": _is_mark,
+_ENTRY: Mapping[str, Field] = {
+    "name": texts(b"bundle", re.compile(NAME.pattern.decode())),
+    "type": texts(b"type", _TYPE),
+    "url": texts(b"url", _URL, ""),
+    "path": texts(b"path", _PATH, ""),
+    "bytes": numbers(b"bytes"),
+    "changesets": numbers(b"changesets"),
+    "revs": numbers(b"revs"),
+    "tip_rev": Field(b"tip-rev", _rev, b"%d".__mod__),
+    "tip_node": texts(b"tip-node", _NODE),
+    "heads": texts(b"heads", _DIGEST),
+    "made": Field(b"made", _seconds, b"%.6f".__mod__),
+    "reached": texts(b"reached", _DIGEST, ""),
+    "token": numbers(b"token", 0),
+    "follows": numbers(b"follows", 0),
+    "window_bytes": numbers(b"window-bytes", 0),
+    "retired": Field(b"retired", _seconds, b"%.6f".__mod__, None),
+    "mark": texts(b"mark", _MARK, ""),
 }
-_REGISTER: Mapping[str, Callable[[Any], bool]] = {
-    "last_token": _is_count,
-    "cinnabar_manifests": lambda value: (
-        type(value) is list and all(map(_matches(_DIGEST), value))
-    ),
-    "uploaded_list": _is_digest_or_empty,
-    "others": lambda value: type(value) is dict and all(map(_is_mark, value.values())),
-    "failure": lambda value: isinstance(value, str) and _is_encodable(value),
+_REGISTER: Fields = {
+    "last_token": numbers(b"last-token", 0),
+    "cinnabar_manifests": texts(b"cinnabar-manifest", _DIGEST, many=True),
+    "uploaded_list": texts(b"uploaded-list", _DIGEST, ""),
+    "others": Field(b"other", _named_mark, _named_mark_text, many=True),
+    "failure": Field(b"failure", os.fsdecode, os.fsencode, ""),
 }
-
-
-def _check(record: Any, checks: Mapping[str, Callable[[Any], bool]]) -> None:
-    for field, is_valid in checks.items():
-        if not is_valid(getattr(record, field)):
-            raise ValueError(field)
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:  # Python takes long for thousands
-        raise ValueError("number")
-    return int(digits)
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(name)
