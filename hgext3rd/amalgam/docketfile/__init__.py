@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _CONTROLS = bytes(range(0x20)) + b"\x7f"
 _LONGEST = 19  # digits of a number of 63 bits
 _UID_DIGITS = 16
-_NODE_DIGITS = 40
 
 
 class Field(Record):
@@ -169,14 +168,6 @@ def uid(text: bytes) -> bytes:
     return text
 
 
-def node(text: bytes) -> bytes:
-    """Return a node, which is written in hexadecimal digits."""
-    found = bytes.fromhex(text.decode("ascii"))
-    if len(text) != _NODE_DIGITS or len(found) * 2 != _NODE_DIGITS:
-        raise ValueError("not a node")
-    return found
-
-
 def matching(pattern: re.Pattern[str]) -> Callable[[bytes], str]:
     """Return what parses the text that a pattern describes."""
 
@@ -199,6 +190,19 @@ def texts(
 def numbers(key: bytes, default: Any = ...) -> Field:
     """Return a field that is a number of 63 bits."""
     return Field(key, number, b"%d".__mod__, default)
+
+
+def rows(key: bytes, make: Callable[..., Any], *, many: bool = False) -> Field:
+    """Return a field that is a record of numbers."""
+    length = len(make._fields)  # type: ignore[attr-defined]
+
+    def parse(value: bytes) -> Any:
+        parts = value.split(b" ")
+        if len(parts) != length:
+            raise ValueError("not as many numbers as fields")
+        return make(*map(number, parts))
+
+    return Field(key, parse, lambda row: b" ".join(map(b"%d".__mod__, row)), many=many)
 
 
 def flags(key: bytes) -> Field:

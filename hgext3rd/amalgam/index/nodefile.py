@@ -21,14 +21,14 @@ from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from .. import docketfile
-from ..docketfile import Field, is_uid, number
+from ..docketfile import Field, is_uid, rows
 from ..native import errors
 from ..native._core import ffi, lib
 from ..native.buffers import lent, lent_writable
 from ..placement import Unusable
 from ..records import Record
 from .snapshot import opened_data
-from .snapshotdocket import STAT, FileStat
+from .snapshotdocket import FileStat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,23 +103,18 @@ class NodeMapDocket(Record):
         """Return what ``to_bytes`` was called on, ``None`` if it is damaged."""
         try:
             lines = docketfile.parsed(content, _TITLE)
-            return cls(**docketfile.values_of(lines, _FIELDS))
+            docket = cls(**docketfile.values_of(lines, _FIELDS))
         except ValueError:
             return None
-
-
-def _run(text: bytes) -> SortedRun:
-    offset, first, revs = map(number, text.split(b" "))
-    if (first + revs) >> 31:
-        raise ValueError("more revisions than a revlog can number")
-    return SortedRun(offset, first, revs)
+        # no more revisions than a revlog can number
+        return None if any(run.end >> 31 for run in docket.runs) else docket
 
 
 _FIELDS = {
     "snapshot": Field(b"snapshot", docketfile.uid, bytes),
     "uid": Field(b"file", docketfile.uid, bytes),
-    "data": Field(b"data", *STAT),
-    "runs": Field(b"run", _run, b"%d %d %d".__mod__, many=True),
+    "data": rows(b"data", FileStat),
+    "runs": rows(b"run", SortedRun, many=True),
 }
 
 

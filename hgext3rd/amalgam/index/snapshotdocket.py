@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import docketfile
-from ..docketfile import Field, number, numbers
+from ..docketfile import Field, numbers, rows
 from ..placement import Unusable
 from ..records import Record
 
@@ -37,16 +37,6 @@ class FileStat(Record):
         return cls(
             stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
         )
-
-    @classmethod
-    def parse(cls, content: bytes) -> FileStat:
-        """Return what ``format`` made ``content`` of; ``ValueError`` if it did not."""
-        device, inode, size_bytes, mtime_ns, ctime_ns = map(number, content.split(b" "))
-        return cls(device, inode, size_bytes, mtime_ns, ctime_ns)
-
-    def format(self) -> bytes:
-        """Return it as text."""
-        return b"%d %d %d %d %d" % self
 
     def is_same_file(self, other: FileStat) -> bool:
         """Tell whether both are states of one file."""
@@ -98,12 +88,10 @@ class SnapshotDocket(Record):
         directory.replace(name, self.format(), placement, durable=False)
 
 
-STAT = (FileStat.parse, FileStat.format)
-"""How the state of a file is written."""
 _FIELDS = {
     "path": Field(b"index", bytes, bytes),
     "uid": Field(b"uid", docketfile.uid, bytes),
     "length_bytes": numbers(b"length"),
-    "state": Field(b"file", *STAT),
-    "data": Field(b"data", *STAT),
+    "state": rows(b"file", FileStat),
+    "data": rows(b"data", FileStat),
 }

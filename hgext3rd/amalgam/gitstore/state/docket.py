@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ... import docketfile
-from ...docketfile import Field, Group, flags, matching, node, number, texts
+from ...docketfile import Field, Group, flags, matching, number, texts
 from ...placement import Unusable
 from ...records import Record
 from .checkpoint import DIGEST, Checkpoint
@@ -36,6 +36,7 @@ _DROPPED = re.compile(r"pack-[^/\0]*")
 _SEGMENT = re.compile(r"[a-z]+(?:-metadata)?-[0-9a-f]{16}\.map")
 _STATE = re.compile(r"[a-z]+-metadata-[0-9a-f]{16}\.state")
 _OID = re.compile(r"[0-9a-f]{40}")
+_PAIR = re.compile(r"[0-9a-f]{40} [0-9a-f]{40}")
 _MARK = re.compile(r"[0-9a-f]{32}")
 
 
@@ -176,7 +177,7 @@ def _checkpoint_text(seen: Checkpoint) -> bytes:
 
 
 def _pair(value: bytes) -> tuple[bytes, bytes]:
-    public, draft = map(node, value.split(b" "))
+    public, draft = map(bytes.fromhex, matching(_PAIR)(value).split(" "))
     return public, draft
 
 
