@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 
     from ...placement import Placement
 
+# all that "git maintenance" of git 2.55 could do
+_TASKS = (
+    "prefetch",
+    "loose-objects",
+    "incremental-repack",
+    "geometric-repack",
+    "gc",
+    "commit-graph",
+    "pack-refs",
+    "reflog-expire",
+    "worktree-prune",
+    "rerere-gc",
+)
 # Heads without a ref are unreachable for git but through the metadata commit, hence
 # "never"; and manifests have modes that no checkout ever sees.
 _OURS = (
@@ -27,9 +40,15 @@ _OURS = (
     ("core.hooksPath", "hooks"),
     ("core.logAllRefUpdates", "false"),
     ("fsck.badFilemode", "ignore"),
+    # git never maintains a store by itself: it would mix the packs of the layers
     ("gc.auto", "0"),
+    ("gc.autoDetach", "false"),
+    ("gc.autoPackLimit", "0"),
     ("gc.pruneExpire", "never"),
     ("maintenance.auto", "false"),
+    ("maintenance.autoDetach", "false"),
+    # no strategy: git 2.55 has none without tasks, and ends at the name of another
+    *((f"maintenance.{task}.enabled", "false") for task in _TASKS),
     ("pack.writeReverseIndex", "true"),
     ("receive.autogc", "false"),
     ("transfer.hideRefs", "refs/cinnabar"),
@@ -112,7 +131,8 @@ def _wanted(placement: Placement, shows_heads: bool) -> list[tuple[str, str]]:
 def _sections(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Return settings as sections of a config file."""
     lines = []
-    for section, group in itertools.groupby(pairs, lambda it: it[0].split(".")[0]):
-        lines.append(f"[{section}]\n")
-        lines += [f"\t{key.split('.')[1]} = {value}\n" for key, value in group]
+    for name, group in itertools.groupby(pairs, lambda it: it[0].rpartition(".")[0]):
+        section, dot, below = name.partition(".")
+        lines.append(f'[{section} "{below}"]\n' if dot else f"[{section}]\n")
+        lines += [f"\t{key.rpartition('.')[2]} = {value}\n" for key, value in group]
     return "".join(lines).encode()
