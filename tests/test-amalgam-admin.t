@@ -38,6 +38,7 @@ Before the first export, nothing is wrong:
     exported      3 of 3 changesets, up to date
     refs          1
     objects       27 in 2 packs, * KB (glob)
+    disk          at most * KB while packs are rolled up (glob)
     map           3 changesets, 3 manifests, 3 file revisions in 1 segments, * KB (glob)
     lock          free
   
@@ -62,6 +63,7 @@ Before the first export, nothing is wrong:
     "pack_bytes": *, (glob)
     "packs": 2,
     "path": "$TESTTMP/repo/.hg/amalgam/git/cinnabar.git",
+    "peak_bytes": *, (glob)
     "problems": [],
     "refs": 1,
     "refs_behind": 0,
@@ -133,6 +135,7 @@ So does what an export would not mend, or not expect:
     exported      4 of 4 changesets, up to date
     refs          3
     objects       42 in 4 packs, * KB (glob)
+    disk          at most * KB while packs are rolled up (glob)
     map           4 changesets, 4 manifests, 4 file revisions in 2 segments, * KB (glob)
     lock          free
   
@@ -164,6 +167,7 @@ So does what an export would not mend, or not expect:
     exported      4 of 4 changesets, up to date
     refs          3
     objects       33 in 2 packs, * KB (glob)
+    disk          at most * KB while packs are rolled up (glob)
     map           4 changesets, 4 manifests, 4 file revisions in 1 segments, * KB (glob)
     lock          free
   

@@ -7,6 +7,7 @@ who cannot write there get one in ``TMPDIR``. All have mode 0700.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -66,26 +67,40 @@ def _make(repo: RepoT, parent: Directory, name: bytes) -> int:
     if not Trust.of(repo.ui, repo.store.path, repo.sharedpath).usable:
         raise PermissionError
     parent.make(Placement.of(repo))
-    _sweep(parent)
+    sweep(parent, _NAME)
     with parent.opened() as above:
         os.mkdir(name, 0o700, dir_fd=above)
+    return hold(parent, name)
+
+
+def hold(parent: Directory, name: bytes) -> int:
+    """Return a descriptor that holds the lock of a directory in ``parent``.
+
+    ``FileNotFoundError`` if another process has swept it before it had its lock.
+    """
+    with parent.opened() as above:
         fd = os.open(name, _DIRECTORY, dir_fd=above)
     # not everywhere on NFS; there, nobody who sweeps gets a lock, either
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_EX)
-    # another process may have swept it before it had its lock
     if not parent.exists(name):
         os.close(fd)
-        raise FileNotFoundError(parent.join(name))
+        raise FileNotFoundError(errno.ENOENT, "", parent.join(name))
     return fd
 
 
-def _sweep(parent: Directory) -> None:
-    """Remove the directories of processes that have ended."""
-    for name in parent.names():
-        if _NAME.fullmatch(name):
-            with contextlib.suppress(OSError, error.StorageError):
-                _remove_unused(parent, name)
+def sweep(parent: Directory, pattern: re.Pattern[bytes]) -> bool:
+    """Remove the directories of processes that have ended.
+
+    Those in ``parent`` whose names match ``pattern``. Tells whether any stays.
+    """
+    stays = False
+    for name in filter(pattern.fullmatch, parent.names()):
+        try:
+            _remove_unused(parent, name)
+        except (OSError, error.StorageError):
+            stays = True
+    return stays
 
 
 def _remove_unused(parent: Directory, name: bytes) -> None:

@@ -2,6 +2,8 @@
 
 Each command imports the module that answers it when it is called. Every hg process
 pays for what is in this module.
+
+One module, since Mercurial reads the help of all commands from one table.
 """
 
 from __future__ import annotations
@@ -297,6 +299,7 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :objects:     Integer. Git objects in packs.
     :packs:       Integer. Packs.
     :pack_bytes:  Integer. Size of the packs and their indexes.
+    :peak_bytes:  Integer. What these take at most while packs are rolled up.
     :changesets:  Integer. Changesets in the oid map.
     :manifests:   Integer. Manifests in the oid map.
     :files:       Integer. File revisions in the oid map.
@@ -324,6 +327,14 @@ def debug_amalgam_bundles(ui: UiT, repo: RepoT) -> None:
     from . import bundles
 
     bundles.run(ui, repo)
+
+
+@command(b"debug::amalgam-maintenance", [], b"")
+def debug_amalgam_maintenance(ui: UiT, repo: RepoT) -> None:
+    """roll up packs if there are many (INTERNAL)"""
+    from . import git
+
+    git.maintain(ui, repo)
 
 
 @revsetpredicate(b"gitnode(id)", safe=True)

@@ -165,6 +165,7 @@ def _show_store(fm: Any, path: bytes, status: StoreStatus) -> None:
         objects=status.objects,
         packs=status.packs,
         pack_bytes=status.pack_bytes,
+        peak_bytes=status.peak_bytes,
         changesets=status.pairs.get(oidmap.Table.CHANGESETS, 0),
         manifests=status.pairs.get(oidmap.Table.MANIFESTS, 0),
         files=status.pairs.get(oidmap.Table.FILES, 0),
@@ -208,6 +209,8 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
     size = util.bytecount(status.pack_bytes)
     objects = _(b"%d in %d packs, %s") % (status.objects, status.packs, size)
     _show_line(fm, _(b"objects"), objects)
+    peak = util.bytecount(status.peak_bytes)
+    _show_line(fm, _(b"disk"), _(b"at most %s while packs are rolled up") % peak)
     pairs = _(b"%d changesets, %d manifests, %d file revisions in %d segments, %s") % (
         *(status.pairs.get(table, 0) for table in oidmap.Table),
         status.segments,

@@ -12,7 +12,7 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 
 from ..configitems import GitConfig
-from ..gitstore.exporting import checkout, export, omissions
+from ..gitstore.exporting import checkout, export, omissions, rollup
 from ..gitstore.state import unreadable
 from ..gitstore.store import GitStore
 from ..terminal import one_line
@@ -98,7 +98,14 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
                 _show_remarks(ui, fm, found)
         if did_something or ui.verbose:
             _status(ui, fm, _(b"git repository: %s") % report.path)
+    rollup.after_export(store)
     return 1 if is_nothing and left_out else 0
+
+
+def maintain(ui: UiT, repo: RepoT) -> None:
+    """Answer ``debug::amalgam-maintenance``."""
+    gone = rollup.run(GitStore(repo, GitConfig.from_ui(ui)))
+    ui.status(one_line(_(b"%d packs fewer") % gone))
 
 
 def _remarks(

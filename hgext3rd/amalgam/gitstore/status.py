@@ -10,7 +10,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from mercurial import error, phases, repoview
+from mercurial import error, phases, repoview, util
 from mercurial.i18n import _
 from mercurial.node import bin
 
@@ -19,13 +19,13 @@ from ..placement import Unusable
 from . import verify
 from .exporting.lockholder import Holder, LockState, holder
 from .git.idx import object_count
-from .state import requirements, selection
+from .state import packgroups, requirements, selection
 from .state.docket import Docket
 from .state.oidmap import Table
 from .verify import Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from mercurial.interfaces.types import RepoT
 
@@ -63,6 +63,8 @@ class StoreStatus:
     packs: int = 0
     pack_bytes: int = 0
     """Size of packs and their indexes."""
+    peak_bytes: int = 0
+    """What these take at most while packs are rolled up."""
     segments: int = 0
     map_bytes: int = 0
     pairs: dict[Table, int] = dataclasses.field(default_factory=dict)
@@ -124,12 +126,15 @@ class StoreStatus:
             self.problems.append(Problem(_(b"lock %s") % self.lock.explain(), hint))
 
     def _measure(self, store: GitStore, docket: Docket) -> None:
-        names = [os.fsencode(pack) for pack in docket.packs]
-        files = [
-            name + suffix for name in names for suffix in (b".pack", b".idx", b".rev")
-        ]
-        self.packs = len(names)
-        self.pack_bytes = _size(store.repository.packs_directory, files)
+        self.packs = len(docket.packs)
+        sizes = {
+            pack: _size(store.repository.packs_directory, _files_of(pack))
+            for pack in docket.packs
+        }
+        self.pack_bytes = sum(sizes.values())
+        room = packgroups.room(docket, sizes.__getitem__)
+        self.peak_bytes = self.pack_bytes + room
+        self.problems += _disk_problems(store, self.packs, room)
         self.objects = sum(
             object_count(store.repository.packs_directory, pack)
             for pack in docket.packs
@@ -153,6 +158,28 @@ class StoreStatus:
                 self.problems.append(Problem(ref.line().rstrip(), _EXPORT))
             elif ref.id != b"HEAD" or not self.refs_behind:
                 self.refs_behind += 1  # the branch of HEAD counts once
+
+
+def _files_of(pack: str) -> list[bytes]:
+    name = os.fsencode(pack)
+    return [name + suffix for suffix in (b".pack", b".idx", b".rev")]
+
+
+def _disk_problems(store: GitStore, packs: int, room: int) -> Iterator[Problem]:
+    """Yield why packs do not become fewer; ``room``: what a roll-up needs."""
+    with contextlib.suppress(OSError):
+        with store.repository.packs_directory.opened() as fd:
+            found = os.fstatvfs(fd)
+        free = found.f_bavail * found.f_frsize
+        if free < room:
+            text = _(b"packs cannot be rolled up: needs %s, but only %s are free")
+            text %= (util.bytecount(room), util.bytecount(free))
+            yield Problem(
+                text, _(b"make room on the file system of the git repository")
+            )
+    if packs >= packgroups.MOST:
+        text = _(b"%d packs are not rolled up (expected fewer than %d)")
+        yield Problem(text % (packs, packgroups.MOST), _EXPORT)
 
 
 def _is_gone(repo: RepoT, difference: Difference) -> bool:

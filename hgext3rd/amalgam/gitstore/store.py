@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 # another export may merge segments between reading the docket and opening them
 _TRIES = 5
-# the names of some packs
-_PENDING_BYTES = 1 << 16
+# the names of all packs that there could be
+_PENDING_BYTES = 1 << 24
 
 
 class GitStore:

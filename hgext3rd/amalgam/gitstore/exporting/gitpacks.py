@@ -8,13 +8,11 @@ objects are as good as ours. Otherwise these objects, and no others, are packed 
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from typing import TYPE_CHECKING
 
 from mercurial import error
 
-from ..git.idx import object_ids
+from ..git.idx import distinct_ids
 from ..state.docket import PACK
 
 if TYPE_CHECKING:
@@ -48,9 +46,7 @@ def adopt(repository: Repository, commit: str) -> tuple[str, ...] | None:
 
 def _distinct(repository: Repository, names: list[str]) -> int:
     """Return how many different objects some packs have."""
-    packs = repository.packs_directory
-    oids = heapq.merge(*(object_ids(packs, name) for name in names))
-    return sum(1 for _oid in itertools.groupby(oids))
+    return sum(1 for _oid in distinct_ids(repository.packs_directory, names))
 
 
 def _packed(repository: Repository, tip: bytes, count: int) -> tuple[str, ...] | None:

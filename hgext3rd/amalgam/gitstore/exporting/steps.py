@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 # Each round but the first has only that to convert which came during the one before:
 # milliseconds. So many changes in a row are no coincidence.
 _ROUNDS = 20
-# Packs that only older metadata commits need may have so many bytes, or as many as the
-# newest needs: then they are not worth the files that they are.
+# Packs that only older metadata commits need may have so many bytes, or half as many as
+# the newest needs. So they are not a third of a store, however much of it is metadata.
 _STALE_BYTES = 1 << 16
 
 
@@ -303,7 +303,7 @@ class ExportRun:
         size = self._repository.pack_bytes
         first, *others = map(size, layer.metadata.packs or ("",))
         whole = max(map(size, base.metadata.packs), default=0)
-        return sum(others) > max(first, whole, _STALE_BYTES)
+        return sum(others) > max(first // 2, whole // 2, _STALE_BYTES)
 
     def _make_room(
         self, wanted: ExportPlan, displaced: Sequence[tuple[bytes, bytes]]

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from ...placement import TEMPORARY
 from ..git import refs as refsmod, strays
 from ..git.repository import differences
+from ..state import censorship
 from ..state.docket import Docket, Layer
 from . import transitions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ...placement import Directory
     from ..store import GitStore
 
 
@@ -177,6 +179,45 @@ class StoreFiles:
         self.write(transitions.settled(docket))
         self._store.maps.directory.remove(self._store.pending)
         return self.docket
+
+    def exchange(
+        self,
+        area: Directory,
+        sources: Sequence[str],
+        made: Sequence[str],
+        complete: str = "",
+    ) -> bool:
+        """Let packs ``made`` in ``area`` count instead of ``sources``, which go.
+
+        ``complete`` is the one of them that is to be the complete pack, if any. Does
+        nothing, and tells so, if a text was censored, or packs have gone meanwhile.
+        """
+        docket, repository = self.docket, self._repository
+        if (
+            docket.censored != censorship.mark_of(self._repo)
+            or not transitions.can_roll_up(docket, sources, complete)
+            or not repository.packs().issuperset(docket.packs)
+        ):
+            return False
+        was_checked = strays.summaries(repository) == docket.summaries
+        self._note_pending((*made, *sources))
+        if docket.drafts.packs:
+            repository.keep((*docket.packs, *made))
+        repository.take_packs(area, made)
+        self.write(transitions.rolled_up(docket, sources, made, complete))
+        strays.remove_pack_summaries(repository)
+        repository.remove_packs(frozenset(sources).difference(self.docket.packs))
+        self._store.maps.directory.remove(self._store.pending)
+        if was_checked:
+            found = strays.summaries(repository)
+            self.write(transitions.checked(self.docket, found))
+        return True
+
+    def _note_pending(self, packs: Iterable[str]) -> None:
+        """Name packs of which those go that the docket does not name in the end."""
+        store = self._store
+        content = "".join(f"{name}\n" for name in packs).encode("ascii")
+        store.maps.directory.replace(store.pending, content, store.placement)
 
     def drop_drafts(self, docket: Docket) -> None:
         """Remove the drafts, and whatever else git may have made of them."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..state.docket import Docket, Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ..state.checkpoint import Checkpoint
 
@@ -61,6 +61,59 @@ def adopted(docket: Docket, packs: tuple[str, ...]) -> Docket:
             metadata=base.metadata._replace(packs=in_metadata),
         )
     )
+
+
+def can_roll_up(docket: Docket, sources: Iterable[str], complete: str = "") -> bool:
+    """Tell whether ``sources`` still are packs of one layer that go together.
+
+    ``complete``: what is to be the complete pack, if there is a new one.
+    """
+    names = frozenset(sources)
+    if docket.refused or docket.dropped or not names:
+        return False
+    for layer in (docket.base, docket.drafts):
+        metadata = frozenset(layer.metadata.packs)
+        if names.issubset(layer.packs):
+            is_complete = layer.complete in names
+            is_right = not layer.complete or is_complete == bool(complete)
+            return is_right and (names <= metadata or not names & metadata)
+    return False
+
+
+def rolled_up(
+    docket: Docket, sources: Iterable[str], made: Sequence[str], complete: str = ""
+) -> Docket:
+    """Name the packs ``made`` instead of ``sources``; one of them may be complete."""
+    names = frozenset(sources)
+    return docket._replace(
+        base=_rolled_up(docket.base, names, made, complete),
+        drafts=_rolled_up(docket.drafts, names, made, complete),
+    )
+
+
+def _rolled_up(
+    layer: Layer, sources: frozenset[str], made: Sequence[str], complete: str
+) -> Layer:
+    if not sources.issubset(layer.packs):
+        return layer
+    metadata = layer.metadata
+    return layer._replace(
+        packs=_exchanged(layer.packs, sources, made),
+        complete=complete or layer.complete,
+        metadata=metadata._replace(packs=_exchanged(metadata.packs, sources, made)),
+    )
+
+
+def _exchanged(
+    packs: Sequence[str], sources: frozenset[str], made: Sequence[str]
+) -> tuple[str, ...]:
+    """Return ``packs`` with others in the place of the first of ``sources``."""
+    first = next((at for at, name in enumerate(packs) if name in sources), None)
+    if first is None:
+        return tuple(packs)
+    after = (name for name in packs[first:] if name not in sources)
+    # a pack of the same objects may have the same name
+    return tuple(dict.fromkeys((*packs[:first], *made, *after)))
 
 
 def with_base(docket: Docket, base: Layer) -> Docket:

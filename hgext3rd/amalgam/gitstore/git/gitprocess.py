@@ -142,6 +142,8 @@ class Git(Record):
     """The repository, which need not exist yet; ``None`` to be outside of any."""
     owner: Owner | None = None
     """Whose repositories may be used, beside those of the user who runs this."""
+    new_objects: Directory | None = None
+    """Where new objects go, if not into the repository."""
 
     def run(
         self,
@@ -197,6 +199,10 @@ class Git(Record):
         path = self.directory.path if self.directory else None
         environment = _environment(path, overrides)
         environment[b"GIT_ALLOW_PROTOCOL"] = protocols.encode()
+        if self.new_objects and path:
+            environment[b"GIT_OBJECT_DIRECTORY"] = self.new_objects.path
+            objects = _quoted(os.path.join(path, b"objects"))
+            environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
         return _popen([self.program, *command], environment, **pipes)
 
     @contextlib.contextmanager
@@ -307,6 +313,11 @@ def _environment(
     # named, a repository is not searched for, and found elsewhere
     environment[b"GIT_DIR"] = directory or os.devnull.encode()
     return environment
+
+
+def _quoted(path: bytes) -> bytes:
+    """Return a path as git reads one from a list with colons between."""
+    return b'"%s"' % path.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
 def _popen(

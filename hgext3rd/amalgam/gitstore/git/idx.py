@@ -6,6 +6,8 @@ A pack of a large repository has many millions, so none of this keeps an object 
 from __future__ import annotations
 
 import contextlib
+import heapq
+import itertools
 import mmap
 import operator
 import os
@@ -115,6 +117,12 @@ def object_ids(packs: Directory, pack: str) -> Iterator[bytes]:
             yield oid
             if len(oid) < _OID_BYTES:
                 return
+
+
+def distinct_ids(packs: Directory, names: Iterable[str]) -> Iterator[bytes]:
+    """Yield the ids of all objects that some packs have, ascending, each once."""
+    oids = heapq.merge(*(object_ids(packs, name) for name in names))
+    return (oid for oid, _same in itertools.groupby(oids))
 
 
 def _damaged(path: bytes) -> error.StorageError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...placement import TEMPORARY, Unusable, unpredictable
 from ..state.docket import PACK
-from . import gitlock, pushhook, settings, skeleton
+from . import gitlock, pushhook, settings, skeleton, staging
 from .gitprocess import CONFIG, CONFIG_BYTES
 from .refs import METADATA
 from .skeleton import PACKS
@@ -159,6 +159,23 @@ class Repository:
         except FileNotFoundError:
             return 0
 
+    def take_packs(self, area: Directory, names: Iterable[str]) -> None:
+        """Take packs (names without suffix) from a directory of ``staging``.
+
+        They are durable when this returns. The index comes last: it makes git see them.
+        """
+        for name in names:
+            for suffix in (b".pack", b".rev", b".idx"):
+                file = os.fsencode(name) + suffix
+                fd = area.open(file)
+                try:
+                    self._placement.hand_over(fd, self._placement.file_mode & 0o444)
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+                staged = b"/".join((*area.below[len(self.directory.below) :], file))
+                self.directory.rename(staged, PACKS + b"/" + file)
+
     def remove_packs(self, names: Iterable[str]) -> None:
         """Remove packs (names without suffix) with all that belongs to them.
 
@@ -211,6 +228,7 @@ class Repository:
             for file in directory.names():
                 if file.startswith(prefix):
                     directory.remove(file)
+        staging.sweep(self.directory)
         *above, name = self.directory.below
         parent = self.directory._replace(below=tuple(above))
         for sibling in parent.names():

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...placement import Unusable
+from . import staging
 from .skeleton import PACKS
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def remove(repository: Repository, docket: Docket) -> None:
     for name in directory.names():
         if _TRACES.fullmatch(name):
             _remove_all(repository, name)
+    staging.remove_outdated(directory, docket.packs)
 
 
 def _is_in_use(repository: Repository, directory: bytes, name: bytes) -> bool:
@@ -95,6 +97,14 @@ def _remove_all(repository: Repository, name: bytes) -> None:
     # a process of git may be filling a directory: then the next export removes it
     with contextlib.suppress(OSError):
         repository.directory.remove(name)
+
+
+def remove_pack_summaries(repository: Repository) -> None:
+    """Remove what git wrote of packs, some of which are to go; their objects stay."""
+    repository.directory.remove(_LISTINGS[0])
+    for file in repository.packs_directory.names():
+        if _PACK_SUMMARY.fullmatch(file):
+            repository.packs_directory.remove(file)
 
 
 def remove_summaries(repository: Repository) -> None:

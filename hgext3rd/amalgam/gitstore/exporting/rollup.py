@@ -1,0 +1,216 @@
+"""Packs of a store, rolled up into fewer ones while exports go on.
+
+Each export adds packs. When there are many, those that ``packgroups`` finds due are
+made one by git-pack-objects(1). Its objects have to be exactly those of the packs that
+it replaces, which is checked. Only the exchange needs the lock of exports. It is
+refused if the docket no longer names the packs, or if a text was censored.
+
+A roll-up that is killed leaves a directory without a lock, and the next run removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+from typing import TYPE_CHECKING
+
+from mercurial import error, pycompat
+from mercurial.i18n import _
+
+from ...terminal import one_line
+from ..git import idx, staging
+from ..state import censorship, packgroups
+from ..state.docket import PACK, Docket
+from ..state.oidmap import ID_LEN, Table
+from .exportlock import locked
+from .storefiles import StoreFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ...placement import Directory
+    from ..state.packgroups import RollUp
+    from ..store import GitStore
+
+# each leaves fewer packs; what exports add meanwhile may be due again
+_MOST_ROLL_UPS = 16
+# A complete pack is made for so many changesets, as in a first export.
+_APART_FROM = 1000
+# With --stdin-packs, git walks the history once, to find names for the delta search.
+# That is worth it if what is rolled up is such a part of all objects.
+_WALK_SHARE = 1 / 16
+# without names it compares more objects of similar size
+_WINDOW_WITHOUT_NAMES = "--window=50"
+_CONFIG = {
+    # they may name objects that are gone
+    "core.commitGraph": "false",
+    "core.multiPackIndex": "false",
+    "pack.packSizeLimit": "0",
+    "pack.threads": "1",
+    "pack.windowMemory": "64m",
+    "pack.writeReverseIndex": "true",
+}
+_PAIR_LEN = 2 * ID_LEN
+
+
+def after_export(store: GitStore) -> None:
+    """Roll up what is due, if anything is; warn if that fails.
+
+    The export itself has succeeded, and the next one tries again.
+    """
+    if not _due(store, _docket(store)):
+        return
+    try:
+        run(store)
+    except (error.Abort, error.StorageError, error.LockError, OSError) as exc:
+        text = _(b"warning: cannot roll up packs: %s") % pycompat.bytestr(exc)
+        store.repo.ui.warn(one_line(text))
+
+
+def run(store: GitStore) -> int:
+    """Roll up all that is due; return how many packs have gone.
+
+    Does nothing while another process rolls up. ``Abort`` if git fails, ``LockError``
+    if the lock of exports cannot be had.
+    """
+    store.require_trust()
+    _clear_up(store)
+    if staging.sweep(store.repository.directory):
+        return 0
+    before = len(_docket(store).packs)
+    for _roll_up in range(_MOST_ROLL_UPS):
+        docket = _docket(store)
+        due = _due(store, docket)
+        if not due or not _is_whole(store, docket):
+            break
+        if not _rolled_up(store, docket, due[0]):
+            break
+    return max(0, before - len(_docket(store).packs))
+
+
+def _clear_up(store: GitStore) -> None:
+    """Remove what a run left that was killed while it exchanged packs."""
+    if store.pending_packs():
+        with locked(store.asked, store.directory, store.placement):
+            files = StoreFiles(store)
+            files.read()
+            files.remove_debris()
+
+
+def _docket(store: GitStore) -> Docket:
+    return Docket.read(store.maps.directory, store.config.dialect)
+
+
+def _due(store: GitStore, docket: Docket) -> list[RollUp]:
+    packs = store.repository.packs_directory
+    return packgroups.due(docket, lambda name: idx.object_count(packs, name))
+
+
+def _is_whole(store: GitStore, docket: Docket) -> bool:
+    """Tell whether what is there is what the last export left."""
+    return (
+        not docket.refused
+        and docket.censored == censorship.mark_of(store.repo)
+        and store.repository.packs().issuperset(docket.packs)
+    )
+
+
+def _rolled_up(store: GitStore, docket: Docket, due: RollUp) -> bool:
+    """Make a pack of those that are due, and exchange them; tell whether that is done.
+
+    It is not if the store has changed so that it must not be.
+    """
+    sources, splits = due.packs, due.is_whole and _is_worth_a_split(store, docket)
+    if splits:
+        complete_before = packgroups.lowest(docket).complete
+        sources = (*filter(None, [complete_before]), *sources)
+    repository = store.repository
+    try:
+        with staging.area(repository.directory, store.placement, sources) as area:
+            make = _split if splits else _joined
+            made = make(store, docket, sources, area)
+            if not _is_exact(repository.packs_directory, sources, area, made):
+                raise error.Abort(_(b"git packed other objects than it was asked to"))
+            complete = made[0] if splits else ""
+            with locked(store.asked, store.directory, store.placement):
+                files = StoreFiles(store)
+                files.read()
+                files.remove_debris()
+                return files.exchange(area, sources, made, complete)
+    except (error.Abort, FileNotFoundError):
+        # what an export or another git removes meanwhile, git misses
+        if repository.packs().issuperset(sources):
+            raise
+        return False
+
+
+def _is_worth_a_split(store: GitStore, docket: Docket) -> bool:
+    lowest = packgroups.lowest(docket)
+    with contextlib.closing(store.maps.open(lowest.segments)) as oidmap:
+        return bool(oidmap.count(Table.CHANGESETS) >= _APART_FROM)
+
+
+def _commits(store: GitStore, docket: Docket) -> Iterator[bytes]:
+    """Yield the commits of all changesets of the lowest layer."""
+    lowest = packgroups.lowest(docket)
+    with contextlib.closing(store.maps.open(lowest.segments)) as oidmap:
+        for pairs, _count in oidmap.pairs(Table.CHANGESETS):
+            for at in range(0, len(pairs), _PAIR_LEN):
+                yield pairs[at + ID_LEN : at + _PAIR_LEN]
+
+
+def _joined(
+    store: GitStore, docket: Docket, sources: Iterable[str], area: Directory
+) -> tuple[str, ...]:
+    """Make one pack of all."""
+    packs = store.repository.packs_directory
+    total = sum(idx.object_count(packs, name) for name in docket.packs)
+    share = sum(idx.object_count(packs, name) for name in sources)
+    if share >= _WALK_SHARE * total:
+        names = (b"%s.pack\n" % name.encode("ascii") for name in sources)
+        return _packed(store, area, names, "--stdin-packs")
+    oids = idx.distinct_ids(packs, sources)
+    return _packed(store, area, map(_line, oids), _WINDOW_WITHOUT_NAMES)
+
+
+def _split(
+    store: GitStore, docket: Docket, sources: Iterable[str], area: Directory
+) -> tuple[str, ...]:
+    """Make the pack of all that git clients need, and one of what else there is."""
+    tips = map(_line, _commits(store, docket))
+    (complete,) = _packed(store, area, tips, "--revs")
+    oids = idx.distinct_ids(store.repository.packs_directory, sources)
+    with idx.opened(area, complete) as index:
+        others = (_line(oid) for oid in oids if not index.has(oid))
+        return (complete, *_packed(store, area, others, _WINDOW_WITHOUT_NAMES))
+
+
+def _line(oid: bytes) -> bytes:
+    return oid.hex().encode() + b"\n"
+
+
+def _packed(
+    store: GitStore, area: Directory, asked: Iterable[bytes], option: str
+) -> tuple[str, ...]:
+    """Let git write a pack of what is asked for, in ``area``; none for no object."""
+    git = store.repository.git._replace(new_objects=staging.objects(area))
+    arguments = ("--quiet", "--non-empty", "--delta-base-offset", option)
+    with git.pieces(
+        "pack-objects", *arguments, area.join(b"pack"), input=asked, config=_CONFIG
+    ) as pieces:
+        sums = b"".join(pieces).decode("ascii", "replace").split()
+    names = tuple(f"pack-{name}" for name in sums)
+    if not all(map(PACK.fullmatch, names)):
+        raise error.Abort(_(b"git pack-objects failed"))
+    return names
+
+
+def _is_exact(
+    packs: Directory, sources: Iterable[str], area: Directory, made: Iterable[str]
+) -> bool:
+    """Tell whether the packs that were made have all objects of the sources, once."""
+    there = heapq.merge(*(idx.object_ids(area, name) for name in made))
+    wanted = idx.distinct_ids(packs, sources)
+    pairs = itertools.zip_longest(wanted, there)
+    return all(left == right for left, right in pairs)

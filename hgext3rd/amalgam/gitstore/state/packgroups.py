@@ -1,0 +1,111 @@
+"""Which packs of a store are due to be rolled up into one.
+
+Owns the groups: packs that may be in one pack, since they go together. Those of the
+base and those of the drafts are apart, and so are those of the metadata, which are
+replaced more often. Owns the geometric rule: of the packs of a group that stay, each
+has at least twice the objects of the next smaller one. So an object is copied as often
+as its pack doubles, and the number of packs follows the logarithm of their objects.
+
+Pure functions, which read no file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .docket import Docket, Layer
+
+MOST = 64
+"""There never are so many packs, unless roll-ups fail."""
+# with so many in a store, each group is rolled up, whatever an export adds
+_FULL = 48
+_FACTOR = 2
+# So many packs of one group that the rule does not keep are rolled up at once. Those of
+# the metadata are larger: an export writes directories of notes anew.
+_BATCH = 16
+_METADATA_BATCH = 8
+# so many packs of a group stay; what is smaller is rolled up, whatever the rule says
+_MOST_KEPT = 8
+
+
+class RollUp(Record):
+    """Packs that are to become one."""
+
+    packs: tuple[str, ...]
+    """Their names without suffix, ascending by their objects."""
+    is_whole: bool = False
+    """Whether they are all packs of a layer that is below no other one, but for what is
+    complete and for the metadata."""
+
+
+def due(docket: Docket, count: Callable[[str], int]) -> list[RollUp]:
+    """Return what is due to be rolled up, nothing if there are few packs.
+
+    ``count`` tells how many objects a pack has.
+    """
+    is_full = len(docket.packs) >= _FULL
+    found = []
+    for group, batch, is_lowest in _groups(docket):
+        if is_full or len(group) >= batch:
+            packs = _outside_of_progression(group, count)
+            if len(packs) >= (2 if is_full else batch):
+                is_whole = is_lowest and len(packs) == len(group)
+                found.append(RollUp(packs, is_whole))
+    return found
+
+
+def room(docket: Docket, size: Callable[[str], int]) -> int:
+    """Return how many bytes a roll-up takes at most before the old packs go.
+
+    ``size`` tells how many bytes a pack has.
+    """
+    groups = [group for group, *_rule in _groups(docket)]
+    complete = lowest(docket).complete
+    whole = (*_packs_of_layer(lowest(docket)), *filter(None, [complete]))
+    return max(sum(map(size, group)) for group in (*groups, whole))
+
+
+def lowest(docket: Docket) -> Layer:
+    """Return the layer that is below no other one with changesets."""
+    return docket.base if docket.base.segments else docket.drafts
+
+
+def _packs_of_layer(layer: Layer) -> tuple[str, ...]:
+    """Return the packs that only go with their layer, without the complete one."""
+    apart = {layer.complete, *layer.metadata.packs}
+    return tuple(name for name in layer.packs if name not in apart)
+
+
+def _groups(docket: Docket) -> Iterator[tuple[Sequence[str], int, bool]]:
+    """Yield each group, and how many packs of it are rolled up at once.
+
+    And whether they are all of a layer that is below no other one.
+    """
+    for layer in (docket.base, docket.drafts):
+        yield _packs_of_layer(layer), _BATCH, layer is lowest(docket)
+        # the first has all, and an export compares the others with it
+        yield layer.metadata.packs[1:], _METADATA_BATCH, False
+
+
+def _outside_of_progression(
+    group: Sequence[str], count: Callable[[str], int]
+) -> tuple[str, ...]:
+    """Return the packs that do not stay, ascending by their objects."""
+    counts = {name: count(name) for name in group}
+    names = sorted(counts, key=lambda name: (counts[name], name))
+    sizes = [counts[name] for name in names]
+    end = len(sizes)
+    while end and len(sizes) - end < _MOST_KEPT - 1:
+        if end > 1 and sizes[end - 1] < _FACTOR * sizes[end - 2]:
+            break
+        end -= 1
+    total = sum(sizes[:end])
+    while 1 < end < len(sizes) and sizes[end] < _FACTOR * total:
+        total += sizes[end]
+        end += 1
+    return tuple(names[:end]) if end > 1 else ()
