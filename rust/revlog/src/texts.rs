@@ -20,8 +20,12 @@ use crate::revlog::Revlog;
 
 /// Room made for a text before its length is known for sure, at most.
 const MOST_GUESSED: usize = 32 << 20;
-/// Bytes read from a data file at once, at least.
+/// Bytes read from a data file at once, at least: so many if chunks follow each other, fewer and fewer
+/// if they are apart.
 const WINDOW_LEN: usize = 128 << 10;
+const SHORTEST_WINDOW: usize = 8 << 10;
+/// How much shorter a window is than the one before, or longer.
+const WINDOW_STEP: usize = 4;
 /// A window that had to be longer than this is not kept.
 const LONGEST_WINDOW_KEPT: usize = 1 << 20;
 
@@ -132,6 +136,7 @@ pub struct Texts<'a> {
     scratch: &'a mut Scratch,
     /// Where the window begins in the data file; `None` if it holds another file's bytes.
     window_start: Option<u64>,
+    window_len: usize,
     kept: KeptTexts,
     budget_bytes: usize,
 }
@@ -149,7 +154,7 @@ impl<'a> Texts<'a> {
         budget_bytes: usize,
         kept: KeptTexts,
     ) -> Self {
-        Self { revlog, scratch, window_start: None, kept, budget_bytes }
+        Self { revlog, scratch, window_start: None, window_len: WINDOW_LEN, kept, budget_bytes }
     }
 
     /// Ends, and leaves its texts to another reader of the same revlog.
@@ -283,6 +288,17 @@ impl<'a> Texts<'a> {
         Ok(text)
     }
 
+    /// How much to read where a chunk begins that is not in the window.
+    fn next_window_len(&self, offset: u64) -> usize {
+        let Some(start) = self.window_start else { return self.window_len };
+        let gap = offset.checked_sub(start + self.scratch.window.len() as u64);
+        if gap.is_some_and(|gap| gap <= (self.window_len / WINDOW_STEP) as u64) {
+            (self.window_len * WINDOW_STEP).min(WINDOW_LEN)
+        } else {
+            (self.window_len / WINDOW_STEP).max(SHORTEST_WINDOW)
+        }
+    }
+
     /// The stored chunk of `rev`, unpacked.
     fn unpack(&mut self, rev: Rev) -> Result<Buffer> {
         let index = self.revlog.index();
@@ -302,9 +318,10 @@ impl<'a> Texts<'a> {
                         usize::try_from(offset - start).expect("the window is in memory")
                     }
                     _ => {
+                        self.window_len = self.next_window_len(offset);
                         self.window_start = None;
                         if len > 0 {
-                            let (chunk, most) = ((offset, len), len.max(WINDOW_LEN));
+                            let (chunk, most) = ((offset, len), len.max(self.window_len));
                             self.revlog.read_data(rev, chunk, most, &mut self.scratch.window)?;
                             self.window_start = Some(offset);
                         }

@@ -113,3 +113,25 @@ fn buffers_of_texts_that_are_not_kept_any_more_are_used_again() {
     let room = scratch.pool.take(LEN).expect("is memory");
     assert_eq!(room.as_ptr(), place);
 }
+
+#[test]
+fn windows_get_shorter_where_chunks_are_apart() {
+    let log = revlog(1);
+    let mut scratch = Scratch::default();
+    let mut texts = Texts::new(&log, &mut scratch, 0);
+    assert_eq!(texts.next_window_len(1 << 40), WINDOW_LEN, "nothing is known of the first");
+    texts.scratch.window.resize(WINDOW_LEN).expect("is memory");
+    let mut read_at = |offset: u64| {
+        texts.window_len = texts.next_window_len(offset);
+        texts.window_start = Some(offset);
+        texts.scratch.window.resize(texts.window_len).expect("is memory");
+        texts.window_len
+    };
+    assert_eq!(read_at(0), WINDOW_LEN);
+    let apart = [1 << 20, 2 << 20, 3 << 20, 2 << 20].map(&mut read_at);
+    assert_eq!(apart, [32 << 10, SHORTEST_WINDOW, SHORTEST_WINDOW, SHORTEST_WINDOW]);
+    // one after the other, or nearly
+    let next = (2 << 20) + SHORTEST_WINDOW as u64;
+    assert_eq!(read_at(next), 32 << 10);
+    assert_eq!(read_at(next + (32 << 10) + 1000), WINDOW_LEN);
+}
