@@ -10,16 +10,18 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mercurial import error
 from testlib import killpoints
-from testlib.bundles import check_metadata, command, complete_pack, reached
+from testlib.bundles import check_metadata, command, complete_pack, reached, written
 from testlib.environment import ENVIRONMENT, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.planted import traces
 
+from hgext3rd.amalgam.bundles.git import packs
 from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore.exporting import rollup
 from hgext3rd.amalgam.gitstore.git import idx
@@ -417,6 +419,32 @@ def check_bundles(store: Exported, scratch: Path) -> None:
     assert set(command(store).objects(scratch / "objects.git")) == expected
     bundle = command(store, "-t", "cinnabar-v1")
     check_metadata(bundle, store.git_dir, scratch / "metadata.git")
+
+
+@pytest.mark.parametrize("kind", [b"git-v2", b"cinnabar-v1"])
+def test_bundle_that_meets_a_roll_up_is_made_again(
+    store: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: bytes
+) -> None:
+    """An object that is in a pack twice is refused by git."""
+    monkeypatch.setattr(rollup, "_APART_FROM", 10)
+    rollup.run(git_store(store))
+    fill(store, 18, 35)
+    fill(store, 3, 4)  # what was there before comes again
+    before = complete_pack(store)
+    packed = packs.packed
+    met: list[Path] = []
+
+    def late(*args: Any) -> Any:
+        if not met:
+            rollup.run(git_store(store))
+            met.append(complete_pack(store))
+        return packed(*args)
+
+    monkeypatch.setattr(packs, "packed", late)
+    bundle, _report = written(store, kind)
+    assert met not in ([], [before])
+    there = reached(store.git_dir, *bundle.refs.values())
+    assert set(bundle.objects(tmp_path / "objects.git")) == there
 
 
 def test_clone_goes_on_during_a_roll_up(store: Exported, tmp_path: Path) -> None:

@@ -119,7 +119,8 @@ def _exported(
             else:
                 copied = stack.enter_context(packs.copied(copy.packs, copy.pack))
                 rest = packs.packed(repository.git, copy.rest(wanted))
-                pack = packs.joined([copied, stack.enter_context(rest)])
+                others = copy.followed_by(stack.enter_context(rest))
+                pack = packs.joined([copied, others])
         yield commit, pack
 
 

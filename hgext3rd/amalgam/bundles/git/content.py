@@ -78,7 +78,7 @@ def of_history(
             sources = [stack.enter_context(packs.copied(copy.packs, copy.pack))]
             if not copy.is_all:
                 rest = packs.packed(git, copy.rest(wanted))
-                sources.append(stack.enter_context(rest))
+                sources.append(copy.followed_by(stack.enter_context(rest)))
             pack = packs.joined(sources)
         yield Content(len(part.revs), part.heads, refs, known, pack)
 

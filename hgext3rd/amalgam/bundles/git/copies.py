@@ -8,6 +8,7 @@ that git needs to look at each object. Reads maps and indexes of packs.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,16 @@ class Copy(Record):
         """Return what of ``wanted`` is to follow the copy."""
         name = os.fsencode(self.pack) + b".pack"
         return wanted._replace(known=self.heads, kept_packs=(name,))
+
+    def followed_by(self, rest: Iterator[bytes]) -> Iterator[bytes]:
+        """Return the pieces of ``rest``, once git has decided what is in it.
+
+        ``FileNotFoundError`` if a roll-up has removed the copied pack before that: then
+        git may have packed objects of it again.
+        """
+        first = next(rest, b"")
+        self.packs.stat(os.fsencode(self.pack) + b".idx")
+        return itertools.chain([first], rest)
 
 
 def find(
