@@ -3,42 +3,106 @@
 from __future__ import annotations
 
 import errno
+import os
+import random
 import re
 import signal
 import subprocess
-import sys
+import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mercurial import error, ui as uimod
-from testlib.environment import ENVIRONMENT, ROOT
+from mercurial import error
+from testlib.environment import ENVIRONMENT, HG, ROOT
+from testlib.exported import Exported
+from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam import metadata
+from hgext3rd.amalgam import configitems, metadata
+from hgext3rd.amalgam.gitstore.exporting.conversion import Conversion
+from hgext3rd.amalgam.gitstore.state.oidmap import MapFiles
+from hgext3rd.amalgam.gitstore.state.selection import Selection
 from hgext3rd.amalgam.native import kernels
 from hgext3rd.amalgam.native._core import ffi, lib
-from hgext3rd.amalgam.native.buffers import lent_list, lent_writable
-from hgext3rd.amalgam.native.errors import Unsupported, call
+from hgext3rd.amalgam.native.buffers import lent, lent_bytes, lent_list, lent_writable
+from hgext3rd.amalgam.native.errors import Moved, Unsupported, call, check
 from hgext3rd.amalgam.native.operation import Operation
+from hgext3rd.amalgam.placement import Directory
+from hgext3rd.amalgam.trust import Trust
 
-COUNTING = {0: (b"counting", b"steps")}
-PANIC = "panic at capi/src/selftest.rs:"
+#: Files of the repository whose export takes long enough to be reported.
+FILES = 24
+
+Convert = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def slow(server: HgServer, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """Make a repository of files that take long to compress, not exported."""
+    store = Exported.init(tmp_path_factory.mktemp("slow") / "repo", server)
+    for number in range(FILES):
+        (store.root / f"file{number}").write_text(random.randbytes(1 << 20).hex())
+    store.hg("commit", "-qAm", "many bytes", "-d", "0 0")
+    return store
 
 
 @pytest.fixture
-def ui() -> Any:
-    """An hg ui that prints each step of its progress bars."""
-    ui = uimod.ui.load()
-    ui.setconfig(b"ui", b"debug", b"yes")
-    ui.setconfig(b"progress", b"debug", b"yes")
-    return ui
+def convert(slow: Exported, tmp_path: Path) -> Convert:
+    """Return a function that converts it anew, with a ``makeprogress`` of the test."""
+    repo = slow.open()
+    tip = repo.changelog.node(0)
+
+    def run(progress: Callable[..., Any] = lambda *_args, **_kwargs: Bar()) -> None:
+        path = os.fsencode(tempfile.mkdtemp(dir=tmp_path))
+        directory = Directory(path)
+        maps = MapFiles(directory, Trust.of(repo.ui, path, path))
+        ui = repo.ui.copy()
+        ui.makeprogress = progress
+        config = configitems.GitConfig.from_ui(repo.ui)
+        conversion = Conversion.of(repo, config, directory, maps)
+        conversion.run(ui, Selection(1, tip, {}), 0)
+
+    return run
 
 
-def count(ui: Any, steps: int, step_millis: int, fail_mode: int = 0) -> None:
-    operation = Operation(ui, COUNTING)
-    operation.run(lib.amalgam_selftest_count, steps, step_millis, fail_mode)
+class Bar:
+    """A progress bar that passes on the totals."""
+
+    def __init__(
+        self, told: Callable[[int | None], None] = lambda _total: None
+    ) -> None:
+        self.told = told
+
+    def update(self, _done: int, total: int | None = None) -> None:
+        self.told(total)
+
+    def complete(self) -> None:
+        pass
+
+
+def told(message: bytes, path: bytes = b"", hint: bytes = b"") -> Any:
+    """Return an ``amalgam_error`` as the core fills it."""
+    problem = ffi.new("amalgam_error *")
+    for name, text in {"message": message, "path": path, "hint": hint}.items():
+        ffi.buffer(getattr(problem, name))[: len(text)] = text
+        setattr(problem, f"{name}_len", len(text))
+    return problem
+
+
+def opened(directory: Path, segments: list[bytes]) -> Any:
+    """Return an open oid map, without the class that wraps it."""
+    out = ffi.new("amalgam_map **")
+    path = lent_bytes(os.fsencode(directory))
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        lists = (*lent_list(segments), *lent_list([]))
+        call(lib.amalgam_map_open, out, fd, path[0], *lists)
+    finally:
+        os.close(fd)
+    return ffi.gc(out[0], lib.amalgam_map_free)
 
 
 def test_core_is_of_this_version() -> None:
@@ -61,102 +125,135 @@ def test_refused_hash_kernels_are_listed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("status", "expected", "message", "hint"),
+    ("name", "expected"),
     [
-        (1, error.InputError, b"selftest was asked for an input failure", b"ask for"),
-        (2, error.StorageError, b"data/no-such-file.i: revision 12 is cut", b"hg veri"),
-        (3, Unsupported, b"selftest does not do this", None),
-        (6, error.CanceledError, b"stopped on request", None),
-        (99, error.InputError, b"unknown fail mode 99", None),
+        ("INPUT", error.InputError),
+        ("CORRUPT", error.StorageError),
+        ("UNSUPPORTED", Unsupported),
+        ("CANCELLED", error.CanceledError),
+        ("MOVED", Moved),
     ],
 )
 def test_status_becomes_the_exception_of_its_class(
-    ui: Any, status: int, expected: type[Any], message: bytes, hint: bytes | None
+    name: str, expected: type[Any]
 ) -> None:
+    status = getattr(lib, f"AMALGAM_STATUS_{name}")
+    problem = told(b"revision 12 is cut", b"data/a.i", b"see 'hg verify'")
     with pytest.raises(expected) as caught:
-        count(ui, 1, 0, status)
-    assert caught.value.message == message
-    assert (hint or b"") in (caught.value.hint or b"")
+        check(status, problem)
+    assert caught.value.message == b"data/a.i: revision 12 is cut"
+    assert caught.value.hint == b"see 'hg verify'"
+    with pytest.raises(expected) as caught:
+        check(status, told(b"as it is"))
+    assert (caught.value.message, caught.value.hint) == (b"as it is", None)
 
 
-def test_io_failure_keeps_errno_and_file(ui: Any) -> None:
+def test_bug_asks_for_a_report() -> None:
+    with pytest.raises(error.ProgrammingError, match="panic at") as caught:
+        check(lib.AMALGAM_STATUS_BUG, told(b"panic at x.rs:1:2: no message"))
+    assert b"please report it" in (caught.value.hint or b"")
+
+
+def test_io_failure_keeps_errno_and_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
-        count(ui, 1, 0, lib.AMALGAM_STATUS_IO)
+        opened(tmp_path, [b"no-such.map"])
     assert caught.value.errno == errno.ENOENT
-    assert caught.value.filename == b"data/no-such-file.i"
+    assert caught.value.filename == os.fsencode(tmp_path / "no-such.map")
 
 
-def test_panic_in_a_worker_becomes_a_programming_error(
-    ui: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(error.ProgrammingError, match=PANIC) as caught:
-        count(ui, 1, 0, lib.AMALGAM_STATUS_BUG)
-    assert "selftest was asked to panic" in str(caught.value)
-    assert capfd.readouterr().err == ""
-
-
-def test_panic_poisons_its_handle_only(capfd: pytest.CaptureFixture[str]) -> None:
-    first, second = Sum(), Sum()
-    assert first.add(2) == 2
-    assert first.add(3) == 5
-    with pytest.raises(error.InputError):
-        first.add(2**64 - 1)
-    assert first.add(0) == 5
-    with pytest.raises(error.ProgrammingError, match=PANIC):
-        first.add(1, lib.AMALGAM_STATUS_BUG)
-    with pytest.raises(error.ProgrammingError, match="an earlier call on it panicked"):
-        first.add(1)
-    assert second.add(1) == 1
-    assert capfd.readouterr().err == ""
+def test_damage_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "damaged.map").write_bytes(b"x" * 100)
+    with pytest.raises(error.StorageError) as caught:
+        opened(tmp_path, [b"damaged.map"])
+    assert caught.value.message.startswith(os.fsencode(tmp_path / "damaged.map: "))
+    assert caught.value.hint == b"run 'hg git::export --rebuild'"
 
 
 def test_null_handle_is_refused() -> None:
     with pytest.raises(error.ProgrammingError, match="no handle"):
-        call(lib.amalgam_selftest_add, ffi.new("uint64_t *"), ffi.NULL, 1, 0)
+        call(lib.amalgam_map_count, ffi.new("uint64_t *"), ffi.NULL, 0)
+
+
+def test_failure_leaves_its_handle_usable(tmp_path: Path) -> None:
+    oidmap = opened(tmp_path, [])
+    count = ffi.new("uint64_t *", 7)
+    with pytest.raises(error.ProgrammingError, match="unknown table 9"):
+        call(lib.amalgam_map_count, count, oidmap, 9)
+    call(lib.amalgam_map_count, count, oidmap, 0)
+    assert count[0] == 0
 
 
 @pytest.mark.parametrize("parts", [[], [b""], [b"ab", b"", b"c\0d"], [bytearray(b"x")]])
-def test_lent_bytes_arrive_whole(parts: list[bytes]) -> None:
-    assert join(parts, room=100) == b"".join(parts)
+def test_lent_bytes_are_whole(parts: list[bytes]) -> None:
+    array, count = lent_list(parts)
+    assert [
+        bytes(ffi.buffer(array[at].data, array[at].len)) for at in range(count)
+    ] == (parts)
 
 
-def test_short_buffer_is_an_input_error() -> None:
-    with pytest.raises(error.InputError, match="buffer of 2 bytes is too short for 3"):
-        join([b"abc"], room=2)
+def test_lent_list_arrives_whole(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        opened(tmp_path, [b"a-name-of-a-segment.map", b""])
+    assert caught.value.filename.endswith(b"/a-name-of-a-segment.map")
 
 
-def test_progress_is_reported_with_its_total(ui: Any) -> None:
+def test_short_buffer_is_refused_and_a_right_one_filled(tmp_path: Path) -> None:
+    oidmap = opened(tmp_path, [])
+    nodes = lent(b"n" * 40)
+    with pytest.raises(error.ProgrammingError, match="one place for each answer"):
+        call(lib.amalgam_map_oids, *lent_writable(bytearray(39)), oidmap, 0, *nodes)
+    filled = bytearray(b"x" * 40)
+    call(lib.amalgam_map_oids, *lent_writable(filled), oidmap, 0, *nodes)
+    assert filled == bytes(40)
+
+
+def test_progress_is_drawn_with_its_total(ui: Any) -> None:
+    ui.setconfig(b"ui", b"debug", b"yes")
+    ui.setconfig(b"progress", b"debug", b"yes")
     ui.pushbuffer()
+
+    def core(report: Any, handle: Any, _error: Any) -> int:
+        reports = [(0, 3, 40), (1, 3, 40), (2, 1, 2), (3, 2, 0)]
+        assert [report(handle, *told) for told in reports] == [0, 0, 0, 0]
+        return lib.AMALGAM_STATUS_OK
+
+    bars = {
+        0: (b"counting", b"steps"),
+        2: (b"writing", b"files"),
+        3: (b"naming", b"refs"),
+    }
+    Operation(ui, bars).run(core)
+    assert ui.popbuffer().splitlines() == [
+        b"counting: 3/40 steps (7.50%)",
+        b"writing: 1/2 files (50.00%)",
+        b"naming: 2 refs",
+    ]
+
+
+@pytest.mark.slow
+def test_long_call_reports_its_progress(convert: Convert) -> None:
+    totals: list[int | None] = []
+
+    def progress(_topic: bytes, unit: bytes = b"", total: int | None = None) -> Any:
+        return Bar(totals.append)
+
     start = time.monotonic()
-    count(ui, 40, 10)
-    taken = time.monotonic() - start
-    lines = ui.popbuffer().splitlines()
-    assert 2 <= len(lines) <= taken / 0.1  # ten times a second at most
-    for line in lines:
-        assert re.fullmatch(rb"counting: \d+/40 steps \(\d+\.\d\d%\)", line)
+    convert(progress)
+    assert 1 <= len(totals) <= (time.monotonic() - start) / 0.1
+    assert set(totals) <= {1, FILES, None}
 
 
-def test_call_can_be_cancelled_from_another_thread(ui: Any) -> None:
-    operation = Operation(ui, {})
-    threading.Timer(0.2, operation.cancel).start()
-    start = time.monotonic()
-    with pytest.raises(error.CanceledError):
-        operation.run(lib.amalgam_selftest_count, 500, 10, 0)
-    assert time.monotonic() - start < 2
+@pytest.mark.slow
+def test_report_that_raises_ends_the_call_with_its_exception(convert: Convert) -> None:
+    def progress(*_args: Any, **_kwargs: Any) -> Any:
+        raise LookupError("from the report")
 
-
-def test_report_that_raises_ends_the_call_with_its_exception(ui: Any) -> None:
-    class Broken(Operation):
-        def report(self, phase: int, done: int, total: int) -> int:
-            raise LookupError("from the report")
-
-    start = time.monotonic()
     with pytest.raises(LookupError, match="from the report"):
-        Broken(ui, {}).run(lib.amalgam_selftest_count, 500, 10, 0)
-    assert time.monotonic() - start < 2
+        convert(progress)
 
 
-def test_other_threads_run_meanwhile(ui: Any) -> None:
+@pytest.mark.slow
+def test_other_threads_run_meanwhile(convert: Convert) -> None:
     ticks = 0
     ended = threading.Event()
 
@@ -167,53 +264,56 @@ def test_other_threads_run_meanwhile(ui: Any) -> None:
 
     thread = threading.Thread(target=tick)
     thread.start()
-    count(ui, 1, 500)
+    convert()
     ended.set()
     thread.join()
-    assert ticks >= 10
+    assert ticks >= 5
 
 
-def test_calls_run_side_by_side(ui: Any) -> None:
-    threads = [threading.Thread(target=count, args=(ui, 10, 50)) for _ in range(4)]
-    start = time.monotonic()
+@pytest.mark.slow
+def test_calls_run_side_by_side(convert: Convert) -> None:
+    both = threading.Barrier(2, timeout=60)
+
+    def progress(*_args: Any, **_kwargs: Any) -> Any:
+        both.wait()  # each waits for a report of the other
+        raise LookupError("both are under way")
+
+    caught = []
+
+    def run() -> None:
+        try:
+            convert(progress)
+        except LookupError as exc:
+            caught.append(exc)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert time.monotonic() - start < 4 * 0.5
+    assert len(caught) == 2
 
 
-INTERRUPTED = """
-from mercurial import ui
-from hgext3rd.amalgam.native._core import lib
-from hgext3rd.amalgam.native.operation import Operation
-
-print("started", flush=True)
-try:
-    Operation(ui.ui.load(), {}).run(lib.amalgam_selftest_count, 500, 10, 0)
-except KeyboardInterrupt:
-    print("interrupted")
-"""
-
-
-def test_ctrl_c_ends_a_long_call_soon(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", INTERRUPTED]
+@pytest.mark.slow
+def test_ctrl_c_ends_a_long_call_soon(slow: Exported) -> None:
+    command = [str(HG), "--config", "extensions.amalgam=", "git::export"]
     with subprocess.Popen(
         command,
-        cwd=tmp_path,
+        cwd=slow.root,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
-        text=True,
+        stderr=subprocess.STDOUT,
         # what a shell starts in the background ignores it
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout
-        assert process.stdout.readline() == "started\n"
-        time.sleep(0.3)
+        while not any(slow.packs_dir.glob("*")):  # the core has begun a pack
+            assert process.poll() is None
+            time.sleep(0.01)
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.stdout.read() == "interrupted\n"
-        assert process.wait() == 0
+        assert process.stdout.read() == b"interrupted!\n"
+        assert process.wait() == 255
         assert time.monotonic() - start < 2
 
 
@@ -221,7 +321,7 @@ def test_stub_has_every_function_of_the_header() -> None:
     header = (ROOT / "rust/capi/include/amalgam.h").read_text()
     stub = (ROOT / "hgext3rd/amalgam/native/_core.pyi").read_text()
     declared = re.findall(r"^\w[\w ]*[ *](amalgam_\w+)\(", header, re.MULTILINE)
-    assert "amalgam_selftest_count" in declared
+    assert "amalgam_export_run" in declared
     assert re.findall(r"def (amalgam_\w+)\(", stub) == declared
 
 
@@ -234,25 +334,3 @@ def test_every_entry_point_catches_panics() -> None:
                 continue
             body = body.split("\n}\n", 1)[0]
             assert re.search(r"\bentry\(|handle::free\(", body), name
-
-
-class Sum:
-    """What a handle looks like in Python."""
-
-    def __init__(self) -> None:
-        out = ffi.new("amalgam_selftest **")
-        call(lib.amalgam_selftest_new, out)
-        self._handle = ffi.gc(out[0], lib.amalgam_selftest_free)
-
-    def add(self, amount: int, fail_mode: int = 0) -> int:
-        total = ffi.new("uint64_t *")
-        call(lib.amalgam_selftest_add, total, self._handle, amount, fail_mode)
-        return int(total[0])
-
-
-def join(parts: list[bytes], room: int) -> bytes:
-    buffer = bytearray(room)
-    written = ffi.new("size_t *")
-    target = lent_writable(buffer)
-    call(lib.amalgam_selftest_join, *target, written, *lent_list(parts))
-    return bytes(buffer[: written[0]])

@@ -222,37 +222,6 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
-    def amalgam_selftest_count(
-        self,
-        steps: int,
-        step_millis: int,
-        fail_mode: int,
-        report: _Pointer,
-        handle: _Pointer,
-        error: _Pointer,
-        /,
-    ) -> int: ...
-    def amalgam_selftest_new(self, out: _Pointer, error: _Pointer, /) -> int: ...
-    def amalgam_selftest_add(
-        self,
-        sum: _Pointer,
-        selftest: _Pointer,
-        amount: int,
-        fail_mode: int,
-        error: _Pointer,
-        /,
-    ) -> int: ...
-    def amalgam_selftest_free(self, selftest: _Pointer, /) -> None: ...
-    def amalgam_selftest_join(
-        self,
-        out: _Pointer,
-        out_len: int,
-        written: _Pointer,
-        parts: _Pointer,
-        count: int,
-        error: _Pointer,
-        /,
-    ) -> int: ...
     def amalgam_sha1_refused(self, names: _Pointer, error: _Pointer, /) -> int: ...
     def amalgam_mapped_new(
         self,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """A long call: a progress bar for each of its phases, and a way to stop it.
+    """A long call: a progress bar for each of its phases.
 
     ``phases`` gives topic and unit of each phase number that the call reports; a phase
     that is not in it has no bar. ``raised`` is what the report raised, if anything.
@@ -30,7 +30,6 @@ class Operation:
         self._phases = phases
         self._phase: int | None = None
         self._bar: Any = None
-        self._cancelled = False
 
     def run(self, func: Callable[..., int], *args: Any) -> None:
         """Run ``func(*args, report, handle, error)`` to its end.
@@ -48,15 +47,8 @@ class Operation:
             raise self.raised
         check(status, problem)
 
-    def cancel(self) -> None:
-        """Ask the call to stop soon, from any thread: it raises ``CanceledError``.
-
-        For threads that get no signals, such as those of hgweb.
-        """
-        self._cancelled = True
-
-    def report(self, phase: int, done: int, total: int) -> int:
-        """Draw the bar; the answer is 0, or 1 to stop."""
+    def report(self, phase: int, done: int, total: int) -> None:
+        """Draw the bar. What this raises stops the call."""
         if phase != self._phase:
             self._close_bar()
             self._phase = phase
@@ -65,7 +57,6 @@ class Operation:
                 self._bar = self._ui.makeprogress(topic, unit=unit)
         if self._bar is not None:
             self._bar.update(done, total=total or None)
-        return int(self._cancelled)
 
     def _close_bar(self) -> None:
         if self._bar is not None:
@@ -83,4 +74,5 @@ def _keep(_kind: object, exc: BaseException, traceback: Any) -> None:
 def amalgam_report(handle: Any, phase: int, done: int, total: int) -> int:
     """Pass the core's report on to its operation. Nonzero asks the core to stop."""
     operation: Operation = ffi.from_handle(handle)
-    return operation.report(phase, done, total)
+    operation.report(phase, done, total)
+    return 0

@@ -37,9 +37,6 @@ typedef struct amalgam_nodemap_content amalgam_nodemap_content;
 // An open node map.
 typedef struct amalgam_nodemap amalgam_nodemap;
 
-// A sum that several calls add to.
-typedef struct amalgam_selftest amalgam_selftest;
-
 // What an export did.
 typedef struct amalgam_export_report {
     // Changesets converted.
@@ -513,60 +510,6 @@ enum amalgam_status amalgam_map_compare(uint8_t *differences,
                                         const struct amalgam_map *expected,
                                         uint32_t table,
                                         struct amalgam_error *error);
-
-// Counts `steps` of `step_millis` each in a thread, reporting phase 0; then fails as
-// `fail_mode` says: with that `amalgam_status`, where `BUG` panics in the thread.
-//
-// # Safety
-//
-// `error` as everywhere; `report` may be called with `handle` until the call ends.
-enum amalgam_status amalgam_selftest_count(uint64_t steps,
-                                           uint32_t step_millis,
-                                           int32_t fail_mode,
-                                           amalgam_report_fn report,
-                                           void *handle,
-                                           struct amalgam_error *error);
-
-// Makes a sum of 0; give it to `amalgam_selftest_free` once.
-//
-// # Safety
-//
-// `error` as everywhere; `out` is writable.
-enum amalgam_status amalgam_selftest_new(struct amalgam_selftest **out,
-                                         struct amalgam_error *error);
-
-// Adds `amount` and answers the `sum`; fails before that as `fail_mode` says, where `BUG`
-// panics in the calling thread and spoils the handle.
-//
-// # Safety
-//
-// `error` as everywhere; `sum` is writable; `selftest` is not freed before the call ends.
-enum amalgam_status amalgam_selftest_add(uint64_t *sum,
-                                         const struct amalgam_selftest *selftest,
-                                         uint64_t amount,
-                                         int32_t fail_mode,
-                                         struct amalgam_error *error);
-
-// Frees a sum; null is ignored.
-//
-// # Safety
-//
-// `selftest` came from `amalgam_selftest_new`, and nobody uses it any more.
-void amalgam_selftest_free(struct amalgam_selftest *selftest);
-
-// Writes the `count` strings of `parts` one after the other to `out`, and their length to
-// `written`; a buffer that is too short is an `INPUT` failure and stays as it was.
-//
-// # Safety
-//
-// `error` as everywhere; `out`, `written`, `parts` and the bytes of each part are lent for
-// the call.
-enum amalgam_status amalgam_selftest_join(uint8_t *out,
-                                          size_t out_len,
-                                          size_t *written,
-                                          const struct amalgam_bytes *parts,
-                                          size_t count,
-                                          struct amalgam_error *error);
 
 // Writes the names of the SHA-1 kernels that this CPU offers and that give wrong answers, with a
 // comma between two of them. They are not used. The bytes live as long as the process.

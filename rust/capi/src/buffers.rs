@@ -151,3 +151,42 @@ pub unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Failure> {
 fn null(len: usize) -> Failure {
     Failure::bug(format!("null pointer where {len} values were promised"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::{null, null_mut};
+
+    use super::*;
+    use crate::failure::Status;
+
+    #[test]
+    fn lent_bytes_arrive_whole() {
+        for parts in [&[][..], &[&b""[..]], &[b"ab", b"", b"c\0d"]] {
+            let lent = |part: &&[u8]| Bytes { data: part.as_ptr(), len: part.len() };
+            let items: Vec<_> = parts.iter().map(lent).collect();
+            // SAFETY: lists of ours.
+            let found = unsafe { list(items.as_ptr(), items.len()) }.expect("is lent");
+            assert_eq!(found, parts);
+        }
+    }
+
+    #[test]
+    fn null_is_empty_or_refused() {
+        let short = Bytes { data: null(), len: 2 };
+        // SAFETY: null is allowed.
+        unsafe {
+            assert!(slice::<u8>(null(), 0).expect("is empty").is_empty());
+            assert!(buffer(null_mut(), 0).expect("is empty").is_empty());
+            let refused = [
+                slice::<u8>(null(), 2).map(|_| ()),
+                buffer(null_mut(), 2).map(|_| ()),
+                list(&raw const short, 1).map(|_| ()),
+                put(null_mut(), 7),
+                file(-1).map(|_| ()),
+                directory(-1, &Bytes { data: null(), len: 0 }).map(|_| ()),
+            ];
+            let statuses = refused.map(|refused| refused.expect_err("null").status());
+            assert_eq!(statuses, [Status::Bug; 6]);
+        }
+    }
+}

@@ -166,22 +166,24 @@ impl std::error::Error for Failure {}
 mod tests {
     use super::*;
 
-    fn blank() -> ErrorInfo {
-        ErrorInfo {
-            status: 0,
-            os_error: 0,
-            path_len: 0,
-            message_len: 0,
-            hint_len: 0,
-            path: [0; 4096],
-            message: [0; 1024],
-            hint: [0; 512],
+    impl Default for ErrorInfo {
+        fn default() -> Self {
+            Self {
+                status: 0,
+                os_error: 0,
+                path_len: 0,
+                message_len: 0,
+                hint_len: 0,
+                path: [0; 4096],
+                message: [0; 1024],
+                hint: [0; 512],
+            }
         }
     }
 
     #[test]
     fn long_texts_are_cut_between_characters() {
-        let mut info = blank();
+        let mut info = ErrorInfo::default();
         let path = "p".repeat(4096 + 1);
         let message = format!("x{}", "é".repeat(1024)); // two bytes each
         Failure::corrupt(message).at(path.as_ref()).write_to(&mut info);
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_io_failure_carries_errno_and_file() {
-        let mut info = blank();
+        let mut info = ErrorInfo::default();
         let source = io::Error::from_raw_os_error(28); // ENOSPC
         Failure::io("a/b".as_ref(), &source).write_to(&mut info);
         assert_eq!((info.status, info.os_error, &info.path[..3]), (4, 28, &b"a/b"[..]));

@@ -93,10 +93,20 @@ pub unsafe fn free<T>(handle: *mut T) {
 mod tests {
     use super::*;
     use crate::entry::entry_silent;
+    use crate::failure::Status;
 
     #[test]
-    fn a_panic_poisons_and_a_failure_does_not() {
-        let handle = Handle::new(7);
+    fn null_is_no_handle() {
+        // SAFETY: null is allowed.
+        let refused = unsafe { borrow(std::ptr::null::<u32>()) }.expect_err("null");
+        assert_eq!((refused.status(), refused.to_string().as_str()), (Status::Bug, "no handle"));
+        // SAFETY: null is allowed.
+        unsafe { free(std::ptr::null_mut::<u32>()) };
+    }
+
+    #[test]
+    fn a_panic_poisons_its_handle_and_a_failure_does_not() {
+        let (handle, other) = (Handle::new(7), Handle::new(8));
         assert!(handle.call(|_| Err::<(), _>(Failure::input("no"))).is_err());
         assert_eq!(handle.call(|value| Ok(*value)).expect("still usable"), 7);
 
@@ -108,6 +118,8 @@ mod tests {
         });
         assert!(was_called);
         let refused = handle.call(|value| Ok(*value)).expect_err("poisoned");
-        assert!(refused.to_string().contains("unusable"), "{refused}");
+        assert_eq!(refused.status(), Status::Bug);
+        assert!(refused.to_string().contains("an earlier call on it panicked"), "{refused}");
+        assert_eq!(other.call(|value| Ok(*value)).expect("usable"), 8);
     }
 }

@@ -17,7 +17,6 @@ pub mod handle;
 pub mod nodemap;
 pub mod oidmap;
 pub mod report;
-pub mod selftest;
 pub mod sha1;
 pub mod snapshot;
 pub mod version;

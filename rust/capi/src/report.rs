@@ -153,6 +153,8 @@ impl Reporter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::entry;
+    use crate::failure::{ErrorInfo, Status};
     use std::time::Instant;
 
     /// Asks to stop at the third report; `handle` counts them.
@@ -161,6 +163,61 @@ mod tests {
         let calls = unsafe { &mut *handle.cast::<u32>() };
         *calls += 1;
         i32::from(*calls == 3)
+    }
+
+    /// Pushes what it is told to the list at `handle`.
+    unsafe extern "C" fn list(handle: *mut c_void, phase: u32, done: u64, total: u64) -> i32 {
+        // SAFETY: the test passes a list that outlives the call.
+        unsafe { &mut *handle.cast::<Vec<Position>>() }.push(Position { phase, done, total });
+        0
+    }
+
+    #[test]
+    fn a_job_is_reported_ten_times_a_second_at_most() {
+        let mut told: Vec<Position> = Vec::new();
+        let progress = Progress::default();
+        // SAFETY: `told` outlives the supervised job.
+        let reporter = unsafe { Reporter::new(Some(list), (&raw mut told).cast()) };
+        let start = Instant::now();
+        let job = || {
+            progress.begin(3, 40);
+            for _ in 0..40 {
+                thread::sleep(Duration::from_millis(10));
+                progress.advance(1)?;
+            }
+            Ok(7)
+        };
+        assert_eq!(reporter.supervise(&progress, job).expect("ends"), 7);
+        assert!(told.len() >= 2);
+        assert!(INTERVAL * u32::try_from(told.len()).expect("few") <= start.elapsed());
+        assert!(told.iter().all(|position| (position.phase, position.total) == (3, 40)));
+        assert!(told.is_sorted_by_key(|position| position.done));
+    }
+
+    #[test]
+    fn a_panic_in_a_worker_becomes_a_bug_with_its_place() {
+        // SAFETY: there is no report.
+        let reporter = unsafe { Reporter::new(None, std::ptr::null_mut()) };
+        let line = line!() + 1;
+        let job = || -> Result<(), Failure> { panic!("asked to panic") };
+        let mut told = ErrorInfo::default();
+        let body = || reporter.supervise(&Progress::default(), job);
+        // SAFETY: a structure of ours.
+        let status = unsafe { entry(&raw mut told, body) };
+        let message = String::from_utf8_lossy(&told.message[..told.message_len as usize]);
+        assert_eq!((status, told.status), (Status::Bug, Status::Bug as i32));
+        assert!(message.contains(&format!("report.rs:{line}:")), "{message}");
+        assert!(message.ends_with(": asked to panic"), "{message}");
+    }
+
+    #[test]
+    fn a_panic_prints_nothing() {
+        let test = "report::tests::a_panic_in_a_worker_becomes_a_bug_with_its_place";
+        let this = std::env::current_exe().expect("is known");
+        let mut command = std::process::Command::new(this);
+        let done = command.args(["--exact", test, "--nocapture"]).output().expect("is started");
+        assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"));
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "");
     }
 
     #[test]
@@ -179,7 +236,7 @@ mod tests {
             #[expect(unreachable_code, reason = "gives the closure its type")]
             Ok(())
         });
-        assert_eq!(result.expect_err("stopped").status(), crate::failure::Status::Cancelled);
+        assert_eq!(result.expect_err("stopped").status(), Status::Cancelled);
         assert_eq!(calls, 3);
         assert!(start.elapsed() >= 3 * INTERVAL);
     }
