@@ -13,7 +13,7 @@ from mercurial import error, lock as lockmod
 from mercurial.i18n import _
 from mercurial.utils import procutil
 
-from ... import locking
+from ... import background, locking
 from ...gitstore.exporting import lockholder as holders
 from ...placement import Placement
 from . import register
@@ -64,16 +64,9 @@ def start(repo: RepoT) -> None:
     """
     if is_running(repo):
         return
-    command = [procutil.hgexecutable(), b"--cwd", repo.path, COMMAND]
-    output: dict[str, Any] = {"stdout": None, "stderr": None}
-    waits: list[Any] = []
-    if repo.ui.configbool(b"devel", b"debug.clonebundles"):
-        output = {"stdout": procutil.stdout, "stderr": procutil.stderr}
-        output["record_wait"] = waits.append
     repo.ui.debug(b"clone-bundles: starting a generator\n")
-    procutil.runbgcommand(command, procutil.shellenviron(), **output)
-    for wait in waits:
-        wait()
+    is_attached = repo.ui.configbool(b"devel", b"debug.clonebundles")
+    background.start(repo.path, COMMAND, is_attached=is_attached)
 
 
 def refuse(exc: error.LockHeld) -> error.StateError:

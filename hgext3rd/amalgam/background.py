@@ -1,0 +1,75 @@
+"""Background processes of hg: how they are started, and how one replaces itself.
+
+Such a process has the configuration of files, not that of ``--config``. It has a
+session of its own, no terminal, ``/dev/null`` for its output, no other descriptor of
+the process that started it, and no variable of a hook, of git or of a web request. So
+nobody waits for it, and it holds nothing open.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from mercurial import encoding
+from mercurial.utils import procutil
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_SHELL = b"/bin/sh"
+# the shell ends at once, so that the process belongs to nobody
+_DETACHED = b'"$@" &'
+# the descriptor that is kept is for hg alone
+_LATER = b'sleep "$0" </dev/null; exec "$@"'
+# of hooks; of git; of CGI; of systemd
+_FOREIGN = (b"HG_", b"GIT_", b"HTTP_", b"GATEWAY_INTERFACE", b"LISTEN_", b"NOTIFY_")
+
+
+def start(path: bytes, *command: bytes, is_attached: bool = False) -> None:
+    """Run ``hg --cwd PATH COMMAND...`` in the background; ``OSError`` if that fails.
+
+    What is attached has the output of this process, which waits for it; for tests.
+    """
+    arguments, environment = _arguments(path, command), _environment()
+    if is_attached:
+        subprocess.run(arguments, env=environment, stdin=subprocess.DEVNULL)
+        return
+    subprocess.run(
+        [_SHELL, b"-c", _DETACHED, _SHELL, *arguments],
+        cwd="/",
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def restart(
+    path: bytes, *command: bytes, after_seconds: int = 0, kept: int | None = None
+) -> NoReturn:
+    """Let ``hg --cwd PATH COMMAND...`` take the place of this process, which is one.
+
+    ``kept``: a descriptor that it gets as its standard input. While it waits, the
+    process takes little memory. ``OSError`` if that fails.
+    """
+    if kept is not None:
+        os.dup2(kept, 0)
+    os.chdir("/")
+    delay = b"%d" % after_seconds
+    arguments = [_SHELL, b"-c", _LATER, delay, *_arguments(path, command)]
+    os.execve(_SHELL, arguments, _environment())
+
+
+def _arguments(path: bytes, command: tuple[bytes, ...]) -> list[bytes]:
+    return [procutil.hgexecutable(), b"--cwd", path, *command]
+
+
+def _environment() -> dict[bytes, bytes]:
+    return {
+        name: value
+        for name, value in encoding.environ.items()
+        if not name.startswith(_FOREIGN)
+    }
