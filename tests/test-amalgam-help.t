@@ -47,6 +47,7 @@ Its configuration items are known too:
   amalgam.git.check-texts=True
   amalgam.git.dialect=cinnabar
   amalgam.git.export=served
+  amalgam.git.export-on-change=False
   amalgam.git.memory=192 MB
   amalgam.git.path=None
   amalgam.git.program=git

@@ -35,6 +35,7 @@ def test_defaults(ui: Any) -> None:
     assert GitConfig.from_ui(ui) == GitConfig(
         dialect=b"cinnabar",
         export=b"served",
+        export_on_change=False,
         refs=frozenset({b"bookmarks", b"tips", b"tags"}),
         check_texts=True,
         memory_bytes=192 << 20,

@@ -22,6 +22,12 @@ to your configuration file (:hg:`config --edit`)::
   [extensions]
   amalgam =
 
+To export after each change, by itself and in the background, add to the
+``.hg/hgrc`` of the repository::
+
+  [amalgam]
+  git.export-on-change = yes
+
 What git users see
 ==================
 
@@ -97,6 +103,9 @@ What is exported, and where to::
   # which changesets to export: those that a server shows to clients
   # (served), or only public ones (public)
   git.export = served
+
+  # export in the background after each transaction
+  git.export-on-change = no
 
   # what becomes a git ref: any of bookmarks, tips, tags, heads
   git.refs = bookmarks, tips, tags

@@ -44,6 +44,7 @@ configitem(b"amalgam", b"bundles.url", default=None)
 configitem(b"amalgam", b"git.check-texts", default=True)
 configitem(b"amalgam", b"git.dialect", default=b"cinnabar")
 configitem(b"amalgam", b"git.export", default=b"served")
+configitem(b"amalgam", b"git.export-on-change", default=False)
 configitem(b"amalgam", b"git.memory", default=b"%d MB" % (MEMORY_BYTES >> 20))
 configitem(b"amalgam", b"git.path", default=None)
 configitem(b"amalgam", b"git.program", default=b"git")
@@ -62,6 +63,8 @@ class GitConfig(Record):
     """Whose commit ids: one of ``DIALECTS``."""
     export: bytes
     """Which changesets may leave: one of ``EXPORTS``."""
+    export_on_change: bool
+    """Whether the store follows each transaction."""
     refs: frozenset[bytes]
     """What becomes a ref: some of ``REF_KINDS``."""
     check_texts: bool
@@ -99,6 +102,7 @@ class GitConfig(Record):
         return cls(
             dialect=values.one_of(b"amalgam", b"git.dialect", DIALECTS),
             export=values.one_of(b"amalgam", b"git.export", EXPORTS),
+            export_on_change=_wants_export_on_change(values),
             refs=frozenset(refs),
             check_texts=values.boolean(b"amalgam", b"git.check-texts", True),
             memory_bytes=values.size(
@@ -206,6 +210,19 @@ class BundlesConfig(Record):
                 b"amalgam", b"bundles.retention", RETENTION_SECONDS
             ),
         )
+
+
+def wants_export_on_change(ui: UiT) -> bool:
+    """Tell whether the git store is to follow: ``amalgam.git.export-on-change``.
+
+    A mistake is a no: transactions go on, and ``admin::amalgam`` names it.
+    """
+    return _wants_export_on_change(Values(ui, lambda _mistake: None))
+
+
+def _wants_export_on_change(values: Values) -> bool:
+    item = (b"amalgam", b"git.export-on-change")
+    return bool(values.boolean(*item, False, untrusted=True))
 
 
 def wants_node_map(ui: UiT) -> bool:

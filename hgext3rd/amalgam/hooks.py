@@ -18,7 +18,7 @@ from mercurial import (
     wireprotoserver,
 )
 
-from . import commands
+from . import commands, configitems
 from .loading import load, load_everything, one_at_a_time, when_loaded
 
 if TYPE_CHECKING:
@@ -84,12 +84,29 @@ def extsetup(ui: UiT) -> None:
 
 def reposetup(ui: UiT, repo: RepoT) -> None:
     """Take part in the transactions of a repository."""
+    if repo.local() and configitems.wants_export_on_change(_of_source(ui, repo)):
+        with one_at_a_time:
+            from .gitstore.exporting import exportrequest
+
+            load(exportrequest)
+        exportrequest.install(repo)
     if ui.configlist(b"clone-bundles", b"git.formats"):
         with one_at_a_time:
             from .bundles import extension
 
             load(extension)
         extension.warn_without_extension(ui, repo)
+
+
+def _of_source(ui: UiT, repo: RepoT) -> UiT:
+    """Return the configuration that says what becomes of the git store."""
+    if not repo.shared():
+        return ui
+    with one_at_a_time:
+        from .gitstore.state import source
+
+        load(source)
+    return source.configuration_of_source(repo)
 
 
 def _censor(orig: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

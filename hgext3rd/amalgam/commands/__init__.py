@@ -308,6 +308,8 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :lock:        String. ``free``, ``running``, ``dead`` or ``elsewhere``.
     :lock_host:   String. Host of the process that holds the lock.
     :lock_pid:    Integer. Number of that process; 0 if there is none.
+    :exporter:    String. Whether changes are exported in the background: ``off``,
+                  ``idle``, ``working``, or ``waiting`` after a failure.
     :bundles:     List. With ``format``, ``state``, ``changesets``, ``covered``,
                   ``missing``, ``bytes``, ``age``, ``url``, ``name``, ``token``.
     :mended:      List. Differences that were repaired, with ``what``, ``id``,
@@ -319,6 +321,18 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     from . import admin
 
     return admin.run(ui, repo, **opts)
+
+
+@command(
+    b"debug::amalgam-export",
+    [(b"", b"attempts", 0, _(b"how many exporters have just failed"), _(b"NUMBER"))],
+    b"",
+)
+def debug_amalgam_export(ui: UiT, repo: RepoT, attempts: int) -> None:
+    """export what is new, unless another process does (INTERNAL)"""
+    from ..gitstore.exporting import exporter
+
+    exporter.run(repo, attempts)
 
 
 @command(b"debug::amalgam-bundles", [], b"")

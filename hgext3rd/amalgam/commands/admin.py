@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 12
 _EXPORT = _(b" (run 'hg git::export')")
+_EXPORTER = {
+    b"idle": _(b"exported in the background"),
+    b"working": _(b"exported in the background, an exporter is at work"),
+    b"waiting": _(b"exported in the background, waiting after a failure"),
+}
 
 
 def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
@@ -174,6 +179,7 @@ def _show_store(fm: Any, path: bytes, status: StoreStatus) -> None:
         lock=lock.state.value.encode() if lock else b"free",
         lock_host=lock.host if lock else b"",
         lock_pid=lock.pid if lock else 0,
+        exporter=status.exporter,
     )
     if not path:
         fm.plain(_(b"\ngit repository\n  not checked, see below\n"))
@@ -186,6 +192,8 @@ def _show_store(fm: Any, path: bytes, status: StoreStatus) -> None:
     else:
         _show_measures(fm, status)
     _show_line(fm, _(b"lock"), lock.explain() if lock else _(b"free"))
+    if status.exporter != b"off":
+        _show_line(fm, _(b"on change"), _EXPORTER[status.exporter])
 
 
 def _show_measures(fm: Any, status: StoreStatus) -> None:

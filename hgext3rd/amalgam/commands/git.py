@@ -12,7 +12,7 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 
 from ..configitems import GitConfig
-from ..gitstore.exporting import checkout, export, omissions, rollup
+from ..gitstore.exporting import checkout, export, exporter, omissions, rollup
 from ..gitstore.state import unreadable
 from ..gitstore.store import GitStore
 from ..terminal import one_line
@@ -68,6 +68,8 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
     store = GitStore(repo, config)
     report = export.export(store, revs, rebuild=opts["rebuild"])
+    if revs is None:
+        exporter.forget_failure(store.repo)
     left_out = omissions.left_out(store.repo, store.config.export, revs or ())
     is_nothing = revs is not None and len(revs) == sum(len(it.nodes) for it in left_out)
     with ui.formatter(b"git-export", _byte_keys(opts)) as fm:

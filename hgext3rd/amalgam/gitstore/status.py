@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import time
 from typing import TYPE_CHECKING
 
 from mercurial import error, phases, repoview, util
@@ -17,6 +18,8 @@ from mercurial.node import bin
 from ..locking import LOCK
 from ..placement import Unusable
 from . import verify
+from .exporting import exporterlock
+from .exporting.exporter import Failure
 from .exporting.lockholder import Holder, LockState, holder
 from .git.idx import object_count
 from .state import packgroups, requirements, selection
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
     from .verify import Difference
 
 _EXPORT = _(b"run 'hg git::export'")
+_LOG = _(b"see the log of hg (category 'amalgam'), or run 'hg git::export'")
+# an exporter has begun by then, even if the machine is busy
+_LONGEST_START_SECONDS = 60
 _REPAIR = _(b"run 'hg admin::amalgam --repair'")
 
 
@@ -70,6 +76,9 @@ class StoreStatus:
     pairs: dict[Table, int] = dataclasses.field(default_factory=dict)
     """Pairs in each table of the map."""
     exists: bool = False
+    exporter: bytes = b"off"
+    """Whether changes are exported in the background: ``off``, ``idle``, ``working``,
+    or ``waiting`` after a failure."""
     lock: Holder | None = None
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
@@ -77,30 +86,40 @@ class StoreStatus:
     def of(cls, store: GitStore) -> StoreStatus:
         """Look at ``store``."""
         status = cls(lock=holder(store.directory))
-        status._check_surroundings(store)
+        try:
+            status._check_surroundings(store)
+            status._look(store)
+        except NotADirectoryError:
+            text = _(b"'%s' is not a directory") % store.repository.path
+            status.problems.append(Problem(text, _(b"remove what is in its place")))
+        status._check_exporter(store)
+        return status
+
+    def _look(self, store: GitStore) -> None:
+        """Measure what there is, and compare it with the history."""
         docket = Docket.read(store.maps.directory, store.config.dialect)
         selected = selection.select(store.repo, store.config.export)
-        status.served = selected.len - len(selected.excluded)
-        status.behind = status.served
-        status.exists = docket != Docket() or store.repository.exists()
-        if not status.exists:
-            return status
-        status._measure(store, docket)
+        self.served = selected.len - len(selected.excluded)
+        self.behind = self.served
+        self.exists = docket != Docket() or store.repository.exists()
+        if not self.exists:
+            return
+        self._measure(store, docket)
         findings = verify.run(store, deep=False)
-        status.refs = findings.refs
+        self.refs = findings.refs
         unexported = 0
         refs = []
         for difference in findings.differences:
-            if status.lock and status.lock.state is LockState.RUNNING:
+            if self.lock and self.lock.state is LockState.RUNNING:
                 continue  # what an export has only begun would look wrong
             if _is_gone(store.repo, difference):
-                status.gone += 1  # the next export does all that it takes
+                self.gone += 1  # the next export does all that it takes
             elif difference.remedy is Remedy.WITHDRAW:
                 text = difference.line().rstrip()
-                status.problems.append(Problem(text, _EXPORT))
+                self.problems.append(Problem(text, _EXPORT))
             elif difference.remedy is not Remedy.EXPORT:
                 text = difference.line().rstrip()
-                status.problems.append(Problem(text, _REPAIR))
+                self.problems.append(Problem(text, _REPAIR))
             elif difference.what == b"changeset":
                 unexported += 1
             elif difference.what == b"layer":
@@ -108,9 +127,8 @@ class StoreStatus:
             else:
                 refs.append(difference)
         if findings.changesets:
-            status.behind = unexported
-        status._judge(store, docket, refs)
-        return status
+            self.behind = unexported
+        self._judge(store, docket, refs)
 
     def _check_surroundings(self, store: GitStore) -> None:
         """See whether an export could work at all, and nobody locks it out."""
@@ -124,6 +142,29 @@ class StoreStatus:
             lock = store.directory.join(LOCK)
             hint = _(b"remove '%s' if no export is running there") % lock
             self.problems.append(Problem(_(b"lock %s") % self.lock.explain(), hint))
+
+    def _check_exporter(self, store: GitStore) -> None:
+        """See whether the store follows, if it should."""
+        failure = Failure.of(store.repo)
+        is_there = exporterlock.is_held(exporterlock.directory_of(store.repo))
+        if store.config.export_on_change:
+            self.exporter = b"working" if is_there else b"idle"
+        if failure is not None:
+            hint = _(b"next attempt after the next change; or run 'hg git::export'")
+            wait = int(failure.retry - time.time())
+            if is_there and wait > 0:
+                self.exporter = b"waiting"
+                hint = _(b"next attempt in %d seconds; or run 'hg git::export'") % wait
+            elif is_there:
+                hint = _(b"next attempt is running")
+            self.problems.append(Problem(failure.explain(), hint))
+        elif self.exporter == b"idle" and (
+            self.behind or self.gone or self.refs_behind
+        ):
+            newest = max(stamp[3] for stamp in selection.state_of(store.repo) if stamp)
+            if time.time() - newest / 1e9 > _LONGEST_START_SECONDS:
+                text = _(b"changes are not exported, though export-on-change is set")
+                self.problems.append(Problem(text, _LOG))
 
     def _measure(self, store: GitStore, docket: Docket) -> None:
         self.packs = len(docket.packs)

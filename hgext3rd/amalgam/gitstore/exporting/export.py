@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
+    from ..state.selection import FilesState
     from ..store import GitStore
 
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -37,6 +38,8 @@ class Report(Record):
     """The first revision that was not there at the last export."""
     named: frozenset[bytes]
     """Changesets that refs lead to."""
+    state: FilesState
+    """That of the repository's files when they were looked at for the last time."""
     changesets: int
     """Changesets converted."""
     objects: int
@@ -94,6 +97,7 @@ def export(
         seconds=time.monotonic() - started,
         start=run.start,
         named=run.named,
+        state=run.state,
     )
 
 
@@ -103,7 +107,7 @@ def _refuse_what_is_pending(repo: RepoT) -> None:
     if pending or repo.currenttransaction() is not None:
         raise error.StateError(
             _(b"cannot export while a transaction is open"),
-            hint=_(b"export from a txnclose hook"),
+            hint=_(b"set amalgam.git.export-on-change, or export from a txnclose hook"),
         )
 
 

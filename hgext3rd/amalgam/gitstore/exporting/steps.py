@@ -61,6 +61,8 @@ class ExportRun:
         """The first revision that was not there at the last export."""
         self.named: frozenset[bytes] = frozenset()
         """Changesets that refs lead to."""
+        self.state: FilesState = ()
+        """That of the repository's files when they were looked at for the last time."""
         self._nodes = nodes
         self._store = store
         self._repo = store.repo
@@ -117,6 +119,7 @@ class ExportRun:
 
     def is_up_to_date(self) -> bool:
         """Tell whether an export would write nothing; writes nothing itself."""
+        self.state = selection.state_of(self._repo)
         selection.read_again(self._repo)
         docket = self._store.docket()
         wanted = self._want(docket)
@@ -139,7 +142,7 @@ class ExportRun:
         """Convert and name, until nothing has moved meanwhile."""
         cause: Exception | None = None
         for _round in range(_ROUNDS):
-            state = selection.state_of(self._repo)
+            self.state = state = selection.state_of(self._repo)
             try:
                 selection.read_again(self._repo)
                 if self._round(state):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mercurial import hg
 
 if TYPE_CHECKING:
-    from mercurial.interfaces.types import RepoT
+    from mercurial.interfaces.types import RepoT, UiT
 
 _sources: weakref.WeakKeyDictionary[RepoT, RepoT] = weakref.WeakKeyDictionary()
 """Of shares; the object of a repository is opened once for each."""
@@ -31,3 +31,12 @@ def source_of(repo: RepoT) -> RepoT:
         path = os.path.dirname(repo.sharedpath)
         _sources[unfiltered] = hg.repository(repo.baseui, path)
     return _sources[unfiltered]
+
+
+def configuration_of_source(repo: RepoT) -> UiT:
+    """Return the configuration of ``source_of(repo)``, without opening that."""
+    ui: UiT = repo.baseui.copy()
+    root = os.path.dirname(repo.sharedpath)
+    for name in (b"hgrc", b"hgrc-not-shared"):
+        ui.readconfig(os.path.join(repo.sharedpath, name), root)
+    return ui

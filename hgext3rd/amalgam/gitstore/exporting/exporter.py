@@ -1,0 +1,158 @@
+"""The exporter: a background process that exports what transactions brought.
+
+No request is lost. A transaction starts an exporter if it finds ``exporterlock`` free.
+An exporter looks for changes after it has released the lock. So a transaction that
+found the lock held was complete before that look. A killed exporter is replaced after
+the next transaction.
+
+After a failure, the exporter waits and replaces itself by a new one, which reads the
+configuration again. It holds the lock meanwhile. ``.hg/amalgam/exporter/failure`` says
+why, for ``admin::amalgam``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+from mercurial.utils import stringutil
+
+from ... import background
+from ...configitems import GitConfig, wants_export_on_change
+from ...placement import Placement, Unusable
+from ...records import Record
+from ...terminal import printable
+from ...trust import Trust
+from ..state import selection
+from ..state.source import source_of
+from ..store import GitStore
+from . import exporterlock
+from .export import export
+from .exportrequest import COMMAND
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+    from ..state.selection import FilesState
+
+_FAILURE = b"failure"
+_FAILURE_BYTES = 1 << 14
+_LONGEST_REASON = 2000
+_LONGEST_WAIT_SECONDS = 300
+_NOT_SET = (
+    "amalgam.git.export-on-change is not set in the configuration of the repository, "
+    "the user or the system"
+)
+
+
+class Failure(Record):
+    """Why the last exporter failed."""
+
+    reason: str
+    attempts: int
+    """How many failed in a row."""
+    retry: float
+    """When the next one begins, in seconds since the epoch; 0 if none does."""
+
+    @classmethod
+    def of(cls, repo: RepoT) -> Failure | None:
+        """Return the last failure; ``None`` if an export has succeeded since."""
+        directory = exporterlock.directory_of(repo)
+        try:
+            content = directory.tryread(_FAILURE, _FAILURE_BYTES)
+            data = json.loads(content) if content else None
+            return data and cls(
+                str(data["reason"]), int(data["attempts"]), float(data["retry"])
+            )
+        except (OSError, Unusable, ValueError, TypeError, LookupError, RecursionError):
+            return None
+
+    def explain(self) -> bytes:
+        """Return what failed, for people."""
+        reason = printable(os.fsencode(self.reason))
+        if self.attempts < 2:
+            return _(b"background export failed: %s") % reason
+        return _(b"background export failed %d times: %s") % (self.attempts, reason)
+
+
+def forget_failure(repo: RepoT) -> None:
+    """Know that an export has succeeded."""
+    with contextlib.suppress(OSError, error.StorageError):
+        exporterlock.directory_of(repo).remove(_FAILURE)
+
+
+def run(repo: RepoT, attempts: int) -> None:
+    """Be an exporter, unless there is one; ``attempts``: how many have just failed."""
+    repo = source_of(repo)
+    directory = exporterlock.directory_of(repo)
+    try:
+        trust = Trust.of(repo.ui, repo.store.path, repo.sharedpath)
+        trust.require(repo.sharedpath)
+        lock = exporterlock.take(directory, Placement.of(repo))
+    except (OSError, error.Abort, error.StorageError) as exc:
+        # without a lock, exporters that try again would grow in number
+        repo.ui.log(b"amalgam", b"no export after a change: %s\n", _bytes(exc))
+        return
+    if lock is None:
+        return
+    try:
+        state = _export(repo) if wants_export_on_change(repo.ui) else None
+        forget_failure(repo)
+        if state is None and not attempts:  # else it was switched off since
+            _note(repo, Failure(_NOT_SET, 1, 0))
+    except Exception as exc:
+        _try_again(repo, exc, attempts + 1, lock)
+    os.close(lock)
+    if state is not None and selection.state_of(repo) != state:
+        background.restart(repo.root, COMMAND)
+
+
+def _export(repo: RepoT) -> FilesState:
+    """Export, and return the state of the repository's files that was exported."""
+    report = export(GitStore(repo, GitConfig.from_ui(repo.ui)))
+    repo.ui.log(
+        b"amalgam",
+        b"exported %d changesets after a change, %d refs changed, in %.3f seconds\n",
+        report.changesets,
+        report.refs,
+        report.seconds,
+    )
+    return report.state
+
+
+def _try_again(repo: RepoT, exc: Exception, attempts: int, lock: int) -> None:
+    """Wait and export again, as a new process; the wait doubles with each failure."""
+    wait = min(1 << min(attempts - 1, 16), _LONGEST_WAIT_SECONDS)
+    reason = _bytes(exc)
+    repo.ui.log(
+        b"amalgam",
+        b"export after a change failed, attempt %d, next in %d seconds: %s\n",
+        attempts,
+        wait,
+        reason,
+    )
+    failure = Failure(
+        os.fsdecode(reason[:_LONGEST_REASON]), attempts, time.time() + wait
+    )
+    _note(repo, failure)
+    command = (COMMAND, b"--attempts", b"%d" % attempts)
+    background.restart(repo.root, *command, after_seconds=wait, kept=lock)
+
+
+def _note(repo: RepoT, failure: Failure) -> None:
+    """Keep ``failure`` for ``admin::amalgam``, if that is possible."""
+    directory = exporterlock.directory_of(repo)
+    content = json.dumps(failure._asdict()).encode() + b"\n"
+    with contextlib.suppress(OSError, error.StorageError):
+        directory.replace(_FAILURE, content, Placement.of(repo), durable=False)
+
+
+def _bytes(exc: Exception) -> bytes:
+    hint = getattr(exc, "hint", None)
+    text = stringutil.forcebytestr(exc) or type(exc).__name__.encode()
+    return b"%s (%s)" % (text, hint) if hint else text
