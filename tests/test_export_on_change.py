@@ -292,6 +292,16 @@ def test_exporter_that_waits_and_is_killed_is_replaced(followed: Followed) -> No
 
 
 @pytest.mark.slow
+def test_packs_are_rolled_up_in_the_background(followed: Followed) -> None:
+    most = 0
+    while (packs := len(followed.packs())) >= most:
+        assert packs <= 64
+        most = packs
+        followed.commit_nothing(f"commit with {packs} packs")
+        followed.follow()
+
+
+@pytest.mark.slow
 def test_manual_export_ends_a_failure(followed: Followed) -> None:
     followed.configure("amalgam", git__path=NOWHERE)
     followed.commit_nothing("second")

@@ -31,7 +31,7 @@ from ...trust import Trust
 from ..state import selection
 from ..state.source import source_of
 from ..store import GitStore
-from . import exporterlock
+from . import exporterlock, rollup
 from .export import export
 from .exportrequest import COMMAND
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from ..state.selection import FilesState
 
+_MAINTENANCE = b"debug::amalgam-maintenance"
 _FAILURE = b"failure"
 _FAILURE_BYTES = 1 << 14
 _LONGEST_REASON = 2000
@@ -114,7 +115,8 @@ def run(repo: RepoT, attempts: int) -> None:
 
 def _export(repo: RepoT) -> FilesState:
     """Export, and return the state of the repository's files that was exported."""
-    report = export(GitStore(repo, GitConfig.from_ui(repo.ui)))
+    store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    report = export(store)
     repo.ui.log(
         b"amalgam",
         b"exported %d changesets after a change, %d refs changed, in %.3f seconds\n",
@@ -122,6 +124,8 @@ def _export(repo: RepoT) -> FilesState:
         report.refs,
         report.seconds,
     )
+    if rollup.is_due(store):  # by another process: exports go on meanwhile
+        background.start(repo.root, _MAINTENANCE)
     return report.state
 
 

@@ -59,13 +59,18 @@ def after_export(store: GitStore) -> None:
 
     The export itself has succeeded, and the next one tries again.
     """
-    if not _due(store, _docket(store)):
+    if not is_due(store):
         return
     try:
         run(store)
     except (error.Abort, error.StorageError, error.LockError, OSError) as exc:
         text = _(b"warning: cannot roll up packs: %s") % pycompat.bytestr(exc)
         store.repo.ui.warn(one_line(text))
+
+
+def is_due(store: GitStore) -> bool:
+    """Tell whether packs are due."""
+    return bool(_due(store, _docket(store)))
 
 
 def run(store: GitStore) -> int:
