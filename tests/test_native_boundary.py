@@ -295,7 +295,7 @@ def test_calls_run_side_by_side(convert: Convert) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_long_call_soon(slow: Exported) -> None:
+def test_ctrl_c_ends_a_long_call_before_it_is_done(slow: Exported) -> None:
     command = [str(HG), "--config", "extensions.amalgam=", "git::export"]
     with subprocess.Popen(
         command,
@@ -310,11 +310,10 @@ def test_ctrl_c_ends_a_long_call_soon(slow: Exported) -> None:
         while not any(slow.packs_dir.glob("*")):  # the core has begun a pack
             assert process.poll() is None
             time.sleep(0.01)
-        start = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == b"interrupted!\n"
         assert process.wait() == 255
-        assert time.monotonic() - start < 2
+    assert not list(slow.packs_dir.glob("*.idx"))
 
 
 def test_stub_has_every_function_of_the_header() -> None:
