@@ -13,8 +13,8 @@ why, for ``admin::amalgam``.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from mercurial import error
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ... import background
+from ... import background, docketfile
 from ...configitems import GitConfig, wants_export_on_change
 from ...placement import Placement, Unusable
 from ...records import Record
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _MAINTENANCE = b"debug::amalgam-maintenance"
 _FAILURE = b"failure"
+_FAILURE_TITLE = b"amalgam exporter failure 1"
 _FAILURE_BYTES = 1 << 14
 _LONGEST_REASON = 2000
 _LONGEST_WAIT_SECONDS = 300
@@ -57,7 +58,7 @@ class Failure(Record):
     reason: str
     attempts: int
     """How many failed in a row."""
-    retry: float
+    retry: int
     """When the next one begins, in seconds since the epoch; 0 if none does."""
 
     @classmethod
@@ -66,11 +67,11 @@ class Failure(Record):
         directory = exporterlock.directory_of(repo)
         try:
             content = directory.tryread(_FAILURE, _FAILURE_BYTES)
-            data = json.loads(content) if content else None
-            return data and cls(
-                str(data["reason"]), int(data["attempts"]), float(data["retry"])
-            )
-        except (OSError, Unusable, ValueError, TypeError, LookupError, RecursionError):
+            if not content:
+                return None
+            lines = docketfile.parsed(content, _FAILURE_TITLE)
+            return cls(**docketfile.values_of(lines, _FIELDS))
+        except (OSError, Unusable, ValueError):
             return None
 
     def explain(self) -> bytes:
@@ -79,6 +80,13 @@ class Failure(Record):
         if self.attempts < 2:
             return _(b"background export failed: %s") % reason
         return _(b"background export failed %d times: %s") % (self.attempts, reason)
+
+
+_FIELDS = {
+    "reason": docketfile.texts(b"reason", re.compile("(?s).*")),
+    "attempts": docketfile.numbers(b"attempts"),
+    "retry": docketfile.numbers(b"retry", 0),
+}
 
 
 def forget_failure(repo: RepoT) -> None:
@@ -141,7 +149,7 @@ def _try_again(repo: RepoT, exc: Exception, attempts: int, lock: int) -> None:
         reason,
     )
     failure = Failure(
-        os.fsdecode(reason[:_LONGEST_REASON]), attempts, time.time() + wait
+        os.fsdecode(reason[:_LONGEST_REASON]), attempts, int(time.time()) + wait
     )
     _note(repo, failure)
     command = (COMMAND, b"--attempts", b"%d" % attempts)
@@ -151,7 +159,8 @@ def _try_again(repo: RepoT, exc: Exception, attempts: int, lock: int) -> None:
 def _note(repo: RepoT, failure: Failure) -> None:
     """Keep ``failure`` for ``admin::amalgam``, if that is possible."""
     directory = exporterlock.directory_of(repo)
-    content = json.dumps(failure._asdict()).encode() + b"\n"
+    lines = docketfile.lines_of(failure, _FIELDS)
+    content = docketfile.formatted(_FAILURE_TITLE, lines)
     with contextlib.suppress(OSError, error.StorageError):
         directory.replace(_FAILURE, content, Placement.of(repo), durable=False)
 
