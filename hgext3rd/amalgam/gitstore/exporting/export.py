@@ -59,13 +59,18 @@ class Report(Record):
 
 
 def export(
-    store: GitStore, revs: Iterable[int] | None = None, *, rebuild: bool = False
+    store: GitStore,
+    revs: Iterable[int] | None = None,
+    *,
+    rebuild: bool = False,
+    once: bool = False,
 ) -> Report:
     """Bring the store up to date with what the repository serves.
 
     ``revs``: only these and their ancestors. ``rebuild``: from nothing, and forget
-    all that was there. Takes time in proportion to what is new. ``StateError`` if
-    there is something to write and it cannot be written.
+    all that was there. ``once``: leave what comes meanwhile to the next export, so that
+    refs follow a repository that never rests. Takes time in proportion to what is new.
+    ``StateError`` if there is something to write and it cannot be written.
     """
     started = time.monotonic()
     store.require_trust()
@@ -75,7 +80,7 @@ def export(
     if revs is not None:
         node = store.repo.unfiltered().changelog.node
         nodes = [node(rev) for rev in revs]
-    run = ExportRun(store, nodes)
+    run = ExportRun(store, nodes, once=once)
     try:
         store.maps.directory.make(store.placement)
         with locked(store.asked, store.directory, store.placement):

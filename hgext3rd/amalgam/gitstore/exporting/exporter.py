@@ -124,7 +124,7 @@ def run(repo: RepoT, attempts: int) -> None:
 def _export(repo: RepoT) -> FilesState:
     """Export, and return the state of the repository's files that was exported."""
     store = GitStore(repo, GitConfig.from_ui(repo.ui))
-    report = export(store)
+    report = export(store, once=True)
     repo.ui.log(
         b"amalgam",
         b"exported %d changesets after a change, %d refs changed, in %.3f seconds\n",

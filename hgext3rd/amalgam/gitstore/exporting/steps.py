@@ -51,7 +51,9 @@ class _DisplacedError(Exception):
 class ExportRun:
     """One export of a store, and what came of it. All but reading needs the lock."""
 
-    def __init__(self, store: GitStore, nodes: Sequence[bytes] | None) -> None:
+    def __init__(
+        self, store: GitStore, nodes: Sequence[bytes] | None, *, once: bool = False
+    ) -> None:
         self.done: list[Converted] = []
         self.refs = self.deleted = 0
         """Refs that changed, and those of them that are gone."""
@@ -63,6 +65,7 @@ class ExportRun:
         """Changesets that refs lead to."""
         self.state: FilesState = ()
         """That of the repository's files when they were looked at for the last time."""
+        self._once = once
         self._nodes = nodes
         self._store = store
         self._repo = store.repo
@@ -165,7 +168,8 @@ class ExportRun:
         """Convert what is new and name it; tell whether that is all there is to do.
 
         Refs are named only from a view that was still that of the repository's files
-        after all that it selects was converted.
+        after all that it selects was converted; or, if one naming is enough, if all
+        that they lead to may still leave.
         """
         self._drop_censored()
         wanted = self._settle()
@@ -184,17 +188,31 @@ class ExportRun:
             return False
         docket = self._files.next
         refs, head = self._wanted_refs(docket)
-        if selection.state_of(self._repo) != state:
+        places = wanted.places(self._repo) if wanted.is_all else None
+        if selection.state_of(self._repo) != state and not (
+            self._once and self._is_still_allowed(docket)
+        ):
             return False
         changed, deleted = self._files.name(refs, head)
         self.refs += changed
         self.deleted += deleted
         self._repository.keep(docket.packs if docket.drafts.packs else ())
         named = self._repository.names_digest()
-        if wanted.is_all:
-            docket = transitions.with_seen(docket, *wanted.places(self._repo))
+        if places is not None:
+            docket = transitions.with_seen(docket, *places)
         self._files.write(transitions.named(docket, named))
-        return selection.state_of(self._repo) == state
+        return self._once or selection.state_of(self._repo) == state
+
+    def _is_still_allowed(self, docket: Docket) -> bool:
+        """Tell whether all that refs lead to may still leave, though files changed."""
+        state = selection.state_of(self._repo)
+        selection.read_again(self._repo)
+        allowed = selection.select(self._repo, self._config.export)
+        return (
+            docket.censored == censorship.mark_of(self._repo)
+            and all(allowed.has(self._repo, node) for node in self.named)
+            and selection.state_of(self._repo) == state
+        )
 
     def _drop_censored(self) -> None:
         """Remove all, if a text was censored since this export began to read texts."""

@@ -249,9 +249,12 @@ def read_again(repo: RepoT) -> None:
     """Forget what was read of the repository, even if its files look the same.
 
     Mercurial itself compares times in whole seconds, and keeps what seems unchanged.
+    With bookmarks, it reads the changelog again; later, that would not be the one that
+    was selected from.
     """
     repo.invalidate(clearfilecache=True)
     repo.invalidatedirstate()
+    repo._bookmarks  # noqa: B018
 
 
 def _files_of(repo: RepoT) -> list[bytes]:
