@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -233,12 +234,16 @@ def test_repository_that_never_rests_is_followed(followed: Followed) -> None:
     followed.hold("restless")
     followed.commit_nothing("second")
     for _number in range(3):
-        before = in_git(followed)[0], len(in_git(followed))
-        until(lambda last=before: (in_git(followed)[0], len(in_git(followed))) != last)
+        subjects = in_git(followed)
+        until(functools.partial(_is_followed_beyond, followed, subjects))
     assert followed.admin()["exporter"] != "waiting"
     followed.let_go("restless")
     followed.follow()
     assert in_git(followed)[-2:] == ["second", "first"]
+
+
+def _is_followed_beyond(followed: Followed, subjects: list[str]) -> bool:
+    return in_git(followed) != subjects
 
 
 @pytest.mark.slow
