@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -307,6 +308,31 @@ def test_exporter_that_waits_and_is_killed_is_replaced(followed: Followed) -> No
     followed.follow()
     assert len(in_git(followed)) == 4
     assert {it["pid"] for it in before} <= {it["pid"] for it in followed.exporters()}
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_foreign_lock_is_named_and_stops_no_commit(
+    followed: Followed, tmp_path: Path, is_link: bool
+) -> None:
+    followed.follow()
+    directory = followed.root / ".hg/amalgam/exporter"
+    shutil.rmtree(directory)
+    if is_link:
+        directory.symlink_to(tmp_path)
+    else:
+        directory.mkdir()
+        os.mkfifo(directory / "lock")
+    followed.commit_nothing("second")
+    done = followed.run("admin::amalgam")
+    assert (done.code, b"amalgam/exporter" in done.out) == (1, True)
+    if is_link:
+        assert not list(tmp_path.glob("lock"))
+        directory.unlink()
+    else:
+        shutil.rmtree(directory)
+    followed.commit_nothing("third")
+    followed.follow()
+    assert in_git(followed) == ["third", "second", "first"]
 
 
 @pytest.mark.slow

@@ -146,7 +146,12 @@ class StoreStatus:
     def _check_exporter(self, store: GitStore) -> None:
         """See whether the store follows, if it should."""
         failure = Failure.of(store.repo)
-        is_there = exporterlock.is_held(exporterlock.directory_of(store.repo))
+        is_there = False
+        try:
+            is_there = exporterlock.is_held(exporterlock.directory_of(store.repo))
+        except Unusable as exc:
+            if store.config.export_on_change:
+                self.problems.append(Problem(exc.message, exc.hint or _LOG))
         if store.config.export_on_change:
             self.exporter = b"working" if is_there else b"idle"
         if failure is not None:

@@ -30,10 +30,13 @@ def directory_of(repo: RepoT) -> Directory:
 
 
 def is_held(directory: Directory) -> bool:
-    """Tell whether an exporter works, or waits until it tries again."""
+    """Tell whether an exporter works, or waits until it tries again.
+
+    ``Unusable`` if what is there cannot be the lock: then there can be no exporter.
+    """
     try:
         fd = directory.open(LOCK)
-    except (OSError, error.StorageError):
+    except OSError:
         return False
     try:
         return _is_exclusive(fd)

@@ -77,7 +77,7 @@ def _request(repo: RepoT) -> None:
         trust.require(repo.sharedpath)
         if not exporterlock.is_held(exporterlock.directory_of(repo)):
             background.start(os.path.dirname(repo.sharedpath), COMMAND)
-    except (OSError, error.Abort) as exc:
+    except (OSError, error.Abort, error.StorageError) as exc:
         # the transaction is closed: there is nothing left to abort
         problem = stringutil.forcebytestr(exc)
         repo.ui.log(b"amalgam", b"no export after a change: %s\n", problem)
