@@ -47,10 +47,11 @@ class Interrupted:
     def start(
         self,
         *args: str,
+        command: str = "git::export",
         environment: dict[str, str] | None = None,
         file_bytes: int | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start an export in a process of its own.
+        """Start an export, or another ``command``, in a process of its own.
 
         No file may grow beyond ``file_bytes``.
         """
@@ -60,7 +61,7 @@ class Interrupted:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
         return subprocess.Popen(
-            [str(HG), *_OPTIONS, "git::export", *args],
+            [str(HG), *_OPTIONS, command, *args],
             cwd=self.root,
             env=ENVIRONMENT | (environment or {}),
             stdout=subprocess.PIPE,
@@ -72,6 +73,10 @@ class Interrupted:
         """Return the names of all files of amalgam."""
         paths = self.amalgam.rglob("*")
         return {str(path.relative_to(self.amalgam)) for path in paths if _is_file(path)}
+
+    def packs(self) -> list[str]:
+        """Return the names of all packs."""
+        return sorted(path.name for path in self.git_dir.glob("objects/pack/*.pack"))
 
     def sizes(self) -> list[int]:
         """Return the sizes of all files of amalgam that have any, ascending."""

@@ -60,6 +60,10 @@ def main() -> int:
             lambda: kills.at_random(history, options.kills, options.seed),
         )
         torture.run(
+            "random kills of roll-ups",
+            lambda: kills.of_maintenance(history, options.kills, options.seed),
+        )
+        torture.run(
             "kills at each operation",
             lambda: kills.at_each_operation(history, scratch),
         )

@@ -1,8 +1,12 @@
-"""kill -9, at moments drawn by chance and at every operation on files."""
+"""kill -9, at moments drawn by chance and at every operation on files.
+
+Of exports, and of roll-ups.
+"""
 
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -11,6 +15,12 @@ from testlib.interruption import Interrupted, preloaded
 
 MIDDLE = "70"
 """A revision in the middle of what is exported."""
+MAINTENANCE = "debug::amalgam-maintenance"
+NO_ROLL_UP = """
+def extsetup(ui):
+    from hgext3rd.amalgam.gitstore.exporting import rollup
+    rollup.after_export = lambda store: None
+"""
 
 
 def at_random(case: Interrupted, count: int, seed: int) -> Counter[str]:
@@ -40,6 +50,43 @@ def at_random(case: Interrupted, count: int, seed: int) -> Counter[str]:
             case.check_next()
             counts["exported again"] += 1
     case.check_next()
+    return counts
+
+
+def of_maintenance(case: Interrupted, count: int, seed: int) -> Counter[str]:
+    """Kill ``count`` roll-ups of many packs, and look at what the next one does."""
+    draw = random.Random(seed)
+    many = case.root.parent / "many-packs"
+    idle = case.root.parent / "norollup.py"
+    idle.write_text(NO_ROLL_UP)
+    case.clear()
+    for revision in range(100, 124):
+        process = case.start("-r", str(revision), "--config", f"extensions.idle={idle}")
+        assert not process.wait()
+    shutil.copytree(case.amalgam, many, symlinks=True)
+    before = len(case.packs())
+    started = time.monotonic()
+    process = case.start(command=MAINTENANCE)
+    _out, err = process.communicate()
+    assert not process.returncode, err
+    whole_seconds = time.monotonic() - started
+    after = len(case.packs())
+    assert after < before, "nothing was rolled up"
+    counts: Counter[str] = Counter()
+    while counts["killed"] < count:
+        case.clear()
+        shutil.copytree(many, case.amalgam, symlinks=True)
+        process = case.start(command=MAINTENANCE)
+        time.sleep(draw.uniform(0.3, 1.05) * whole_seconds)
+        process.kill()
+        process.communicate()
+        counts["killed" if process.returncode < 0 else "too late"] += 1
+        case.check_valid()
+        if draw.random() < 0.5:
+            assert not case.start(command=MAINTENANCE).wait()
+            assert len(case.packs()) == after
+            counts["rolled up again"] += 1
+        case.check_next()
     return counts
 
 
