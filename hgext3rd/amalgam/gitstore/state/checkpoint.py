@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial.revlogutils import constants
 
+from ...docketfile import Field, matching, number
 from ...index import openhooks
 from ...records import Record
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 # of an index that is not inline (mercurial.revlogutils.constants)
 _PLAIN_HEADERS = (constants.REVLOGV1, constants.REVLOGV1 | constants.FLAG_GENERALDELTA)
-DIGEST = re.compile(r"(?:[0-9a-f]{16}-[0-9]{1,10}-)?[0-9a-f]{40}")
-"""The form of ``changelog_digest``."""
+# the form of ``changelog_digest``
+_DIGEST = re.compile(r"(?:[0-9a-f]{16}-[0-9]{1,10}-)?[0-9a-f]{40}")
+_EXCLUDED = re.compile(r"[0-9a-f]{40}")
 _ENTRY_BYTES = 64
 _PIECE_BYTES = 1 << 20
 # by changelog: digests of its beginnings, by the number of changesets
@@ -38,6 +40,22 @@ class Checkpoint(Record):
     """``changelog_digest`` of them."""
     excluded: str
     """Digest of the nodes that were not selected."""
+
+
+def field(*, many: bool) -> Field:
+    """Return how a checkpoint, or several, are written in a docket."""
+    return Field(b"checkpoint", _parsed, _text, many=many)
+
+
+def _parsed(value: bytes) -> Checkpoint:
+    count, nodes, excluded = value.split(b" ")
+    return Checkpoint(
+        number(count), matching(_DIGEST)(nodes), matching(_EXCLUDED)(excluded)
+    )
+
+
+def _text(seen: Checkpoint) -> bytes:
+    return f"{seen.len} {seen.nodes} {seen.excluded}".encode()
 
 
 def changelog_digest(changelog: Any, count: int) -> str:

@@ -13,14 +13,15 @@ import re
 from typing import TYPE_CHECKING
 
 from ... import docketfile
-from ...docketfile import Field, Group, flags, matching, number, texts
+from ...docketfile import Field, Group, flags, matching, texts
 from ...placement import Unusable
 from ...records import Record
-from .checkpoint import DIGEST, Checkpoint
+from . import checkpoint
 
 if TYPE_CHECKING:
     from ...docketfile import Fields
     from ...placement import Directory, Placement
+    from .checkpoint import Checkpoint
 
 TITLE = b"amalgam git store 5"
 _OLD_VERSION = 4
@@ -167,15 +168,6 @@ def _name(dialect: bytes) -> bytes:
     return dialect + b".docket"
 
 
-def _checkpoint(value: bytes) -> Checkpoint:
-    count, nodes, excluded = value.split(b" ")
-    return Checkpoint(number(count), matching(DIGEST)(nodes), matching(_OID)(excluded))
-
-
-def _checkpoint_text(seen: Checkpoint) -> bytes:
-    return f"{seen.len} {seen.nodes} {seen.excluded}".encode()
-
-
 def _pair(value: bytes) -> tuple[bytes, bytes]:
     public, draft = map(bytes.fromhex, matching(_PAIR)(value).split(" "))
     return public, draft
@@ -196,7 +188,7 @@ _LAYER: Fields = {
     "packs": texts(b"pack", PACK, many=True),
     "complete": texts(b"complete", PACK, ""),
     "metadata": Group(b"metadata-", Metadata, _METADATA),
-    "seen": Field(b"checkpoint", _checkpoint, _checkpoint_text, many=True),
+    "seen": checkpoint.field(many=True),
 }
 _DOCKET: Fields = {
     "held": Field(b"held", _pair, _pair_text, many=True),
