@@ -61,6 +61,7 @@ The group may do what it may do with .hg/store: write what changes, read what do
   00440 .hg/amalgam/map/cinnabar-metadata-ID.map
   00440 .hg/amalgam/map/cinnabar-metadata-ID.state
   00660 .hg/amalgam/map/cinnabar.docket
+  00660 .hg/amalgam/map/cinnabar.tips
 
 What git itself writes there follows, too:
 
@@ -102,6 +103,7 @@ When the administrator opens the store to everybody, new files follow at once:
   00444 .hg/amalgam/map/cinnabar-metadata-ID.map
   00444 .hg/amalgam/map/cinnabar-metadata-ID.state
   00664 .hg/amalgam/map/cinnabar.docket
+  00664 .hg/amalgam/map/cinnabar.tips
   $ cd ..
 
 A store of one's own stays so, whatever the umask says now:

@@ -254,7 +254,11 @@ def test_one_more_changeset_is_two_more_small_packs(
     packs = [name for name in changed if name.endswith(".pack")]
     segments = {name for name in changed if name.endswith(".map")}
     states = {name for name in changed if name.endswith(".state")}
-    refs_and_docket = {"git/cinnabar.git/packed-refs", "map/cinnabar.docket"}
+    refs_and_docket = {
+        "git/cinnabar.git/packed-refs",
+        "map/cinnabar.docket",
+        "map/cinnabar.tips",
+    }
     stems = [pack.removesuffix(".pack") for pack in packs]
     files = {f"{stem}.{suffix}" for stem in stems for suffix in ("pack", "idx", "rev")}
     assert changed == files | segments | states | refs_and_docket

@@ -116,6 +116,8 @@ def _of_exported(exported: Exported) -> None:
             _put(PYTHON, "git_docket", "exported", _unsealed(content))
             old = olddockets.git_docket(Docket.parse(content))
             _put(PYTHON, "git_docket", "version-4", old)
+            tips = exported.docket_path.with_suffix(".tips").read_bytes()
+            _put(PYTHON, "branch_tips", "exported", _unsealed(tips))
     for path in exported.packs_dir.glob("*.idx"):
         content = path.read_bytes()
         _put(PYTHON, "pack_idx", f"{len(content)}", content)

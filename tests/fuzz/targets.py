@@ -20,7 +20,7 @@ from mercurial import error
 from hgext3rd.amalgam.bundles.advertise import hgmanifest
 from hgext3rd.amalgam.bundles.lifecycle import headset, register, window
 from hgext3rd.amalgam.gitstore.exporting import lockholder
-from hgext3rd.amalgam.gitstore.git import idx, repository
+from hgext3rd.amalgam.gitstore.git import branchtips, idx, repository
 from hgext3rd.amalgam.gitstore.state import docket as git_docket
 from hgext3rd.amalgam.index import nodefile
 from hgext3rd.amalgam.index.snapshotdocket import SnapshotDocket
@@ -56,6 +56,12 @@ def git_docket_text(content: bytes) -> None:
     assert git_docket.Docket.parse(docket.format()) == docket
     assert all(isinstance(name, str) for name in (*docket.packs, *docket.segments))
     assert all("/" not in name for name in (*docket.packs, *docket.metadata_files))
+
+
+def branch_tips(content: bytes) -> None:
+    _plant("cinnabar.tips", _sealed(content))
+    tips = branchtips.BranchTips.read(_DIRECTORY, b"cinnabar")
+    assert tips is None or all(len(node) == 20 for _branch, node in tips.tips)
 
 
 def git_files(content: bytes) -> None:
@@ -145,6 +151,7 @@ def bundle_head(content: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "git_docket": git_docket_text,
+    "branch_tips": branch_tips,
     "git_files": git_files,
     "lock": lock_holder,
     "pack_idx": pack_idx,

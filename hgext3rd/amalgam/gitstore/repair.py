@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from . import verify
 from .exporting import export
 from .exporting.exportlock import locked
+from .git import branchtips
 from .state.docket import Docket
 from .verify import Remedy
 from .verify.files import foreign_files
@@ -43,6 +44,7 @@ def repair(store: GitStore) -> tuple[Findings, Findings]:
 def _apply(store: GitStore, remedy: Remedy) -> None:
     if remedy is not Remedy.EXPORT:
         _remove_foreign(store)
+    branchtips.forget(store.maps.directory, store.config.dialect)
     export.export(store, rebuild=remedy is Remedy.REBUILD)
     if remedy is Remedy.REBUILD:
         _remove_foreign(store)  # what is left of packs that were ours

@@ -17,7 +17,8 @@ from mercurial.i18n import _
 
 from ...native import errors
 from ...terminal import one_line
-from ..git import refs as refsmod
+from ..git import branchtips, refs as refsmod
+from ..git.branchtips import BranchTips
 from ..state import censorship, layers, selection, unreadable
 from ..state.docket import Docket, Layer
 from ..state.layers import Drafts, ExportPlan
@@ -65,11 +66,13 @@ class ExportRun:
         """Changesets that refs lead to."""
         self.state: FilesState = ()
         """That of the repository's files when they were looked at for the last time."""
+        self._tips: BranchTips | None = None
         self._once = once
         self._nodes = nodes
         self._store = store
         self._repo = store.repo
         self._config = store.config
+        self._maps = store.maps.directory
         self._repository = store.repository
         self._files = StoreFiles(store)
         self._conversion = Conversion.of(
@@ -96,6 +99,7 @@ class ExportRun:
             self._warn_of_loss(whole)
         seen = self._files.docket.drafts.seen
         if rebuild or whole is None:
+            branchtips.forget(self._maps, self._config.dialect)
             self._files.plan_anew()
         else:
             self.start = selection.appended(self._repo, seen)
@@ -139,7 +143,8 @@ class ExportRun:
             ]
             with contextlib.closing(self._store.open_map(docket)) as oidmap:
                 whole = None not in oidmap.oids(wanted_nodes)
-        return whole and self._repository.is_named(*self._wanted_refs(docket))
+        refs, head = self._wanted_refs(docket, wanted.allowed)
+        return whole and self._repository.is_named(refs, head)
 
     def _rounds(self) -> None:
         """Convert and name, until nothing has moved meanwhile."""
@@ -187,7 +192,7 @@ class ExportRun:
         if not self._is_exact(wanted, known_below):
             return False
         docket = self._files.next
-        refs, head = self._wanted_refs(docket)
+        refs, head = self._wanted_refs(docket, wanted.allowed)
         places = wanted.places(self._repo) if wanted.is_all else None
         if selection.state_of(self._repo) != state and not (
             self._once and self._is_still_allowed(docket)
@@ -198,6 +203,7 @@ class ExportRun:
         self.deleted += deleted
         self._repository.keep(docket.packs if docket.drafts.packs else ())
         named = self._repository.names_digest()
+        self._note_tips()
         if places is not None:
             docket = transitions.with_seen(docket, *places)
         self._files.write(transitions.named(docket, named))
@@ -384,15 +390,32 @@ class ExportRun:
             return True
         return False
 
-    def _wanted_refs(self, docket: Docket) -> tuple[dict[bytes, bytes], bytes]:
+    def _wanted_refs(
+        self, docket: Docket, allowed: Selection
+    ) -> tuple[dict[bytes, bytes], bytes]:
         """Return refs, name to oid, and HEAD; what is not exported is left out."""
         view = selection.view_of(self._repo, self._config.export)
-        nodes, head = refsmod.wanted(view, self._config.refs)
+        kinds, dialect = self._config.refs, self._config.dialect
+        follows = refsmod.can_follow(kinds)
+        tips = None
+        if follows:
+            tips = branchtips.followed(self._maps, dialect, view, allowed)
+        names = refsmod.NamedNodes.of(view, kinds, tips)
+        self._tips = BranchTips.of(view, allowed, names.tips) if follows else None
+        nodes, head = names.refs()
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
         refs = {name: oid for name, oid in oids.items() if oid is not None}
         self.named = frozenset(nodes[name] for name in refs)
         return with_metadata(refs, docket), head
+
+    def _note_tips(self) -> None:
+        """Let the next export follow the tips of branches, if it can."""
+        dialect = self._config.dialect
+        if self._tips:
+            self._tips.write(self._maps, dialect, self._store.placement)
+        else:
+            branchtips.forget(self._maps, dialect)
 
     def _refuse_foreign_store(self) -> None:
         """Abort if ``amalgam.git.path`` leads to a repository that others fill."""

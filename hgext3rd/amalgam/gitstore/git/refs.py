@@ -29,6 +29,8 @@ OTHER_HEADS = b"refs/hg/heads/"
 METADATA = b"refs/cinnabar/metadata"
 """What git-cinnabar knows of a repository; no git user is shown it."""
 
+# values of amalgam.git.refs for which all heads of branches are looked at
+_OF_BRANCHES = frozenset({b"tips", b"heads"})
 # what git-check-ref-format(1) refuses, for a name below refs/heads/ or the like, and
 # what no clone gets
 _REFUSED = re.compile(
@@ -58,8 +60,16 @@ class NamedNodes(Record):
     """The branch of the last changeset; empty if HEAD needs not know it."""
 
     @classmethod
-    def of(cls, view: RepoT, kinds: Iterable[bytes]) -> NamedNodes:
-        """Look at ``view``; ``kinds`` is the value of ``amalgam.git.refs``."""
+    def of(
+        cls,
+        view: RepoT,
+        kinds: Iterable[bytes],
+        tips: Mapping[bytes, bytes] | None = None,
+    ) -> NamedNodes:
+        """Look at ``view``; ``kinds`` is the value of ``amalgam.git.refs``.
+
+        ``tips``: those of open branches, if they are known.
+        """
         kinds = frozenset(kinds)
 
         def is_served(node: bytes) -> bool:
@@ -71,9 +81,8 @@ class NamedNodes(Record):
             bookmarks = {
                 name: node for name, node in view._bookmarks.items() if is_served(node)
             }
-        tips: dict[bytes, bytes] = {}
         others: dict[bytes, bytes] = {}
-        if kinds & {b"tips", b"heads"}:
+        if tips is None or not can_follow(kinds):
             try:
                 tips, others = _heads(view, kinds)
             except ValueError as exc:  # of the cache of branches, which is believed
@@ -83,7 +92,8 @@ class NamedNodes(Record):
                     hint=_(b"run 'hg verify'"),
                 ) from exc
         tags = {}
-        if b"tags" in kinds:
+        # without tags, Mercurial would still go through all heads
+        if b"tags" in kinds and len(view.file(b".hgtags")):
             tags = {
                 name: node
                 for name, node in view.tags().items()
@@ -93,7 +103,7 @@ class NamedNodes(Record):
         tip_branch = b""
         if tips and b"@" not in bookmarks and b"default" not in tips:
             tip_branch = view[b"tip"].branch()
-        return cls(bookmarks, tips, others, tags, tip_branch)
+        return cls(bookmarks, dict(tips), others, tags, tip_branch)
 
     def refs(self) -> tuple[dict[bytes, bytes], bytes]:
         """Return the refs, name to node, and the name that HEAD leads to.
@@ -123,6 +133,11 @@ class NamedNodes(Record):
         return refs, HEADS + b"default"
 
 
+def can_follow(kinds: Iterable[bytes]) -> bool:
+    """Tell whether of all heads of branches, only the tips have names."""
+    return _OF_BRANCHES.intersection(kinds) == {b"tips"}
+
+
 def wanted(view: RepoT, kinds: Iterable[bytes]) -> tuple[dict[bytes, bytes], bytes]:
     """Return the refs that ``view`` has, name to node, and the name HEAD leads to."""
     return NamedNodes.of(view, kinds).refs()
@@ -134,6 +149,8 @@ def _heads(
     """Return the tips of open branches, and other heads, each by name."""
     tips: dict[bytes, bytes] = {}
     others: dict[bytes, bytes] = {}
+    if kinds.isdisjoint(_OF_BRANCHES):
+        return tips, others
     branchmap = view.branchmap()
     for branch in branchmap:
         if b"tips" in kinds and branchmap.branchheads(branch):

@@ -1,0 +1,208 @@
+"""Tips of branches that are followed, compared with those that Mercurial finds."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mercurial import context, obsolete, phases
+from mercurial.node import nullid
+from testlib.exported import Exported
+from testlib.hgserver import HgServer
+
+from hgext3rd.amalgam.gitstore.git.branchtips import BranchTips
+from hgext3rd.amalgam.gitstore.state import selection
+from hgext3rd.amalgam.placement import Directory, Placement
+
+DIALECT = b"cinnabar"
+BRANCHES = [b"default", b"stable", b"b", "\N{SNOWMAN} \\".encode()]
+STEPS = 120
+STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
+TIPS = ".hg/amalgam/map/cinnabar.tips"
+
+
+class Repo:
+    """A repository that changes at random."""
+
+    def __init__(self, store: Exported, seed: int) -> None:
+        self.store = store
+        self.random = random.Random(seed)
+        with (store.root / ".hg" / "hgrc").open("a") as file:
+            file.write("[phases]\nnew-commit = draft\n")
+            file.write("[ui]\nusername = test\n[experimental]\nevolution = all\n")
+
+    def open(self) -> Any:
+        return self.store.open()
+
+    def step(self) -> None:
+        """Do one thing, mostly commit."""
+        commit, hide, publish, conceal, show, strip = range(6)
+        (what,) = self.random.choices(range(6), [30, 2, 2, 1, 1, 1])
+        repo = self.open()
+        revs = [rev for rev in repo if rev > 0]
+        if what == strip and revs:
+            rev = self.random.choice(revs)
+            self.store.hg(*STRIP, "--hidden", "-r", str(rev))
+            return
+        with repo.wlock(), repo.lock():
+            if what == commit or not revs:
+                with repo.transaction(b"test"):
+                    for _number in range(self.random.choice([1, 1, 2, 5])):
+                        self._commit(repo)
+                return
+            rev = self.random.choice(revs)
+            if what == hide and self.random.randrange(8):
+                rev = repo[self.random.choice(repo.heads())].rev()  # leaves no orphan
+            node = repo.changelog.node(rev)
+            with repo.transaction(b"test") as tr:
+                if what == hide and repo[rev].mutable():
+                    obsolete.createmarkers(repo, [((repo[rev],), ())])
+                elif what == publish:
+                    phases.advanceboundary(repo, tr, phases.public, [node])
+                elif what == conceal and repo[rev].mutable():
+                    phases.retractboundary(repo, tr, phases.secret, [node])
+                elif what == show:
+                    phases.advanceboundary(repo, tr, phases.draft, [node])
+
+    def _commit(self, repo: Any) -> None:
+        revs = list(repo)[-8:]
+        # most go on where one of the last is, some begin anew
+        parents = self.random.sample(
+            revs, min(len(revs), self.random.choice([1, 1, 2]))
+        )
+        if not self.random.randrange(20):
+            parents = []
+        nodes = [repo.changelog.node(rev) for rev in parents]
+        nodes += [nullid] * (2 - len(nodes))
+        extra = {b"branch": self.random.choice(BRANCHES)}
+        if not self.random.randrange(6):
+            extra[b"close"] = b"1"
+        text = b"%d" % self.random.getrandbits(60)
+        context.memctx(
+            repo, nodes, text, [], None, user=b"test", date=b"0 0", extra=extra
+        ).commit()
+
+
+def truth(view: Any) -> dict[bytes, bytes]:
+    """Return what Mercurial says of open branches, without any cache."""
+    for name in view.cachevfs.listdir():
+        if name.startswith(b"branch"):
+            view.cachevfs.unlink(name)
+    branches = view.branchmap()
+    return {
+        branch: branches.branchtip(branch)
+        for branch in branches
+        if branches.branchheads(branch)
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("export", [b"served", b"public"])
+@pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", "2"))))
+def test_tips_are_those_that_mercurial_finds(
+    tmp_path: Path, server: HgServer, seed: int, export: bytes
+) -> None:
+    changing = Repo(Exported.init(tmp_path / "repo", server), seed)
+    directory = Directory(os.fsencode(tmp_path))
+    placement = Placement.of(changing.open())
+    followed = asked = 0
+    for _step in range(STEPS):
+        changing.step()
+        repo = changing.open()
+        view = selection.view_of(repo, export)
+        selected = selection.select(repo, export)
+        known = BranchTips.read(directory, DIALECT)
+        tips = known.followed(view, selected) if known else None
+        wanted = truth(selection.view_of(changing.open(), export))
+        assert tips in (None, wanted)
+        if tips is None:
+            asked += 1
+        else:
+            followed += 1
+        now = BranchTips.of(view, selected, wanted)
+        if now is not None:
+            now.write(directory, DIALECT, placement)
+            assert BranchTips.read(directory, DIALECT) == now
+    assert asked
+    assert followed > STEPS // 4
+
+
+@pytest.mark.slow
+def test_refs_follow_branches_through_exports(tmp_path: Path, server: HgServer) -> None:
+    store = Exported.init(tmp_path / "repo", server)
+    changing = Repo(store, 7)
+    for _step in range(STEPS // 4):
+        changing.step()
+        store.hg("git::export")
+        truth(store.open())
+        done = store.run("git::verify")
+        assert done.code == 0, done
+    assert (store.root / TIPS).exists()
+
+
+def test_closed_branch_falls_back_to_its_other_head(
+    tmp_path: Path, server: HgServer
+) -> None:
+    store = Exported.make(tmp_path / "repo", server)
+    other = store.ids("tip")[1]
+    store.hg("update", "-q", "-r", "tip^")
+    store.commit_nothing("another head")
+    store.hg("git::export")
+    assert store.git("rev-parse", "refs/heads/default") != other
+    store.hg("commit", "-q", "--close-branch", "-m", "closed")
+    store.hg("git::export")
+    assert store.git("rev-parse", "refs/heads/default") == other
+
+
+def test_obsolete_tip_that_is_still_shown_is_no_head(
+    tmp_path: Path, server: HgServer
+) -> None:
+    store = Exported.make(tmp_path / "repo", server)
+    before = store.git("rev-parse", "refs/heads/default")
+    drafts = (
+        "--config",
+        "phases.new-commit=draft",
+        "--config",
+        "experimental.evolution=all",
+    )
+    empty = ("--config", "ui.allowemptycommit=yes")
+    store.hg(*drafts, *empty, "commit", "-qm", "will be obsolete")
+    store.hg("branch", "-q", "other")
+    store.hg(*drafts, *empty, "commit", "-qm", "keeps it")
+    store.hg("git::export")
+    assert store.git("rev-parse", "refs/heads/default") != before
+    store.hg(*drafts, "debugobsolete", store.ids("tip^")[0])
+    store.hg("git::export")
+    assert store.git("rev-parse", "refs/heads/default") == before
+
+
+def test_wrong_tips_are_mended_by_repair(tmp_path: Path, server: HgServer) -> None:
+    store = Exported.make(tmp_path / "repo", server)
+    right = store.git("show-ref", "--heads")
+    repo = store.open()
+    view = selection.view_of(repo, b"served")
+    wrong = dict.fromkeys(truth(view), repo[0].node())
+    made = BranchTips.of(view, selection.select(repo, b"served"), wrong)
+    assert made is not None
+    made.write(Directory(os.fsencode(store.map_dir)), DIALECT, Placement.of(repo))
+    store.hg("git::export")
+    assert store.git("show-ref", "--heads") != right
+
+    assert store.run("git::verify").code
+    store.run("admin::amalgam", "--repair")
+    assert store.git("show-ref", "--heads") == right
+    assert store.run("git::verify").code == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"torn", b"amalgam branch tips 1\nsum 0\n"])
+def test_damaged_tips_count_as_lost(
+    tmp_path: Path, server: HgServer, content: bytes
+) -> None:
+    store = Exported.make(tmp_path / "repo", server)
+    (store.root / TIPS).write_bytes(content)
+    store.commit_nothing("one more")
+    store.hg("git::export")
+    assert store.ids("tip")[1] == store.git("rev-parse", "refs/heads/default")
