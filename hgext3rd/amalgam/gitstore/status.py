@@ -18,12 +18,12 @@ from mercurial.node import bin
 from ..locking import LOCK
 from ..placement import Unusable
 from . import verify
-from .exporting import exporterlock
-from .exporting.exporter import Failure
+from .exporting import exporter, exporterlock
 from .exporting.lockholder import Holder, LockState, holder
 from .git.idx import object_count
 from .state import packgroups, requirements, selection
 from .state.docket import Docket
+from .state.failures import Failure
 from .state.oidmap import Table
 from .verify import Remedy
 
@@ -145,10 +145,11 @@ class StoreStatus:
 
     def _check_exporter(self, store: GitStore) -> None:
         """See whether the store follows, if it should."""
-        failure = Failure.of(store.repo)
+        directory = exporterlock.directory_of(store.repo)
+        failure = Failure.read(directory, exporter.FAILURE)
         is_there = False
         try:
-            is_there = exporterlock.is_held(exporterlock.directory_of(store.repo))
+            is_there = exporterlock.is_held(directory)
         except Unusable as exc:
             if store.config.export_on_change:
                 self.problems.append(Problem(exc.message, exc.hint or _LOG))
@@ -162,7 +163,8 @@ class StoreStatus:
                 hint = _(b"next attempt in %d seconds; or run 'hg git::export'") % wait
             elif is_there:
                 hint = _(b"next attempt is running")
-            self.problems.append(Problem(failure.explain(), hint))
+            text = failure.explain(_(b"background export failed"))
+            self.problems.append(Problem(text, hint))
         elif self.exporter == b"idle" and (
             self.behind or self.gone or self.refs_behind
         ):

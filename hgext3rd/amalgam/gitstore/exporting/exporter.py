@@ -12,23 +12,18 @@ why, for ``admin::amalgam``.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import time
 from typing import TYPE_CHECKING
 
 from mercurial import error
-from mercurial.i18n import _
-from mercurial.utils import stringutil
 
-from ... import background, docketfile
+from ... import background
 from ...configitems import GitConfig, wants_export_on_change
-from ...placement import Placement, Unusable
-from ...records import Record
-from ...terminal import printable
+from ...placement import Placement
 from ...trust import Trust
-from ..state import selection
+from ..state import failures, selection
+from ..state.failures import Failure
 from ..state.source import source_of
 from ..store import GitStore
 from . import exporterlock, rollup
@@ -41,10 +36,8 @@ if TYPE_CHECKING:
     from ..state.selection import FilesState
 
 _MAINTENANCE = b"debug::amalgam-maintenance"
-_FAILURE = b"failure"
-_FAILURE_TITLE = b"amalgam exporter failure 1"
-_FAILURE_BYTES = 1 << 14
-_LONGEST_REASON = 2000
+FAILURE = b"failure"
+"""The file that says why the last exporter failed."""
 _LONGEST_WAIT_SECONDS = 300
 _NOT_SET = (
     "amalgam.git.export-on-change is not set in the configuration of the repository, "
@@ -52,47 +45,9 @@ _NOT_SET = (
 )
 
 
-class Failure(Record):
-    """Why the last exporter failed."""
-
-    reason: str
-    attempts: int
-    """How many failed in a row."""
-    retry: int
-    """When the next one begins, in seconds since the epoch; 0 if none does."""
-
-    @classmethod
-    def of(cls, repo: RepoT) -> Failure | None:
-        """Return the last failure; ``None`` if an export has succeeded since."""
-        directory = exporterlock.directory_of(repo)
-        try:
-            content = directory.tryread(_FAILURE, _FAILURE_BYTES)
-            if not content:
-                return None
-            lines = docketfile.parsed(content, _FAILURE_TITLE)
-            return cls(**docketfile.values_of(lines, _FIELDS))
-        except (OSError, Unusable, ValueError):
-            return None
-
-    def explain(self) -> bytes:
-        """Return what failed, for people."""
-        reason = printable(os.fsencode(self.reason))
-        if self.attempts < 2:
-            return _(b"background export failed: %s") % reason
-        return _(b"background export failed %d times: %s") % (self.attempts, reason)
-
-
-_FIELDS = {
-    "reason": docketfile.texts(b"reason", re.compile("(?s).*")),
-    "attempts": docketfile.numbers(b"attempts"),
-    "retry": docketfile.numbers(b"retry", 0),
-}
-
-
 def forget_failure(repo: RepoT) -> None:
     """Know that an export has succeeded."""
-    with contextlib.suppress(OSError, error.StorageError):
-        exporterlock.directory_of(repo).remove(_FAILURE)
+    failures.forget(exporterlock.directory_of(repo), FAILURE)
 
 
 def run(repo: RepoT, attempts: int) -> None:
@@ -105,7 +60,9 @@ def run(repo: RepoT, attempts: int) -> None:
         lock = exporterlock.take(directory, Placement.of(repo))
     except (OSError, error.Abort, error.StorageError) as exc:
         # without a lock, exporters that try again would grow in number
-        repo.ui.log(b"amalgam", b"no export after a change: %s\n", _bytes(exc))
+        repo.ui.log(
+            b"amalgam", b"no export after a change: %s\n", failures.reason_of(exc)
+        )
         return
     if lock is None:
         return
@@ -140,7 +97,7 @@ def _export(repo: RepoT) -> FilesState:
 def _try_again(repo: RepoT, exc: Exception, attempts: int, lock: int) -> None:
     """Wait and export again, as a new process; the wait doubles with each failure."""
     wait = min(1 << min(attempts - 1, 16), _LONGEST_WAIT_SECONDS)
-    reason = _bytes(exc)
+    reason = failures.reason_of(exc)
     repo.ui.log(
         b"amalgam",
         b"export after a change failed, attempt %d, next in %d seconds: %s\n",
@@ -148,24 +105,12 @@ def _try_again(repo: RepoT, exc: Exception, attempts: int, lock: int) -> None:
         wait,
         reason,
     )
-    failure = Failure(
-        os.fsdecode(reason[:_LONGEST_REASON]), attempts, int(time.time()) + wait
-    )
+    failure = Failure(failures.short(reason), attempts, int(time.time()) + wait)
     _note(repo, failure)
     command = (COMMAND, b"--attempts", b"%d" % attempts)
     background.restart(repo.root, *command, after_seconds=wait, kept=lock)
 
 
 def _note(repo: RepoT, failure: Failure) -> None:
-    """Keep ``failure`` for ``admin::amalgam``, if that is possible."""
     directory = exporterlock.directory_of(repo)
-    lines = docketfile.lines_of(failure, _FIELDS)
-    content = docketfile.formatted(_FAILURE_TITLE, lines)
-    with contextlib.suppress(OSError, error.StorageError):
-        directory.replace(_FAILURE, content, Placement.of(repo), durable=False)
-
-
-def _bytes(exc: Exception) -> bytes:
-    hint = getattr(exc, "hint", None)
-    text = stringutil.forcebytestr(exc) or type(exc).__name__.encode()
-    return b"%s (%s)" % (text, hint) if hint else text
+    failure.write(directory, FAILURE, Placement.of(repo))
