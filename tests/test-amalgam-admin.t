@@ -38,7 +38,7 @@ Before the first export, nothing is wrong:
     exported      3 of 3 changesets, up to date
     refs          1
     objects       27 in 2 packs, * KB (glob)
-    disk          at most * KB while packs are rolled up (glob)
+    disk          about * more before packs are rolled up, * KB meanwhile (glob)
     map           3 changesets, 3 manifests, 3 file revisions in 1 segments, * KB (glob)
     lock          free
   
@@ -53,6 +53,7 @@ Before the first export, nothing is wrong:
     "exporter": "off",
     "files": 3,
     "gone": 0,
+    "growth_bytes": *, (glob)
     "indexes": [{"bytes": 192, "index": "00changelog", "mapped": true, "mapped_nodes": 3, "node_map_bytes": 8192, "reason": "large-enough", "snapshot_bytes": 192}, {"bytes": 333, "index": "00manifest", "mapped": false, "mapped_nodes": 0, "node_map_bytes": 0, "reason": "inline", "snapshot_bytes": 0}],
     "lock": "free",
     "lock_host": "",
@@ -136,7 +137,7 @@ So does what an export would not mend, or not expect:
     exported      4 of 4 changesets, up to date
     refs          3
     objects       42 in 4 packs, * KB (glob)
-    disk          at most * KB while packs are rolled up (glob)
+    disk          about * more before packs are rolled up, * KB meanwhile (glob)
     map           4 changesets, 4 manifests, 4 file revisions in 2 segments, * KB (glob)
     lock          free
   
@@ -168,7 +169,7 @@ So does what an export would not mend, or not expect:
     exported      4 of 4 changesets, up to date
     refs          3
     objects       33 in 2 packs, * KB (glob)
-    disk          at most * KB while packs are rolled up (glob)
+    disk          about * more before packs are rolled up, * KB meanwhile (glob)
     map           4 changesets, 4 manifests, 4 file revisions in 1 segments, * KB (glob)
     lock          free
   

@@ -64,6 +64,23 @@ def test_there_are_never_64_packs_and_objects_are_seldom_copied() -> None:
         assert packs.copied < 12 * added
 
 
+def test_growth_is_what_equal_exports_add_before_a_roll_up() -> None:
+    packs = Packs()
+    count = packs.objects.__getitem__
+    packs.export("base", 1000)
+    assert packgroups.growth(packs.docket, count, count) == 0
+    packs.export("base", 5)
+    forecast = packgroups.growth(packs.docket, count, count)
+    before = sum(packs.objects.values())
+    # one pack is larger than all others, and 16 wait
+    while len(packs.docket.base.packs) < 2 * 17:
+        packs.export("base", 5)
+    grown = sum(packs.objects.values()) - before
+    assert grown // 2 < forecast <= grown
+    assert packgroups.due(packs.docket, count)
+    assert packgroups.growth(packs.docket, count, count) == 0
+
+
 def test_few_packs_are_left_alone() -> None:
     packs = Packs()
     for _export in range(8):

@@ -23,7 +23,7 @@ from testlib.planted import traces
 
 from hgext3rd.amalgam.bundles.git import packs
 from hgext3rd.amalgam.configitems import GitConfig
-from hgext3rd.amalgam.gitstore.exporting import rollup
+from hgext3rd.amalgam.gitstore.exporting import export as exporting, rollup
 from hgext3rd.amalgam.gitstore.git import idx
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.placement import Directory
@@ -57,7 +57,7 @@ def commit(store: Exported, number: int) -> None:
 
 def export(store: Exported) -> None:
     """Export without a roll-up."""
-    store.hg("git::bundle", "-q", "-r", "0", str(store.root.parent / "unused"))
+    exporting.export(git_store(store))
 
 
 def fill(store: Exported, start: int, end: int) -> None:
@@ -355,6 +355,9 @@ def test_other_objects_than_those_of_the_packs_are_refused(
     with pytest.raises(error.Abort):
         rollup.run(git_store(store))
     assert store.packs() == packs
+    assert b"other objects than it was asked to" in store.run("admin::amalgam").out
+    monkeypatch.undo()
+    rollup.run(git_store(store))
     check(store, log(store))
 
 
@@ -372,7 +375,8 @@ def test_ids_instead_of_names_give_the_same_objects(
 def test_failure_is_a_warning_and_the_export_has_succeeded(store: Exported) -> None:
     """Of a pack of which git cannot read an object."""
     pack = store.packs()[3]
-    content = bytearray(pack.read_bytes())
+    right = pack.read_bytes()
+    content = bytearray(right)
     content[20:40] = bytes(20)
     pack.chmod(0o600)
     pack.write_bytes(content)
@@ -380,6 +384,33 @@ def test_failure_is_a_warning_and_the_export_has_succeeded(store: Exported) -> N
     assert done.code == 0
     assert done.err.startswith(b"warning: cannot roll up packs: git pack-objects")
     assert leftovers(store) == []
+
+    # as it would of a process in the background
+    assert store.run(MAINTENANCE).code
+    done = store.run("admin::amalgam")
+    assert done.code == 1
+    assert b"roll-up of packs failed 2 times: git pack-objects" in done.out
+    pack.write_bytes(right)
+    store.hg("git::export")
+    assert store.run("admin::amalgam").code == 0
+
+
+def test_failure_counts_until_nothing_is_due(store: Exported) -> None:
+    pack = store.packs()[3]
+    pack.chmod(0o600)
+    pack.write_bytes(b"damaged")
+    assert store.run(MAINTENANCE).code
+    store.hg("git::export", "--rebuild")
+    assert b"roll-up" not in store.run("admin::amalgam").out
+
+
+def test_bundles_are_followed_by_a_roll_up(store: Exported) -> None:
+    before = len(store.packs())
+    ids = log(store)
+    store.hg("git::bundle", "-q", str(store.root.parent / "bundle"))
+    assert len(store.packs()) < before
+    check(store, ids)
+    store.git("bundle", "verify", "-q", str(store.root.parent / "bundle"))
 
 
 def test_roll_up_killed_anywhere_is_done_again(
@@ -409,7 +440,8 @@ def test_complete_pack_grows_with_the_history(
             assert bundle.pack == packs[-1].read_bytes()
         check_bundles(store, tmp_path / f"{start}")
         fill(store, start, end)
-        check_bundles(store, tmp_path / f"{end} more")
+        if not rollup.is_due(git_store(store)):  # a bundle would be followed by it
+            check_bundles(store, tmp_path / f"{end} more")
     assert packs[0] == packs[1] != packs[2]
 
 

@@ -170,6 +170,7 @@ def _show_store(fm: Any, path: bytes, status: StoreStatus) -> None:
         objects=status.objects,
         packs=status.packs,
         pack_bytes=status.pack_bytes,
+        growth_bytes=status.growth_bytes,
         peak_bytes=status.peak_bytes,
         changesets=status.pairs.get(oidmap.Table.CHANGESETS, 0),
         manifests=status.pairs.get(oidmap.Table.MANIFESTS, 0),
@@ -217,8 +218,11 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
     size = util.bytecount(status.pack_bytes)
     objects = _(b"%d in %d packs, %s") % (status.objects, status.packs, size)
     _show_line(fm, _(b"objects"), objects)
-    peak = util.bytecount(status.peak_bytes)
-    _show_line(fm, _(b"disk"), _(b"at most %s while packs are rolled up") % peak)
+    disk = _(b"about %s more before packs are rolled up, %s meanwhile") % (
+        util.bytecount(status.growth_bytes),
+        util.bytecount(status.peak_bytes),
+    )
+    _show_line(fm, _(b"disk"), disk)
     pairs = _(b"%d changesets, %d manifests, %d file revisions in %d segments, %s") % (
         *(status.pairs.get(table, 0) for table in oidmap.Table),
         status.segments,

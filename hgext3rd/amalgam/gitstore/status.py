@@ -18,7 +18,7 @@ from mercurial.node import bin
 from ..locking import LOCK
 from ..placement import Unusable
 from . import verify
-from .exporting import exporter, exporterlock
+from .exporting import exporter, exporterlock, rollup
 from .exporting.lockholder import Holder, LockState, holder
 from .git.idx import object_count
 from .state import packgroups, requirements, selection
@@ -69,8 +69,10 @@ class StoreStatus:
     packs: int = 0
     pack_bytes: int = 0
     """Size of packs and their indexes."""
+    growth_bytes: int = 0
+    """What exports are likely to add to these before packs are rolled up."""
     peak_bytes: int = 0
-    """What these take at most while packs are rolled up."""
+    """What these then take while packs are rolled up."""
     segments: int = 0
     map_bytes: int = 0
     pairs: dict[Table, int] = dataclasses.field(default_factory=dict)
@@ -93,6 +95,7 @@ class StoreStatus:
             text = _(b"'%s' is not a directory") % store.repository.path
             status.problems.append(Problem(text, _(b"remove what is in its place")))
         status._check_exporter(store)
+        status._check_roll_ups(store)
         return status
 
     def _look(self, store: GitStore) -> None:
@@ -173,6 +176,13 @@ class StoreStatus:
                 text = _(b"changes are not exported, though export-on-change is set")
                 self.problems.append(Problem(text, _LOG))
 
+    def _check_roll_ups(self, store: GitStore) -> None:
+        failure = rollup.failure(store)
+        if failure is not None:
+            text = failure.explain(_(b"roll-up of packs failed"))
+            hint = _(b"next attempt after the next export; or run 'hg git::export'")
+            self.problems.append(Problem(text, hint))
+
     def _measure(self, store: GitStore, docket: Docket) -> None:
         self.packs = len(docket.packs)
         sizes = {
@@ -181,12 +191,17 @@ class StoreStatus:
         }
         self.pack_bytes = sum(sizes.values())
         room = packgroups.room(docket, sizes.__getitem__)
-        self.peak_bytes = self.pack_bytes + room
         self.problems += _disk_problems(store, self.packs, room)
-        self.objects = sum(
-            object_count(store.repository.packs_directory, pack)
+        objects = {
+            pack: object_count(store.repository.packs_directory, pack)
             for pack in docket.packs
+        }
+        self.objects = sum(objects.values())
+        self.growth_bytes = packgroups.growth(
+            docket, objects.__getitem__, sizes.__getitem__
         )
+        # what is added is copied, too
+        self.peak_bytes = self.pack_bytes + room + 2 * self.growth_bytes
         self.segments = len(docket.segments)
         self.map_bytes = _size(store.maps.directory, map(os.fsencode, docket.segments))
         try:

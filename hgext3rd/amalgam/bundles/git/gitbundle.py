@@ -17,7 +17,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ...configitems import CINNABAR_V1, GIT_FORMATS, GIT_V2, GitConfig
-from ...gitstore.exporting import export
+from ...gitstore.exporting import export, rollup
 from ...gitstore.state import selection
 from ...gitstore.state.unreadable import is_of_repository
 from ...gitstore.store import GitStore
@@ -167,7 +167,7 @@ def write(
                 hint=_(b"try again"),
             ) from cause
         objects, size = _stream(repo.ui, out, content.header(filter), content.pack)
-    return Written(
+    written = Written(
         kind=kind,
         changesets=content.changesets,
         objects=objects,
@@ -177,6 +177,8 @@ def write(
         prerequisites=content.prerequisites,
         seconds=time.monotonic() - started,
     )
+    rollup.after_export(store)
+    return written
 
 
 @contextlib.contextmanager

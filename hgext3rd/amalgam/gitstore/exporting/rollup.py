@@ -20,9 +20,11 @@ from mercurial.i18n import _
 
 from ...terminal import one_line
 from ..git import idx, staging
-from ..state import censorship, packgroups
+from ..state import censorship, failures, packgroups
 from ..state.docket import PACK, Docket
+from ..state.failures import Failure
 from ..state.oidmap import ID_LEN, Table
+from . import exporterlock
 from .exportlock import locked
 from .storefiles import StoreFiles
 
@@ -52,6 +54,9 @@ _CONFIG = {
     "pack.writeReverseIndex": "true",
 }
 _PAIR_LEN = 2 * ID_LEN
+_ERRORS = (error.Abort, error.StorageError, error.LockError, OSError)
+# in the directory of the exporter: why the last roll-up failed
+_FAILURE = b"maintenance-failure"
 
 
 def after_export(store: GitStore) -> None:
@@ -59,11 +64,10 @@ def after_export(store: GitStore) -> None:
 
     The export itself has succeeded, and the next one tries again.
     """
-    if not is_due(store):
-        return
     try:
-        run(store)
-    except (error.Abort, error.StorageError, error.LockError, OSError) as exc:
+        if is_due(store):
+            run(store)
+    except _ERRORS as exc:
         text = _(b"warning: cannot roll up packs: %s") % pycompat.bytestr(exc)
         store.repo.ui.warn(one_line(text))
 
@@ -73,13 +77,38 @@ def is_due(store: GitStore) -> bool:
     return bool(_due(store, _docket(store)))
 
 
+def failure(store: GitStore) -> Failure | None:
+    """Return why packs that are due have not been rolled up, if that failed."""
+    found = Failure.read(exporterlock.directory_of(store.repo), _FAILURE)
+    with contextlib.suppress(OSError, error.StorageError):
+        if found and not is_due(store):
+            return None
+    return found
+
+
 def run(store: GitStore) -> int:
     """Roll up all that is due; return how many packs have gone.
 
     Does nothing while another process rolls up. ``Abort`` if git fails, ``LockError``
-    if the lock of exports cannot be had.
+    if the lock of exports cannot be had. ``failure`` tells it until a run succeeds.
     """
     store.require_trust()
+    directory = exporterlock.directory_of(store.repo)
+    try:
+        gone = _run(store)
+    except _ERRORS as exc:
+        before = Failure.read(directory, _FAILURE)
+        reason = failures.short(failures.reason_of(exc))
+        found = Failure(reason, before.attempts + 1 if before else 1)
+        with contextlib.suppress(OSError, error.StorageError):
+            directory.make(store.placement)
+        found.write(directory, _FAILURE, store.placement)
+        raise
+    failures.forget(directory, _FAILURE)
+    return gone
+
+
+def _run(store: GitStore) -> int:
     _clear_up(store)
     if staging.sweep(store.repository.directory):
         return 0

@@ -70,6 +70,24 @@ def room(docket: Docket, size: Callable[[str], int]) -> int:
     return max(sum(map(size, group)) for group in (*groups, whole))
 
 
+def growth(
+    docket: Docket, count: Callable[[str], int], size: Callable[[str], int]
+) -> int:
+    """Return how many bytes exports are likely to add before packs are rolled up.
+
+    That is, until each group is due, if its next packs are as large as the largest of
+    those that wait for a roll-up. ``count`` and ``size`` are objects and bytes of a
+    pack.
+    """
+    total = 0
+    for group, batch, _is_lowest in _groups(docket):
+        # the first pack alone does not tell how large the next one will be
+        waiting = _outside_of_progression(group, count) or group[1:][-1:]
+        left = batch - len(waiting)
+        total += max(0, left) * max(map(size, waiting), default=0)
+    return total
+
+
 def lowest(docket: Docket) -> Layer:
     """Return the layer that is below no other one with changesets."""
     return docket.base if docket.base.segments else docket.drafts
