@@ -112,6 +112,16 @@ impl Directory {
         }
     }
 
+    /// Likewise; there are no such files here.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    #[cfg(not(target_os = "linux"))]
+    pub fn create_nameless(&self) -> io::Result<Option<File>> {
+        Ok(None)
+    }
+
     /// Gives a file another name in the directory, in place of any other file of that name.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Memory, files and threads for any purpose.
 //!
-//! Owns buffers within a budget ([`Budget`], [`Buffer`], [`BufferPool`]), the division of memory
-//! ([`Shares`]), directories by descriptor ([`Directory`]), and parallel work with ordered results
+//! Owns buffers within a budget ([`Budget`], [`Buffer`], [`BufferPool`]), tables in temporary files
+//! ([`Records`]), the division of memory ([`Shares`]), directories by descriptor ([`Directory`]), and parallel work with ordered results
 //! ([`ordered`], [`Turns`], [`join`]). Knows neither Mercurial nor git.
 
 mod budget;
@@ -12,6 +12,7 @@ pub mod hex;
 mod join;
 pub mod ordered;
 mod pages;
+mod records;
 mod shares;
 mod turns;
 
@@ -22,5 +23,6 @@ pub use error::{Error, Result};
 pub use join::join;
 pub use ordered::Width;
 pub use pages::trim;
+pub use records::Records;
 pub use shares::Shares;
 pub use turns::Turns;
