@@ -42,12 +42,6 @@ impl Oid {
         let (words, _) = self.0.as_chunks();
         u64::from_le_bytes(words[0])
     }
-
-    /// The first four bytes as a number that orders as the ids do.
-    pub(crate) fn order_prefix(&self) -> u32 {
-        let (words, _) = self.0.as_chunks();
-        u32::from_be_bytes(words[0])
-    }
 }
 
 impl fmt::Display for Oid {
@@ -147,12 +141,5 @@ mod tests {
         }
         assert_eq!(Oid::EMPTY_TREE.to_string(), "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
         assert_eq!(format!("{:?}", Oid::EMPTY_BLOB), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
-    }
-
-    #[test]
-    fn the_order_prefix_orders_as_the_ids_do() {
-        let mut oids = [Oid::EMPTY_BLOB, Oid::EMPTY_TREE];
-        oids.sort_by_key(Oid::order_prefix);
-        assert!(oids.is_sorted());
     }
 }

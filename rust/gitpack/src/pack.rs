@@ -12,6 +12,7 @@ mod checksum;
 mod entry;
 mod ids;
 mod idx;
+mod places;
 mod rev;
 mod sealed;
 mod writer;

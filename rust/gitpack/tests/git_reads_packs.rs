@@ -91,14 +91,21 @@ impl Store {
         let mut deflated = Vec::new();
         self.deflater.deflate(payload, &mut deflated);
         let added = self.writer.add(oid, entry, payload.len() as u64, &deflated);
-        assert_eq!(self.writer.position(&oid), Some(added.expect("is writable")));
+        assert_eq!(
+            self.writer.position(&oid).expect("is readable"),
+            Some(added.expect("is writable"))
+        );
         self.contents.insert(oid, (kind, content.to_vec()));
         oid
     }
 
     fn add(&mut self, kind: ObjectKind, content: &[u8]) -> Oid {
         let oid = oid(kind, content);
-        if self.writer.position(&oid).is_some() { oid } else { self.add_full(kind, content) }
+        if self.writer.position(&oid).expect("is readable").is_some() {
+            oid
+        } else {
+            self.add_full(kind, content)
+        }
     }
 
     fn add_full(&mut self, kind: ObjectKind, content: &[u8]) -> Oid {
@@ -107,7 +114,8 @@ impl Store {
 
     /// Adds `content` as a delta of `base`, if there is a good one.
     fn add_near(&mut self, kind: ObjectKind, content: &[u8], base: Option<Oid>) -> Oid {
-        let Some(base) = base.filter(|_| self.writer.position(&oid(kind, content)).is_none())
+        let Some(base) = base
+            .filter(|_| self.writer.position(&oid(kind, content)).expect("is readable").is_none())
         else {
             return self.add(kind, content);
         };
@@ -127,7 +135,7 @@ impl Store {
     }
 
     fn offset(&self, oid: Oid) -> Offset {
-        self.writer.position(&oid).expect("was added")
+        self.writer.position(&oid).expect("is readable").expect("was added")
     }
 }
 
@@ -359,7 +367,7 @@ fn git_reads_what_the_quick_compressor_makes() {
         let mut stream = vec![0; QuickDeflater::bound(content.len())];
         let len = quick.deflate_to(content, &mut stream);
         let oid = oid(ObjectKind::Blob, content);
-        if store.writer.position(&oid).is_none() {
+        if store.writer.position(&oid).expect("is readable").is_none() {
             let entry = Entry::Full(ObjectKind::Blob);
             let added = store.writer.add(oid, entry, content.len() as u64, &stream[..len]);
             added.expect("is writable");

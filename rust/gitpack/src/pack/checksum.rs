@@ -4,7 +4,9 @@
 //! git leaves out collision detection here, too, since 2.47.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 
 use sha1::{Digest, Sha1};
 
@@ -30,6 +32,27 @@ impl fmt::Debug for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Bytes read at once to compute the checksum of a file.
+const READ_BYTES: usize = 0x10_0000;
+
+/// The checksum of the first `len` bytes of `file`.
+///
+/// # Errors
+///
+/// [`io::Error`] if it cannot be read, or has fewer.
+pub(super) fn of_file(file: &File, len: u64) -> io::Result<Checksum> {
+    let mut sha1 = Sha1::new();
+    let mut buffer = vec![0; usize::try_from(len).map_or(READ_BYTES, |len| len.min(READ_BYTES))];
+    let mut at = 0;
+    while at < len {
+        let count = usize::try_from(len - at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
+        file.read_exact_at(&mut buffer[..count], at)?;
+        sha1.update(&buffer[..count]);
+        at += count as u64;
+    }
+    Ok(Checksum(sha1.finalize().into()))
 }
 
 /// Bytes collected before they are hashed and written.

@@ -11,20 +11,31 @@
 //!       checksum of the pack, checksum of the idx
 //! ```
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 
-use super::checksum::{Checksum, ChecksumWriter};
+use workshop::Records;
+
+use super::checksum::{self, Checksum};
 use super::entry::Offset;
 use crate::oid::Oid;
 
 pub(super) const MAGIC: [u8; 4] = *b"\xfftOc";
 pub(super) const VERSION: u32 = 2;
 
+/// Bytes before the ids.
+const HEADER_LEN: u64 = 8 + 256 * 4;
 /// Marks an offset that stands in the table of 8 bytes.
 const LARGE: u32 = 1 << 31;
+/// Bytes of one table that are collected before they are written.
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// What the indexes say of one entry: 32 bytes, kept for each until the pack is sealed.
-#[derive(Clone, Copy, Debug)]
+/// Bytes of a [`Record`]: it begins with its id.
+pub(super) const RECORD_LEN: usize = 32;
+
+/// What the indexes say of one entry, kept for each until the pack is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) oid: Oid,
     /// CRC-32 of the entry as it stands in the pack, header and compressed bytes.
@@ -32,56 +43,125 @@ pub(super) struct Record {
     pub(super) offset: Offset,
 }
 
-/// Writes the index over `sorted`, records in the order of their ids, up to 2^31.
-///
-/// Goes over the records four times.
-pub(super) fn write<'a>(
-    out: impl Write,
-    sorted: impl Iterator<Item = &'a Record> + Clone,
-    pack: Checksum,
-) -> io::Result<()> {
-    let mut out = ChecksumWriter::new(out);
-    out.put(&MAGIC)?;
-    out.put(&VERSION.to_be_bytes())?;
-
-    let mut starting_with = [0_u32; 256];
-    for record in sorted.clone() {
-        starting_with[usize::from(record.oid.as_bytes()[0])] += 1;
+impl Record {
+    /// The record that [`Self::to_bytes`] was asked of.
+    pub(super) fn from_bytes(bytes: &[u8; RECORD_LEN]) -> Self {
+        let (words, _) = bytes.as_chunks::<4>();
+        let word = |at: usize| u32::from_be_bytes(words[at]);
+        let mut oid = [0; 20];
+        oid.copy_from_slice(&bytes[..20]);
+        let offset = u64::from(word(6)) << 32 | u64::from(word(7));
+        Self { oid: Oid::from_bytes(oid), crc32: word(5), offset: Offset(offset) }
     }
+
+    /// As it is kept.
+    pub(super) fn to_bytes(self) -> [u8; RECORD_LEN] {
+        let mut bytes = [0; RECORD_LEN];
+        bytes[..20].copy_from_slice(self.oid.as_bytes());
+        bytes[20..24].copy_from_slice(&self.crc32.to_be_bytes());
+        bytes[24..].copy_from_slice(&self.offset.get().to_be_bytes());
+        bytes
+    }
+}
+
+/// Writes the index over `records` to the empty file `out`, and answers the place of each in it.
+///
+/// Goes over the records three times, and takes 4 bytes of memory for each.
+pub(super) fn write(
+    out: &File,
+    records: &Records<RECORD_LEN>,
+    pack: Checksum,
+) -> io::Result<Vec<u32>> {
+    let mut starting_with = [0_u32; 256];
+    records.for_each(|record| {
+        starting_with[usize::from(record[0])] += 1;
+        Ok(())
+    })?;
+    let mut head = Table::new(out, 0);
+    head.put(&MAGIC)?;
+    head.put(&VERSION.to_be_bytes())?;
     let mut up_to = 0_u32;
     for count in starting_with {
         up_to += count;
-        out.put(&up_to.to_be_bytes())?;
+        head.put(&up_to.to_be_bytes())?;
     }
+    head.write()?;
 
-    for record in sorted.clone() {
-        out.put(record.oid.as_bytes())?;
-    }
-    for record in sorted.clone() {
-        out.put(&record.crc32.to_be_bytes())?;
-    }
-    let mut large = Vec::new();
+    let count = records.len() as u64;
+    let mut ids = Table::new(out, HEADER_LEN);
+    let mut crcs = Table::new(out, HEADER_LEN + 20 * count);
+    let mut offsets = Table::new(out, HEADER_LEN + 24 * count);
+    let mut large = Table::new(out, HEADER_LEN + 28 * count);
     let mut next_large = LARGE;
-    for record in sorted {
-        let offset = record.offset.get();
-        let small = u32::try_from(offset).ok().filter(|&small| small < LARGE);
-        let word = small.unwrap_or_else(|| {
-            large.push(offset);
-            next_large += 1;
-            next_large - 1
-        });
-        out.put(&word.to_be_bytes())?;
+    let mut places = vec![0; records.len()];
+    let mut place = 0;
+    records.for_each_sorted(&starting_with, |record, number| {
+        let Record { oid, crc32, offset } = Record::from_bytes(record);
+        ids.put(oid.as_bytes())?;
+        crcs.put(&crc32.to_be_bytes())?;
+        let offset = offset.get();
+        let word = match u32::try_from(offset).ok().filter(|&small| small < LARGE) {
+            Some(small) => small,
+            None => {
+                large.put(&offset.to_be_bytes())?;
+                next_large += 1;
+                next_large - 1
+            }
+        };
+        offsets.put(&word.to_be_bytes())?;
+        places[number as usize] = place;
+        place += 1;
+        Ok(())
+    })?;
+    for mut table in [ids, crcs, offsets] {
+        table.write()?;
     }
-    for offset in large {
-        out.put(&offset.to_be_bytes())?;
+    large.put(pack.as_bytes())?;
+    large.write()?;
+    let end = large.at;
+    out.write_all_at(&checksum::of_file(out, end)?.0, end)?;
+    Ok(places)
+}
+
+/// A part of the file that is written beside others.
+struct Table<'a> {
+    out: &'a File,
+    /// Where the next bytes go.
+    at: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Table<'a> {
+    fn new(out: &'a File, at: u64) -> Self {
+        Self { out, at, buffer: Vec::new() }
     }
 
-    out.put(pack.as_bytes())?;
-    out.finish()
+    /// Adds `bytes`, which are few.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            self.write()?;
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes what was collected.
+    fn write(&mut self) -> io::Result<()> {
+        self.out.write_all_at(&self.buffer, self.at)?;
+        self.at += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
+    use proptest::prelude::*;
+    use sha1::{Digest, Sha1};
+    use workshop::Directory;
+
     use super::*;
 
     fn record(first_byte: u8, offset: u64) -> Record {
@@ -90,10 +170,23 @@ mod tests {
         Record { oid: Oid::from_bytes(bytes), crc32: u32::from(first_byte), offset: Offset(offset) }
     }
 
-    fn written(records: &[Record]) -> Vec<u8> {
+    /// The index, and the places in it.
+    fn written_with_places(records: &[Record]) -> (Vec<u8>, Vec<u32>) {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let dir = Directory::open(dir.path()).expect("is there");
+        let mut kept = Records::new(&dir);
+        for record in records {
+            kept.push(record.to_bytes()).expect("is writable");
+        }
+        let file = tempfile::tempfile().expect("temporary file");
+        let places = write(&file, &kept, Checksum([7; 20])).expect("is writable");
         let mut idx = Vec::new();
-        write(&mut idx, records.iter(), Checksum([7; 20])).expect("memory takes all");
-        idx
+        (&file).read_to_end(&mut idx).expect("is readable");
+        (idx, places)
+    }
+
+    fn written(records: &[Record]) -> Vec<u8> {
+        written_with_places(records).0
     }
 
     fn word(bytes: &[u8], place: usize) -> u32 {
@@ -114,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_fanout_counts_ids_up_to_each_byte() {
-        let idx = written(&[record(0, 12), record(3, 99), record(3, 50), record(255, 200)]);
+        let idx = written(&[record(0, 12), record(3, 50), record(3, 99), record(255, 200)]);
         let fanout = &idx[FANOUT..IDS];
         for (byte, count) in [(0, 1), (1, 1), (2, 1), (3, 3), (4, 3), (254, 3), (255, 4)] {
             assert_eq!(word(fanout, byte), count, "at {byte}");
@@ -123,7 +216,7 @@ mod tests {
         let crcs = &idx[IDS + 4 * 20..];
         assert_eq!([word(crcs, 0), word(crcs, 1), word(crcs, 3)], [0, 3, 255]);
         let offsets = &crcs[4 * 4..];
-        assert_eq!([word(offsets, 0), word(offsets, 1), word(offsets, 3)], [12, 99, 200]);
+        assert_eq!([word(offsets, 0), word(offsets, 1), word(offsets, 3)], [12, 50, 200]);
     }
 
     #[test]
@@ -138,5 +231,41 @@ mod tests {
         let large = small[4 * 4..].as_chunks().0;
         assert_eq!([large[0], large[1]].map(u64::from_be_bytes), [beyond, first_large]);
         assert_eq!(idx.len(), IDS + 4 * 28 + 2 * 8 + 40);
+    }
+
+    #[test]
+    fn an_index_ends_with_the_checksums() {
+        let idx = written(&[record(3, 99), record(0, 12)]);
+        let (bytes, checksum) = idx.split_at(idx.len() - 20);
+        assert_eq!(bytes[bytes.len() - 20..], [7; 20]);
+        assert_eq!(checksum, &*Sha1::digest(bytes));
+    }
+
+    proptest! {
+        #[test]
+        fn ids_are_in_order_and_places_lead_to_them(
+            ids in proptest::collection::vec(0..9_u8, 0..200),
+        ) {
+            let record = |(at, &id): (u8, &u8)| {
+                let mut bytes = [0; 20];
+                // Equal starts, and order decided by what comes after them.
+                (bytes[0], bytes[12], bytes[13]) = (id % 2, id, at);
+                Record { oid: Oid::from_bytes(bytes), crc32: 0, offset: Offset(u64::from(at)) }
+            };
+            let records: Vec<_> = (0..).zip(&ids).map(record).collect();
+            let (idx, places) = written_with_places(&records);
+            let (found, _) = idx[IDS..][..20 * records.len()].as_chunks::<20>();
+            prop_assert!(found.is_sorted());
+            prop_assert_eq!(places.len(), records.len());
+            for (record, place) in records.iter().zip(places) {
+                prop_assert_eq!(record.oid.as_bytes(), &found[place as usize]);
+            }
+        }
+
+        #[test]
+        fn a_record_reads_back(oid: [u8; 20], crc32: u32, offset: u64) {
+            let record = Record { oid: Oid::from_bytes(oid), crc32, offset: Offset(offset) };
+            prop_assert_eq!(Record::from_bytes(&record.to_bytes()), record);
+        }
     }
 }

@@ -6,12 +6,12 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use hashbrown::{HashTable, hash_table};
-use workshop::Directory;
+use workshop::{Directory, Records};
 
 use super::Error;
 use super::entry::{self, Entry, Offset};
-use super::idx::Record;
+use super::idx::{RECORD_LEN, Record};
+use super::places::Places;
 use super::sealed::{PackPlace, SealedPack, UNFINISHED};
 use crate::oid::Oid;
 use crate::staged::{Readers, Staged};
@@ -27,8 +27,8 @@ const BUFFER_BYTES: usize = 0x4_0000;
 
 /// Writes a pack into a directory, where git does not see it.
 ///
-/// Keeps 32 bytes in memory for each entry, and about eight more to find it by id. The bytes of the
-/// file follow from the sequence of [`Self::add`] alone. Dropped before it is published, here
+/// Keeps about eight bytes in memory for each entry, and 32 in a temporary file. The bytes of the pack
+/// follow from the sequence of [`Self::add`] alone. Dropped before it is published, here
 /// or as a [`SealedPack`], it leaves nothing behind.
 #[derive(Debug)]
 pub struct PackWriter {
@@ -40,9 +40,9 @@ pub struct PackWriter {
     /// Where the next entry begins, and the length of the file so far.
     end: Offset,
     /// In the order of the file.
-    records: Vec<Record>,
+    records: Records<RECORD_LEN>,
     /// Places in `records`, by id.
-    by_oid: HashTable<u32>,
+    by_oid: Places,
     sync: bool,
 }
 
@@ -63,8 +63,8 @@ impl PackWriter {
             file,
             staged,
             end: Offset(HEADER.len() as u64),
-            records: Vec::new(),
-            by_oid: HashTable::new(),
+            records: Records::new(dir),
+            by_oid: Places::default(),
             sync: true,
         })
     }
@@ -77,10 +77,19 @@ impl PackWriter {
     }
 
     /// Where the entry of `oid` begins, `None` if this pack has none. Constant time.
-    #[must_use]
-    pub fn position(&self, oid: &Oid) -> Option<Offset> {
-        let place = self.by_oid.find(oid.table_hash(), |&place| self.record(place).oid == *oid)?;
-        Some(self.record(*place).offset)
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if what is known of entries cannot be read.
+    pub fn position(&self, oid: &Oid) -> Result<Option<Offset>, Error> {
+        let mut offset = None;
+        let is_it = |place| {
+            let record = self.record(place)?;
+            offset = Some(record.offset);
+            Ok(record.oid == *oid)
+        };
+        let found = self.by_oid.find(oid.table_hash(), is_it).map_err(self.failed())?;
+        Ok(found.and(offset))
     }
 
     /// Appends the entry of `oid` and answers where it begins.
@@ -127,11 +136,14 @@ impl PackWriter {
         let Some(place) = place.filter(|&place| place < MOST_ENTRIES) else {
             return Err(self.refuse("pack has no room for more objects".to_owned()));
         };
-        let records = &self.records;
-        let is_it = |&place: &u32| records[place as usize].oid == oid;
-        let hash = |&place: &u32| records[place as usize].oid.table_hash();
-        let found = self.by_oid.entry(oid.table_hash(), is_it, hash);
-        let hash_table::Entry::Vacant(vacant) = found else { return Ok(None) };
+        let hash = oid.table_hash();
+        let is_it = |place| Ok(self.record(place)?.oid == oid);
+        if self.by_oid.find(hash, is_it).map_err(self.failed())?.is_some() {
+            return Ok(None);
+        }
+        if self.by_oid.is_full() {
+            self.make_room().map_err(self.failed())?;
+        }
 
         let written = self.file.write_all(&header).and_then(|()| self.file.write_all(deflated));
         written.map_err(Error::at(self.staged.path()))?;
@@ -139,20 +151,21 @@ impl PackWriter {
         crc32.update(&header);
         crc32.update(deflated);
         self.end.0 += (header.len() + deflated.len()) as u64;
-        self.records.push(Record { oid, crc32: crc32.finalize(), offset });
-        vacant.insert(place);
+        let record = Record { oid, crc32: crc32.finalize(), offset };
+        self.records.push(record.to_bytes()).map_err(self.failed())?;
+        self.by_oid.insert(hash, place);
         Ok(Some(offset))
     }
 
     /// Entries so far.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.records.len()
     }
 
     /// Whether there is no entry yet.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
@@ -175,11 +188,28 @@ impl PackWriter {
         let path = self.staged.path();
         let file = self.file.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
         let place = PackPlace { dir: self.dir, readers: self.readers, sync: self.sync };
-        SealedPack::new(place, self.staged, file, &self.records, self.end.0)
+        SealedPack::new(place, self.staged, &file, &self.records, self.end.0)
     }
 
-    fn record(&self, place: u32) -> &Record {
-        &self.records[place as usize]
+    fn record(&self, place: u32) -> io::Result<Record> {
+        self.records.get(place as usize).map(|bytes| Record::from_bytes(&bytes))
+    }
+
+    /// Makes the table larger.
+    fn make_room(&mut self) -> io::Result<()> {
+        let Self { by_oid, records, .. } = self;
+        by_oid.grow();
+        let mut place = 0;
+        records.for_each(|record| {
+            by_oid.insert(Record::from_bytes(record).oid.table_hash(), place);
+            place += 1;
+            Ok(())
+        })
+    }
+
+    /// For `map_err`: an error about what is kept of entries.
+    fn failed(&self) -> impl Fn(io::Error) -> Error {
+        Error::at(self.dir.path())
     }
 
     fn refuse(&self, why: String) -> Error {
@@ -219,9 +249,9 @@ mod tests {
         }
         assert_eq!(offsets[..2], [Offset(12), Offset(18)]);
         for (number, &offset) in (0..).zip(&offsets) {
-            assert_eq!(writer.position(&oid(number)), Some(offset));
+            assert_eq!(writer.position(&oid(number)).expect("is readable"), Some(offset));
         }
-        assert_eq!(writer.position(&oid(1000)), None);
+        assert_eq!(writer.position(&oid(1000)).expect("is readable"), None);
         assert_eq!((writer.len(), writer.bytes()), (1000, 12 + 6 * 1000));
     }
 
@@ -241,11 +271,6 @@ mod tests {
         let error = writer.add(oid(1), entry, 5, b"12345").expect_err("nothing is before it");
         assert_eq!(error.source.kind(), io::ErrorKind::InvalidInput);
         assert!(writer.is_empty());
-    }
-
-    #[test]
-    fn a_record_takes_32_bytes() {
-        assert_eq!(size_of::<Record>(), 32);
     }
 
     #[test]

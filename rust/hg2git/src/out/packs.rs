@@ -16,7 +16,7 @@ use crate::request::Request;
 /// a file.
 const APART_FROM: usize = 1000;
 /// Bytes that a pack keeps of each object until it is sealed, and to seal it.
-const BYTES_PER_OBJECT: u64 = 45;
+const BYTES_PER_OBJECT: u64 = 15;
 
 /// The packs, as far as they have objects: that for all, and that of what git clients do not need.
 pub(crate) type Sealed = [Option<SealedPack>; 2];
@@ -91,7 +91,7 @@ pub(crate) fn add(
     let entry = match base {
         None => Entry::Full(kind),
         Some(base) => {
-            Entry::Delta { base: pack.position(&base).expect("bases are handed over first") }
+            Entry::Delta { base: pack.position(&base)?.expect("bases are handed over first") }
         }
     };
     pack.add_new(oid, entry, inflated_len as u64, deflated)?;
