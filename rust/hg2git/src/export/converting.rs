@@ -109,6 +109,7 @@ impl Run<'_> {
         let mut names = Names::default();
         let mut scratch = Scratch::within(&shares.budget, 0);
         let start = history::start(sources, &mut scratch, &mut names, files)?;
+        files.forget_numbers();
         history::number_components(sources.changes, &mut names);
         let mut scratch = Scratch::of(shares);
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);

@@ -46,8 +46,7 @@ pub(crate) enum CollisionCheck {
 /// What is known of ids.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// The beginnings of the ids met so far. Two that begin alike cost a needless search, no more.
-    met: Mutex<HashSet<u64>>,
+    met: Mutex<MetIds>,
     store: StoreIds,
     /// File revisions whose node is that of more than one path.
     shared: HashSet<FileId>,
@@ -97,10 +96,47 @@ impl CollisionCheck {
     /// Whether an object with this id is searched. The id is known from then on.
     fn is_in_scope(&self, oid: Oid) -> bool {
         let Self::Known(Known { met, store, .. }) = self else { return true };
+        let is_met = met.lock().unwrap_or_else(PoisonError::into_inner).meet(&oid);
+        is_met || store.may_have(&oid)
+    }
+}
+
+/// The ids met so far. One that is taken for another costs a needless search, no more.
+#[derive(Debug, Default)]
+struct MetIds {
+    /// The beginnings of the first ones.
+    first: HashSet<u64>,
+    /// Those after them, in sets of which each has room for four times as many as the one before.
+    later: Vec<StoreIds>,
+    /// For how many the last of those has room.
+    room: usize,
+}
+
+/// So many ids are kept by their beginnings: 9 MB.
+const FIRST_IDS: usize = (1 << 20) / 8 * 7;
+/// The first set of later ids has room for so many: 8 MB.
+const LATER_IDS: usize = 1 << 22;
+
+impl MetIds {
+    /// Whether this id, or perhaps another one, was met before. It is met from then on.
+    fn meet(&mut self, oid: &Oid) -> bool {
         let (beginning, _) = oid.as_bytes().split_first_chunk().expect("ids are longer");
         let beginning = u64::from_ne_bytes(*beginning);
-        let is_new = met.lock().unwrap_or_else(PoisonError::into_inner).insert(beginning);
-        !is_new || store.may_have(&oid)
+        if self.first.len() < FIRST_IDS {
+            return !self.first.insert(beginning);
+        }
+        if self.first.contains(&beginning) || self.later.iter().any(|ids| ids.may_have(oid)) {
+            return true;
+        }
+        if self.room == 0 {
+            self.room = LATER_IDS << (2 * self.later.len());
+            self.later.push(StoreIds::with_room_for(self.room));
+        }
+        self.room -= 1;
+        if let Some(last) = self.later.last_mut() {
+            last.add(oid);
+        }
+        false
     }
 }
 
@@ -181,6 +217,25 @@ pub(crate) mod tests {
         let message = Message { head: b"", body: &attack };
         assert!(check.text(FileId(6), Node::NULL, message).is_ok());
         assert!(check.text(FileId(7), Node::NULL, message).is_err());
+    }
+
+    #[test]
+    fn no_id_that_was_met_is_forgotten() {
+        let oid = |number: usize| {
+            let mut bytes = [3; 20];
+            for (at, chunk) in bytes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                let odd = 0x9E37_79B9_7F4A_7C15 + 2 * at as u64;
+                *chunk = (number as u64).wrapping_mul(odd).swap_bytes().to_ne_bytes();
+            }
+            Oid::from_bytes(bytes)
+        };
+        let mut met = MetIds::default();
+        let count = FIRST_IDS + 100_000;
+        let taken = (0..count).filter(|number| met.meet(&oid(*number))).count();
+        assert!(taken < 1000, "{taken}");
+        assert_eq!((met.first.len(), met.later.len()), (FIRST_IDS, 1));
+        assert!((0..count).step_by(101).all(|number| met.meet(&oid(number))));
+        assert!(met.meet(&oid(count - 1)));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::objects::directory::{
 use crate::objects::trees::{LANES, Refused, TreeForm, TreeWriter};
 use crate::read::changes::ChangeLog;
 use crate::read::files::FileTable;
-use crate::read::manifests::{Base, ChangesetTree, ManifestPlan};
+use crate::read::manifests::{Base, ChangesetTree, ChangesetTrees, ManifestPlan};
 use crate::read::names::Names;
 use crate::read::treemanifests::Directories;
 use crate::read::verify::Check;
@@ -50,7 +50,7 @@ pub(crate) struct Sources<'a> {
     pub map: &'a OidMap,
     /// Changesets to convert, ascending, and their trees.
     pub revs: &'a [Rev],
-    pub trees: &'a [ChangesetTree],
+    pub trees: &'a ChangesetTrees,
     pub plan: &'a ManifestPlan,
     pub changes: &'a ChangeLog,
     pub collisions: &'a CollisionCheck,
@@ -173,7 +173,7 @@ impl<'a> History<'a> {
             && (bytes < BATCH_BYTES || bytes < LONGEST_BATCH_BYTES && batch.leaves_lanes_empty())
         {
             let before = (batch.made.len(), batch.changesets.len());
-            let tree = self.sources.trees[self.changesets];
+            let tree = self.sources.trees.get(self.changesets);
             if self.make(tree, &mut batch) {
                 let rev = self.sources.revs[self.changesets];
                 let text = self.texts.get(rev)?.text;

@@ -1,6 +1,6 @@
-//! Which ids the git repository may have: a Bloom filter over the indexes of its packs.
+//! Sets of ids as Bloom filters, such as that of the ids which the git repository may have.
 //!
-//! Large exports ask it for each object that they write. "Perhaps" costs a needless search for an
+//! Large exports ask them for each object that they write. "Perhaps" costs a needless search for an
 //! attack, so a few wrong answers are cheap; "no" is never wrong. An id takes 2 to 4 bytes, and a
 //! look-up costs the same with one pack or ten thousand.
 
@@ -58,13 +58,15 @@ impl StoreIds {
         ids
     }
 
-    fn with_room_for(count: usize) -> Self {
+    /// None yet; more than `count` make wrong answers more likely.
+    pub fn with_room_for(count: usize) -> Self {
         let bits = count.saturating_mul(BITS_PER_ID).min(MOST_BYTES * 8);
         let words = if count == 0 { 0 } else { bits.div_ceil(64).next_power_of_two() };
         Self { words: vec![0; words] }
     }
 
-    fn add(&mut self, oid: &Oid) {
+    /// Adds an id. There must be room for some.
+    pub fn add(&mut self, oid: &Oid) {
         let len = self.words.len();
         for (word, bit) in places(oid, len) {
             self.words[word] |= bit;

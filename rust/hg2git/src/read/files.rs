@@ -58,6 +58,11 @@ impl FileTable {
         FileId(number)
     }
 
+    /// Makes the table smaller: no node has a number from then on.
+    pub fn forget_numbers(&mut self) {
+        self.numbers = HashTable::new();
+    }
+
     /// Notes that another path has a revision, too.
     pub fn share(&mut self, file: FileId) {
         self.shared.insert(file);

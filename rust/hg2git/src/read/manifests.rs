@@ -24,7 +24,7 @@ use std::rc::Rc;
 use revlog::{Delta, Rev, Revlog, Scratch, StoredDelta};
 
 pub(crate) use self::changes::{Base, Changes, ManifestChange, Unusable};
-pub(crate) use self::plan::{ChangesetTree, ManifestPlan};
+pub(crate) use self::plan::{ChangesetTree, ChangesetTrees, ManifestPlan};
 use workshop::Shares;
 
 use self::order::ReadingOrder;

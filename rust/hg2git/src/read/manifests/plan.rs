@@ -27,7 +27,7 @@ pub(crate) struct ManifestPlan {
 }
 
 /// The tree of a changeset to convert, by its manifest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangesetTree {
     /// The null manifest: no file.
     Empty,
@@ -35,6 +35,43 @@ pub(crate) enum ChangesetTree {
     Known(Oid),
     /// At this position of the manifests' plan.
     Position(usize),
+}
+
+/// The trees of changesets, 4 bytes for each, and 20 more for those that are known.
+#[derive(Debug, Default)]
+pub(crate) struct ChangesetTrees {
+    /// Positions; or [`NO_FILE`], or places in `known`, marked.
+    places: Vec<u32>,
+    known: Vec<Oid>,
+}
+
+/// Revisions have 31 bits, so positions have.
+const KNOWN_MARK: u32 = 1 << 31;
+const NO_FILE: u32 = u32::MAX;
+
+impl ChangesetTrees {
+    fn push(&mut self, tree: ChangesetTree) {
+        let number = |at: usize| u32::try_from(at).expect("revisions have 31 bits");
+        self.places.push(match tree {
+            ChangesetTree::Empty => NO_FILE,
+            ChangesetTree::Known(oid) => {
+                self.known.push(oid);
+                KNOWN_MARK | number(self.known.len() - 1)
+            }
+            ChangesetTree::Position(position) => number(position),
+        });
+    }
+
+    /// That of the changeset at this place.
+    pub fn get(&self, at: usize) -> ChangesetTree {
+        match self.places[at] {
+            NO_FILE => ChangesetTree::Empty,
+            place if place & KNOWN_MARK > 0 => {
+                ChangesetTree::Known(self.known[(place & !KNOWN_MARK) as usize])
+            }
+            position => ChangesetTree::Position(position as usize),
+        }
+    }
 }
 
 impl ManifestPlan {
@@ -48,7 +85,7 @@ impl ManifestPlan {
         nodes: &[Node],
         manifest: &Revlog,
         map: &OidMap,
-    ) -> revlog::Result<(Self, Vec<ChangesetTree>)> {
+    ) -> revlog::Result<(Self, ChangesetTrees)> {
         let known = |node: &Node| match *node {
             Node::NULL => Some(ChangesetTree::Empty),
             _ => map.oid(Table::Manifests, node).map(ChangesetTree::Known),
@@ -67,13 +104,13 @@ impl ManifestPlan {
         });
         let plan = Self { revs, start };
         let mut found = found.into_iter();
-        let trees = nodes.iter().map(|node| {
-            known(node).unwrap_or_else(|| {
+        let mut trees = ChangesetTrees::default();
+        for node in nodes {
+            trees.push(known(node).unwrap_or_else(|| {
                 let rev = found.next().expect("one for each unknown node");
                 ChangesetTree::Position(plan.position(rev).expect("it was planned"))
-            })
-        });
-        let trees = trees.collect();
+            }));
+        }
         Ok((plan, trees))
     }
 
@@ -149,5 +186,27 @@ impl ManifestPlan {
             Base::Empty | Base::Known(_) => None,
         };
         delta_base.and_then(|base| self.position(base)).into_iter().chain(told_from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_are_as_they_were_added() {
+        let oid = |byte| ChangesetTree::Known(Oid::from_bytes([byte; 20]));
+        let all = [
+            ChangesetTree::Position(0),
+            oid(1),
+            ChangesetTree::Empty,
+            oid(2),
+            ChangesetTree::Position(0x7fff_fffe),
+        ];
+        let mut trees = ChangesetTrees::default();
+        for tree in all {
+            trees.push(tree);
+        }
+        assert!(all.into_iter().eq((0..all.len()).map(|at| trees.get(at))));
     }
 }
