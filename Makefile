@@ -31,6 +31,8 @@ SDIST := $(CACHE)/mercurial-$(HG)
 CBINDGEN := $(CACHE)/cbindgen-0.29.4/bin/cbindgen
 CARGO_FUZZ := $(CACHE)/cargo-fuzz-0.13.1/bin/cargo-fuzz
 CARGO_DENY := $(CACHE)/cargo-deny-0.20.2/bin/cargo-deny
+GIT_LFS_VERSION := 3.4.1
+GIT_LFS := $(CACHE)/git-lfs-$(GIT_LFS_VERSION)/git-lfs
 CINNABAR := $(CACHE)/git-cinnabar-0.7.5/bin/git-cinnabar
 HGGIT := build/venv-hg-git/bin/hg
 PERF_VENV := build/venv-perf
@@ -284,6 +286,12 @@ build/venv-hg-git/bin/hg:
 	$(PYTHON) -m venv --clear build/venv-hg-git
 	build/venv-hg-git/bin/pip install -q --disable-pip-version-check \
 	  setuptools==65.5.0 mercurial==7.1.2 hg-git==1.2.0 dulwich==0.22.8
+
+.PHONY: git-lfs
+git-lfs: $(GIT_LFS) ## build git-lfs, with go, for the tests that need it
+
+$(GIT_LFS):
+	GOBIN=$(@D) GOFLAGS=-modcacherw go install github.com/git-lfs/git-lfs/v3@v$(GIT_LFS_VERSION)
 
 # git runs it by its other name
 $(CINNABAR):

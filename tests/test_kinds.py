@@ -90,7 +90,7 @@ def test_what_is_censored_after_an_export_leaves_the_git_store(
 # LFS
 
 
-def test_lfs_pointer_is_exported_as_stored(
+def test_lfs_pointer_is_exported_without_keys_of_mercurial(
     tmp_path: Path, own_server: HgServer
 ) -> None:
     hgrc = "[extensions]\nlfs =\n[lfs]\ntrack = size('>100B')\n"
@@ -108,12 +108,12 @@ def test_lfs_pointer_is_exported_as_stored(
     store.hg("git::export")
 
     pointer = blob(store, "0", "large")
-    assert pointer == raw_text(store, "large", 0)
+    assert raw_text(store, "large", 0) == pointer + b"x-is-binary 0\n"
     assert hashlib.sha256(large.encode()).hexdigest().encode() in pointer
-    assert blob(store, "1", "renamed") == raw_text(store, "renamed", 0)
-    assert b"x-hg-copy large\n" in blob(store, "1", "renamed")
+    assert blob(store, "1", "renamed") == pointer
+    assert b"x-hg-copy large\n" in raw_text(store, "renamed", 0)
     assert blob(store, "2", "renamed") == raw_text(store, "renamed", 1)
-    assert blob(store, "2", "small") == raw_text(store, "small", 1)
+    assert blob(store, "2", "small") == pointer
     assert blob(store, "3", "renamed") == b"small again\n"
     assert blob(store, "0", "small") == b"small\n"
     check_stores(store)
@@ -129,7 +129,7 @@ def test_converting_to_lfs_gives_each_file_as_it_is_stored(
     commit(store, file="after\n" * 100)
     store.hg("git::export")
     assert blob(store, "0", "file") == b"before\n" * 100
-    assert blob(store, "1", "file") == raw_text(store, "file", 1)
+    assert raw_text(store, "file", 1) == blob(store, "1", "file") + b"x-is-binary 0\n"
     assert blob(store, "1", "file").startswith(b"version https://git-lfs")
 
 

@@ -240,7 +240,8 @@ def test_pointers_of_lfs_are_named(repo: Exported, own_server: HgServer) -> None
     commit(repo, "small", *lfs)
     assert not export(repo, *lfs).err
     commit(repo, "large", *lfs, text="x" * 1000)
-    said = b"warning: 1 files in LFS are exported as pointers, without their contents: "
+    said = b"warning: 1 files in LFS are exported as pointers of git-lfs, "
+    said += b"without their contents: "
     assert export(repo, *lfs).err == said + b"large\n"
 
 

@@ -37,8 +37,9 @@ clone checks out the bookmark ``@``, else ``default``, else the branch of the ti
 
 Other heads have no ref. If ``heads`` is in ``amalgam.git.refs``, they are below
 ``refs/hg/heads``. Drafts with a topic are left out until they are published.
-Files in LFS are exported as pointers, largefiles as standins. Subrepositories are
-not exported, only the files that name them. :hg:`git::export` warns of all these.
+Files in LFS are exported as pointers of git-lfs, largefiles as standins.
+Subrepositories are not exported, only the files that name them. :hg:`git::export`
+warns of all these.
 
 Secret and hidden changesets never leave. The template keyword ``{gitnode}`` is
 the id of a changeset's commit, if it is exported::

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from mercurial import policy
 
-from . import residency
+from . import lfs, residency
 
 SKIPS = Path(__file__).parents[1] / "SKIPS"
 
@@ -71,6 +71,10 @@ def _curl() -> str:
     return "" if shutil.which("curl") else "no curl(1)"
 
 
+def _git_lfs() -> str:
+    return "" if lfs.git_lfs() else "no git-lfs(1); see 'make git-lfs'"
+
+
 _NEEDS: dict[str, Callable[[], str]] = {
     "root": _root,  # to give files to another user
     "mounts": _mounts,  # of its own, or for all to see
@@ -79,6 +83,7 @@ _NEEDS: dict[str, Callable[[], str]] = {
     "c-index": _c_index,  # to look nodes up in our map
     "cold": _cold,  # to have files that are not in memory
     "curl": _curl,  # as a client that goes on with a download
+    "git-lfs": _git_lfs,  # as a client of what is in LFS
 }
 
 

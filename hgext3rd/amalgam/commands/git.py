@@ -56,7 +56,7 @@ _DIFFERENT = {
         b"%d files of largefiles are exported as standins, without their contents"
     ),
     checkout.Kind.LFS: _(
-        b"%d files in LFS are exported as pointers, without their contents"
+        b"%d files in LFS are exported as pointers of git-lfs, without their contents"
     ),
 }
 

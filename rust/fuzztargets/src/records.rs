@@ -56,6 +56,7 @@ pub(crate) fn filelog(input: &[u8]) {
     let split = split_metadata(input);
     let metadata = split.metadata.map_or(0, |metadata| metadata.len() + 4);
     assert_eq!(metadata + split.content.len(), input.len());
+    hg2git::fuzzing::pointer(input);
 }
 
 /// A tracked path.

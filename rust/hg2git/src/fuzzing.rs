@@ -6,6 +6,7 @@ use sha1lanes::{Message, digest_one};
 
 use crate::dialect::cinnabar::state::MetadataState;
 use crate::dialect::cinnabar::{commit, note};
+use crate::objects::blobs::pointer_of;
 
 /// Makes the commit and the note of a changeset, whose text is `text`.
 ///
@@ -29,5 +30,17 @@ pub fn state(body: &[u8]) {
     let bytes = [body, &sum].concat();
     if let Ok(state) = MetadataState::from_bytes(&bytes) {
         assert_eq!(MetadataState::from_bytes(&state.to_bytes()).as_ref(), Ok(&state));
+    }
+}
+
+/// Reads a pointer to content in LFS; one that was made of it is read alike.
+///
+/// # Panics
+///
+/// If it is not.
+pub fn pointer(text: &[u8]) {
+    if let Some(pointer) = pointer_of(text).filter(|pointer| !pointer.is_empty()) {
+        assert!(pointer.len() <= 200);
+        assert_eq!(pointer_of(&pointer).as_ref(), Some(&pointer));
     }
 }

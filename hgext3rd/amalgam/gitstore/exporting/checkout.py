@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mercurial import revlog, store as storemod
-
 from ...records import Choice, Record
+from ..state import lfs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from mercurial.interfaces.types import RepoT
 
@@ -73,12 +72,12 @@ def different(repo: RepoT, start: int, excluded: Iterable[int]) -> list[Differen
     repo = repo.unfiltered()
     skipped = frozenset(excluded)
     revs = [rev for rev in range(start, len(repo)) if rev not in skipped]
-    has_lfs = b"lfs" in repo.requirements
+    has_lfs = lfs.is_used(repo)
     if len(revs) <= _FEW_CHANGESETS:
         readfiles = repo.changelog.readfiles
         paths = {path for rev in revs for path in readfiles(rev)}
     else:
-        paths = set(_all_files(repo, quick=not has_lfs))
+        paths = set(lfs.all_files(repo)) if has_lfs or _may_differ(repo) else set()
     found: dict[Kind, list[bytes]] = {}
     opened = 0
     for path in sorted(paths):
@@ -113,7 +112,7 @@ def _is_new(
     """Tell whether the first revision of a file that is exported is a new one."""
     filelog = repo.file(path).get_revlog()
     for rev in range(len(filelog)):
-        if in_lfs and not filelog.flags(rev) & revlog.REVIDX_EXTSTORED:
+        if in_lfs and not lfs.is_in_lfs(filelog, rev):
             continue
         linkrev = filelog.linkrev(rev)
         if linkrev not in excluded:
@@ -121,17 +120,9 @@ def _is_new(
     return False
 
 
-def _all_files(repo: RepoT, *, quick: bool) -> Iterator[bytes]:
-    """Yield the names of all files that ever were; if ``quick``, suspicious ones."""
+def _may_differ(repo: RepoT) -> bool:
+    """Tell whether a name of any file may be one that git shows otherwise."""
     if b"fncache" not in repo.requirements:
-        for entry in repo.store.data_entries(undecodable=[]):
-            if entry.is_filelog:
-                yield entry.target_id
-        return
-    content: bytes = repo.svfs.tryread(b"fncache")
-    lower = content.lower()
-    if quick and not any(part in lower for part in _SUSPICIOUS):
-        return
-    for line in content.splitlines():
-        if line.startswith(b"data/") and line.endswith(b".i"):
-            yield storemod.decodedir(line)[5:-2]
+        return True
+    content: bytes = repo.svfs.tryread(b"fncache").lower()
+    return any(part in content for part in _SUSPICIOUS)

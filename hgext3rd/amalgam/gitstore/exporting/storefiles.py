@@ -233,7 +233,7 @@ class StoreFiles:
 
     def drop_all(self, mark: str) -> None:
         """Remove all that is exported; what is exported next has this ``mark``."""
-        self._refuse(Docket(censored=mark))
+        self._refuse(Docket(censored=mark, pointers=self.next.pointers))
         self._unname({})
         self.remove_debris()
 

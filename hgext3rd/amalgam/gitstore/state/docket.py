@@ -112,6 +112,9 @@ class Docket(Record):
     """``censorship.mark_of`` when the texts were read."""
     summaries: str = ""
     """``strays.summaries`` when git found nothing wrong with them."""
+    pointers: bool = False
+    """Whether blobs of files in LFS are pointers as git-lfs writes them; may be false
+    if there is none."""
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -197,6 +200,7 @@ _DOCKET: Fields = {
     "named": texts(b"named", _OID, ""),
     "censored": texts(b"censored", _MARK, ""),
     "summaries": texts(b"summaries", _OID, ""),
+    "pointers": flags(b"git-lfs-pointers"),
     "base": Group(b"base-", Layer, _LAYER),
     "drafts": Group(b"drafts-", Layer, _LAYER),
 }

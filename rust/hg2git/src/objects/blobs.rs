@@ -8,13 +8,15 @@
 //! Over 350 lines: what waits to be hashed, its texts and its deltas are one state.
 
 mod plan;
+mod pointers;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use gitpack::{Differ, ObjectKind, Oid, object_header};
 use revlog::{
-    FLAG_CENSORED, FLAG_EXTERNAL, KeptTexts, Node, Revision, Revlog, Scratch, Texts, split_metadata,
+    FLAG_CENSORED, FLAG_EXTERNAL, KeptTexts, Node, Rev, Revision, Revlog, Scratch, Texts,
+    split_metadata,
 };
 use sha1lanes::{Lanes, Message, digest_one};
 use workshop::{Buffer, Shares};
@@ -28,6 +30,7 @@ use crate::read::verify::Check;
 
 pub(crate) use plan::{BlobPlan, Load, plan};
 use plan::{Planned, PlannedStorage};
+pub(crate) use pointers::pointer_of;
 
 /// Revisions whose two messages each fill half of the lanes of the widest hash.
 const HALF_OF_LANES: usize = 8;
@@ -43,8 +46,8 @@ const LONGEST_KEPT: usize = 1 << 20;
 /// gains 0.1 % of the pack and costs a fourth of all compression (octave, 2026-11).
 const LONGEST_DELTA: (usize, usize) = (2, 3);
 
-/// What clients are sent for such a revision is its text as stored: why it was censored, or what
-/// LFS calls a pointer. The node was computed from another text, so it cannot be checked.
+/// The text as stored says why such a revision was censored, or is a pointer of LFS. The node was
+/// computed from another text, so it cannot be checked.
 const TEXT_REPLACED: u16 = FLAG_CENSORED | FLAG_EXTERNAL;
 
 /// Consecutive revisions of one filelog.
@@ -112,8 +115,35 @@ struct Waiting<'a> {
     piece: &'a Piece,
     planned: Planned,
     revision: Revision,
-    /// Base text of a delta that has to be searched for.
-    base_text: Option<Arc<Buffer>>,
+    /// What the blob is instead of the text's content, if that is in LFS.
+    pointer: Option<Vec<u8>>,
+    base: Option<Base>,
+}
+
+/// What a delta is made against.
+struct Base {
+    text: Arc<Buffer>,
+    /// As of the revision itself.
+    pointer: Option<Vec<u8>>,
+}
+
+impl Base {
+    fn content(&self) -> &[u8] {
+        content(&self.text, self.pointer.as_deref())
+    }
+}
+
+fn content<'a>(text: &'a [u8], pointer: Option<&'a [u8]>) -> &'a [u8] {
+    pointer.unwrap_or_else(|| split_metadata(text).content)
+}
+
+/// The pointer that the blob of a revision is, if its content is in LFS.
+fn pointer(revlog: &Revlog, rev: Rev, text: &[u8]) -> Result<Option<Vec<u8>>> {
+    if revlog.index().unusual_flags(rev) & TEXT_REPLACED != FLAG_EXTERNAL {
+        return Ok(None);
+    }
+    let pointer = pointer_of(text);
+    pointer.map(Some).ok_or_else(|| revlog.corrupt(rev, "its text is not an LFS pointer").into())
 }
 
 impl<'a> Converter<'a> {
@@ -149,7 +179,8 @@ impl<'a> Converter<'a> {
     /// # Errors
     ///
     /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
-    /// node's text, has flags that change what its text means, or carries a collision attack.
+    /// node's text, has flags that change what its text means, is in LFS and no pointer, or carries
+    /// a collision attack.
     pub fn convert(&mut self, pieces: &[Piece]) -> Result<Blobs> {
         let Self { scratch, kept, encoder, kept_bytes, hashed_bytes } = self;
         let streams = encoder.compressor.streams();
@@ -178,7 +209,7 @@ impl<'a> Converter<'a> {
                 if is_enough(waiting.len(), waiting_bytes, *hashed_bytes) {
                     encoder.finish(&waiting, &mut blobs)?;
                     waiting.drain(..).for_each(|waited| {
-                        drop(waited.base_text);
+                        drop(waited.base);
                         texts.recycle(waited.revision.text);
                         texts.recycle_delta(waited.revision.delta);
                     });
@@ -211,7 +242,8 @@ impl<'a> Waiting<'a> {
             return Err(revlog.unsupported(planned.rev, "it has flags that are not known").into());
         }
         let mut revision = texts.get(planned.rev)?;
-        let base_text = match planned.storage {
+        let pointer_of_rev = pointer(revlog, planned.rev, &revision.text)?;
+        let base = match planned.storage {
             PlannedStorage::Full => None,
             PlannedStorage::Stored(base) | PlannedStorage::Searched(base) => {
                 let base = piece.plan.0[base].rev;
@@ -220,13 +252,22 @@ impl<'a> Waiting<'a> {
                 if !is_usable {
                     revision.delta = None;
                 }
-                Some(texts.get(base)?.text)
+                let text = texts.get(base)?.text;
+                let pointer = pointer(revlog, base, &text)?;
+                if pointer.is_some() || pointer_of_rev.is_some() {
+                    revision.delta = None; // it is right for texts
+                }
+                Some(Base { text, pointer })
             }
         };
         if planned.is_landmark {
             texts.hold(planned.rev, &revision.text);
         }
-        Ok(Self { piece, planned, revision, base_text })
+        Ok(Self { piece, planned, revision, pointer: pointer_of_rev, base })
+    }
+
+    fn content(&self) -> &[u8] {
+        content(&self.revision.text, self.pointer.as_deref())
     }
 
     fn check(&self) -> Check<'a> {
@@ -242,11 +283,12 @@ impl<'a> Waiting<'a> {
     fn bytes_beside(&self, others: &[Self]) -> usize {
         let is_held = |base: &Arc<Buffer>| {
             let mut held = others.iter().flat_map(|other| {
-                std::iter::once(&other.revision.text).chain(other.base_text.as_ref())
+                let base = other.base.as_ref().map(|base| &base.text);
+                std::iter::once(&other.revision.text).chain(base)
             });
             held.any(|text| Arc::ptr_eq(text, base))
         };
-        let base = self.base_text.as_ref().filter(|base| !is_held(base));
+        let base = self.base.as_ref().map(|base| &base.text).filter(|base| !is_held(base));
         self.revision.text.len() + base.map_or(0, |base| base.len())
     }
 }
@@ -254,8 +296,7 @@ impl<'a> Waiting<'a> {
 impl Encoder<'_> {
     /// Hashes all that waits, both ways, and makes blobs of it.
     fn finish(&mut self, waiting: &[Waiting<'_>], blobs: &mut Blobs) -> Result<()> {
-        let contents: Vec<&[u8]> =
-            waiting.iter().map(|waited| split_metadata(&waited.revision.text).content).collect();
+        let contents: Vec<&[u8]> = waiting.iter().map(Waiting::content).collect();
         let git_heads: Vec<_> = contents
             .iter()
             .map(|content| object_header(ObjectKind::Blob, content.len() as u64))
@@ -345,8 +386,8 @@ impl Encoder<'_> {
     /// Looks for a git delta that makes `content` of the content of the planned base, and is worth
     /// it.
     fn find_delta(&mut self, waited: &Waiting<'_>, content: &[u8]) -> Result<Found> {
-        let Some(base_text) = waited.base_text.as_ref() else { return Ok(Found::Nothing) };
-        let base = split_metadata(base_text).content;
+        let Some(base) = waited.base.as_ref() else { return Ok(Found::Nothing) };
+        let (base, base_text) = (base.content(), &base.text);
         let limit = content.len() / LONGEST_DELTA.1 * LONGEST_DELTA.0;
         // stored deltas count in texts: they are right for contents if neither has metadata
         if let Some(stored) = &waited.revision.delta

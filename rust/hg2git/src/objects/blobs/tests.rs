@@ -13,6 +13,7 @@ struct Stored {
     text: Vec<u8>,
     chunk: Vec<u8>,
     is_delta: bool,
+    flags: u16,
 }
 
 /// Line by line, one of which changes from revision to revision.
@@ -20,13 +21,13 @@ fn revisions(count: usize) -> Vec<Stored> {
     let line = |at: usize, number: usize| format!("{at:03} {number:06}\n").into_bytes();
     let mut lines: Vec<_> = (0..200).map(|at| line(at, 0)).collect();
     let first = lines.concat();
-    let mut all = vec![Stored { chunk: plain(&first), text: first, is_delta: false }];
+    let mut all = vec![Stored { chunk: plain(&first), text: first, is_delta: false, flags: 0 }];
     for number in 1..count {
         let at = number * 37 % lines.len();
         lines[at] = line(at, number);
         let place = |at: usize| u32::try_from(11 * at).expect("short").to_be_bytes();
         let delta = [&place(at)[..], &place(at + 1), &place(1), &lines[at]].concat();
-        all.push(Stored { text: lines.concat(), chunk: plain(&delta), is_delta: true });
+        all.push(Stored { text: lines.concat(), chunk: plain(&delta), is_delta: true, flags: 0 });
     }
     all
 }
@@ -39,13 +40,14 @@ fn plain(chunk: &[u8]) -> Vec<u8> {
 fn write(root: &Path, revisions: &[Stored]) -> Arc<Revlog> {
     let mut bytes = Vec::new();
     let (mut offset, mut parent) = (0, Node::NULL);
-    for (number, Stored { text, chunk, is_delta }) in (0..).zip(revisions) {
+    for (number, Stored { text, chunk, is_delta, flags }) in (0..).zip(revisions) {
         let word = |number: usize| u32::try_from(number).expect("short").to_be_bytes();
         let before = i32::to_be_bytes(number - 1);
         let base = if *is_delta { before } else { number.to_be_bytes() };
         let node = node_of(parent, Node::NULL, text);
         // of the first, the version and what it is: inline, with bases of any kind
         let place = if number == 0 { 0x3_0001 << 32 } else { (offset as u64) << 16 };
+        let place = place | u64::from(*flags);
         bytes.extend(place.to_be_bytes());
         for field in [word(chunk.len()), word(text.len()), base, [0; 4], before, [0xff; 4]] {
             bytes.extend(field);
@@ -131,4 +133,33 @@ fn the_first_wrong_revision_is_named_whatever_the_memory() {
         let said = error.expect_err("two are wrong").to_string();
         assert!(said.contains("revision 3: text does not match its node"), "{memory}: {said}");
     }
+}
+
+#[test]
+fn a_stored_delta_of_pointers_is_not_one_of_blobs() {
+    // as long as git-lfs's pointer, in another order
+    let tail = b"size 5\nversion https://git-lfs.github.com/spec/v1\n";
+    let text = |digit: &str| [b"oid sha256:", digit.repeat(64).as_bytes(), b"\n", tail].concat();
+    let place = |at: u32| at.to_be_bytes();
+    let delta = [&place(11)[..], &place(75), &place(64), &[b'b'; 64]].concat();
+    let stored = |text, chunk, is_delta| Stored { text, chunk, is_delta, flags: FLAG_EXTERNAL };
+    let revisions =
+        [stored(text("a"), plain(&text("a")), false), stored(text("b"), plain(&delta), true)];
+    let root = tempfile::tempdir().expect("temporary directory");
+    let revlog = write(root.path(), &revisions);
+    let opened = workshop::Directory::open(root.path()).expect("is there");
+    let (collisions, shares) = (CollisionCheck::Each, Shares::new(192 << 20, 0, 1, &opened));
+    let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..2 };
+    let made = Converter::new((1, true), true, &collisions, &shares).convert(&[piece]);
+    let Blobs { blobs, streams } = made.expect("nothing is wrong");
+    let payloads: Vec<_> = std::iter::zip(&blobs, streams.iter())
+        .map(|(blob, stream)| {
+            gitpack::deflate::inflate(stream, blob.inflated_len).expect("is whole")
+        })
+        .collect();
+    let expected = revisions.map(|revision| pointer_of(&revision.text).expect("is a pointer"));
+    assert_eq!(payloads[0], expected[0]);
+    assert_eq!(blobs[1].base, Some(FileId(0)), "it is a delta");
+    let second = gitpack::delta::apply(&expected[0], &payloads[1], 1000).expect("is a delta");
+    assert_eq!(second, expected[1]);
 }
