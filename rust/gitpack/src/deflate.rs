@@ -107,8 +107,8 @@ pub enum InflateError {
 
 /// The `expected_len` bytes that the zlib stream at the start of `data` holds.
 ///
-/// What follows the stream is ignored, as in a pack another entry follows. For tests and
-/// verification: the state is set up anew for each call.
+/// What follows the stream is ignored, as in a pack another entry follows. For a few streams: the state
+/// is set up anew for each call.
 ///
 /// # Errors
 ///

@@ -12,6 +12,7 @@ mod checksum;
 mod entry;
 mod ids;
 mod idx;
+mod objects;
 mod places;
 mod rev;
 mod sealed;
@@ -20,6 +21,7 @@ mod writer;
 pub use checksum::Checksum;
 pub use entry::{Entry, Offset};
 pub use ids::Ids;
+pub use objects::Objects;
 pub use sealed::{Published, SealedPack};
 pub use writer::PackWriter;
 

@@ -38,7 +38,9 @@ pub enum Entry {
 }
 
 /// `OBJ_OFS_DELTA`.
-const OFFSET_DELTA: u8 = 6;
+pub(super) const OFFSET_DELTA: u8 = 6;
+/// `OBJ_REF_DELTA`, which only git writes: the id of the base is in place of the distance.
+pub(super) const ID_DELTA: u8 = 7;
 
 /// More bytes of the number follow.
 const MORE: u8 = 0x80;
@@ -84,6 +86,31 @@ fn push_distance(header: &mut Header, distance: u64) {
     for &byte in reversed.iter().rev() {
         header.push(byte);
     }
+}
+
+/// The type and the size at the beginning of `bytes`, and what follows; `None` if it is none.
+pub(super) fn parse_type_and_size(bytes: &[u8]) -> Option<(u8, u64, &[u8])> {
+    let (&first, mut rest) = bytes.split_first()?;
+    let (mut size, mut shift, mut more) = (u64::from(first & 0x0f), 4, first & MORE > 0);
+    while more {
+        let (&byte, after) = rest.split_first()?;
+        let bits = u64::from(byte & 0x7f);
+        let shifted = bits.checked_shl(shift).filter(|shifted| shifted >> shift == bits)?;
+        (size, shift, more, rest) = (size | shifted, shift + 7, byte & MORE > 0, after);
+    }
+    Some((first >> 4 & 7, size, rest))
+}
+
+/// The distance at the beginning of `bytes`, and what follows; `None` if it is none.
+pub(super) fn parse_distance(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (&first, mut rest) = bytes.split_first()?;
+    let (mut distance, mut more) = (u64::from(first & 0x7f), first & MORE > 0);
+    while more {
+        let (&byte, after) = rest.split_first()?;
+        let before = distance.checked_add(1)?.checked_mul(0x80)?;
+        (distance, more, rest) = (before | u64::from(byte & 0x7f), byte & MORE > 0, after);
+    }
+    Some((distance, rest))
 }
 
 #[cfg(test)]
@@ -144,6 +171,22 @@ mod tests {
                 back = (back + 1) << 7 | u64::from(byte & 0x7f);
             }
             prop_assert_eq!(back, distance);
+        }
+
+        #[test]
+        fn a_header_is_parsed(len: u64, distance in 1..=u64::MAX - 12, rest: Vec<u8>) {
+            let bytes = [full(len), rest.clone()].concat();
+            let kind = ObjectKind::Blob as u8;
+            prop_assert_eq!(parse_type_and_size(&bytes), Some((kind, len, &rest[..])));
+            let bytes = [delta(distance), rest.clone()].concat();
+            let (kind, len, after) = parse_type_and_size(&bytes).expect("is one");
+            prop_assert_eq!((kind, len), (OFFSET_DELTA, 0));
+            prop_assert_eq!(parse_distance(after), Some((distance, &rest[..])));
+        }
+
+        #[test]
+        fn any_bytes_are_parsed_or_refused(bytes: Vec<u8>) {
+            let _ = (parse_type_and_size(&bytes), parse_distance(&bytes));
         }
     }
 }

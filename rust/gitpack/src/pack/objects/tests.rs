@@ -1,0 +1,110 @@
+//! Objects of a pack, whole and damaged.
+
+use super::*;
+use crate::Deflater;
+use crate::delta::{Op, encode};
+use crate::pack::{Entry, PackWriter};
+use crate::staged::Readers;
+
+const MOST: usize = 1 << 20;
+
+fn oid(kind: ObjectKind, content: &[u8]) -> Oid {
+    let mut sha1 = Sha1::new();
+    sha1.update(&*object_header(kind, content.len() as u64));
+    sha1.update(content);
+    Oid::from_bytes(sha1.finalize().into())
+}
+
+fn deflated(bytes: &[u8]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    Deflater::new(6).deflate(bytes, &mut stream);
+    stream
+}
+
+/// Contents of trees, each but the first as a delta of the one before.
+fn contents() -> Vec<Vec<u8>> {
+    let long: Vec<u8> = (0..40_000_u32).flat_map(u32::to_le_bytes).collect();
+    (0..20).map(|number| [&long[..], &[number; 100]].concat()).collect()
+}
+
+/// Writes a pack of those.
+fn write(directory: &Directory) {
+    let pack = PackWriter::create(directory, Readers::BY_UMASK).expect("is writable");
+    let mut pack = pack.without_sync();
+    let mut before: Option<Vec<u8>> = None;
+    for content in contents() {
+        let id = oid(ObjectKind::Tree, &content);
+        let (entry, payload) = match &before {
+            None => (Entry::Full(ObjectKind::Tree), content.clone()),
+            Some(base) => {
+                let same = content.len() - 100;
+                let ops = [Op::Copy { offset: 0, len: same as u64 }, Op::Insert(&content[same..])];
+                let mut delta = Vec::new();
+                let lens = (base.len() as u64, content.len() as u64);
+                encode(lens.0, lens.1, ops, &mut delta).expect("fits");
+                let base = pack.position(&oid(ObjectKind::Tree, base)).expect("is readable");
+                (Entry::Delta { base: base.expect("was added") }, delta)
+            }
+        };
+        pack.add(id, entry, payload.len() as u64, &deflated(&payload)).expect("is writable");
+        before = Some(content);
+    }
+    pack.seal().and_then(crate::SealedPack::publish).expect("is writable");
+}
+
+fn open(path: &Path) -> Directory {
+    Directory::open(path).expect("is there")
+}
+
+#[test]
+fn objects_are_read_back_whatever_they_are_deltas_of() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let directory = open(dir.path());
+    write(&directory);
+    std::fs::write(dir.path().join("tmp_pack_1.idx"), b"not ours").expect("is writable");
+    let objects = Objects::open(&directory, MOST).expect("is readable");
+    for content in contents() {
+        let id = oid(ObjectKind::Tree, &content);
+        let read = |kind| objects.read(kind, &id);
+        assert_eq!(read(ObjectKind::Tree).expect("is readable"), Some(content));
+        assert_eq!(read(ObjectKind::Blob).expect_err("a tree").kind(), io::ErrorKind::InvalidData);
+    }
+    let none = objects.read(ObjectKind::Tree, &Oid::EMPTY_TREE);
+    assert_eq!(none.expect("is readable"), None);
+    let few = Objects::open(&directory, 1000).expect("is readable");
+    let last = contents().pop().expect("there are some");
+    assert!(few.read(ObjectKind::Tree, &oid(ObjectKind::Tree, &last)).is_err());
+}
+
+#[test]
+fn damage_is_an_error() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let directory = open(dir.path());
+    write(&directory);
+    let names = directory.names().expect("is readable");
+    let is = |name: &OsString, end: &str| name.to_string_lossy().ends_with(end);
+    let last = contents().pop().expect("there are some");
+    let id = oid(ObjectKind::Tree, &last);
+    for end in [".idx", ".pack"] {
+        let name = names.iter().find(|name| is(name, end)).expect("is there");
+        let path = dir.path().join(name);
+        let whole = std::fs::read(&path).expect("is readable");
+        std::fs::remove_file(&path).expect("is writable");
+        let mut wrong = 0;
+        for at in (0..whole.len()).step_by(whole.len() / 400 + 1) {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 0x11;
+            for bytes in [&flipped[..], &whole[..at]] {
+                std::fs::write(&path, bytes).expect("is writable");
+                let read = Objects::open(&directory, MOST)
+                    .and_then(|objects| objects.read(ObjectKind::Tree, &id));
+                match read {
+                    Ok(Some(content)) => assert_eq!(content, last),
+                    Ok(None) | Err(_) => wrong += 1,
+                }
+            }
+        }
+        assert!(wrong > 100, "{wrong}");
+        std::fs::write(&path, whole).expect("is writable");
+    }
+}
