@@ -8,7 +8,7 @@
 pub(crate) mod cinnabar;
 
 use gitpack::Oid;
-use revlog::Revlog;
+use revlog::{Node, Revlog};
 use workshop::Shares;
 
 use crate::error::Result;
@@ -75,6 +75,9 @@ pub(crate) trait Dialect: Sized + Send {
 
     /// The form of the trees beside those of commits, if there are any.
     fn aside_trees(&self) -> Option<&'static TreeForm>;
+
+    /// A commit with the aside's root tree of a manifest that an earlier run converted, if there is one.
+    fn aside_commit(&self, manifest: &Node) -> Option<Oid>;
 
     /// What makes the objects of the run.
     fn begin<'a>(

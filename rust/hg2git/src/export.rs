@@ -15,9 +15,9 @@ use crate::dialect::cinnabar::Cinnabar;
 use crate::dialect::{Context, Dialect, Outcome};
 use crate::error::{Error, Result};
 use crate::map::oidmap::OidMap;
-use crate::map::segment::{Pair, pairs, sorted};
+use crate::map::segment::{Pair, Table, pairs, sorted};
 use crate::objects::commits::ConvertedChangesets;
-use crate::objects::history::Sources;
+use crate::objects::history::{Sources, StoredStart};
 use crate::out::packs::Packs;
 use crate::out::publish::Publication;
 use crate::progress::{Phase, ProgressFn, ThrottledProgress};
@@ -113,7 +113,12 @@ impl Run<'_> {
             changes: &changes,
             collisions,
             aside_trees: dialect.aside_trees(),
-            check_texts,
+            stored_start: plan.start.and_then(|rev| {
+                let node = manifest.index().node(rev);
+                let root = map.oid(Table::Manifests, &node)?;
+                let aside_commit = dialect.aside_commit(&node)?;
+                Some(StoredStart { packs: request.packs, root, aside_commit })
+            }),
         };
         let history = self.convert_history(&dialect, &sources, &mut files, &mut packs, reporter)?;
         drop((trees, changes));

@@ -34,7 +34,7 @@ use self::state::MetadataState;
 use crate::dialect::{Context, Dialect, Outcome};
 use crate::error::{Error, Result};
 use crate::map::oidmap::OidMap;
-use crate::map::segment::{pairs, sorted};
+use crate::map::segment::{Table, pairs, sorted};
 use crate::objects::commits::{CommitForm, Committed};
 use crate::objects::history::{Batch, Sources};
 use crate::objects::object::Object;
@@ -91,6 +91,10 @@ impl Dialect for Cinnabar<'_> {
 
     fn aside_trees(&self) -> Option<&'static TreeForm> {
         self.metadata.as_ref().map(|_| &MANIFEST_TREES)
+    }
+
+    fn aside_commit(&self, manifest: &Node) -> Option<Oid> {
+        self.metadata.as_ref()?.map.oid(Table::Manifests, manifest)
     }
 
     fn begin<'a>(

@@ -38,7 +38,7 @@ pub(crate) struct DirectoryEntry {
 
 impl DirectoryEntry {
     /// The entry of that name, which is one of `names`.
-    fn new(names: &Names, name: &[u8], target: EntryTarget) -> Self {
+    pub fn new(names: &Names, name: &[u8], target: EntryTarget) -> Self {
         let name_len = u32::try_from(name.len()).expect("names are parts of paths");
         Self { name: names.find(name).expect("all names are numbered"), name_len, target }
     }
@@ -124,6 +124,18 @@ impl TrackedDirectory {
     fn new(entries: DirectoryEntries) -> Self {
         let is_plain = entries.are_plain();
         Self { entries, git: OnceLock::new(), aside: OnceLock::new(), is_plain }
+    }
+
+    /// One whose trees an earlier run wrote.
+    pub fn stored(entries: DirectoryEntries, git: Oid, aside: Oid) -> Self {
+        let tree = |oid| OnceLock::from(Tree { oid, storage: Storage::ELSEWHERE });
+        let is_plain = entries.are_plain();
+        Self { entries, git: tree(git), aside: tree(aside), is_plain }
+    }
+
+    /// The same, of which only the trees are known. No change may lead into it.
+    pub fn unread(git: Oid, aside: Oid) -> Self {
+        Self::stored(DirectoryEntries::default(), git, aside)
     }
 
     /// What git is shown instead of directories with an empty name; the aside has no such directory.

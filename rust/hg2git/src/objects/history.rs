@@ -3,29 +3,28 @@
 //! Owns what is alive of the directories: the trees of manifests that later ones count from. Draws batches of directories and changesets; what they become in git is the business
 //! of [`super::pipeline`].
 
+mod start;
 mod states;
 
 use std::sync::Arc;
 
 use gitpack::tree::Mode;
-use revlog::{Flag, Lines, Node, Rev, Revlog, Scratch, Texts};
+use revlog::{Flag, Rev, Revlog, Texts};
 use workshop::Buffer;
 
+pub(crate) use self::start::{StoredStart, start};
 use self::states::{RootDirectory, States};
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
-use crate::map::segment::Table;
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::directory::{
     EntryTarget, LARGE, NewDirectory, Parts, Replay, TrackedDirectory, TreeChange,
 };
-use crate::objects::trees::{LANES, Refused, TreeForm, TreeWriter};
+use crate::objects::trees::{LANES, TreeForm};
 use crate::read::changes::ChangeLog;
-use crate::read::files::FileTable;
 use crate::read::manifests::{Base, ChangesetTree, ChangesetTrees, ManifestPlan};
 use crate::read::names::Names;
 use crate::read::treemanifests::Directories;
-use crate::read::verify::Check;
 
 /// A batch is about as much as makes so many bytes of trees and texts that are new. It may be twice as
 /// much, so that large roots are hashed side by side.
@@ -56,8 +55,8 @@ pub(crate) struct Sources<'a> {
     pub collisions: &'a CollisionCheck,
     /// The form of the trees beside those of commits, if there are any.
     pub aside_trees: Option<&'static TreeForm>,
-    /// Whether the manifest to start from is compared with its node.
-    pub check_texts: bool,
+    /// Where the store has the tree that the changes start from, if both forms of it are known.
+    pub stored_start: Option<StoredStart<'a>>,
 }
 
 /// What follows in the history, small enough to be worked on at once.
@@ -284,53 +283,4 @@ pub(crate) const fn mode_of(flag: Flag) -> Mode {
         Flag::Executable => Mode::EXECUTABLE,
         Flag::Symlink => Mode::SYMLINK,
     }
-}
-
-/// The tree of the manifest that the changes start from, which an earlier run converted.
-///
-/// # Errors
-///
-/// [`crate::Error::Store`] if it cannot be read.
-pub(crate) fn start(
-    sources: &Sources<'_>,
-    scratch: &mut Scratch,
-    names: &mut Names,
-    files: &mut FileTable,
-) -> Result<Option<Arc<TrackedDirectory>>> {
-    let Some(rev) = sources.plan.start else { return Ok(None) };
-    let text = match sources.directories {
-        Some(directories) => Arc::new(directories.flat_text(rev, scratch)?),
-        None => Texts::new(sources.manifest, scratch, 0).get(rev)?.text,
-    };
-    if sources.check_texts && sources.directories.is_none() {
-        // no changeset of this run has it, and each of them builds on it
-        Check::new(sources.manifest).texts(&[(rev, text.as_slice())])?;
-    }
-    let mut changes = Vec::new();
-    for line in Lines::new(&text) {
-        let line = line.map_err(|problem| sources.manifest.corrupt(rev, problem))?;
-        let path = names.number(line.path);
-        for component in line.path.split(|&byte| byte == b'/') {
-            names.number(component);
-        }
-        let known = |node: &Node| sources.map.oid(Table::Files, node);
-        let file = files.number(line.node, path, known);
-        changes.push(TreeChange {
-            path: line.path,
-            target: Some(EntryTarget::File(file, mode_of(line.flag))),
-        });
-    }
-    let mut replay = Replay::new(names);
-    let tree = replay.apply(None, &changes);
-    for form in [Some(&TreeForm::GIT), sources.aside_trees].into_iter().flatten() {
-        let written = TreeWriter::of_known(form, names, files).write(&replay.made);
-        written.map_err(|(_, refused)| match refused {
-            Refused::Unconverted(file) => {
-                let what = format!("its file revision {} is not in the map", files.node(file));
-                sources.manifest.corrupt(rev, what)
-            }
-            Refused::Attack(attack) => sources.manifest.corrupt(rev, attack),
-        })?;
-    }
-    Ok(tree)
 }

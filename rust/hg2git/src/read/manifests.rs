@@ -98,6 +98,7 @@ impl<'a> Manifests<'a> {
             manifests: self,
             reader: Reader::new(self.revlog, scratch, self.shares.kept_bytes + hashed_bytes),
             proof: Proof::new(self.revlog, hashed_bytes),
+            is_start_added: false,
         };
         let last = range.end - 1;
         let changes: Result<Vec<_>> = range.map(|place| walk.step(place, place == last)).collect();
@@ -124,6 +125,8 @@ struct Walk<'a> {
     manifests: &'a Manifests<'a>,
     reader: Reader<'a>,
     proof: Proof<'a>,
+    /// Whether the manifest to start from is among the texts to hash.
+    is_start_added: bool,
 }
 
 impl Walk<'_> {
@@ -143,6 +146,15 @@ impl Walk<'_> {
         let done = used.filter(|&position| order.is_done(position, place));
         done.for_each(|position| self.reader.forget(plan.revs[position]));
         let Some(&is_hashed) = hashed.get(position) else { return Ok((position, changes)) };
+        if let Base::Known(start) = changes.base
+            && !std::mem::replace(&mut self.is_start_added, true)
+        {
+            // no changeset of this run has it, and each of them builds on it
+            let text = self.reader.get(start)?.text;
+            if let Some(wrong) = self.proof.add(start, &text, &self.reader) {
+                return Err(self.manifests.mismatch(wrong));
+            }
+        }
         let is_length_right = text.len() == revlog.index().text_len_hint(rev) as usize;
         if is_hashed || is_last || !is_vetted || !is_length_right || changes.has_new_flags {
             if let Some(wrong) = self.proof.add(rev, &text, &self.reader) {

@@ -1,0 +1,215 @@
+//! The tree that the changes of a run start from, which an earlier run converted.
+//!
+//! Few changes are made to the trees in the store, of which only the directories on changed paths are
+//! read. Where that does not pay, or the store does not have them, the tree is made of the manifest
+//! again. Both make the same objects.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use gitpack::pack::Objects;
+use gitpack::{ObjectKind, Oid};
+use revlog::{Lines, Node, Rev, Scratch, Texts};
+use workshop::Directory;
+
+use super::states::RootDirectory;
+use super::{Sources, mode_of};
+use crate::error::Result;
+use crate::map::segment::Table;
+use crate::objects::directory::{
+    DirectoryEntries, DirectoryEntry, EntryTarget, Replay, TrackedDirectory, TreeChange,
+};
+use crate::objects::trees::{Refused, TreeForm, TreeWriter, stored_entries};
+use crate::read::changes::ChangeLog;
+use crate::read::files::FileTable;
+use crate::read::names::Names;
+
+/// To read the trees of a directory takes as long as to make trees of so many bytes of a manifest.
+const BYTES_PER_DIRECTORY: usize = 2048;
+/// So many directories are read in any case.
+const FEW_DIRECTORIES: usize = 16;
+/// Where directories have manifests of their own, so many: a flat one is made of all.
+const MOST_DIRECTORIES: usize = 1024;
+/// Bytes of a tree that is read, at most: those of some 400,000 files.
+const MOST_TREE_BYTES: usize = 16 << 20;
+
+/// Where the store has the tree to start from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredStart<'a> {
+    /// The directory of all packs.
+    pub packs: &'a Directory,
+    /// The root tree of git.
+    pub root: Oid,
+    /// A commit of the dialect's root tree.
+    pub aside_commit: Oid,
+}
+
+/// The tree of the manifest that the changes start from.
+///
+/// # Errors
+///
+/// [`crate::Error::Store`] if it cannot be read.
+pub(crate) fn start(
+    sources: &Sources<'_>,
+    scratch: &mut Scratch,
+    names: &mut Names,
+    files: &mut FileTable,
+) -> Result<RootDirectory> {
+    let Some(rev) = sources.plan.start else { return Ok(None) };
+    match of_store(sources, rev, names, files) {
+        Some(tree) => Ok(Some(tree)),
+        None => of_manifest(sources, rev, scratch, names, files),
+    }
+}
+
+/// The tree of `rev` as the store has it; `None` if it is not read there.
+fn of_store(
+    sources: &Sources<'_>,
+    rev: Rev,
+    names: &mut Names,
+    files: &mut FileTable,
+) -> Option<Arc<TrackedDirectory>> {
+    let (stored, aside_form) = (sources.stored_start?, sources.aside_trees?);
+    let most = match sources.directories {
+        Some(_) => MOST_DIRECTORIES,
+        None => sources.manifest.index().text_len_hint(rev) as usize / BYTES_PER_DIRECTORY,
+    };
+    let changed = changed_paths(sources.changes, most.max(FEW_DIRECTORIES))?;
+    let objects = Objects::open(stored.packs, MOST_TREE_BYTES).ok()?;
+    let commit = objects.read(ObjectKind::Commit, &stored.aside_commit).ok()??;
+    let digits = commit.strip_prefix(b"tree ")?.get(..40)?;
+    let aside = Oid::from_bytes(*Node::from_hex(digits)?.as_bytes());
+    StoredTrees { objects, aside_form, names, files }.directory(stored.root, aside, &changed)
+}
+
+/// All paths that change, ascending; `None` if they are in more than `most` directories, or in one
+/// with an empty name, of which git's trees do not tell.
+fn changed_paths(changes: &ChangeLog, most: usize) -> Option<Vec<&[u8]>> {
+    let mut directories = HashSet::from([&b""[..]]);
+    let mut paths = Vec::new();
+    for path in changes.paths() {
+        for end in memchr::memrchr_iter(b'/', path) {
+            if !directories.insert(&path[..end]) {
+                break;
+            }
+        }
+        let has_empty_name = path.starts_with(b"/") || memchr::memmem::find(path, b"//").is_some();
+        if has_empty_name || directories.len() > most {
+            return None;
+        }
+        paths.push(path);
+    }
+    paths.sort_unstable();
+    Some(paths)
+}
+
+/// Reads trees of both forms.
+struct StoredTrees<'a> {
+    objects: Objects,
+    aside_form: &'static TreeForm,
+    names: &'a mut Names,
+    files: &'a mut FileTable,
+}
+
+impl StoredTrees<'_> {
+    /// The directory with these trees, and those in it that `changed` paths lead to, which count from
+    /// there; the others are only known by their trees. `None` if the trees are not there, or are not
+    /// of the same files.
+    fn directory(
+        &mut self,
+        git: Oid,
+        aside: Oid,
+        changed: &[&[u8]],
+    ) -> Option<Arc<TrackedDirectory>> {
+        let of_git = self.objects.read(ObjectKind::Tree, &git).ok()??;
+        let of_aside = self.objects.read(ObjectKind::Tree, &aside).ok()??;
+        let of_git = stored_entries(&TreeForm::GIT, &of_git)?;
+        let of_aside = stored_entries(self.aside_form, &of_aside)?;
+        if of_git.len() != of_aside.len() {
+            return None;
+        }
+        let mut entries = Vec::with_capacity(of_git.len());
+        for (in_git, in_aside) in of_git.into_iter().zip(of_aside) {
+            if (in_git.mode, in_git.name) != (in_aside.mode, in_aside.name) {
+                return None;
+            }
+            let name = self.names.number(in_git.name);
+            let target = if in_git.mode.is_directory() {
+                let below = below(changed, in_git.name);
+                EntryTarget::TrackedDirectory(if below.is_empty() {
+                    Arc::new(TrackedDirectory::unread(in_git.id, in_aside.id))
+                } else {
+                    self.directory(in_git.id, in_aside.id, &below)?
+                })
+            } else {
+                let node = Node::from_bytes(*in_aside.id.as_bytes());
+                let file = self.files.number(node, name, |_| Some(in_git.id));
+                if self.files.oid(file) != Some(in_git.id) {
+                    return None;
+                }
+                EntryTarget::File(file, in_git.mode)
+            };
+            entries.push(DirectoryEntry::new(self.names, in_git.name, target));
+        }
+        let names = &*self.names;
+        let is_sound =
+            !entries.is_empty() && entries.is_sorted_by(|a, b| a.order(names, b).is_lt());
+        let entries = is_sound.then(|| DirectoryEntries::from_vec(entries))?;
+        Some(Arc::new(TrackedDirectory::stored(entries, git, aside)))
+    }
+}
+
+/// The paths, counted from the directory `name`, of those that lead into it.
+fn below<'p>(paths: &[&'p [u8]], name: &[u8]) -> Vec<&'p [u8]> {
+    let prefix = [name, b"/"].concat();
+    let first = paths.partition_point(|path| *path < prefix.as_slice());
+    paths[first..].iter().map_while(|path| path.strip_prefix(prefix.as_slice())).collect()
+}
+
+/// The tree that is made of the manifest `rev`.
+///
+/// # Errors
+///
+/// [`crate::Error::Store`] if it cannot be read.
+fn of_manifest(
+    sources: &Sources<'_>,
+    rev: Rev,
+    scratch: &mut Scratch,
+    names: &mut Names,
+    files: &mut FileTable,
+) -> Result<RootDirectory> {
+    let text = match sources.directories {
+        Some(directories) => Arc::new(directories.flat_text(rev, scratch)?),
+        None => Texts::new(sources.manifest, scratch, 0).get(rev)?.text,
+    };
+    let mut changes = Vec::new();
+    for line in Lines::new(&text) {
+        let line = line.map_err(|problem| sources.manifest.corrupt(rev, problem))?;
+        let path = names.number(line.path);
+        for component in line.path.split(|&byte| byte == b'/') {
+            names.number(component);
+        }
+        let known = |node: &Node| sources.map.oid(Table::Files, node);
+        let file = files.number(line.node, path, known);
+        changes.push(TreeChange {
+            path: line.path,
+            target: Some(EntryTarget::File(file, mode_of(line.flag))),
+        });
+    }
+    let mut replay = Replay::new(names);
+    let tree = replay.apply(None, &changes);
+    for form in [Some(&TreeForm::GIT), sources.aside_trees].into_iter().flatten() {
+        let written = TreeWriter::of_known(form, names, files).write(&replay.made);
+        written.map_err(|(_, refused)| match refused {
+            Refused::Unconverted(file) => {
+                let what = format!("its file revision {} is not in the map", files.node(file));
+                sources.manifest.corrupt(rev, what)
+            }
+            Refused::Attack(attack) => sources.manifest.corrupt(rev, attack),
+        })?;
+    }
+    Ok(tree)
+}
+
+#[cfg(test)]
+mod tests;
