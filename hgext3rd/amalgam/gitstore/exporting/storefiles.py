@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...placement import TEMPORARY
-from ..git import refs as refsmod, strays
+from ..git import refs as refsmod, strays, summaries
 from ..git.repository import differences
 from ..state import censorship
 from ..state.docket import Docket, Layer
@@ -68,7 +68,7 @@ class StoreFiles:
     def _remove_strays(self) -> None:
         """Remove what the docket does not name, and what names its objects."""
         if strays.holders(self._repository, self.docket):
-            strays.remove_summaries(self._repository)
+            summaries.remove(self._repository)
         strays.remove(self._repository, self.docket)
 
     def name(self, refs: Mapping[bytes, bytes], head: bytes) -> tuple[int, int]:
@@ -87,7 +87,7 @@ class StoreFiles:
         """Remove what no ref needs any more, and what others have put there."""
         if self.docket.dropped:
             self._repository.remove_packs(self.docket.dropped)
-            strays.remove_summaries(self._repository)
+            summaries.remove(self._repository)
             self.write(transitions.removed(self.docket))
         # else git has just replaced them: for the next export
         if self._repository.packs().issuperset(self.docket.packs):
@@ -97,11 +97,11 @@ class StoreFiles:
 
     def _check_summaries(self) -> None:
         """Remove what git wrote of objects unless it is about those that are there."""
-        found = strays.summaries(self._repository)
-        if found not in ("", self.docket.summaries) and strays.has_wrong_summary(
+        found = summaries.digest(self._repository)
+        if found not in ("", self.docket.summaries) and summaries.is_wrong(
             self._repository
         ):
-            strays.remove_summaries(self._repository)
+            summaries.remove(self._repository)
             found = ""
         self.write(transitions.checked(self.docket, found))
 
@@ -199,17 +199,17 @@ class StoreFiles:
             or not repository.packs().issuperset(docket.packs)
         ):
             return False
-        was_checked = strays.summaries(repository) == docket.summaries
+        was_checked = summaries.digest(repository) == docket.summaries
         self._note_pending((*made, *sources))
         if docket.drafts.packs:
             repository.keep((*docket.packs, *made))
         repository.take_packs(area, made)
         self.write(transitions.rolled_up(docket, sources, made, complete))
-        strays.remove_pack_summaries(repository)
+        summaries.remove_those_of_packs(repository)
         repository.remove_packs(frozenset(sources).difference(self.docket.packs))
         self._store.maps.directory.remove(self._store.pending)
         if was_checked:
-            found = strays.summaries(repository)
+            found = summaries.digest(repository)
             self.write(transitions.checked(self.docket, found))
         return True
 
@@ -255,7 +255,7 @@ class StoreFiles:
 
     def remove(self) -> None:
         """Remove what the docket, which is refused, does not name."""
-        strays.remove_summaries(self._repository)
+        summaries.remove(self._repository)
         strays.remove(self._repository, self.docket)
         self.next = transitions.removed(self.docket)
 

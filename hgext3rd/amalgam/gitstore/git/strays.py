@@ -9,35 +9,27 @@ them takes the same few system calls for stores of any size.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
 from typing import TYPE_CHECKING
 
-from ...placement import Unusable
-from . import staging
+from . import staging, summaries
 from .skeleton import PACKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..state.docket import Docket
     from .repository import Repository
 
 _OF_PACKS = (b".pack", b".idx", b".rev", b".keep", b".bitmap")
 # what a process of git that runs may yet need
-_TEMPORARY = b"tmp_"
+_TEMPORARY = summaries.TEMPORARY
 _ABANDONED_SECONDS = 3600
-# what git writes of objects that packs have: it can be missing
-_SUMMARIES = (b"objects/info/commit-graph", b"objects/info/commit-graphs")
-_PACK_SUMMARY = re.compile(rb"multi-pack-index.*")
 _LOOSE = re.compile(rb"[0-9a-f]{2}")
 # what git remembers of refs, or of a working copy that there should not be
 _TRACES = re.compile(
     rb"logs|index|AUTO_MERGE|COMMIT_EDITMSG|gc\.log|rr-cache|sequencer|[A-Z_]+_HEAD"
 )
-_LISTINGS = (b"objects/info/packs", b"info/refs")
 
 
 def holders(repository: Repository, docket: Docket) -> list[bytes]:
@@ -68,7 +60,7 @@ def remove(repository: Repository, docket: Docket) -> None:
     for file in files:
         stem, suffix = os.path.splitext(file)
         if (stem not in named or suffix not in _OF_PACKS) and not (
-            _PACK_SUMMARY.fullmatch(file) or _is_in_use(repository, PACKS, file)
+            summaries.of_packs(file) or _is_in_use(repository, PACKS, file)
         ):
             packs.remove(file)
     for name in directory.sub(b"objects").names():
@@ -97,61 +89,3 @@ def _remove_all(repository: Repository, name: bytes) -> None:
     # a process of git may be filling a directory: then the next export removes it
     with contextlib.suppress(OSError):
         repository.directory.remove(name)
-
-
-def remove_pack_summaries(repository: Repository) -> None:
-    """Remove what git wrote of packs, some of which are to go; their objects stay."""
-    repository.directory.remove(_LISTINGS[0])
-    for file in repository.packs_directory.names():
-        if _PACK_SUMMARY.fullmatch(file):
-            repository.packs_directory.remove(file)
-
-
-def remove_summaries(repository: Repository) -> None:
-    """Remove what git wrote of objects, some of which are gone.
-
-    Unfinished packs, too: a process of git that writes one has seen those objects.
-    """
-    for name in (*_SUMMARIES, *_LISTINGS):
-        repository.directory.remove(name)
-    for file in repository.packs_directory.names():
-        if _PACK_SUMMARY.fullmatch(file) or file.startswith(_TEMPORARY):
-            repository.packs_directory.remove(file)
-
-
-def summaries(repository: Repository) -> str:
-    """Return a digest of the files that name objects without having them.
-
-    It is empty if there are none. It changes when one is written.
-    """
-    lines = [b"%s %r\n" % entry for entry in sorted(_summaries(repository))]
-    return hashlib.sha1(b"".join(lines)).hexdigest() if lines else ""
-
-
-def _summaries(repository: Repository) -> Iterator[tuple[bytes, tuple[int, ...]]]:
-    names = [
-        PACKS + b"/" + file
-        for file in repository.packs_directory.names()
-        if _PACK_SUMMARY.fullmatch(file)
-    ]
-    for name in _SUMMARIES:
-        names += [name]
-        with contextlib.suppress(Unusable):
-            inside = repository.directory.sub(name).names()
-            names += [name + b"/" + file for file in inside]
-    for name in names:
-        with contextlib.suppress(FileNotFoundError, Unusable):
-            found = repository.directory.stat(name)
-            yield (
-                name,
-                (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),
-            )
-
-
-def has_wrong_summary(repository: Repository) -> bool:
-    """Tell whether git finds that a summary names what the packs do not have."""
-    run = repository.git.run
-    return any(
-        run(command, "verify", check=False).returncode
-        for command in ("commit-graph", "multi-pack-index")
-    )

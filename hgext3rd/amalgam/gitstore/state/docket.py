@@ -111,7 +111,7 @@ class Docket(Record):
     censored: str = ""
     """``censorship.mark_of`` when the texts were read."""
     summaries: str = ""
-    """``strays.summaries`` when git found nothing wrong with them."""
+    """``summaries.digest`` when git found nothing wrong with them."""
     pointers: bool = False
     """Whether blobs of files in LFS are pointers as git-lfs writes them; may be false
     if there is none."""
