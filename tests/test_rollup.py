@@ -389,7 +389,7 @@ def test_failure_is_a_warning_and_the_export_has_succeeded(store: Exported) -> N
     assert store.run(MAINTENANCE).code
     done = store.run("admin::amalgam")
     assert done.code == 1
-    assert b"roll-up of packs failed 2 times: git pack-objects" in done.out
+    assert b"maintenance of packs failed 2 times: git pack-objects" in done.out
     pack.write_bytes(right)
     store.hg("git::export")
     assert store.run("admin::amalgam").code == 0
@@ -401,7 +401,7 @@ def test_failure_counts_until_nothing_is_due(store: Exported) -> None:
     pack.write_bytes(b"damaged")
     assert store.run(MAINTENANCE).code
     store.hg("git::export", "--rebuild")
-    assert b"roll-up" not in store.run("admin::amalgam").out
+    assert b"maintenance of packs" not in store.run("admin::amalgam").out
 
 
 def test_bundles_are_followed_by_a_roll_up(store: Exported) -> None:

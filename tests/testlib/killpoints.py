@@ -4,8 +4,8 @@ TEMPLATE is a repository. For each step that the export ``ARGS`` takes in the fi
 system, a copy in SCRATCH is exported, killed before that step, looked at, exported
 again, and looked at again. Prints the steps: name and how often it was taken. Forks,
 hence a program.
-The environment variable GONE may name an object that must not be answered, and LACKS
-steps that are never taken.
+The environment variable GONE may name an object that must not be answered, LACKS steps
+that are never taken, and CONSTANTS has other values for some, by module and name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +32,25 @@ SELDOM = ("mkdir", "rmdir")
 GONE = os.environ.get("GONE", "")
 # steps that this run does not take
 LACKS = os.environ.get("LACKS", "").split()
+CONSTANTS: dict[str, Any] = json.loads(os.environ.get("CONSTANTS", "{}"))
 STORE = Path(".hg/amalgam/git/cinnabar.git")
 
 
 def at_each(
-    template: Path, scratch: Path, *args: str, gone: str = "", lacks: str = ""
+    template: Path,
+    scratch: Path,
+    *args: str,
+    gone: str = "",
+    lacks: str = "",
+    constants: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:
     """Run this program, which must find nothing wrong; return the steps."""
     from .environment import ENVIRONMENT  # the program has no package
 
     done = subprocess.run(
         [sys.executable, __file__, str(template), str(scratch), *args],
-        env=ENVIRONMENT | {"GONE": gone, "LACKS": lacks},
+        env=ENVIRONMENT
+        | {"GONE": gone, "LACKS": lacks, "CONSTANTS": json.dumps(constants or {})},
         capture_output=True,
         text=True,
     )
@@ -64,6 +71,9 @@ def export(
         if kill_before is not None:
             assert met is not None
             count_down(kill_before, met)
+        for name, value in CONSTANTS.items():
+            module, _dot, attribute = name.rpartition(".")
+            setattr(importlib.import_module(module), attribute, value)
         options = ["--config", "extensions.amalgam=", "-R", str(repo)]
         pycompat.sysargv = [os.fsencode(arg) for arg in ("hg", *options, *args)]
         try:

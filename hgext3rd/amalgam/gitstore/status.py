@@ -40,6 +40,7 @@ _EXPORT = _(b"run 'hg git::export'")
 _LOG = _(b"see the log of hg (category 'amalgam'), or run 'hg git::export'")
 # an exporter has begun by then, even if the machine is busy
 _LONGEST_START_SECONDS = 60
+_MAINTAIN = _(b"next attempt after an export; or run 'hg debug::amalgam-maintenance'")
 _REPAIR = _(b"run 'hg admin::amalgam --repair'")
 
 
@@ -179,9 +180,8 @@ class StoreStatus:
     def _check_roll_ups(self, store: GitStore) -> None:
         failure = rollup.failure(store)
         if failure is not None:
-            text = failure.explain(_(b"roll-up of packs failed"))
-            hint = _(b"next attempt after the next export; or run 'hg git::export'")
-            self.problems.append(Problem(text, hint))
+            text = failure.explain(_(b"maintenance of packs failed"))
+            self.problems.append(Problem(text, _MAINTAIN))
 
     def _measure(self, store: GitStore, docket: Docket) -> None:
         self.packs = len(docket.packs)

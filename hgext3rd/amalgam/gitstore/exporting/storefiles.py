@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...placement import TEMPORARY
-from ..git import refs as refsmod, strays, summaries
+from ..git import refs as refsmod, staging, strays, summaries
 from ..git.repository import differences
 from ..state import censorship
 from ..state.docket import Docket, Layer
@@ -68,8 +68,21 @@ class StoreFiles:
     def _remove_strays(self) -> None:
         """Remove what the docket does not name, and what names its objects."""
         if strays.holders(self._repository, self.docket):
-            summaries.remove(self._repository)
+            self._remove_summaries()
         strays.remove(self._repository, self.docket)
+
+    def _remove_summaries(self) -> None:
+        summaries.remove(self._repository, keeps=self._has_ours())
+
+    def _has_ours(self) -> bool:
+        """Tell whether all summaries are those of maintenance, and name what stays."""
+        directory = self._store.maps.directory
+        made = summaries.Summarised.read(directory, self._dialect)
+        return (
+            made is not None
+            and made.pack in self.docket.base.packs
+            and made.files == summaries.digest(self._repository)
+        )
 
     def name(self, refs: Mapping[bytes, bytes], head: bytes) -> tuple[int, int]:
         """Make ``refs`` all refs; return how many changed, and how many are gone.
@@ -86,8 +99,8 @@ class StoreFiles:
     def finish(self) -> None:
         """Remove what no ref needs any more, and what others have put there."""
         if self.docket.dropped:
+            self._remove_summaries()
             self._repository.remove_packs(self.docket.dropped)
-            summaries.remove(self._repository)
             self.write(transitions.removed(self.docket))
         # else git has just replaced them: for the next export
         if self._repository.packs().issuperset(self.docket.packs):
@@ -97,12 +110,13 @@ class StoreFiles:
 
     def _check_summaries(self) -> None:
         """Remove what git wrote of objects unless it is about those that are there."""
-        found = summaries.digest(self._repository)
-        if found not in ("", self.docket.summaries) and summaries.is_wrong(
-            self._repository
-        ):
-            summaries.remove(self._repository)
-            found = ""
+        repository = self._repository
+        found = summaries.digest(repository)
+        if found not in ("", self.docket.summaries) and not self._has_ours():
+            summaries.remove_bitmaps(repository)
+            if summaries.is_wrong(repository):
+                self._remove_summaries()
+            found = summaries.digest(repository)
         self.write(transitions.checked(self.docket, found))
 
     def whole(self) -> Docket | None:
@@ -205,12 +219,35 @@ class StoreFiles:
             repository.keep((*docket.packs, *made))
         repository.take_packs(area, made)
         self.write(transitions.rolled_up(docket, sources, made, complete))
-        summaries.remove_those_of_packs(repository)
+        if not self._has_ours():
+            summaries.remove_those_of_packs(repository)
         repository.remove_packs(frozenset(sources).difference(self.docket.packs))
         self._store.maps.directory.remove(self._store.pending)
         if was_checked:
             found = summaries.digest(repository)
             self.write(transitions.checked(self.docket, found))
+        return True
+
+    def summarise(self, area: Directory, pack: str) -> bool:
+        """Let summaries of ``pack`` that git has made in ``area`` count.
+
+        Does nothing, and tells so, unless it still is the complete pack of the base.
+        """
+        docket, repository = self.docket, self._repository
+        if (
+            docket.refused
+            or docket.dropped
+            or docket.base.complete != pack
+            or docket.censored != censorship.mark_of(self._repo)
+            or not repository.packs().issuperset(docket.packs)
+        ):
+            return False
+        summaries.take(repository, staging.objects(area))
+        made = summaries.Summarised(pack, summaries.digest(repository))
+        self.write(transitions.checked(docket, made.files))
+        # last: without it, they are made again
+        store = self._store
+        made.write(store.maps.directory, self._dialect, store.placement)
         return True
 
     def _note_pending(self, packs: Iterable[str]) -> None:
@@ -255,7 +292,7 @@ class StoreFiles:
 
     def remove(self) -> None:
         """Remove what the docket, which is refused, does not name."""
-        summaries.remove(self._repository)
+        self._remove_summaries()
         strays.remove(self._repository, self.docket)
         self.next = transitions.removed(self.docket)
 
@@ -264,6 +301,8 @@ class StoreFiles:
         directory = self._store.maps.directory
         pending = self._store.pending_packs()
         packs = [pack for pack in pending if pack not in self.docket.packs]
+        if packs and not self._has_ours():
+            summaries.remove_those_of_packs(self._repository)
         self._repository.remove_packs(packs)
         directory.remove(self._store.pending)
         names = (*self.docket.segments, *self.docket.metadata_files)

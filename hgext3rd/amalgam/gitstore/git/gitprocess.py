@@ -144,6 +144,8 @@ class Git(Record):
     """Whose repositories may be used, beside those of the user who runs this."""
     new_objects: Directory | None = None
     """Where new objects go, if not into the repository."""
+    is_apart: bool = False
+    """Whether git sees no other objects than those where new ones go."""
 
     def run(
         self,
@@ -201,8 +203,9 @@ class Git(Record):
         environment[b"GIT_ALLOW_PROTOCOL"] = protocols.encode()
         if self.new_objects and path:
             environment[b"GIT_OBJECT_DIRECTORY"] = self.new_objects.path
-            objects = _quoted(os.path.join(path, b"objects"))
-            environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
+            if not self.is_apart:
+                objects = _quoted(os.path.join(path, b"objects"))
+                environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
         return _popen([self.program, *command], environment, **pipes)
 
     @contextlib.contextmanager

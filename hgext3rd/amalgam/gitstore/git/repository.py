@@ -167,14 +167,21 @@ class Repository:
         for name in names:
             for suffix in (b".pack", b".rev", b".idx"):
                 file = os.fsencode(name) + suffix
-                fd = area.open(file)
-                try:
-                    self._placement.hand_over(fd, self._placement.file_mode & 0o444)
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
-                staged = b"/".join((*area.below[len(self.directory.below) :], file))
-                self.directory.rename(staged, PACKS + b"/" + file)
+                self.take(area, file, PACKS + b"/" + file)
+
+    def take(self, area: Directory, file: bytes, name: bytes) -> None:
+        """Take a file that git does not change as ``name``; durable when it returns.
+
+        It is in ``area``, a directory of the repository or below one.
+        """
+        fd = area.open(file)
+        try:
+            self._placement.hand_over(fd, self._placement.file_mode & 0o444)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        staged = b"/".join((*area.below[len(self.directory.below) :], file))
+        self.directory.rename(staged, name)
 
     def remove_packs(self, names: Iterable[str]) -> None:
         """Remove packs (names without suffix) with all that belongs to them.

@@ -1,0 +1,282 @@
+"""Summaries that maintenance lets git write: what they name, and how long they stay.
+
+They are the commit-graph, the multi-pack-index and its bitmap.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testlib import killpoints
+from testlib.exported import Exported
+from testlib.generated import generate
+from testlib.hgserver import HgServer
+from testlib.planted import traces
+
+from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.gitstore.exporting import export as exporting, rollup
+from hgext3rd.amalgam.gitstore.git import idx, summaries
+from hgext3rd.amalgam.gitstore.state import packgroups
+from hgext3rd.amalgam.gitstore.store import GitStore
+from hgext3rd.amalgam.placement import Directory
+
+pytestmark = pytest.mark.slow
+
+MAINTENANCE = "debug::amalgam-maintenance"
+ROLLUP = "hgext3rd.amalgam.gitstore.exporting.rollup"
+WORD = "planted7f3a"
+CHANGESETS = 1000  # fewer, and there is no complete pack
+STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
+CENSOR = ("--config", "extensions.censor=", "--config", "censor.policy=ignore")
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Exported:
+    """A store with a complete pack, a pack after it, and drafts."""
+    path = tmp_path_factory.mktemp("summaries") / "repo"
+    root = generate(path, "merges", "--changesets", str(CHANGESETS))
+    store = Exported(root, server)
+    store.hg("phase", "--public", "-r", "all()")
+    store.hg("git::export")
+    store.hg("update", "-q", "tip")
+    (store.root / "planted").write_text(f"{WORD}\n" * 50)
+    store.hg("commit", "-qAm", "planted", "-d", "0 0")
+    (store.root / "planted").write_text("clean\n")
+    store.hg("commit", "-qm", "clean", "-d", "0 0")
+    store.hg("git::export")
+    return store
+
+
+@pytest.fixture
+def store(
+    template: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Exported:
+    monkeypatch.setattr(rollup, "_SUMMARISED_FROM", 1)
+    shutil.copytree(template.root, tmp_path / "repo", symlinks=True)
+    return Exported(tmp_path / "repo", template.server)
+
+
+def git_store(store: Exported) -> GitStore:
+    repo = store.open()
+    return GitStore(repo, GitConfig.from_ui(repo.ui))
+
+
+def maintain(store: Exported) -> None:
+    rollup.run(git_store(store))
+    assert not rollup.is_due(git_store(store))
+
+
+def files(store: Exported) -> dict[str, tuple[int, int]]:
+    """Name, inode and time of all summaries."""
+    graphs = (store.git_dir / "objects/info").iterdir()
+    paths = [*store.packs_dir.glob("multi-pack-index*"), *graphs]
+    return {
+        path.name: (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in paths
+        if path.name != "packs"
+    }
+
+
+def check(store: Exported) -> None:
+    """See that git finds nothing wrong, with or without summaries."""
+    store.git("fsck", "--full", "--strict")
+    store.git("multi-pack-index", "verify")
+    store.git("commit-graph", "verify")
+    listing = ("rev-list", "--objects", "--no-object-names", "--branches", "--tags")
+    off = ("-c", "core.multiPackIndex=false", "-c", "core.commitGraph=false")
+    without = store.git(*off, *listing)
+    assert set(store.git(*listing, "--use-bitmap-index").split()) == {*without.split()}
+    assert git_store(store).may_answer()
+    assert store.run("git::verify").code == 0
+    assert killpoints.leftovers(store.root) == []
+
+
+def complete(store: Exported) -> str:
+    return str(store.docket()["base"]["complete"])
+
+
+def test_summaries_have_the_complete_pack_and_nothing_else(store: Exported) -> None:
+    maintain(store)
+    names = files(store)
+    checksum = (store.packs_dir / "multi-pack-index").read_bytes()[-20:].hex()
+    assert names.keys() == {
+        "commit-graph",
+        "multi-pack-index",
+        f"multi-pack-index-{checksum}.bitmap",
+    }
+    content = (store.packs_dir / "multi-pack-index").read_bytes()
+    assert content.count(b".idx\0") == content.count(f"{complete(store)}.idx".encode())
+    directory = Directory(bytes(store.packs_dir))
+    inside = {oid.hex() for oid in idx.object_ids(directory, complete(store))}
+    drafts = set(store.git("rev-list", "--objects", "--all").split()) - inside
+    assert drafts
+    graph = (store.git_dir / "objects/info/commit-graph").read_bytes()
+    for oid in drafts:
+        if len(oid) == 40:
+            assert bytes.fromhex(oid) not in content + graph
+    # refs have gone on since that pack was made, and yet its commits have bitmaps
+    tip = store.ids(str(CHANGESETS - 1))[1]
+    command = ["git", "rev-list", "--test-bitmap", tip]
+    done = subprocess.run(command, cwd=store.git_dir, capture_output=True)
+    assert (done.returncode, b"OK!" in done.stderr) == (0, True), done
+    check(store)
+    store.commit_nothing("one more")
+    store.hg("git::export")
+    assert files(store) == names
+    check(store)
+
+
+def strip(store: Exported) -> None:
+    store.hg("update", "-q", "null")
+    store.hg(*STRIP, "-r", "desc(planted)::")
+
+
+def hide(store: Exported) -> None:
+    store.hg("phase", "--secret", "--force", "-r", "desc(planted)")
+
+
+@pytest.mark.parametrize("event", [strip, hide])
+def test_drafts_go_and_summaries_stay(
+    store: Exported, event: Callable[[Exported], None]
+) -> None:
+    maintain(store)
+    before = files(store)
+    event(store)
+    assert not git_store(store).may_answer()
+    store.hg("git::export")
+    assert not traces(store.amalgam, WORD.encode())
+    assert files(store) == before
+    assert not rollup.is_due(git_store(store))
+    check(store)
+
+
+def strip_public(store: Exported) -> None:
+    store.hg("update", "-q", "null")
+    store.hg(*STRIP, "-r", str(CHANGESETS // 2))
+
+
+def censor(store: Exported) -> None:
+    store.hg("update", "-q", "null")
+    store.hg(*CENSOR, "censor", "-r", "desc(planted)", "planted")
+
+
+@pytest.mark.parametrize("event", [strip_public, censor])
+def test_summaries_go_with_what_they_name(
+    store: Exported, event: Callable[[Exported], None]
+) -> None:
+    maintain(store)
+    before = complete(store)
+    event(store)
+    store.hg("git::export")
+    assert not traces(store.amalgam, WORD.encode())
+    if complete(store) != before:
+        assert not files(store)
+    check(store)
+    maintain(store)
+    check(store)
+
+
+def other_bitmap(store: Exported) -> None:
+    (path,) = store.packs_dir.glob("*.bitmap")
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-20] + bytes(20))
+
+
+def other_index(store: Exported) -> None:
+    path = store.packs_dir / "multi-pack-index"
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-40] + bytes(40))
+
+
+def other_graph(store: Exported) -> None:
+    path = store.git_dir / "objects/info/commit-graph"
+    path.chmod(0o600)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+
+
+def lost_record(store: Exported) -> None:
+    (store.map_dir / "cinnabar.summaries").unlink()
+    other_bitmap(store)
+
+
+@pytest.mark.parametrize("forge", [other_bitmap, other_index, other_graph, lost_record])
+def test_what_others_put_in_their_place_goes(
+    store: Exported, forge: Callable[[Exported], None]
+) -> None:
+    maintain(store)
+    right = {name: (store.packs_dir / name).exists() for name in files(store)}
+    forge(store)
+    assert rollup.is_due(git_store(store))
+    store.hg("git::export")
+    assert not list(store.packs_dir.glob("*.bitmap"))
+    check(store)
+    maintain(store)
+    assert {name: (store.packs_dir / name).exists() for name in files(store)} == right
+    check(store)
+
+
+def test_summaries_follow_the_complete_pack(
+    store: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packgroups, "_MOST_KEPT", 1)  # as if the history had doubled
+    maintain(store)
+    store.hg("phase", "--public", "-r", "all()")
+    (store.root / ".hg/hgrc").write_text("[phases]\nnew-commit = public\n")
+    first, before = complete(store), files(store)
+    for number in range(18):
+        (store.root / "last").write_text(f"{number}\n")
+        store.hg("commit", "-qAm", f"{number}", "-d", "0 0")
+        exporting.export(git_store(store))
+        if complete(store) == first:
+            assert files(store) == before
+        maintain(store)
+    check(store)
+    assert complete(store) != first
+    assert files(store).keys() != before.keys()
+
+
+def test_small_stores_have_none(
+    store: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    rollup.run(git_store(store))
+    assert not files(store)
+
+
+@pytest.mark.parametrize("event", [censor, strip_public])
+def test_summaries_are_not_taken_for_a_pack_that_goes(
+    store: Exported, monkeypatch: pytest.MonkeyPatch, event: Callable[[Exported], None]
+) -> None:
+    make = summaries.make
+
+    def late(*args: Any) -> None:
+        make(*args)
+        event(store)
+        if event is strip_public:
+            store.hg("git::export")
+
+    monkeypatch.setattr(summaries, "make", late)
+    rollup.run(git_store(store))
+    assert not files(store)
+    store.hg("git::export")
+    check(store)
+
+
+def test_maintenance_killed_anywhere_is_done_again(
+    template: Exported, tmp_path: Path
+) -> None:
+    taken = killpoints.at_each(
+        template.root,
+        tmp_path,
+        MAINTENANCE,
+        lacks="unlink",
+        constants={f"{ROLLUP}._SUMMARISED_FROM": 1},
+    )
+    assert taken["rename"] >= 5
