@@ -24,7 +24,7 @@ Before the first export, nothing is wrong:
   nothing is wrong
 
   $ hg git::export
-  exported 3 changesets: 27 objects, * in * seconds (glob)
+  exported 3 changesets: 18 objects, * in * seconds (glob)
   1 refs changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg admin::amalgam
@@ -61,6 +61,7 @@ Before the first export, nothing is wrong:
     "manifests": 3,
     "map_bytes": 3528,
     "mended": [],
+    "metadata_behind": 0,
     "objects": 27,
     "pack_bytes": *, (glob)
     "packs": 2,
@@ -84,12 +85,13 @@ To be behind is not wrong, an export is all it takes:
     refs          2, 2 behind (run 'hg git::export')
   $ hg bookmark -r 0 old
   $ hg git::export
-  exported 1 changesets: 15 objects, * in * seconds (glob)
+  exported 1 changesets: 6 objects, * in * seconds (glob)
   3 refs changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg bookmark -r 1 -f old
   $ hg admin::amalgam | grep behind
     refs          3, 1 behind (run 'hg git::export')
+    metadata      1 changesets behind (updated when git-cinnabar needs it)
   $ hg git::export
   1 refs changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
@@ -136,13 +138,13 @@ So does what an export would not mend, or not expect:
   git repository $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
     exported      4 of 4 changesets, up to date
     refs          3
-    objects       42 in 4 packs, * KB (glob)
+    objects       33 in 3 packs, * KB (glob)
     disk          about * more before packs are rolled up, * KB meanwhile (glob)
     map           4 changesets, 4 manifests, 4 file revisions in 2 segments, * KB (glob)
+    metadata      1 changesets behind (updated when git-cinnabar needs it)
     lock          free
   
   wrong
-    pack pack-*.rev: found nothing, expected a whole file (glob)
     pack pack-*.rev: found nothing, expected a whole file (glob)
     pack pack-*.rev: found nothing, expected a whole file (glob)
     pack pack-*.rev: found nothing, expected a whole file (glob)
@@ -152,7 +154,6 @@ So does what an export would not mend, or not expect:
     (run 'hg git::export')
   [1]
   $ hg admin::amalgam --repair
-  repaired: pack pack-*.rev: found nothing, expected a whole file (glob)
   repaired: pack pack-*.rev: found nothing, expected a whole file (glob)
   repaired: pack pack-*.rev: found nothing, expected a whole file (glob)
   repaired: pack pack-*.rev: found nothing, expected a whole file (glob)
@@ -221,7 +222,7 @@ All of it may be removed at any time, even while a server runs:
   $ hg admin::amalgam | grep exported
     exported      nothing of 4 changesets (run 'hg git::export')
   $ hg git::export
-  exported 4 changesets: 33 objects, * in * seconds (glob)
+  exported 4 changesets: 24 objects, * in * seconds (glob)
   3 refs changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ ask

@@ -12,7 +12,7 @@ Nothing is exported yet, and that is what one is told:
   [10]
 
   $ hg git::export
-  exported 12 changesets: 33 objects, * in * seconds (glob)
+  exported 12 changesets: 25 objects, * in * seconds (glob)
   1 refs changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg log -r '0:3' -T '{node} {gitnode}\n'

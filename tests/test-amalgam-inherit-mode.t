@@ -49,6 +49,8 @@ The group may do what it may do with .hg/store: write what changes, read what do
   00770 .hg/amalgam/git/cinnabar.git/objects/pack/
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
+  00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.keep
+  00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.keep
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
@@ -59,7 +61,6 @@ The group may do what it may do with .hg/store: write what changes, read what do
   00770 .hg/amalgam/map/
   00440 .hg/amalgam/map/cinnabar-ID.map
   00440 .hg/amalgam/map/cinnabar-metadata-ID.map
-  00440 .hg/amalgam/map/cinnabar-metadata-ID.state
   00660 .hg/amalgam/map/cinnabar.docket
   00660 .hg/amalgam/map/cinnabar.tips
 
@@ -71,7 +72,12 @@ What git itself writes there follows, too:
   $ "$PYTHON" ../../printmodes.py .hg/amalgam/git/cinnabar.git/objects/pack
   00770 .hg/amalgam/git/cinnabar.git/objects/pack/
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
+  00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
+  00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.keep
+  00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.keep
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
+  00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
+  00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
   00440 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
   $ rm -r .hg/amalgam && hg git::export > ../out
 
@@ -90,18 +96,17 @@ When the administrator opens the store to everybody, new files follow at once:
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
-  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.idx
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.keep
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.keep
+  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.keep
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
-  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.pack
-  00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
   00444 .hg/amalgam/git/cinnabar.git/objects/pack/pack-ID.rev
   00444 .hg/amalgam/map/cinnabar-ID.map
   00444 .hg/amalgam/map/cinnabar-metadata-ID.map
-  00444 .hg/amalgam/map/cinnabar-metadata-ID.state
   00664 .hg/amalgam/map/cinnabar.docket
   00664 .hg/amalgam/map/cinnabar.tips
   $ cd ..

@@ -13,7 +13,7 @@ Before the first export there is nothing to check:
   $ for n in 0 1 2; do echo $n > file; hg commit -qAm "change $n" -d "$n 0"; done
   $ hg bookmark -r 1 work
   $ hg git::export
-  exported 3 changesets: 27 objects, * in * seconds (glob)
+  exported 3 changesets: 18 objects, * in * seconds (glob)
   2 refs changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg git::verify
@@ -106,11 +106,11 @@ A changeset that is served but not exported differs, too. That takes an export o
   (run 'hg git::export')
   [1]
   $ hg git::export
-  exported 1 changesets: 15 objects, * in * seconds (glob)
+  exported 1 changesets: 6 objects, * in * seconds (glob)
   1 refs changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg git::verify
-  checked 4 changesets, 20 objects, 2 refs, 4 packs
+  checked 4 changesets, 20 objects, 2 refs, 3 packs
   no differences
 
 One that is secret by now should no longer be there:
@@ -119,7 +119,7 @@ One that is secret by now should no longer be there:
   $ hg git::verify
   changeset 9d3176e3efd3bce9e8a2b64e08531bf5b26954fe: found commit 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected nothing, because it is not served
   ref refs/heads/default: found 37781a850ae84f9f2da053a16b44ca2c58bffb03, expected 1e305612e690c9064d854cc9d5b3ad568152f845
-  checked 3 changesets, 20 objects, 2 refs, 4 packs
+  checked 3 changesets, 20 objects, 2 refs, 3 packs
   2 differences
   (run 'hg git::export')
   [1]
@@ -148,5 +148,5 @@ are changesets that no ref leads to:
   note: refs: 2 changesets in 2 heads have no ref that leads to them
   note: file .git/config: git refuses to check out this name
   note: tree 22f7f0a141f786326481a25ff725bbecd94673bf: hasDotgit: contains '.git'
-  checked 5 changesets, 25 objects, 2 refs, 4 packs
+  checked 5 changesets, 25 objects, 2 refs, 3 packs
   no differences

@@ -203,15 +203,20 @@ def test_the_same_store_gives_the_same_bytes(store: Exported) -> None:
 
 def test_metadata_is_that_of_the_store(store: Exported, tmp_path: Path) -> None:
     store.hg("git::export", "--rebuild")
-    assert len(store.docket()["base"]["metadata"]["packs"]) == 1
     bundle = command(store, "-t", "cinnabar-v1")
     assert bundle.refs[METADATA] == store.git("rev-parse", METADATA)
     check_metadata(bundle, store.git_dir, tmp_path / "objects.git")
 
 
-def test_outdated_metadata_is_left_out(store: Exported, tmp_path: Path) -> None:
-    assert len(store.docket()["base"]["metadata"]["packs"]) > 1
+def test_metadata_that_is_behind_is_made_for_the_bundle(
+    store: Exported, tmp_path: Path
+) -> None:
+    before = store.git("rev-parse", METADATA)
+    store.commit_nothing("more")
+    store.hg("git::export")
+    assert store.git("rev-parse", METADATA) == before
     bundle = command(store, "-t", "cinnabar-v1")
+    assert bundle.refs[METADATA] == store.git("rev-parse", METADATA) != before
     check_metadata(bundle, store.git_dir, tmp_path / "objects.git")
 
 
@@ -342,7 +347,7 @@ def test_metadata_has_no_ids_that_depend_on_drafts(
     assert len(store.docket()["held"]) == 1
     assert report.changesets == 1
     check_metadata(bundle, store.git_dir, tmp_path / "public.git")
-    assert bundle.refs[METADATA] == store.docket()["base"]["metadata"]["commit"]
+    assert bundle.refs[METADATA] == store.docket()["base_commit"]["oid"]
     bundle, report = written(store, public_only=True)
     assert report.changesets == 2
     assert store.ids("2")[1] in bundle.objects(tmp_path / "git.git")

@@ -141,8 +141,8 @@ def test_bytes_do_not_depend_on_the_number_of_threads(
         convert(project, int(rev) + 1, bytes.fromhex(tip), directory, threads)
         made.append({path.name: path.read_bytes() for path in directory.iterdir()})
     assert made[0] == made[1] == made[2]
-    # two times pack, idx, rev; a segment of each map; the metadata's state; journal
-    assert len(made[0]) == 10
+    # two times pack, idx, rev, keep; a segment of each map; journal
+    assert len(made[0]) == 11
     packs = {path.name for path in store_of(project).glob("objects/pack/*.pack")}
     assert packs <= made[0].keys()
 
@@ -207,6 +207,7 @@ def convert(
     request.file_mode = 0o644
     request.len = count
     request.check_texts = 1
+    request.commit_of_first = 1
     request.level = conversion._LEVEL
     request.threads = threads
     request.memory_bytes = memory_bytes
@@ -239,7 +240,7 @@ def test_nothing_new_writes_nothing_and_starts_no_git(
     assert "cat-file" in log.read_text()
 
 
-def test_one_more_changeset_is_two_more_small_packs(
+def test_one_more_changeset_is_one_more_small_pack(
     tmp_path: Path, server: HgServer
 ) -> None:
     repo = generate(tmp_path / "repo", "realistic", "--changesets=120")
@@ -253,23 +254,19 @@ def test_one_more_changeset_is_two_more_small_packs(
     changed = {name for name, stat in after.items() if before.get(name) != stat}
     packs = [name for name in changed if name.endswith(".pack")]
     segments = {name for name in changed if name.endswith(".map")}
-    states = {name for name in changed if name.endswith(".state")}
     refs_and_docket = {
         "git/cinnabar.git/packed-refs",
         "map/cinnabar.docket",
         "map/cinnabar.tips",
     }
     stems = [pack.removesuffix(".pack") for pack in packs]
-    files = {f"{stem}.{suffix}" for stem in stems for suffix in ("pack", "idx", "rev")}
-    assert changed == files | segments | states | refs_and_docket
-    assert (len(packs), len(segments), len(states)) == (2, 2, 1)
-    gone = set(before) - set(after)
-    assert [Path(name).suffix for name in gone] == [".state"]
-    # two commits, two blobs, trees that are deltas of those before; and of the notes
-    # trees what changed
-    small, tip = sorted(after[pack][1] for pack in packs)
-    assert small < 2000
-    assert tip < 20_000
+    suffixes = ("pack", "idx", "rev", "keep")
+    files = {f"{stem}.{suffix}" for stem in stems for suffix in suffixes}
+    assert changed == files | segments | refs_and_docket
+    assert (len(packs), len(segments)) == (1, 2)
+    assert set(before) <= set(after)
+    # two commits, two blobs, trees that are deltas of those before
+    assert after[packs[0]][1] < 2000
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -287,7 +284,7 @@ def test_steps_give_what_one_export_gives(
         revs = draw.sample(range(count), draw.randrange(1, 4))
         server.hg(steps, "git::export", *(f"-r{rev}" for rev in revs))
         git(store_of(steps), "rev-list", "--all", "--objects")
-    server.hg(steps, "git::export")
+    server.hg(steps, "git::export", "--metadata")
     assert ids(server, steps) == ids(server, whole)
     assert refs(steps) == refs(whole)
     git(store_of(steps), "fsck", "--full", "--strict")
@@ -298,9 +295,9 @@ def test_rebuild_gives_the_same_ids_in_one_pack(
 ) -> None:
     repo = generate(tmp_path / "repo", "merges", *PROFILES["merges"])
     server.hg(repo, "git::export", "-r", "50")
-    server.hg(repo, "git::export")
+    server.hg(repo, "git::export", "--metadata")
     expected = ids(server, repo), refs(repo)
-    assert len(list(store_of(repo).glob("objects/pack/*.pack"))) == 4
+    assert len(list(store_of(repo).glob("objects/pack/*.pack"))) == 3
     server.hg(repo, "git::export", "--rebuild")
     assert (ids(server, repo), refs(repo)) == expected
     assert len(list(store_of(repo).glob("objects/pack/*.pack"))) == 2

@@ -1,21 +1,23 @@
 """git-cinnabar's metadata: who sees it, how it grows, and what becomes of damage.
 
 That it is git-cinnabar's is for ``test_vectors`` and the oracle to say. What an export
-makes at once is taken as right here.
+from nothing makes is taken as right here.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from testlib.environment import git
-from testlib.exported import Exported, cut, edit, remove_pack
+from testlib.exported import Exported, edit, remove_pack
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
@@ -41,13 +43,20 @@ def parts_of(store: Exported) -> list[str]:
 
 
 def packs_of(store: Exported) -> list[str]:
-    return list(store.docket()["base"]["metadata"]["packs"])
+    docket = store.docket()
+    return [*docket["base_commit"]["packs"], *docket["drafts_commit"]["packs"]]
 
 
-def files_of(store: Exported) -> list[Path]:
-    """State and segments."""
-    metadata = store.docket()["base"]["metadata"]
-    return [store.map_dir / name for name in (metadata["state"], *metadata["segments"])]
+def segments_of(store: Exported) -> list[Path]:
+    return [store.map_dir / name for name in store.named("metadata_segments")]
+
+
+def packed_refs(store: Exported) -> str:
+    return (store.git_dir / "packed-refs").read_text()
+
+
+def behind(store: Exported) -> int:
+    return int(store.hg("admin::amalgam", "-T", "{metadata_behind}"))
 
 
 def rebuilt(store: Exported) -> str:
@@ -80,8 +89,10 @@ def test_git_users_do_not_see_it(store: Exported, tmp_path: Path) -> None:
 def test_nothing_exported_has_none(empty: Exported) -> None:
     empty.hg("git::export")
     assert empty.git("for-each-ref") == ""
-    assert empty.hg("git::export") == "nothing new to export\n"
-    assert not files_of(empty)[0].is_file()
+    assert empty.hg("git::export", "--metadata") == "nothing new to export\n"
+    assert empty.git("for-each-ref") == ""
+    assert not segments_of(empty)
+    assert not packs_of(empty)
 
 
 def test_it_needs_nothing_that_is_not_there(store: Exported) -> None:
@@ -108,8 +119,9 @@ def test_steps_lead_where_one_export_leads(
     draw = random.Random(seed)
     for _ in range(8):
         revs = [str(draw.randrange(400)) for _ in range(draw.randrange(1, 5))]
-        steps.hg("git::export", "-r", "+".join(revs))
-    steps.hg("git::export")
+        names = ["--metadata"] * draw.randrange(2)
+        steps.hg("git::export", "-r", "+".join(revs), *names)
+    steps.hg("git::export", "--metadata")
     assert verified(steps, full=True) == []
     assert commit_of(steps) == rebuilt(steps)
 
@@ -124,59 +136,219 @@ def test_a_part_of_the_history_has_the_metadata_of_a_clone_of_it(
         )
         part = Exported(tmp_path / f"part{rev}", server)
         part.hg("git::export")
-        whole.hg("git::export", "-r", rev)
+        whole.hg("git::export", "-r", rev, "--metadata")
         assert commit_of(whole) == commit_of(part)
 
 
-def test_outdated_packs_make_room(store: Exported) -> None:
-    before = commit_of(store)
-    most = 0
-    for number in range(400):
-        store.commit_nothing(f"empty {number}")
+def grow(store: Exported, count: int = 1) -> None:
+    for number in range(count):
+        store.commit_nothing(f"more {number}")
         store.hg("git::export")
-        if len(packs_of(store)) == 1 < most:  # fewer are a roll-up
-            break
-        most = len(packs_of(store))
+
+
+def test_exports_leave_it_behind_until_it_is_asked_for(store: Exported) -> None:
+    before, packs = commit_of(store), packs_of(store)
+    assert behind(store) == 0
+    grow(store, 3)
+    assert (commit_of(store), packs_of(store)) == (before, packs)
+    assert behind(store) == 3
+    assert "metadata      3 changesets behind" in store.hg("admin::amalgam")
+    git(store.git_dir, "rev-list", "--objects", "--quiet", REF)
+    assert verified(store, full=True) == []
+    assert store.hg("git::export", "--metadata") == "nothing new to export\n"
+    assert behind(store) == 0
+    assert commit_of(store) == rebuilt(store)
     assert len(packs_of(store)) == 1
-    assert most > 4
-    assert set(packs_of(store)) <= set(store.named("packs"))
     assert {pack.stem for pack in store.packs()} == {
         pack.stem for pack in store.packs_dir.glob("*.pack")
     }
-    store.git("rev-list", "--objects", "--quiet", REF)
     assert before not in store.git("cat-file", "--batch-all-objects", "--batch-check")
+    after = store.docket()
+    store.hg("git::export", "--metadata")
+    assert store.docket() == after
+
+
+def test_verification_brings_it_up_to_date(store: Exported) -> None:
+    grow(store)
+    assert store.run("git::verify", "--full").code == 0
+    assert behind(store) == 0
+    assert commit_of(store) == rebuilt(store)
+    docket = store.docket_path.read_bytes()
+    assert store.run("git::verify").code == 0
+    assert store.docket_path.read_bytes() == docket
+
+
+def nothing_is_in_order(store: Exported) -> None:
+    (store.git_dir / "refs/heads/other").write_text(commit_of(store) + "\n")
+    packed = store.git_dir / "packed-refs"
+    packed.write_text(packed.read_text().replace("refs/heads/default", "refs/heads/x"))
+
+
+def a_pack_is_lost(store: Exported) -> None:
+    remove_pack(store.packs()[0])
+
+
+def some_are_secret(store: Exported) -> None:
+    store.hg("phase", "--force", "--secret", "-r", "tip")
+
+
+@pytest.mark.parametrize("what", [nothing_is_in_order, a_pack_is_lost, some_are_secret])
+def test_verification_leaves_a_store_alone_in_which_something_is_wrong(
+    store: Exported, what: Callable[[Exported], None]
+) -> None:
+    grow(store)
+    what(store)
+    refs, docket = packed_refs(store), store.docket_path.read_bytes()
+    assert store.run("git::verify").code == 1
+    assert packed_refs(store) == refs
+    assert store.docket_path.read_bytes() == docket
+
+
+def test_verification_does_not_wait_for_an_export(store: Exported) -> None:
+    grow(store)
+    lock = store.amalgam / "lock"
+    lock.symlink_to(f"{socket.gethostname()}:{os.getpid()}")
+    assert store.run("git::verify").code == 0
+    assert behind(store) == 1
+    lock.unlink()
+
+
+def test_drafts_take_it_with_them(store: Exported) -> None:
+    """What it leads to may not be read any more."""
+    with (store.root / ".hg/hgrc").open("a") as file:
+        file.write("[phases]\nnew-commit = draft\n[extensions]\nstrip =\n")
+    public = commit_of(store)
+    grow(store, 2)
+    store.hg("git::export", "--metadata")
+    drafts = commit_of(store)
+    assert drafts == rebuilt(store) != public
+    grow(store)
+    assert commit_of(store) == drafts
+    assert behind(store) == 1
+    store.hg("strip", "--no-backup", "-r", "tip")
+    store.hg("git::export")
+    assert commit_of(store) == public
+    assert behind(store) == 2
+    assert drafts not in store.git("cat-file", "--batch-all-objects", "--batch-check")
+    store.hg("phase", "--public", "-r", "tip")
+    store.hg("git::export")
+    assert commit_of(store) == public
+    assert store.hg("git::export", "--metadata") == "nothing new to export\n"
+    assert commit_of(store) == drafts == rebuilt(store)
+
+
+def test_it_goes_if_what_it_names_may_not_be_read(empty: Exported) -> None:
+    grow(empty, 1)
+    shutil.rmtree(empty.amalgam)
+    with (empty.root / ".hg/hgrc").open("a") as file:
+        file.write("[phases]\nnew-commit = draft\n[extensions]\nstrip =\n")
+    grow(empty, 1)  # the first export is of both
+    before = commit_of(empty)
+    assert before == rebuilt(empty)
+    empty.hg("strip", "--no-backup", "-r", "tip")
+    empty.hg("git::export")
+    assert empty.git("for-each-ref", REF) == ""
+    assert before not in empty.git("cat-file", "--batch-all-objects", "--batch-check")
+    assert behind(empty) == 1
+    assert verified(empty, full=True) == []
+    empty.hg("git::export", "--metadata")
+    assert commit_of(empty) == rebuilt(empty)
+
+
+def test_published_drafts_keep_it(store: Exported) -> None:
+    with (store.root / ".hg/hgrc").open("a") as file:
+        file.write("[phases]\nnew-commit = draft\n")
+    grow(store, 2)
+    store.hg("git::export", "--metadata")
+    before = commit_of(store)
+    store.hg("phase", "--public", "-r", "tip")
+    store.hg("git::export")
+    assert commit_of(store) == before
+    assert behind(store) == 0
+    assert len(packs_of(store)) == 1
     assert verified(store, full=True) == []
+
+
+# What git does to it
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["gc", "--prune=now"],
+        ["gc", "--aggressive", "--prune=all"],
+        ["repack", "-a", "-d"],
+        ["repack", "-A", "-d", "-f"],
+        ["repack", "-a", "-d", "--write-bitmap-index"],
+        ["repack", "--geometric=2", "-d"],
+        ["prune", "--expire=now"],
+        ["prune-packed"],
+        ["maintenance", "run", "--task=gc"],
+        ["maintenance", "run", "--task=incremental-repack"],
+        ["multi-pack-index", "expire"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("phase", ["public", "draft"])
+def test_git_loses_nothing_that_no_ref_reaches(
+    store: Exported, command: list[str], phase: str
+) -> None:
+    """Notes and manifests' commits of changesets that the commit does not name yet."""
+    with (store.root / ".hg/hgrc").open("a") as file:
+        file.write(f"[phases]\nnew-commit = {phase}\n")
+    grow(store, 3)
+    if command[0] == "multi-pack-index":
+        store.git("multi-pack-index", "write")
+    ids = store.hg("log", "-T", "{gitnode}\n")
+    listing = ("cat-file", "--batch-all-objects", "--batch-check")
+    before = set(store.git(*listing).splitlines())
+    store.git(*command)
+    assert before <= set(store.git(*listing).splitlines())
+    assert {pack.name for pack in store.packs()} <= {
+        pack.name for pack in store.packs_dir.glob("*.pack")
+    }
+    grow(store)
+    assert set(ids.splitlines()) <= set(store.hg("log", "-T", "{gitnode}\n").split())
+    assert behind(store) == 4
+    store.hg("git::export", "--metadata")
+    assert verified(store, full=True) == []
+    assert commit_of(store) == rebuilt(store)
+
+
+def test_every_pack_is_kept_before_git_can_see_it(store: Exported) -> None:
+    grow(store, 2)
+    store.hg("git::export", "--metadata")
+    assert all(pack.with_suffix(".keep").exists() for pack in store.packs())
+    for pack in store.packs():
+        pack.with_suffix(".keep").unlink()
+    grow(store)
+    assert all(pack.with_suffix(".keep").exists() for pack in store.packs())
 
 
 def test_nothing_new_makes_no_new_metadata(store: Exported) -> None:
     before = store.docket()
-    assert store.hg("git::export") == "nothing new to export\n"
+    assert store.hg("git::export", "--metadata") == "nothing new to export\n"
     assert store.docket() == before
 
 
 # What is lost or damaged
 
 
-def test_a_lost_state_is_made_again(store: Exported) -> None:
-    before = commit_of(store)
-    state = files_of(store)[0]
-    state.unlink()
-    (line,) = verified(store)
-    assert re.match(rf"metadata state {state.name}: found nothing, .*", line)
-    store.hg("git::export")
+def test_a_lost_pack_of_it_alone_is_made_again(store: Exported) -> None:
+    before, ids = commit_of(store), store.hg("log", "-T", "{gitnode}\n")
+    (name,) = packs_of(store)
+    remove_pack(store.packs_dir / f"{name}.pack")
+    assert len(verified(store)) >= 1
+    assert store.hg("git::export", "--metadata") == "nothing new to export\n"
+    assert store.hg("log", "-T", "{gitnode}\n") == ids
     assert commit_of(store) == before
-    assert state.is_file()  # it is called after its content
-    assert len(packs_of(store)) == 1
     assert verified(store, full=True) == []
-    store.commit_nothing("more")
-    store.hg("git::export")
-    assert commit_of(store) == rebuilt(store)
 
 
 def test_heads_that_were_stripped_are_counted_again(store: Exported) -> None:
     store.hg("--config", "extensions.strip=", "strip", "--no-backup", "-r", "tip")
     store.commit_nothing("instead")
-    store.hg("git::export")
+    store.hg("git::export", "--metadata")
     # the store still has what was stripped; but heads are those of the repository
     heads = store.git("cat-file", "commit", f"{REF}^1").partition("\n\n")[2]
     log = store.hg("log", "-r", "head()", "-T", "{node} {branch}\n")
@@ -189,16 +361,12 @@ def test_heads_that_were_stripped_are_counted_again(store: Exported) -> None:
 def test_a_store_of_before_is_exported_again(store: Exported) -> None:
     expected = commit_of(store)
     docket = store.docket()
-    for path in files_of(store):
+    for path in segments_of(store):
         path.unlink()
-    layer, metadata = docket["base"], docket["base"]["metadata"]
-    for name in metadata["packs"]:
+    for name in packs_of(store):
         remove_pack(store.packs_dir / f"{name}.pack")
-    old = {
-        "version": 1,
-        "segments": layer["segments"],
-        "packs": [name for name in layer["packs"] if name not in metadata["packs"]],
-    }
+    layer = docket["base"]
+    old = {"version": 1, "segments": layer["segments"], "packs": layer["packs"]}
     store.docket_path.write_text(json.dumps(old))  # as it was then
     assert verified(store)
     done = store.run("git::export")
@@ -227,21 +395,15 @@ def a_ref_of_before(store: Exported) -> str:
 
 
 def a_lost_segment(store: Exported) -> str:
-    segment = files_of(store)[1]
+    segment = segments_of(store)[0]
     segment.unlink()
     return rf"map segment {segment.name}: found nothing, expected a whole file"
 
 
 def a_damaged_segment(store: Exported) -> str:
-    segment = files_of(store)[1]
+    segment = segments_of(store)[0]
     edit(segment, 1200)
     return rf"map segment {segment.name}: found a damaged file \(.*"
-
-
-def a_damaged_state(store: Exported) -> str:
-    state = files_of(store)[0]
-    cut(state, 3)
-    return rf"metadata state {state.name}: found a damaged file, expected a whole file"
 
 
 def a_lost_pack(store: Exported) -> str:
@@ -274,7 +436,6 @@ def a_lost_notes_tree(store: Exported) -> str:
     [
         *(a_lost_ref, a_ref_of_before, a_lost_segment, a_damaged_segment),
         *(
-            a_damaged_state,
             a_lost_pack,
             a_lost_manifest,
             a_lost_note,

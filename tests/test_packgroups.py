@@ -6,7 +6,7 @@ import random
 
 from hgext3rd.amalgam.gitstore.exporting import transitions
 from hgext3rd.amalgam.gitstore.state import packgroups
-from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer, Metadata
+from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer, MetadataCommit
 
 
 class Packs:
@@ -24,10 +24,8 @@ class Packs:
 
     def export(self, which: str, objects: int) -> None:
         layer: Layer = getattr(self.docket, which)
-        own, others = self.new(objects), self.new(3)
-        metadata = Metadata(packs=(*layer.metadata.packs, others))
-        packs = (*layer.packs, own, others)
-        grown = Layer(("segment",), packs, layer.complete, metadata)
+        packs = (*layer.packs, self.new(objects))
+        grown = Layer(("segment",), packs, layer.complete)
         is_base = which == "base"
         docket = self.docket
         self.docket = docket._replace(
@@ -51,7 +49,7 @@ def test_there_are_never_64_packs_and_objects_are_seldom_copied() -> None:
         packs, added, most = Packs(), 0, 0
         for _export in range(5000):
             objects = draw.randint(1, largest)
-            added += objects + 3
+            added += objects
             packs.export("drafts" if draw.random() < 0.3 else "base", objects)
             most = max(most, len(packs.docket.packs))
             packs.maintain()
@@ -73,7 +71,7 @@ def test_growth_is_what_equal_exports_add_before_a_roll_up() -> None:
     forecast = packgroups.growth(packs.docket, count, count)
     before = sum(packs.objects.values())
     # one pack is larger than all others, and 16 wait
-    while len(packs.docket.base.packs) < 2 * 17:
+    while len(packs.docket.base.packs) < 17:
         packs.export("base", 5)
     grown = sum(packs.objects.values()) - before
     assert grown // 2 < forecast <= grown
@@ -88,18 +86,19 @@ def test_few_packs_are_left_alone() -> None:
     assert packgroups.due(packs.docket, packs.objects.__getitem__) == []
 
 
-def test_first_pack_of_metadata_and_the_complete_one_stay() -> None:
+def test_packs_of_metadata_commits_and_the_complete_one_stay() -> None:
     packs = Packs()
     for _export in range(60):
         packs.export("base", 5)
     complete = packs.docket.base.packs[0]
     base = packs.docket.base._replace(complete=complete)
-    packs.docket = packs.docket._replace(base=base)
-    first = base.metadata.packs[0]
+    commit = MetadataCommit("1" * 40, 60, (packs.new(7),))
+    packs.docket = packs.docket._replace(base=base, base_commit=commit)
     packs.maintain()
     assert packs.docket.base.complete == complete
-    assert packs.docket.base.metadata.packs[0] == first
-    assert {complete, first} <= {*packs.docket.base.packs}
+    assert packs.docket.base_commit == commit
+    assert {complete, *commit.packs} <= {*packs.docket.packs}
+    assert not transitions.can_roll_up(packs.docket, (complete, *commit.packs))
 
 
 def test_what_is_not_of_one_group_is_not_rolled_up() -> None:
@@ -109,23 +108,19 @@ def test_what_is_not_of_one_group_is_not_rolled_up() -> None:
         packs.export(layer, 5)
     docket = packs.docket
     base, drafts = docket.base, docket.drafts
-    assert transitions.can_roll_up(docket, (base.packs[0], base.packs[2]))
-    assert transitions.can_roll_up(docket, base.metadata.packs)
-    assert not transitions.can_roll_up(docket, base.packs)
+    assert transitions.can_roll_up(docket, base.packs)
     assert not transitions.can_roll_up(docket, (base.packs[0], drafts.packs[0]))
     assert not transitions.can_roll_up(docket, (base.packs[0], "pack-gone"))
     assert not transitions.can_roll_up(docket, ())
     for changed in ({"refused": True}, {"dropped": ("pack-1",)}):
-        assert not transitions.can_roll_up(
-            docket._replace(**changed), (base.packs[0], base.packs[2])
-        )
+        assert not transitions.can_roll_up(docket._replace(**changed), base.packs)
 
 
 def test_complete_pack_is_only_exchanged_for_another() -> None:
     packs = Packs()
     packs.export("base", 5)
     packs.export("base", 5)
-    first, second = packs.docket.base.packs[0], packs.docket.base.packs[2]
+    first, second = packs.docket.base.packs
     base = packs.docket.base._replace(complete=first)
     docket = packs.docket._replace(base=base)
     assert not transitions.can_roll_up(docket, (first, second))

@@ -110,8 +110,6 @@ def _of_exported(exported: Exported) -> None:
         content = path.read_bytes()
         if path.suffix == ".map":
             _put(RUST, "segment", f"{len(content)}", content)
-        elif path.suffix == ".state":
-            _put(RUST, "state", "exported", content[:-20])
         elif path.suffix == ".docket":
             _put(PYTHON, "git_docket", "exported", _unsealed(content))
             old = olddockets.git_docket(Docket.parse(content))

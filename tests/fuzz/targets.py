@@ -55,7 +55,7 @@ def git_docket_text(content: bytes) -> None:
     docket = git_docket.Docket.read(_DIRECTORY, b"cinnabar")
     assert git_docket.Docket.parse(docket.format()) == docket
     assert all(isinstance(name, str) for name in (*docket.packs, *docket.segments))
-    assert all("/" not in name for name in (*docket.packs, *docket.metadata_files))
+    assert all("/" not in name for name in (*docket.packs, *docket.metadata_segments))
 
 
 def branch_tips(content: bytes) -> None:

@@ -73,7 +73,7 @@ class Ours:
         count = len(self._hg("log", "-r", "all()", "-T", "x"))
         first = f"first(all(), {count * percent // 100})"
         self._hg("git::export", "-r", first)
-        self._hg("git::export")
+        self._hg("git::export", "--metadata")
         seconds = time.perf_counter() - started
         return self._answer(seconds, f"exported {percent} % first")
 
@@ -91,6 +91,7 @@ class Ours:
         for revs in (*(["-r", str(rev)] for rev in sorted(some)), []):
             self._hg("pull", "-q", *config, *revs, str(origin))
             self._hg("git::export")
+        self._hg("git::export", "--metadata")
         seconds = time.perf_counter() - started
         kind = "public" if publishing else "draft"
         return self._answer(seconds, f"exported in {times} pulls, {kind}")

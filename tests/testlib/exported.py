@@ -38,7 +38,10 @@ class Exported:
 
     @classmethod
     def make(cls, root: Path, server: HgServer) -> Exported:
-        """Make a repository with merges, branches, tags; two exports, two packs."""
+        """Make a repository with merges, branches, tags; two exports, two packs.
+
+        And git-cinnabar's metadata of all of it.
+        """
         store = cls.init(root, server)
         (root / "dir" / "below").mkdir(parents=True)
         for number in range(6):
@@ -58,7 +61,7 @@ class Exported:
         store.hg("git::export")
         (root / "last").write_text("last\n")
         store.hg("commit", "-qAm", "last", "-d", "10 0")
-        store.hg("git::export")
+        store.hg("git::export", "--metadata")
         return store
 
     def hg(self, *args: str) -> str:
@@ -101,8 +104,11 @@ class Exported:
         self.docket_path.write_bytes(docket._replace(base=base).format())
 
     def packs(self) -> list[Path]:
-        """Return the packs, oldest first."""
-        return [self.packs_dir / f"{name}.pack" for name in self.named("packs")]
+        """Return the packs, oldest first, and those of metadata commits at the end."""
+        docket = self.docket()
+        names = self.named("packs")
+        names += docket["base_commit"]["packs"] + docket["drafts_commit"]["packs"]
+        return [self.packs_dir / f"{name}.pack" for name in dict.fromkeys(names)]
 
     def segments(self) -> list[Path]:
         """Return the segments of the map, oldest first."""
@@ -126,7 +132,11 @@ class Exported:
         for pack in self.packs():
             remove_pack(pack)
         self.git("index-pack", "--rev-index", str(self.packs_dir / f"{name}.pack"))
-        self.write_docket(packs=[name])
+        docket = Docket.parse(self.docket_path.read_bytes())
+        commit = docket.base_commit._replace(packs=())
+        base = docket.base._replace(packs=(name,))
+        docket = docket._replace(base=base, base_commit=commit)
+        self.docket_path.write_bytes(docket.format())
 
 
 def _plain(value: Any) -> Any:
@@ -145,7 +155,7 @@ def pack_objects(store: Exported, oids: Iterable[str]) -> str:
 
 
 def remove_pack(pack: Path) -> None:
-    for suffix in (".pack", ".idx", ".rev"):
+    for suffix in (".pack", ".idx", ".rev", ".keep"):
         pack.with_suffix(suffix).unlink()
 
 

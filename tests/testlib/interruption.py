@@ -12,7 +12,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer
+from hgext3rd.amalgam.gitstore.state.docket import Docket
 
 from .environment import ENVIRONMENT, HG, git, hg
 from .hgserver import HgServer
@@ -100,17 +100,15 @@ class Interrupted:
     def debris(self) -> set[str]:
         """Return files that are there and should not be, and none that may come yet."""
         docket_path = self.amalgam / "map" / "cinnabar.docket"
-        layers: list[Layer] = []
+        docket = Docket()
         if docket_path.exists():
             docket = Docket.parse(docket_path.read_bytes())
-            layers = [docket.base, docket.drafts]
         packs = f"{self.git_dir.relative_to(self.amalgam)}/objects/pack"
         wanted = {name for name in self._files if not _is_data(name)}
-        for layer in layers:
-            names = (*layer.segments, *layer.metadata.files)
-            wanted |= {f"map/{name}" for name in names}
-            for suffix in ("pack", "idx", "rev", "keep"):
-                wanted |= {f"{packs}/{pack}.{suffix}" for pack in layer.packs}
+        wanted |= {f"map/{name}" for name in docket.segments}
+        wanted |= {f"map/{name}" for name in docket.metadata_segments}
+        for suffix in ("pack", "idx", "rev", "keep"):
+            wanted |= {f"{packs}/{pack}.{suffix}" for pack in docket.packs}
         return self.files() - wanted
 
     def check_next(self, *args: str) -> None:
@@ -178,4 +176,4 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_data(name: str) -> bool:
-    return name.endswith((".map", ".state", ".pack", ".idx", ".rev", ".keep"))
+    return name.endswith((".map", ".pack", ".idx", ".rev", ".keep"))

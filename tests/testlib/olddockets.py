@@ -6,16 +6,17 @@ import dataclasses
 import json
 from typing import Any
 
+from hgext3rd.amalgam import docketfile
 from hgext3rd.amalgam.bundles.lifecycle.register import Register
-from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer
+from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer, MetadataCommit
 
 
 def git_docket(docket: Docket) -> bytes:
     """Return a git store's docket of version 4."""
     data = {
         "version": 4,
-        "base": _layer(docket.base),
-        "drafts": _layer(docket.drafts),
+        "base": _layer(docket.base, docket.base_commit),
+        "drafts": _layer(docket.drafts, docket.drafts_commit),
         "held": [(public.hex(), draft.hex()) for public, draft in docket.held],
         "refused": docket.refused,
         "dropped": docket.dropped,
@@ -34,11 +35,22 @@ def register(register: Register) -> bytes:
     return text.encode() + b"\n"
 
 
-def _layer(layer: Layer) -> dict[str, Any]:
+def git_docket_5(docket: Docket) -> bytes:
+    """Return a git store's docket of version 5: version 4 as lines."""
+    lines = docketfile.parsed(git_docket(docket), b"", old=4)
+    return docketfile.formatted(b"amalgam git store 5", lines)
+
+
+def _layer(layer: Layer, commit: MetadataCommit) -> dict[str, Any]:
     return {
         "segments": layer.segments,
-        "packs": layer.packs,
+        "packs": (*layer.packs, *commit.packs),
         "complete": layer.complete,
-        "metadata": layer.metadata._asdict(),
+        "metadata": {
+            "commit": commit.oid,
+            "segments": layer.metadata_segments,
+            "state": "cinnabar-metadata-0123456789abcdef.state",
+            "packs": commit.packs,
+        },
         "seen": [seen._asdict() for seen in layer.seen],
     }

@@ -56,9 +56,10 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
         (b"r", b"rev", [], _(b"export only these and their ancestors"), _(b"REV")),
         (b"", b"dialect", b"", _(b"rules that decide the commit ids"), _(b"DIALECT")),
         (b"", b"rebuild", False, _(b"export everything again, from nothing")),
+        (b"", b"metadata", False, _(b"update git-cinnabar's metadata as well")),
         *formatteropts,
     ],
-    _(b"[-r REV]... [--dialect DIALECT] [--rebuild]"),
+    _(b"[-r REV]... [--dialect DIALECT] [--rebuild] [--metadata]"),
     helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
 )
 def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
@@ -79,6 +80,11 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     If exported drafts are amended or stripped, all drafts are converted again, so
     that nothing of the old ones stays. To avoid this, publish changesets that are
     final.
+
+    With --metadata, update git-cinnabar's metadata as well, for a ``git cinnabar``
+    that reads the git repository itself. Bundles for git-cinnabar do that when they
+    are written. An export from nothing always does. Others do not, because the
+    metadata names all heads: it takes time in proportion to the history.
 
     Warnings name new files that look different in git: names that git refuses to
     check out, files that name subrepositories, LFS pointers and largefiles
@@ -136,6 +142,10 @@ def git_verify(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :hg:`admin::amalgam --repair` repairs them. Lines that begin with ``note:`` are
     not differences: file names that git refuses to check out, and changesets that
     no branch or tag leads to.
+
+    git-cinnabar's metadata is brought up to date first, as by
+    :hg:`git::export --metadata`, unless the git repository is damaged or out of date,
+    cannot be written, or is being exported to. Nothing else is written.
 
     With --full, convert all changesets again and compare every id and object. This
     happens in a temporary directory in ``.hg/amalgam``, or in ``TMPDIR`` for users
@@ -293,6 +303,8 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :exists:      Boolean. Whether there was an export.
     :served:      Integer. Changesets that should be exported.
     :behind:      Integer. Served changesets that are not exported.
+    :metadata_behind: Integer. Exported changesets that git-cinnabar's metadata
+                  does not name yet; see :hg:`help git::export`.
     :gone:        Integer. Exported changesets that were amended, hidden or stripped.
     :refs:        Integer. Branches and tags.
     :refs_behind: Integer. Branches and tags that an export would change.

@@ -165,6 +165,7 @@ def _show_store(fm: Any, path: bytes, status: StoreStatus) -> None:
         served=status.served,
         behind=status.behind,
         gone=status.gone,
+        metadata_behind=status.metadata_behind,
         refs=status.refs,
         refs_behind=status.refs_behind,
         objects=status.objects,
@@ -229,6 +230,9 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
         util.bytecount(status.map_bytes),
     )
     _show_line(fm, _(b"map"), pairs)
+    if status.metadata_behind:
+        text = _(b"%d changesets behind (updated when git-cinnabar needs it)")
+        _show_line(fm, _(b"metadata"), text % status.metadata_behind)
 
 
 def _show_line(fm: Any, label: bytes, text: bytes) -> None:

@@ -13,6 +13,7 @@ from mercurial.node import hex as hex_node
 
 from ..configitems import GitConfig
 from ..gitstore.exporting import checkout, export, exporter, omissions, rollup
+from ..gitstore.exporting.metadatacommit import Covers
 from ..gitstore.state import unreadable
 from ..gitstore.store import GitStore
 from ..terminal import one_line
@@ -67,7 +68,8 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     config = GitConfig.from_ui(ui, dialect=opts["dialect"])
     revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
     store = GitStore(repo, config)
-    report = export.export(store, revs, rebuild=opts["rebuild"])
+    covers = Covers.ALL if opts["metadata"] else None
+    report = export.export(store, revs, rebuild=opts["rebuild"], covers=covers)
     if revs is None:
         exporter.forget_failure(store.repo)
     left_out = omissions.left_out(store.repo, store.config.export, revs or ())

@@ -8,6 +8,7 @@ from mercurial.i18n import _
 
 from ..configitems import GitConfig
 from ..gitstore import verify
+from ..gitstore.exporting import metadatacommit
 from ..gitstore.store import GitStore
 from ..terminal import one_line
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """Answer ``git::verify``."""
     store = GitStore(repo, GitConfig.from_ui(ui))
+    store.require_trust()
+    metadatacommit.catch_up(store)
     findings = verify.run(store, full=opts["full"])
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"git-verify", byte_opts) as fm:

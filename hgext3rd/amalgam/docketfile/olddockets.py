@@ -1,4 +1,4 @@
-"""Dockets of git stores and bundle registers in JSON, as earlier versions wrote them.
+"""Dockets of git stores and bundle registers, as earlier versions wrote them.
 
 Removed in 0.3.0: what is written anew has the form of ``docketfile``. Returns the lines
 that a file would have in that form. Their values are checked there.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..loading import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
     Line: TypeAlias = "tuple[bytes, bytes]"
@@ -37,6 +37,30 @@ def lines_of(content: bytes, version: int) -> list[Line]:
         return [line for part in (found, *entries) for line in _flat("", part)]
     except (AttributeError, KeyError, RecursionError, TypeError) as exc:
         raise ValueError("not what amalgam wrote") from exc
+
+
+def with_commits(lines: Iterable[Line]) -> list[Line]:
+    """Return the lines of a git store whose metadata commits were parts of its layers.
+
+    Drafts' commit needed packs of the base, and there was a file for the next export.
+    """
+    lines = list(lines)
+    packs = {
+        (layer, value)
+        for layer in (b"base", b"drafts")
+        for key, value in lines
+        if key == layer + b"-metadata-pack"
+    }
+    found = []
+    for key, value in lines:
+        layer, _dash, field = key.partition(b"-")
+        if (field == b"pack" and (layer, value) in packs) or field == b"metadata-state":
+            continue
+        found.append((key, value))
+        if key == b"drafts-metadata-commit":
+            of_base = (value for layer, value in packs if layer == b"base")
+            found += [(b"drafts-metadata-pack", value) for value in sorted(of_base)]
+    return found
 
 
 def _bundle(entry: dict[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,8 @@ class StoreStatus:
     """Those of them that are not."""
     gone: int = 0
     """Changesets that are exported, and were amended, hidden or stripped since."""
+    metadata_behind: int = 0
+    """Those that are exported, and that the metadata commit does not cover."""
     refs: int = 0
     refs_behind: int = 0
     """Refs that another export changes."""
@@ -210,6 +212,8 @@ class StoreStatus:
             return  # one of the problems
         self.pairs = {table: oidmap.count(table) for table in Table}
         oidmap.close()
+        covered = docket.metadata_commit.covered
+        self.metadata_behind = max(0, self.pairs[Table.CHANGESETS] - covered)
 
     def _judge(
         self, store: GitStore, docket: Docket, refs: Iterable[Difference]

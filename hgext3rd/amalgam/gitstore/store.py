@@ -100,7 +100,7 @@ class GitStore:
         From a commit to the note of its changeset, from a manifest to its commit, from
         a file revision to what precedes its content.
         """
-        return self.maps.open(docket.metadata.segments)
+        return self.maps.open(docket.metadata_segments)
 
     def may_answer(self) -> bool:
         """Tell whether all that is exported may be read by who reads the repository.

@@ -30,6 +30,15 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
+    def amalgam_metadata_make(
+        self,
+        out: _Pointer,
+        request: _Pointer,
+        report: _Pointer,
+        handle: _Pointer,
+        error: _Pointer,
+        /,
+    ) -> int: ...
     def amalgam_nodemap_open(
         self,
         out: _Pointer,

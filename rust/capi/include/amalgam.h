@@ -57,18 +57,14 @@ typedef struct amalgam_export_report {
     uint32_t aside_pack_len;
     // Name of the pack of what is only for git-cinnabar: without one, that is in `pack`.
     uint8_t aside_pack[64];
-    // Length of `metadata_pack`, 0 if there was nothing to do: then all names are empty.
-    uint32_t metadata_pack_len;
-    // Length of `metadata_segments`.
+    // Length of `metadata_segments`, 0 if there was nothing to do: then all names are empty.
     uint32_t metadata_segments_len;
-    // Length of `metadata_state`.
-    uint32_t metadata_state_len;
-    // Name of the pack of the metadata commit, without a suffix.
-    uint8_t metadata_pack[64];
     // As `segments`, of the metadata's map.
     uint8_t metadata_segments[8192];
-    // File name of the metadata's state.
-    uint8_t metadata_state[128];
+    // Length of `metadata_pack`, 0 if the metadata commit was not made.
+    uint32_t metadata_pack_len;
+    // Name of the pack of the metadata commit, without a suffix.
+    uint8_t metadata_pack[64];
     // Oid of the metadata commit.
     uint8_t metadata_commit[20];
     // How many pairs are in `displaced`. If there are any, nothing was written.
@@ -132,10 +128,8 @@ typedef struct amalgam_export_request {
     const struct amalgam_bytes *unmapped;
     // How many there are.
     size_t unmapped_len;
-    // File name of the metadata's state; if it is empty, it is made again from maps and store.
-    struct amalgam_bytes metadata_state;
-    // Whether to write a metadata pack that needs none before it, in any case: 0 or 1.
-    uint32_t metadata_anew;
+    // Whether to make the metadata commit at once, if there are no segments: 0 or 1.
+    uint32_t commit_of_first;
     // How many changesets the caller saw.
     uint32_t len;
     // All selected changesets before this revision are in the map.
@@ -184,6 +178,18 @@ typedef struct amalgam_error {
     uint8_t hint[512];
 } amalgam_error;
 
+// A metadata commit that was made.
+typedef struct amalgam_metadata_report {
+    // Changesets that it covers, 0 if there are none: then nothing was made.
+    uint64_t covered;
+    // Length of `pack`.
+    uint32_t pack_len;
+    // Name of its pack, without a suffix.
+    uint8_t pack[64];
+    // Its oid.
+    uint8_t commit[20];
+} amalgam_metadata_report;
+
 // A run: consecutive revisions in a file of the node map.
 typedef struct amalgam_nodemap_run {
     // Its first byte in the file, a multiple of 4096.
@@ -202,8 +208,7 @@ typedef struct amalgam_map_comparison {
     uint64_t written;
 } amalgam_map_comparison;
 
-// Converts what is selected and not yet in the map to two or three packs, a segment of each map, and a
-// state.
+// Converts what is selected and not yet in the map to packs, and a segment of each map.
 //
 // The packs are in place before the rest is; their names, with LF between, are noted in
 // `PREFIX.pending` in the map's directory before that. The names of the metadata's files begin
@@ -219,6 +224,20 @@ enum amalgam_status amalgam_export_run(struct amalgam_export_report *out,
                                        amalgam_report_fn report,
                                        void *handle,
                                        struct amalgam_error *error);
+
+// Makes the metadata commit of all changesets in the map, in a pack of its own, and converts nothing.
+//
+// Of the request, what selects changesets is not looked at. The name of the pack is noted as for
+// [`amalgam_export_run`]. Phases: 0 changesets read.
+//
+// # Safety
+//
+// As for [`amalgam_export_run`].
+enum amalgam_status amalgam_metadata_make(struct amalgam_metadata_report *out,
+                                          const struct amalgam_export_request *request,
+                                          amalgam_report_fn report,
+                                          void *handle,
+                                          struct amalgam_error *error);
 
 // Opens the map in the file open as `file`, which `path` names in messages. It was made with `uid`
 // of the first `limit` revisions of `index`, or of more, and of `runs`, in the order of their

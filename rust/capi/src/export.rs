@@ -8,8 +8,8 @@ use std::path::Path;
 use gitpack::Readers;
 use gitpack::staged::Owner;
 use hg2git::{
-    Error, MetadataFiles, Phase, PublishedFiles, PublishedMetadata, Report, Request, Selection,
-    export,
+    Error, MetadataFiles, Phase, ProgressFn, PublishedCommit, PublishedFiles, PublishedMetadata,
+    Report, Request, Selection, export, metadata_commit,
 };
 use revlog::{Encoding, MappedIndexes, Node};
 use workshop::Directory;
@@ -71,10 +71,8 @@ pub struct ExportRequest {
     pub unmapped: *const Bytes,
     /// How many there are.
     pub unmapped_len: usize,
-    /// File name of the metadata's state; if it is empty, it is made again from maps and store.
-    pub metadata_state: Bytes,
-    /// Whether to write a metadata pack that needs none before it, in any case: 0 or 1.
-    pub metadata_anew: u32,
+    /// Whether to make the metadata commit at once, if there are no segments: 0 or 1.
+    pub commit_of_first: u32,
     /// How many changesets the caller saw.
     pub len: u32,
     /// All selected changesets before this revision are in the map.
@@ -116,18 +114,14 @@ pub struct ExportReport {
     pub aside_pack_len: u32,
     /// Name of the pack of what is only for git-cinnabar: without one, that is in `pack`.
     pub aside_pack: [u8; 64],
-    /// Length of `metadata_pack`, 0 if there was nothing to do: then all names are empty.
-    pub metadata_pack_len: u32,
-    /// Length of `metadata_segments`.
+    /// Length of `metadata_segments`, 0 if there was nothing to do: then all names are empty.
     pub metadata_segments_len: u32,
-    /// Length of `metadata_state`.
-    pub metadata_state_len: u32,
-    /// Name of the pack of the metadata commit, without a suffix.
-    pub metadata_pack: [u8; 64],
     /// As `segments`, of the metadata's map.
     pub metadata_segments: [u8; 8192],
-    /// File name of the metadata's state.
-    pub metadata_state: [u8; 128],
+    /// Length of `metadata_pack`, 0 if the metadata commit was not made.
+    pub metadata_pack_len: u32,
+    /// Name of the pack of the metadata commit, without a suffix.
+    pub metadata_pack: [u8; 64],
     /// Oid of the metadata commit.
     pub metadata_commit: [u8; 20],
     /// How many pairs are in `displaced`. If there are any, nothing was written.
@@ -137,8 +131,21 @@ pub struct ExportReport {
     pub displaced: [u8; 2560],
 }
 
-/// Converts what is selected and not yet in the map to two or three packs, a segment of each map, and a
-/// state.
+/// A metadata commit that was made.
+#[repr(C)]
+#[derive(Debug)]
+pub struct MetadataReport {
+    /// Changesets that it covers, 0 if there are none: then nothing was made.
+    pub covered: u64,
+    /// Length of `pack`.
+    pub pack_len: u32,
+    /// Name of its pack, without a suffix.
+    pub pack: [u8; 64],
+    /// Its oid.
+    pub commit: [u8; 20],
+}
+
+/// Converts what is selected and not yet in the map to packs, and a segment of each map.
 ///
 /// The packs are in place before the rest is; their names, with LF between, are noted in
 /// `PREFIX.pending` in the map's directory before that. The names of the metadata's files begin
@@ -159,21 +166,67 @@ pub unsafe extern "C" fn amalgam_export_run(
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let directories = unsafe { directories_of(request) }?;
-        // SAFETY: as the caller promises.
-        let request = unsafe { request_of(request, &directories) }?;
-        // SAFETY: as the caller promises.
-        let reporter = unsafe { Reporter::new(report, handle) };
-        let progress = Progress::default();
-        let report = reporter.supervise(&progress, || {
-            let mut tell = |phase: Phase, done, total| progress.tell(phase as u32, done, total);
-            export(&request, &mut tell).map_err(Failure::from)
-        })?;
+        let report = unsafe { run(request, report, handle, export) }?;
         // SAFETY: as the caller promises.
         unsafe { buffers::put(out, ExportReport::try_from(&report)?) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
+}
+
+/// Makes the metadata commit of all changesets in the map, in a pack of its own, and converts nothing.
+///
+/// Of the request, what selects changesets is not looked at. The name of the pack is noted as for
+/// [`amalgam_export_run`]. Phases: 0 changesets read.
+///
+/// # Safety
+///
+/// As for [`amalgam_export_run`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_metadata_make(
+    out: *mut MetadataReport,
+    request: *const ExportRequest,
+    report: ReportFn,
+    handle: *mut c_void,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let made = unsafe { run(request, report, handle, metadata_commit) }?;
+        let mut told = MetadataReport { covered: 0, pack_len: 0, pack: [0; 64], commit: [0; 20] };
+        if let Some((PublishedCommit { oid, pack }, covered)) = made {
+            told.pack_len = copy(&mut told.pack, &pack)?;
+            (told.covered, told.commit) = (covered, *oid.as_bytes());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { buffers::put(out, told) }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// Does `job`, and tells `report` how far it is.
+///
+/// # Safety
+///
+/// As for [`amalgam_export_run`].
+unsafe fn run<R: Send>(
+    request: *const ExportRequest,
+    report: ReportFn,
+    handle: *mut c_void,
+    job: impl FnOnce(&Request<'_>, &mut ProgressFn<'_>) -> hg2git::Result<R> + Send,
+) -> Result<R, Failure> {
+    // SAFETY: as the caller promises.
+    let directories = unsafe { directories_of(request) }?;
+    // SAFETY: as the caller promises.
+    let request = unsafe { request_of(request, &directories) }?;
+    // SAFETY: as the caller promises.
+    let reporter = unsafe { Reporter::new(report, handle) };
+    let progress = Progress::default();
+    reporter.supervise(&progress, || {
+        let mut tell = |phase: Phase, done, total| progress.tell(phase as u32, done, total);
+        job(&request, &mut tell).map_err(Failure::from)
+    })
 }
 
 /// The directories of packs and of the map.
@@ -242,11 +295,7 @@ unsafe fn request_of(
         metadata: Some(MetadataFiles {
             segments: names(metadata_segments)?,
             base: request.metadata_base_len,
-            state: match ascii(bytes(&request.metadata_state)?)? {
-                "" => None,
-                name => Some(name.to_owned()),
-            },
-            anew: request.metadata_anew != 0,
+            commit_of_first: request.commit_of_first != 0,
         }),
         // SAFETY: as the caller promises.
         unmapped: names(unsafe { buffers::list(request.unmapped, request.unmapped_len) }?)?,
@@ -302,12 +351,10 @@ impl TryFrom<&Report> for ExportReport {
             segments: [0; 8192],
             aside_pack_len: 0,
             aside_pack: [0; 64],
-            metadata_pack_len: 0,
             metadata_segments_len: 0,
-            metadata_state_len: 0,
-            metadata_pack: [0; 64],
             metadata_segments: [0; 8192],
-            metadata_state: [0; 128],
+            metadata_pack_len: 0,
+            metadata_pack: [0; 64],
             metadata_commit: [0; 20],
             displaced_len: 0,
             displaced: [0; 2560],
@@ -321,13 +368,12 @@ impl TryFrom<&Report> for ExportReport {
             told.aside_pack_len = copy(&mut told.aside_pack, aside_pack)?;
         }
         let metadata = report.published.as_ref().and_then(|published| published.metadata.as_ref());
-        if let Some(PublishedMetadata { pack, commit, files }) = metadata {
-            let state = files.state.as_deref().unwrap_or_default();
-            told.metadata_pack_len = copy(&mut told.metadata_pack, pack)?;
-            told.metadata_segments_len =
-                copy(&mut told.metadata_segments, &lines(&files.segments))?;
-            told.metadata_state_len = copy(&mut told.metadata_state, state)?;
-            told.metadata_commit = *commit.as_bytes();
+        if let Some(PublishedMetadata { segments, commit }) = metadata {
+            told.metadata_segments_len = copy(&mut told.metadata_segments, &lines(segments))?;
+            if let Some(PublishedCommit { oid, pack }) = commit {
+                told.metadata_pack_len = copy(&mut told.metadata_pack, pack)?;
+                told.metadata_commit = *oid.as_bytes();
+            }
         }
         let (rooms, _) = told.displaced.as_chunks_mut::<40>();
         for (room, displaced) in rooms.iter_mut().zip(&report.displaced) {

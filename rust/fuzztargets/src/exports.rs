@@ -42,7 +42,7 @@ pub(crate) fn export(input: &[u8]) {
         readers: Readers::BY_UMASK,
         segments: Vec::new(),
         base: 0,
-        metadata: Some(MetadataFiles::default()),
+        metadata: Some(MetadataFiles { commit_of_first: true, ..MetadataFiles::default() }),
         unmapped: Vec::new(),
         selection: Selection { len: index.len(), tip, excluded: Vec::new(), known_below: 0 },
         check_texts: false,

@@ -38,7 +38,7 @@ pub struct Target {
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
 /// All targets: those of single records, then those of whole files.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 13] = [
     record("chunk", revlogs::chunk),
     record("patch", records::patch),
     record("chain", revlogs::chain),
@@ -51,7 +51,6 @@ pub const TARGETS: [Target; 14] = [
     file("nodemap", maps::nodemap),
     file("upstream_nodemap", maps::upstream_nodemap),
     file("segment", maps::segment),
-    file("state", maps::state),
     // tables of a run, whatever it converts: packs, compressors, threads
     Target { base_bytes: 24 << 20, ..file("export", exports::export) },
 ];

@@ -111,8 +111,3 @@ pub(crate) fn segment(input: &[u8]) {
         let _ = map.pair(Table::Changesets, at);
     }
 }
-
-/// What the next export has to know of the metadata. Its checksum is made right.
-pub(crate) fn state(input: &[u8]) {
-    hg2git::fuzzing::state(input);
-}

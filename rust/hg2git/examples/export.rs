@@ -55,8 +55,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         report.pack_bytes,
         report
             .published
-            .and_then(|published| published.metadata)
-            .map_or_else(|| "no metadata".to_owned(), |metadata| metadata.commit.to_string()),
+            .and_then(|published| published.metadata?.commit)
+            .map_or_else(|| "no metadata".to_owned(), |commit| commit.oid.to_string()),
     );
     Ok(())
 }

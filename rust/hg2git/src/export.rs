@@ -1,8 +1,7 @@
 //! One run: everything selected and not yet in the map becomes a pack, and a segment of each map.
 //!
-//! Owns the phases and their order. The metadata commit and what only it needs go into a pack of
-//! their own, since the next run replaces them. Nothing here decides what may be converted, nor
-//! writes refs.
+//! Owns the phases and their order. [`metadata_commit()`] makes what names all that runs have
+//! converted. Nothing here decides what may be converted, nor writes refs.
 
 mod converting;
 mod reading;
@@ -11,7 +10,7 @@ use gitpack::{Oid, SealedPack};
 use revlog::{Rev, RevlogKind, Store};
 use workshop::{Shares, join, trim};
 
-use crate::dialect::cinnabar::Cinnabar;
+use crate::dialect::cinnabar::{self, Cinnabar};
 use crate::dialect::{Context, Dialect, Outcome};
 use crate::error::{Error, Result};
 use crate::map::oidmap::OidMap;
@@ -26,7 +25,7 @@ use crate::read::limits;
 use crate::read::lookups::Lookup;
 use crate::read::manifests::{ManifestPlan, Manifests, Proving};
 use crate::read::treemanifests::Directories;
-use crate::request::{Report, Request};
+use crate::request::{PublishedCommit, Report, Request};
 
 /// Converts what is selected and not yet in the map.
 ///
@@ -44,8 +43,7 @@ pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Re
     let revs = request.selection.unconverted(&changelog, &map);
     // an entry that counted as nothing may be why it is not what the caller saw
     let revs = revs.or_else(|problem| Ok::<_, Error>(changelog.check_used()?).and(Err(problem)))?;
-    let is_anew = request.metadata.as_ref().is_some_and(|metadata| metadata.anew);
-    if revs.is_empty() && (map.is_empty() || !is_anew) {
+    if revs.is_empty() {
         return Ok(Report::default());
     }
     let shares = Shares::new(request.memory_bytes, 0, request.threads, request.packs);
@@ -59,6 +57,35 @@ pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Re
     drop((shares, map));
     trim();
     done
+}
+
+/// Makes the metadata commit of all changesets in the map, and answers it with the number of them;
+/// `None` if there are none, or no metadata is kept. Nothing is converted.
+///
+/// `progress` is called from the calling thread, at most ten times a second.
+///
+/// # Errors
+///
+/// As [`export`].
+pub fn metadata_commit(
+    request: &Request<'_>,
+    progress: &mut ProgressFn<'_>,
+) -> Result<Option<(PublishedCommit, u64)>> {
+    let store = Store::new(request.store, request.encoding).with_mapped(request.indexes.clone());
+    let map = &OidMap::open(request.map, &request.segments, &request.unmapped)?;
+    let covered = map.len(Table::Changesets) as u64;
+    let Some(files) = request.metadata.as_ref().filter(|_| covered > 0) else { return Ok(None) };
+    let changelog = &store.open(RevlogKind::Changelog)?;
+    let store = store.bounded(limits::longest_index(request.memory_bytes, changelog.index().len()));
+    let manifest = &store.open(RevlogKind::Manifest)?;
+    let shares = &Shares::new(request.memory_bytes, 0, request.threads, request.packs);
+    let context = Context { request, changelog, manifest, map, shares };
+    let reporter = &mut ThrottledProgress::new(progress);
+    let made = cinnabar::metadata_commit(context, files, reporter);
+    context.check_used()?;
+    let published = made?.publish(request)?;
+    trim();
+    Ok(Some((published, covered)))
 }
 
 /// What does not change during a run.

@@ -14,7 +14,7 @@
 //! - `out`: packs, and how they become visible;
 //! - `dialect`: commits, and what is kept beside them.
 //!
-//! [`export()`] does one run, in four phases. Each is on [`workshop::ordered`]: parallel work, results
+//! [`export()`] does one run, in four phases; [`metadata_commit()`] names what runs have made. Each phase is on [`workshop::ordered`]: parallel work, results
 //! in order, so that the same history gives the same bytes on any number of threads; what builds on
 //! results before it has its [`workshop::Turns`].
 
@@ -31,12 +31,14 @@ mod read;
 mod request;
 
 pub use error::{Error, Result};
-pub use export::export;
+pub use export::{export, metadata_commit};
 pub use map::compare::{Comparison, Difference};
 pub use map::oidmap::{Matches, OidMap, Side};
 pub use map::segment::{Access, Pair, Segment, TABLES, Table};
 pub use objects::commits::Displaced;
 pub use progress::{Phase, ProgressFn};
 pub use read::changelog::Selection;
-pub use request::{MetadataFiles, PublishedFiles, PublishedMetadata, Report, Request};
+pub use request::{
+    MetadataFiles, PublishedCommit, PublishedFiles, PublishedMetadata, Report, Request,
+};
 pub use revlog::Prefix;

@@ -61,11 +61,8 @@ pub struct MetadataFiles {
     pub segments: Vec<String>,
     /// How many of them, the first, belong to a base.
     pub base: usize,
-    /// File name of the state; without one, it is made again from maps and store.
-    pub state: Option<String>,
-    /// Whether to write all of the metadata commit's pack, even if nothing is converted, so that
-    /// none of those before is needed.
-    pub anew: bool,
+    /// Whether to make the metadata commit at once, if nothing was converted before.
+    pub commit_of_first: bool,
 }
 
 /// What a run did.
@@ -100,10 +97,17 @@ pub struct PublishedFiles {
 /// Metadata that a run published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedMetadata {
-    /// Name of the pack of the metadata commit, without a suffix.
+    /// File names of all segments that now make its map, oldest first.
+    pub segments: Vec<String>,
+    /// The metadata commit, if it was made.
+    pub commit: Option<PublishedCommit>,
+}
+
+/// A metadata commit that was published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedCommit {
+    /// Its id.
+    pub oid: Oid,
+    /// Name of the pack of what only it needs, without a suffix.
     pub pack: String,
-    /// The metadata commit.
-    pub commit: Oid,
-    /// What is known of it, for the next run.
-    pub files: MetadataFiles,
 }

@@ -1,8 +1,9 @@
 """Bundles for clients of git-cinnabar: commits, with the metadata of just these.
 
-A store has metadata of its public changesets, and of all that it has. That of other
-parts of a history is made in a temporary directory, as an export of no more than the
-part would make it: so it is what git-cinnabar itself makes of a clone of the part.
+A store can have a metadata commit of its public changesets, and one of all that it
+has. Those of other parts of a history are made in a temporary directory, as an export
+of no more than the part would make them: so they are what git-cinnabar itself makes of
+a clone of the part.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .scope import NothingToBundleError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ...gitstore.state.docket import Docket, Layer
+    from ...gitstore.state.docket import Docket, Layer, MetadataCommit
     from ...gitstore.state.selection import Selection
     from ...gitstore.store import GitStore
 
@@ -54,9 +55,9 @@ def of_metadata(
     changelog = store.repo.unfiltered().changelog
     heads = changelog.index.headrevs(frozenset(selected.excluded))
     nodes = tuple(map(changelog.node, sorted(heads)))
-    layer = _layer_of(store, docket, selected.changesets(), nodes)
-    if layer:
-        made = _exported(store, docket, layer, selected)
+    found = _layer_of(store, docket, selected.changesets(), nodes)
+    if found:
+        made = _exported(store, docket, *found, selected)
     else:
         made = _converted(store, selected)
     with made as (commit, pack):
@@ -76,42 +77,42 @@ def _select(
 
 def _layer_of(
     store: GitStore, docket: Docket, count: int, heads: Sequence[bytes]
-) -> Layer | None:
-    """Return the layer that has just these changesets, if there is one.
+) -> tuple[Layer, MetadataCommit] | None:
+    """Return the layer of just these changesets, and its commit, if they are there.
 
     ``count`` is how many they are, ``heads`` those without children.
     """
-    for layer in (docket.base, docket.base.with_above(docket.drafts)):
+    both = docket.base.with_above(docket.drafts), docket.drafts_commit
+    for layer, commit in ((docket.base, docket.base_commit), both):
         with contextlib.closing(store.maps.open(layer.segments)) as oidmap:
             # both are closed under ancestors
-            if oidmap.count(Table.CHANGESETS) == count and None not in oidmap.oids(
-                heads
+            if (
+                oidmap.count(Table.CHANGESETS) == count == commit.covered
+                and commit.oid
+                and None not in oidmap.oids(heads)
             ):
-                return layer if layer.metadata.commit else None
+                return layer, commit
     return None
 
 
 @contextlib.contextmanager
 def _exported(
-    store: GitStore, docket: Docket, layer: Layer, selected: Selection
+    store: GitStore,
+    docket: Docket,
+    layer: Layer,
+    commit: MetadataCommit,
+    selected: Selection,
 ) -> Iterator[tuple[str, Iterator[bytes]]]:
     """Return the metadata commit of a layer, and a pack of all that it leads to."""
     repository = store.repository
     repository.git.check()
-    commit = layer.metadata.commit
-    # packs of older metadata have what nobody needs
-    whole = len(layer.metadata.packs) == 1 and _are_mostly_two(
-        [
-            repository.pack_bytes(name)
-            for name in layer.packs
-            if name not in layer.metadata.packs
-        ]
-    )
+    names = (*layer.packs, *commit.packs)
+    whole = _are_mostly_two([repository.pack_bytes(name) for name in layer.packs])
     with contextlib.ExitStack() as stack:
-        if whole and idx.are_disjoint(repository.packs_directory, layer.packs):
-            pack = _joined(stack, repository.packs_directory, layer.packs)
+        if whole and idx.are_disjoint(repository.packs_directory, names):
+            pack = _joined(stack, repository.packs_directory, names)
         else:
-            wanted = PackRequest((bytes.fromhex(commit),))
+            wanted = PackRequest((bytes.fromhex(commit.oid),))
             revs = {*range(selected.len)} - selected.excluded.keys()
             copy = copies.find(store, docket, revs, None)
             if copy is None:
@@ -121,7 +122,7 @@ def _exported(
                 rest = packs.packed(repository.git, copy.rest(wanted))
                 others = copy.followed_by(stack.enter_context(rest))
                 pack = packs.joined([copied, others])
-        yield commit, pack
+        yield commit.oid, pack
 
 
 def _joined(
@@ -147,9 +148,8 @@ def _converted(
         maps = MapFiles(Directory(directory), store.trust)
         made = Directory(packs_path)
         conversion = Conversion.of(repo, store.config, made, maps)
-        done = conversion.run(repo.ui, selected, 0)
-        assert done.metadata is not None
-        commit = done.metadata.commit
+        done = conversion.run(repo.ui, selected, 0, names_heads=True)
+        commit = done.commit.oid
         with contextlib.ExitStack() as stack:
             if idx.are_disjoint(made, done.packs):
                 pack = _joined(stack, made, done.packs)

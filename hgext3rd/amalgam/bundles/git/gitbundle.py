@@ -18,6 +18,7 @@ from mercurial.i18n import _
 
 from ...configitems import CINNABAR_V1, GIT_FORMATS, GIT_V2, GitConfig
 from ...gitstore.exporting import export, rollup
+from ...gitstore.exporting.metadatacommit import Covers
 from ...gitstore.state import selection
 from ...gitstore.state.unreadable import is_of_repository
 from ...gitstore.store import GitStore
@@ -145,11 +146,14 @@ def write(
         config = GitConfig.from_ui(repo.ui, b"cinnabar")
     store = GitStore(repo, config)
     store.require_trust()
+    covers = None
+    if kind == CINNABAR_V1 and nodes is None:
+        covers = Covers.BASE if public_only else Covers.ALL
     with contextlib.ExitStack() as stack:
         cause: Exception | None = None
         for _try in range(_TRIES):
             state = selection.state_of(store.repo)
-            export.export(store)
+            export.export(store, covers=covers)
             made = _content(store, kind, nodes, base, filter, public_only, tips_only)
             try:
                 content = stack.enter_context(made)

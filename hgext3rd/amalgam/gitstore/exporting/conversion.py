@@ -17,11 +17,11 @@ from ...native.operation import Operation
 from ...placement import Placement
 from ...records import Record
 from ..state import requirements
-from ..state.docket import Layer, Metadata
+from ..state.docket import Layer, MetadataCommit
 from ..state.oidmap import ID_LEN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -98,62 +98,26 @@ class Conversion(Record):
         layer: Layer = _NOTHING,
         base: Layer = _NOTHING,
         *,
-        anew: bool = False,
+        names_heads: bool = False,
     ) -> Converted:
         """Convert what is selected, but not what ``base`` and ``layer`` have.
 
-        What is new becomes part of ``layer``. ``anew`` writes all that a metadata
-        commit needs and no other commit does, even if nothing is converted.
-        ``native.errors.Moved`` if the repository is not as ``selected`` says.
+        What is new becomes part of ``layer``. ``names_heads``: make the metadata commit
+        as well, if ``base`` and ``layer`` have nothing. ``native.errors.Moved`` if the
+        repository is not as ``selected`` says.
         """
         request = ffi.new("amalgam_export_request *")
-        lent_bytes = {
-            "store": self.store_path,
-            "packs_path": self.packs.path,
-            "map_path": self.maps.directory.path,
-            "prefix": self.prefix,
-            "tip": selected.tip,
-            "excluded": b"".join(
-                node for rev, node in selected.excluded.items() if rev >= known_below
-            ),
-            "metadata_state": os.fsencode(
-                layer.metadata.state if layer.segments else base.metadata.state
-            ),
-        }
-        keep = []
-        for name, value in lent_bytes.items():
-            pointer, length = lent(value)
-            keep.append(pointer)
-            setattr(request, name, {"data": pointer, "len": length})
-        keep += _lend_indexes(request, self.repo)
-        keep += _lend_segments(request, "", base.segments, layer.segments)
-        keep += _lend_segments(
-            request, "metadata_", base.metadata.segments, layer.metadata.segments
-        )
-        metadata_segments = (*base.metadata.segments, *layer.metadata.segments)
-        unmapped = self.maps.unmapped(
-            (*base.segments, *layer.segments, *metadata_segments)
-        )
-        names, count = lent_list(map(os.fsencode, unmapped))
-        keep.append(names)
-        request.unmapped, request.unmapped_len = names, count
-        request.metadata_anew = anew
-        request.encoding = self.encoding
-        request.tree_manifests = self.tree_manifests
-        request.file_mode = self.placement.file_mode
-        # only root can give files away
-        request.user = self.placement.uid if os.geteuid() == 0 else _NOBODY
-        request.group = self.placement.gid
+        keep = self._lend(request, layer, base)
+        excluded = selected.excluded
+        new = b"".join(node for rev, node in excluded.items() if rev >= known_below)
+        keep += _lend_bytes(request, {"tip": selected.tip, "excluded": new})
+        request.commit_of_first = names_heads
         request.len = selected.len
         request.known_below = known_below
         each = _CHECK_EACH if self.check_each_manifest else _CHECK
         request.check_texts = each if self.check_texts else 0
-        request.level = _LEVEL
-        request.memory_bytes = self.memory_bytes
         done = ffi.new("amalgam_export_report *")
-        with self.packs.opened() as packs, self.maps.directory.opened() as maps:
-            request.packs, request.map = packs, maps
-            Operation(ui, _PHASES).run(lib.amalgam_export_run, done, request)
+        self._call(ui, lib.amalgam_export_run, done, request, keep)
         displaced = bytes(ffi.buffer(done.displaced))
         return Converted(
             changesets=int(done.changesets),
@@ -162,12 +126,74 @@ class Conversion(Record):
             pack=_text(done.pack, done.pack_len),
             segments=_names(done.segments, done.segments_len, base.segments),
             aside_pack=_text(done.aside_pack, done.aside_pack_len),
-            metadata=_metadata(done, base) if done.metadata_pack_len else None,
+            metadata_segments=_names(
+                done.metadata_segments,
+                done.metadata_segments_len,
+                base.metadata_segments,
+            ),
+            commit=_commit(
+                int(done.changesets),
+                done.metadata_commit,
+                _text(done.metadata_pack, done.metadata_pack_len),
+            ),
             displaced=tuple(
                 (displaced[at : at + ID_LEN], displaced[at + ID_LEN : at + 2 * ID_LEN])
                 for at in range(0, done.displaced_len * 2 * ID_LEN, 2 * ID_LEN)
             ),
         )
+
+    def metadata_commit(
+        self, ui: UiT, layer: Layer, base: Layer = _NOTHING
+    ) -> MetadataCommit:
+        """Make the metadata commit of all that ``base`` and ``layer`` have.
+
+        Takes time in proportion to the history.
+        """
+        request = ffi.new("amalgam_export_request *")
+        keep = self._lend(request, layer, base)
+        done = ffi.new("amalgam_metadata_report *")
+        self._call(ui, lib.amalgam_metadata_make, done, request, keep)
+        pack = _text(done.pack, done.pack_len)
+        return _commit(int(done.covered), done.commit, pack)
+
+    def _lend(self, request: Any, layer: Layer, base: Layer) -> list[Any]:
+        """Set what is the same for all calls; return what has to live as long."""
+        lent_bytes = {
+            "store": self.store_path,
+            "packs_path": self.packs.path,
+            "map_path": self.maps.directory.path,
+            "prefix": self.prefix,
+        }
+        keep = _lend_bytes(request, lent_bytes)
+        keep += _lend_indexes(request, self.repo)
+        keep += _lend_segments(request, "", base.segments, layer.segments)
+        keep += _lend_segments(
+            request, "metadata_", base.metadata_segments, layer.metadata_segments
+        )
+        metadata_segments = (*base.metadata_segments, *layer.metadata_segments)
+        unmapped = self.maps.unmapped(
+            (*base.segments, *layer.segments, *metadata_segments)
+        )
+        names, count = lent_list(map(os.fsencode, unmapped))
+        keep.append(names)
+        request.unmapped, request.unmapped_len = names, count
+        request.encoding = self.encoding
+        request.tree_manifests = self.tree_manifests
+        request.file_mode = self.placement.file_mode
+        # only root can give files away
+        request.user = self.placement.uid if os.geteuid() == 0 else _NOBODY
+        request.group = self.placement.gid
+        request.level = _LEVEL
+        request.memory_bytes = self.memory_bytes
+        return keep
+
+    def _call(
+        self, ui: UiT, function: Any, done: Any, request: Any, _keep: Sequence[Any]
+    ) -> None:
+        """Let the core answer; ``_keep`` is what has to live as long."""
+        with self.packs.opened() as packs, self.maps.directory.opened() as maps:
+            request.packs, request.map = packs, maps
+            Operation(ui, _PHASES).run(function, done, request)
 
 
 class Converted(Record):
@@ -184,8 +210,10 @@ class Converted(Record):
     ``pack``."""
     segments: tuple[str, ...] = ()
     """File names of all segments that now make the layer's map, oldest first."""
-    metadata: Metadata | None = None
-    """What the layer now keeps for git-cinnabar, with the one pack that was made."""
+    metadata_segments: tuple[str, ...] = ()
+    """The same of the metadata's map."""
+    commit: MetadataCommit = MetadataCommit()
+    """The metadata commit, if it was made."""
     displaced: tuple[_Nodes, ...] = ()
     """Changesets that were converted before, and earlier ones that should have got
     their commits: pairs of nodes. If there are any, nothing was converted."""
@@ -193,8 +221,22 @@ class Converted(Record):
     @property
     def packs(self) -> tuple[str, ...]:
         """Names of all packs that were made."""
-        own = filter(None, [self.pack, self.aside_pack])
-        return (*own, *(self.metadata.packs if self.metadata else ()))
+        return (*self.own_packs, *self.commit.packs)
+
+    @property
+    def own_packs(self) -> tuple[str, ...]:
+        """Those of them that the metadata commit is not in."""
+        return tuple(filter(None, [self.pack, self.aside_pack]))
+
+
+def _lend_bytes(request: Any, lent_bytes: Mapping[str, bytes]) -> list[Any]:
+    """Set fields that are bytes; return what has to live as long."""
+    keep = []
+    for name, value in lent_bytes.items():
+        pointer, length = lent(value)
+        keep.append(pointer)
+        setattr(request, name, {"data": pointer, "len": length})
+    return keep
 
 
 def _lend_indexes(request: Any, repo: RepoT) -> list[Any]:
@@ -231,15 +273,10 @@ def _names(array: Any, length: int, base: Sequence[str]) -> tuple[str, ...]:
     return tuple(_text(array, length).split())[len(base) :]
 
 
-def _metadata(done: Any, base: Layer) -> Metadata:
-    return Metadata(
-        commit=ffi.buffer(done.metadata_commit)[:].hex(),
-        segments=_names(
-            done.metadata_segments, done.metadata_segments_len, base.metadata.segments
-        ),
-        state=_text(done.metadata_state, done.metadata_state_len),
-        packs=(_text(done.metadata_pack, done.metadata_pack_len),),
-    )
+def _commit(covered: int, oid: Any, pack: str) -> MetadataCommit:
+    if not pack:
+        return MetadataCommit()
+    return MetadataCommit(ffi.buffer(oid)[:].hex(), covered, (pack,))
 
 
 def _text(array: Any, length: int) -> str:

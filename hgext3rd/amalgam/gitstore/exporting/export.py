@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..state.selection import FilesState
     from ..store import GitStore
+    from .metadatacommit import Covers
 
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -64,12 +65,15 @@ def export(
     *,
     rebuild: bool = False,
     once: bool = False,
+    covers: Covers | None = None,
 ) -> Report:
     """Bring the store up to date with what the repository serves.
 
     ``revs``: only these and their ancestors. ``rebuild``: from nothing, and forget
     all that was there. ``once``: leave what comes meanwhile to the next export, so that
-    refs follow a repository that never rests. Takes time in proportion to what is new.
+    refs follow a repository that never rests. ``covers``: make the metadata commit of
+    these changesets as well, if it is behind. Takes time in proportion to what is new,
+    and for that commit in proportion to all.
     ``StateError`` if there is something to write and it cannot be written.
     """
     started = time.monotonic()
@@ -80,7 +84,7 @@ def export(
     if revs is not None:
         node = store.repo.unfiltered().changelog.node
         nodes = [node(rev) for rev in revs]
-    run = ExportRun(store, nodes, once=once)
+    run = ExportRun(store, nodes, once=once, covers=covers)
     try:
         store.maps.directory.make(store.placement)
         with locked(store.asked, store.directory, store.placement):

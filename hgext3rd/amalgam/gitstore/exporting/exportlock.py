@@ -24,15 +24,18 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def locked(repo: RepoT, directory: Directory, placement: Placement) -> Iterator[None]:
+def locked(
+    repo: RepoT, directory: Directory, placement: Placement, *, wait: bool = True
+) -> Iterator[None]:
     """Hold the lock in ``directory``, which is ``.hg/amalgam``.
 
     While another process holds it, wait as long as ``ui.timeout`` says, or not at all
-    if ``repo`` has a Mercurial lock: then ``LockHeld`` at once. ``LockUnavailable`` if
-    the lock cannot be made, ``Unusable`` if it is no lock.
+    without ``wait``, or if ``repo`` has a Mercurial lock: then ``LockHeld`` at once.
+    ``LockUnavailable`` if the lock cannot be made, ``Unusable`` if it is no lock.
     """
     has_hg_lock = repo.currentwlock() or repo._currentlock(repo._lockref)
-    timeout = 0 if has_hg_lock else repo.ui.configint(b"ui", b"timeout")
+    waits = wait and not has_hg_lock
+    timeout = repo.ui.configint(b"ui", b"timeout") if waits else 0
     lock = locking.held(
         repo.ui,
         directory,

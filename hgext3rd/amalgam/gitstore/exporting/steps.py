@@ -1,8 +1,8 @@
 """The steps of an export: select, convert, record, name.
 
-The order is the crash safety. The core writes packs, then map segments and state. Then
-the docket makes them count. Then refs are written. Packs that were replaced go last. A
-killed run leaves files that the next run removes, never a ref to a missing object.
+The order is the crash safety. The core writes packs, then map segments. Then the docket
+makes them count. Then refs are written. Packs that were replaced go last. A killed run
+leaves files that the next run removes, never a ref to a missing object.
 
 One module, since each step is safe only after those before it.
 """
@@ -23,8 +23,9 @@ from ..state import censorship, layers, lfs, selection, unreadable
 from ..state.docket import Docket, Layer
 from ..state.layers import Drafts, ExportPlan
 from ..state.oidmap import Table
-from . import transitions
+from . import metadatacommit, transitions
 from .conversion import Conversion, Converted
+from .metadatacommit import Covers
 from .storefiles import StoreFiles, with_metadata
 
 if TYPE_CHECKING:
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 # Each round but the first has only that to convert which came during the one before:
 # milliseconds. So many changes in a row are no coincidence.
 _ROUNDS = 20
-# Packs that only older metadata commits need may have so many bytes, or half as many as
-# the newest needs. So they are not a third of a store, however much of it is metadata.
-_STALE_BYTES = 1 << 16
 
 
 class _DisplacedError(Exception):
@@ -53,7 +51,12 @@ class ExportRun:
     """One export of a store, and what came of it. All but reading needs the lock."""
 
     def __init__(
-        self, store: GitStore, nodes: Sequence[bytes] | None, *, once: bool = False
+        self,
+        store: GitStore,
+        nodes: Sequence[bytes] | None,
+        *,
+        once: bool = False,
+        covers: Covers | None = None,
     ) -> None:
         self.done: list[Converted] = []
         self.refs = self.deleted = 0
@@ -68,6 +71,7 @@ class ExportRun:
         """That of the repository's files when they were looked at for the last time."""
         self._tips: BranchTips | None = None
         self._once = once
+        self._covers = covers
         self._nodes = nodes
         self._store = store
         self._repo = store.repo
@@ -111,7 +115,18 @@ class ExportRun:
             with contextlib.suppress(OSError):
                 self._files.remove_debris()
             raise
+        if covers := self._covers or self._covers_of_first():
+            metadatacommit.make(self._store, self._files, covers)
         self._files.finish()
+
+    def _covers_of_first(self) -> Covers | None:
+        """Tell what is to be named after an export from nothing, which writes all."""
+        if not self.done:
+            return None
+        done = sum(done.changesets for done in self.done)
+        with contextlib.closing(self._store.open_map(self._files.docket)) as oidmap:
+            is_all = done >= oidmap.count(Table.CHANGESETS)
+        return Covers.ALL if is_all else None
 
     def _warn_of_loss(self, whole: Docket | None) -> None:
         """Say what is made again because it was lost."""
@@ -144,6 +159,10 @@ class ExportRun:
             with contextlib.closing(self._store.open_map(docket)) as oidmap:
                 whole = None not in oidmap.oids(wanted_nodes)
         refs, head = self._wanted_refs(docket, wanted.allowed)
+        covers = self._covers
+        whole = whole and (
+            covers is None or metadatacommit.is_current(self._store, docket, covers)
+        )
         return whole and self._repository.is_named(refs, head)
 
     def _rounds(self) -> None:
@@ -202,7 +221,7 @@ class ExportRun:
         changed, deleted = self._files.name(refs, head)
         self.refs += changed
         self.deleted += deleted
-        self._repository.keep(docket.packs if docket.drafts.packs else ())
+        self._repository.keep(docket.packs)
         named = self._repository.names_digest()
         self._note_tips()
         if places is not None:
@@ -301,59 +320,59 @@ class ExportRun:
     def _convert(self, wanted: ExportPlan) -> None:
         """Convert what is selected and not there, the base first.
 
-        If the base grows, drafts on top of it are made again: the metadata commit of
-        all changesets is theirs.
+        If the base grows, drafts on top of it are made again.
         """
         docket = transitions.with_held(self._files.next, wanted.held)
-        base = self._extend(docket.base, Layer(), wanted.for_base, 0)
+        known_below = wanted.first_draft()
+        # then its only layer has all: it can be named on the way
+        names_heads = not docket.segments and known_below >= wanted.selected.len
+        base = self._extend(
+            docket.base, Layer(), wanted.for_base, 0, names_heads=names_heads
+        )
         if base is not docket.base:
             drafts = docket.drafts
-            docket = self._files.settle(transitions.with_base(docket, base))
+            docket = transitions.with_base(docket, base)
+            if names_heads:
+                commit = self.done[-1].commit
+                docket = transitions.with_base_commit(docket, commit)
+            docket = self._files.settle(docket)
             if drafts.segments and self._nodes is not None:
                 self._select_again(wanted, drafts)
                 wanted = self._want(docket)
-        known_below = wanted.first_draft()
+                known_below = wanted.first_draft()
         drafts = docket.drafts
         if known_below < wanted.selected.len:
             drafts = self._extend(drafts, base, wanted.selected, known_below)
         self._files.settle(transitions.with_drafts(docket, drafts))
 
     def _extend(
-        self, layer: Layer, base: Layer, selected: Selection, known_below: int
+        self,
+        layer: Layer,
+        base: Layer,
+        selected: Selection,
+        known_below: int,
+        *,
+        names_heads: bool = False,
     ) -> Layer:
         """Convert what is selected and in neither ``layer`` nor ``base``."""
         known_below = max(known_below, selected.known_below(self._repo, layer.seen))
-        is_lost = layer.segments and not layer.metadata.state
-        if not selected.has_above(known_below) and not is_lost:
+        if not selected.has_above(known_below):
             return layer
-        anew = self._is_metadata_stale(layer, base)
         done = self._conversion.run(
-            self._repo.ui, selected, known_below, layer, base, anew=anew
+            self._repo.ui, selected, known_below, layer, base, names_heads=names_heads
         )
         if done.displaced:
             raise _DisplacedError(done.displaced)
-        if not done.metadata:
+        if not done.segments:
             return layer
         self.done.append(done)
-        old = layer.metadata.packs
-        kept = () if anew else old
-        packs = [name for name in layer.packs if name in kept or name not in old]
         is_first = not layer.segments and not base.segments
         return Layer(
             segments=done.segments,
-            packs=(*packs, *done.packs),
+            packs=(*layer.packs, *done.own_packs),
             complete=done.pack if is_first and done.aside_pack else layer.complete,
-            metadata=done.metadata._replace(packs=(*kept, *done.metadata.packs)),
+            metadata_segments=done.metadata_segments,
         )
-
-    def _is_metadata_stale(self, layer: Layer, base: Layer) -> bool:
-        """Tell whether to write all that the metadata commit needs once more."""
-        if not layer.metadata.state:
-            return bool(layer.segments)
-        size = self._repository.pack_bytes
-        first, *others = map(size, layer.metadata.packs or ("",))
-        whole = max(map(size, base.metadata.packs), default=0)
-        return sum(others) > max(first // 2, whole // 2, _STALE_BYTES)
 
     def _make_room(
         self, wanted: ExportPlan, displaced: Sequence[tuple[bytes, bytes]]

@@ -122,54 +122,28 @@ class StoreFiles:
     def whole(self) -> Docket | None:
         """Return what of that on disk can be built on; ``None`` if the base is not.
 
-        Takes over what git has made of the base, and removes what it has made else.
+        Removes what git has made of packs that are gone.
         """
         docket = self.next
         packs = self._repository.packs()
-        base, drafts = self._mapped(docket.base), self._mapped(docket.drafts)
-        if base is None:
+        if not packs.issuperset(docket.packs):
+            self._remove_strays()
+        if not self._is_mapped(docket.base) or not packs.issuperset(docket.base.packs):
             self._remove_strays()
             return None
-        docket = docket._replace(base=base)
-        if not packs.issuperset(base.packs):
-            adopted = self._adopted(docket)
-            if adopted is not None:
-                docket = self.settle(adopted)
-            self._remove_strays()
-            if adopted is None:
-                return None
-        if drafts is None or not packs.issuperset(drafts.packs):
+        docket = transitions.with_commits_in(docket, packs)
+        drafts = docket.drafts
+        if not self._is_mapped(drafts) or not packs.issuperset(drafts.packs):
             self._remove_strays()
             return transitions.without_drafts(docket)
-        return docket._replace(drafts=drafts)
+        return docket
 
-    def _mapped(self, layer: Layer) -> Layer | None:
-        """Return ``layer``, without a state that is lost; ``None`` without its maps."""
+    def _is_mapped(self, layer: Layer) -> bool:
+        """Tell whether the maps of ``layer`` are there."""
         exists = self._store.maps.directory.exists
-        metadata = layer.metadata
-        segments = (*layer.segments, *metadata.segments)
-        if not all(map(exists, map(os.fsencode, segments))):
-            return None
-        if layer.segments and not metadata.segments:
-            return None
-        if metadata.state and exists(os.fsencode(metadata.state)):
-            return layer
-        return layer._replace(metadata=metadata._replace(state=""))
-
-    def _adopted(self, docket: Docket) -> Docket | None:
-        """Take for the base what git-repack(1) or git-gc(1) has made of its packs.
-
-        Not if there are drafts: what they share with the base may be in either.
-        """
-        from . import gitpacks  # seldom needed
-
-        metadata = docket.base.metadata
-        if docket.drafts.packs or not metadata.commit:
-            return None
-        if not strays.holders(self._repository, docket):
-            return None
-        packs = gitpacks.adopt(self._repository, metadata.commit)
-        return None if packs is None else transitions.adopted(docket, packs)
+        segments = (*layer.segments, *layer.metadata_segments)
+        has_both = bool(layer.segments) == bool(layer.metadata_segments)
+        return has_both and all(map(exists, map(os.fsencode, segments)))
 
     def has_heads(self, docket: Docket) -> bool:
         """Tell whether git finds the commits of all heads that are exported."""
@@ -189,7 +163,8 @@ class StoreFiles:
         self.docket = self.next = docket
 
     def settle(self, docket: Docket) -> Docket:
-        """Make what was converted count."""
+        """Make what was converted count; git is to keep it."""
+        self._repository.keep(docket.packs)
         self.write(transitions.settled(docket))
         self._store.maps.directory.remove(self._store.pending)
         return self.docket
@@ -215,8 +190,7 @@ class StoreFiles:
             return False
         was_checked = summaries.digest(repository) == docket.summaries
         self._note_pending((*made, *sources))
-        if docket.drafts.packs:
-            repository.keep((*docket.packs, *made))
+        repository.keep((*docket.packs, *made))
         repository.take_packs(area, made)
         self.write(transitions.rolled_up(docket, sources, made, complete))
         if not self._has_ours():
@@ -259,7 +233,7 @@ class StoreFiles:
     def drop_drafts(self, docket: Docket) -> None:
         """Remove the drafts, and whatever else git may have made of them."""
         segments = docket.drafts.segments
-        self._refuse(docket._replace(drafts=Layer()))
+        self._refuse(transitions.forgotten(docket))
         refs = self._refs_before()
         with contextlib.closing(self._store.maps.open(segments)) as oidmap:
             nodes = oidmap.changesets(list(refs.values()))
@@ -305,10 +279,11 @@ class StoreFiles:
             summaries.remove_those_of_packs(self._repository)
         self._repository.remove_packs(packs)
         directory.remove(self._store.pending)
-        names = (*self.docket.segments, *self.docket.metadata_files)
+        names = (*self.docket.segments, *self.docket.metadata_segments)
         kept = frozenset(map(os.fsencode, names))
         ours = self._dialect + b"-"
         for name in directory.names():
+            # earlier versions left files for the metadata of the next export
             is_ours = name.startswith(ours) and name.endswith((b".map", b".state"))
             if name.startswith(TEMPORARY) or (is_ours and name not in kept):
                 directory.remove(name)
@@ -327,6 +302,6 @@ class StoreFiles:
 def with_metadata(refs: Mapping[bytes, bytes], docket: Docket) -> dict[bytes, bytes]:
     """Return refs with the one that is for git-cinnabar, if there is one."""
     named = {name: oid for name, oid in refs.items() if name != refsmod.METADATA}
-    if docket.metadata.commit:
-        named[refsmod.METADATA] = bytes.fromhex(docket.metadata.commit)
+    if docket.metadata_commit.oid:
+        named[refsmod.METADATA] = bytes.fromhex(docket.metadata_commit.oid)
     return named

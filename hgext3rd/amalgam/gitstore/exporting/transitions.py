@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..state.docket import Docket, Layer
+from ..state.docket import Docket, Layer, MetadataCommit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from ..state.checkpoint import Checkpoint
 
@@ -41,27 +41,31 @@ def removed(docket: Docket) -> Docket:
 
 def without_drafts(docket: Docket) -> Docket:
     """Make the drafts again; their packs go when that is done."""
-    dropped = (*docket.dropped, *docket.drafts.packs)
-    return docket._replace(drafts=Layer(), dropped=dropped)
+    return _dropping(docket, forgotten(docket))
+
+
+def forgotten(docket: Docket) -> Docket:
+    """Name nothing any more that is there because of drafts."""
+    return docket._replace(drafts=Layer(), drafts_commit=MetadataCommit())
 
 
 def promoted(docket: Docket) -> Docket:
     """Take all drafts into the base, since they are public."""
-    base = docket.base.with_above(docket.drafts)
-    return docket._replace(base=base, drafts=Layer())
-
-
-def adopted(docket: Docket, packs: tuple[str, ...]) -> Docket:
-    """Take ``packs`` for those of the base: git has made them of these."""
-    base = docket.base
-    in_metadata = tuple(name for name in base.metadata.packs if name in packs)
-    return docket._replace(
-        base=base._replace(
-            packs=packs,
-            complete=base.complete if base.complete in packs else "",
-            metadata=base.metadata._replace(packs=in_metadata),
-        )
+    after = docket._replace(
+        base=docket.base.with_above(docket.drafts),
+        base_commit=docket.metadata_commit,
     )
+    return _dropping(docket, forgotten(after))
+
+
+def with_drafts_commit(docket: Docket, commit: MetadataCommit) -> Docket:
+    """Name the commit of both layers, and drop the one that it replaces."""
+    return _dropping(docket, docket._replace(drafts_commit=commit))
+
+
+def with_base_commit(docket: Docket, commit: MetadataCommit) -> Docket:
+    """Name the commit of the base, and drop the one that it replaces."""
+    return _dropping(docket, docket._replace(base_commit=commit))
 
 
 def can_roll_up(docket: Docket, sources: Iterable[str], complete: str = "") -> bool:
@@ -73,11 +77,9 @@ def can_roll_up(docket: Docket, sources: Iterable[str], complete: str = "") -> b
     if docket.refused or docket.dropped or not names:
         return False
     for layer in (docket.base, docket.drafts):
-        metadata = frozenset(layer.metadata.packs)
         if names.issubset(layer.packs):
             is_complete = layer.complete in names
-            is_right = not layer.complete or is_complete == bool(complete)
-            return is_right and (names <= metadata or not names & metadata)
+            return not layer.complete or is_complete == bool(complete)
     return False
 
 
@@ -97,11 +99,9 @@ def _rolled_up(
 ) -> Layer:
     if not sources.issubset(layer.packs):
         return layer
-    metadata = layer.metadata
     return layer._replace(
         packs=_exchanged(layer.packs, sources, made),
         complete=complete or layer.complete,
-        metadata=metadata._replace(packs=_exchanged(metadata.packs, sources, made)),
     )
 
 
@@ -109,9 +109,7 @@ def _exchanged(
     packs: Sequence[str], sources: frozenset[str], made: Sequence[str]
 ) -> tuple[str, ...]:
     """Return ``packs`` with others in the place of the first of ``sources``."""
-    first = next((at for at, name in enumerate(packs) if name in sources), None)
-    if first is None:
-        return tuple(packs)
+    first = next(at for at, name in enumerate(packs) if name in sources)
     after = (name for name in packs[first:] if name not in sources)
     # a pack of the same objects may have the same name
     return tuple(dict.fromkeys((*packs[:first], *made, *after)))
@@ -119,15 +117,12 @@ def _exchanged(
 
 def with_base(docket: Docket, base: Layer) -> Docket:
     """Let the base grow, and make the drafts above it again."""
-    dropped = _lost(docket.base, base)
-    docket = without_drafts(docket)
-    return docket._replace(base=base, dropped=(*docket.dropped, *dropped))
+    return without_drafts(docket)._replace(base=base)
 
 
 def with_drafts(docket: Docket, drafts: Layer) -> Docket:
     """Let the drafts grow."""
-    dropped = (*docket.dropped, *_lost(docket.drafts, drafts))
-    return docket._replace(drafts=drafts, dropped=dropped)
+    return docket._replace(drafts=drafts)
 
 
 def with_held(docket: Docket, held: Iterable[tuple[bytes, bytes]]) -> Docket:
@@ -167,6 +162,18 @@ def checked(docket: Docket, summaries: str) -> Docket:
     return docket._replace(summaries=summaries)
 
 
-def _lost(before: Layer, after: Layer) -> tuple[str, ...]:
-    """Return the packs that a layer had and has no more."""
-    return tuple(name for name in before.packs if name not in after.packs)
+def with_commits_in(docket: Docket, packs: Collection[str]) -> Docket:
+    """Name no metadata commit whose packs are not all among ``packs``."""
+    none = MetadataCommit()
+    base, drafts = (
+        commit if all(name in packs for name in commit.packs) else none
+        for commit in (docket.base_commit, docket.drafts_commit)
+    )
+    return _dropping(docket, docket._replace(base_commit=base, drafts_commit=drafts))
+
+
+def _dropping(before: Docket, after: Docket) -> Docket:
+    """Let packs go that are named no more."""
+    named = frozenset(after.packs)
+    lost = (name for name in before.packs if name not in named)
+    return after._replace(dropped=tuple(dict.fromkeys((*after.dropped, *lost))))

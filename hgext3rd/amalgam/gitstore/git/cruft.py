@@ -1,7 +1,7 @@
-"""Objects of metadata commits that later exports have replaced.
+"""Objects of metadata commits, also of those that are behind.
 
-Each export replaces parts of the metadata. The old parts stay until there are enough of
-them for a new pack. Nothing needs them, and they contain only ids.
+A metadata commit stays until it is made again. Then it is not what an export from
+nothing makes, and contains only ids.
 """
 
 from __future__ import annotations

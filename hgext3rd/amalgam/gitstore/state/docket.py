@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ... import docketfile
-from ...docketfile import Field, Group, flags, matching, texts
+from ...docketfile import Field, Group, flags, matching, numbers, olddockets, texts
 from ...placement import Unusable
 from ...records import Record
 from . import checkpoint
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from ...placement import Directory, Placement
     from .checkpoint import Checkpoint
 
-TITLE = b"amalgam git store 5"
-_OLD_VERSION = 4
-STATE_BYTES = 1 << 30
-"""The bound of a metadata state, of some ten million heads."""
-# each export adds three packs until git-repack(1) joins them, with a line each
+TITLE = b"amalgam git store 6"
+_OLD_TITLE = b"amalgam git store 5"
+_JSON_VERSION = 4
+# of names, and of checkpoints
 _LONGEST_BYTES = 64 << 20
 
 PACK = re.compile(r"pack-[0-9a-f]{40}")
@@ -35,28 +34,20 @@ PACK = re.compile(r"pack-[0-9a-f]{40}")
 # packs of others go, too; their names are only compared with those that are there
 _DROPPED = re.compile(r"pack-[^/\0]*")
 _SEGMENT = re.compile(r"[a-z]+(?:-metadata)?-[0-9a-f]{16}\.map")
-_STATE = re.compile(r"[a-z]+-metadata-[0-9a-f]{16}\.state")
 _OID = re.compile(r"[0-9a-f]{40}")
 _PAIR = re.compile(r"[0-9a-f]{40} [0-9a-f]{40}")
 _MARK = re.compile(r"[0-9a-f]{32}")
 
 
-class Metadata(Record):
-    """What is kept for git-cinnabar; the default is that of nothing exported."""
+class MetadataCommit(Record):
+    """A commit that names all heads, for git-cinnabar; the default is none."""
 
-    commit: str = ""
-    """Oid of the metadata commit, in hex."""
-    segments: tuple[str, ...] = ()
-    """File names of its map's segments, oldest first."""
-    state: str = ""
-    """File name of what the next export has to know."""
+    oid: str = ""
+    """In hex."""
+    covered: int = 0
+    """How many changesets it is of, 0 if that is not known."""
     packs: tuple[str, ...] = ()
-    """Those of our packs, oldest first, that only this commit and older ones need."""
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """File names of all that is in the map's directory."""
-        return (*self.segments, *filter(None, [self.state]))
+    """Names of the packs of what only this commit needs, without suffix."""
 
 
 class Layer(Record):
@@ -69,8 +60,8 @@ class Layer(Record):
     complete: str = ""
     """Name of the one of them with all that git clients need of its changesets, and
     nothing else; empty if there is none."""
-    metadata: Metadata = Metadata()
-    """What is kept for git-cinnabar, up to this layer."""
+    metadata_segments: tuple[str, ...] = ()
+    """The same of the metadata's map: what only git-cinnabar needs."""
     seen: tuple[Checkpoint, ...] = ()
     """What was selected when all of it was exported, up to some places in the
     changelog, ascending; empty if it never was, or if more has been exported since."""
@@ -79,15 +70,11 @@ class Layer(Record):
         """Return the layer that this one and the one above it are together."""
         if not above.segments:
             return self
-        own, metadata = self.metadata, above.metadata
         return Layer(
             segments=self.segments + above.segments,
             packs=self.packs + above.packs,
             complete=self.complete or above.complete,
-            metadata=metadata._replace(
-                segments=own.segments + metadata.segments,
-                packs=own.packs + metadata.packs,
-            ),
+            metadata_segments=self.metadata_segments + above.metadata_segments,
         )
 
 
@@ -98,6 +85,10 @@ class Docket(Record):
     """The public changesets. Needs nothing of the other layer."""
     drafts: Layer = Layer()
     """All others, on top of the base: what goes when one of them does."""
+    base_commit: MetadataCommit = MetadataCommit()
+    """The last metadata commit that was made of changesets of the base alone."""
+    drafts_commit: MetadataCommit = MetadataCommit()
+    """The last one that was made of changesets of both layers; it goes with drafts."""
     held: tuple[tuple[bytes, bytes], ...] = ()
     """Public changesets that are with the drafts, with the draft that is the reason:
     it comes earlier, and would have the same commit."""
@@ -123,18 +114,20 @@ class Docket(Record):
 
     @property
     def packs(self) -> tuple[str, ...]:
-        """The packs of both layers, those of the base first."""
-        return self.base.packs + self.drafts.packs
+        """All packs: of the base, of the drafts, of metadata commits."""
+        commits = self.base_commit.packs + self.drafts_commit.packs
+        return tuple(dict.fromkeys(self.base.packs + self.drafts.packs + commits))
 
     @property
-    def metadata(self) -> Metadata:
-        """What is kept for git-cinnabar of both layers."""
-        return self.base.with_above(self.drafts).metadata
+    def metadata_segments(self) -> tuple[str, ...]:
+        """The segments of the metadata's map, of both layers."""
+        return self.base.metadata_segments + self.drafts.metadata_segments
 
     @property
-    def metadata_files(self) -> tuple[str, ...]:
-        """File names of all of it in the map's directory."""
-        return self.base.metadata.files + self.drafts.metadata.files
+    def metadata_commit(self) -> MetadataCommit:
+        """The one of the most changesets, which a ref names."""
+        commits = (self.drafts_commit, self.base_commit)
+        return max(commits, key=lambda commit: (bool(commit.oid), commit.covered))
 
     @classmethod
     def read(cls, directory: Directory, dialect: bytes) -> Docket:
@@ -150,8 +143,15 @@ class Docket(Record):
 
     @classmethod
     def parse(cls, content: bytes) -> Docket:
-        """Return what ``format`` made ``content`` of; ``ValueError`` if it did not."""
-        lines = docketfile.parsed(content, TITLE, old=_OLD_VERSION)
+        """Return what ``format`` made ``content`` of; ``ValueError`` if it did not.
+
+        Earlier versions are read until 0.3.0.
+        """
+        is_old = content.startswith((_OLD_TITLE, b"{"))
+        title = _OLD_TITLE if is_old else TITLE
+        lines = docketfile.parsed(content, title, old=_JSON_VERSION)
+        if is_old:
+            lines = olddockets.with_commits(lines)
         docket = cls(**docketfile.values_of(lines, _DOCKET))
         for layer in (docket.base, docket.drafts):
             if layer.complete not in ("", *layer.packs):
@@ -180,17 +180,16 @@ def _pair_text(nodes: tuple[bytes, bytes]) -> bytes:
     return b" ".join(map(binascii.hexlify, nodes))
 
 
-_METADATA: Fields = {
-    "commit": texts(b"commit", _OID, ""),
-    "segments": texts(b"segment", _SEGMENT, many=True),
-    "state": texts(b"state", _STATE, ""),
+_COMMIT: Fields = {
+    "oid": texts(b"commit", _OID, ""),
+    "covered": numbers(b"covered", 0),
     "packs": texts(b"pack", PACK, many=True),
 }
 _LAYER: Fields = {
     "segments": texts(b"segment", _SEGMENT, many=True),
     "packs": texts(b"pack", PACK, many=True),
     "complete": texts(b"complete", PACK, ""),
-    "metadata": Group(b"metadata-", Metadata, _METADATA),
+    "metadata_segments": texts(b"metadata-segment", _SEGMENT, many=True),
     "seen": checkpoint.field(many=True),
 }
 _DOCKET: Fields = {
@@ -203,4 +202,6 @@ _DOCKET: Fields = {
     "pointers": flags(b"git-lfs-pointers"),
     "base": Group(b"base-", Layer, _LAYER),
     "drafts": Group(b"drafts-", Layer, _LAYER),
+    "base_commit": Group(b"base-metadata-", MetadataCommit, _COMMIT),
+    "drafts_commit": Group(b"drafts-metadata-", MetadataCommit, _COMMIT),
 }

@@ -1,8 +1,8 @@
 """Which packs of a store are due to be rolled up into one.
 
 Owns the groups: packs that may be in one pack, since they go together. Those of the
-base and those of the drafts are apart, and so are those of the metadata, which are
-replaced more often. Owns the geometric rule: of the packs of a group that stay, each
+base and those of the drafts are apart. Packs of metadata commits are in no group: each
+is replaced as a whole. Owns the geometric rule: of the packs of a group that stay, each
 has at least twice the objects of the next smaller one. So an object is copied as often
 as its pack doubles, and the number of packs follows the logarithm of their objects.
 
@@ -25,10 +25,8 @@ MOST = 64
 # with so many in a store, each group is rolled up, whatever an export adds
 _FULL = 48
 _FACTOR = 2
-# So many packs of one group that the rule does not keep are rolled up at once. Those of
-# the metadata are larger: an export writes directories of notes anew.
+# So many packs of one group that the rule does not keep are rolled up at once.
 _BATCH = 16
-_METADATA_BATCH = 8
 # so many packs of a group stay; what is smaller is rolled up, whatever the rule says
 _MOST_KEPT = 8
 
@@ -40,7 +38,7 @@ class RollUp(Record):
     """Their names without suffix, ascending by their objects."""
     is_whole: bool = False
     """Whether they are all packs of a layer that is below no other one, but for what is
-    complete and for the metadata."""
+    complete."""
 
 
 def due(docket: Docket, count: Callable[[str], int]) -> list[RollUp]:
@@ -50,10 +48,10 @@ def due(docket: Docket, count: Callable[[str], int]) -> list[RollUp]:
     """
     is_full = len(docket.packs) >= _FULL
     found = []
-    for group, batch, is_lowest in _groups(docket):
-        if is_full or len(group) >= batch:
+    for group, is_lowest in _groups(docket):
+        if is_full or len(group) >= _BATCH:
             packs = _outside_of_progression(group, count)
-            if len(packs) >= (2 if is_full else batch):
+            if len(packs) >= (2 if is_full else _BATCH):
                 is_whole = is_lowest and len(packs) == len(group)
                 found.append(RollUp(packs, is_whole))
     return found
@@ -64,7 +62,7 @@ def room(docket: Docket, size: Callable[[str], int]) -> int:
 
     ``size`` tells how many bytes a pack has.
     """
-    groups = [group for group, *_rule in _groups(docket)]
+    groups = [group for group, _is_lowest in _groups(docket)]
     complete = lowest(docket).complete
     whole = (*_packs_of_layer(lowest(docket)), *filter(None, [complete]))
     return max(sum(map(size, group)) for group in (*groups, whole))
@@ -80,10 +78,10 @@ def growth(
     pack.
     """
     total = 0
-    for group, batch, _is_lowest in _groups(docket):
+    for group, _is_lowest in _groups(docket):
         # the first pack alone does not tell how large the next one will be
         waiting = _outside_of_progression(group, count) or group[1:][-1:]
-        left = batch - len(waiting)
+        left = _BATCH - len(waiting)
         total += max(0, left) * max(map(size, waiting), default=0)
     return total
 
@@ -95,19 +93,13 @@ def lowest(docket: Docket) -> Layer:
 
 def _packs_of_layer(layer: Layer) -> tuple[str, ...]:
     """Return the packs that only go with their layer, without the complete one."""
-    apart = {layer.complete, *layer.metadata.packs}
-    return tuple(name for name in layer.packs if name not in apart)
+    return tuple(name for name in layer.packs if name != layer.complete)
 
 
-def _groups(docket: Docket) -> Iterator[tuple[Sequence[str], int, bool]]:
-    """Yield each group, and how many packs of it are rolled up at once.
-
-    And whether they are all of a layer that is below no other one.
-    """
+def _groups(docket: Docket) -> Iterator[tuple[Sequence[str], bool]]:
+    """Yield each group, and whether it is of a layer that is below no other one."""
     for layer in (docket.base, docket.drafts):
-        yield _packs_of_layer(layer), _BATCH, layer is lowest(docket)
-        # the first has all, and an export compares the others with it
-        yield layer.metadata.packs[1:], _METADATA_BATCH, False
+        yield _packs_of_layer(layer), layer is lowest(docket)
 
 
 def _outside_of_progression(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
+from ..exporting import metadatacommit
 from ..exporting.lockholder import LockState, holder
 from ..git import refs as refsmod
 from ..git.skeleton import intruders
@@ -84,12 +85,11 @@ class _Verification:
             damaged = True  # no git is run on it
         findings.notes += files.unfinished(repository, docket)
         maps = self._store.maps
-        segments = docket.segments + docket.metadata.segments
+        segments = docket.segments + docket.metadata_segments
         if findings.add(check_segments(maps, segments, deep)):
             self._leave_out(_(b"changesets, refs and objects"))
             return
-        presence = cinnabar.check_presence(maps.directory, docket, deep)
-        has_metadata = not findings.add(presence)
+        has_metadata = not findings.add(cinnabar.check_presence(docket))
         with (
             contextlib.closing(self._store.open_map(docket)) as oidmap,
             contextlib.closing(self._store.open_metadata_map(docket)) as metadata_map,
@@ -151,7 +151,7 @@ class _Verification:
         nodes, head = refsmod.wanted(view, self._store.config.refs)
         oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
         refs = {name: oid for name, oid in oids.items() if oid}
-        if commit := self._docket.metadata.commit:
+        if commit := self._docket.metadata_commit.oid:
             refs[refsmod.METADATA] = bytes.fromhex(commit)
         names = ExpectedRefs(
             refs=refs,
@@ -170,8 +170,7 @@ class _Verification:
         findings.objects = sum(one.count(table) for one in maps for table in Table)
         findings.add(check_objects(ui, git, oidmap))
         findings.add(check_objects(ui, git, metadata_map, cinnabar.KINDS))
-        if self._docket.metadata.commit:
-            findings.add(cinnabar.check_commit(git, self._docket))
+        findings.add(cinnabar.check_commits(git, self._docket))
 
     def _recompute(
         self, oidmap: OidMap, metadata_map: OidMap, served: Served, damaged: bool
@@ -182,9 +181,10 @@ class _Verification:
         if served.missing:
             nodes = served.nodes
             selected = selection.select(self._repo, self._store.config.export, nodes)
-        with recomputed.Recomputed.of(self._store, selected) as right:
+        commit = metadatacommit.current(self._store, self._docket)
+        with recomputed.Recomputed.of(self._store, selected, commit) as right:
             findings.add(right.check_map(ui, oidmap))
-            findings.add(right.check_metadata(ui, metadata_map, self._docket))
+            findings.add(right.check_metadata(ui, metadata_map))
             if not damaged:
                 findings.add(right.check_objects(self._repository, self._docket))
         if not any(intruders(self._repository.directory)):

@@ -1,23 +1,18 @@
-"""Verification of git-cinnabar's metadata: present, complete, up to date."""
+"""Verification of git-cinnabar's metadata: present, complete, readable."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 from typing import TYPE_CHECKING
 
 from mercurial.i18n import _
 
-from ...placement import Unusable
 from ..git.refs import METADATA
-from ..state.docket import STATE_BYTES
 from ..state.oidmap import Table
 from .findings import Difference, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...placement import Directory
     from ..git.gitprocess import Git
     from ..state.docket import Docket
     from ..state.oidmap import OidMap
@@ -29,16 +24,10 @@ KINDS = {
     Table.FILES: (b"metadata of file revision", b"blob"),
 }
 
-_STATE_MAGIC = b"AMALGMET"
-_SUM_LEN = 20
 
-
-def check_presence(maps: Directory, docket: Docket, deep: bool) -> Iterator[Difference]:
-    """Yield what ``docket`` lacks, or the state it names if that is not whole."""
-    metadata = docket.metadata
-    if not docket.segments:
-        return
-    if not metadata.segments:
+def check_presence(docket: Docket) -> Iterator[Difference]:
+    """Yield a difference if ``docket`` names no map of the metadata."""
+    if docket.segments and not docket.metadata_segments:
         yield Difference(
             b"metadata",
             METADATA,
@@ -46,26 +35,6 @@ def check_presence(maps: Directory, docket: Docket, deep: bool) -> Iterator[Diff
             _(b"what git-cinnabar knows of the repository"),
             Remedy.REBUILD,
         )
-        return
-    name = os.fsencode(metadata.state)
-    found = b""
-    if not (name and maps.exists(name)):
-        found = _(b"nothing")
-    elif deep and not _is_whole(maps, name):
-        found = _(b"a damaged file")
-    if found:
-        whole = _(b"a whole file")
-        yield Difference(b"metadata state", name, found, whole, Remedy.REBUILD)
-
-
-def _is_whole(maps: Directory, name: bytes) -> bool:
-    try:
-        content = maps.read(name, STATE_BYTES)
-    except Unusable:
-        return False
-    body, own = content[:-_SUM_LEN], content[-_SUM_LEN:]
-    digest = hashlib.sha1(body, usedforsecurity=False).digest()
-    return content.startswith(_STATE_MAGIC) and digest == own
 
 
 def check_counts(oidmap: OidMap, metadata_map: OidMap) -> Iterator[Difference]:
@@ -78,12 +47,11 @@ def check_counts(oidmap: OidMap, metadata_map: OidMap) -> Iterator[Difference]:
             yield Difference(b"metadata of", name, *counts, Remedy.REBUILD)
 
 
-def check_commit(git: Git, docket: Docket) -> Iterator[Difference]:
-    """Yield a difference if git cannot read the commit, or trees that it leads to.
+def check_commits(git: Git, docket: Docket) -> Iterator[Difference]:
+    """Yield a difference if git cannot read a commit, or trees that it leads to.
 
     Those of commits and manifests apart, which the maps lead to.
     """
-    commit = docket.metadata.commit
     args = (
         "rev-list",
         "--objects",
@@ -91,8 +59,11 @@ def check_commit(git: Git, docket: Docket) -> Iterator[Difference]:
         "--quiet",
         "--end-of-options",
     )
-    done = git.run(*args, commit, f"{commit}^@", check=False)
-    if done.returncode:
-        said = done.stderr.strip().rpartition(b"\n")[2]
-        whole = _(b"a metadata commit that it can read")
-        yield Difference(b"git", commit.encode(), said, whole, Remedy.REBUILD)
+    for commit in (docket.base_commit.oid, docket.drafts_commit.oid):
+        if not commit:
+            continue
+        done = git.run(*args, commit, f"{commit}^@", check=False)
+        if done.returncode:
+            said = done.stderr.strip().rpartition(b"\n")[2]
+            whole = _(b"a metadata commit that it can read")
+            yield Difference(b"git", commit.encode(), said, whole, Remedy.REBUILD)

@@ -24,7 +24,6 @@ from ..git.cruft import cruft
 from ..git.idx import object_ids
 from ..git.refs import METADATA
 from ..state import requirements
-from ..state.docket import Metadata
 from ..state.oidmap import MapFiles, Table
 from . import cinnabar
 from .findings import Difference, Note, Remedy
@@ -53,16 +52,23 @@ class Recomputed:
 
     oidmap: OidMap
     metadata_map: OidMap
-    metadata_commit: str
-    """In hex; empty if there was nothing to convert."""
+    commit_before: str
+    """The metadata commit of the store, in hex; empty if it is behind."""
+    commit: str
+    """What it should be; empty if that is not known."""
     directory: Directory
     packs: tuple[str, ...]
     """Its packs, which are in ``directory``."""
 
     @classmethod
     @contextlib.contextmanager
-    def of(cls, store: GitStore, selected: Selection) -> Iterator[Recomputed]:
-        """Convert ``selected`` into a temporary directory, which goes at the end."""
+    def of(
+        cls, store: GitStore, selected: Selection, commit: str
+    ) -> Iterator[Recomputed]:
+        """Convert ``selected`` into a temporary directory, which goes at the end.
+
+        ``commit``: the metadata commit to compare, if there is one.
+        """
         repo = store.repo
         requirements.check(repo)
         with scratch(repo) as path:
@@ -70,24 +76,22 @@ class Recomputed:
             maps = MapFiles(directory, store.trust)
             conversion = Conversion.of(repo, store.config, directory, maps)
             conversion = conversion._replace(check_each_manifest=True)
-            done = conversion.run(repo.ui, selected, 0)
-            made = done.metadata or Metadata()
+            done = conversion.run(repo.ui, selected, 0, names_heads=bool(commit))
             with (
                 contextlib.closing(maps.open(done.segments)) as oidmap,
-                contextlib.closing(maps.open(made.segments)) as metadata_map,
+                contextlib.closing(maps.open(done.metadata_segments)) as metadata_map,
             ):
-                yield cls(oidmap, metadata_map, made.commit, directory, done.packs)
+                made = (oidmap, metadata_map, commit, done.commit.oid)
+                yield cls(*made, directory, done.packs)
 
     def check_map(self, ui: UiT, oidmap: OidMap) -> Iterator[Difference]:
         """Yield each pair of ``oidmap`` that is missing, wrong, or not served."""
         return _compare(ui, oidmap, self.oidmap, KINDS)
 
-    def check_metadata(
-        self, ui: UiT, metadata_map: OidMap, docket: Docket
-    ) -> Iterator[Difference]:
-        """Yield what of the metadata that ``docket`` names is missing or wrong."""
+    def check_metadata(self, ui: UiT, metadata_map: OidMap) -> Iterator[Difference]:
+        """Yield what of the metadata of the store is missing or wrong."""
         yield from _compare(ui, metadata_map, self.metadata_map, cinnabar.KINDS)
-        found, expected = docket.metadata.commit, self.metadata_commit
+        found, expected = self.commit_before, self.commit
         if found != expected:
             yield Difference(
                 b"metadata",

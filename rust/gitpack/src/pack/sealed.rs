@@ -124,6 +124,18 @@ impl SealedPack {
         Ok(published)
     }
 
+    /// Makes the file `.keep`, by which git(1) never leaves an object of the pack out of the
+    /// repository. Before [`Self::place`], so that no git process sees the pack without.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if the file cannot be made.
+    pub fn keep(&self) -> Result<(), Error> {
+        let PackPlace { dir, readers, .. } = &self.place;
+        let (staged, _) = Staged::create(dir, UNFINISHED, *readers)?;
+        staged.place(&format!("{}.keep", self.name()))
+    }
+
     /// Gives the files their names: the pack, then its reverse index, and last the index, by which
     /// git finds a pack. A pack of that name has the same bytes, and is replaced. The names are on
     /// disk once the directory is, see [`sync_dir`].
@@ -226,6 +238,17 @@ mod tests {
             || writer(dir.path()).seal().expect("is writable").publish().expect("is writable");
         assert_eq!(publish(), publish());
         assert_eq!(files(dir.path()).len(), 3);
+    }
+
+    #[test]
+    fn a_pack_is_kept_before_it_is_seen() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let sealed = writer(dir.path()).seal().expect("is writable");
+        sealed.keep().expect("is writable");
+        let seen = files(dir.path()).into_iter().filter(|name| !name.starts_with(UNFINISHED));
+        assert_eq!(seen.collect::<Vec<_>>(), [format!("{}.keep", sealed.name())]);
+        sealed.publish().expect("is writable");
+        assert_eq!(files(dir.path()).len(), 4);
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl<'a> WholeRequest<'a> {
             readers: Readers::BY_UMASK,
             segments: Vec::new(),
             base: 0,
-            metadata: Some(MetadataFiles::default()),
+            metadata: Some(MetadataFiles { commit_of_first: true, ..MetadataFiles::default() }),
             unmapped: Vec::new(),
             selection: self.selection.clone(),
             check_texts: true,

@@ -3,7 +3,7 @@
 //! A commit id that another changeset has already is made different by line feeds at its end
 //! ([`duplicates`]). Metadata are a note for each commit ([`note`]), a commit for each manifest
 //! ([`manifestcommits`]), blobs of what files were copied from, and a commit that names all of it
-//! ([`tip`]). An export may do without.
+//! ([`metadata`]), which is made when somebody asks for it. An export may do without.
 //!
 //! The rules are git-cinnabar's; `docs/formats/cinnabar.rst` lists them.
 
@@ -17,22 +17,19 @@ mod manifestcommits;
 mod metadata;
 pub(crate) mod note;
 mod notes;
-mod recovery;
-pub(crate) mod state;
 mod tables;
 
 use gitpack::{Oid, PackWriter};
-use revlog::{Changeset, Node, Parents, Rev};
+use revlog::{Changeset, Node, Parents, Rev, Scratch};
 use workshop::{Turns, join};
 
 use self::assembly::MetadataAssembly;
 use self::duplicates::Duplicates;
 use self::heads::{ChangesetHeads, branch_of};
 pub(crate) use self::manifestcommits::MANIFEST_TREES;
-use self::manifestcommits::{ConvertedManifests, ManifestCommits};
-use self::state::MetadataState;
+use self::manifestcommits::ManifestCommits;
 use crate::dialect::{Context, Dialect, Outcome};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Table, pairs, sorted};
 use crate::objects::commits::{CommitForm, Committed};
@@ -40,10 +37,11 @@ use crate::objects::history::{Batch, Sources};
 use crate::objects::object::Object;
 use crate::objects::pipeline::Aside;
 use crate::objects::trees::TreeForm;
-use crate::out::publish::{MetadataPublication, metadata_prefix};
+use crate::out::publish::{MetadataCommit, MetadataPublication, metadata_prefix};
+use crate::progress::ThrottledProgress;
 use crate::read::files::FileTable;
 use crate::read::names::Names;
-use crate::request::MetadataFiles;
+use crate::request::{MetadataFiles, Request};
 
 /// The dialect, for one run.
 pub(crate) struct Cinnabar<'a> {
@@ -55,8 +53,38 @@ pub(crate) struct Cinnabar<'a> {
 struct EarlierMetadata<'a> {
     files: &'a MetadataFiles,
     map: OidMap,
-    state: MetadataState,
-    heads: ChangesetHeads,
+}
+
+impl<'a> EarlierMetadata<'a> {
+    fn open(request: &'a Request<'_>, files: &'a MetadataFiles) -> Result<Self> {
+        let map = OidMap::open(request.map, &files.segments, &request.unmapped)?;
+        Ok(Self { files, map })
+    }
+}
+
+/// Makes the metadata commit of all that is in the maps, in a pack that is not visible yet.
+///
+/// # Errors
+///
+/// [`crate::Error`] if a map, or a changeset of it, cannot be read, or the pack not be written.
+pub(crate) fn metadata_commit(
+    context: Context<'_>,
+    files: &MetadataFiles,
+    progress: &mut ThrottledProgress<'_, '_>,
+) -> Result<MetadataCommit> {
+    let Context { request, changelog, map, shares, .. } = context;
+    let metadata_map = &EarlierMetadata::open(request, files)?.map;
+    let heads = ChangesetHeads::of_map(changelog, map, &mut Scratch::of(shares), progress)?;
+    let nothing = &[const { Vec::new() }; 3];
+    let assembly = MetadataAssembly { context, metadata_map, new: nothing, new_metadata: nothing };
+    commit_of(&assembly, &heads)
+}
+
+fn commit_of(assembly: &MetadataAssembly<'_>, heads: &ChangesetHeads) -> Result<MetadataCommit> {
+    let request = assembly.context.request;
+    let mut pack = PackWriter::create(request.packs, request.readers)?;
+    let oid = assembly.write(&mut pack, heads)?;
+    Ok(MetadataCommit { oid, pack: pack.seal()? })
 }
 
 impl<'a> Cinnabar<'a> {
@@ -67,11 +95,7 @@ impl<'a> Cinnabar<'a> {
     /// [`crate::Error`] if that cannot be read.
     pub fn open(context: Context<'a>) -> Result<Self> {
         let request = context.request;
-        let open = |files: &'a MetadataFiles| {
-            let map = OidMap::open(request.map, &files.segments, &request.unmapped)?;
-            let (state, heads) = assembly::state(&context, files, &map)?;
-            Ok::<_, Error>(EarlierMetadata { files, map, state, heads })
-        };
+        let open = |files| EarlierMetadata::open(request, files);
         let metadata = request.metadata.as_ref().map(open).transpose()?;
         Ok(Self { context, metadata })
     }
@@ -83,7 +107,7 @@ impl Dialect for Cinnabar<'_> {
         = CinnabarAside<'a>
     where
         Self: 'a;
-    type Converted = ConvertedManifests;
+    type Converted = Vec<Oid>;
 
     fn keeps_metadata(&self) -> bool {
         self.metadata.is_some()
@@ -103,19 +127,20 @@ impl Dialect for Cinnabar<'_> {
         names: &'a Names,
         files: &'a FileTable,
     ) -> (CinnabarForm, Option<CinnabarAside<'a>>) {
-        let Some(EarlierMetadata { map, state, heads, .. }) = &self.metadata else {
+        let Some(EarlierMetadata { map, files: metadata }) = &self.metadata else {
             return (CinnabarForm::default(), None);
         };
-        let manifest_heads = state.manifest_heads.clone();
-        let manifests = ManifestCommits::new(sources, map, names, files, manifest_heads);
-        let form = CinnabarForm { heads: heads.clone(), duplicates: Duplicates::default() };
+        let manifests = ManifestCommits::new(sources, map, names, files);
+        let is_asked = metadata.commit_of_first && self.context.map.is_empty();
+        let heads = is_asked.then(ChangesetHeads::default);
+        let form = CinnabarForm { heads, duplicates: Duplicates::default() };
         (form, Some(CinnabarAside { sources, manifests: Turns::new(manifests) }))
     }
 
     fn end(
         self,
         CinnabarForm { heads, .. }: CinnabarForm,
-        converted: Option<ConvertedManifests>,
+        converted: Option<Vec<Oid>>,
         Outcome { plan, commits, new, notes, files }: Outcome<'_>,
     ) -> Result<Option<MetadataPublication>> {
         let Self { context, metadata } = self;
@@ -123,41 +148,27 @@ impl Dialect for Cinnabar<'_> {
         let request = context.request;
         let commits_as_keys = commits.iter().map(|oid| Node::from_bytes(*oid.as_bytes()));
         let manifest_nodes = plan.revs.iter().map(|rev| context.manifest.index().node(*rev));
-        let new_metadata = sorted([
-            pairs(commits_as_keys, &notes),
-            pairs(manifest_nodes, &manifests.commits),
-            files,
-        ]);
-        drop((notes, manifests.commits));
-        let EarlierMetadata { files, map, state, .. } = earlier;
-        let prefix = metadata_prefix(request);
+        let new_metadata =
+            &sorted([pairs(commits_as_keys, &notes), pairs(manifest_nodes, &manifests), files]);
+        drop((notes, manifests));
+        let metadata_map = &earlier.map;
+        let (prefix, base) = (metadata_prefix(request), earlier.files.base);
         let place = (request.map, request.readers);
-        let (new_map, of_tip) = join(
+        let assembly = MetadataAssembly { context, metadata_map, new, new_metadata };
+        let (map, commit) = join(
             context.shares.width,
-            || map.extended(place, &prefix, files.base, &new_metadata),
-            || {
-                let tip = MetadataAssembly {
-                    context,
-                    files,
-                    metadata_map: &map,
-                    new,
-                    new_metadata: &new_metadata,
-                };
-                let mut pack = PackWriter::create(request.packs, request.readers)?;
-                let state = tip.write(&mut pack, state, (&heads, manifests.heads))?;
-                let file = state.create(request.map, request.readers, &prefix)?;
-                Ok::<_, Error>((pack.seal()?, file, state.commit))
-            },
+            || metadata_map.extended(place, &prefix, base, new_metadata),
+            || heads.map(|heads| commit_of(&assembly, &heads)).transpose(),
         );
-        let (pack, state, commit) = of_tip?;
-        Ok(Some(MetadataPublication { pack, map: new_map?, state, commit }))
+        Ok(Some(MetadataPublication { map: map?, commit: commit? }))
     }
 }
 
-/// How commits are written: heads of branches are counted on the way.
+/// How commits are written.
 #[derive(Debug, Default)]
 pub(crate) struct CinnabarForm {
-    heads: ChangesetHeads,
+    /// The heads of branches, counted on the way if a metadata commit is to name them.
+    heads: Option<ChangesetHeads>,
     duplicates: Duplicates,
 }
 
@@ -171,8 +182,10 @@ impl CommitForm for CinnabarForm {
         (rev, Parents(p1, p2)): (Rev, Parents),
     ) {
         commit::write(out, tree, parents, changeset);
-        let parents = [p1, p2].into_iter().flatten().map(Rev::number);
-        self.heads.add(rev.number(), parents, branch_of(changeset));
+        if let Some(heads) = &mut self.heads {
+            let parents = [p1, p2].into_iter().flatten().map(Rev::number);
+            heads.add(rev.number(), parents, branch_of(changeset));
+        }
     }
 
     fn settle(
@@ -192,7 +205,8 @@ pub(crate) struct CinnabarAside<'a> {
 }
 
 impl Aside for CinnabarAside<'_> {
-    type Converted = ConvertedManifests;
+    /// The commits of the plan's manifests, in its order.
+    type Converted = Vec<Oid>;
 
     fn of_batch(&self, batch: &Batch) -> Result<Option<Vec<Object>>> {
         self.manifests.take(batch.number, |manifests| manifests.convert(batch))
@@ -203,7 +217,7 @@ impl Aside for CinnabarAside<'_> {
         note::notes_of(changelog, changesets, objects, collisions)
     }
 
-    fn into_converted(self) -> ConvertedManifests {
-        self.manifests.into_inner().into_converted()
+    fn into_converted(self) -> Vec<Oid> {
+        self.manifests.into_inner().into_commits()
     }
 }

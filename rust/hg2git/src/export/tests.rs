@@ -1,4 +1,5 @@
-//! Whole runs over small stores: which SHA-1 collision attacks end them, and what they leave.
+//! Whole runs over small stores: which SHA-1 collision attacks end them, what they leave, and what
+//! names all of it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -77,6 +78,11 @@ struct Repository {
     root: tempfile::TempDir,
     made: Option<PublishedFiles>,
     keeps_metadata: bool,
+    commit_of_first: bool,
+}
+
+fn no_progress(_: Phase, _: u64, _: u64) -> bool {
+    false
 }
 
 impl Repository {
@@ -85,7 +91,7 @@ impl Repository {
         for name in ["store/data", "packs", "map"] {
             std::fs::create_dir_all(root.path().join(name)).expect("is writable");
         }
-        Self { root, made: None, keeps_metadata: true }
+        Self { root, made: None, keeps_metadata: true, commit_of_first: false }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -95,11 +101,31 @@ impl Repository {
     /// Writes `changesets`, which begin with those of before, and exports.
     fn export(&mut self, changesets: &[Changeset]) -> Result<Report> {
         let tip = write(&self.path("store"), changesets);
+        let selection = Selection {
+            len: u32::try_from(changesets.len()).expect("few"),
+            tip,
+            excluded: Vec::new(),
+            known_below: 0,
+        };
+        let report = self.with_request(selection, |request| export(request, &mut no_progress))?;
+        self.made.clone_from(&report.published);
+        Ok(report)
+    }
+
+    /// The metadata commit of all that was exported.
+    fn metadata_commit(&self) -> Option<(PublishedCommit, u64)> {
+        let selection = Selection { len: 0, tip: Node::NULL, excluded: Vec::new(), known_below: 0 };
+        let made =
+            self.with_request(selection, |request| metadata_commit(request, &mut no_progress));
+        made.expect("nothing is wrong")
+    }
+
+    fn with_request<R>(&self, selection: Selection, run: impl FnOnce(&Request<'_>) -> R) -> R {
         let (store, packs, map) = (self.path("store"), self.path("packs"), self.path("map"));
         let [packs, map] =
             [packs, map].map(|path| workshop::Directory::open(&path).expect("is there"));
         let before = self.made.clone();
-        let request = Request {
+        run(&Request {
             store: &store,
             indexes: MappedIndexes::default(),
             encoding: Encoding::DotEncode,
@@ -112,24 +138,17 @@ impl Repository {
             base: 0,
             metadata: self.keeps_metadata.then(|| {
                 let before = before.and_then(|made| made.metadata);
-                before.map_or_else(MetadataFiles::default, |known| known.files)
+                let segments = before.map(|known| known.segments).unwrap_or_default();
+                MetadataFiles { segments, base: 0, commit_of_first: self.commit_of_first }
             }),
             unmapped: Vec::new(),
-            selection: Selection {
-                len: u32::try_from(changesets.len()).expect("few"),
-                tip,
-                excluded: Vec::new(),
-                known_below: 0,
-            },
+            selection,
             check_texts: true,
             check_each_manifest: false,
             threads: 2,
             memory_bytes: 192 << 20,
             level: 1,
-        };
-        let report = export(&request, &mut |_, _, _| false)?;
-        self.made.clone_from(&report.published);
-        Ok(report)
+        })
     }
 
     /// What the error says that ends an export of `changesets`, which leaves no file behind.
@@ -260,14 +279,53 @@ fn without_metadata_commits_are_the_same_and_nothing_is_beside_them() {
         let changesets = ordinary(0..count);
         let [all, bare] = [&mut with, &mut without]
             .map(|repository| repository.export(&changesets).expect("nothing is wrong"));
-        // a blob, a tree and a commit; a tree and a commit of the manifest, a note, and the tip
-        assert!(bare.objects == 3 * bare.changesets && all.objects > 6 * all.changesets);
+        // a blob, a tree and a commit; a tree and a commit of the manifest, and a note
+        assert!(bare.objects == 3 * bare.changesets && all.objects == 6 * all.changesets);
         let [all, bare] = [all, bare].map(|report| report.published.expect("some are new"));
         // named by what is in them
         assert_eq!(all.segments, bare.segments);
         assert!(all.metadata.is_some() && bare.metadata.is_none());
     }
+    assert!(without.metadata_commit().is_none());
     let names = without.path("map").read_dir().expect("is there");
     let names = names.map(|entry| entry.expect("is there").file_name());
     assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("metadata")));
+}
+
+#[test]
+fn the_metadata_commit_is_the_same_at_once_and_later() {
+    let mut at_once = Repository { commit_of_first: true, ..Repository::new() };
+    let changesets = ordinary(0..SEARCHED_WHOLE + 5);
+    let made = at_once.export(&changesets).expect("nothing is wrong").published;
+    let commit = made.and_then(|made| made.metadata).and_then(|metadata| metadata.commit);
+    let commit = commit.expect("it was asked for");
+
+    let mut later = Repository::new();
+    assert!(later.metadata_commit().is_none(), "there is nothing to name");
+    for count in [SEARCHED_WHOLE, changesets.len()] {
+        let made = later.export(&changesets[..count]).expect("nothing is wrong").published;
+        assert!(made.is_some_and(|made| made.metadata.is_some_and(|made| made.commit.is_none())));
+    }
+    let (made, covered) = later.metadata_commit().expect("there are changesets");
+    assert_eq!((made, covered), (commit, changesets.len() as u64));
+
+    // only the first run makes it at once: the others do not know the heads of before
+    let more = ordinary(0..SEARCHED_WHOLE + 6);
+    let made = at_once.export(&more).expect("nothing is wrong").published;
+    assert!(made.is_some_and(|made| made.metadata.is_some_and(|made| made.commit.is_none())));
+}
+
+#[test]
+fn git_keeps_every_pack() {
+    let mut repository = Repository { commit_of_first: true, ..Repository::new() };
+    repository.export(&ordinary(0..SEARCHED_WHOLE)).expect("nothing is wrong");
+    let files = repository.path("packs").read_dir().expect("is there");
+    let paths: Vec<_> = files.map(|entry| entry.expect("is there").path()).collect();
+    let with = |extension: &str| {
+        let found =
+            paths.iter().filter(|path| path.extension().is_some_and(|own| own == extension));
+        found.map(|path| path.with_extension("")).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(with("pack").len(), 3);
+    assert_eq!(with("pack"), with("keep"));
 }

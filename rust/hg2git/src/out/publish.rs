@@ -1,21 +1,21 @@
 //! How what a run made becomes visible.
 //!
 //! All files are written, and on disk, before the first gets its name; that is done by many threads.
-//! The order of names is the crash safety: the packs first, then the maps and the state of the
-//! metadata. A run that dies between leaves packs that are named in the journal (`PREFIX.pending`),
-//! which the owner of the docket removes. Nothing here knows how objects or pairs came about, nor
-//! writes refs.
+//! The order of names is the crash safety: the packs first, then the maps. A run that dies between leaves packs that are named in the journal (`PREFIX.pending`),
+//! which the owner of the docket removes. Before a pack can be seen, it has a file `.keep`: no ref
+//! leads to notes and manifests' commits, which git would leave out of a repack. Nothing here knows
+//! how objects or pairs came about, nor writes refs.
 
 use std::io::Write;
 
-use gitpack::staged::{Whole, sync_dir, write_whole};
+use gitpack::staged::{sync_dir, write_whole};
 use gitpack::{Oid, SealedPack};
 
 use crate::error::Result;
 use crate::map::oidmap::Extended;
 use crate::map::segment::UNFINISHED;
 use crate::out::packs::Sealed;
-use crate::request::{MetadataFiles, PublishedFiles, PublishedMetadata, Request};
+use crate::request::{PublishedCommit, PublishedFiles, PublishedMetadata, Request};
 
 /// How the names of the metadata's files begin.
 pub(crate) fn metadata_prefix(request: &Request<'_>) -> String {
@@ -32,17 +32,41 @@ pub(crate) struct Publication {
 
 /// The same of a dialect's metadata.
 pub(crate) struct MetadataPublication {
-    pub pack: SealedPack,
     pub map: Extended,
-    pub state: Whole,
-    pub commit: Oid,
+    /// The commit that names all heads, if it was asked for.
+    pub commit: Option<MetadataCommit>,
+}
+
+/// A metadata commit, and the pack of what only it needs.
+pub(crate) struct MetadataCommit {
+    pub oid: Oid,
+    pub pack: SealedPack,
+}
+
+impl MetadataCommit {
+    /// Makes it visible: nothing needs it yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Publication::publish`].
+    pub fn publish(self, request: &Request<'_>) -> Result<PublishedCommit> {
+        note_pending(request, &[self.pack.name()])?;
+        let published = self.place()?;
+        sync_dir(request.packs)?;
+        Ok(published)
+    }
+
+    fn place(self) -> Result<PublishedCommit> {
+        let Self { oid, pack } = self;
+        Ok(PublishedCommit { oid, pack: place(pack)? })
+    }
 }
 
 impl Publication {
     /// All packs.
     pub fn packs(&self) -> impl Iterator<Item = &SealedPack> {
-        let metadata = self.metadata.as_ref().map(|metadata| &metadata.pack);
-        self.packs.iter().flatten().chain(metadata)
+        let commit = self.metadata.as_ref().and_then(|metadata| metadata.commit.as_ref());
+        self.packs.iter().flatten().chain(commit.map(|commit| &commit.pack))
     }
 
     /// Makes it all visible, in the order that is safe.
@@ -53,29 +77,24 @@ impl Publication {
     pub fn publish(self, request: &Request<'_>) -> Result<PublishedFiles> {
         let names: Vec<String> = self.packs().map(SealedPack::name).collect();
         note_pending(request, &names)?;
-        let Self { packs, map, metadata } = self;
-        let [pack, aside_pack] = packs.each_ref().map(|pack| pack.as_ref().map(SealedPack::name));
-        for pack in packs.into_iter().flatten() {
-            pack.place()?;
-        }
-        let mut placed = None;
-        if let Some(MetadataPublication { pack, map, state, commit }) = metadata {
-            placed = Some((pack.name(), map, state, commit));
-            pack.place()?;
-        }
+        let Self { packs: [pack, aside_pack], map, metadata } = self;
+        let place = |pack: Option<SealedPack>| pack.map(place).transpose();
+        let (pack, aside_pack) = (place(pack)?, place(aside_pack)?);
+        let (metadata, commit) = metadata.map_or((None, None), |of| (Some(of.map), of.commit));
+        let commit = commit.map(MetadataCommit::place).transpose()?;
         sync_dir(request.packs)?;
-        let mut metadata = None;
-        if let Some((pack, map, state, commit)) = placed {
-            let base = request.metadata.as_ref().map_or(0, |metadata| metadata.base);
-            let (segments, name) = (map.place()?, state.name().to_owned());
-            state.place()?;
-            let files = MetadataFiles { segments, base, state: Some(name), anew: false };
-            metadata = Some(PublishedMetadata { pack, commit, files });
-        }
+        let metadata = metadata.map(Extended::place).transpose()?;
+        let metadata = metadata.map(|segments| PublishedMetadata { segments, commit });
         let segments = map.place()?;
         sync_dir(request.map)?;
         Ok(PublishedFiles { pack, aside_pack, segments, metadata })
     }
+}
+
+/// Gives a pack its name, which it answers.
+fn place(pack: SealedPack) -> Result<String> {
+    pack.keep()?;
+    Ok(pack.place()?.name)
 }
 
 /// Notes the names of packs that are about to appear.

@@ -1,51 +1,19 @@
-//! The part of a run that makes the metadata commit: what it is of, and what of it is known.
+//! What the metadata commit is made from: heads, and the maps of all that it covers.
 
 use gitpack::{Oid, PackWriter};
-use revlog::Scratch;
+use revlog::Node;
 
 use crate::dialect::Context;
-use crate::dialect::cinnabar::heads::{ChangesetHeads, ManifestHeads};
-use crate::dialect::cinnabar::metadata::{self, Covered};
-use crate::dialect::cinnabar::notes::Key;
-use crate::dialect::cinnabar::recovery;
-use crate::dialect::cinnabar::state::{BranchHead, MetadataState};
+use crate::dialect::cinnabar::heads::{ChangesetHeads, manifest_heads};
+use crate::dialect::cinnabar::metadata::{self, BranchHead, Covered};
 use crate::dialect::cinnabar::tables::NotesTables;
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Table};
-use crate::request::MetadataFiles;
 
-/// The state before a run, and the heads of branches in it. Both are counted again if there is none,
-/// or if the changelog has lost one of its heads; notes trees are then made anew.
-///
-/// # Errors
-///
-/// [`crate::Error`] if the state or, to count again, the changelog cannot be read.
-pub(crate) fn state(
-    context: &Context<'_>,
-    files: &MetadataFiles,
-    metadata_map: &OidMap,
-) -> Result<(MetadataState, ChangesetHeads)> {
-    let Context { request, changelog, manifest, map, shares } = *context;
-    let state = match &files.state {
-        Some(name) => Some(MetadataState::open(request.map, name)?),
-        None if map.is_empty() => Some(MetadataState::default()),
-        None => None,
-    };
-    if let Some(state) = state
-        && let Some(heads) = state.changeset_heads(changelog)
-    {
-        return Ok((state, heads));
-    }
-    let manifest_heads = recovery::manifest_heads(manifest, metadata_map);
-    let heads = recovery::changeset_heads(changelog, map, &mut Scratch::of(shares))?;
-    Ok((MetadataState { manifest_heads, ..MetadataState::default() }, heads))
-}
-
-/// What the metadata commit of a run is made from.
+/// The maps, and what this run adds to them.
 pub(crate) struct MetadataAssembly<'a> {
     pub context: Context<'a>,
-    pub files: &'a MetadataFiles,
     pub metadata_map: &'a OidMap,
     /// What the run adds to both maps.
     pub new: &'a [Vec<Pair>; 3],
@@ -53,19 +21,13 @@ pub(crate) struct MetadataAssembly<'a> {
 }
 
 impl MetadataAssembly<'_> {
-    /// Adds to `pack` what is new in the metadata, and answers the state after it.
+    /// Adds the metadata commit to `pack`, with all that only it needs, and answers its oid.
     ///
     /// # Errors
     ///
     /// [`crate::Error`] if the pack cannot be written, or a head is not in the map.
-    pub fn write(
-        &self,
-        pack: &mut PackWriter,
-        before: MetadataState,
-        (heads, manifest_heads): (&ChangesetHeads, ManifestHeads),
-    ) -> Result<MetadataState> {
-        let Context { request, map, shares, .. } = self.context;
-        let heads = self.commits_of(heads)?;
+    pub fn write(&self, pack: &mut PackWriter, heads: &ChangesetHeads) -> Result<Oid> {
+        let Context { request, manifest, map, shares, .. } = self.context;
         let [commits, _, blobs] = self.new;
         let [notes, manifests, files] = self.new_metadata;
         let mut leaves: [NotesTables<'_>; 3] = Default::default();
@@ -75,37 +37,32 @@ impl MetadataAssembly<'_> {
         hg2git.add(map, Table::Files, blobs);
         git2hg.add(self.metadata_map, Table::Changesets, notes);
         files_meta.add(self.metadata_map, Table::Files, files);
-        // a state that was counted again has no notes trees, and nor has that of nothing
-        let is_whole = self.files.anew || before.notes == MetadataState::default().notes;
-        let new_keys = (!is_whole)
-            .then(|| [keys(&[commits, manifests, blobs]), keys(&[notes]), keys(&[files])]);
-        let covered = Covered { heads, manifest_heads, leaves, new_keys };
-        metadata::write(pack, before, covered, shares, request.level)
+        let heads = self.commits_of(heads)?;
+        let commit_of = |node: &Node| oid(self.metadata_map, manifests, Table::Manifests, node);
+        let manifest_heads = manifest_heads(manifest, commit_of);
+        metadata::write(pack, Covered { heads, manifest_heads, leaves }, shares, request.level)
     }
 
     /// Heads with their nodes and commits.
-    fn commits_of(&self, heads: &ChangesetHeads) -> Result<Vec<(BranchHead, Oid)>> {
+    fn commits_of(&self, heads: &ChangesetHeads) -> Result<Vec<BranchHead>> {
         let Context { changelog, map, .. } = self.context;
         let index = changelog.index();
         let [commits, ..] = self.new;
         let heads = heads.iter().map(|(number, branch)| {
             let rev = index.rev(number).expect("heads are revisions");
             let node = index.node(rev);
-            let commit = match commits.binary_search_by_key(&node, |pair| pair.node) {
-                Ok(at) => Some(commits[at].oid),
-                Err(_) => map.oid(Table::Changesets, &node),
-            };
+            let commit = oid(map, commits, Table::Changesets, &node);
             let commit = commit.ok_or_else(|| changelog.corrupt(rev, "it is not in the map"))?;
-            Ok((BranchHead { rev: number, node, branch: branch.to_owned() }, commit))
+            Ok(BranchHead { node, branch: branch.to_owned(), commit })
         });
         heads.collect()
     }
 }
 
-/// The nodes of all tables, ascending.
-fn keys(tables: &[&[Pair]]) -> Vec<Key> {
-    let mut keys: Vec<_> =
-        tables.iter().copied().flatten().map(|pair| *pair.node.as_bytes()).collect();
-    keys.sort_unstable();
-    keys
+/// The oid of a node, which may be `new` in a table of `map`.
+fn oid(map: &OidMap, new: &[Pair], table: Table, node: &Node) -> Option<Oid> {
+    match new.binary_search_by_key(node, |pair| pair.node) {
+        Ok(at) => Some(new[at].oid),
+        Err(_) => map.oid(table, node),
+    }
 }

@@ -9,7 +9,6 @@ use gitpack::delta::{Op, encode};
 use revlog::{Node, Parents, Rev};
 use workshop::hex::hex;
 
-use crate::dialect::cinnabar::heads::ManifestHeads;
 use crate::dialect::cinnabar::metadata::{IDENTS, commit};
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
@@ -39,15 +38,6 @@ const DIGITS: usize = 40;
 const TREE: &[u8] = b"tree ";
 const PARENT: &[u8] = b"\nparent ";
 
-/// What the manifests became.
-#[derive(Debug, Default)]
-pub(crate) struct ConvertedManifests {
-    /// Commits of the plan's manifests, in its order.
-    pub commits: Vec<Oid>,
-    /// Heads, those of earlier runs included.
-    pub heads: ManifestHeads,
-}
-
 /// Makes trees and commits of batches, in order.
 pub(crate) struct ManifestCommits<'a> {
     sources: &'a Sources<'a>,
@@ -55,26 +45,25 @@ pub(crate) struct ManifestCommits<'a> {
     metadata_map: &'a OidMap,
     writer: TreeWriter<'a>,
     chain: Chain,
-    converted: ConvertedManifests,
+    /// Commits of the plan's manifests, in its order, as far as they are made.
+    commits: Vec<Oid>,
 }
 
 impl<'a> ManifestCommits<'a> {
-    /// Makes them of `sources`; `heads` are those of earlier runs.
+    /// Makes them of `sources`.
     pub fn new(
         sources: &'a Sources<'a>,
         metadata_map: &'a OidMap,
         names: &'a Names,
         files: &'a FileTable,
-        heads: ManifestHeads,
     ) -> Self {
         let writer = TreeWriter::new(&MANIFEST_TREES, names, files, sources.collisions);
-        let converted = ConvertedManifests { commits: Vec::new(), heads };
-        Self { sources, metadata_map, writer, chain: Chain::default(), converted }
+        Self { sources, metadata_map, writer, chain: Chain::default(), commits: Vec::new() }
     }
 
-    /// What all became.
-    pub fn into_converted(self) -> ConvertedManifests {
-        self.converted
+    /// The commits of the plan's manifests, in its order.
+    pub fn into_commits(self) -> Vec<Oid> {
+        self.commits
     }
 
     /// The objects of the next batch.
@@ -103,16 +92,15 @@ impl<'a> ManifestCommits<'a> {
     /// A parent that no changeset has which is or was converted is left out.
     fn commit(&mut self, tree: Oid) -> Object {
         let index = self.sources.manifest.index();
-        let rev = self.sources.plan.revs[self.converted.commits.len()];
+        let rev = self.sources.plan.revs[self.commits.len()];
         let Parents(p1, p2) = index.parents(rev);
         let commit_of = |parent: Rev| match self.sources.plan.position(parent) {
-            Some(position) => self.converted.commits.get(position).copied(),
+            Some(position) => self.commits.get(position).copied(),
             None => self.metadata_map.oid(Table::Manifests, &index.node(parent)),
         };
         let parents: Vec<Oid> = [p1, p2].into_iter().flatten().filter_map(commit_of).collect();
         let object = self.chain.next(tree, &parents, index.node(rev));
-        self.converted.commits.push(object.oid);
-        self.converted.heads.add(object.oid, &parents);
+        self.commits.push(object.oid);
         object
     }
 }

@@ -1,21 +1,21 @@
 //! The metadata commit and what hangs on it: what git-cinnabar keeps of all that it has converted.
 //!
-//! Notes, manifest commits and the metadata of files are made with the commits that they are about;
-//! this is the rest, the part that every export makes again: three notes trees, of which only the
-//! directories that changed are written, a commit for each of them, two commits that name heads, and
-//! one that has all five as parents. It goes into a pack of its own, since the next one replaces it.
+//! Notes, manifest commits and the metadata of files are made with the commits that they are about.
+//! This is the rest, which is made as a whole when somebody asks for it: three notes trees, a commit
+//! for each of them, two commits that name heads, and one that has all five as parents. It goes into
+//! a pack of its own, since the next one replaces it.
 //! The rules are git-cinnabar's (`src/store.rs` of 0.7.5); docs/formats/cinnabar.rst lists them.
 
+use gitpack::tree::Mode;
 use gitpack::{ObjectKind, Oid, PackWriter, object_header};
+use revlog::Node;
 use sha1lanes::{Message, digest_one};
 use workshop::Shares;
 use workshop::hex::hex;
 use workshop::ordered::{self, Width};
 
 use crate::dialect::cinnabar::commit::push_tree_and_parents;
-use crate::dialect::cinnabar::heads::ManifestHeads;
-use crate::dialect::cinnabar::notes::{self, Key};
-use crate::dialect::cinnabar::state::{BranchHead, LEAVES, MetadataState};
+use crate::dialect::cinnabar::notes;
 use crate::dialect::cinnabar::tables::NotesTables;
 use crate::error::{Error, Result};
 use crate::objects::compress::Compressor;
@@ -33,49 +33,52 @@ const TOGETHER_BYTES: u64 = 4 << 20;
 /// Objects that one job compresses, in bytes; fewer are not worth a thread.
 const JOB_BYTES: u64 = 256 << 10;
 
-/// What the metadata is of.
-pub(crate) struct Covered<'a> {
-    /// The heads of branches, with their commits, in the order of the changelog.
-    pub heads: Vec<(BranchHead, Oid)>,
-    pub manifest_heads: ManifestHeads,
-    /// What hg2git, git2hg and files-meta have.
-    pub leaves: [NotesTables<'a>; 3],
-    /// The keys that are new in each since the state before, ascending; `None` makes all anew.
-    pub new_keys: Option<[Vec<Key>; 3]>,
+/// Modes of the leaves of hg2git, git2hg and files-meta.
+const LEAVES: [Mode; 3] = [Mode::GITLINK, Mode::FILE, Mode::FILE];
+
+/// A head of a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BranchHead {
+    pub node: Node,
+    pub branch: Vec<u8>,
+    pub commit: Oid,
 }
 
-/// Adds to `pack` what is new in the metadata of `covered` since `before`, and answers what it then
-/// is.
+/// What the metadata is of.
+pub(crate) struct Covered<'a> {
+    /// The heads of branches, in the order of the changelog.
+    pub heads: Vec<BranchHead>,
+    /// The commits of manifests that are heads, ascending.
+    pub manifest_heads: Vec<Oid>,
+    /// What hg2git, git2hg and files-meta have.
+    pub leaves: [NotesTables<'a>; 3],
+}
+
+/// Adds the metadata commit of `covered` to `pack`, with all that only it needs, and answers its oid.
 ///
 /// # Errors
 ///
 /// [`Error::Write`] if the pack cannot be written.
 pub(crate) fn write(
     pack: &mut PackWriter,
-    before: MetadataState,
     covered: Covered<'_>,
     shares: &Shares,
     level: u8,
-) -> Result<MetadataState> {
+) -> Result<Oid> {
     let mut sink = Sink { pack, waiting: Vec::new(), waiting_bytes: 0, shares, level };
-    let Covered { heads, manifest_heads, leaves, new_keys } = covered;
-    let mut trees = LEAVES.map(notes::NotesTree::empty);
-    for (at, (before, leaves)) in before.notes.into_iter().zip(&leaves).enumerate() {
-        let mut take = |object| sink.take(object);
-        trees[at] = match &new_keys {
-            Some(new_keys) => notes::update(before, leaves, &new_keys[at], &mut take)?,
-            None => notes::build(leaves, LEAVES[at], &mut take)?,
-        };
+    let Covered { heads, manifest_heads, leaves } = covered;
+    let mut trees = [Oid::EMPTY_TREE; 3];
+    for ((tree, leaves), leaf) in trees.iter_mut().zip(&leaves).zip(LEAVES) {
+        *tree = notes::build(leaves, leaf, &mut |object| sink.take(object))?;
     }
-    let lines = heads.iter().map(|(BranchHead { node, branch, .. }, _)| {
+    let line = |BranchHead { node, branch, .. }: &BranchHead| {
         [&hex(node.as_bytes()), &b" "[..], branch].concat()
-    });
-    let lines = lines.collect::<Vec<_>>().join(&b'\n');
-    let commits: Vec<_> = heads.iter().map(|(_, commit)| *commit).collect();
-    let manifests: Vec<_> = manifest_heads.0.iter().copied().collect();
+    };
+    let lines = heads.iter().map(line).collect::<Vec<_>>().join(&b'\n');
+    let commits: Vec<_> = heads.iter().map(|head| head.commit).collect();
     let parts =
-        [commit(Oid::EMPTY_TREE, &commits, &lines), commit(Oid::EMPTY_TREE, &manifests, b"")];
-    let notes = trees.each_ref().map(|tree| commit(tree.oid(), &[], b""));
+        [commit(Oid::EMPTY_TREE, &commits, &lines), commit(Oid::EMPTY_TREE, &manifest_heads, b"")];
+    let notes = trees.map(|tree| commit(tree, &[], b""));
     let parents: Vec<_> = parts.iter().chain(&notes).map(|part| part.oid).collect();
     let top = commit(Oid::EMPTY_TREE, &parents, FORM);
     let commit = top.oid;
@@ -90,8 +93,7 @@ pub(crate) fn write(
         sink.take(object)?;
     }
     sink.flush()?;
-    let heads = heads.into_iter().map(|(head, _)| head).collect();
-    Ok(MetadataState { commit, heads, manifest_heads, notes: trees })
+    Ok(commit)
 }
 
 /// A commit by nobody, at no time. Parents that come twice stay two.

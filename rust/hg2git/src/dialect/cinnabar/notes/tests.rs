@@ -1,6 +1,6 @@
-//! The trees are those of git, of the plain definition, and of any order of updates.
+//! The trees are those of git, and of the plain definition.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
 
@@ -86,22 +86,12 @@ impl Store {
         self.0.insert(oid, payload);
     }
 
-    fn build(&mut self, map: &Map, leaf: Mode) -> NotesTree {
+    fn build(&mut self, map: &Map, leaf: Mode) -> Oid {
         let mut sink = |object| {
             self.take(object);
             Ok(())
         };
         build(entries(map).as_slice(), leaf, &mut sink).expect("the sink takes all")
-    }
-
-    fn update(&mut self, tree: &NotesTree, map: &Map, touched: &[Key]) -> NotesTree {
-        let kept = NotesTree::from_bytes(&tree.to_bytes(), tree.leaf).expect("it was written so");
-        assert_eq!(&kept, tree);
-        let mut sink = |object| {
-            self.take(object);
-            Ok(())
-        };
-        update(kept, entries(map).as_slice(), touched, &mut sink).expect("the sink takes all")
     }
 }
 
@@ -141,62 +131,12 @@ proptest! {
             let mut store = Store::default();
             let tree = store.build(&map, leaf);
             let (root, mut trees) = defined(&map, leaf);
-            prop_assert_eq!(tree.oid(), root);
+            prop_assert_eq!(tree, root);
             if map.is_empty() {
                 trees.clear();
             }
             prop_assert_eq!(store.0, trees);
         }
-    }
-
-    #[test]
-    fn updates_lead_where_one_run_leads(
-        map in map(0..1200),
-        cuts in prop::collection::vec(any::<u16>(), 0..6),
-        removed in any::<u8>(),
-    ) {
-        // a key joins at the cut that its value and last bytes choose, and some leave at the end
-        let steps = cuts.len() + 1;
-        let step = |key: &Key| (usize::from(key[19]) + cuts.iter().fold(0, |sum, cut| {
-            sum + usize::from(u16::from_be_bytes([key[17], key[18]]) > *cut)
-        })) % steps;
-        let mut store = Store::default();
-        let mut tree = NotesTree::empty(Mode::GITLINK);
-        let mut now = Map::new();
-        for round in 0..=steps {
-            let touched: Vec<Key> = if round < steps {
-                let new: Map = map.iter().filter(|(key, _)| step(key) == round)
-                    .map(|(key, oid)| (*key, *oid)).collect();
-                now.extend(new.iter());
-                new.into_keys().collect()
-            } else {
-                let leaving = now.keys().filter(|key| key[18] < removed);
-                let leaving: Vec<Key> = leaving.copied().collect();
-                now.retain(|key, _| key[18] >= removed);
-                leaving
-            };
-            let had: BTreeSet<Oid> = store.0.keys().copied().collect();
-            let mut new = Store::default();
-            tree = new.update(&tree, &now, &touched);
-            let (root, trees) = defined(&now, Mode::GITLINK);
-            prop_assert_eq!(tree.oid(), if now.is_empty() { Oid::EMPTY_TREE } else { root });
-            prop_assert_eq!(&tree, &Store::default().build(&now, Mode::GITLINK));
-            if now.is_empty() {
-                continue;
-            }
-            for (oid, content) in &trees {
-                prop_assert!(had.contains(oid) || new.0.get(oid) == Some(content));
-            }
-            prop_assert!(new.0.keys().all(|oid| trees.contains_key(oid)));
-            store.0.extend(new.0);
-        }
-    }
-
-    #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(0_u8..5, 0..400)) {
-        let mode = Mode::FILE.0.to_be_bytes();
-        let _ = NotesTree::from_bytes(&bytes, Mode::FILE);
-        let _ = NotesTree::from_bytes(&[&mode, bytes.as_slice()].concat(), Mode::FILE);
     }
 }
 
@@ -212,42 +152,14 @@ fn hashed(count: u32) -> Map {
 #[test]
 fn no_entries_are_the_empty_tree() {
     let mut store = Store::default();
-    assert_eq!(store.build(&Map::new(), Mode::FILE), NotesTree::empty(Mode::FILE));
-    assert_eq!(NotesTree::empty(Mode::FILE).oid(), Oid::EMPTY_TREE);
-    let one: Map = hashed(1);
-    let tree =
-        store.update(&NotesTree::empty(Mode::FILE), &one, &[*one.keys().next().expect("one")]);
-    assert_eq!(store.0.len(), 1);
-    let none = store.update(&tree, &Map::new(), &[*one.keys().next().expect("one")]);
-    assert_eq!(none, NotesTree::empty(Mode::FILE));
-    assert_eq!(store.0.len(), 1);
+    assert_eq!(store.build(&Map::new(), Mode::FILE), Oid::EMPTY_TREE);
+    assert!(store.0.is_empty());
 }
 
 #[test]
-fn a_new_entry_costs_the_directories_on_its_way() {
-    let mut map = hashed(60_000);
-    let mut store = Store::default();
-    let tree = store.build(&map, Mode::GITLINK);
-    assert_eq!(tree.oid(), defined(&map, Mode::GITLINK).0);
-    let key = [0x5a; 20];
-    map.insert(key, Oid::EMPTY_BLOB);
-    let mut new = Store::default();
-    let tree = new.update(&tree, &map, &[key]);
-    assert_eq!(tree.oid(), defined(&map, Mode::GITLINK).0);
-    assert!(new.0.len() <= 3, "{} trees", new.0.len());
-    assert!(new.0.values().map(Vec::len).sum::<usize>() < 40_000);
-}
-
-#[test]
-fn a_cut_state_is_refused() {
-    let tree = Store::default().build(&hashed(9000), Mode::FILE);
-    let bytes = tree.to_bytes();
-    assert_eq!(NotesTree::from_bytes(&bytes, Mode::FILE), Ok(tree));
-    assert!(NotesTree::from_bytes(&bytes, Mode::GITLINK).is_err());
-    for len in (0..bytes.len()).step_by(97).chain([bytes.len() - 1]) {
-        assert!(NotesTree::from_bytes(&bytes[..len], Mode::FILE).is_err());
-    }
-    assert!(NotesTree::from_bytes(&[bytes.as_slice(), b"x"].concat(), Mode::FILE).is_err());
+fn a_large_map_has_the_tree_of_the_definition() {
+    let map = hashed(60_000);
+    assert_eq!(Store::default().build(&map, Mode::GITLINK), defined(&map, Mode::GITLINK).0);
 }
 
 /// Runs git with `input` and answers what it prints, without the last line feed.
@@ -301,6 +213,6 @@ fn git_makes_the_same_trees() {
         git(path, &["notes", "add", "--allow-empty", "-C", &blob.to_string(), &last], b"");
         let expected = git(path, &["rev-parse", "refs/notes/commits^{tree}"], b"");
         let tree = Store::default().build(&map, Mode::FILE);
-        assert_eq!(tree.oid().to_string(), expected, "{count} notes");
+        assert_eq!(tree.to_string(), expected, "{count} notes");
     }
 }
