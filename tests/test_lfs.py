@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
-from testlib import lfs
+from testlib import killpoints, lfs
 from testlib.contents import blob, check_stores, commits, raw_text
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
@@ -181,6 +181,18 @@ def test_store_with_pointers_of_mercurial_is_made_again_once(store: Exported) ->
 
     store.hg("git::export", "--rebuild")
     assert commits(store) == new
+
+
+def test_killed_anywhere_it_is_made_again_by_the_next_export(
+    store: Exported, tmp_path: Path
+) -> None:
+    old = make_old(store)
+    scratch = tmp_path / "scratch"
+    killpoints.at_each(store.root, scratch, "git::export")
+    done = Exported(scratch / "repo", store.server)
+    assert not set(old.values()) & set(commits(done).values())
+    store.hg("git::export")
+    assert commits(done) == commits(store)
 
 
 @pytest.mark.parametrize("layer", ["draft", "public"])
