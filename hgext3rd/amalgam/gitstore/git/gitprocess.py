@@ -33,7 +33,7 @@ import os
 import re
 import subprocess
 import tempfile
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from mercurial import error, pycompat, util
 from mercurial.i18n import _
@@ -56,6 +56,17 @@ CONFIG = b"config"
 CONFIG_BYTES = 1 << 20
 """The configuration of a repository: its name in the repository, and its bound."""
 _PIECE_BYTES = 1 << 20
+# The shell sets the limit, in KiB, before git can start a process of its own: to run
+# Python between fork and exec is not safe in a process with threads. Not every system
+# can limit memory in this way.
+_LIMITED = (
+    b"/bin/sh",
+    b"-c",
+    b'ulimit -c 0; ulimit -v "$0" 2>/dev/null; exec "$@"',
+)
+
+Value: TypeAlias = "str | tuple[str, ...]"
+"""Of a key of the configuration, or several for a key that takes them."""
 
 # What an own value takes precedence over, in whatever file it stands. Not here, since
 # git itself reads it from no repository: uploadpack.packObjectsHook, safe.*, trace2.*.
@@ -184,16 +195,20 @@ class Git(Record):
         self,
         *args: str | bytes,
         operands: Iterable[bytes] = (),
-        config: Mapping[str, str] | None = None,
+        config: Mapping[str, Value] | None = None,
         protocols: str = "",
+        spoken: bytes = b"",
+        address_bytes: int = 0,
         **pipes: Any,
     ) -> subprocess.Popen[bytes]:
         """Start git and return its process; ``pipes`` are more arguments of ``Popen``.
 
-        ``Abort`` if there is no git, ``SecurityError`` if the repository's owner or its
+        ``spoken``: the protocol that a client speaks, as ``GIT_PROTOCOL`` has it.
+        ``address_bytes``: how much memory each of its processes may address. ``Abort``
+        if there is no git, ``SecurityError`` if the repository's owner or its
         configuration is not to be trusted.
         """
-        overrides = _NEUTRAL | dict(config or {}) | self.check()
+        overrides: dict[str, Value] = {**_NEUTRAL, **(config or {}), **self.check()}
         command = [*map(os.fsencode, args)]
         operands = [*operands]
         if operands:
@@ -201,12 +216,17 @@ class Git(Record):
         path = self.directory.path if self.directory else None
         environment = _environment(path, overrides)
         environment[b"GIT_ALLOW_PROTOCOL"] = protocols.encode()
+        if spoken:
+            environment[b"GIT_PROTOCOL"] = spoken
         if self.new_objects and path:
             environment[b"GIT_OBJECT_DIRECTORY"] = self.new_objects.path
             if not self.is_apart:
                 objects = _quoted(os.path.join(path, b"objects"))
                 environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
-        return _popen([self.program, *command], environment, **pipes)
+        command = [self.program, *command]
+        if address_bytes:
+            command = [*_LIMITED, b"%d" % (address_bytes >> 10), *command]
+        return _popen(command, environment, **pipes)
 
     @contextlib.contextmanager
     def pieces(
@@ -302,11 +322,16 @@ def _pieces(
 
 
 def _environment(
-    directory: bytes | None, overrides: Mapping[str, str]
+    directory: bytes | None, overrides: Mapping[str, Value]
 ) -> dict[bytes, bytes]:
     variables = dict(_ENVIRONMENT)
-    variables["GIT_CONFIG_COUNT"] = str(len(overrides))
-    for number, (key, value) in enumerate(overrides.items()):
+    pairs = [
+        (key, value)
+        for key, values in overrides.items()
+        for value in (values if isinstance(values, tuple) else (values,))
+    ]
+    variables["GIT_CONFIG_COUNT"] = str(len(pairs))
+    for number, (key, value) in enumerate(pairs):
         variables[f"GIT_CONFIG_KEY_{number}"] = key
         variables[f"GIT_CONFIG_VALUE_{number}"] = value
     environment = {
