@@ -337,14 +337,19 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
 @command(
     b"debug::amalgam-export",
-    [(b"", b"attempts", 0, _(b"how many exporters have just failed"), _(b"NUMBER"))],
+    [
+        (b"", b"attempts", 0, _(b"how many exporters have just failed"), _(b"NUMBER")),
+        (b"", b"requested", None, _(b"export though no configuration asks for it")),
+    ],
     b"",
 )
-def debug_amalgam_export(ui: UiT, repo: RepoT, attempts: int) -> None:
+def debug_amalgam_export(
+    ui: UiT, repo: RepoT, attempts: int, requested: bool | None
+) -> None:
     """export what is new, unless another process does (INTERNAL)"""
     from ..gitstore.exporting import exporter
 
-    exporter.run(repo, attempts)
+    exporter.run(repo, attempts, is_requested=bool(requested))
 
 
 @command(b"debug::amalgam-bundles", [], b"")

@@ -5,6 +5,7 @@ Writes nothing. Does not know how an export is made.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from mercurial import error
@@ -15,9 +16,9 @@ from ..trust import Trust
 from .git import strays
 from .git.gitprocess import Git, Owner
 from .git.repository import Repository
-from .state import censorship, layers
+from .state import censorship, layers, selection
 from .state.docket import Docket
-from .state.oidmap import MapFiles
+from .state.oidmap import MapFiles, Table
 from .state.source import source_of
 
 if TYPE_CHECKING:
@@ -110,11 +111,31 @@ class GitStore:
         something was removed, hidden or published below the last changeset.
         """
         docket, export = self.docket(), self.config.export
-        # what is dropped, or pending, is in packs that the docket does not count
-        is_ending = docket.dropped or self.maps.directory.exists(self.pending)
-        if is_ending or not self.is_settled(docket):
+        if not self.is_complete(docket):
             return False
         return layers.is_safe(self.repo, export, docket, self.maps)
+
+    def is_complete(self, docket: Docket) -> bool:
+        """Tell whether no export is writing objects, or has left some.
+
+        And ``is_settled``. Takes the same time at any size.
+        """
+        # what is dropped, or pending, is in packs that the docket does not count
+        is_ending = docket.dropped or self.maps.directory.exists(self.pending)
+        return not is_ending and self.is_settled(docket)
+
+    def missing(self) -> int:
+        """Return about how many changesets the next export converts.
+
+        ``StorageError`` or ``OSError`` if that cannot be read. Cost as of an export of
+        nothing.
+        """
+        selected = selection.select(self.repo, self.config.export).changesets()
+        docket = self.docket()
+        if docket.censored != censorship.mark_of(self.repo):
+            return selected
+        with contextlib.closing(self.open_map(docket)) as oidmap:
+            return max(0, selected - oidmap.count(Table.CHANGESETS))
 
     def is_settled(self, docket: Docket) -> bool:
         """Tell whether all that is in the store is what ``docket`` names.

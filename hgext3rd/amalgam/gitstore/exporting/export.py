@@ -110,6 +110,11 @@ def export(
     )
 
 
+def is_up_to_date(store: GitStore) -> bool:
+    """Tell whether an export would write nothing; reads the repository again."""
+    return ExportRun(store, None).is_up_to_date()
+
+
 def _refuse_what_is_pending(repo: RepoT) -> None:
     """Abort in a transaction that may yet be rolled back."""
     pending = txnutil.mayhavepending(repo.root)

@@ -28,7 +28,7 @@ from ..state.source import source_of
 from ..store import GitStore
 from . import exporterlock, rollup
 from .export import export
-from .exportrequest import COMMAND
+from .exportrequest import COMMAND, REQUESTED
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
@@ -50,8 +50,11 @@ def forget_failure(repo: RepoT) -> None:
     failures.forget(exporterlock.directory_of(repo), FAILURE)
 
 
-def run(repo: RepoT, attempts: int) -> None:
-    """Be an exporter, unless there is one; ``attempts``: how many have just failed."""
+def run(repo: RepoT, attempts: int, *, is_requested: bool = False) -> None:
+    """Be an exporter, unless there is one; ``attempts``: how many have just failed.
+
+    ``is_requested``: export though no change asks for it; a server does.
+    """
     repo = source_of(repo)
     directory = exporterlock.directory_of(repo)
     try:
@@ -67,15 +70,23 @@ def run(repo: RepoT, attempts: int) -> None:
     if lock is None:
         return
     try:
-        state = _export(repo) if wants_export_on_change(repo.ui) else None
+        is_wanted = is_requested or wants_export_on_change(repo.ui)
+        state = _export(repo) if is_wanted else None
         forget_failure(repo)
         if state is None and not attempts:  # else it was switched off since
             _note(repo, Failure(_NOT_SET, 1, 0))
     except Exception as exc:
+        if is_requested:  # the server asks again
+            repo.ui.log(
+                b"amalgam", b"requested export failed: %s\n", failures.reason_of(exc)
+            )
+            os.close(lock)
+            return
         _try_again(repo, exc, attempts + 1, lock)
     os.close(lock)
     if state is not None and selection.state_of(repo) != state:
-        background.restart(repo.root, COMMAND)
+        requested = (REQUESTED,) if is_requested else ()
+        background.restart(repo.root, COMMAND, *requested)
 
 
 def _export(repo: RepoT) -> FilesState:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 COMMAND = b"debug::amalgam-export"
 """What an exporter runs."""
+REQUESTED = b"--requested"
+"""What it runs it with if a server asks for an export."""
 _CATEGORY = b"amalgam-export"
 
 
@@ -73,11 +75,20 @@ def install(repo: RepoT) -> None:
 def _request(repo: RepoT) -> None:
     """Start an exporter, unless there is one."""
     try:
-        trust = Trust.of(repo.ui, repo.store.path, repo.sharedpath)
-        trust.require(repo.sharedpath)
-        if not exporterlock.is_held(exporterlock.directory_of(repo)):
-            background.start(os.path.dirname(repo.sharedpath), COMMAND)
+        start(repo)
     except (OSError, error.Abort, error.StorageError) as exc:
         # the transaction is closed: there is nothing left to abort
         problem = stringutil.forcebytestr(exc)
         repo.ui.log(b"amalgam", b"no export after a change: %s\n", problem)
+
+
+def start(repo: RepoT, *options: bytes) -> None:
+    """Start an exporter with ``options``, unless there is one.
+
+    ``SecurityError`` in a repository of a stranger; ``OSError`` or ``StorageError`` if
+    there can be none.
+    """
+    trust = Trust.of(repo.ui, repo.store.path, repo.sharedpath)
+    trust.require(repo.sharedpath)
+    if not exporterlock.is_held(exporterlock.directory_of(repo)):
+        background.start(os.path.dirname(repo.sharedpath), COMMAND, *options)

@@ -7,6 +7,7 @@ that is replaced as a whole, so readers see the refs of one export, never a mixt
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -276,6 +277,19 @@ class Repository:
         """Return what tells whether refs and HEAD are as ``set_refs`` left them."""
         content = b"\0".join((self.packed_refs(), self.head_content()))
         return hashlib.sha1(content).hexdigest()
+
+    def names_state(self) -> tuple[tuple[int, ...], ...]:
+        """Return what the file system says of the files that have refs and HEAD.
+
+        Two that are equal: so is ``names_digest``.
+        """
+        state = []
+        for name in (_PACKED_REFS, b"HEAD"):
+            with contextlib.suppress(FileNotFoundError, Unusable):
+                it = self.directory.stat(name)
+                stamp = (it.st_ino, it.st_size, it.st_mtime_ns, it.st_ctime_ns)
+                state.append(stamp)
+        return tuple(state)
 
     def head(self) -> bytes:
         """Return the ref that HEAD leads to."""
