@@ -26,6 +26,7 @@ The page of the extension says what it is for and how to begin:
     $ hg admin::clone-bundles-clear
     $ hg admin::clone-bundles-refresh
     $ git clone --bundle-uri=https://example.org/repo/amalgam/bundles/bundles.list ...
+    $ git clone https://example.org/repo
 
 It is found without knowing its name:
 
@@ -52,5 +53,13 @@ Its configuration items are known too:
   amalgam.git.path=None
   amalgam.git.program=git
   amalgam.git.refs=[b'bookmarks', b'tips', b'tags']
+  amalgam.git.serve=False
   amalgam.index.node-map=True
   amalgam.index.prefault=none
+  amalgam.serve.bundle-uri=False
+  amalgam.serve.freshness=1000
+  amalgam.serve.max-body=32 MB
+  amalgam.serve.max-fetches=4
+  amalgam.serve.queue-timeout=30
+  amalgam.serve.run-directory=None
+  amalgam.serve.timeout=300

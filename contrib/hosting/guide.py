@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 GUIDE = Path(__file__).parents[2] / "docs" / "hosting.rst"
-_HOSTS = ("hg.example.org", "bundles.example.org", "git.example.org")
+_HOSTS = ("hg.example.org", "bundles.example.org")
 _BUNDLE = re.compile(r'"GET /(\w+)/[0-9a-f]{64}\.(bundle|hg) HTTP/1\.\d" 200')
 _FULL = re.compile(r"cmd=getbundle.*common=0{40}(?!\w)")
 
@@ -66,9 +66,7 @@ class Guide:
             "GIT_CONFIG_GLOBAL": str(scratch / "gitconfig"),
             "GIT_CINNABAR_CHECK": "no-version-check",
         }
-        # git daemon serves what another user may own
-        safe = "[safe]\n\tdirectory = *\n[pull]\n\tff = only\n"
-        (scratch / "gitconfig").write_text(safe)
+        (scratch / "gitconfig").write_text("[pull]\n\tff = only\n")
         (scratch / "srv" / "www" / "bundles").mkdir(parents=True)
         (scratch / "srv" / "hg").mkdir()
 
@@ -81,11 +79,8 @@ class Guide:
                 f"listen 127.0.0.1:{port};\n    server_name {host};",
             )
             text = re.sub(rf"https?://{host}", f"http://127.0.0.1:{port}", text)
-            text = text.replace(f"git://{host}", f"git://127.0.0.1:{port}")
         text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.behind}")
         text = text.replace("-p 8000", f"-p {self.behind} -A {self.scratch}/hgweb.log")
-        daemon = self.ports["git.example.org"]
-        text = text.replace("--detach", f"--detach --port={daemon} --reuseaddr")
         return re.sub(r"/(srv|etc)/", rf"{self.scratch}/\1/", text)
 
     def follow(self) -> None:
@@ -232,11 +227,10 @@ class Guide:
         for process in self._processes:
             process.terminate()
             process.wait()
-        for name in ("hgweb.pid", "git.pid"):
-            path = self.scratch / "srv" / "hg" / name
-            if path.exists():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(path.read_text()), 15)
+        path = self.scratch / "srv" / "hg" / "hgweb.pid"
+        if path.exists():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(path.read_text()), 15)
         for _try in range(100):
             if not self._has_processes():
                 return

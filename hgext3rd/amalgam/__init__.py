@@ -91,6 +91,16 @@ Mercurial and git-cinnabar find bundles by themselves. Tell git where the list i
 :hg:`admin::clone-bundles-refresh` generates missing bundles,
 :hg:`admin::clone-bundles-clear` withdraws all, and :hg:`admin::amalgam` lists them.
 
+Git clients
+===========
+
+hgweb answers git at the URL of the repository, with the permissions of ``pull``::
+
+  [amalgam]
+  git.serve = yes
+
+  $ git clone https://example.org/repo
+
 Configuration
 =============
 
@@ -126,6 +136,29 @@ What is exported, and where to::
 
   # the git program
   git.program = git
+
+Whether hgweb serves git, and within what limits::
+
+  [amalgam]
+  git.serve = no
+
+  # up to how many missing changesets a request exports before it is answered
+  serve.freshness = 1000
+
+  # how many git processes may make packs at the same time, and a directory in
+  # which all processes of a host share that limit
+  serve.max-fetches = 4
+  serve.run-directory =
+
+  # how many seconds a request waits for its turn, and lasts without progress
+  serve.queue-timeout = 30
+  serve.timeout = 300
+
+  # the largest request, after decompression
+  serve.max-body = 32 MB
+
+  # whether git clients are told of bundles
+  serve.bundle-uri = no
 
 Where bundles are kept, and for how long::
 

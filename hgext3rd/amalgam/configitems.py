@@ -33,6 +33,11 @@ LEAST_MEMORY_BYTES = 1 << 20
 PREFAULTS = (b"none", b"willneed", b"populate")
 RETENTION_SECONDS = 7 * 24 * 3600
 _STOCK_THRESHOLD_BYTES = 1 << 20
+FRESHNESS = 1000
+BODY_BYTES = 32 << 20
+FETCHES = 4
+QUEUE_SECONDS = 30
+QUIET_SECONDS = 300
 
 configtable: dict[bytes, dict[bytes, Any]] = {}
 configitem = registrar.configitem(configtable)
@@ -49,8 +54,16 @@ configitem(b"amalgam", b"git.memory", default=b"%d MB" % (MEMORY_BYTES >> 20))
 configitem(b"amalgam", b"git.path", default=None)
 configitem(b"amalgam", b"git.program", default=b"git")
 configitem(b"amalgam", b"git.refs", default=lambda: list(DEFAULT_REFS))
+configitem(b"amalgam", b"git.serve", default=False)
 configitem(b"amalgam", b"index.node-map", default=True)
 configitem(b"amalgam", b"index.prefault", default=b"none")
+configitem(b"amalgam", b"serve.bundle-uri", default=False)
+configitem(b"amalgam", b"serve.freshness", default=FRESHNESS)
+configitem(b"amalgam", b"serve.max-body", default=b"%d MB" % (BODY_BYTES >> 20))
+configitem(b"amalgam", b"serve.max-fetches", default=FETCHES)
+configitem(b"amalgam", b"serve.queue-timeout", default=QUEUE_SECONDS)
+configitem(b"amalgam", b"serve.run-directory", default=None)
+configitem(b"amalgam", b"serve.timeout", default=QUIET_SECONDS)
 configitem(b"clone-bundles", b"git.formats", default=list)
 configitem(b"experimental", b"mmapindex", default=None)
 configitem(b"experimental", b"mmapindexthreshold", default=None)
@@ -212,6 +225,64 @@ class BundlesConfig(Record):
         )
 
 
+class ServeConfig(Record):
+    """The items ``amalgam.serve.*``: what hgweb answers to git, and within what limits.
+
+    ``amalgam.git.serve`` itself is read by ``wants_serve``.
+    """
+
+    bundle_uri: bool
+    """Whether clients are told of bundles: the choice of the repository's owner."""
+    freshness: int
+    """Up to how many missing changesets a request exports before it is answered."""
+    max_body_bytes: int
+    """Bound of the body of a request, after decompression."""
+    max_fetches: int
+    """How many git processes may make packs at the same time."""
+    queue_seconds: int
+    """How long a request waits for its turn, or for an export."""
+    run_directory: bytes | None
+    """Where the processes of a host share limits; ``None``: each has its own."""
+    quiet_seconds: int
+    """How long a request may last without any progress."""
+
+    @classmethod
+    def from_ui(cls, ui: UiT) -> ServeConfig:
+        """Read the items; one that is wrong or does not exist is a ``ConfigError``."""
+        return cls._read(Values(ui, refuse))
+
+    @classmethod
+    def _read(cls, values: Values) -> ServeConfig:
+        values.known(configtable, b"serve")
+        count, seconds = values.count, values.seconds
+        size = _(b"a size such as 32 MB")
+        body = values.size(b"amalgam", b"serve.max-body", BODY_BYTES, size, 1)
+        return cls(
+            bundle_uri=bool(
+                values.boolean(b"amalgam", b"serve.bundle-uri", False, untrusted=True)
+            ),
+            freshness=count(b"amalgam", b"serve.freshness", FRESHNESS, 0),
+            max_body_bytes=body,
+            max_fetches=count(b"amalgam", b"serve.max-fetches", FETCHES, 1),
+            queue_seconds=seconds(b"amalgam", b"serve.queue-timeout", QUEUE_SECONDS),
+            run_directory=values.path(b"amalgam", b"serve.run-directory"),
+            quiet_seconds=seconds(b"amalgam", b"serve.timeout", QUIET_SECONDS, 1),
+        )
+
+
+def wants_serve(ui: UiT) -> bool:
+    """Tell whether git clients are answered: ``amalgam.git.serve``.
+
+    The repository's owner decides, trusted or not, as for items of ``[web]``. A mistake
+    is a no, and ``admin::amalgam`` names it.
+    """
+    return _wants_serve(Values(ui, lambda _mistake: None))
+
+
+def _wants_serve(values: Values) -> bool:
+    return bool(values.boolean(b"amalgam", b"git.serve", False, untrusted=True))
+
+
 def wants_export_on_change(ui: UiT) -> bool:
     """Tell whether the git store is to follow: ``amalgam.git.export-on-change``.
 
@@ -245,7 +316,9 @@ def mistakes(ui: UiT) -> list[error.ConfigError]:
     GitConfig._read(values)
     BundlesConfig._read(values)
     IndexConfig._read(values, None)
+    ServeConfig._read(values)
+    _wants_serve(values)
     _wants_node_map(values)
-    read = (b"git", b"bundles", b"index")
+    read = (b"git", b"bundles", b"index", b"serve")
     unknown = unknown_items(ui, configtable)
     return found + [mistake for group, mistake in unknown if group not in read]

@@ -100,12 +100,24 @@ class Values:
         self._invalid(section, name, self._ui.config(section, name), expected)
         return wrong
 
-    def seconds(self, section: bytes, name: bytes, wrong: int) -> int:
-        """Return a number of seconds."""
+    def seconds(self, section: bytes, name: bytes, wrong: int, least: int = 0) -> int:
+        """Return a number of seconds, at least ``least``."""
         expected = _(b"a number of seconds")
+        if least:
+            expected = _(b"a number of seconds, at least %d") % least
+        return self._whole(section, name, wrong, expected, least)
+
+    def count(self, section: bytes, name: bytes, wrong: int, least: int) -> int:
+        """Return a number, at least ``least``; of trusted configuration only."""
+        expected = _(b"a number, at least %d") % least
+        return self._whole(section, name, wrong, expected, least)
+
+    def _whole(
+        self, section: bytes, name: bytes, wrong: int, expected: bytes, least: int
+    ) -> int:
         read = self._ui.configint
         found: int = self._read(read, section, name, wrong, expected, False)
-        if found >= 0:
+        if found >= least:
             return found
         self._invalid(section, name, b"%d" % found, expected)
         return wrong

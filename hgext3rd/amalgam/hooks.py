@@ -37,9 +37,10 @@ def uisetup(_ui: UiT) -> None:
         lookuphooks.install()
 
     def request_is_answered() -> None:
-        from .serve import hosting
+        from .serve import gitroutes, hosting
 
-        _wrap(wireprotoserver, "handlewsgirequest", hosting.handle_request)
+        for module in (hosting, gitroutes):
+            _wrap(wireprotoserver, "handlewsgirequest", module.handle_request)
 
     when_loaded(localrepo, index_is_opened)
     when_loaded(revlog, lambda: _wrap(revlog.revlog, "censorrevision", _censor))

@@ -1,0 +1,124 @@
+"""Admission: everything that a client passes before git is started for it.
+
+The same for all transports: the switch and the configuration, trust in the repository's
+owner, the view that Mercurial would show, freshness, hooks, and a slot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error
+from mercurial.i18n import _
+from mercurial.utils import stringutil
+
+from ..configitems import GitConfig, ServeConfig, wants_serve
+from ..gitstore.store import GitStore
+from . import permissions, slots, uploadpack
+from .freshness import Freshness, look
+from .refusal import RefusedError, unavailable
+from .slots import Pool
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+    from .slots import Slot
+
+# Commands that list refs end soon, whatever is in a store. They have slots of their
+# own, so that those who make packs are never in their way.
+_QUERIES_PER_FETCH = 4
+_OFF = (
+    b"this server does not serve git from this repository; "
+    b"its operator enables that with amalgam.git.serve = yes"
+)
+
+
+class Admission:
+    """A client of one repository that may be answered, once its store is fresh."""
+
+    def __init__(self, repo: RepoT, proto: Any) -> None:
+        """``RefusedError`` if the client may not be answered.
+
+        ``proto`` is how it would speak Mercurial's protocol. That it may pull has been
+        checked.
+        """
+        if not wants_serve(repo.ui):
+            raise RefusedError(403, _OFF)
+        self._repo = repo
+        try:
+            self.config = ServeConfig.from_ui(repo.ui)
+            self.store = GitStore(repo, GitConfig.from_ui(repo.ui))
+            self.store.require_trust()
+        except (error.ConfigError, error.SecurityError) as exc:
+            hint = b" (%s)" % exc.hint if exc.hint else b""
+            raise unavailable(exc.message + hint) from None
+        permissions.check_view(repo, self.store, proto)
+
+    def make_fresh(self, *, now: bool = False) -> None:
+        """See that the store may be read, and is as fresh as it has to be.
+
+        ``now``: the client wants all that is served. ``RefusedError`` if that cannot
+        be, or not in time.
+        """
+        config = self.config
+        Freshness(self.store, config.freshness, config.queue_seconds).ensure(now=now)
+
+    def is_safe(self) -> bool:
+        """Tell whether the store may be read now."""
+        return look(self.store).is_safe
+
+    def take_slot(self, *, is_fetch: bool) -> Slot:
+        """Wait for a slot and take it; ``RefusedError`` if there is none in time."""
+        config = self.config
+        pool = Pool(b"fetch", config.max_fetches)
+        if not is_fetch:
+            pool = Pool(b"query", _QUERIES_PER_FETCH * config.max_fetches)
+        try:
+            slot = slots.take(config.run_directory, pool, config.queue_seconds)
+        except (OSError, error.StorageError) as exc:
+            problem = stringutil.forcebytestr(exc)
+            text = _(b"cannot use amalgam.serve.run-directory: %s") % problem
+            raise unavailable(text) from None
+        if slot is None:
+            raise RefusedError.later(b"this server is busy; try again later")
+        return slot
+
+    def ask_hooks(self) -> None:
+        """Let hooks refuse a fetch."""
+        permissions.ask_hooks(self._repo)
+
+    def tell_hooks(self, oid: bytes) -> None:
+        """Let hooks know of a fetch; ``oid``: the first object that is wanted."""
+        permissions.tell_hooks(self._repo, self._changeset(oid))
+
+    def _changeset(self, oid: bytes) -> bytes | None:
+        """Return the changeset of an object, if it is a commit."""
+        if not oid:
+            return None
+        try:
+            with contextlib.closing(self.store.open_map()) as oidmap:
+                return oidmap.changesets([oid])[0]
+        except (OSError, error.StorageError):
+            return None
+
+
+def serve_stream(
+    repo: RepoT, proto: Any, spoken: bytes, stdin: int, stdout: int
+) -> tuple[int, bytes]:
+    """Serve a client that may pull on two descriptors, to its end, as ssh needs it.
+
+    ``spoken``: the protocol version that it asks for, one that ``uploadpack`` allows,
+    or nothing. Return git's exit code and what it said; ``RefusedError`` if there is no
+    answer.
+    """
+    admission = Admission(repo, proto)
+    admission.make_fresh()
+    admission.ask_hooks()
+    slot = admission.take_slot(is_fetch=True)
+    try:
+        admission.tell_hooks(b"")
+        admission.make_fresh()
+        return uploadpack.run(admission.store, slot, spoken, stdin, stdout)
+    finally:
+        slot.release()

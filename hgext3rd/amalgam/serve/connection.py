@@ -1,0 +1,112 @@
+"""The connection of a request, as far as the web server lets hgweb get at it.
+
+``hg serve`` hands out its socket and decodes no chunked requests. Other WSGI servers
+keep the connection to themselves, decode requests, and have time limits of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+from typing import Any, BinaryIO
+
+from mercurial.hgweb import server
+
+from .refusal import RefusedError
+
+_LONGEST_LINE = 1024
+_MOST_TRAILERS = 16
+_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
+
+
+class Connection:
+    """The connection that a request came by."""
+
+    def __init__(self, req: Any) -> None:
+        """``req`` is hgweb's request."""
+        handler = getattr(req.rawenv.get(b"wsgi.errors"), "handler", None)
+        is_hg_serve = isinstance(handler, server._httprequesthandler)
+        self._handler: Any = handler if is_hg_serve else None
+        self.file: BinaryIO = req.rawenv[b"wsgi.input"]
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether a chunked request is still to be decoded."""
+        return self._handler is not None
+
+    @property
+    def has_repeated_length(self) -> bool:
+        """Whether two lengths were sent, of which hgweb is told one."""
+        headers = self._handler.headers if self._handler else None
+        return headers is not None and any(
+            len(headers.get_all(name, ())) > 1
+            for name in ("Content-Length", "Transfer-Encoding")
+        )
+
+    def close_after_answer(self) -> None:
+        """Take no further request from here: this one may not have been read whole."""
+        if handler := self._handler:
+            handler.close_connection = True
+
+    def break_off(self) -> None:
+        """End it now, for threads that read from it or write to it, too."""
+        if self._handler:
+            with contextlib.suppress(OSError):
+                self._handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+class ChunkedReader:
+    """Reads the body of a chunked request (RFC 9112, section 7.1)."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """``file`` is at the beginning of the body, and stays at its end."""
+        self._file = file
+        self._left = 0
+        self._is_at_end = False
+        file.read(0)  # lets a client send that waits for "100 Continue"
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes, nothing at the end; or ``RefusedError``."""
+        if self._is_at_end:
+            return b""
+        if not self._left:
+            self._left = self._next_size()
+            if not self._left:
+                self._is_at_end = True
+                self._skip_trailers()
+                return b""
+        found = self._file.read(min(size, self._left))
+        if not found:
+            raise cut()
+        self._left -= len(found)
+        if not self._left and self._line() not in (b"\r\n", b"\n"):
+            raise _malformed()
+        return found
+
+    def _next_size(self) -> int:
+        found = _SIZE.fullmatch(self._line())
+        if not found:
+            raise _malformed()
+        return int(found[1], 16)
+
+    def _skip_trailers(self) -> None:
+        for _number in range(_MOST_TRAILERS):
+            if self._line() in (b"\r\n", b"\n"):
+                return
+        raise _malformed()
+
+    def _line(self) -> bytes:
+        line = self._file.readline(_LONGEST_LINE)
+        if not line:
+            raise cut()
+        return line
+
+
+def cut() -> RefusedError:
+    """Return the refusal of a body that ends too early."""
+    return RefusedError(400, b"the request ends too early")
+
+
+def _malformed() -> RefusedError:
+    return RefusedError(400, b"the request is malformed: it is not chunked as it says")

@@ -1,0 +1,204 @@
+"""One request of a git client and its answer: what is to be given back at the end.
+
+Owns git's process, its slot and the watchdog. The answer begins when git has written
+something, so that its failure has a status of its own. However the answer ends, also
+if the client leaves or the server never asks for it, all processes of git end with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from mercurial.hgweb import common
+from mercurial.i18n import _
+
+from ..configvalues import warn_once
+from ..terminal import printable
+from . import requestbody
+from .connection import Connection
+from .refusal import RefusedError
+from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mercurial.interfaces.types import RepoT
+
+    from .slots import Slot
+    from .uploadpack import UploadPack
+
+_NO_CACHE = (
+    (b"Expires", b"Fri, 01 Jan 1980 00:00:00 GMT"),
+    (b"Pragma", b"no-cache"),
+    (b"Cache-Control", b"no-cache, max-age=0, must-revalidate"),
+    (b"X-Content-Type-Options", b"nosniff"),
+)
+_REFUSED_SECONDS = 10
+"""How long a client may go on sending what is refused."""
+_DIED = 128
+"""The exit code of git if it does not go on with a request."""
+
+
+class Exchange:
+    """A request, what works on it, and its answer."""
+
+    def __init__(self, repo: RepoT, req: Any, res: Any) -> None:
+        """``req`` and ``res`` are hgweb's request and response."""
+        self.repo, self.req = repo, req
+        self._res = res
+        self.connection = Connection(req)
+        self._started = time.monotonic()
+        self.watchdog: Watchdog | None = None
+        self.slot: Slot | None = None
+        self.running: UploadPack | None = None
+        self.command = b"advertisement"
+        self._sent_bytes = 0
+        self._is_ended = False
+
+    def watch(self, quiet_seconds: float) -> None:
+        """Bound the time from now on."""
+        # not to keep alive what the server has dropped
+        bite = functools.partial(_bite, weakref.ref(self))
+        self.watchdog = Watchdog(quiet_seconds, bite)
+
+    def progress(self) -> None:
+        """Note that something came, or was taken."""
+        if self.watchdog:
+            self.watchdog.feed()
+
+    def break_off(self) -> None:
+        """End what the thread of this request waits for."""
+        if self.running:
+            self.running.kill()
+        self.connection.break_off()
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield what git writes."""
+        assert self.running is not None
+        while piece := self.running.read():
+            self.progress()
+            yield piece
+            self.progress()  # the server has taken it
+
+    def send(self, kind: bytes, pieces: Iterator[bytes]) -> None:
+        """Answer with ``pieces``."""
+        res = self._take_response()
+        res.status = b"200 OK"
+        res.headers[b"Content-Type"] = kind
+        for name, value in _NO_CACHE:
+            res.headers[name] = value
+        res.setbodygen(self._body(pieces))
+
+    def _take_response(self) -> Any:
+        """Return the response, which is not kept.
+
+        It keeps the answer, which keeps this. In a circle, nothing would end when the
+        server drops the response.
+        """
+        res, self._res = self._res, None
+        return res
+
+    def stop_git(self) -> None:
+        """End git, which is to be started again."""
+        if self.running:
+            self.running.close(kill=True)
+            self.running.said()
+        self.running = None
+
+    def check_end(self) -> None:
+        """Refuse the request if git has failed, which has written nothing."""
+        assert self.running is not None
+        code = self.running.close(kill=False)
+        said, self.running = self.running.said(), None
+        if code == _DIED and self.req.method == b"POST":
+            raise malformed(said)
+        if code:
+            logged = _(b"git upload-pack ended with %d: %s") % (code, said)
+            raise RefusedError(500, b"git failed on the server", logged=logged)
+
+    def _body(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        is_whole = False
+        try:
+            for piece in pieces:
+                self._sent_bytes += len(piece)
+                yield piece
+            is_whole = True
+        finally:
+            timed_out = self.watchdog is not None and self.watchdog.has_bitten
+            how = b"timed out" if timed_out else b"done" if is_whole else b"cut"
+            self.end(how, kill=not is_whole)
+        if timed_out and not self.connection.is_raw:
+            raise TimeoutError("git made no progress, or the client did not read")
+
+    def refuse(self, refusal: RefusedError) -> None:
+        """Answer with a status and a sentence."""
+        self.end(b"refused with %d: %s" % (refusal.code, refusal.logged), kill=True)
+        if refusal.code >= 500 and refusal.logged != refusal.sentence:
+            warn_once(self.repo.ui, _(b"git: %s") % refusal.logged)
+        req, res, connection = self.req, self._take_response(), self.connection
+        if req.method not in (b"GET", b"HEAD") or not requestbody.is_empty(req):
+            connection.close_after_answer()
+        res.status = common.statusmessage(refusal.code)
+        for name, value in refusal.headers:
+            res.headers[name] = value
+        body = printable(refusal.sentence) + b"\n"
+        res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
+        res.headers[b"Content-Length"] = b"%d" % len(body)
+        for name, value in _NO_CACHE:
+            res.headers[name] = value
+        pieces = () if req.method == b"HEAD" else (body,)
+        # hgweb reads what is left of the request before it answers
+        watchdog = Watchdog(_REFUSED_SECONDS, connection.break_off)
+        res.setbodygen(_while_watched(watchdog, pieces))
+
+    def end(self, how: bytes, *, kill: bool) -> None:
+        """Give everything back, and log the request, once."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        if self.running:
+            self.running.close(kill=kill)
+            self.running.said()
+        if self.slot:
+            self.slot.release()
+        if self.watchdog:
+            self.watchdog.stop()
+        self.repo.ui.log(
+            b"amalgam",
+            b"git %s of %s by %s at %s: %s, %d bytes in %.3f seconds\n",
+            self.command,
+            self.repo.root,
+            printable(self.req.remoteuser or b"-"),
+            printable(self.req.remotehost or b"-"),
+            printable(how),
+            self._sent_bytes,
+            time.monotonic() - self._started,
+        )
+
+    def __del__(self) -> None:
+        """End what the web server has never asked for."""
+        self.end(b"cut", kill=True)
+
+
+def _bite(exchange: weakref.ReferenceType[Exchange]) -> None:
+    """End what an exchange waits for; its thread does the rest."""
+    found = exchange()
+    if found is not None:
+        found.break_off()
+
+
+def _while_watched(watchdog: Watchdog, pieces: tuple[bytes, ...]) -> Iterator[bytes]:
+    try:
+        watchdog.feed()
+        yield from pieces
+    finally:
+        watchdog.stop()
+
+
+def malformed(logged: bytes = b"") -> RefusedError:
+    """Return the refusal of a request that is not as git's are."""
+    sentence = b"the request is malformed: it is not git's"
+    return RefusedError(400, sentence, logged=logged)

@@ -1,0 +1,222 @@
+"""Freshness: whether a git store may be read now, and is up to date.
+
+A request is answered from a store only if all that is in it may be read at that moment.
+What is known of a store is kept as long as the files of repository and store are as
+they were, so most requests cost a few system calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+from mercurial.utils import stringutil
+
+from ..gitstore.exporting import export as exporting, exportrequest, lockholder
+from ..gitstore.exporting.lockholder import LockState
+from ..gitstore.state import selection
+from ..placement import Unusable
+from ..records import Record
+from .refusal import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..gitstore.state.docket import Docket
+    from ..gitstore.state.selection import FilesState
+    from ..gitstore.store import GitStore
+
+_MOST_KNOWN = 10_000
+_PAUSE_SECONDS = 0.02
+_LATER = b"the git repository is being made up to date; try again"
+_FAILED = (
+    b"the git repository cannot be made up to date; its operator finds why in the log"
+)
+_READ_ONLY = b"the git store is not up to date, and this process may not write it"
+_UNREADABLE = (OSError, error.Abort, error.StorageError)
+
+
+class _Known(Record):
+    """What was found out of a store, and in which state of the files."""
+
+    state: FilesState
+    names: tuple[object, ...]
+    docket: Docket
+    is_safe: bool
+    is_current: bool
+
+
+_known: dict[tuple[bytes, bytes, object], _Known] = {}
+_exporting: dict[bytes, threading.Lock] = {}
+_one_at_a_time = threading.Lock()
+
+
+class Freshness:
+    """One request for a store that may be read."""
+
+    def __init__(self, store: GitStore, limit: int, timeout: float) -> None:
+        """``limit``: how many missing changesets are exported before an answer.
+
+        ``timeout``: how many seconds the request may wait.
+        """
+        self._store = store
+        self._limit = limit
+        self._end = time.monotonic() + timeout
+        self._is_started = False
+
+    def ensure(self, *, now: bool = False) -> None:
+        """See that the store may be read, and is as fresh as it has to be.
+
+        ``now``: up to date, whatever that takes. ``RefusedError`` if that cannot be, or
+        not in time.
+        """
+        store = self._store
+        while True:
+            known = look(store)
+            if known.is_current:
+                return
+            may_be_old = known.is_safe and not now
+            if not _may_write(store):
+                if may_be_old:
+                    return
+                logged = _READ_ONLY  # unless another process is at it
+            elif self._is_locked():
+                if may_be_old and self._missing() > self._limit:
+                    return
+                logged = b""
+            elif self._missing() <= self._limit:
+                has_worked = self._export()
+                if look(store).is_safe and (has_worked or not now):
+                    return
+                if not has_worked:
+                    raise RefusedError.later(_FAILED)
+                logged = b""
+            else:
+                self._start()
+                if may_be_old and known.docket.packs:
+                    return
+                logged = b""
+            if self._left() <= 0:
+                if may_be_old:
+                    return
+                raise RefusedError.later(_LATER, logged=logged)
+            time.sleep(_PAUSE_SECONDS)
+
+    def _missing(self) -> int:
+        try:
+            return self._store.missing()
+        except FileNotFoundError:
+            return 0  # segments are being merged; look again
+        except _UNREADABLE as exc:
+            raise _failure(exc) from None
+
+    def _is_locked(self) -> bool:
+        """Tell whether another process exports."""
+        held = lockholder.holder(self._store.directory)
+        if held is None or held.state is not LockState.RUNNING:
+            return False
+        return held.pid != os.getpid()
+
+    def _export(self) -> bool:
+        """Export; tell whether that worked. Threads of this process share an export."""
+        store = self._store
+        with _one_at_a_time:
+            lock = _exporting.setdefault(store.repo.sharedpath, threading.Lock())
+        if not lock.acquire(timeout=max(0, self._left())):
+            raise RefusedError.later(_LATER)
+        try:
+            if look(store).is_current:
+                return True
+            with _patience(store, self._left()):
+                exporting.export(store, once=True)
+        except Exception as exc:
+            problem = stringutil.forcebytestr(exc)
+            store.repo.ui.log(b"amalgam", b"export for git failed: %s\n", problem)
+            return False
+        finally:
+            lock.release()
+        return True
+
+    def _start(self) -> None:
+        """Let another process export."""
+        if self._is_started:
+            return
+        self._is_started = True
+        try:
+            exportrequest.start(self._store.repo, exportrequest.REQUESTED)
+        except _UNREADABLE as exc:
+            problem = stringutil.forcebytestr(exc)
+            self._store.repo.ui.log(b"amalgam", b"no export for git: %s\n", problem)
+
+    def _left(self) -> float:
+        return self._end - time.monotonic()
+
+
+def look(store: GitStore) -> _Known:
+    """Return what is so now, as quickly as possible."""
+    shown = store.repo.ui.config(b"server", b"view")
+    key = (store.repo.sharedpath, store.repository.path, (store.config, shown))
+    state = selection.state_of(store.repo)
+    names = store.repository.names_state()
+    known = _known.get(key)
+    try:
+        if known is None or (known.state, known.names) != (state, names):
+            known = _found(store, state, names)
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[key] = known
+        elif store.docket() != known.docket:
+            known = _known[key] = _found(store, state, names)
+        is_whole = store.is_complete(known.docket) and not store.repository.loose_refs()
+    except FileNotFoundError:
+        is_whole = False  # an export has just replaced a file
+    except _UNREADABLE as exc:
+        raise _failure(exc) from None
+    if known is not None and is_whole:
+        return known
+    docket = known.docket if known else store.docket()
+    return _Known(state, names, docket, is_safe=False, is_current=False)
+
+
+def _found(store: GitStore, state: FilesState, names: tuple[object, ...]) -> _Known:
+    """Find out what is so; ``state`` and ``names`` were taken before."""
+    selection.read_again(store.repo)
+    docket = store.docket()
+    is_named = bool(docket.named) and docket.named == store.repository.names_digest()
+    is_safe = is_named and store.may_answer()
+    is_current = is_safe and exporting.is_up_to_date(store)
+    return _Known(state, names, docket, is_safe, is_current)
+
+
+def _may_write(store: GitStore) -> bool:
+    """Tell whether this process may change the store."""
+    for path in (store.directory.path, store.directory.root):
+        if os.path.isdir(path):
+            effective = os.access in os.supports_effective_ids
+            return os.access(path, os.W_OK, effective_ids=effective)
+    return False
+
+
+@contextlib.contextmanager
+def _patience(store: GitStore, seconds: float) -> Iterator[None]:
+    """Let an export wait for another one no longer than ``seconds``."""
+    wait = b"%d" % max(1, int(seconds))
+    overrides = {(b"ui", b"timeout"): wait, (b"ui", b"timeout.warn"): b"0"}
+    with store.asked.ui.configoverride(overrides, b"amalgam"):
+        yield
+
+
+def _failure(exc: BaseException) -> RefusedError:
+    """Return the refusal for what keeps this repository from being exported."""
+    problem = stringutil.forcebytestr(exc)
+    if isinstance(exc, Unusable):
+        problem = exc.message
+    return RefusedError.later(
+        b"the git repository cannot be read; its operator finds the reason in the log",
+        logged=_(b"git store cannot be read: %s") % problem,
+    )

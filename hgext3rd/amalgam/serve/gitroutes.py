@@ -1,0 +1,239 @@
+"""Git's smart HTTP protocol in hgweb: routes, and how a request goes through them.
+
+The order is that of what can go wrong. First comes what the client may do, then the
+body of the request, then whether the store may be read. Then a slot is taken, and git
+is started. The answer begins when git has written something. So every error but that
+of a git process which breaks off has a status of its own (gitprotocol-http(5)).
+
+hg clients use none of these routes. In repositories that do not enable amalgam, all is
+left to Mercurial.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import os
+import re
+import sys
+from typing import IO, TYPE_CHECKING, Any
+
+from mercurial import pycompat
+from mercurial.hgweb import common
+
+from ..configitems import wants_serve
+from ..index import openhooks
+from ..loading import load
+from . import bundleuri, permissions, pktlines, requestbody
+from .admission import Admission
+from .exchange import Exchange, malformed
+from .refusal import RefusedError
+from .uploadpack import PROTOCOL, UploadPack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_SERVICE = b"git-upload-pack"
+_PUSH = b"git-receive-pack"
+_ARCHIVE = b"git-upload-archive"
+_ADVERTISEMENT = b"info/refs"
+_DUMB = re.compile(rb"HEAD|objects(?:/.*)?")
+_TYPE = b"application/x-git-upload-pack-%s"
+_COMMANDS = (b"ls-refs", b"fetch", bundleuri.COMMAND)
+_ADVERTISEMENT_START = pktlines.line(b"# service=git-upload-pack\n") + pktlines.FLUSH
+# git 2.39 offers it, whatever its configuration says
+_NOT_OFFERED = (b"object-info", bundleuri.COMMAND)
+_MOST_STARTS = 5
+"""How often git is started if the repository hides something meanwhile."""
+
+_NOT_SMART = b"only git's smart protocol is served here"
+_PUSHES = b"this repository is read-only for git; push with Mercurial instead"
+
+
+def handle_request(
+    orig: Callable[..., bool], rctx: Any, req: Any, res: Any, checkperm: Any
+) -> bool:
+    """Answer a request of a git client; leave all others to Mercurial."""
+    load(sys.modules[__name__])
+    if not _is_ours(req) or not openhooks.enabled(rctx.repo.ui):
+        return orig(rctx, req, res, checkperm)
+    exchange = _GitRequest(rctx.repo, req, res)
+    try:
+        exchange.answer(functools.partial(checkperm, rctx, req))
+    except common.ErrorResponse as exc:
+        headers = tuple(exc.headers)
+        exchange.refuse(RefusedError(exc.code, pycompat.bytestr(exc), headers=headers))
+    except RefusedError as exc:
+        exchange.refuse(exc)
+    except BaseException:
+        exchange.end(b"failed", kill=True)
+        raise
+    return True
+
+
+def _is_ours(req: Any) -> bool:
+    path = req.dispatchpath or b""
+    if path == _ADVERTISEMENT:
+        return b"service" in req.qsparams or b"cmd" not in req.qsparams
+    return path in (_SERVICE, _PUSH, _ARCHIVE) or bool(_DUMB.fullmatch(path))
+
+
+class _GitRequest(Exchange):
+    """A request on one of the routes."""
+
+    def answer(self, may: Callable[[bytes], None]) -> None:
+        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be.
+
+        ``may`` asks for a permission.
+        """
+        req, path = self.req, self.req.dispatchpath
+        may(b"pull")
+        self._check_route()
+        self._admission = Admission(self.repo, permissions.of_http(self.repo, req, may))
+        self.watch(self._admission.config.quiet_seconds)
+        if path == _ADVERTISEMENT:
+            self._advertise()
+        else:
+            self._serve()
+
+    def _check_route(self) -> None:
+        """Refuse what is not an answer of upload-pack."""
+        req, path = self.req, self.req.dispatchpath
+        if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/") or _DUMB.fullmatch(path):
+            raise RefusedError(404, _NOT_SMART)
+        service = path
+        if path == _ADVERTISEMENT:
+            service = b" ".join(req.qsparams.getall(b"service"))
+            self._expect(b"GET")
+        if not service:
+            raise RefusedError(403, _NOT_SMART)
+        if service == _PUSH and wants_serve(self.repo.ui):
+            raise RefusedError(403, _PUSHES)
+        if service not in (_SERVICE, _PUSH):
+            raise RefusedError(403, b"this service of git is not offered here")
+        if path != _ADVERTISEMENT:
+            self._expect(b"POST")
+
+    def _expect(self, method: bytes) -> None:
+        if self.req.method != method:
+            allowed = (b"Allow", method)
+            raise RefusedError(405, b"method not allowed", headers=(allowed,))
+        if method == b"GET" and not requestbody.is_empty(self.req):
+            raise RefusedError(400, b"a request for refs has no body")
+
+    @property
+    def _spoken(self) -> bytes:
+        """The version of the protocol that the client asks for."""
+        found: bytes = self.req.headers.get(b"Git-Protocol", b"")
+        return found if PROTOCOL.fullmatch(found) else b""
+
+    @property
+    def _is_v2(self) -> bool:
+        return self._spoken == b"version=2"
+
+    def _make_fresh(self) -> None:
+        wanted = self.req.headers.get(b"X-Amalgam-Freshness", b"")
+        self._admission.make_fresh(now=wanted == b"now")
+
+    def _advertise(self) -> None:
+        """Answer with capabilities, and in versions 0 and 1 with all refs."""
+        self._make_fresh()
+        self.slot = self._admission.take_slot(is_fetch=False)
+        self._run(b"advertisement", "--http-backend-info-refs")
+
+    def _serve(self) -> None:
+        """Answer one command of version 2, or one round of the earlier versions."""
+        found = self.req.headers.get(b"Content-Type", b"")
+        if found.partition(b";")[0].strip().lower() != _TYPE % b"request":
+            raise RefusedError(415, b"the content type of the request is not git's")
+        limit = self._admission.config.max_body_bytes
+        with requestbody.received(
+            self.req, self.connection, limit, self.progress
+        ) as body:
+            try:
+                head = pktlines.head_of(body)
+            except ValueError:
+                raise malformed() from None
+            if head.is_flush:  # git asks whether it may send more, or needs a password
+                self.send(_TYPE % b"result", iter(()))
+                return
+            allowed = _COMMANDS if self._is_v2 else (b"",)
+            if head.command not in allowed:
+                raise malformed()
+            self.command = head.command or b"fetch"
+            self._serve_command(head, body)
+
+    def _serve_command(self, head: pktlines.Head, body: IO[bytes]) -> None:
+        admission = self._admission
+        if self.command == bundleuri.COMMAND:
+            if not admission.config.bundle_uri:
+                raise malformed()
+            answer = bundleuri.answer_of(self.repo, self.req) or pktlines.FLUSH
+            self.send(_TYPE % b"result", iter([answer]))
+            return
+        self._make_fresh()
+        is_fetch = self.command == b"fetch"
+        if is_fetch:
+            admission.ask_hooks()
+        self.slot = admission.take_slot(is_fetch=is_fetch)
+        if is_fetch:
+            admission.tell_hooks(head.want)
+        body.flush()
+        self._run(b"result", body=body)
+
+    def _run(self, kind: bytes, *options: str, body: IO[bytes] | None = None) -> None:
+        """Answer with what git writes.
+
+        The store may be read when git has begun to write. Else it is started again:
+        whoever has hidden something has done so before the answer begins.
+        """
+        admission, spoken = self._admission, self._spoken
+        for _number in range(_MOST_STARTS):
+            self._make_fresh()
+            if body:
+                os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
+            self.running = UploadPack.start(
+                admission.store,
+                "--stateless-rpc",
+                *options,
+                spoken=spoken,
+                slot=self.slot,
+                stdin=body,
+            )
+            pieces = self.pieces()
+            first = next(pieces, b"")
+            if admission.is_safe():
+                break
+            self.stop_git()
+        else:
+            raise RefusedError.later(b"the repository keeps changing; try again")
+        if not first:
+            self.check_end()
+        if kind == b"advertisement":
+            pieces = self._advertised(first, pieces)
+            first = next(pieces)
+        self.send(_TYPE % kind, itertools.chain((first,), pieces))
+
+    def _advertised(self, first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        if not self._is_v2:
+            yield _ADVERTISEMENT_START + first
+            yield from pieces
+            return
+        found = b"".join((first, *pieces))  # git has a handful of capabilities
+        offers = self._admission.config.bundle_uri
+        if offers and not bundleuri.answer_of(self.repo, self.req):
+            offers = False
+        yield _capabilities(found, offers_bundles=offers)
+
+
+def _capabilities(advertised: bytes, *, offers_bundles: bool) -> bytes:
+    """Return the capabilities of git that are answered here, and our own."""
+    try:
+        lines = [*pktlines.lines(io.BytesIO(advertised))]
+    except ValueError:
+        raise RefusedError(500, b"git failed on the server") from None
+    kept = [line for line in lines[:-1] if line.rstrip(b"\n") not in _NOT_OFFERED]
+    if offers_bundles:
+        kept.append(bundleuri.COMMAND + b"\n")
+    return b"".join(map(pktlines.line, kept)) + pktlines.FLUSH

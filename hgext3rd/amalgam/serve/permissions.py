@@ -1,0 +1,72 @@
+"""Permissions: whether a client may fetch by git what it may pull by Mercurial.
+
+Never more. Mercurial decides for each request: its rules, the hooks of extensions, and
+the view that its own protocol would show to the same client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error, wireprotoserver, wireprotov1server
+from mercurial.i18n import _
+from mercurial.node import hex as hex_node
+from mercurial.utils import stringutil
+
+from ..gitstore.state import selection
+from .refusal import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mercurial.interfaces.types import RepoT
+
+    from ..gitstore.store import GitStore
+
+_OF_EACH_USER = b"narrowacl"
+"""The section of the extension narrow that gives each user other files."""
+
+
+def check_view(repo: RepoT, store: GitStore, proto: Any) -> None:
+    """Refuse if a client of Mercurial would be shown less than what is exported.
+
+    ``proto``: how the client would speak Mercurial's protocol.
+    """
+    if any(repo.ui.configitems(_OF_EACH_USER, untrusted=True)):
+        raise RefusedError(
+            403,
+            b"this repository shows each user other files (narrowacl), "
+            b"which git cannot do",
+        )
+    shown = wireprotov1server.getdispatchrepo(repo, proto, b"getbundle")
+    exported = selection.view_of(store.repo, store.config.export)
+    if (
+        shown.filtername == exported.filtername
+        and shown.shared() == store.repo.shared()
+    ):
+        return
+    if shown.changelog.filteredrevs - exported.changelog.filteredrevs:
+        raise RefusedError(
+            403,
+            b"git would be shown more of this repository than Mercurial is",
+            logged=_(b"view '%s' shows less than what is exported")
+            % (shown.filtername or b""),
+        )
+
+
+def of_http(repo: RepoT, req: Any, may: Callable[[bytes], Any]) -> Any:
+    """Return how the client of ``req`` would speak; ``may`` checks a permission."""
+    return wireprotoserver.httpv1protocolhandler(req, repo.ui, may)
+
+
+def ask_hooks(repo: RepoT) -> None:
+    """Run the hooks ``preoutgoing``, which may refuse."""
+    try:
+        repo.hook(b"preoutgoing", throw=True, source=b"serve")
+    except error.Abort as exc:
+        raise RefusedError(403, stringutil.forcebytestr(exc)) from None
+
+
+def tell_hooks(repo: RepoT, node: bytes | None) -> None:
+    """Run the hooks ``outgoing``; ``node``: the first changeset that is asked for."""
+    repo.hook(b"outgoing", node=hex_node(node or b""), source=b"serve")

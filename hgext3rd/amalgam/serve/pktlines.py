@@ -1,0 +1,77 @@
+"""Pkt-lines: how requests and answers of git are framed (gitprotocol-common(5))."""
+
+from __future__ import annotations
+
+import re
+from typing import IO, TYPE_CHECKING
+
+from mercurial.node import bin as bin_node
+
+from ..records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FLUSH, DELIMITER = b"0000", b"0001"
+_LONGEST = 65520
+_LENGTH = re.compile(rb"[0-9a-fA-F]{4}")
+_COMMAND = re.compile(rb"command=([a-z-]{1,40})\n?")
+_WANT = re.compile(rb"want ([0-9a-f]{40})[ \n]?.*", re.DOTALL)
+_MOST_LOOKED_AT = 100
+
+
+class Head(Record):
+    """What the first lines of a request say."""
+
+    command: bytes = b""
+    """The command of protocol version 2; empty if there is none."""
+    want: bytes = b""
+    """The first object that the client wants; empty if none is among those lines."""
+    is_flush: bool = False
+    """Whether there is nothing but the end of the request."""
+
+
+def line(content: bytes) -> bytes:
+    """Return ``content`` as one line; ``ValueError`` if it is too long."""
+    if len(content) > _LONGEST - 4:
+        raise ValueError("too long for a pkt-line")
+    return b"%04x%s" % (len(content) + 4, content)
+
+
+def lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file; ``FLUSH`` and ``DELIMITER`` stand for themselves.
+
+    ``ValueError`` if one is malformed or cut.
+    """
+    while length := file.read(4):
+        if not _LENGTH.fullmatch(length):
+            raise ValueError("no length of a pkt-line")
+        size = int(length, 16)
+        if size < 2:
+            yield length
+            continue
+        content = file.read(size - 4) if 4 <= size <= _LONGEST else b""
+        if size < 4 or len(content) != size - 4:
+            raise ValueError("no pkt-line")
+        yield content
+
+
+def head_of(file: IO[bytes]) -> Head:
+    """Look at the first lines of a request; ``ValueError`` if one is malformed.
+
+    Looks at no more than ``_MOST_LOOKED_AT``: git reads all of it.
+    """
+    command = want = b""
+    is_flush = False
+    for number, content in zip(range(_MOST_LOOKED_AT), lines(file), strict=False):
+        if content == FLUSH:
+            is_flush = not number
+            break
+        if found := _COMMAND.fullmatch(content):
+            if command:
+                raise ValueError("two commands")
+            command = found[1]
+        elif found := _WANT.fullmatch(content):
+            want = bin_node(found[1])
+            break
+    return Head(command, want, is_flush)

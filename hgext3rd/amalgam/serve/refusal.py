@@ -1,0 +1,44 @@
+"""Refusals: why a git client gets no answer, as an HTTP status and a sentence.
+
+git prints the sentence after ``remote:`` if it is the body of an answer to
+``info/refs``, and of type text/plain.
+"""
+
+from __future__ import annotations
+
+BUSY_SECONDS = 10
+"""After how many seconds a client may try again what could not be done in time."""
+
+
+class RefusedError(Exception):
+    """The answer to a request that is not served."""
+
+    def __init__(
+        self,
+        code: int,
+        sentence: bytes,
+        *,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        logged: bytes = b"",
+    ) -> None:
+        """``sentence`` is for the client, ``logged`` for the operator, and more."""
+        super().__init__(code, sentence)
+        self.code = code
+        self.sentence = sentence
+        self.headers = headers
+        self.logged = logged or sentence
+
+    @classmethod
+    def later(cls, sentence: bytes, *, logged: bytes = b"") -> RefusedError:
+        """Refuse for now: 503, and when to try again."""
+        after = (b"Retry-After", b"%d" % BUSY_SECONDS)
+        return cls(503, sentence, headers=(after,), logged=logged)
+
+
+def unavailable(logged: bytes) -> RefusedError:
+    """Return the refusal for what only the operator can change."""
+    return RefusedError(
+        503,
+        b"this server cannot serve git; its operator finds why in the log",
+        logged=logged,
+    )

@@ -1,0 +1,216 @@
+"""Runs of ``git upload-pack``: its configuration, its limits, and how it ends.
+
+Every key that upload-pack reads is set on each run, so that nothing in a store's own
+configuration decides what clients get (git-config(1), "uploadpack", "transfer").
+Protocol version 2 hands out every object of a store by its id. So the callers have
+asked ``freshness`` before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import tempfile
+import threading
+from subprocess import DEVNULL, PIPE
+from typing import IO, TYPE_CHECKING, Any
+
+from mercurial import error
+from mercurial.i18n import _
+
+from ..gitstore.git.gitprocess import CONFIG, CONFIG_BYTES, settings
+from .refusal import RefusedError, unavailable
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+    from ..gitstore.git.gitprocess import Value
+    from ..gitstore.store import GitStore
+    from .slots import Slot
+
+PROTOCOL = re.compile(rb"version=[012]")
+"""What clients may ask for, as ``GIT_PROTOCOL`` has it."""
+_PIECE_BYTES = 1 << 16
+_SAID_BYTES = 1 << 12
+_THREADS = "2"
+# What git needs besides the packs, of which it maps no more than _MAPPED_BYTES, and of
+# their indexes: 28 bytes and up for an object there, 100 to 200 while it counts.
+_ADDRESS_BYTES = 4 << 30
+_ADDRESS_PER_INDEX_BYTE = 16
+_MAPPED_BYTES = 1 << 30
+
+# What has no neutral value: that it is there has an effect.
+_REFUSED_KEYS = frozenset({b"uploadpack.blobpackfileuri"})
+_CONFIG: dict[str, Value] = {
+    "uploadpack.allowTipSHA1InWant": "false",
+    "uploadpack.allowReachableSHA1InWant": "false",
+    "uploadpack.allowAnySHA1InWant": "false",
+    "uploadpack.allowRefInWant": "false",
+    "uploadpack.allowSidebandAll": "false",
+    "uploadpack.advertiseBundleURIs": "false",
+    "uploadpack.keepAlive": "5",
+    "uploadpack.allowFilter": "true",
+    "uploadpackfilter.allow": "false",
+    "uploadpackfilter.blob:none.allow": "true",
+    "uploadpackfilter.blob:limit.allow": "true",
+    "uploadpackfilter.tree.allow": "true",
+    "uploadpackfilter.tree.maxDepth": "0",
+    "uploadpackfilter.sparse:oid.allow": "false",
+    "uploadpackfilter.object:type.allow": "false",
+    "uploadpackfilter.combine.allow": "false",
+    "transfer.advertiseSID": "false",
+    "transfer.advertiseObjectInfo": "false",
+    "promisor.advertise": "false",
+    "lsrefs.unborn": "advertise",
+    "core.precomposeUnicode": "false",
+    "core.bigFileThreshold": "64m",
+    "core.deltaBaseCacheLimit": "64m",
+    "core.packedGitWindowSize": "32m",
+    "core.packedGitLimit": str(_MAPPED_BYTES),
+    "pack.allowPackReuse": "true",
+    "pack.deltaCacheSize": "64m",
+    "pack.threads": _THREADS,
+    "pack.windowMemory": "128m",
+}
+
+
+def config_of(store: GitStore) -> dict[str, Value]:
+    """Return the configuration of git for clients of ``store``."""
+    # the last pattern that matches decides: the first one undoes those of the store
+    hidden = ["!refs", "refs/cinnabar"]
+    if b"heads" not in store.config.refs:
+        hidden.append("refs/hg")
+    return {**_CONFIG, "transfer.hideRefs": tuple(hidden)}
+
+
+class UploadPack:
+    """A running git upload-pack, with all processes that it starts."""
+
+    def __init__(self, process: Popen[bytes], errors: IO[bytes]) -> None:
+        """``process`` leads a process group; what it says goes to ``errors``."""
+        self._process = process
+        self._errors = errors
+        self._lock = threading.Lock()
+        self._is_reaped = False
+
+    @classmethod
+    def start(
+        cls,
+        store: GitStore,
+        *options: str,
+        spoken: bytes = b"",
+        slot: Slot | None = None,
+        stdin: Any = None,
+        stdout: Any = PIPE,
+    ) -> UploadPack:
+        """Start it on ``store``; ``spoken`` is the protocol that the client speaks.
+
+        ``RefusedError`` if git cannot be run there.
+        """
+        _check_settings(store)
+        # it ends with the object that is returned
+        errors = tempfile.TemporaryFile(prefix="amalgam-said-")  # noqa: SIM115
+        try:
+            process = store.repository.git.start(
+                "upload-pack",
+                "--strict",
+                *options,
+                operands=[store.repository.path],
+                config=config_of(store),
+                spoken=spoken,
+                address_bytes=_address_bytes(store),
+                stdin=DEVNULL if stdin is None else stdin,
+                stdout=stdout,
+                stderr=errors,
+                start_new_session=True,
+                pass_fds=slot.inherited if slot else (),
+            )
+        except error.Abort as exc:
+            errors.close()
+            raise _unavailable(exc) from None
+        except BaseException:
+            errors.close()
+            raise
+        return cls(process, errors)
+
+    def read(self) -> bytes:
+        """Return what it has written, some 64 KiB at most; nothing at the end."""
+        assert self._process.stdout is not None
+        return os.read(self._process.stdout.fileno(), _PIECE_BYTES)
+
+    def kill(self) -> None:
+        """Kill all of its processes; also from another thread."""
+        with self._lock:
+            if not self._is_reaped:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self, *, kill: bool) -> int:
+        """Wait for its end, or ``kill`` it; return its exit code."""
+        if kill:
+            self.kill()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        # it is not reaped yet, so that the group has its number for certain
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self.kill()
+        with self._lock:
+            self._is_reaped = True
+            return self._process.wait()
+
+    def said(self) -> bytes:
+        """Return the last that it said about errors, once; after ``close``."""
+        with self._errors as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _SAID_BYTES))
+            return file.read().strip()
+
+
+def run(
+    store: GitStore, slot: Slot, spoken: bytes, stdin: int, stdout: int
+) -> tuple[int, bytes]:
+    """Serve one client on two descriptors to its end; for transports with a stream.
+
+    Return the exit code of git, and what it said.
+    """
+    running = UploadPack.start(
+        store, spoken=spoken, slot=slot, stdin=stdin, stdout=stdout
+    )
+    try:
+        code = running.close(kill=False)
+    except BaseException:
+        running.close(kill=True)
+        raise
+    return code, running.said()
+
+
+def _check_settings(store: GitStore) -> None:
+    """Refuse a store with settings that cannot be overridden."""
+    git, directory = store.repository.git, store.repository.directory
+    try:
+        content = directory.tryread(CONFIG, CONFIG_BYTES)
+        keys = {key for key, _value in settings(git.program, content)}
+    except (OSError, error.Abort, error.StorageError) as exc:
+        raise _unavailable(exc) from None
+    for key in keys & _REFUSED_KEYS:
+        logged = _(b"git store has a setting that may not be there: %s") % key
+        raise unavailable(logged)
+
+
+def _address_bytes(store: GitStore) -> int:
+    """Return how much memory a process of git may address, by the size of a store."""
+    directory = store.repository.packs_directory
+    size = 0
+    for name in directory.names():
+        if not name.endswith(b".pack"):
+            with contextlib.suppress(FileNotFoundError):
+                size += directory.stat(name).st_size
+    return _ADDRESS_BYTES + _ADDRESS_PER_INDEX_BYTE * size
+
+
+def _unavailable(exc: BaseException) -> RefusedError:
+    hint = getattr(exc, "hint", None)
+    text = getattr(exc, "message", None) or os.fsencode(str(exc))
+    return unavailable(b"%s (%s)" % (text, hint) if hint else text)

@@ -1,0 +1,265 @@
+"""What git clients get from hgweb: real ones, in all the ways in which they fetch."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testlib.environment import ENVIRONMENT, HG, git
+from testlib.exported import Exported
+from testlib.hgserver import HgServer
+from testlib.webserver import WebServer, serving, started
+
+pytestmark = pytest.mark.slow
+
+SERVE = "--config=amalgam.git.serve=yes"
+
+
+@pytest.fixture(scope="module")
+def web(exported_template: Exported) -> Iterator[WebServer]:
+    with serving(exported_template.root, SERVE, *WITH) as server:
+        yield server
+
+
+WITH = ("--config=extensions.amalgam=",)
+VERSIONS = ("0", "1", "2")
+
+
+def fetching(
+    cwd: Path, *args: str, version: str = "2"
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git, whatever comes of it."""
+    command = ["git", "-c", f"protocol.version={version}", *args]
+    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True)
+
+
+def cloned(web: WebServer, target: Path, *options: str, version: str = "2") -> Path:
+    """Clone what is served, and check all of it."""
+    done = fetching(
+        target.parent, "clone", "-q", *options, web.url, str(target), version=version
+    )
+    assert not done.returncode, done.stderr.decode() + web.said()
+    return target
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_clone_is_what_was_exported(
+    web: WebServer, exported_template: Exported, tmp_path: Path, version: str
+) -> None:
+    clone = cloned(web, tmp_path / "clone", "--mirror", version=version)
+    git(clone, "fsck", "--strict", "--full")
+    shown = git(clone, "show-ref").decode()
+    expected = exported_template.git("show-ref").splitlines()
+    visible = [line for line in expected if "refs/cinnabar" not in line]
+    assert shown.splitlines() == visible
+    head = (clone / "HEAD").read_text()
+    assert head == (exported_template.git_dir / "HEAD").read_text()
+
+
+def test_checkout_has_the_files(
+    web: WebServer, exported_template: Exported, tmp_path: Path
+) -> None:
+    clone = cloned(web, tmp_path / "clone")
+    assert (clone / "dir/below/common").read_text() == "common 5\n"
+    assert git(clone, "status", "--porcelain") == b""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_refs_are_listed(
+    web: WebServer, exported_template: Exported, tmp_path: Path, version: str
+) -> None:
+    done = fetching(tmp_path, "ls-remote", web.url, version=version)
+    listed = done.stdout.decode()
+    assert "refs/heads/feature/one" in listed
+    assert "refs/tags/v1" in listed
+    assert "refs/cinnabar" not in listed
+    oid = exported_template.ids("@")[1]
+    assert f"{oid}\tHEAD" in listed
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_fetch_takes_what_is_new_at_once(
+    store: Exported, tmp_path: Path, version: str
+) -> None:
+    store.hg("bookmark", "-d", "@")  # it would be HEAD
+    with serving(store.root, SERVE, *WITH) as web:
+        clone = cloned(web, tmp_path / "clone", version=version)
+        for number in range(3):
+            (store.root / "new").write_text(f"{number}\n")
+            store.hg("commit", "-qAm", f"new {number}", "-d", f"{20 + number} 0")
+            done = fetching(clone, "pull", "-q", version=version)
+            assert not done.returncode, done.stderr.decode() + web.said()
+            assert (clone / "new").read_text() == f"{number}\n"
+        git(clone, "fsck", "--strict")
+
+
+def test_compressed_request_is_understood(store: Exported, tmp_path: Path) -> None:
+    with serving(store.root, SERVE, *WITH) as web:
+        clone = cloned(web, tmp_path / "clone")
+        tree = git(clone, "rev-parse", "HEAD^{tree}").decode().strip()
+        parents: list[str] = []
+        for number in range(300):
+            args = [arg for parent in parents for arg in ("-p", parent)]
+            oid = git(clone, "commit-tree", tree, *args, "-m", str(number))
+            parents = [oid.decode().strip()]
+        git(clone, "update-ref", "refs/heads/mine", parents[0])
+        (store.root / "new").write_text("new\n")
+        store.hg("commit", "-qAm", "new", "-d", "20 0")
+        done = fetching(clone, "fetch", "-q", "origin")
+        assert not done.returncode, done.stderr.decode() + web.said()
+        new = store.ids("tip")[1]
+        assert git(clone, "rev-parse", "origin/default").decode().strip() == new
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_long_request_comes_in_chunks(
+    many_heads: Exported, tmp_path: Path, version: str
+) -> None:
+    heads = "--config=amalgam.git.refs=heads"
+    environment = ENVIRONMENT | {"GIT_CURL_VERBOSE": "1"}
+    with serving(many_heads.root, SERVE, heads, *WITH) as web:
+        command = ["git", "-c", "http.postBuffer=65537"]
+        command += ["-c", f"protocol.version={version}"]
+        command += ["clone", "-q", "--mirror", web.url, str(tmp_path / "clone")]
+        done = subprocess.run(command, env=environment, capture_output=True)
+        assert not done.returncode, done.stderr.decode()[-2000:] + web.said()
+    assert b"Transfer-Encoding: chunked" in done.stderr
+    refs = git(tmp_path / "clone", "for-each-ref").splitlines()
+    assert len(refs) >= HEADS
+
+
+@pytest.fixture(scope="module")
+def many_heads(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Exported:
+    """A repository with more heads than fit into one buffer of git's."""
+    store = Exported.init(tmp_path_factory.mktemp("heads") / "repo", server)
+    store.hg("debugbuilddag", "+1:r" + "*r" * HEADS)
+    store.hg("phase", "--public", "all()")
+    store.hg("git::export", "--config", "amalgam.git.refs=heads")
+    return store
+
+
+HEADS = 1500
+
+
+def test_shallow_clone_deepens(web: WebServer, tmp_path: Path) -> None:
+    clone = cloned(web, tmp_path / "clone", "--depth=1")
+    assert git(clone, "rev-list", "--count", "HEAD") == b"1\n"
+    assert not fetching(clone, "fetch", "-q", "--deepen=2").returncode
+    assert not fetching(clone, "fetch", "-q", "--unshallow").returncode
+    assert not (clone / ".git" / "shallow").exists()
+    git(clone, "fsck", "--strict")
+
+
+@pytest.mark.parametrize("spec", ["blob:none", "blob:limit=1", "tree:0"])
+def test_partial_clone_fetches_the_rest_when_it_is_needed(
+    web: WebServer, tmp_path: Path, spec: str
+) -> None:
+    clone = cloned(web, tmp_path / "clone", f"--filter={spec}")
+    missing = git(clone, "rev-list", "--objects", "--missing=print", "--all")
+    assert b"\n?" in missing
+    assert b"common 0" in git(clone, "log", "-p", "--reverse")
+    git(clone, "fsck")
+
+
+@pytest.mark.parametrize(
+    "spec", ["tree:1", "sparse:oid=v1:x", "object:type=commit", "combine:tree:0+tree:1"]
+)
+def test_filter_that_costs_much_is_refused(
+    web: WebServer, tmp_path: Path, spec: str
+) -> None:
+    command = ["clone", "--bare", f"--filter={spec}", web.url, "clone"]
+    done = fetching(tmp_path, *command)
+    assert done.returncode
+    assert b"filter" in done.stderr
+
+
+def test_one_branch_and_sparse_checkout(web: WebServer, tmp_path: Path) -> None:
+    clone = cloned(web, tmp_path / "one", "--single-branch", "--branch=stable")
+    refs = git(clone, "for-each-ref", "--format=%(refname)", "refs/remotes").split()
+    assert refs == [b"refs/remotes/origin/stable"]
+    clone = cloned(web, tmp_path / "sparse", "--sparse", "--filter=blob:none")
+    assert not (clone / "dir").exists()
+    assert not fetching(clone, "sparse-checkout", "set", "dir/below").returncode
+    assert (clone / "dir/below/common").exists()
+
+
+def test_directory_of_repositories_is_served(
+    exported_template: Exported, store: Exported, tmp_path: Path
+) -> None:
+    repo = tmp_path / "served"
+    shutil.copytree(exported_template.root, repo, symlinks=True)
+    (tmp_path / "conf").write_text(f"[paths]\na/one = {repo}\ntwo = {store.root}\n")
+    with (repo / ".hg" / "hgrc").open("a") as file:
+        file.write("[amalgam]\ngit.serve = yes\n")
+    conf = f"--webdir-conf={tmp_path / 'conf'}"
+    with serving(tmp_path, conf, *WITH) as web:
+        web.url += "a/one"
+        cloned(web, tmp_path / "clone")
+        done = fetching(tmp_path, "ls-remote", f"http://127.0.0.1:{web.port}/two")
+        assert b"remote: this server does not serve git" in done.stderr
+        done = fetching(tmp_path, "ls-remote", f"http://127.0.0.1:{web.port}/three")
+        assert done.returncode
+
+
+def test_any_wsgi_server_will_do(exported_template: Exported, tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(WSGI.format(root=str(exported_template.root)))
+    python = str(HG.with_name("python3"))
+    with started([python, str(script)], tmp_path) as web:
+        for version in VERSIONS:
+            clone = cloned(web, tmp_path / version, version=version)
+            git(clone, "fsck", "--strict")
+        # wsgiref decodes no chunked request, and says nothing of it
+        status, _headers, body = web.ask(
+            "git-upload-pack",
+            "POST",
+            b"4\r\n0000\r\n0\r\n\r\n",
+            Content_Length="",
+            Transfer_Encoding="chunked",
+        )
+        assert (status, b"http.postBuffer" in body) == (411, True)
+
+
+WSGI = """
+import sys
+from mercurial import demandimport
+demandimport.enable()
+from mercurial import extensions, ui as uimod
+from mercurial.hgweb import hgweb
+from wsgiref.simple_server import WSGIServer, make_server
+import socketserver
+
+class Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+ui = uimod.ui.load()
+ui.setconfig(b"extensions", b"amalgam", b"")
+ui.setconfig(b"amalgam", b"git.serve", b"yes")
+extensions.loadall(ui)
+extensions.populateui(ui)
+application = hgweb({root!r}.encode(), baseui=ui)
+server = make_server("127.0.0.1", 0, application, Server)
+print(f"listening at http://127.0.0.1:{{server.server_port}}/", flush=True)
+server.serve_forever()
+"""
+
+
+def test_clients_of_mercurial_notice_nothing(
+    exported_template: Exported, tmp_path: Path
+) -> None:
+    answers = []
+    for value in ("yes", "no"):
+        option = f"--config=amalgam.git.serve={value}"
+        with serving(exported_template.root, option, *WITH) as web:
+            target = tmp_path / value
+            exported_template.server.hg(tmp_path, "clone", "-q", web.url, str(target))
+            routes = ("?cmd=capabilities", "?cmd=heads", "raw-file/tip/last", "raw-log")
+            found = [web.ask(route)[2] for route in routes]
+            answers.append(
+                [body.replace(str(web.port).encode(), b"") for body in found]
+            )
+            assert (target / "file0").exists()
+    assert answers[0] == answers[1]

@@ -1,0 +1,343 @@
+"""Requests to the git routes of hgweb: malformed, hostile, and refused."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import socket
+import subprocess
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testlib.environment import ENVIRONMENT
+from testlib.exported import Exported
+from testlib.followed import until
+from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving
+
+pytestmark = pytest.mark.slow
+
+ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
+SERVICE = "info/refs?service=git-upload-pack"
+LS_REFS = b"0014command=ls-refs\n00010009peel\n0000"
+# the same in each process that collects tests
+NOISE = random.Random(0).randbytes(200_000)
+LIMIT = "--config=amalgam.serve.max-body=100 KB"
+
+
+@pytest.fixture(scope="module")
+def web(exported_template: Exported) -> Iterator[WebServer]:
+    with serving(exported_template.root, *ON, LIMIT) as server:
+        yield server
+        until(lambda: not server.children())
+
+
+def compressed(content: bytes) -> bytes:
+    return gzip.compress(content, mtime=0)
+
+
+def post(
+    web: WebServer, body: bytes, **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    headers.setdefault("Git_Protocol", "version=2")
+    return web.ask("git-upload-pack", "POST", body, **headers)
+
+
+def test_answer_is_not_for_caches(web: WebServer) -> None:
+    for status, headers, _body in (
+        web.ask(SERVICE, Git_Protocol="version=2"),
+        web.ask(SERVICE),
+        post(web, LS_REFS),
+    ):
+        assert status == 200
+        assert headers["Cache-Control"] == "no-cache, max-age=0, must-revalidate"
+        assert headers["Content-Type"].startswith("application/x-git-upload-pack-")
+        assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "expected"),
+    [
+        ("info/refs", "GET", 403),
+        ("info/refs?service=", "GET", 403),
+        ("info/refs?service=git-receive-pack", "GET", 403),
+        ("info/refs?service=git-upload-archive", "GET", 403),
+        ("info/refs?service=git-upload-pack&service=git-upload-pack", "GET", 403),
+        ("info/refs?service=git-upload-pack%00", "GET", 403),
+        ("info/refs?service=../../bin/sh", "GET", 403),
+        (SERVICE, "POST", 405),
+        (SERVICE, "HEAD", 405),
+        ("info/refs/?service=git-upload-pack", "GET", 404),
+        ("git-upload-pack", "GET", 405),
+        ("git-upload-pack", "PUT", 405),
+        ("git-upload-pack/", "POST", 404),
+        ("git-receive-pack", "POST", 403),
+        ("git-upload-archive", "POST", 403),
+        ("HEAD", "GET", 404),
+        ("objects/info/packs", "GET", 404),
+        ("objects/pack/../../config", "GET", 404),
+        ("%2e%2e/info/refs?service=git-upload-pack", "GET", 400),
+        ("x/../info/refs?service=git-upload-pack", "GET", 400),
+        ("x/info/refs?service=git-upload-pack", "GET", 400),
+    ],
+)
+def test_all_else_is_refused(
+    web: WebServer, path: str, method: str, expected: int
+) -> None:
+    status, headers, body = web.ask(path, method)
+    assert status == expected
+    if expected != 400:
+        assert headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert bool(body.strip()) == (method != "HEAD")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "version=3",
+        "version=2:version=1",
+        "version=2\tx",
+        "version=2 ",
+        "$(id)",
+        "version=" + "2" * 5000,
+    ],
+)
+def test_other_protocols_are_not_passed_on(web: WebServer, value: str) -> None:
+    status, _headers, body = web.ask(SERVICE, Git_Protocol=value)
+    # HTTP takes spaces at the ends away
+    is_v2 = value.strip() == "version=2"
+    assert (status, body.startswith(b"000eversion 2\n")) == (200, is_v2)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"0",
+        b"zzzz",
+        b"0003",
+        b"0014command=ls-refs",
+        b"ffffcommand=ls-refs\n",
+        b"0014command=ls-refs\n0014command=ls-refs\n0000",
+        b"0016command=push-all\n0000",
+        b"0018command=object-info\n00010009size\n0000",
+        b"0017command=../ls-refs\n0000",
+        b"0012command=fetch\n0001000ewant zzzz\n0000",
+        b"0012command=fetch\n0001" + b"0032want " + b"0" * 40 + b"\n",
+        b"0032want " + b"0" * 40 + b"\n0000",
+        b"\x00" * 1000,
+        NOISE[:1000],
+    ],
+    ids=lambda body: repr(body[:24]),
+)
+def test_malformed_request_has_a_status(web: WebServer, body: bytes) -> None:
+    status, _headers, said = post(web, body)
+    assert status == 400 or (status == 200 and b"ERR " in said)
+    assert web.ask(SERVICE)[0] == 200
+
+
+def test_object_that_is_not_there_is_an_error_of_git(web: WebServer) -> None:
+    body = b"0012command=fetch\n00010032want " + b"1" * 40 + b"\n0009done\n0000"
+    status, _headers, said = post(web, body)
+    assert status == 200
+    assert b"ERR upload-pack: not our ref " + b"1" * 40 in said
+
+
+def test_empty_request_is_answered_with_nothing(web: WebServer) -> None:
+    # git asks in this way whether it needs a password, before it sends much
+    assert post(web, b"0000")[::2] == (200, b"")
+    assert post(web, b"0000", Git_Protocol="")[::2] == (200, b"")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "", GIT_TYPE + "x"])
+def test_other_content_type_is_refused(web: WebServer, kind: str) -> None:
+    assert post(web, LS_REFS, Content_Type=kind)[0] == 415
+
+
+def test_compressed_body_is_inflated(web: WebServer) -> None:
+    plain = post(web, LS_REFS)
+    assert plain[0] == 200
+    for name in ("gzip", "x-gzip", "GZIP"):
+        found = post(web, compressed(LS_REFS), Content_Encoding=name)
+        assert found[::2] == plain[::2]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (compressed(b"\0" * 10_000_000), 413),
+        (compressed(compressed(b"\0" * 10_000_000)), 400),
+        (compressed(LS_REFS)[:-1], 400),
+        (compressed(LS_REFS)[:5], 400),
+        (compressed(LS_REFS) + b"x", 400),
+        (compressed(LS_REFS) * 2, 400),
+        (zlib.compress(LS_REFS), 400),
+        (LS_REFS, 400),
+        (b"", 400),
+        (NOISE[:5000], 400),
+        (NOISE, 400),
+    ],
+    ids=lambda value: repr(value[:6]) if isinstance(value, bytes) else str(value),
+)
+def test_bad_compression_is_refused(web: WebServer, body: bytes, expected: int) -> None:
+    assert post(web, body, Content_Encoding="gzip")[0] == expected
+
+
+def test_bomb_takes_no_memory(web: WebServer) -> None:
+    bomb = compressed(b"\0" * 200_000_000)[:90_000]
+    before = peak_kib(web)
+    for _number in range(3):
+        assert post(web, bomb, Content_Encoding="gzip")[0] == 413
+    assert peak_kib(web) - before < 20_000
+
+
+def peak_kib(web: WebServer) -> int:
+    lines = Path(f"/proc/{web.process.pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+
+
+def test_body_is_bounded(web: WebServer) -> None:
+    assert post(web, b"0" * 102_401)[0] == 413
+    assert post(web, LS_REFS, Content_Encoding="br")[0] == 415
+
+
+def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(it), it) for it in chunks) + end
+
+
+HEAD = (
+    "POST /git-upload-pack HTTP/1.1\r\nHost: x\r\n"
+    f"Content-Type: {GIT_TYPE}\r\nGit-Protocol: version=2\r\n"
+).encode()
+IN_CHUNKS = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+LAST = b"GET /HEAD HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        chunked(LS_REFS),
+        chunked(LS_REFS[:1], LS_REFS[1:7], LS_REFS[7:]),
+        chunked(LS_REFS, end=b"0;x=y\r\nTrailer: x\r\nAnother: y\r\n\r\n"),
+        b"%X;a=b\r\n%s\r\n0\r\n\r\n" % (len(LS_REFS), LS_REFS),
+        b"000%x\r\n%s\r\n0\r\n\r\n" % (len(LS_REFS), LS_REFS),
+    ],
+)
+def test_chunks_are_decoded_and_the_connection_goes_on(
+    web: WebServer, body: bytes
+) -> None:
+    found = web.exchange(IN_CHUNKS + body + LAST)
+    assert found.count(b"HTTP/1.1 ") == 2
+    assert found.startswith(b"HTTP/1.1 200 ")
+    assert b"refs/heads/stable" in found
+    assert b"HTTP/1.1 404 Not Found" in found
+
+
+SMUGGLED = b"GET /SMUGGLED HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        pytest.param(IN_CHUNKS + b"x\r\n" + SMUGGLED, 400, id="no size"),
+        pytest.param(IN_CHUNKS + b"-4\r\n" + SMUGGLED, 400, id="negative"),
+        pytest.param(IN_CHUNKS + b"\r\n" + SMUGGLED, 400, id="empty size"),
+        pytest.param(IN_CHUNKS + b"9" * 2000 + SMUGGLED, 400, id="long size"),
+        pytest.param(IN_CHUNKS + b"1" * 16 + b"\r\n" + SMUGGLED, 400, id="huge"),
+        pytest.param(IN_CHUNKS + b"4\r\n0000x\r\n" + SMUGGLED, 400, id="no end"),
+        pytest.param(
+            IN_CHUNKS + b"0\r\n" + b"a: b\r\n" * 100 + SMUGGLED, 400, id="trailers"
+        ),
+        pytest.param(IN_CHUNKS + chunked(b"0" * 200_000) + SMUGGLED, 413, id="long"),
+        pytest.param(
+            HEAD
+            + b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n"
+            + b"0000"
+            + SMUGGLED,
+            400,
+            id="two lengths",
+        ),
+        pytest.param(
+            HEAD + b"Content-Length: 4\r\nContent-Length: 40\r\n\r\n0000" + SMUGGLED,
+            400,
+            id="length twice",
+        ),
+        pytest.param(
+            HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + SMUGGLED,
+            501,
+            id="unknown coding",
+        ),
+        pytest.param(HEAD + b"\r\n" + SMUGGLED, 411, id="no length"),
+        pytest.param(
+            b"GET /%s HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n"
+            % SERVICE.encode()
+            + SMUGGLED,
+            400,
+            id="body of GET",
+        ),
+        pytest.param(
+            IN_CHUNKS.replace(b"git-upload-pack", b"git-receive-pack")
+            + chunked(b"0000")
+            + SMUGGLED,
+            403,
+            id="refused route",
+        ),
+    ],
+)
+def test_nothing_is_smuggled(web: WebServer, request_: bytes, expected: int) -> None:
+    found = web.exchange(request_)
+    assert answer_of(found)[0] == expected
+    assert found.count(b"HTTP/1.1 ") == 1, found
+
+
+def test_body_that_does_not_come_ends(exported_template: Exported) -> None:
+    options = (
+        "--config=amalgam.serve.timeout=1",
+        "--config=amalgam.serve.max-fetches=1",
+    )
+    with serving(exported_template.root, *ON, *options) as web:
+        with contextless(web.port) as slow:
+            slow.sendall(HEAD + b"Content-Length: 1000\r\n\r\n0014")
+            # it holds nothing that others need
+            assert post(web, LS_REFS)[0] == 200
+            assert not web.children()
+            assert slow.recv(1 << 16) == b""
+        until(lambda: any("refused with 400" in line for line in web.logged()))
+
+
+def contextless(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), 30)
+
+
+def test_switched_off_it_says_how_to_switch_it_on(
+    exported_template: Exported, tmp_path: Path
+) -> None:
+    with serving(exported_template.root, ON[0]) as web:
+        done = subprocess.run(
+            ["git", "clone", web.url, "clone"],
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            capture_output=True,
+        )
+        assert b"remote: this server does not serve git from this" in done.stderr
+        assert b"amalgam.git.serve = yes" in done.stderr
+        assert web.ask("info/refs?service=git-receive-pack")[0] == 403
+        assert web.ask("git-upload-pack", "POST", LS_REFS)[0] == 403
+        assert web.ask("?cmd=capabilities")[0] == 200
+
+
+def test_repository_without_amalgam_is_left_to_mercurial(
+    exported_template: Exported,
+) -> None:
+    option = "--config=extensions.amalgam=!"
+    with serving(exported_template.root, option) as web:
+        assert web.ask(SERVICE)[0] == 400
+
+
+def test_push_says_where_to_push(web: WebServer, tmp_path: Path) -> None:
+    run = {"cwd": tmp_path, "env": ENVIRONMENT, "capture_output": True}
+    subprocess.run(["git", "clone", "-q", web.url, "clone"], check=True, **run)  # type: ignore[call-overload]
+    done = subprocess.run(["git", "-C", "clone", "push", "origin", "HEAD:x"], **run)  # type: ignore[call-overload]
+    assert b"remote: this repository is read-only for git" in done.stderr
+    assert b"403" in done.stderr

@@ -1,0 +1,550 @@
+"""What git may be told by hgweb, and when: permissions, views, freshness, limits."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from testlib.environment import ENVIRONMENT, git
+from testlib.exported import Exported
+from testlib.hgserver import HgServer
+from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving
+
+pytestmark = pytest.mark.slow
+
+ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
+SERVICE = "info/refs?service=git-upload-pack"
+LS_REFS = b"0014command=ls-refs\n00010009peel\n0000"
+WORD = "planted7f3a"
+CONFIG = """
+[extensions]
+amalgam =
+strip =
+amend =
+[experimental]
+evolution = all
+[phases]
+publish = no
+new-commit = draft
+"""
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for something that is going to be so."""
+    for _number in range(1200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("what was waited for does not come")
+
+
+def fetch_of(oid: str, version: int) -> bytes:
+    """Return the request for one object."""
+    if version == 2:
+        return f"0012command=fetch\n00010032want {oid}\n0009done\n0000".encode()
+    return f"0032want {oid}\n00000009done\n".encode()
+
+
+def has_pack(web: WebServer, oid: str) -> bool:
+    """Tell whether the server sends an object, in any version of the protocol."""
+    found = []
+    for version in (2, 0):
+        spoken = "version=2" if version == 2 else ""
+        body = fetch_of(oid, version)
+        _status, _headers, said = web.ask(
+            "git-upload-pack", "POST", body, Git_Protocol=spoken
+        )
+        found.append(b"PACK" in said)
+    return any(found)
+
+
+@pytest.fixture
+def draft(tmp_path: Path, server: HgServer) -> Exported:
+    """A public changeset, and on top a draft with planted content."""
+    store = Exported.init(tmp_path / "repo", server)
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write(CONFIG)
+    (store.root / "file").write_text("public\n" * 50)
+    store.hg("commit", "-qAm", "public", "-d", "0 0")
+    store.hg("phase", "--public", ".")
+    (store.root / WORD).write_text(f"{WORD}\n")
+    store.hg("commit", "-qAm", WORD, "-d", "1 0")
+    return store
+
+
+def hide(store: Exported) -> None:
+    store.hg("update", "-q", "0")
+    store.hg("debugobsolete", store.ids("1")[0])
+
+
+def amend(store: Exported) -> None:
+    store.hg("remove", "-f", WORD)
+    store.hg("amend", "-q", "-m", "innocent")
+
+
+def keep_secret(store: Exported) -> None:
+    store.hg("phase", "--force", "--secret", "1")
+
+
+def strip(store: Exported) -> None:
+    store.hg("strip", "-q", "--no-backup", "1")
+
+
+EVENTS: dict[str, Callable[[Exported], None]] = {
+    "hidden": hide,
+    "amended": amend,
+    "secret": keep_secret,
+    "stripped": strip,
+}
+
+
+def planted(store: Exported) -> list[str]:
+    """Return the ids of commit, tree and blob with planted content."""
+    oid = store.ids("1")[1]
+    names = [oid, f"{oid}^{{tree}}", f"{oid}:{WORD}"]
+    return [store.git("rev-parse", name) for name in names]
+
+
+@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+@pytest.mark.parametrize("writable", [True, False], ids=["exports", "reads"])
+def test_what_is_hidden_is_not_sent_from_then_on(
+    draft: Exported, event: Callable[[Exported], None], writable: bool
+) -> None:
+    draft.hg("git::export")
+    secrets = planted(draft)
+    limit = [] if writable else ["--config=amalgam.serve.freshness=0"]
+    limit.append("--config=amalgam.serve.queue-timeout=0")
+    with serving(draft.root, *ON, *limit) as web:
+        assert all(has_pack(web, oid) for oid in secrets[:1])
+        assert has_pack(web, secrets[2])  # version 2 sends any object
+        event(draft)
+        assert not any(has_pack(web, oid) for oid in secrets), web.said()
+        until(lambda: web.ask(SERVICE)[0] == 200)
+        assert not any(has_pack(web, oid) for oid in secrets), web.said()
+        assert WORD.encode() not in web.ask(SERVICE)[2]
+
+
+def test_object_that_was_brought_back_is_not_sent(draft: Exported) -> None:
+    draft.hg("git::export")
+    secrets = planted(draft)
+    saved = draft.root.parent / "saved"
+    shutil.copytree(draft.packs_dir, saved)
+    amend(draft)
+    draft.hg("git::export")
+    with serving(draft.root, *ON) as web:
+        assert web.ask(SERVICE)[0] == 200
+        for pack in saved.iterdir():
+            shutil.copy(pack, draft.packs_dir)
+        assert not any(has_pack(web, oid) for oid in secrets), web.said()
+
+
+def test_ref_of_others_is_not_told(store: Exported) -> None:
+    with serving(store.root, *ON) as web:
+        assert web.ask(SERVICE)[0] == 200
+        tip = store.ids("tip")[1]
+        (store.git_dir / "refs/heads" / WORD).write_text(f"{tip}\n")
+        assert WORD.encode() not in web.ask(SERVICE)[2]
+        with (store.git_dir / "packed-refs").open("a") as file:
+            file.write(f"{tip} refs/heads/zz{WORD}\n")
+        assert WORD.encode() not in web.ask(SERVICE)[2]
+
+
+def test_settings_of_the_store_decide_nothing(store: Exported) -> None:
+    with (store.git_dir / "config").open("a") as file:
+        file.write(
+            "[uploadpack]\nallowFilter = false\nhideRefs = !refs/cinnabar\n"
+            "hideRefs = refs/heads\nallowSidebandAll = true\n"
+            "[transfer]\nadvertiseObjectInfo = true\nadvertiseSID = true\n"
+            '[uploadpackfilter "sparse:oid"]\nallow = true\n'
+        )
+    with serving(store.root, *ON) as web:
+        listed = web.ask(SERVICE)[2]
+        assert b"refs/heads/stable" in listed
+        assert b"refs/cinnabar" not in listed
+        said = web.ask(SERVICE, Git_Protocol="version=2")[2]
+        assert b"filter" in said
+        assert b"sideband-all" not in said
+        assert b"object-info" not in said
+
+
+def test_setting_without_a_neutral_value_is_refused(store: Exported) -> None:
+    with (store.git_dir / "config").open("a") as file:
+        file.write("[uploadpack]\nblobPackfileUri = 1 2 http://x/\n")
+    with serving(store.root, *ON) as web:
+        assert web.ask(SERVICE)[0] == 503
+        assert "uploadpack.blobpackfileuri" in web.said()
+
+
+@pytest.mark.parametrize(
+    ("rules", "status"),
+    [
+        (["web.deny_read=*"], 401),
+        (["web.allow_read=alice"], 401),
+        (["web.allow-pull=no"], 401),
+        (["hooks.preoutgoing.no=false"], 200),
+        (["server.view=immutable", "amalgam.git.export=served"], 200),
+        (["narrowacl.default.includes=dir"], 403),
+        (["amalgam.git.exprot=public"], 503),
+        (["amalgam.serve.timeout=never"], 503),
+    ],
+)
+def test_rules_of_mercurial_hold(
+    exported_template: Exported, rules: list[str], status: int
+) -> None:
+    options = [f"--config={rule}" for rule in rules]
+    with serving(exported_template.root, *ON, *options) as web:
+        found = web.ask(SERVICE, Git_Protocol="version=2")
+        assert found[0] == status
+        if status == 503:
+            assert b"operator" in found[2]
+            assert "warning: git: " in web.said()
+        if "hooks" in rules[0]:
+            oid = exported_template.ids("tip")[1]
+            refused = web.ask(
+                "git-upload-pack", "POST", fetch_of(oid, 2), Git_Protocol="version=2"
+            )
+            assert refused[0] == 403
+            assert b"preoutgoing.no hook" in refused[2]
+            listed = web.ask(
+                "git-upload-pack", "POST", LS_REFS, Git_Protocol="version=2"
+            )
+            assert listed[0] == 200
+
+
+def test_outgoing_hook_is_told_the_changeset(
+    exported_template: Exported, tmp_path: Path
+) -> None:
+    node, oid = exported_template.ids("tip")
+    hook = f'--config=hooks.outgoing=echo "$HG_SOURCE $HG_NODE" >> {tmp_path}/told'
+    with serving(exported_template.root, *ON, hook) as web:
+        assert has_pack(web, oid)
+    assert (tmp_path / "told").read_text() == f"serve {node}\n" * 2
+
+
+PERMISSIONS = """
+from mercurial.hgweb import common
+import base64
+
+def check(hgweb, req, operation):
+    found = req.headers.get(b"Authorization", b"").partition(b" ")[2]
+    user, _colon, password = base64.b64decode(found).partition(b":")
+    if user != b"alice" or password != b"right":
+        asked = [(b"WWW-Authenticate", b'Basic realm="x"')]
+        raise common.ErrorResponse(401, b"who are you\\nX: y", asked)
+    if operation == b"pull" and hgweb.repo.ui.configbool(b"web", b"closed"):
+        raise common.ErrorResponse(common.HTTP_FORBIDDEN, b"not today")
+
+def extsetup(ui):
+    common.permhooks.insert(0, check)
+"""
+
+
+def test_password_is_asked_for_by_an_extension(
+    exported_template: Exported, tmp_path: Path
+) -> None:
+    (tmp_path / "permissions.py").write_text(PERMISSIONS)
+    option = f"--config=extensions.permissions={tmp_path / 'permissions.py'}"
+    with serving(exported_template.root, *ON, option) as web:
+        status, headers, _body = web.ask(SERVICE)
+        assert status == 401
+        assert headers["WWW-Authenticate"] == 'Basic realm="x"'
+        assert "X" not in headers
+        url = web.url.replace("//", "//alice:right@")
+        git(tmp_path, "clone", "-q", url, "clone")
+        done = subprocess.run(
+            ["git", "ls-remote", url.replace("right", "wrong")],
+            env=ENVIRONMENT,
+            capture_output=True,
+        )
+        assert b"Authentication failed" in done.stderr
+    with serving(exported_template.root, *ON, option, "--config=web.closed=yes") as web:
+        word = base64.b64encode(b"alice:right").decode()
+        assert web.ask(SERVICE, Authorization=f"Basic {word}")[0] == 403
+
+
+def enable(store: Exported) -> None:
+    """Enable amalgam for processes in the background, too."""
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write("[extensions]\namalgam =\n")
+
+
+def listed(web: WebServer, **headers: str) -> tuple[int, bytes]:
+    status, _headers, body = web.ask(SERVICE, "GET", b"", **headers)
+    return status, body
+
+
+def test_request_exports_what_is_missing(store: Exported) -> None:
+    with serving(store.root, *ON) as web:
+        for number in range(3):
+            store.commit_nothing(f"new {number}")
+            found = listed(web)[1]
+            assert store.ids("tip")[1].encode() in found
+        store.hg("bookmark", "-r", "0", "new-name")
+        assert b"refs/heads/new-name" in listed(web)[1]
+
+
+def test_never_exported_and_small_is_exported(empty: Exported, tmp_path: Path) -> None:
+    with serving(empty.root, *ON) as web:
+        git(tmp_path, "clone", "-q", web.url, "nothing")
+        empty.commit_nothing("first")
+        git(tmp_path, "clone", "-q", web.url, "clone")
+        assert git(tmp_path / "clone", "log", "--format=%s") == b"first\n"
+
+
+def test_more_than_freshness_is_exported_in_the_background(store: Exported) -> None:
+    enable(store)
+    with serving(store.root, *ON, "--config=amalgam.serve.freshness=2") as web:
+        before = listed(web)[1]
+        for number in range(3):
+            store.commit_nothing(f"new {number}")
+        assert listed(web)[1] == before
+        until(lambda: listed(web)[1] != before)
+        new = b"refs/heads/default"
+        assert store.git("rev-parse", "default").encode() + b" " + new in listed(web)[1]
+
+
+def test_client_may_wait_for_all(store: Exported) -> None:
+    enable(store)
+    with serving(store.root, *ON, "--config=amalgam.serve.freshness=0") as web:
+        for number in range(3):
+            store.commit_nothing(f"new {number}")
+        status, found = listed(web, X_Amalgam_Freshness="now")
+        assert status == 200
+        assert store.git("rev-parse", "default").encode() in found
+        assert store.ids("tip")[1].encode() in found
+
+
+def test_first_export_that_is_large_is_waited_for(empty: Exported) -> None:
+    enable(empty)
+    empty.hg("debugbuilddag", "+20")
+    empty.hg("phase", "--public", "all()")
+    options = (
+        "--config=amalgam.serve.freshness=5",
+        "--config=amalgam.serve.queue-timeout=0",
+    )
+    with serving(empty.root, *ON, *options) as web:
+        status, headers, body = web.ask(SERVICE)
+        assert (status, headers["Retry-After"]) == (503, "10")
+        assert b"try again" in body
+        until(lambda: listed(web)[0] == 200)
+
+
+def slow_git(directory: Path) -> str:
+    """Return a git that waits before it packs while a file is there."""
+    program = directory / "slow-git"
+    (directory / "held").write_text("")
+    program.write_text(
+        f"#!/bin/sh\ncase $1 in upload-pack)\n"
+        f"  if [ -e {directory}/held ] && ! [ -t 0 ]; then\n"
+        f"    case $* in *info-refs*) ;; *) head -c 20 <&0 >{directory}/head;"
+        f" if grep -q fetch {directory}/head; then touch {directory}/started;"
+        f" while [ -e {directory}/held ]; do sleep 0.05; done; exit 1; fi;;\n"
+        "    esac\n  fi\nesac\n"
+        'exec git "$@"\n'
+    )
+    program.chmod(0o755)
+    return f"--config=amalgam.git.program={program}"
+
+
+def begin(web: WebServer, oid: str) -> socket.socket:
+    """Begin a fetch, and return its connection."""
+    body = fetch_of(oid, 2)
+    head = (
+        "POST /git-upload-pack HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        f"Content-Type: {GIT_TYPE}\r\nGit-Protocol: version=2\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    connection = socket.create_connection(("127.0.0.1", web.port), 30)
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["process", "host"])
+def test_fetches_wait_for_slots_and_queries_do_not(
+    exported_template: Exported, tmp_path: Path, shared: bool
+) -> None:
+    oid = exported_template.ids("tip")[1]
+    options = [slow_git(tmp_path)]
+    options += ["--config=amalgam.serve.max-fetches=1"]
+    options += ["--config=amalgam.serve.queue-timeout=0"]
+    if shared:
+        options += [f"--config=amalgam.serve.run-directory={tmp_path / 'run'}"]
+    with (
+        serving(exported_template.root, *ON, *options) as web,
+        serving(exported_template.root, *ON, *options) as other,
+    ):
+        with begin(web, oid):
+            until((tmp_path / "started").exists)
+            asked = other if shared else web
+            body = fetch_of(oid, 2)
+            status, headers, said = asked.ask(
+                "git-upload-pack", "POST", body, Git_Protocol="version=2"
+            )
+            assert (status, headers["Retry-After"]) == (503, "10")
+            assert b"busy" in said
+            for _number in range(3):
+                assert asked.ask(SERVICE)[0] == 200
+        (tmp_path / "held").unlink()
+        until(lambda: not web.children())
+        until(lambda: has_pack(web, oid))
+        assert has_pack(other, oid)
+
+
+def test_slot_is_taken_until_git_has_ended(
+    exported_template: Exported, tmp_path: Path
+) -> None:
+    oid = exported_template.ids("tip")[1]
+    options = [slow_git(tmp_path), "--config=amalgam.serve.max-fetches=1"]
+    options += ["--config=amalgam.serve.queue-timeout=0"]
+    options += [f"--config=amalgam.serve.run-directory={tmp_path / 'run'}"]
+    with serving(exported_template.root, *ON, *options) as other:
+        with serving(exported_template.root, *ON, *options) as web:
+            connection = begin(web, oid)
+            until((tmp_path / "started").exists)
+            os.kill(web.process.pid, signal.SIGKILL)
+        connection.close()
+        assert not has_pack(other, oid)
+        (tmp_path / "held").unlink()
+        until(lambda: has_pack(other, oid))
+
+
+def test_directory_that_cannot_be_used_is_named(
+    exported_template: Exported, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    option = f"--config=amalgam.serve.run-directory={tmp_path / 'file'}"
+    with serving(exported_template.root, *ON, option) as web:
+        assert web.ask(SERVICE)[0] == 503
+        assert "warning: git: cannot use amalgam.serve.run-directory" in web.said()
+
+
+def test_git_without_progress_is_ended(
+    exported_template: Exported, tmp_path: Path
+) -> None:
+    options = [slow_git(tmp_path), "--config=amalgam.serve.timeout=1"]
+    with serving(exported_template.root, *ON, *options) as web:
+        connection = begin(web, exported_template.ids("tip")[1])
+        assert b"PACK" not in connection.recv(1 << 16)
+        connection.close()
+        until(lambda: not web.children())
+
+
+@pytest.fixture(scope="module")
+def heavy(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Exported:
+    """A repository of which a clone does not fit into any buffer."""
+    store = Exported.init(tmp_path_factory.mktemp("heavy") / "repo", server)
+    (store.root / "file").write_bytes(os.urandom(40_000_000))
+    store.hg("commit", "-qAm", "heavy", "-d", "0 0")
+    store.hg("git::export")
+    return store
+
+
+def test_client_that_leaves_ends_git(heavy: Exported) -> None:
+    oid = heavy.ids("tip")[1]
+    with serving(heavy.root, *ON) as web:
+        assert web.ask(SERVICE)[0] == 200
+        before = web.descriptors()
+        for _number in range(3):
+            connection = begin(web, oid)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK")
+            assert any("upload-pack" in it for it in web.children())
+            connection.close()
+            until(lambda: not web.children())
+        until(lambda: web.descriptors() <= before)
+        until(lambda: sum(": cut, " in line for line in web.logged()) == 3)
+
+
+def test_client_that_does_not_read_is_dropped(heavy: Exported) -> None:
+    with serving(heavy.root, *ON, "--config=amalgam.serve.timeout=1") as web:
+        connection = begin(web, heavy.ids("tip")[1])
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK")
+        until(lambda: not web.children())
+        until(lambda: any(": timed out, " in line for line in web.logged()))
+        connection.close()
+
+
+def test_memory_does_not_grow_with_the_answer(heavy: Exported) -> None:
+    oid = heavy.ids("tip")[1]
+    with serving(heavy.root, *ON) as web:
+        assert web.ask(SERVICE)[0] == 200
+        before = peak_kib(web)
+        _status, _headers, body = answer_of(read_all(begin(web, oid)))
+        assert len(body) > 40_000_000
+        assert peak_kib(web) - before < 8_000
+
+
+def read_all(connection: socket.socket) -> bytes:
+    found = bytearray()
+    while piece := connection.recv(1 << 20):
+        found += piece
+    connection.close()
+    return bytes(found)
+
+
+def peak_kib(web: WebServer) -> int:
+    said = Path(f"/proc/{web.process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+)", said)
+    assert found
+    return int(found[1])
+
+
+def test_limits_hold_for_all_processes_of_git(heavy: Exported, tmp_path: Path) -> None:
+    program = tmp_path / "git"
+    program.write_text(f'#!/bin/sh\nulimit -v > {tmp_path}/limit\nexec git "$@"\n')
+    program.chmod(0o755)
+    option = f"--config=amalgam.git.program={program}"
+    with serving(heavy.root, *ON, option) as web:
+        assert has_pack(web, heavy.ids("tip")[1])
+    if sys.platform == "linux":
+        assert 4 << 20 < int((tmp_path / "limit").read_text()) < 5 << 20
+
+
+def test_clones_while_the_repository_changes_are_whole(
+    draft: Exported, tmp_path: Path
+) -> None:
+    failures: list[str] = []
+    with serving(draft.root, *ON) as web:
+        done = threading.Event()
+
+        def clone_again_and_again() -> None:
+            number = 0
+            while not done.is_set():
+                number += 1
+                target = tmp_path / f"{threading.get_ident()}-{number}"
+                found = subprocess.run(
+                    ["git", "clone", "-q", "--mirror", web.url, str(target)],
+                    env=ENVIRONMENT,
+                    capture_output=True,
+                )
+                said = found.stderr.decode()
+                if found.returncode and "not our ref" not in said:
+                    failures.append(said + web.said())
+                elif not found.returncode:
+                    git(target, "fsck", "--strict")
+                shutil.rmtree(target, ignore_errors=True)
+
+        threads = [threading.Thread(target=clone_again_and_again) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(6):
+            draft.commit_nothing(f"new {number}")
+            draft.hg("amend", "-q", "-m", f"amended {number}")
+            draft.hg("phase", "--force", "--secret", ".")
+            draft.hg("phase", "--force", "--draft", ".")
+            draft.hg("strip", "-q", "--no-backup", ".")
+        done.set()
+        for thread in threads:
+            thread.join()
+        until(lambda: not web.children())
+    assert not failures, failures[0]

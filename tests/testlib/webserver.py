@@ -1,0 +1,156 @@
+"""A web server of Mercurial's on the loopback, and raw requests to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from .environment import ENVIRONMENT, HG
+
+GIT_TYPE = "application/x-git-upload-pack-request"
+
+
+class WebServer:
+    """A server that runs."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, said: Path) -> None:
+        self.process = process
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}/"
+        self._said = said
+
+    def said(self) -> str:
+        """Return what it has written to stderr: complaints and log."""
+        return self._said.read_text(errors="replace")
+
+    def logged(self) -> list[str]:
+        """Return the lines about git, one for each request."""
+        return [line for line in self.said().splitlines() if line.startswith("git ")]
+
+    def children(self) -> list[str]:
+        """Return the command lines of all processes that it has started."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            pid = int(process.name)
+            if pid != self.process.pid and _descends(pid, self.process.pid):
+                with contextlib.suppress(OSError):
+                    command = (process / "cmdline").read_bytes()
+                    found.append(command.replace(b"\0", b" ").decode())
+        return found
+
+    def descriptors(self) -> int:
+        """Return how many files it has open."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def ask(
+        self,
+        path: str,
+        method: str = "GET",
+        body: bytes = b"",
+        **headers: str,
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Send one request and return status, headers and body of the answer."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if method == "POST":
+            sent.setdefault("Content-Type", GIT_TYPE)
+            sent.setdefault("Content-Length", str(len(body)))
+        head = f"{method} /{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in sent.items() if value)
+        return answer_of(self.exchange(head.encode() + b"\r\n" + body))
+
+    def exchange(self, request: bytes) -> bytes:
+        """Send bytes and return all that comes until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.port), 30) as connection:
+            with contextlib.suppress(OSError):  # it may be closed before it has all
+                connection.sendall(request)
+            found = b""
+            with contextlib.suppress(ConnectionResetError):
+                while piece := connection.recv(1 << 16):
+                    found += piece
+            return found
+
+
+def answer_of(found: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Return status, headers and body of the one answer that there is."""
+    head, _empty, body = found.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    if headers.get("Transfer-Encoding") == "chunked":
+        body = _dechunked(body)
+    return int(first.split()[1]), headers, body
+
+
+def _dechunked(body: bytes) -> bytes:
+    found = b""
+    while True:
+        size, _line, body = body.partition(b"\r\n")
+        length = int(size, 16)
+        if not length:
+            return found
+        found, body = found + body[:length], body[length + 2 :]
+
+
+def _descends(pid: int, ancestor: int) -> bool:
+    while pid > 1:
+        if pid == ancestor:
+            return True
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+        pid = int(stat.rpartition(")")[2].split()[1])
+    return False
+
+
+@contextlib.contextmanager
+def serving(
+    cwd: Path, *options: str, environment: Mapping[str, str] = ENVIRONMENT
+) -> Iterator[WebServer]:
+    """Run ``hg serve`` in ``cwd`` with ``options``. It logs to its stderr."""
+    command = [str(HG), "serve", "-p", "0", "-a", "127.0.0.1"]
+    command += ["--config", f"extensions.tolog={_LOGGER}", *options]
+    with started(command, cwd, environment) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def started(
+    command: list[str], cwd: Path, environment: Mapping[str, str] = ENVIRONMENT
+) -> Iterator[WebServer]:
+    """Run a server that says where it listens."""
+    with tempfile.TemporaryDirectory() as directory:
+        said = Path(directory) / "said"
+        with said.open("wb") as errors:
+            process = subprocess.Popen(
+                command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=errors
+            )
+        assert process.stdout
+        try:
+            line = process.stdout.readline().decode()
+            found = re.search(r":(\d+)", line.partition("//")[2])
+            assert found, line + said.read_text()
+            server = WebServer(process, int(found[1]), said)
+            yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+        # Mercurial says so much of a client that leaves in the middle of an answer
+        left = ("ConnectionResetError", "BrokenPipeError")
+        complaint = server.said()
+        assert "Traceback" not in complaint or any(it in complaint for it in left), (
+            complaint
+        )
+
+
+_LOGGER = Path(__file__).with_name("logger.py")
