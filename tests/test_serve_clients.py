@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from testlib.bundled import Bundled
 from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.webserver import WebServer, serving, started
 
+from hgext3rd.amalgam.serve import pktlines
+
 pytestmark = pytest.mark.slow
 
+SERVICE = "info/refs?service=git-upload-pack"
 SERVE = "--config=amalgam.git.serve=yes"
 
 
@@ -263,3 +268,25 @@ def test_clients_of_mercurial_notice_nothing(
             )
             assert (target / "file0").exists()
     assert answers[0] == answers[1]
+
+
+def test_bundles_are_named_to_those_who_ask(published: Bundled) -> None:
+    options = ("amalgam.git.serve=yes", "amalgam.serve.bundle-uri=yes")
+    asked = b"0017command=bundle-uri\n00010000"
+    with serving(published.root, *(f"--config={it}" for it in options)) as web:
+        advertised = web.ask(SERVICE, Git_Protocol="version=2")[2]
+        assert advertised.endswith(b"000fbundle-uri\n0000")
+        status, _headers, body = web.ask(
+            "git-upload-pack", "POST", asked, Git_Protocol="version=2"
+        )
+        assert status == 200
+        lines = [*pktlines.lines(io.BytesIO(body))]
+        assert lines[:2] == [b"bundle.version=1", b"bundle.mode=all"]
+        (uri,) = (it for it in lines if b".uri=" in it)
+        name = published.live("git-v2").name
+        assert uri.endswith(f"=http://x/amalgam/bundles/{name}".encode())
+        assert lines[-1] == pktlines.FLUSH
+    with serving(published.root, f"--config={options[0]}") as web:
+        assert b"bundle-uri" not in web.ask(SERVICE, Git_Protocol="version=2")[2]
+        found = web.ask("git-upload-pack", "POST", asked, Git_Protocol="version=2")
+        assert found[0] == 400
