@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from testlib import killpoints
 from testlib.environment import git
 from testlib.exported import Exported, edit, remove_pack
 from testlib.generated import generate
@@ -267,6 +268,16 @@ def test_published_drafts_keep_it(store: Exported) -> None:
     assert behind(store) == 0
     assert len(packs_of(store)) == 1
     assert verified(store, full=True) == []
+
+
+def test_making_it_is_done_again_when_it_was_killed_anywhere(
+    store: Exported, tmp_path: Path
+) -> None:
+    grow(store)
+    (tmp_path / "killed").mkdir()
+    command = ("git::export", "--metadata")
+    taken = killpoints.at_each(store.root, tmp_path / "killed", *command, lacks="link")
+    assert taken["rename"] >= 5
 
 
 # What git does to it
