@@ -9,7 +9,7 @@ pub(crate) mod cinnabar;
 
 use gitpack::Oid;
 use revlog::{Node, Revlog};
-use workshop::Shares;
+use workshop::{Shares, trim};
 
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
@@ -34,7 +34,20 @@ pub(crate) struct Context<'a> {
     pub shares: &'a Shares,
 }
 
+/// So many changesets leave over what is worth giving back: 13 MB of indexes alone.
+const MANY_CHANGESETS: usize = 100_000;
+
 impl Context<'_> {
+    /// Gives back what is left over after so many changesets were dealt with, if they are many: pages
+    /// of indexes, and what the allocator keeps.
+    pub fn tidy(&self, changesets: usize) {
+        if changesets >= MANY_CHANGESETS {
+            self.changelog.index().let_go();
+            self.manifest.index().let_go();
+            trim();
+        }
+    }
+
     /// Whether each entry that was used of the indexes is sound.
     ///
     /// # Errors

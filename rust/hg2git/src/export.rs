@@ -104,6 +104,7 @@ impl Run<'_> {
         let Context { request, changelog, manifest, map, shares } = self.context;
         let Request { check_texts, memory_bytes, .. } = *request;
         let nodes = self.read_changesets(revs, reporter)?;
+        self.context.tidy(revs.len());
         let (plan, trees) = ManifestPlan::of(&nodes, manifest, map)?;
         drop(nodes);
         let mut files = FileTable::default();
@@ -114,6 +115,7 @@ impl Run<'_> {
         let (changes, lookups) =
             self.read_manifests(&manifests, directories, &plan, &mut files, reporter)?;
         trim(); // of texts, nothing is kept from phase to phase
+        self.context.tidy(revs.len());
 
         let mut packs = Packs::create(request, map, revs.len())?;
         let new_files: Vec<FileId> = files.unknown().collect();
@@ -127,6 +129,7 @@ impl Run<'_> {
         let converter = (collisions, dialect.keeps_metadata());
         let of_files =
             self.convert_files(lookup, &new_files, &mut files, converter, &mut packs, reporter)?;
+        drop(manifests);
         trim();
 
         let sources = Sources {
@@ -158,23 +161,29 @@ impl Run<'_> {
         dialect: D,
         ConvertedHistory { changesets, form, aside, notes }: ConvertedHistory<D>,
         (revs, plan): (&[Rev], &ManifestPlan),
-        (files, new_files, of_files): (FileTable, &[FileId], Vec<Pair>),
+        (files, new_files, metadata_of_files): (FileTable, &[FileId], Vec<Pair>),
         packs: Packs,
     ) -> Result<Report> {
         let Context { request, changelog, manifest, map, shares } = self.context;
         if !changesets.displaced.is_empty() {
             return Ok(Report { displaced: changesets.displaced, ..Report::default() });
         }
+        self.context.tidy(revs.len());
         let (packs, (map, metadata)) = packs.seal_and(shares.width, || {
-            let commits = &changesets.commits;
+            self.context.tidy(revs.len());
+            let ConvertedChangesets { commits, roots, .. } = changesets;
+            let commits = &commits;
             let of_new = |&file| Some(Pair { node: files.node(file), oid: files.oid(file)? });
-            let new = &sorted([
-                pairs(revs.iter().map(|rev| changelog.index().node(*rev)), commits),
-                pairs(plan.revs.iter().map(|rev| manifest.index().node(*rev)), &changesets.roots),
-                new_files.iter().filter_map(of_new).collect(),
-            ]);
+            let of_changesets = pairs(revs.iter().map(|rev| changelog.index().node(*rev)), commits);
+            let of_manifests =
+                pairs(plan.revs.iter().map(|rev| manifest.index().node(*rev)), &roots);
+            drop(roots);
+            self.context.tidy(revs.len());
+            let of_files = new_files.iter().filter_map(of_new).collect();
+            let new = &sorted([of_changesets, of_manifests, of_files]);
             drop(files);
-            let outcome = Outcome { plan, commits, new, notes, files: of_files };
+            self.context.tidy(revs.len());
+            let outcome = Outcome { plan, commits, new, notes, files: metadata_of_files };
             let (map, metadata) = join(
                 shares.width,
                 || map.extended((request.map, request.readers), request.prefix, request.base, new),

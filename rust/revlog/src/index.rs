@@ -155,6 +155,12 @@ impl Index {
         Ok(index)
     }
 
+    /// Lets the pages of a mapping go that were touched, so that they do not count as memory of the
+    /// process. The next access maps them again. For walks through all of a long index.
+    pub fn let_go(&self) {
+        self.bytes.let_go();
+    }
+
     /// What is wrong with the first entry that was used and is not sound.
     pub(crate) fn problem(&self) -> Option<MalformedIndex> {
         self.bytes.problem()

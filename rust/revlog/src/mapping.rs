@@ -150,6 +150,17 @@ impl Mapping {
         }
     }
 
+    /// Takes the pages that were touched from this process's memory: the next access maps them again.
+    ///
+    /// Only those that are a snapshot's alone: the one where it ends may be a copy with what follows.
+    pub fn let_go(&self) {
+        #[cfg(target_os = "linux")]
+        self.advise(
+            Advice::LinuxDontNeed,
+            0..self.covered - self.covered % rustix::param::page_size(),
+        );
+    }
+
     /// The content.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

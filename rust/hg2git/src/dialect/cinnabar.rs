@@ -151,6 +151,7 @@ impl Dialect for Cinnabar<'_> {
         let new_metadata =
             &sorted([pairs(commits_as_keys, &notes), pairs(manifest_nodes, &manifests), files]);
         drop((notes, manifests));
+        context.tidy(plan.revs.len());
         let metadata_map = &earlier.map;
         let (prefix, base) = (metadata_prefix(request), earlier.files.base);
         let place = (request.map, request.readers);

@@ -31,6 +31,8 @@ use crate::request::Request;
 
 /// Each object is searched for SHA-1 collision attacks if a run converts at most so many changesets.
 pub(super) const SEARCHED_WHOLE: usize = 1000;
+/// Changesets after which memory that is left over is given back.
+const TIDIED_AFTER: usize = 100_000;
 
 impl Run<'_> {
     /// What is searched for collision attacks in a run of so many `changesets`.
@@ -117,6 +119,7 @@ impl Run<'_> {
         let (form, aside) = dialect.begin(sources, &names, files);
         let sides = Pipeline::new(Commits::new(sources, &names, files, form), aside);
         let mut all_notes = Vec::new();
+        let mut untidied = 0;
         let done = Cell::new(0);
         ordered::run(
             shares.width,
@@ -130,6 +133,10 @@ impl Run<'_> {
             },
             |(changesets, streams, heads, mut notes)| {
                 done.set(done.get() + changesets as u64);
+                untidied += changesets;
+                if untidied >= TIDIED_AFTER {
+                    self.context.tidy(std::mem::take(&mut untidied));
+                }
                 all_notes.append(&mut notes);
                 for (deflated, head) in streams.iter().zip(heads) {
                     let ObjectHead { kind, oid, base, inflated_len, purpose } = head;

@@ -42,6 +42,13 @@ impl Entries {
         &NOTHING
     }
 
+    /// Lets the pages of a mapping go that were touched.
+    pub fn let_go(&self) {
+        if let Self::Mapped { mapping, .. } = self {
+            mapping.let_go();
+        }
+    }
+
     /// What is wrong with the first entry that was used and is not sound.
     pub fn problem(&self) -> Option<MalformedIndex> {
         let Self::Mapped { problem, .. } = self else { return None };

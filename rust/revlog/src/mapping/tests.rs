@@ -29,6 +29,8 @@ fn pages_and_what_lies_behind_are_one() {
                 let mapping = Mapping::new(&snapshot, covered as u64, &index, len as u64, prefault)
                     .expect("both fit");
                 assert_eq!(mapping.bytes(), bytes, "{covered} of {len}");
+                mapping.let_go();
+                assert_eq!(mapping.bytes(), bytes, "{covered} of {len}, again");
             }
         }
     }
