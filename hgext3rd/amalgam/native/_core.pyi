@@ -220,6 +220,18 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
+    def amalgam_map_sift(
+        self,
+        segment: _Pointer,
+        segment_len: int,
+        written: _Pointer,
+        map: _Pointer,
+        hg_nodes: _Pointer,
+        hg_nodes_len: int,
+        is_kept: int,
+        error: _Pointer,
+        /,
+    ) -> int: ...
     def amalgam_map_compare(
         self,
         differences: _Pointer,

@@ -512,6 +512,25 @@ enum amalgam_status amalgam_map_pairs(uint8_t *pairs,
                                       uint64_t start,
                                       struct amalgam_error *error);
 
+// Writes to `segment` the bytes of a segment with some of the pairs of `map`, and their number to
+// `written`.
+//
+// `hg_nodes` are three lists, one for each table. Its pairs with these nodes are written, or, if
+// `is_kept` is 0, all others. There must be room for all pairs of the map.
+//
+// # Safety
+//
+// `error` as everywhere; `segment`, `hg_nodes` and their bytes are lent for the call, `written` is
+// writable; `map` is not freed before the call ends.
+enum amalgam_status amalgam_map_sift(uint8_t *segment,
+                                     size_t segment_len,
+                                     uint64_t *written,
+                                     const struct amalgam_map *map,
+                                     const struct amalgam_bytes *hg_nodes,
+                                     size_t hg_nodes_len,
+                                     uint32_t is_kept,
+                                     struct amalgam_error *error);
+
 // Compares `table` of the map `found` with that of `expected`, from where `comparison` is.
 //
 // Writes each node that differs as 60 bytes to `differences`: node, oid found, oid expected, zeros

@@ -271,6 +271,52 @@ pub unsafe extern "C" fn amalgam_map_pairs(
     unsafe { entry(error, body) }
 }
 
+/// Writes to `segment` the bytes of a segment with some of the pairs of `map`, and their number to
+/// `written`.
+///
+/// `hg_nodes` are three lists, one for each table. Its pairs with these nodes are written, or, if
+/// `is_kept` is 0, all others. There must be room for all pairs of the map.
+///
+/// # Safety
+///
+/// `error` as everywhere; `segment`, `hg_nodes` and their bytes are lent for the call, `written` is
+/// writable; `map` is not freed before the call ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_map_sift(
+    segment: *mut u8,
+    segment_len: usize,
+    written: *mut u64,
+    map: *const Map,
+    hg_nodes: *const Bytes,
+    hg_nodes_len: usize,
+    is_kept: u32,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let (segment, lists, Map(handle)) = unsafe {
+            (
+                buffers::buffer(segment, segment_len)?,
+                buffers::list(hg_nodes, hg_nodes_len)?,
+                handle::borrow(map)?,
+            )
+        };
+        let [changesets, manifests, files] = lists[..] else {
+            return Err(Failure::bug("a list of nodes for each table was expected"));
+        };
+        let sifted = handle.call(|map| {
+            let nodes = [nodes(changesets)?, nodes(manifests)?, nodes(files)?];
+            map.sifted(nodes, is_kept != 0).map_err(|problem| Failure::bug(problem.to_string()))
+        })?;
+        let room = segment.get_mut(..sifted.len());
+        room.ok_or_else(|| Failure::bug("no room for all pairs"))?.copy_from_slice(&sifted);
+        // SAFETY: as the caller promises.
+        unsafe { buffers::put(written, sifted.len() as u64) }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
 /// Where a comparison of two maps is; made by the caller, zeros at first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

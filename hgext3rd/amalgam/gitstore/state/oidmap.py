@@ -19,7 +19,7 @@ from ...native.buffers import lent, lent_bytes, lent_list, lent_writable
 from ...records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ...placement import Directory
     from ...trust import Trust
@@ -30,6 +30,9 @@ _PREFIX_LEN = ID_LEN + 1
 _PAIR_LEN = 2 * ID_LEN
 _MATCH_LEN = 1 + 2 * _PAIR_LEN
 _DIFFERENCE_LEN = 3 * ID_LEN
+# of a segment without pairs, and what it has of each changeset besides the pair
+_SEGMENT_LEN = 64 + 3 * 4 * 256 + ID_LEN
+_POSITION_LEN = 4
 # pairs, or differences, that one call answers
 _AT_ONCE = 50_000
 
@@ -170,6 +173,25 @@ class OidMap:
                 return
             yield bytes(out[: written[0] * _PAIR_LEN]), int(written[0])
             start += int(written[0])
+
+    def sifted(self, nodes: Mapping[Table, Sequence[bytes]], *, keep: bool) -> bytes:
+        """Return a segment with the pairs of ``nodes``, or, if not ``keep``, all others.
+
+        Its name has the first digits of its last ``ID_LEN`` bytes, as any segment's.
+        """
+        counts = [self.count(table) for table in Table]
+        room = _SEGMENT_LEN + _POSITION_LEN * counts[0] + _PAIR_LEN * sum(counts)
+        out = bytearray(room)
+        written = ffi.new("uint64_t *")
+        errors.call(
+            lib.amalgam_map_sift,
+            *lent_writable(out),
+            written,
+            self._handle,
+            *lent_list(b"".join(nodes.get(table, ())) for table in Table),
+            keep,
+        )
+        return bytes(out[: written[0]])
 
     def check(self) -> None:
         """Read the map whole; ``StorageError`` names a segment that was changed."""

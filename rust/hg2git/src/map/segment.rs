@@ -30,7 +30,7 @@ use workshop::Directory;
 
 use crate::error::{Error, Result};
 
-pub(crate) use writing::{create, pairs, sorted};
+pub(crate) use writing::{content, create, pairs, sorted};
 
 const MAGIC: &[u8; 8] = b"AMALGMAP";
 const VERSION: u32 = 1;
