@@ -20,6 +20,7 @@ LAYERS = [
     "gitstore.state",
     "gitstore.git",
     "gitstore.store",
+    "gitstore.drafts",
     "gitstore.exporting",
     "gitstore.verify",
     "gitstore",

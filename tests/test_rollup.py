@@ -24,7 +24,7 @@ from testlib.planted import traces
 from hgext3rd.amalgam.bundles.git import packs
 from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore.exporting import export as exporting, rollup
-from hgext3rd.amalgam.gitstore.git import idx
+from hgext3rd.amalgam.gitstore.git import idx, packing
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.placement import Directory
 
@@ -349,7 +349,7 @@ def test_repack_that_ends_late_is_a_stray(store: Exported, tmp_path: Path) -> No
 def test_other_objects_than_those_of_the_packs_are_refused(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollup, "_line", lambda oid: b"")
+    monkeypatch.setattr(packing, "line", lambda oid: b"")
     monkeypatch.setattr(rollup, "_WALK_SHARE", 2)
     packs = store.packs()
     with pytest.raises(error.Abort):

@@ -77,9 +77,8 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     and tags of changesets that are not exported yet are left out. Given revisions
     that may not leave are named, with the reason.
 
-    If exported drafts are amended or stripped, all drafts are converted again, so
-    that nothing of the old ones stays. To avoid this, publish changesets that are
-    final.
+    If exported drafts are amended or stripped, nothing of the old ones stays. The
+    other drafts stay where they are, and can be fetched meanwhile.
 
     With --metadata, update git-cinnabar's metadata as well, for a ``git cinnabar``
     that reads the git repository itself. Bundles for git-cinnabar do that when they

@@ -137,7 +137,7 @@ def _show_done(ui: UiT, fm: Any, report: export.Report) -> None:
             report.seconds,
         )
         _status(ui, fm, line)
-    if report.gone and report.changesets:
+    if report.again:
         line = _(b"%d exported drafts are gone, so all drafts were converted again")
         _status(ui, fm, line % report.gone)
         hint = _(b"(publish changesets that are final, see 'hg help phases')")

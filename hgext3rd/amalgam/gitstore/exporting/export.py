@@ -54,7 +54,9 @@ class Report(Record):
     deleted: int
     """Those of them that are gone."""
     gone: int
-    """Drafts that had been exported and had to go; the others were converted again."""
+    """Drafts that had been exported and had to go."""
+    again: bool
+    """Whether all other drafts were converted again for that."""
     seconds: float
     """Wall time of all."""
 
@@ -103,6 +105,7 @@ def export(
         refs=run.refs,
         deleted=run.deleted,
         gone=run.gone,
+        again=run.again,
         seconds=time.monotonic() - started,
         start=run.start,
         named=run.named,

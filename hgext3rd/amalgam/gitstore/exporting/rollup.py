@@ -22,10 +22,10 @@ from mercurial import error, pycompat
 from mercurial.i18n import _
 
 from ...terminal import one_line
-from ..git import idx, staging, summaries
+from ..git import idx, packing, staging, summaries
 from ..git.refs import METADATA
 from ..state import censorship, failures, packgroups
-from ..state.docket import PACK, Docket
+from ..state.docket import Docket
 from ..state.failures import Failure
 from ..state.oidmap import ID_LEN, Table
 from . import exporterlock
@@ -48,15 +48,6 @@ _APART_FROM = 1000
 _WALK_SHARE = 1 / 16
 # without names it compares more objects of similar size
 _WINDOW_WITHOUT_NAMES = "--window=50"
-_CONFIG = {
-    # they may name objects that are gone
-    "core.commitGraph": "false",
-    "core.multiPackIndex": "false",
-    "pack.packSizeLimit": "0",
-    "pack.threads": "1",
-    "pack.windowMemory": "64m",
-    "pack.writeReverseIndex": "true",
-}
 # A clone of fewer objects takes less than 0.2 seconds without summaries (2026-11-22).
 _SUMMARISED_FROM = 20_000
 _PAIR_LEN = 2 * ID_LEN
@@ -276,46 +267,28 @@ def _joined(
     store: GitStore, docket: Docket, sources: Iterable[str], area: Directory
 ) -> tuple[str, ...]:
     """Make one pack of all."""
+    git = store.repository.git
     packs = store.repository.packs_directory
     total = sum(idx.object_count(packs, name) for name in docket.packs)
     share = sum(idx.object_count(packs, name) for name in sources)
     if share >= _WALK_SHARE * total:
         names = (b"%s.pack\n" % name.encode("ascii") for name in sources)
-        return _packed(store, area, names, "--stdin-packs")
+        return packing.packed(git, area, names, "--stdin-packs")
     oids = idx.distinct_ids(packs, sources)
-    return _packed(store, area, map(_line, oids), _WINDOW_WITHOUT_NAMES)
+    return packing.packed(git, area, map(packing.line, oids), _WINDOW_WITHOUT_NAMES)
 
 
 def _split(
     store: GitStore, docket: Docket, sources: Iterable[str], area: Directory
 ) -> tuple[str, ...]:
     """Make the pack of all that git clients need, and one of what else there is."""
-    tips = map(_line, _commits(store, docket))
-    (complete,) = _packed(store, area, tips, "--revs")
+    git = store.repository.git
+    tips = map(packing.line, _commits(store, docket))
+    (complete,) = packing.packed(git, area, tips, "--revs")
     oids = idx.distinct_ids(store.repository.packs_directory, sources)
     with idx.opened(area, complete) as index:
-        others = (_line(oid) for oid in oids if not index.has(oid))
-        return (complete, *_packed(store, area, others, _WINDOW_WITHOUT_NAMES))
-
-
-def _line(oid: bytes) -> bytes:
-    return oid.hex().encode() + b"\n"
-
-
-def _packed(
-    store: GitStore, area: Directory, asked: Iterable[bytes], option: str
-) -> tuple[str, ...]:
-    """Let git write a pack of what is asked for, in ``area``; none for no object."""
-    git = store.repository.git._replace(new_objects=staging.objects(area))
-    arguments = ("--quiet", "--non-empty", "--delta-base-offset", option)
-    with git.pieces(
-        "pack-objects", *arguments, area.join(b"pack"), input=asked, config=_CONFIG
-    ) as pieces:
-        sums = b"".join(pieces).decode("ascii", "replace").split()
-    names = tuple(f"pack-{name}" for name in sums)
-    if not all(map(PACK.fullmatch, names)):
-        raise error.Abort(_(b"git pack-objects failed"))
-    return names
+        others = (packing.line(oid) for oid in oids if not index.has(oid))
+        return (complete, *packing.packed(git, area, others, _WINDOW_WITHOUT_NAMES))
 
 
 def _is_exact(

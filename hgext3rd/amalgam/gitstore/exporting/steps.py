@@ -17,6 +17,7 @@ from mercurial.i18n import _
 
 from ...native import errors
 from ...terminal import one_line
+from ..drafts import departure, moving
 from ..git import branchtips, refs as refsmod
 from ..git.branchtips import BranchTips
 from ..state import censorship, layers, lfs, selection, unreadable
@@ -63,6 +64,8 @@ class ExportRun:
         """Refs that changed, and those of them that are gone."""
         self.gone = 0
         """Drafts that had been exported, and had to go."""
+        self.again = False
+        """Whether others had to go with them, and were converted again."""
         self.start = 0
         """The first revision that was not there at the last export."""
         self.named: frozenset[bytes] = frozenset()
@@ -93,7 +96,7 @@ class ExportRun:
         is_there = self._repository.exists()
         if is_there:
             if not rebuild:
-                self._refuse_foreign_store()
+                self._files.refuse_foreign_store()
             self._repository.remove_intruders()
         else:
             self._repository.set_up()
@@ -207,16 +210,18 @@ class ExportRun:
         except _DisplacedError as found:
             self._make_room(wanted, found.displaced)
             return False
-        if before.drafts.segments and self._files.next.base != before.base:
-            known_below = 0  # drafts that were there have been made again
         if not self._is_exact(wanted, known_below):
             return False
         docket = self._files.next
+        if docket.drafts.segments != before.drafts.segments:
+            nodes = wanted.selected.nodes_above(self._repo, known_below)
+            docket = moving.with_counted(self._store, before, docket, nodes)
         refs, head = self._wanted_refs(docket, wanted.allowed)
         places = wanted.places(self._repo) if wanted.is_all else None
         if selection.state_of(self._repo) != state and not (
             self._once and self._is_still_allowed(docket)
         ):
+            self._files.write(docket)
             return False
         changed, deleted = self._files.name(refs, head)
         self.refs += changed
@@ -279,15 +284,21 @@ class ExportRun:
 
         Return what is to be there.
         """
-        docket, nodes = self._files.next, self._nodes
-        wanted = self._want(docket)
-        judgement = wanted.judge(self._repo, docket, self._store.maps)
+        nodes, maps = self._nodes, self._store.maps
+        wanted, judgement = self._judge()
+        docket = self._files.next
+        if judgement is Drafts.DROP:
+            vanished = layers.vanished(self._repo, wanted.allowed, maps, docket.drafts)
+            self.gone += len(vanished)
+            if self._part_with(wanted, vanished):
+                wanted, judgement = self._judge()
+        if judgement is Drafts.SORT and self._publish(wanted):
+            wanted, judgement = self._judge()
+        docket = self._files.next
         if judgement in (Drafts.SORT, Drafts.DROP):
             self._select_again(wanted, docket.drafts)
         if judgement is Drafts.DROP:
-            drafts, maps = docket.drafts, self._store.maps
-            vanished = layers.vanished(self._repo, wanted.allowed, maps, drafts)
-            self.gone += len(vanished)
+            self.again = True
             self._files.drop_drafts(docket)
         elif judgement is Drafts.SORT:
             self._files.plan(transitions.without_drafts(docket))
@@ -296,6 +307,39 @@ class ExportRun:
         if wanted.has_base_shrunk(self._repo, docket, self._store.maps):
             self._drop_vanished(wanted)
         return wanted if self._nodes is nodes else self._want(self._files.next)
+
+    def _judge(self) -> tuple[ExportPlan, Drafts]:
+        """Return what is wanted now, and what is to be done with the drafts."""
+        docket = self._files.next
+        wanted = self._want(docket)
+        return wanted, wanted.judge(self._repo, docket, self._store.maps)
+
+    def _part_with(self, wanted: ExportPlan, vanished: Sequence[bytes]) -> bool:
+        """Remove drafts that vanished; ``False`` if all others have to go with them."""
+        new = moving.without_vanished(
+            self._store, self._files.next, self._files.take, vanished
+        )
+        if new is None:
+            return False
+        docket = transitions.without_vanished(self._files.next, new.drafts)
+        self._files.part_with(docket, new.commits)
+        if self._nodes is not None:
+            stay = (
+                node for node in new.changesets if wanted.allowed.has(self._repo, node)
+            )
+            self._nodes = [*self._nodes, *stay]
+        return True
+
+    def _publish(self, wanted: ExportPlan) -> bool:
+        """Move drafts that are public now; ``False`` if all have to be made again."""
+        docket = self._files.next
+        maps = self._store.maps
+        public = layers.published(self._repo, wanted.public, maps, docket.drafts)
+        new = moving.without_published(self._store, docket, self._files.take, public)
+        if new is None:
+            return False
+        self._files.settle(transitions.with_published(docket, new.base, new.drafts))
+        return True
 
     def _select_again(self, wanted: ExportPlan, layer: Layer) -> None:
         """Let this export make again what stays of ``layer``."""
@@ -318,10 +362,7 @@ class ExportRun:
         return True
 
     def _convert(self, wanted: ExportPlan) -> None:
-        """Convert what is selected and not there, the base first.
-
-        If the base grows, drafts on top of it are made again.
-        """
+        """Convert what is selected and not there, the base first."""
         docket = transitions.with_held(self._files.next, wanted.held)
         known_below = wanted.first_draft()
         # then its only layer has all: it can be named on the way
@@ -330,16 +371,13 @@ class ExportRun:
             docket.base, Layer(), wanted.for_base, 0, names_heads=names_heads
         )
         if base is not docket.base:
-            drafts = docket.drafts
+            if twins := departure.twins(self._store, docket, base, wanted.for_base):
+                raise _DisplacedError(twins)
             docket = transitions.with_base(docket, base)
             if names_heads:
                 commit = self.done[-1].commit
                 docket = transitions.with_base_commit(docket, commit)
             docket = self._files.settle(docket)
-            if drafts.segments and self._nodes is not None:
-                self._select_again(wanted, drafts)
-                wanted = self._want(docket)
-                known_below = wanted.first_draft()
         drafts = docket.drafts
         if known_below < wanted.selected.len:
             drafts = self._extend(drafts, base, wanted.selected, known_below)
@@ -372,6 +410,8 @@ class ExportRun:
             packs=(*layer.packs, *done.own_packs),
             complete=done.pack if is_first and done.aside_pack else layer.complete,
             metadata_segments=done.metadata_segments,
+            uses=layer.uses,
+            counted=layer.counted,
         )
 
     def _make_room(
@@ -458,20 +498,3 @@ class ExportRun:
             self._tips.write(self._maps, dialect, self._store.placement)
         else:
             branchtips.forget(self._maps, dialect)
-
-    def _refuse_foreign_store(self) -> None:
-        """Abort if ``amalgam.git.path`` leads to a repository that others fill."""
-        packs = self._files.docket.packs
-        is_ours = packs and (
-            any(map(self._repository.has_pack, packs))
-            or self._files.has_heads(self._files.docket)
-        )
-        if self._config.path and self._repository.has_refs() and not is_ours:
-            raise error.StateError(
-                _(
-                    b"git repository '%s' contains refs that this repository "
-                    b"did not write"
-                )
-                % self._repository.path,
-                hint=_(b"set amalgam.git.path to another directory, or use --rebuild"),
-            )

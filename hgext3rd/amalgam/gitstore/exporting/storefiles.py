@@ -13,6 +13,9 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from mercurial import error
+from mercurial.i18n import _
+
 from ...placement import TEMPORARY
 from ..git import refs as refsmod, staging, strays, summaries
 from ..git.repository import differences
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
     from ...placement import Directory
     from ..store import GitStore
+
+
+# of the map's files that a docket names
+_SUFFIXES = (b".map", b".state", b".uses")
 
 
 class StoreFiles:
@@ -155,6 +162,22 @@ class StoreFiles:
             return False
         return bool(oids) and self._repository.has_commits(oids)
 
+    def refuse_foreign_store(self) -> None:
+        """Abort if ``amalgam.git.path`` leads to a repository that others fill."""
+        packs = self.docket.packs
+        is_ours = packs and (
+            any(map(self._repository.has_pack, packs)) or self.has_heads(self.docket)
+        )
+        if self._store.config.path and self._repository.has_refs() and not is_ours:
+            raise error.StateError(
+                _(
+                    b"git repository '%s' contains refs that this repository "
+                    b"did not write"
+                )
+                % self._repository.path,
+                hint=_(b"set amalgam.git.path to another directory, or use --rebuild"),
+            )
+
     def write(self, docket: Docket) -> None:
         """Make ``docket`` the state."""
         if docket != self.docket:
@@ -230,6 +253,25 @@ class StoreFiles:
         content = "".join(f"{name}\n" for name in packs).encode("ascii")
         store.maps.directory.replace(store.pending, content, store.placement)
 
+    def part_with(self, docket: Docket, gone: Sequence[bytes]) -> None:
+        """Remove drafts with these commits: ``docket`` names what stays.
+
+        Its packs are there before others go. So all other drafts can be fetched all the
+        time.
+        """
+        self._refuse(docket)
+        commits = frozenset(gone)
+        refs = self._refs_before().items()
+        kept = {name: oid for name, oid in refs if oid not in commits}
+        self._unname(with_metadata(kept, self.docket))
+        self.remove_debris()
+
+    def take(self, area: Directory, made: Sequence[str]) -> None:
+        """Bring packs from ``area`` to the others. They do not count yet."""
+        self._note_pending(made)
+        self._repository.keep((*self.docket.packs, *made))
+        self._repository.take_packs(area, made)
+
     def drop_drafts(self, docket: Docket) -> None:
         """Remove the drafts, and whatever else git may have made of them."""
         segments = docket.drafts.segments
@@ -279,12 +321,10 @@ class StoreFiles:
             summaries.remove_those_of_packs(self._repository)
         self._repository.remove_packs(packs)
         directory.remove(self._store.pending)
-        names = (*self.docket.segments, *self.docket.metadata_segments)
-        kept = frozenset(map(os.fsencode, names))
+        kept = frozenset(map(os.fsencode, self.docket.map_files))
         ours = self._dialect + b"-"
         for name in directory.names():
-            # earlier versions left files for the metadata of the next export
-            is_ours = name.startswith(ours) and name.endswith((b".map", b".state"))
+            is_ours = name.startswith(ours) and name.endswith(_SUFFIXES)
             if name.startswith(TEMPORARY) or (is_ours and name not in kept):
                 directory.remove(name)
         self._repository.remove_debris()

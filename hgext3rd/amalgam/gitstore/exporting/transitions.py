@@ -116,8 +116,19 @@ def _exchanged(
 
 
 def with_base(docket: Docket, base: Layer) -> Docket:
-    """Let the base grow, and make the drafts above it again."""
-    return without_drafts(docket)._replace(base=base)
+    """Let the base grow below the drafts, which stay."""
+    return docket._replace(base=base)
+
+
+def without_vanished(docket: Docket, drafts: Layer) -> Docket:
+    """Let drafts go; a metadata commit that leads to them goes, too."""
+    after = docket._replace(drafts=drafts, drafts_commit=MetadataCommit())
+    return _dropping(docket, after)
+
+
+def with_published(docket: Docket, base: Layer, drafts: Layer) -> Docket:
+    """Move drafts into the base."""
+    return _dropping(docket, docket._replace(base=base, drafts=drafts))
 
 
 def with_drafts(docket: Docket, drafts: Layer) -> Docket:

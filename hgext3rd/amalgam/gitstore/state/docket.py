@@ -34,6 +34,7 @@ PACK = re.compile(r"pack-[0-9a-f]{40}")
 # packs of others go, too; their names are only compared with those that are there
 _DROPPED = re.compile(r"pack-[^/\0]*")
 _SEGMENT = re.compile(r"[a-z]+(?:-metadata)?-[0-9a-f]{16}\.map")
+_USES = re.compile(r"[a-z]+-[0-9a-f]{16}\.uses")
 _OID = re.compile(r"[0-9a-f]{40}")
 _PAIR = re.compile(r"[0-9a-f]{40} [0-9a-f]{40}")
 _MARK = re.compile(r"[0-9a-f]{32}")
@@ -65,6 +66,10 @@ class Layer(Record):
     seen: tuple[Checkpoint, ...] = ()
     """What was selected when all of it was exported, up to some places in the
     changelog, ascending; empty if it never was, or if more has been exported since."""
+    uses: tuple[str, ...] = ()
+    """File names of use counts, oldest first; only drafts have them."""
+    counted: int = 0
+    """How many changesets are in them. If these are not all, they do not count."""
 
     def with_above(self, above: Layer) -> Layer:
         """Return the layer that this one and the one above it are together."""
@@ -129,6 +134,11 @@ class Docket(Record):
         commits = (self.drafts_commit, self.base_commit)
         return max(commits, key=lambda commit: (bool(commit.oid), commit.covered))
 
+    @property
+    def map_files(self) -> tuple[str, ...]:
+        """File names of everything in the map's directory but the docket itself."""
+        return (*self.segments, *self.metadata_segments, *self.drafts.uses)
+
     @classmethod
     def read(cls, directory: Directory, dialect: bytes) -> Docket:
         """Read the docket; one that is missing, or not ours to read, is empty.
@@ -191,6 +201,8 @@ _LAYER: Fields = {
     "complete": texts(b"complete", PACK, ""),
     "metadata_segments": texts(b"metadata-segment", _SEGMENT, many=True),
     "seen": checkpoint.field(many=True),
+    "uses": texts(b"uses", _USES, many=True),
+    "counted": numbers(b"counted", 0),
 }
 _DOCKET: Fields = {
     "held": Field(b"held", _pair, _pair_text, many=True),

@@ -175,7 +175,7 @@ class OidMap:
             start += int(written[0])
 
     def sifted(self, nodes: Mapping[Table, Sequence[bytes]], *, keep: bool) -> bytes:
-        """Return a segment with the pairs of ``nodes``, or, if not ``keep``, all others.
+        """Return a segment with the pairs of ``nodes``, or with all others.
 
         Its name has the first digits of its last ``ID_LEN`` bytes, as any segment's.
         """

@@ -1,0 +1,345 @@
+"""Some of many drafts vanish or become public: the others stay as they are.
+
+The oracle is an export of the same repository from nothing: ids, refs, and every object
+in the packs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testlib import killpoints
+from testlib.environment import ENVIRONMENT
+from testlib.exported import Exported
+from testlib.hgserver import HgServer
+
+from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.gitstore.drafts import moving
+from hgext3rd.amalgam.gitstore.exporting.export import Report, export
+from hgext3rd.amalgam.gitstore.exporting.metadatacommit import Covers
+from hgext3rd.amalgam.gitstore.git import idx
+from hgext3rd.amalgam.gitstore.state import packgroups
+from hgext3rd.amalgam.gitstore.state.docket import Docket
+from hgext3rd.amalgam.gitstore.store import GitStore
+
+CONFIG = """
+[extensions]
+strip =
+amend =
+[experimental]
+evolution = all
+[phases]
+publish = no
+new-commit = draft
+[ui]
+merge = :local
+allowemptycommit = yes
+"""
+TEXTS = ["one\n" * 40, "two\n" * 40, "three\n" * 40, "\x01\nodd\n"]
+FILES = ["a", "b", "dir/a", "dir/b", "dir/below/a", "other/a"]
+
+
+@pytest.fixture
+def store(tmp_path: Path, server: HgServer) -> Exported:
+    """A public changeset in a repository that publishes nothing else by itself."""
+    store = Exported.init(tmp_path / "repo", server)
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write(CONFIG)
+    for name in FILES:
+        write(store, name, f"{name}\n" * 40)
+    store.hg("commit", "-qAm", "public", "-d", "0 0")
+    store.hg("phase", "--public", ".")
+    return store
+
+
+def write(store: Exported, name: str, text: str) -> None:
+    path = store.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def exported(store: Exported, **options: Any) -> Report:
+    """Export in this process, which the test can tell how large packs may be."""
+    repo = store.open()
+    return export(GitStore(repo, GitConfig.from_ui(repo.ui)), **options)
+
+
+def ids(store: Exported) -> dict[str, str]:
+    """Return the commit of each changeset that is served."""
+    lines = store.hg("log", "-r", "not secret()", "-T", "{node} {gitnode}\n")
+    return dict(line.split(" ") for line in lines.splitlines())
+
+
+def objects(store: Exported) -> set[bytes]:
+    """Return all objects of the store but those of the metadata commit."""
+    docket = Docket.parse(store.docket_path.read_bytes())
+    repo = store.open()
+    packs = GitStore(repo, GitConfig.from_ui(repo.ui)).repository.packs_directory
+    return {*idx.distinct_ids(packs, docket.base.packs + docket.drafts.packs)}
+
+
+def check(store: Exported) -> None:
+    """Compare the store with one that is made from nothing."""
+    store.git("fsck", "--connectivity-only")
+    copy = Exported(store.root.parent / "copy", store.server)
+    shutil.copytree(store.root, copy.root, symlinks=True)
+    exported(copy, covers=Covers.ALL)
+    copy.git("fsck", "--connectivity-only")
+    refs = copy.git("show-ref")
+    exported(copy, covers=Covers.ALL, rebuild=True)
+    assert ids(store) == ids(copy)
+    assert objects(store) == objects(copy)
+    assert refs == copy.git("show-ref")
+    shutil.rmtree(copy.root)
+
+
+class Events:
+    """Things that happen to a repository, drawn at random."""
+
+    def __init__(self, store: Exported, seed: int) -> None:
+        self.store = store
+        self.draw = random.Random(seed)
+        self.date = 0
+
+    def revs(self, revset: str) -> list[str]:
+        return self.store.hg("log", "-r", revset, "-T", "{node}\n").split()
+
+    def one_of(self, revset: str) -> str:
+        return self.draw.choice(self.revs(revset) or ["null"])
+
+    def run(self, *command: str, on: str) -> None:
+        """Run a command of hg on one of the changesets of ``on``, if there are any."""
+        if revs := self.revs(on):
+            self.store.run(*command, self.draw.choice(revs))
+
+    def edit(self) -> None:
+        for name in self.draw.sample(FILES, self.draw.choice([1, 1, 2])):
+            write(self.store, name, self.draw.choice(TEXTS))
+
+    def update(self, revset: str) -> bool:
+        rev = self.one_of(revset)
+        self.store.hg("update", "-qC", rev)
+        return rev != "null"
+
+    def commit(self) -> None:
+        self.update("heads(all())" if self.draw.random() < 0.7 else "all()")
+        self.edit()
+        self.finish()
+
+    def finish(self) -> None:
+        self.date += self.draw.choice([0, 1])
+        self.store.hg("commit", "-qAm", "m", "-d", f"{self.date} 0")
+
+    def copy(self) -> None:
+        self.update("all()")
+        command = self.draw.choice(["copy", "rename"])
+        self.store.run(command, "-q", "-f", self.draw.choice(FILES), "copied")
+        self.finish()
+
+    def twin(self) -> None:
+        """Make changesets with one commit, but for line feeds."""
+        self.update("all()")
+        parent = self.revs(".")[0]
+        text, self.date = self.draw.choice(TEXTS) + "twin\n", self.date + 1
+        for branch in self.draw.sample(["default", "x", "y", "z"], 3):
+            self.store.hg("update", "-qC", parent)
+            write(self.store, "a", text)
+            self.store.hg("branch", "-qf", branch)
+            self.store.hg("commit", "-qAm", "twin", "-d", f"{self.date} 0")
+
+    def merge(self) -> None:
+        if self.update("heads(all())"):
+            self.store.run("merge", "-q", self.one_of("heads(all()) - ."))
+            self.finish()
+
+    def graft(self) -> None:
+        if self.update("heads(all())"):
+            self.store.run("graft", "-q", self.one_of("draft() - merge()"))
+            self.store.run("graft", "--abort")
+
+    def amend(self) -> None:
+        if self.update("draft() and head()"):
+            if self.draw.random() < 0.6:
+                self.edit()
+            self.store.run("amend", "-q", "-m", self.draw.choice(["m", "n"]))
+
+    def hide(self) -> None:
+        rev = self.one_of("draft()")
+        self.store.hg("update", "-qC", "0")
+        for node in self.revs(f"{rev}:: and draft()"):
+            self.store.run("debugobsolete", node)
+
+    def strip(self) -> None:
+        self.store.hg("update", "-qC", "0")
+        self.run("strip", "-q", "--no-backup", on="draft()")
+
+    def keep_secret(self) -> None:
+        self.run("phase", "--force", "--secret", on="draft()")
+
+    def show(self) -> None:
+        self.run("phase", "--draft", "--force", on="secret()")
+
+    def publish(self) -> None:
+        self.run("phase", "--public", on="draft()")
+
+    def bookmark(self) -> None:
+        name = self.draw.choice(["one", "two", "three"])
+        self.run("bookmark", "-qfi", name, "-r", on="draft()")
+
+
+GROWTH = ["commit"] * 5 + ["copy", "merge", "graft", "bookmark"]
+MOVES = ["amend", "amend", "hide", "strip", "keep_secret", "show", "publish", "publish"]
+
+
+@contextlib.contextmanager
+def bounds(monkeypatch: pytest.MonkeyPatch, least: int, counted: int) -> Iterator[None]:
+    """Let packs of drafts have few objects, and count what few changesets use."""
+    with monkeypatch.context() as patch:
+        patch.setattr(packgroups, "_LEAST_PART", least)
+        patch.setattr(moving, "_MOST_COUNTED", counted)
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("growth", [GROWTH, [*GROWTH, "twin"]], ids=["", "twins"])
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_to_drafts_the_store_is_as_if_made_at_once(
+    store: Exported, seed: int, growth: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = Events(store, seed)
+    for _event in range(25):
+        getattr(events, events.draw.choice(growth))()
+    most_counted = events.draw.choice([3, 1000])
+    with bounds(monkeypatch, 40, most_counted):
+        exported(store)
+        for _round in range(12):
+            before = ids(store)
+            for _event in range(events.draw.choice([1, 1, 2])):
+                getattr(events, events.draw.choice(MOVES))()
+            for _event in range(events.draw.choice([0, 0, 1])):
+                getattr(events, events.draw.choice(growth))()
+            report = exported(store)
+            after = ids(store)
+            changed = [node for node in after if before.get(node) != after[node]]
+            # a public twin of a draft cannot move into the base alone
+            if growth == GROWTH:
+                assert report.changesets == len(changed)
+            check(store)
+    assert store.run("git::verify", "--full").out.endswith(b"\nno differences\n")
+
+
+@pytest.fixture
+def stacks(store: Exported) -> Exported:
+    """Drafts on three heads, each with a bookmark, which share file revisions."""
+    for name in ("one", "two", "three"):
+        store.hg("update", "-qC", "0")
+        for number in range(4):
+            write(store, "a", f"shared {number}\n" * 40)
+            write(store, f"dir/{name}", f"{name} {number}\n" * 40)
+            store.hg("commit", "-qAm", f"{name} {number}", "-d", f"{number} 0")
+        store.hg("bookmark", "-ir", ".", name)
+    store.hg("git::export")
+    return store
+
+
+def amend(store: Exported, bookmark: str, text: str) -> None:
+    store.hg("update", "-qC", bookmark)
+    write(store, f"dir/{bookmark}", text)
+    store.hg("amend", "-q")
+    store.hg("bookmark", "-fir", ".", bookmark)
+
+
+def test_other_drafts_can_be_fetched_all_the_time(
+    stacks: Exported, tmp_path: Path
+) -> None:
+    ended, failures, fetched = threading.Event(), list[bytes](), list[str]()
+
+    def fetch() -> None:
+        while not ended.is_set():
+            clone = str(tmp_path / f"clone{len(fetched)}")
+            command = ["git", "clone", "-q", "--bare", "--single-branch", "-b", "three"]
+            done = subprocess.run(
+                [*command, f"file://{stacks.git_dir}", clone],
+                env=ENVIRONMENT,
+                capture_output=True,
+            )
+            if done.returncode:
+                failures.append(done.stderr)
+            fetched.append(clone)
+
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    try:
+        for number in range(4):
+            amend(stacks, "one", f"amended {number}\n")
+            stacks.hg("git::export")
+        stacks.hg("phase", "--public", "two")
+        stacks.hg("git::export")
+    finally:
+        ended.set()
+        thread.join()
+    assert not failures
+    assert fetched
+    check(stacks)
+
+
+def test_lost_counts_are_no_reason_to_lose_exactness(stacks: Exported) -> None:
+    for path in stacks.map_dir.glob("*.uses"):
+        path.write_bytes(path.read_bytes()[:-1])
+    assert "exported 1 changesets" in commit_more(stacks)
+    check(stacks)
+    amend(stacks, "one", "amended\n")
+    assert "exported 1 changesets" in stacks.hg("git::export")
+    check(stacks)
+
+
+def commit_more(store: Exported) -> str:
+    store.hg("update", "-qC", "two")
+    write(store, "b", "more\n")
+    store.hg("commit", "-qm", "more", "-d", "9 0")
+    return store.hg("git::export")
+
+
+def test_public_changesets_below_drafts_convert_no_draft(stacks: Exported) -> None:
+    before = stacks.docket()["drafts"]
+    stacks.hg("update", "-qC", "0")
+    write(stacks, "b", "more\n")
+    stacks.hg("commit", "-qm", "more", "-d", "9 0")
+    stacks.hg("phase", "--public", ".")
+    assert "exported 1 changesets" in stacks.hg("git::export")
+    assert stacks.docket()["drafts"]["packs"] == before["packs"]
+    check(stacks)
+
+
+def test_public_twin_of_a_draft_gets_the_id_of_an_export_from_nothing(
+    stacks: Exported,
+) -> None:
+    stacks.hg("update", "-qC", "two~1")
+    stacks.hg("branch", "-q", "twin")
+    for name, text in (("a", "shared 3\n"), ("dir/two", "two 3\n")):
+        write(stacks, name, text * 40)
+    stacks.hg("commit", "-qm", "two 3", "-d", "3 0")
+    stacks.hg("phase", "--public", ".")
+    stacks.hg("git::export")
+    check(stacks)
+    stacks.hg("phase", "--public", "two")
+    stacks.hg("git::export")
+    check(stacks)
+
+
+@pytest.mark.slow
+def test_publishing_that_is_killed_ends_as_if_it_was_not(
+    stacks: Exported, tmp_path: Path
+) -> None:
+    stacks.hg("phase", "--public", "two~1")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    assert killpoints.at_each(stacks.root, scratch, "git::export", lacks="link")
