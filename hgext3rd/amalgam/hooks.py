@@ -38,10 +38,17 @@ def uisetup(_ui: UiT) -> None:
 
     def request_is_answered() -> None:
         from .serve import gitroutes, hosting
+        from .serve.lfs import routes as lfsroutes
 
-        for module in (hosting, gitroutes):
+        for module in (hosting, gitroutes, lfsroutes):
             _wrap(wireprotoserver, "handlewsgirequest", module.handle_request)
 
+    def repository_is_found() -> None:
+        from .serve.lfs import routes
+
+        _wrap(hgweb.hgwebdir_mod.hgwebdir, "_runwsgi", routes.route)
+
+    when_loaded(hgweb.hgwebdir_mod, repository_is_found)
     when_loaded(localrepo, index_is_opened)
     when_loaded(revlog, lambda: _wrap(revlog.revlog, "censorrevision", _censor))
     when_loaded(wireprotoserver, request_is_answered)

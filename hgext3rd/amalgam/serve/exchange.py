@@ -144,8 +144,8 @@ class Exchange:
         res.status = common.statusmessage(refusal.code)
         for name, value in refusal.headers:
             res.headers[name] = value
-        body = printable(refusal.sentence) + b"\n"
-        res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
+        kind, body = self.explained(printable(refusal.sentence))
+        res.headers[b"Content-Type"] = kind
         res.headers[b"Content-Length"] = b"%d" % len(body)
         for name, value in _NO_CACHE:
             res.headers[name] = value
@@ -153,6 +153,10 @@ class Exchange:
         # hgweb reads what is left of the request before it answers
         watchdog = Watchdog(_REFUSED_SECONDS, connection.break_off)
         res.setbodygen(_while_watched(watchdog, pieces))
+
+    def explained(self, sentence: bytes) -> tuple[bytes, bytes]:
+        """Return the type and the body of an answer that is an error."""
+        return b"text/plain; charset=utf-8", sentence + b"\n"
 
     def end(self, how: bytes, *, kill: bool) -> None:
         """Give everything back, and log the request, once."""

@@ -1,0 +1,1 @@
+"""Files in LFS, for git-lfs: what hgweb answers besides Mercurial's LFS requests."""
