@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from mercurial import localrepo
+from mercurial import dispatch, localrepo
 
 
 def revlog_options_resolver() -> tuple[ModuleType, str]:
@@ -21,6 +21,16 @@ def revlog_options_resolver() -> tuple[ModuleType, str]:
     from mercurial.repo import vfs_options
 
     return vfs_options, "resolve_revlog_store_vfs_options"
+
+
+def request_of(arguments: list[bytes]) -> Any:
+    """Return a request to ``dispatch``."""
+    if hasattr(dispatch, "request"):
+        # hg <= 7.1 (requests are made in dispatch)
+        return dispatch.request(arguments)
+    from mercurial import main_script
+
+    return main_script.request(arguments)
 
 
 def withdraw(registrar: Any, name: bytes) -> None:

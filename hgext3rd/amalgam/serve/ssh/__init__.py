@@ -1,0 +1,1 @@
+"""The console script ``hg-amalgam-ssh``: what clients get over ssh."""
