@@ -174,7 +174,7 @@ def test_tag_and_closed_branch_make_the_objects_of_their_changesets_only(
     store.hg("git::export")
     before = objects(store)
     store.hg("commit", "-q", "--close-branch", "-m", "closed", "-d", "0 0")
-    store.hg("git::export")
+    store.hg("git::export", "--metadata")
     assert "refs/heads/side" not in refs(store)
     oid = store.ids("tip")[1]
     assert oid not in before
