@@ -20,7 +20,7 @@ from testlib.hgserver import HgServer
 from testlib.interruption import Interrupted, bookmarked
 from testlib.needs import missing
 
-from . import bundles, disks, flips, hostile, kills, sequences, truncations
+from . import bundles, disks, flips, hostile, kills, sequences, serving, truncations
 
 
 class Torture:
@@ -101,6 +101,15 @@ def main() -> int:
             return counts
 
         torture.run("hostile files", visit)
+
+        def serve() -> Counter[str]:
+            counts, problems = serving.under_load(
+                scratch, server, options.clients, options.load, options.seed
+            )
+            torture.problems += problems
+            return counts
+
+        torture.run("git clients", serve)
         for name, part in bundles.all_of(scratch, server, options):
             torture.run(name, part)
         server.close()
@@ -126,6 +135,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cuts", type=int, default=200, help="of a served repository")
     parser.add_argument("--sequences", type=int, default=200, help="of random events")
     parser.add_argument("--steps", type=int, default=30, help="of each sequence")
+    parser.add_argument("--clients", type=int, default=50, help="of git, at once")
+    parser.add_argument("--load", type=float, default=600, help="seconds of them")
     parser.add_argument("--changes", type=int, default=100, help="with bundles")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--json", type=Path, help="file for counts and problems")
