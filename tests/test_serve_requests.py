@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from testlib.environment import ENVIRONMENT
 from testlib.exported import Exported
-from testlib.followed import until
-from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving
+from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving, until
 
 pytestmark = pytest.mark.slow
 

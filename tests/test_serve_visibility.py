@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,113 +18,31 @@ import pytest
 from testlib.environment import ENVIRONMENT, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
-from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving
+from testlib.hiding import EVENTS, WORD, fetch_of, has_pack, planted, with_draft
+from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving, until
 
 pytestmark = pytest.mark.slow
 
 ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
 SERVICE = "info/refs?service=git-upload-pack"
 LS_REFS = b"0014command=ls-refs\n00010009peel\n0000"
-WORD = "planted7f3a"
-CONFIG = """
-[extensions]
-amalgam =
-strip =
-amend =
-[experimental]
-evolution = all
-[phases]
-publish = no
-new-commit = draft
-"""
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that is going to be so."""
-    for _number in range(1200):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("what was waited for does not come")
-
-
-def fetch_of(oid: str, version: int) -> bytes:
-    """Return the request for one object."""
-    if version == 2:
-        return f"0012command=fetch\n00010032want {oid}\n0009done\n0000".encode()
-    return f"0032want {oid}\n00000009done\n".encode()
-
-
-def has_pack(web: WebServer, oid: str) -> bool:
-    """Tell whether the server sends an object, in any version of the protocol."""
-    found = []
-    for version in (2, 0):
-        spoken = "version=2" if version == 2 else ""
-        body = fetch_of(oid, version)
-        _status, _headers, said = web.ask(
-            "git-upload-pack", "POST", body, Git_Protocol=spoken
-        )
-        found.append(b"PACK" in said)
-    return any(found)
 
 
 @pytest.fixture
 def draft(tmp_path: Path, server: HgServer) -> Exported:
-    """A public changeset, and on top a draft with planted content."""
-    store = Exported.init(tmp_path / "repo", server)
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write(CONFIG)
-    (store.root / "file").write_text("public\n" * 50)
-    store.hg("commit", "-qAm", "public", "-d", "0 0")
-    store.hg("phase", "--public", ".")
-    (store.root / WORD).write_text(f"{WORD}\n")
-    store.hg("commit", "-qAm", WORD, "-d", "1 0")
-    return store
-
-
-def hide(store: Exported) -> None:
-    store.hg("update", "-q", "0")
-    store.hg("debugobsolete", store.ids("1")[0])
-
-
-def amend(store: Exported) -> None:
-    store.hg("remove", "-f", WORD)
-    store.hg("amend", "-q", "-m", "innocent")
-
-
-def keep_secret(store: Exported) -> None:
-    store.hg("phase", "--force", "--secret", "1")
-
-
-def strip(store: Exported) -> None:
-    store.hg("strip", "-q", "--no-backup", "1")
-
-
-EVENTS: dict[str, Callable[[Exported], None]] = {
-    "hidden": hide,
-    "amended": amend,
-    "secret": keep_secret,
-    "stripped": strip,
-}
-
-
-def planted(store: Exported) -> list[str]:
-    """Return the ids of commit, tree and blob with planted content."""
-    oid = store.ids("1")[1]
-    names = [oid, f"{oid}^{{tree}}", f"{oid}:{WORD}"]
-    return [store.git("rev-parse", name) for name in names]
+    return with_draft(tmp_path / "repo", server)
 
 
 @pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
-@pytest.mark.parametrize("writable", [True, False], ids=["exports", "reads"])
+@pytest.mark.parametrize("freshness", [1000, 0])
 def test_what_is_hidden_is_not_sent_from_then_on(
-    draft: Exported, event: Callable[[Exported], None], writable: bool
+    draft: Exported, event: Callable[[Exported], None], freshness: int
 ) -> None:
     draft.hg("git::export")
     secrets = planted(draft)
-    limit = [] if writable else ["--config=amalgam.serve.freshness=0"]
-    limit.append("--config=amalgam.serve.queue-timeout=0")
-    with serving(draft.root, *ON, *limit) as web:
+    limits = [f"--config=amalgam.serve.freshness={freshness}"]
+    limits.append("--config=amalgam.serve.queue-timeout=0")
+    with serving(draft.root, *ON, *limits) as web:
         assert all(has_pack(web, oid) for oid in secrets[:1])
         assert has_pack(web, secrets[2])  # version 2 sends any object
         event(draft)
@@ -140,7 +57,7 @@ def test_object_that_was_brought_back_is_not_sent(draft: Exported) -> None:
     secrets = planted(draft)
     saved = draft.root.parent / "saved"
     shutil.copytree(draft.packs_dir, saved)
-    amend(draft)
+    EVENTS["amended"](draft)
     draft.hg("git::export")
     with serving(draft.root, *ON) as web:
         assert web.ask(SERVICE)[0] == 200

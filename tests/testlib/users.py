@@ -17,6 +17,9 @@ from pathlib import Path
 
 from .environment import ENVIRONMENT, HG, ROOT
 
+HOMELESS = ENVIRONMENT | {"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
+"""The environment of what other users run."""
+
 
 @dataclasses.dataclass(frozen=True)
 class User:
@@ -37,8 +40,13 @@ class User:
             f"{setup}\n{_reachable()}\numask {umask:o}",
             [*self._become(), *command],
             cwd,
-            ENVIRONMENT | {"HOME": "/nonexistent"} | dict(environment or {}),
+            HOMELESS | dict(environment or {}),
         )
+
+    def started(self, command: Sequence[str], cwd: Path) -> list[str]:
+        """Return what runs a command as this user, for whoever starts it."""
+        setup = f"{_reachable()}\numask 077"
+        return namespaced(setup, [*self._become(), *command], cwd)
 
     def _become(self) -> list[str]:
         groups = ",".join(map(str, self.groups))

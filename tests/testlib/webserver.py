@@ -7,13 +7,25 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from .environment import ENVIRONMENT, HG
+from .users import HOMELESS, User
 
 GIT_TYPE = "application/x-git-upload-pack-request"
+_LONGEST_SECONDS = 60
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for something that a server is going to do."""
+    end = time.monotonic() + _LONGEST_SECONDS
+    while not condition():
+        assert time.monotonic() < end, "what was waited for does not come"
+        time.sleep(0.05)
 
 
 class WebServer:
@@ -113,9 +125,15 @@ def serving(
     cwd: Path, *options: str, environment: Mapping[str, str] = ENVIRONMENT
 ) -> Iterator[WebServer]:
     """Run ``hg serve`` in ``cwd`` with ``options``. It logs to its stderr."""
-    command = [str(HG), "serve", "-p", "0", "-a", "127.0.0.1"]
-    command += ["--config", f"extensions.tolog={_LOGGER}", *options]
-    with started(command, cwd, environment) as server:
+    with started([str(HG), *_SERVE, *options], cwd, environment) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def serving_as(user: User, cwd: Path, *options: str) -> Iterator[WebServer]:
+    """Run ``hg serve`` as another user, whom the configuration of nobody helps."""
+    command = [sys.executable, str(HG), *_SERVE, *options]
+    with started(user.started(command, cwd), cwd, HOMELESS) as server:
         yield server
 
 
@@ -154,3 +172,7 @@ def started(
 
 
 _LOGGER = Path(__file__).with_name("logger.py")
+_SERVE = [
+    *("serve", "-p", "0", "-a", "127.0.0.1"),
+    *("--config", f"extensions.tolog={_LOGGER}"),
+]

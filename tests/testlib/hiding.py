@@ -1,0 +1,89 @@
+"""Content that becomes hidden, in a repository that hgweb serves to git."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from .exported import Exported
+from .hgserver import HgServer
+from .webserver import WebServer
+
+WORD = "planted7f3a"
+CONFIG = """
+[extensions]
+amalgam =
+strip =
+amend =
+[experimental]
+evolution = all
+[phases]
+publish = no
+new-commit = draft
+"""
+
+
+def fetch_of(oid: str, version: int) -> bytes:
+    """Return the request for one object."""
+    if version == 2:
+        return f"0012command=fetch\n00010032want {oid}\n0009done\n0000".encode()
+    return f"0032want {oid}\n00000009done\n".encode()
+
+
+def has_pack(web: WebServer, oid: str) -> bool:
+    """Tell whether the server sends an object, in any version of the protocol."""
+    found = []
+    for version in (2, 0):
+        spoken = "version=2" if version == 2 else ""
+        body = fetch_of(oid, version)
+        _status, _headers, said = web.ask(
+            "git-upload-pack", "POST", body, Git_Protocol=spoken
+        )
+        found.append(b"PACK" in said)
+    return any(found)
+
+
+def with_draft(root: Path, server: HgServer) -> Exported:
+    """Make a public changeset, and on top a draft with planted content."""
+    store = Exported.init(root, server)
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write(CONFIG)
+    (store.root / "file").write_text("public\n" * 50)
+    store.hg("commit", "-qAm", "public", "-d", "0 0")
+    store.hg("phase", "--public", ".")
+    (store.root / WORD).write_text(f"{WORD}\n")
+    store.hg("commit", "-qAm", WORD, "-d", "1 0")
+    return store
+
+
+def _hide(store: Exported) -> None:
+    store.hg("update", "-q", "0")
+    store.hg("debugobsolete", store.ids("1")[0])
+
+
+def _amend(store: Exported) -> None:
+    store.hg("remove", "-f", WORD)
+    store.hg("amend", "-q", "-m", "innocent")
+
+
+def _keep_secret(store: Exported) -> None:
+    store.hg("phase", "--force", "--secret", "1")
+
+
+def _strip(store: Exported) -> None:
+    store.hg("strip", "-q", "--no-backup", "1")
+
+
+EVENTS: dict[str, Callable[[Exported], None]] = {
+    "hidden": _hide,
+    "amended": _amend,
+    "secret": _keep_secret,
+    "stripped": _strip,
+}
+
+
+def planted(store: Exported) -> list[str]:
+    """Return the ids of commit, tree and blob with planted content."""
+    oid = store.ids("1")[1]
+    names = [oid, f"{oid}^{{tree}}", f"{oid}:{WORD}"]
+    return [store.git("rev-parse", name) for name in names]
