@@ -23,26 +23,32 @@ _SHELL = b"/bin/sh"
 # ended, which would share a core with it: a commit that starts an exporter took 36 ms
 # more, and takes 1 ms more (2026-11-22, 2 cores with other work, medians of 70).
 _DETACHED = b'(sleep 0.05; exec "$@") &'
+# a shell gives /dev/null to what is in its background
+_DETACHED_KEPT = b'exec 3<&0; (sleep 0.05; exec "$@" <&3 3<&-) &'
 # the descriptor that is kept is for hg alone
 _LATER = b'sleep "$0" </dev/null; exec "$@"'
 # of hooks; of git; of CGI; of systemd
 _FOREIGN = (b"HG_", b"GIT_", b"HTTP_", b"GATEWAY_INTERFACE", b"LISTEN_", b"NOTIFY_")
 
 
-def start(path: bytes, *command: bytes, is_attached: bool = False) -> None:
+def start(
+    path: bytes, *command: bytes, is_attached: bool = False, kept: int | None = None
+) -> None:
     """Run ``hg --cwd PATH COMMAND...`` in the background; ``OSError`` if that fails.
 
     What is attached has the output of this process, which waits for it; for tests.
+    ``kept``: a descriptor that it gets as its standard input.
     """
     arguments, environment = _arguments(path, command), _environment()
     if is_attached:
         subprocess.run(arguments, env=environment, stdin=subprocess.DEVNULL)
         return
+    script = _DETACHED if kept is None else _DETACHED_KEPT
     subprocess.run(
-        [_SHELL, b"-c", _DETACHED, _SHELL, *arguments],
+        [_SHELL, b"-c", script, _SHELL, *arguments],
         cwd="/",
         env=environment,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if kept is None else kept,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

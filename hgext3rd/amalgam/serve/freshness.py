@@ -148,7 +148,7 @@ class Freshness:
             return
         self._is_started = True
         try:
-            exportrequest.start(self._store.repo, exportrequest.REQUESTED)
+            exportrequest.start_for_server(self._store.repo)
         except _UNREADABLE as exc:
             problem = stringutil.forcebytestr(exc)
             self._store.repo.ui.log(b"amalgam", b"no export for git: %s\n", problem)

@@ -14,6 +14,7 @@ from mercurial import error
 from mercurial.utils import stringutil
 
 from ... import background
+from ...placement import Placement
 from ...trust import Trust
 from . import exporterlock
 
@@ -75,20 +76,34 @@ def install(repo: RepoT) -> None:
 def _request(repo: RepoT) -> None:
     """Start an exporter, unless there is one."""
     try:
-        start(repo)
+        _require_trust(repo)
+        if not exporterlock.is_held(exporterlock.directory_of(repo)):
+            background.start(os.path.dirname(repo.sharedpath), COMMAND)
     except (OSError, error.Abort, error.StorageError) as exc:
         # the transaction is closed: there is nothing left to abort
         problem = stringutil.forcebytestr(exc)
         repo.ui.log(b"amalgam", b"no export after a change: %s\n", problem)
 
 
-def start(repo: RepoT, *options: bytes) -> None:
-    """Start an exporter with ``options``, unless there is one.
+def start_for_server(repo: RepoT) -> None:
+    """Start an exporter, unless there is one; it exports whether configured or not.
 
-    ``SecurityError`` in a repository of a stranger; ``OSError`` or ``StorageError`` if
-    there can be none.
+    However many processes of a server ask, one is started: it gets the lock from the
+    one that starts it. ``SecurityError`` in a repository of a stranger; ``OSError`` or
+    ``StorageError`` if there can be none.
     """
+    _require_trust(repo)
+    directory = exporterlock.directory_of(repo)
+    lock = exporterlock.take(directory, Placement.of(repo))
+    if lock is None:
+        return
+    try:
+        root = os.path.dirname(repo.sharedpath)
+        background.start(root, COMMAND, REQUESTED, kept=lock)
+    finally:
+        os.close(lock)
+
+
+def _require_trust(repo: RepoT) -> None:
     trust = Trust.of(repo.ui, repo.store.path, repo.sharedpath)
     trust.require(repo.sharedpath)
-    if not exporterlock.is_held(exporterlock.directory_of(repo)):
-        background.start(os.path.dirname(repo.sharedpath), COMMAND, *options)
