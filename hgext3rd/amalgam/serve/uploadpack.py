@@ -60,6 +60,7 @@ _CONFIG: dict[str, Value] = {
     "uploadpackfilter.sparse:oid.allow": "false",
     "uploadpackfilter.object:type.allow": "false",
     "uploadpackfilter.combine.allow": "false",
+    "uploadpackfilter.auto.allow": "false",
     "transfer.advertiseSID": "false",
     "transfer.advertiseObjectInfo": "false",
     "promisor.advertise": "false",
@@ -78,8 +79,8 @@ _CONFIG: dict[str, Value] = {
 
 def config_of(store: GitStore) -> dict[str, Value]:
     """Return the configuration of git for clients of ``store``."""
-    # the last pattern that matches decides: the first one undoes those of the store
-    hidden = ["!refs", "refs/cinnabar"]
+    # the last pattern that matches decides: the first two undo those of the store
+    hidden = ["!refs", "!HEAD", "refs/cinnabar"]
     if b"heads" not in store.config.refs:
         hidden.append("refs/hg")
     return {**_CONFIG, "transfer.hideRefs": tuple(hidden)}
