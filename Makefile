@@ -19,6 +19,8 @@ else
 HG = 7.2.4
 FLAVOUR =
 PYTHON = python3
+# the program that is tested as git, if it is not the first in PATH
+GIT =
 # tests at a time
 JOBS = 2
 
@@ -44,6 +46,9 @@ IN_RUST := cd rust &&
 # a file or directory for commands that run elsewhere
 absolute = $(if $(filter /%,$1),$1,"$$TREE"/$1)
 export CARGO_TARGET_DIR ?= $(CURDIR)/rust/target
+ifneq ($(GIT),)
+export PATH := $(CURDIR)/build/git:$(PATH)
+endif
 # the venv's packages and nothing of the caller's, whatever he exports
 unexport PYTHONPATH PYTHONUNBUFFERED PYTHONSAFEPATH HGRCPATH HGPLAIN
 
@@ -205,14 +210,19 @@ python-lint: $(VENV)/.ready
 	$(BIN)/ruff check -q .
 	$(BIN)/mypy
 
+.PHONY: git
+git:
+	@rm -rf build/git
+	@$(if $(GIT),mkdir -p build/git && ln -s $(call absolute,$(GIT)) build/git/git && git --version)
+
 .PHONY: pytest
-pytest: local
+pytest: local git
 	$(BIN)/python3 -m pytest -n $(JOBS) --dist worksteal
 
 # run-tests.py is not in the wheel. It wants to be started as python3, its output directory
 # to exist, and PYTHONUNBUFFERED unset.
 .PHONY: t
-t: local $(SDIST)/tests/run-tests.py
+t: local git $(SDIST)/tests/run-tests.py
 	@mkdir -p $(T_OUTPUT)
 	cd tests && $(BIN)/python3 $(SDIST)/tests/run-tests.py --with-hg=$(BIN)/hg -j$(JOBS) --json \
 	  --outputdir "$$TREE"/$(T_OUTPUT) test-amalgam-*.t

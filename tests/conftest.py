@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from mercurial import extensions, ui as uimod
 from testlib.bundled import Bundled
+from testlib.environment import git
 from testlib.exported import Exported
 from testlib.generated import generate
 from testlib.hgserver import HgServer
@@ -18,6 +19,11 @@ from testlib.needs import Skips
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Skips())
+
+
+def pytest_report_header() -> str:
+    """Name the git that is tested."""
+    return git(Path.cwd(), "version").decode().strip()
 
 
 @pytest.fixture(scope="session")
