@@ -290,3 +290,22 @@ def test_bundles_are_named_to_those_who_ask(published: Bundled) -> None:
         assert b"bundle-uri" not in web.ask(SERVICE, Git_Protocol="version=2")[2]
         found = web.ask("git-upload-pack", "POST", asked, Git_Protocol="version=2")
         assert found[0] == 400
+
+
+@pytest.mark.needs("git-2.40")
+def test_git_takes_the_bundles_that_are_named(
+    published: Bundled, tmp_path: Path
+) -> None:
+    options = ("amalgam.git.serve=yes", "amalgam.serve.bundle-uri=yes")
+    with serving(published.root, *(f"--config={it}" for it in options)) as web:
+        for value, count in (("false", 0), ("true", 1)):
+            command = ["git", "-c", f"transfer.bundleURI={value}"]
+            command += ["clone", "-q", "--mirror", web.url, str(tmp_path / value)]
+            trace = tmp_path / f"trace-{value}"
+            environment = ENVIRONMENT | {"GIT_TRACE_CURL": str(trace)}
+            done = subprocess.run(command, env=environment, capture_output=True)
+            assert (done.returncode, done.stderr) == (0, b""), web.said()
+            name = published.live("git-v2").name
+            said = trace.read_text(errors="replace")
+            assert said.count(f": GET /amalgam/bundles/{name} ") == count
+            git(tmp_path / value, "fsck", "--strict")

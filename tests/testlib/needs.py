@@ -75,6 +75,12 @@ def _git_lfs() -> str:
     return "" if lfs.git_lfs() else "no git-lfs(1); see 'make git-lfs'"
 
 
+def _git_2_40() -> str:
+    said = subprocess.run(["git", "version"], capture_output=True).stdout.decode()
+    major, minor = map(int, said.split()[2].split(".")[:2])
+    return "" if (major, minor) >= (2, 40) else said.strip()
+
+
 _NEEDS: dict[str, Callable[[], str]] = {
     "root": _root,  # to give files to another user
     "mounts": _mounts,  # of its own, or for all to see
@@ -83,6 +89,7 @@ _NEEDS: dict[str, Callable[[], str]] = {
     "c-index": _c_index,  # to look nodes up in our map
     "cold": _cold,  # to have files that are not in memory
     "curl": _curl,  # as a client that goes on with a download
+    "git-2.40": _git_2_40,  # as a client that takes bundles which a server names
     "git-lfs": _git_lfs,  # as a client of what is in LFS
 }
 

@@ -50,7 +50,8 @@ def _answer(chain: Iterable[Entry], base: bytes) -> bytes:
         kind = b"increment" if entry.follows else b"base"
         name = b"%s-%d" % (kind, entry.token)
         lines.append(b"bundle.%s.uri=%s" % (name, url))
-        lines.append(b"bundle.%s.creationToken=%d" % (name, entry.token))
+        # git compares keys as it sends them, all in lower case
+        lines.append(b"bundle.%s.creationtoken=%d" % (name, entry.token))
     if not 0 < len(entries) <= _MOST:
         return b""
     return b"".join(map(pktlines.line, lines)) + pktlines.FLUSH
