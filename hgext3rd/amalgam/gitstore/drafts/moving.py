@@ -151,7 +151,7 @@ def with_counted(
 ) -> Docket:
     """Count what those of ``nodes`` use that are drafts now, and were not ``before``.
 
-    Unless that is much, or the other drafts are not counted.
+    Unless that is much, the other drafts are not counted, or git cannot be run.
     """
     drafts, there = docket.drafts, _changesets(store, before.drafts)
     new_len = _changesets(store, drafts) - there
@@ -170,6 +170,8 @@ def with_counted(
         counts = UseCounts(store.maps.directory, drafts.uses)
         for uses in usesmod.of_changesets(store, docket, nodes):
             changes.update(uses.counted())
+    except error.Abort:
+        return docket  # of a user for whom no git runs there, as nobody is trusted
     except error.StorageError:
         # lost or damaged: they are counted when that is needed
         return docket._replace(drafts=drafts._replace(uses=(), counted=0))
