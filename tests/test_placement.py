@@ -21,7 +21,8 @@ def test_killed_export_can_be_run_again(tmp_path: Path, case: str) -> None:
             hg(template, "git::export")
     if case == "configured anew":
         (template / ".hg/store").chmod(0o770)
-    args = ["git::export", *(["--rebuild"] if case == "rebuild" else [])]
+    args = ["git::export", "--metadata"]
+    args += ["--rebuild"] if case == "rebuild" else []
     taken = killpoints.at_each(template, tmp_path, *args)
     assert sum(taken.values()) > 8
     if case == "configured anew":

@@ -205,8 +205,11 @@ class Victim:
         return log.decode().splitlines()
 
     def _refs(self) -> bytes:
+        """Return all refs but that of the metadata, which may be some exports old."""
         store = self._amalgam / "git" / "cinnabar.git"
-        return (store / "packed-refs").read_bytes() + (store / "HEAD").read_bytes()
+        lines = (store / "packed-refs").read_bytes().splitlines(keepends=True)
+        named = [line for line in lines if b" refs/cinnabar/" not in line]
+        return b"".join(named) + (store / "HEAD").read_bytes()
 
     def _packs(self) -> set[str]:
         return {path.name for path in self._amalgam.rglob("*.pack")}
