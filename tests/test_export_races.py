@@ -90,9 +90,9 @@ def test_with_a_lock_of_mercurial_nobody_is_waited_for(repo: Path) -> None:
                     commands_ = __import__(
                         "hgext3rd.amalgam.commands", fromlist=["git_export"]
                     )
-                    commands_.git_export(
-                        ui, repo, rev=[], dialect=b"", rebuild=False, template=b""
-                    )
+                    options = dict.fromkeys(["rebuild", "metadata", "full"], False)
+                    options |= dict.fromkeys(["dialect", "template", "adopt", "map"])
+                    commands_.git_export(ui, repo, rev=[], **options)
             """
         )
     )

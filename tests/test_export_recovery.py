@@ -104,6 +104,7 @@ def unnamed_head(two_packs: Path) -> Path:
 
 @pytest.mark.parametrize("option", ["-k", "-kb", "--write-midx"])
 def test_store_that_git_would_pack_anew_stays(unnamed_head: Path, option: str) -> None:
+    hg(unnamed_head, "git::export", "--metadata")
     before = files(unnamed_head, "*.pack")
     git(unnamed_head / STORE, "repack", "-adkq", option)
     # with a bitmap, git wants all in one pack, which the next export removes

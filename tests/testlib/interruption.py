@@ -123,8 +123,11 @@ class Interrupted:
         return self._server.hg(self.root, "log", "-r", "all()", "-T", "{gitnode}\n")
 
     def _packed_refs(self) -> bytes:
+        """Return all refs but that of the metadata, which may be some exports old."""
         head = (self.git_dir / "HEAD").read_bytes()
-        return (self.git_dir / "packed-refs").read_bytes() + head
+        lines = (self.git_dir / "packed-refs").read_bytes().splitlines(keepends=True)
+        named = [line for line in lines if b" refs/cinnabar/" not in line]
+        return b"".join(named) + head
 
 
 def preloaded(source: Path, directory: Path) -> Path:
