@@ -7,7 +7,9 @@ A script takes the place of ssh and sshd: it runs the command that a key has in
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,10 @@ import pytest
 from testlib.environment import ENVIRONMENT, HG, ROOT, git
 from testlib.exported import Exported
 
+from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.gitstore.store import GitStore
+from hgext3rd.amalgam.serve import uploadpack
+from hgext3rd.amalgam.serve.slots import Slot
 from hgext3rd.amalgam.serve.ssh.command import Command, Service, allowed
 
 PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh.program"
@@ -246,6 +252,24 @@ def test_variables_of_a_client_decide_nothing(account: Account) -> None:
     )
     assert b"refs/heads/" in done.stdout
     assert not trace.exists()
+
+
+def test_session_of_a_silent_client_ends(store: Exported) -> None:
+    store.hg("git::export")
+    repo = store.open()
+    silent, client = os.pipe()
+    with open(os.devnull, "wb") as answers:
+        code, _said = uploadpack.run(
+            GitStore(repo, GitConfig.from_ui(repo.ui)),
+            Slot(lambda: None),
+            b"version=2",
+            silent,
+            answers.fileno(),
+            0.1,
+        )
+    os.close(silent)
+    os.close(client)
+    assert code == -signal.SIGKILL
 
 
 def test_secret_changeset_is_not_sent(account: Account, store: Exported) -> None:

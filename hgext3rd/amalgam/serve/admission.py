@@ -15,7 +15,7 @@ from mercurial.utils import stringutil
 
 from ..configitems import GitConfig, ServeConfig, wants_serve
 from ..gitstore.store import GitStore
-from . import permissions, slots, uploadpack
+from . import permissions, slots, uploadpack, watchdog
 from .freshness import Freshness, look
 from .refusal import RefusedError, unavailable
 from .slots import Pool
@@ -119,6 +119,7 @@ def serve_stream(
     try:
         admission.tell_hooks(b"")
         admission.make_fresh()
-        return uploadpack.run(admission.store, slot, spoken, stdin, stdout)
+        seconds = watchdog.LONGEST * admission.config.quiet_seconds
+        return uploadpack.run(admission.store, slot, spoken, stdin, stdout, seconds)
     finally:
         slot.release()

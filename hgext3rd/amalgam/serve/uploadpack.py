@@ -170,20 +170,25 @@ class UploadPack:
 
 
 def run(
-    store: GitStore, slot: Slot, spoken: bytes, stdin: int, stdout: int
+    store: GitStore, slot: Slot, spoken: bytes, stdin: int, stdout: int, seconds: float
 ) -> tuple[int, bytes]:
     """Serve one client on two descriptors to its end; for transports with a stream.
 
-    Return the exit code of git, and what it said.
+    After so many ``seconds`` it is ended. Return the exit code of git, and what it
+    said.
     """
     running = UploadPack.start(
         store, spoken=spoken, slot=slot, stdin=stdin, stdout=stdout
     )
+    end = threading.Timer(seconds, running.kill)
+    end.start()
     try:
         code = running.close(kill=False)
     except BaseException:
         running.close(kill=True)
         raise
+    finally:
+        end.cancel()
     return code, running.said()
 
 
