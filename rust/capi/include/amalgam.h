@@ -72,6 +72,15 @@ typedef struct amalgam_export_report {
     // Pairs of nodes, not necessarily all: a changeset of the map, and an earlier one that should
     // have got its commit.
     uint8_t displaced[2560];
+    // How many of the changesets have adopted commits.
+    uint64_t adopted;
+    // Node of the first changeset whose commit is not the dialect's, if that was asked; else zeros.
+    uint8_t foreign[20];
+    // Node of a changeset whose adopted commit is not one of it. Then nothing was written.
+    uint8_t unfit[20];
+    // What is wrong with that commit. 0: nothing. 1: its tree. 2: its parents. 3: its form. 4: another
+    // changeset has it.
+    uint32_t misfit;
 } amalgam_export_report;
 
 // A string of bytes among several; single ones are passed as pointer and length.
@@ -147,6 +156,18 @@ typedef struct amalgam_export_request {
     uint32_t level;
     // Bound of the anonymous memory, in bytes, but for what grows with the history alone.
     uint64_t memory_bytes;
+    // Whether to make no metadata: 0 or 1.
+    uint32_t without_metadata;
+    // A descriptor of the directory with adopted commits; not used without a name.
+    int32_t adopted;
+    // What messages call that directory.
+    struct amalgam_bytes adopted_path;
+    // Name of the file with them, empty if there are none.
+    struct amalgam_bytes adopted_name;
+    // Whether that file is read instead of mapped: 0 or 1.
+    uint32_t adopted_unmapped;
+    // Whether to tell which adopted commit is not the dialect's: 0 or 1.
+    uint32_t adopted_judged;
 } amalgam_export_request;
 
 // Called with the `handle` of the call, the `phase` it is in, and `done` of `total`.

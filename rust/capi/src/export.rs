@@ -8,8 +8,8 @@ use std::path::Path;
 use gitpack::Readers;
 use gitpack::staged::Owner;
 use hg2git::{
-    Error, MetadataFiles, Phase, ProgressFn, PublishedCommit, PublishedFiles, PublishedMetadata,
-    Report, Request, Selection, export, metadata_commit,
+    Access, AdoptedFile, Error, MetadataFiles, Phase, ProgressFn, PublishedCommit, PublishedFiles,
+    PublishedMetadata, Report, Request, Selection, export, metadata_commit,
 };
 use revlog::{Encoding, MappedIndexes, Node};
 use workshop::Directory;
@@ -90,6 +90,18 @@ pub struct ExportRequest {
     pub level: u32,
     /// Bound of the anonymous memory, in bytes, but for what grows with the history alone.
     pub memory_bytes: u64,
+    /// Whether to make no metadata: 0 or 1.
+    pub without_metadata: u32,
+    /// A descriptor of the directory with adopted commits; not used without a name.
+    pub adopted: i32,
+    /// What messages call that directory.
+    pub adopted_path: Bytes,
+    /// Name of the file with them, empty if there are none.
+    pub adopted_name: Bytes,
+    /// Whether that file is read instead of mapped: 0 or 1.
+    pub adopted_unmapped: u32,
+    /// Whether to tell which adopted commit is not the dialect's: 0 or 1.
+    pub adopted_judged: u32,
 }
 
 /// What an export did.
@@ -129,6 +141,15 @@ pub struct ExportReport {
     /// Pairs of nodes, not necessarily all: a changeset of the map, and an earlier one that should
     /// have got its commit.
     pub displaced: [u8; 2560],
+    /// How many of the changesets have adopted commits.
+    pub adopted: u64,
+    /// Node of the first changeset whose commit is not the dialect's, if that was asked; else zeros.
+    pub foreign: [u8; 20],
+    /// Node of a changeset whose adopted commit is not one of it. Then nothing was written.
+    pub unfit: [u8; 20],
+    /// What is wrong with that commit. 0: nothing. 1: its tree. 2: its parents. 3: its form. 4: another
+    /// changeset has it.
+    pub misfit: u32,
 }
 
 /// A metadata commit that was made.
@@ -219,7 +240,9 @@ unsafe fn run<R: Send>(
     // SAFETY: as the caller promises.
     let directories = unsafe { directories_of(request) }?;
     // SAFETY: as the caller promises.
-    let request = unsafe { request_of(request, &directories) }?;
+    let adopted = unsafe { adopted_directory_of(request) }?;
+    // SAFETY: as the caller promises.
+    let request = unsafe { request_of(request, &directories, adopted.as_ref()) }?;
     // SAFETY: as the caller promises.
     let reporter = unsafe { Reporter::new(report, handle) };
     let progress = Progress::default();
@@ -242,15 +265,33 @@ unsafe fn directories_of(request: *const ExportRequest) -> Result<[Directory; 2]
     Ok([directory(request.packs, &request.packs_path)?, directory(request.map, &request.map_path)?])
 }
 
+/// The directory of adopted commits, if there are any.
+///
+/// # Safety
+///
+/// As for [`request_of`]; the descriptor is open if there are.
+unsafe fn adopted_directory_of(
+    request: *const ExportRequest,
+) -> Result<Option<Directory>, Failure> {
+    // SAFETY: as the caller promises.
+    let request = unsafe { request.as_ref() }.ok_or_else(|| Failure::bug("no request"))?;
+    if request.adopted_name.len == 0 {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { buffers::directory(request.adopted, &request.adopted_path) }.map(Some)
+}
+
 /// What C asks for.
 ///
 /// # Safety
 ///
 /// `request` is null or lent with all its bytes as long as the answer lives.
-unsafe fn request_of(
+unsafe fn request_of<'a>(
     request: *const ExportRequest,
-    [packs, map]: &[Directory; 2],
-) -> Result<Request<'_>, Failure> {
+    [packs, map]: &'a [Directory; 2],
+    adopted: Option<&'a Directory>,
+) -> Result<Request<'a>, Failure> {
     // SAFETY: as the caller promises.
     let request = unsafe { request.as_ref() }.ok_or_else(|| Failure::bug("no request"))?;
     // SAFETY: as the caller promises, for this and each of the following.
@@ -292,7 +333,7 @@ unsafe fn request_of(
         .owned_by(Owner { user: id(request.user), group: id(request.group) }),
         segments: names(segments)?,
         base: request.base_len,
-        metadata: Some(MetadataFiles {
+        metadata: (request.without_metadata == 0).then_some(MetadataFiles {
             segments: names(metadata_segments)?,
             base: request.metadata_base_len,
             commit_of_first: request.commit_of_first != 0,
@@ -310,6 +351,18 @@ unsafe fn request_of(
         threads: request.threads as usize,
         memory_bytes: request.memory_bytes,
         level: u8::try_from(request.level).map_err(|_| Failure::bug("level is no byte"))?,
+        adopted: match adopted {
+            None => None,
+            Some(directory) => Some(AdoptedFile {
+                directory,
+                name: ascii(bytes(&request.adopted_name)?)?,
+                access: match request.adopted_unmapped {
+                    0 => Access::Mapped,
+                    _ => Access::Read,
+                },
+                is_judged: request.adopted_judged != 0,
+            }),
+        },
     })
 }
 
@@ -358,6 +411,10 @@ impl TryFrom<&Report> for ExportReport {
             metadata_commit: [0; 20],
             displaced_len: 0,
             displaced: [0; 2560],
+            adopted: report.adopted,
+            foreign: report.foreign.map_or([0; 20], |node| *node.as_bytes()),
+            unfit: report.unfit.map_or([0; 20], |unfit| *unfit.node.as_bytes()),
+            misfit: report.unfit.map_or(0, |unfit| unfit.misfit as u32),
         };
         let lines =
             |names: &[String]| -> String { names.iter().flat_map(|name| [name, "\n"]).collect() };
@@ -402,6 +459,10 @@ impl From<Error> for Failure {
                 .hint(format!("see 'hg verify'; file {}", path.display())),
             Error::Store(revlog::Error::Unsupported { .. }) => Self::unsupported(error.to_string()),
             Error::Map { path, what } => corrupt_map(path, what),
+            Error::Adopted { path, what } => Self::corrupt(format!("adopted commits: {what}"))
+                .at(path)
+                .hint("restore it from a backup"),
+            Error::Unfit(_) => Self::bug(error.to_string()),
             Error::Moved => Self::moved(error.to_string()),
             Error::Cancelled => Self::cancelled(),
         }

@@ -50,6 +50,7 @@ pub(crate) fn export(input: &[u8]) {
         threads: 1,
         memory_bytes: 4 << 20,
         level: 1,
+        adopted: None,
     };
     if let Err(problem) = run(&request, &mut |_, _, _| false) {
         assert!(problem.to_string().len() <= 10_000, "a message is read by people");

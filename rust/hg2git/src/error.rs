@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use revlog::Node;
+
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -31,6 +33,17 @@ pub enum Error {
         /// What was found.
         what: String,
     },
+    /// The file of adopted commits is not what its format says.
+    #[error("{what}")]
+    Adopted {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// A commit that was given is not one of its changeset.
+    #[error("the commit given for changeset {} is not one of it", .0.node)]
+    Unfit(Unfit),
     /// The changelog is no longer the one that the caller looked at.
     #[error("the repository changed meanwhile")]
     Moved,
@@ -43,4 +56,26 @@ impl From<workshop::Error> for Error {
     fn from(workshop::Error { path, source }: workshop::Error) -> Self {
         Self::Io { path, source }
     }
+}
+
+/// A commit that was given for a changeset, and is not one of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// The changeset.
+    pub node: Node,
+    /// What is wrong with the commit.
+    pub misfit: Misfit,
+}
+
+/// What is wrong with a commit that was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// Its tree is not that of the changeset.
+    Tree = 1,
+    /// Its parents are not the commits of the changeset's parents.
+    Parents = 2,
+    /// Its lines are not those of a commit.
+    Form = 3,
+    /// Another changeset has it.
+    Taken = 4,
 }

@@ -13,6 +13,7 @@ use workshop::{Shares, join, trim};
 use crate::dialect::cinnabar::{self, Cinnabar};
 use crate::dialect::{Context, Dialect, Outcome};
 use crate::error::{Error, Result};
+use crate::map::adopted::AdoptedCommits;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Table, pairs, sorted};
 use crate::objects::commits::ConvertedChangesets;
@@ -25,7 +26,7 @@ use crate::read::limits;
 use crate::read::lookups::Lookup;
 use crate::read::manifests::{ManifestPlan, Manifests, Proving};
 use crate::read::treemanifests::Directories;
-use crate::request::{PublishedCommit, Report, Request};
+use crate::request::{AdoptedFile, PublishedCommit, Report, Request};
 
 /// Converts what is selected and not yet in the map.
 ///
@@ -50,9 +51,15 @@ pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Re
     let manifest = store.open(RevlogKind::Manifest)?;
     let context =
         Context { request, changelog: &changelog, manifest: &manifest, map: &map, shares: &shares };
-    let run = Run { context, store: &store };
+    let adopted = request.adopted.as_ref().map(|file| open_adopted(file, &map, revs.len()));
+    let adopted = adopted.transpose()?;
+    let run = Run { context, store: &store, adopted: adopted.as_ref() };
     let reporter = &mut ThrottledProgress::new(progress);
     let done = Cinnabar::open(context).and_then(|dialect| run.convert(dialect, &revs, reporter));
+    let done = match done {
+        Err(Error::Unfit(unfit)) => Ok(Report { unfit: Some(unfit), ..Report::default() }),
+        done => done,
+    };
     let done = done.or_else(|problem| context.check_used().and(Err(problem)));
     drop((shares, map));
     trim();
@@ -88,10 +95,25 @@ pub fn metadata_commit(
     Ok(Some((published, covered)))
 }
 
+/// Opens the adopted commits for a run over so many changesets. All of the file is read if the run
+/// is not small, or builds on nothing.
+fn open_adopted(
+    AdoptedFile { directory, name, access, .. }: &AdoptedFile<'_>,
+    map: &OidMap,
+    changesets: usize,
+) -> Result<AdoptedCommits> {
+    let adopted = AdoptedCommits::open(directory, name, *access)?;
+    if map.is_empty() || changesets > converting::SEARCHED_WHOLE {
+        adopted.check()?;
+    }
+    Ok(adopted)
+}
+
 /// What does not change during a run.
 struct Run<'a> {
     context: Context<'a>,
     store: &'a Store,
+    adopted: Option<&'a AdoptedCommits>,
 }
 
 impl Run<'_> {
@@ -149,6 +171,8 @@ impl Run<'_> {
                 let aside_commit = dialect.aside_commit(&node)?;
                 Some(StoredStart { packs: request.packs, root, aside_commit })
             }),
+            given: self.adopted,
+            is_judging: request.adopted.as_ref().is_some_and(|file| file.is_judged),
         };
         let history = self.convert_history(&dialect, &sources, &mut files, &mut packs, reporter)?;
         drop((trees, changes));
@@ -196,8 +220,15 @@ impl Run<'_> {
         let objects = publication.packs().map(|pack| u64::from(pack.objects())).sum();
         let pack_bytes = publication.packs().map(SealedPack::bytes).sum();
         let published = Some(publication.publish(request)?);
-        let changesets = revs.len() as u64;
-        Ok(Report { changesets, objects, pack_bytes, published, displaced: Vec::new() })
+        Ok(Report {
+            changesets: revs.len() as u64,
+            objects,
+            pack_bytes,
+            published,
+            adopted: changesets.given,
+            foreign: changesets.foreign,
+            ..Report::default()
+        })
     }
 
     /// What is hashed of flat manifests.

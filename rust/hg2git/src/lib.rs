@@ -30,15 +30,16 @@ mod progress;
 mod read;
 mod request;
 
-pub use error::{Error, Result};
+pub use error::{Error, Misfit, Result, Unfit};
 pub use export::{export, metadata_commit};
 pub use map::compare::{Comparison, Difference};
+pub use map::content::Access;
 pub use map::oidmap::{Matches, OidMap, Side};
-pub use map::segment::{Access, Pair, Segment, TABLES, Table};
+pub use map::segment::{Pair, Segment, TABLES, Table};
 pub use objects::commits::Displaced;
 pub use progress::{Phase, ProgressFn};
 pub use read::changelog::Selection;
 pub use request::{
-    MetadataFiles, PublishedCommit, PublishedFiles, PublishedMetadata, Report, Request,
+    AdoptedFile, MetadataFiles, PublishedCommit, PublishedFiles, PublishedMetadata, Report, Request,
 };
 pub use revlog::Prefix;

@@ -1,7 +1,10 @@
-//! The oid map on disk: which git object stands for which revision.
+//! What is on disk of ids: which git object stands for which revision, and which commits are given.
 //!
-//! Format: `docs/formats/map.rst`. Knows neither how a revision is converted nor by which dialect.
+//! Formats: `docs/formats/map.rst` and `docs/formats/adopted.rst`. Knows neither how a revision is
+//! converted nor by which dialect.
 
+pub(crate) mod adopted;
 pub(crate) mod compare;
+pub(crate) mod content;
 pub(crate) mod oidmap;
 pub(crate) mod segment;

@@ -5,9 +5,11 @@
 use std::path::Path;
 
 use gitpack::{Oid, Readers};
-use revlog::{Encoding, MappedIndexes};
+use revlog::{Encoding, MappedIndexes, Node};
 use workshop::Directory;
 
+use crate::error::Unfit;
+use crate::map::content::Access;
 use crate::objects::commits::Displaced;
 use crate::read::changelog::Selection;
 
@@ -51,6 +53,21 @@ pub struct Request<'a> {
     pub memory_bytes: u64,
     /// Compression level of objects, 1 to 12.
     pub level: u8,
+    /// Commits that were adopted, if there are any.
+    pub adopted: Option<AdoptedFile<'a>>,
+}
+
+/// The file of commits that other programs have made, and that stay.
+#[derive(Clone, Debug)]
+pub struct AdoptedFile<'a> {
+    /// Where it is.
+    pub directory: &'a Directory,
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it is mapped.
+    pub access: Access,
+    /// Whether each of its commits is compared with what the dialect would have made.
+    pub is_judged: bool,
 }
 
 /// The files that hold what is known of a dialect's metadata.
@@ -79,6 +96,12 @@ pub struct Report {
     /// Changesets of the map whose commits earlier changesets should have got, found by this run.
     /// Then nothing was written.
     pub displaced: Vec<Displaced>,
+    /// How many of the changesets have adopted commits.
+    pub adopted: u64,
+    /// The first changeset whose commit is not what the dialect would have made, if that is judged.
+    pub foreign: Option<Node>,
+    /// The adopted commit that is not one of its changeset, if there is one. Then nothing was written.
+    pub unfit: Option<Unfit>,
 }
 
 /// Files that a run published, and those that they are added to.

@@ -59,6 +59,7 @@ impl<'a> WholeRequest<'a> {
             threads: 0,
             memory_bytes: 192 << 20,
             level: 1,
+            adopted: None,
         }
     }
 }

@@ -148,6 +148,7 @@ impl Repository {
             threads: 2,
             memory_bytes: 192 << 20,
             level: 1,
+            adopted: None,
         })
     }
 

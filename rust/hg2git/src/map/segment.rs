@@ -17,18 +17,17 @@
 
 mod writing;
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use gitpack::Oid;
-use memmap2::Mmap;
 use revlog::{Node, Prefix};
 use sha1::{Digest, Sha1};
 use workshop::Directory;
 
 use crate::error::{Error, Result};
+pub use crate::map::content::Access;
+use crate::map::content::{Content, Unread};
 
 pub(crate) use writing::{content, create, pairs, sorted};
 
@@ -66,18 +65,6 @@ pub struct Pair {
     pub oid: Oid,
 }
 
-/// Whether a file is mapped. Who can truncate a mapped file ends the process that maps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It is mapped: it takes no memory, and no time to open.
-    Mapped,
-    /// It is read whole, if that is not too much.
-    Read,
-}
-
-/// Bytes of a segment that is read whole, at most.
-const MOST_READ: u64 = 0x4000_0000;
-
 /// An open segment: the file is immutable, see the module.
 #[derive(Debug)]
 pub struct Segment {
@@ -85,24 +72,6 @@ pub struct Segment {
     name: String,
     path: PathBuf,
     counts: [usize; 3],
-}
-
-/// The bytes of a segment.
-#[derive(Debug)]
-enum Content {
-    Mapped(Mmap),
-    Read(Vec<u8>),
-}
-
-impl Deref for Content {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(map) => map,
-            Self::Read(bytes) => bytes,
-        }
-    }
 }
 
 impl Segment {
@@ -126,20 +95,10 @@ impl Segment {
             read => read.map_err(failed)?,
         }
         let counts = counts(&header, len).map_err(malformed)?;
-        let map = match access {
-            // SAFETY: segments are never written after the rename that named them, only unlinked,
-            // so the mapped bytes do not change; whoever edits them by hand breaks that contract.
-            // Only files of those who may do so anyway are mapped.
-            #[allow(unsafe_code)]
-            Access::Mapped => Content::Mapped(unsafe { Mmap::map(&file) }.map_err(failed)?),
-            Access::Read if len > MOST_READ => {
-                return Err(malformed("it is too large to be read, and its owner is not trusted"));
-            }
-            Access::Read => Content::Read(whole(&header, file, len).map_err(failed)?),
-        };
-        if map.len() as u64 != len {
-            return Err(malformed("it was cut while it was read"));
-        }
+        let map = Content::of(file, &header, len, access).map_err(|problem| match problem {
+            Unread::Io(source) => failed(source),
+            Unread::Other(what) => malformed(what),
+        })?;
         let segment = Self { map, name: name.to_owned(), path: path.clone(), counts };
         for table in TABLES {
             let fanout = segment.fanout(table);
@@ -315,16 +274,6 @@ fn counts(header: &[u8; HEADER_LEN], file_len: u64) -> Result<[usize; 3], &'stat
         len += FANOUT_LEN as u64 + stored * each as u64;
     }
     if file_len == len { Ok(counts) } else { Err("its length is not what its header says") }
-}
-
-/// Reads what follows the header, up to the length that the file had.
-fn whole(header: &[u8], file: File, len: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let room = usize::try_from(len).map_err(io::Error::other)?;
-    bytes.try_reserve_exact(room).map_err(io::Error::other)?;
-    bytes.extend_from_slice(header);
-    file.take(len.saturating_sub(header.len() as u64)).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// What is said of a file that cannot be read, or is none.

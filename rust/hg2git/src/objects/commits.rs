@@ -2,16 +2,21 @@
 //!
 //! How a commit is written, and what is done about an id that another changeset has already, is a
 //! dialect's business: [`CommitForm`]. So ids may depend on the order, which is that of the changelog.
+//! Commits that are given are taken as they are ([`given`]).
+
+mod given;
 
 use std::sync::Arc;
 
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::HashTable;
 use revlog::{Changeset, Node, Parents, Rev, Revlog};
-use sha1lanes::{Message, digest_one};
+use sha1lanes::Message;
 use workshop::Buffer;
 
-use crate::error::Result;
+use self::given::{GivenCommit, GivenCommits};
+use crate::error::{Error, Misfit, Result, Unfit};
+use crate::map::adopted::oid_of_commit;
 use crate::map::segment::Table;
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::directory::oid_of;
@@ -79,6 +84,10 @@ pub(crate) struct ConvertedChangesets {
     pub roots: Vec<Oid>,
     /// Earlier runs should have given these other commits.
     pub displaced: Vec<Displaced>,
+    /// How many of the commits were given.
+    pub given: u64,
+    /// The first changeset whose commit is not what the dialect would have made, if that is asked.
+    pub foreign: Option<Node>,
 }
 
 /// Makes trees and commits of batches, in order.
@@ -86,7 +95,9 @@ pub(crate) struct Commits<'a, F> {
     sources: &'a Sources<'a>,
     files: &'a FileTable,
     writer: TreeWriter<'a>,
+    names: &'a Names,
     form: F,
+    given: Option<GivenCommits<'a>>,
     converted: ConvertedChangesets,
     /// Positions of the commits, by their oids.
     taken: HashTable<u32>,
@@ -100,7 +111,9 @@ impl<'a, F: CommitForm> Commits<'a, F> {
             sources,
             files,
             writer: TreeWriter::new(&TreeForm::GIT, names, files, sources.collisions),
+            names,
             form,
+            given: GivenCommits::of(sources),
             converted: ConvertedChangesets::default(),
             taken: HashTable::new(),
             empty_tree_written: false,
@@ -117,7 +130,7 @@ impl<'a, F: CommitForm> Commits<'a, F> {
     /// # Errors
     ///
     /// [`crate::Error::Store`] if a file revision was not converted, a changeset cannot be read, or a
-    /// tree or commit carries a collision attack.
+    /// tree or commit carries a collision attack; [`crate::Error::Unfit`] if a given commit does not count.
     pub fn convert(&mut self, batch: &Batch) -> Result<(Vec<Object>, Vec<Committed>)> {
         let written = self.writer.write(&batch.made);
         let mut objects = written.map_err(|(made, refused)| {
@@ -134,6 +147,13 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         objects.reserve(batch.changesets.len());
         let roots = batch.manifests.iter();
         self.converted.roots.extend(roots.map(|made| oid_of(made.root.as_ref(), Purpose::Git)));
+        if let Some(given) = &mut self.given {
+            let trees = given.trees(batch, &self.converted.roots, self.names, self.files);
+            for tree in trees {
+                self.empty_tree_written |= tree.oid == Oid::EMPTY_TREE;
+                objects.push(tree);
+            }
+        }
         let mut committed = Vec::with_capacity(batch.changesets.len());
         for drawn in &batch.changesets {
             let tree = self.tree(drawn.tree, &mut objects);
@@ -174,16 +194,26 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         }
         let mut payload = Vec::with_capacity(text.len() + COMMIT_LINES_LEN);
         let changeset = parse(changelog, rev, text)?;
-        let Self { form, sources, converted, taken, .. } = self;
-        form.write(&mut payload, tree, &parents, &changeset, (rev, Parents(p1, p2)));
-        let oid = form.settle(&mut payload, oid_of_commit, |oid| {
-            if let Some(other) = sources.map.changeset(&oid) {
-                converted.displaced.extend(displaced(sources.changelog, rev, other));
-                return true;
+        self.form.write(&mut payload, tree, &parents, &changeset, (rev, Parents(p1, p2)));
+        let node = changelog.index().node(rev);
+        let given = self.given.as_ref().and_then(|given| Some((given, given.position(&node)?)));
+        let oid = if let Some((given, at)) = given {
+            let nodes = [p1, p2].into_iter().flatten().map(|parent| changelog.index().node(parent));
+            let parents: Vec<_> = nodes.zip(parents).collect();
+            let GivenCommit { oid, content } =
+                given.commit(at, node, (drawn.tree, tree), &parents)?;
+            if self.is_taken(oid) {
+                return Err(Error::Unfit(Unfit { node, misfit: Misfit::Taken }));
             }
-            let commits = &converted.commits;
-            taken.find(oid_hash(&oid), |&at| commits[at as usize] == oid).is_some()
-        });
+            if self.is_judging() && self.settle(rev, node, &mut payload) != oid {
+                self.converted.foreign = Some(node);
+            }
+            self.converted.given += 1;
+            payload = content;
+            oid
+        } else {
+            self.settle(rev, node, &mut payload)
+        };
         self.take(oid);
         let head = object_header(ObjectKind::Commit, payload.len() as u64);
         let message = Message { head: &head, body: &payload };
@@ -191,6 +221,42 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         passed.map_err(|attack| changelog.corrupt(rev, attack))?;
         self.converted.commits.push(oid);
         Ok(Object { kind: ObjectKind::Commit, oid, base: None, payload, purpose: Purpose::Git })
+    }
+
+    /// Lets the dialect find a free oid for what it has written. Those that are given are not.
+    fn settle(&mut self, rev: Rev, node: Node, payload: &mut Vec<u8>) -> Oid {
+        let is_judging = self.is_judging();
+        let Self { form, sources, converted, taken, given, .. } = self;
+        form.settle(payload, oid_of_commit, |oid| {
+            let commits = &converted.commits;
+            if taken.find(oid_hash(&oid), |&at| commits[at as usize] == oid).is_some() {
+                return true;
+            }
+            let owner = given.as_ref().and_then(|given| given.changeset(&oid));
+            if let Some(owner) = owner {
+                if is_judging && owner != node {
+                    converted.foreign.get_or_insert(node);
+                }
+                return owner != node;
+            }
+            let other = sources.map.changeset(&oid);
+            if let Some(other) = other {
+                converted.displaced.extend(displaced(sources.changelog, rev, other));
+            }
+            other.is_some()
+        })
+    }
+
+    /// Whether it is still to be found out if all commits are those of the dialect.
+    const fn is_judging(&self) -> bool {
+        self.sources.is_judging && self.converted.foreign.is_none()
+    }
+
+    /// Whether a changeset has the commit already.
+    fn is_taken(&self, oid: Oid) -> bool {
+        let commits = &self.converted.commits;
+        self.taken.find(oid_hash(&oid), |&at| commits[at as usize] == oid).is_some()
+            || self.sources.map.changeset(&oid).is_some()
     }
 
     /// Takes a free oid for the next commit.
@@ -218,11 +284,6 @@ fn displaced(changelog: &Revlog, rev: Rev, other: Node) -> Option<Displaced> {
     let found = changelog.find(&[other]);
     let comes_before = found.is_ok_and(|found| found.iter().all(|&other| other < rev));
     (!comes_before).then(|| Displaced { later: other, earlier: changelog.index().node(rev) })
-}
-
-fn oid_of_commit(payload: &[u8]) -> Oid {
-    let head = object_header(ObjectKind::Commit, payload.len() as u64);
-    Oid::from_bytes(digest_one(Message { head: &head, body: payload }))
 }
 
 /// Oids are digests already.

@@ -15,6 +15,7 @@ use workshop::Buffer;
 pub(crate) use self::start::{StoredStart, start};
 use self::states::{RootDirectory, States};
 use crate::error::Result;
+use crate::map::adopted::AdoptedCommits;
 use crate::map::oidmap::OidMap;
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::directory::{
@@ -57,6 +58,9 @@ pub(crate) struct Sources<'a> {
     pub aside_trees: Option<&'static TreeForm>,
     /// Where the store has the tree that the changes start from, if both forms of it are known.
     pub stored_start: Option<StoredStart<'a>>,
+    /// Commits that are given, and whether each is compared with what the dialect would have made.
+    pub given: Option<&'a AdoptedCommits>,
+    pub is_judging: bool,
 }
 
 /// What follows in the history, small enough to be worked on at once.

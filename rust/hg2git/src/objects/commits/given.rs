@@ -1,0 +1,267 @@
+//! Commits that are given rather than made: those that were adopted.
+//!
+//! A given commit counts if its tree and its parents are those of its changeset. Its author, its
+//! message and the order of its parents may be others. The tree may lack `.hgtags` of the root
+//! directory: hg-fast-export leaves it out. Such a tree is made here, so nothing but commits
+//! comes from elsewhere. Does not know how a dialect writes commits.
+
+use std::collections::HashMap;
+
+use gitpack::tree::{Mode, push_entry};
+use gitpack::{ObjectKind, Oid, object_header};
+use revlog::Node;
+use sha1lanes::{Message, digest_one};
+use workshop::hex::hex;
+
+use crate::error::{Error, Misfit, Result, Unfit};
+use crate::map::adopted::AdoptedCommits;
+use crate::objects::directory::{EntryTarget, TrackedDirectory};
+use crate::objects::history::{Batch, Sources};
+use crate::objects::object::Object;
+use crate::objects::trees::Purpose;
+use crate::read::files::FileTable;
+use crate::read::manifests::ChangesetTree;
+use crate::read::names::Names;
+
+/// The file that a tree may lack.
+const LEFT_OUT: &[u8] = b".hgtags";
+
+/// The given commits of a run.
+pub(super) struct GivenCommits<'a> {
+    commits: &'a AdoptedCommits,
+    /// Manifests of changesets whose commit is given, by their positions in the plan, and where that
+    /// commit is; ascending.
+    wanted: Vec<(u32, u32)>,
+    /// Trees without the file that may be left out, by the positions of their manifests.
+    shown: HashMap<u32, Oid>,
+}
+
+/// A given commit that counts.
+pub(super) struct GivenCommit {
+    pub oid: Oid,
+    pub content: Vec<u8>,
+}
+
+impl<'a> GivenCommits<'a> {
+    /// Those of `sources`, if there are any.
+    pub fn of(sources: &Sources<'a>) -> Option<Self> {
+        let commits = sources.given?;
+        let index = sources.changelog.index();
+        let wanted = sources.revs.iter().enumerate().filter_map(|(number, rev)| {
+            let ChangesetTree::Position(position) = sources.trees.get(number) else { return None };
+            let at = commits.position(&index.node(*rev))?;
+            Some((u32::try_from(position).ok()?, u32::try_from(at).ok()?))
+        });
+        let mut wanted: Vec<_> = wanted.collect();
+        wanted.sort_unstable();
+        Some(Self { commits, wanted, shown: HashMap::new() })
+    }
+
+    /// Where the commit of a changeset is.
+    pub fn position(&self, node: &Node) -> Option<usize> {
+        self.commits.position(node)
+    }
+
+    /// The changeset for which this commit is given.
+    pub fn changeset(&self, oid: &Oid) -> Option<Node> {
+        self.commits.changeset(oid)
+    }
+
+    /// Makes the trees of a batch that given commits have instead of `roots`, of which those of the
+    /// batch are made.
+    pub fn trees(
+        &mut self,
+        batch: &Batch,
+        roots: &[Oid],
+        names: &Names,
+        files: &FileTable,
+    ) -> Vec<Object> {
+        let mut trees = Vec::new();
+        for (manifest, position) in batch.manifests.iter().zip(batch.first_manifest..) {
+            let Ok(number) = u32::try_from(position) else { continue };
+            let start = self.wanted.partition_point(|(position, _)| *position < number);
+            let wanted =
+                self.wanted[start..].iter().take_while(|(position, _)| *position == number);
+            let mut others = wanted
+                .map(|(_, at)| self.commits.tree(*at as usize))
+                .filter(|tree| *tree != roots[position]);
+            let Some(other) = others.next() else { continue };
+            let shown = manifest.root.as_ref().and_then(|root| tree_without(root, names, files));
+            if let Some(tree) = shown.filter(|tree| tree.oid == other) {
+                self.shown.insert(number, tree.oid);
+                trees.push(tree);
+            }
+        }
+        trees
+    }
+
+    /// The given commit of the changeset `node`, whose tree and whose parents' commits are these.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unfit`] if it does not count, [`Error::Adopted`] if it cannot be read.
+    pub fn commit(
+        &self,
+        at: usize,
+        node: Node,
+        (tree, own): (ChangesetTree, Oid),
+        parents: &[(Node, Oid)],
+    ) -> Result<GivenCommit> {
+        let unfit = |misfit| Error::Unfit(Unfit { node, misfit });
+        let content = self.commits.commit(at)?;
+        let lines = CommitLines::parse(&content).ok_or_else(|| unfit(Misfit::Form))?;
+        let given = self.commits.tree(at);
+        if lines.tree != hex(given.as_bytes()) {
+            return Err(unfit(Misfit::Form));
+        }
+        let is_parents = |(parent, _): &(Node, Oid)| {
+            self.commits.position(parent).is_some_and(|at| self.commits.tree(at) == given)
+        };
+        let is_right = given == own
+            || match tree {
+                ChangesetTree::Position(position) => u32::try_from(position)
+                    .is_ok_and(|position| self.shown.get(&position) == Some(&given)),
+                // the manifest was converted with a parent, and so was this tree
+                ChangesetTree::Known(_) => parents.iter().any(is_parents),
+                ChangesetTree::Empty => false,
+            };
+        if !is_right {
+            return Err(unfit(Misfit::Tree));
+        }
+        let mut expected: Vec<_> = parents.iter().map(|(_, oid)| hex(oid.as_bytes())).collect();
+        let mut found = lines.parents;
+        expected.sort_unstable();
+        found.sort_unstable();
+        if found != expected {
+            return Err(unfit(Misfit::Parents));
+        }
+        Ok(GivenCommit { oid: self.commits.oid(at), content })
+    }
+}
+
+/// The tree of a directory without the file that may be left out; `None` if it has no such file.
+fn tree_without(root: &TrackedDirectory, names: &Names, files: &FileTable) -> Option<Object> {
+    // else the entries are not those of git's tree
+    let found = root.entries.find(names, LEFT_OUT, false).filter(|_| root.is_plain)?;
+    let mut payload = Vec::new();
+    for entry in root.entries.iter().filter(|entry| entry.name != found.name) {
+        let (mode, oid) = match &entry.target {
+            EntryTarget::File(file, mode) => (*mode, files.oid(*file)?),
+            EntryTarget::TrackedDirectory(inner) => (Mode::DIRECTORY, inner.tree(Purpose::Git).oid),
+        };
+        push_entry(&mut payload, mode, names.get(entry.name), &oid);
+    }
+    let head = object_header(ObjectKind::Tree, payload.len() as u64);
+    let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
+    Some(Object { kind: ObjectKind::Tree, oid, base: None, payload, purpose: Purpose::Git })
+}
+
+/// What the first lines of a commit say, ids in hexadecimal.
+#[derive(Debug)]
+struct CommitLines {
+    tree: [u8; 40],
+    parents: Vec<[u8; 40]>,
+}
+
+impl CommitLines {
+    /// Reads them; `None` if git-fsck(1) would not take them for those of a commit.
+    fn parse(content: &[u8]) -> Option<Self> {
+        let mut rest = content;
+        let mut next = || {
+            let end = memchr::memchr(b'\n', rest)?;
+            let line = &rest[..end];
+            rest = &rest[end + 1..];
+            Some(line)
+        };
+        let tree = id_of(next()?.strip_prefix(b"tree ")?)?;
+        let mut parents = Vec::new();
+        let mut line = next()?;
+        while let Some(parent) = line.strip_prefix(b"parent ") {
+            parents.push(id_of(parent)?);
+            line = next()?;
+        }
+        let committer = next()?.strip_prefix(b"committer ")?;
+        if !is_ident(line.strip_prefix(b"author ")?) || !is_ident(committer) {
+            return None;
+        }
+        loop {
+            let line = next()?;
+            if line.is_empty() {
+                return Some(Self { tree, parents });
+            }
+            let is_another =
+                [&b"author "[..], b"committer "].iter().any(|key| line.starts_with(key));
+            if line.contains(&0) || is_another {
+                return None;
+            }
+        }
+    }
+}
+
+fn id_of(digits: &[u8]) -> Option<[u8; 40]> {
+    let is_digit = |digit: &u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+    digits.try_into().ok().filter(|digits: &[u8; 40]| digits.iter().all(is_digit))
+}
+
+/// Whether this is `NAME <EMAIL> SECONDS ZONE`.
+fn is_ident(ident: &[u8]) -> bool {
+    let mut parts = ident.rsplitn(3, |&byte| byte == b' ');
+    let (zone, seconds, who) = (parts.next(), parts.next(), parts.next());
+    let digits = |text: &[u8], most: usize| {
+        (1..=most).contains(&text.len()) && text.iter().all(u8::is_ascii_digit)
+    };
+    let is_zone = |zone: &[u8]| match zone {
+        [b'+' | b'-', clock @ ..] => clock.len() >= 4 && digits(clock, 6),
+        _ => false,
+    };
+    let is_who = |who: &[u8]| {
+        !who.contains(&0) && who.ends_with(b">") && memchr::memchr_iter(b'<', who).count() == 1
+    };
+    zone.is_some_and(is_zone)
+        && seconds.is_some_and(|seconds| digits(seconds, 19))
+        && who.is_some_and(is_who)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+    const WHO: &str = "A <a@b> 1 +0000";
+
+    fn parsed(content: &str) -> Option<usize> {
+        CommitLines::parse(content.as_bytes()).map(|lines| lines.parents.len())
+    }
+
+    #[test]
+    fn commits_of_git_are_read() {
+        let lines = format!("author {WHO}\ncommitter  <a@b> 9 -123456\n");
+        assert_eq!(parsed(&format!("tree {TREE}\n{lines}\n")), Some(0));
+        let parents = format!("parent {TREE}\n").repeat(3);
+        let text = format!("tree {TREE}\n{parents}{lines}gpgsig -----\n more\n\ntext\0");
+        assert_eq!(parsed(&text), Some(3));
+    }
+
+    #[test]
+    fn what_git_would_not_take_is_refused() {
+        let lines = format!("author {WHO}\ncommitter {WHO}\n");
+        for text in [
+            String::new(),
+            format!("tree {TREE}\n{lines}"),
+            format!("tree {}\n{lines}\n", &TREE[1..]),
+            format!("tree {}\n{lines}\n", TREE.to_uppercase()),
+            format!("tree {TREE}\nparent x\n{lines}\n"),
+            format!("parent {TREE}\ntree {TREE}\n{lines}\n"),
+            format!("tree {TREE}\n{lines}author {WHO}\n\n"),
+            format!("tree {TREE}\n{lines}x\0y\n\n"),
+            format!("tree {TREE}\ncommitter {WHO}\n\n"),
+            format!("tree {TREE}\nauthor A a@b 1 +0000\ncommitter {WHO}\n\n"),
+            format!("tree {TREE}\nauthor A <a@b> 1\ncommitter {WHO}\n\n"),
+            format!("tree {TREE}\nauthor A <a@b> x +0000\ncommitter {WHO}\n\n"),
+            format!("tree {TREE}\nauthor A <a@b> 1 0000\ncommitter {WHO}\n\n"),
+            format!("tree {TREE}\nauthor A <<a@b> 1 +0000\ncommitter {WHO}\n\n"),
+        ] {
+            assert_eq!(parsed(&text), None, "{text:?}");
+        }
+    }
+}
