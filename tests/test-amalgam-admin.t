@@ -46,6 +46,7 @@ Before the first export, nothing is wrong:
   $ hg admin::amalgam -T json
   [
    {
+    "adopted": 0,
     "behind": 0,
     "bundles": [],
     "changesets": 3,

@@ -22,6 +22,7 @@ LAYERS = [
     "gitstore.store",
     "gitstore.drafts",
     "gitstore.exporting",
+    "gitstore.adoption",
     "gitstore.verify",
     "gitstore",
     "bundles.git",

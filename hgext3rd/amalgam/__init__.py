@@ -58,7 +58,8 @@ Show what is exported, how fresh it is, and what is wrong::
 
 :hg:`git::verify` compares the git repository with the history and names each
 difference. :hg:`admin::amalgam --repair` repairs them. You may remove
-``.hg/amalgam`` at any time, even while servers run.
+``.hg/amalgam`` at any time, even while servers run, unless commits were adopted:
+make a backup of ``.hg/amalgam/adopted``.
 
 A censored text (:hg:`help -e censor`) leaves the git repository with the next
 export. A process without amalgam leaves no mark when it censors. After that, run::

@@ -57,9 +57,12 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
         (b"", b"dialect", b"", _(b"rules that decide the commit ids"), _(b"DIALECT")),
         (b"", b"rebuild", False, _(b"export everything again, from nothing")),
         (b"", b"metadata", False, _(b"update git-cinnabar's metadata as well")),
+        (b"", b"adopt", b"", _(b"go on from the commits of a mirror"), _(b"GITREPO")),
+        (b"", b"map", b"", _(b"file with lines NODE OID, for --adopt"), _(b"FILE")),
+        (b"", b"full", False, _(b"check all of GITREPO, for --adopt")),
         *formatteropts,
     ],
-    _(b"[-r REV]... [--dialect DIALECT] [--rebuild] [--metadata]"),
+    _(b"[-r REV]... [--dialect DIALECT] [--rebuild] [--metadata] [--adopt GITREPO]"),
     helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
 )
 def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
@@ -85,6 +88,15 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     are written. An export from nothing always does. Others do not, because the
     metadata names all heads: it takes time in proportion to the history.
 
+    With --adopt, go on from a git repository that git-cinnabar or hg-fast-export has
+    made of this repository. Its commits keep their ids, and new changesets become
+    their children. GITREPO is a directory or a URL. Each tree and each parent is
+    compared; the export is refused if one differs. If the repository does not say
+    which commit is which changeset's, --map names a file that does. With --full,
+    each manifest is compared with its node, and ``git fsck`` checks GITREPO.
+    Ids that amalgam would not give are kept in ``.hg/amalgam/adopted``: make a
+    backup of that directory.
+
     Warnings name new files that look different in git: names that git refuses to
     check out, files that name subrepositories, LFS pointers and largefiles
     standins.
@@ -109,6 +121,10 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :different:   List. New files that look different in git, with ``kind``
                   (``refused``, ``subrepositories``, ``largefiles`` or ``lfs``),
                   ``files``, ``example``.
+    :adopted:          Integer. With --adopt, changesets with commits of GITREPO.
+    :adopted_kept:     Boolean. Whether their ids have to be kept.
+    :adopted_unknown:  Integer. Changesets of GITREPO that are not in the repository.
+    :adopted_unserved: Integer. Changesets of GITREPO that may not leave.
 
     Returns 0 on success, 1 if none of the given revisions may leave.
     """

@@ -178,6 +178,7 @@ def _show_store(fm: Any, path: bytes, status: StoreStatus) -> None:
         files=status.pairs.get(oidmap.Table.FILES, 0),
         segments=status.segments,
         map_bytes=status.map_bytes,
+        adopted=status.adopted,
         lock=lock.state.value.encode() if lock else b"free",
         lock_host=lock.host if lock else b"",
         lock_pid=lock.pid if lock else 0,
@@ -209,6 +210,9 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
         exported += _EXPORT
     else:
         exported += _(b", up to date")
+    if status.adopted:
+        text = _(b"%d commits of another program, which keep their ids")
+        _show_line(fm, _(b"adopted"), text % status.adopted)
     refs = b"%d" % status.refs
     if status.refs and not done:
         refs = _(b"none of %d") % status.refs

@@ -7,7 +7,7 @@ import functools
 import gc
 from typing import TYPE_CHECKING, Any
 
-from mercurial import logcmdutil, pycompat, util
+from mercurial import error, logcmdutil, pycompat, util
 from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
+    from ..gitstore.adoption.adopt import Adoption
 
 _MOST_SHOWN = 3
 
@@ -66,8 +67,15 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """Answer ``git::export``."""
     _end_quickly()
     config = GitConfig.from_ui(ui, dialect=opts["dialect"])
+    _check_adoption(opts)
     revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
     store = GitStore(repo, config)
+    adopted = _adopt(ui, store, opts)
+    if opts["metadata"] and store.adopted.exists():
+        raise error.StateError(
+            _(b"git-cinnabar gives other commit ids than those that were adopted"),
+            hint=_(b"git-cinnabar cannot use this repository"),
+        )
     covers = Covers.ALL if opts["metadata"] else None
     report = export.export(store, revs, rebuild=opts["rebuild"], covers=covers)
     if revs is None:
@@ -76,6 +84,8 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     is_nothing = revs is not None and len(revs) == sum(len(it.nodes) for it in left_out)
     with ui.formatter(b"git-export", _byte_keys(opts)) as fm:
         fm.startitem()
+        if adopted:
+            _show_adoption(ui, fm, adopted)
         fm.data(
             bytes=report.bytes,
             changesets=report.changesets,
@@ -104,6 +114,50 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
             _status(ui, fm, _(b"git repository: %s") % report.path)
     rollup.after_export(store)
     return 1 if is_nothing and left_out else 0
+
+
+def _check_adoption(opts: dict[str, Any]) -> None:
+    """Abort if options are given that have no meaning together."""
+    if not opts["adopt"]:
+        for name in ("map", "full"):
+            if opts[name]:
+                text = _(b"--%s has a meaning only with --adopt")
+                raise error.InputError(text % name.encode())
+    elif opts["rev"]:
+        raise error.InputError(_(b"cannot specify both --adopt and --rev"))
+
+
+def _adopt(ui: UiT, store: GitStore, opts: dict[str, Any]) -> Adoption | None:
+    """Answer --adopt, if it is given."""
+    if not opts["adopt"]:
+        return None
+    from ..gitstore.adoption import adopt  # seldom needed
+
+    return adopt.adopt(
+        store,
+        opts["adopt"],
+        opts["map"] or None,
+        full=bool(opts["full"]),
+        rebuild=bool(opts["rebuild"]),
+    )
+
+
+def _show_adoption(ui: UiT, fm: Any, adopted: Adoption) -> None:
+    fm.data(
+        adopted=adopted.changesets,
+        adopted_kept=adopted.kept,
+        adopted_unknown=adopted.unknown,
+        adopted_unserved=adopted.unserved,
+    )
+    _status(ui, fm, _(b"adopted the commits of %d changesets") % adopted.changesets)
+    if not adopted.kept:
+        _status(ui, fm, _(b"all are those of the dialect: no ids have to be kept"))
+    if adopted.unknown:
+        line = _(b"left out: %d changesets that are not in this repository")
+        _status(ui, fm, line % adopted.unknown)
+    if adopted.unserved:
+        line = _(b"left out: %d changesets that are secret, hidden or not exported")
+        _status(ui, fm, line % adopted.unserved)
 
 
 def maintain(ui: UiT, repo: RepoT) -> None:

@@ -80,6 +80,8 @@ class StoreStatus:
     map_bytes: int = 0
     pairs: dict[Table, int] = dataclasses.field(default_factory=dict)
     """Pairs in each table of the map."""
+    adopted: int = 0
+    """Changesets whose commits another program has made."""
     exists: bool = False
     exporter: bytes = b"off"
     """Whether changes are exported in the background: ``off``, ``idle``, ``working``,
@@ -108,6 +110,8 @@ class StoreStatus:
         self.served = selected.len - len(selected.excluded)
         self.behind = self.served
         self.exists = docket != Docket() or store.repository.exists()
+        with contextlib.suppress(error.StorageError):  # one of the problems
+            self.adopted = store.adopted.changesets()
         if not self.exists:
             return
         self._measure(store, docket)
@@ -213,7 +217,8 @@ class StoreStatus:
         self.pairs = {table: oidmap.count(table) for table in Table}
         oidmap.close()
         covered = docket.metadata_commit.covered
-        self.metadata_behind = max(0, self.pairs[Table.CHANGESETS] - covered)
+        if not docket.adopted:
+            self.metadata_behind = max(0, self.pairs[Table.CHANGESETS] - covered)
 
     def _judge(
         self, store: GitStore, docket: Docket, refs: Iterable[Difference]

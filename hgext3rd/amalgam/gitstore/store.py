@@ -17,6 +17,7 @@ from .git import strays
 from .git.gitprocess import Git, Owner
 from .git.repository import Repository
 from .state import censorship, layers, selection
+from .state.adopted import AdoptedFile
 from .state.docket import Docket
 from .state.oidmap import MapFiles, Table
 from .state.source import source_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from .state.oidmap import OidMap
 
+_CINNABAR = b"cinnabar"
 # another export may merge segments between reading the docket and opening them
 _TRIES = 5
 # the names of all packs that there could be
@@ -50,6 +52,8 @@ class GitStore:
         self.trust = Trust.of(self.repo.ui, self.repo.store.path, hg_path)
         self.directory = Directory(hg_path, (b"amalgam",))
         self.maps = MapFiles(self.directory.sub(b"map"), self.trust)
+        adopted = self.directory.sub(b"adopted")
+        self.adopted = AdoptedFile(adopted, config.dialect, self.trust)
         configured = Directory(config.path) if config.path else None
         parent = configured or self.directory.sub(b"git")
         owner = Owner(self.repo.ui, hg_path)
@@ -149,3 +153,8 @@ class GitStore:
         if docket.refused or docket.censored != mark:
             return False
         return not strays.holders(self.repository, docket)
+
+
+def has_foreign_ids(repo: RepoT) -> bool:
+    """Tell whether commits were adopted to which git-cinnabar gives other ids."""
+    return GitStore(repo, GitConfig.from_ui(repo.ui, _CINNABAR)).adopted.exists()

@@ -21,7 +21,7 @@ from ...gitstore.exporting import export, rollup
 from ...gitstore.exporting.metadatacommit import Covers
 from ...gitstore.state import selection
 from ...gitstore.state.unreadable import is_of_repository
-from ...gitstore.store import GitStore
+from ...gitstore.store import GitStore, has_foreign_ids
 from ...native.errors import Moved
 from . import scope
 from .cinnabar import of_metadata
@@ -111,6 +111,11 @@ def check(
         raise error.StateError(
             _(b"git-cinnabar cannot use a repository that requires: %s")
             % b", ".join(missing),
+            hint=_(b"use a bundle of type '%s'") % GIT_V2,
+        )
+    if has_foreign_ids(repo):
+        raise error.StateError(
+            _(b"git-cinnabar gives other commit ids than those that were adopted"),
             hint=_(b"use a bundle of type '%s'") % GIT_V2,
         )
 

@@ -17,6 +17,7 @@ from mercurial.i18n import _
 
 from ...configitems import CINNABAR_V1, GitConfig
 from ...gitstore.state import censorship
+from ...gitstore.store import has_foreign_ids
 from ...placement import Directory
 from . import directories, headset, urls
 from .chain import Link, chain_of
@@ -159,7 +160,12 @@ def chain(repo: RepoT) -> list[Link]:
 
 
 def cinnabar(repo: RepoT) -> Entry | None:
-    """Return the bundle for git-cinnabar, if there is one."""
+    """Return the bundle for git-cinnabar, if there is one.
+
+    None counts that was made before commits with other ids were adopted.
+    """
+    if has_foreign_ids(repo):
+        return None
     found = [
         bundle
         for bundle in clonebundles.read_auto_gen(repo)

@@ -1,13 +1,17 @@
 """One call of the conversion: the request to the native core, and its report.
 
 Owns the fields of ``amalgam_export_request``. Decides nothing.
+
+One module, since each field of the request is set for a call of the core, here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from mercurial import error
 from mercurial.i18n import _
 
 from ...index import openhooks
@@ -27,8 +31,10 @@ if TYPE_CHECKING:
 
     from ...configitems import GitConfig
     from ...placement import Directory
+    from ..state.adopted import AdoptedFile
     from ..state.oidmap import MapFiles
     from ..state.selection import Selection
+    from ..store import GitStore
 
 # phases of amalgam_export_run: topic and unit of the progress bar
 _PHASES = {
@@ -45,7 +51,36 @@ _NOTHING = Layer()
 _NOBODY = 0xFFFFFFFF
 _PRIVATE = Placement(0o700, _NOBODY, _NOBODY)
 
-_Nodes = tuple[bytes, bytes]
+_Id = bytes
+_Nodes = tuple[_Id, _Id]
+
+
+class Unfit(Record):
+    """A changeset whose adopted commit is not one of it."""
+
+    node: bytes
+    misfit: int
+    """What is wrong, as ``amalgam_export_report`` numbers it."""
+
+
+class UnfitError(error.StorageError):
+    """An adopted commit is not one of its changeset."""
+
+    def __init__(self, unfit: Unfit) -> None:
+        super().__init__(
+            _(b"the adopted commit of changeset %s is not one of it")
+            % unfit.node.hex().encode(),
+            hint=_(b"see 'hg verify'"),
+        )
+        self.unfit = unfit
+
+
+class AdoptedInput(Record):
+    """The adopted commits of a conversion."""
+
+    file: AdoptedFile
+    is_judged: bool = False
+    """Whether to find out if the dialect would have made them."""
 
 
 class Conversion(Record):
@@ -66,6 +101,10 @@ class Conversion(Record):
     """Bound of the anonymous memory."""
     check_each_manifest: bool = False
     """If texts are checked, large manifests as well, each by itself."""
+    adopted: AdoptedInput | None = None
+    """The commits that were adopted, if there are any when it runs."""
+    keeps_metadata: bool = True
+    """Whether to make what only git-cinnabar needs."""
 
     @classmethod
     def of(
@@ -75,6 +114,7 @@ class Conversion(Record):
         packs: Directory,
         maps: MapFiles,
         placement: Placement = _PRIVATE,
+        adopted: AdoptedFile | None = None,
     ) -> Conversion:
         """From the store of ``repo``; by default for the user alone."""
         return cls(
@@ -88,6 +128,19 @@ class Conversion(Record):
             placement=placement,
             check_texts=config.check_texts,
             memory_bytes=config.memory_bytes,
+            adopted=AdoptedInput(adopted) if adopted else None,
+        )
+
+    @classmethod
+    def into(cls, store: GitStore) -> Conversion:
+        """Into ``store`` itself."""
+        return cls.of(
+            store.repo,
+            store.config,
+            store.repository.packs_directory,
+            store.maps,
+            store.placement,
+            store.adopted,
         )
 
     def run(
@@ -103,7 +156,8 @@ class Conversion(Record):
         """Convert what is selected, but not what ``base`` and ``layer`` have.
 
         What is new becomes part of ``layer``. ``names_heads``: make the metadata commit
-        as well, if ``base`` and ``layer`` have nothing. ``native.errors.Moved`` if the
+        as well, if ``base`` and ``layer`` have nothing, and no commits are adopted:
+        git-cinnabar has other ids then. ``native.errors.Moved`` if the
         repository is not as ``selected`` says.
         """
         request = ffi.new("amalgam_export_request *")
@@ -111,13 +165,20 @@ class Conversion(Record):
         excluded = selected.excluded
         new = b"".join(node for rev, node in excluded.items() if rev >= known_below)
         keep += _lend_bytes(request, {"tip": selected.tip, "excluded": new})
-        request.commit_of_first = names_heads
+        adopted = self.adopted if self.adopted and self.adopted.file.exists() else None
+        request.commit_of_first = names_heads and not adopted
         request.len = selected.len
         request.known_below = known_below
         each = _CHECK_EACH if self.check_each_manifest else _CHECK
         request.check_texts = each if self.check_texts else 0
+        request.without_metadata = not self.keeps_metadata
         done = ffi.new("amalgam_export_report *")
-        self._call(ui, lib.amalgam_export_run, done, request, keep)
+        with contextlib.ExitStack() as stack:
+            if adopted:
+                keep += _lend_adopted(request, adopted, stack)
+            self._call(ui, lib.amalgam_export_run, done, request, keep)
+        if done.misfit:
+            raise UnfitError(Unfit(_id(done.unfit), int(done.misfit)))
         displaced = bytes(ffi.buffer(done.displaced))
         return Converted(
             changesets=int(done.changesets),
@@ -140,6 +201,8 @@ class Conversion(Record):
                 (displaced[at : at + ID_LEN], displaced[at + ID_LEN : at + 2 * ID_LEN])
                 for at in range(0, done.displaced_len * 2 * ID_LEN, 2 * ID_LEN)
             ),
+            adopted=int(done.adopted),
+            foreign=_id(done.foreign),
         )
 
     def metadata_commit(
@@ -217,6 +280,11 @@ class Converted(Record):
     displaced: tuple[_Nodes, ...] = ()
     """Changesets that were converted before, and earlier ones that should have got
     their commits: pairs of nodes. If there are any, nothing was converted."""
+    adopted: int = 0
+    """Changesets whose commits were adopted."""
+    foreign: _Id = b""
+    """If that is judged, the first changeset whose commit is not the dialect's; empty
+    if there is none."""
 
     @property
     def packs(self) -> tuple[str, ...]:
@@ -237,6 +305,21 @@ def _lend_bytes(request: Any, lent_bytes: Mapping[str, bytes]) -> list[Any]:
         keep.append(pointer)
         setattr(request, name, {"data": pointer, "len": length})
     return keep
+
+
+def _lend_adopted(
+    request: Any, adopted: AdoptedInput, stack: contextlib.ExitStack
+) -> list[Any]:
+    """Let the core use adopted commits; return what has to live as long."""
+    directory, name = adopted.file.directory, adopted.file.name
+    request.adopted = stack.enter_context(directory.opened())
+    request.adopted_unmapped = adopted.file.is_unmapped()
+    request.adopted_judged = adopted.is_judged
+    path, path_len = lent(directory.path)
+    pointer, length = lent(name)
+    request.adopted_path = {"data": path, "len": path_len}
+    request.adopted_name = {"data": pointer, "len": length}
+    return [path, pointer]
 
 
 def _lend_indexes(request: Any, repo: RepoT) -> list[Any]:
@@ -277,6 +360,12 @@ def _commit(covered: int, oid: Any, pack: str) -> MetadataCommit:
     if not pack:
         return MetadataCommit()
     return MetadataCommit(ffi.buffer(oid)[:].hex(), covered, (pack,))
+
+
+def _id(array: Any) -> bytes:
+    """Return an id, which is empty if there is none."""
+    found = bytes(ffi.buffer(array))
+    return found if any(found) else b""
 
 
 def _text(array: Any, length: int) -> str:

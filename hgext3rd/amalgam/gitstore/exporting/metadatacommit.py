@@ -34,7 +34,12 @@ class Covers(enum.Enum):
 
 
 def is_current(store: GitStore, docket: Docket, covers: Covers) -> bool:
-    """Tell whether ``docket`` has the commit of all that it is to cover now."""
+    """Tell whether ``docket`` has the commit of all that it is to cover now.
+
+    None is made of what begins with adopted commits: git-cinnabar has other ids.
+    """
+    if docket.adopted:
+        return True
     segments = docket.segments if covers is Covers.ALL else docket.base.segments
     with contextlib.closing(store.maps.open(segments)) as oidmap:
         count = oidmap.count(Table.CHANGESETS)
@@ -62,8 +67,7 @@ def make(store: GitStore, files: StoreFiles, covers: Covers) -> None:
     docket, repository = files.docket, store.repository
     if is_current(store, docket, covers):
         return
-    packs, maps = repository.packs_directory, store.maps
-    conversion = Conversion.of(store.repo, store.config, packs, maps, store.placement)
+    conversion = Conversion.into(store)
     layers = (docket.drafts, docket.base) if covers is Covers.ALL else (docket.base,)
     commit = conversion.metadata_commit(store.repo.ui, *layers)
     if covers is Covers.ALL and docket.drafts.segments:

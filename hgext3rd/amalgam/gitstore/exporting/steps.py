@@ -82,13 +82,7 @@ class ExportRun:
         self._maps = store.maps.directory
         self._repository = store.repository
         self._files = StoreFiles(store)
-        self._conversion = Conversion.of(
-            store.repo,
-            store.config,
-            store.repository.packs_directory,
-            store.maps,
-            store.placement,
-        )
+        self._conversion = Conversion.into(store)
 
     def update(self, rebuild: bool) -> None:
         """Do what there is to do."""
@@ -148,7 +142,7 @@ class ExportRun:
         selection.read_again(self._repo)
         docket = self._store.docket()
         wanted = self._want(docket)
-        if not self._store.is_settled(docket) or self._has_old_pointers(docket):
+        if not self._files.is_settled(docket) or self._has_old_pointers(docket):
             return False
         if self._nodes is None:
             known = wanted.allowed.known_below(self._repo, docket.drafts.seen)

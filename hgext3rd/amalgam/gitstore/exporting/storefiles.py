@@ -5,6 +5,8 @@ then packs and loose objects go, then refs. What is only replaced goes after the
 that lead to it. A killed process leaves files that the next one removes. Does not
 decide what belongs in a store, and converts nothing. All but ``has_heads`` need the
 lock.
+
+One module, since the order in which files come and go is one.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ class StoreFiles:
         self._store = store
         self.is_docket_lost = False
         """Whether there were packs, and no docket that named any."""
+        self.adopted = ""
+        """The mark of the adopted commits that ids are to begin with, if there are."""
         self._repo = store.repo
         self._repository = store.repository
         self._dialect = store.config.dialect
@@ -53,6 +57,28 @@ class StoreFiles:
         """Read the docket on disk."""
         directory = self._store.maps.directory
         self.docket = self.next = Docket.read(directory, self._dialect)
+        self.adopted = self._store.adopted.mark()
+
+    def is_settled(self, docket: Docket) -> bool:
+        """Tell whether all that is there is what ``docket`` names, by the right ids."""
+        is_as_adopted = docket.adopted == self._store.adopted.mark()
+        return is_as_adopted and self._store.is_settled(docket)
+
+    def _require_adopted(self) -> None:
+        """Abort if adopted commits are lost that ids begin with.
+
+        Other ids would take the place of those that others have.
+        """
+        if self.docket.adopted and not self.adopted:
+            adopted = self._store.adopted
+            raise error.StateError(
+                _(b"adopted commits are lost: '%s' is missing")
+                % adopted.directory.join(adopted.name),
+                hint=_(
+                    b"restore it from a backup; to give up its ids, remove "
+                    b"'.hg/amalgam'"
+                ),
+            )
 
     def begin(self, mark: str) -> None:
         """Take away what must not be read, before anything is added.
@@ -61,9 +87,10 @@ class StoreFiles:
         ``censorship.mark_of`` now. Else it is what the docket does not name, unless git
         has made it of packs that are gone.
         """
+        self._require_adopted()
         self.remove_debris()
         if not self._repository.exists():
-            self.next = Docket(censored=mark)
+            self.next = Docket(censored=mark, adopted=self.adopted)
         elif self.docket.censored != mark:
             self.drop_all(mark)
         elif self.docket.refused:
@@ -132,6 +159,10 @@ class StoreFiles:
         Removes what git has made of packs that are gone.
         """
         docket = self.next
+        if not docket.segments:
+            docket = docket._replace(adopted=self.adopted)
+        elif docket.adopted != self.adopted:
+            return None  # its ids do not begin with what is adopted
         packs = self._repository.packs()
         if not packs.issuperset(docket.packs):
             self._remove_strays()
@@ -286,7 +317,8 @@ class StoreFiles:
 
     def drop_all(self, mark: str) -> None:
         """Remove all that is exported; what is exported next has this ``mark``."""
-        self._refuse(Docket(censored=mark, pointers=self.next.pointers))
+        docket = Docket(censored=mark, pointers=self.next.pointers)
+        self._refuse(docket._replace(adopted=self.adopted))
         self._unname({})
         self.remove_debris()
 
@@ -336,12 +368,16 @@ class StoreFiles:
     def plan_anew(self) -> None:
         """Let the next conversion begin with nothing; all goes when that is done."""
         packs = self._repository.packs(usable=False)
-        self.plan(transitions.emptied(self.next, packs))
+        emptied = transitions.emptied(self.next, packs)
+        self.plan(emptied._replace(adopted=self.adopted))
 
 
 def with_metadata(refs: Mapping[bytes, bytes], docket: Docket) -> dict[bytes, bytes]:
-    """Return refs with the one that is for git-cinnabar, if there is one."""
+    """Return refs with the one that is for git-cinnabar, if there is one.
+
+    git-cinnabar itself would give other ids than those that were adopted.
+    """
     named = {name: oid for name, oid in refs.items() if name != refsmod.METADATA}
-    if docket.metadata_commit.oid:
+    if docket.metadata_commit.oid and not docket.adopted:
         named[refsmod.METADATA] = bytes.fromhex(docket.metadata_commit.oid)
     return named

@@ -106,6 +106,8 @@ class Docket(Record):
     """``Repository.names_digest`` after the export; empty if that is not known."""
     censored: str = ""
     """``censorship.mark_of`` when the texts were read."""
+    adopted: str = ""
+    """``AdoptedFile.mark`` of the commits that its ids begin with, if there are."""
     summaries: str = ""
     """``summaries.digest`` when git found nothing wrong with them."""
     pointers: bool = False
@@ -210,6 +212,7 @@ _DOCKET: Fields = {
     "dropped": texts(b"dropped", _DROPPED, many=True),
     "named": texts(b"named", _OID, ""),
     "censored": texts(b"censored", _MARK, ""),
+    "adopted": texts(b"adopted", _OID, ""),
     "summaries": texts(b"summaries", _OID, ""),
     "pointers": flags(b"git-lfs-pointers"),
     "base": Group(b"base-", Layer, _LAYER),

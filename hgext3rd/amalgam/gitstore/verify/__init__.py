@@ -17,13 +17,14 @@ from mercurial.i18n import _
 
 from ..exporting import metadatacommit
 from ..exporting.lockholder import LockState, holder
+from ..exporting.storefiles import with_metadata
 from ..git import refs as refsmod
 from ..git.skeleton import intruders
 from ..state import censorship, selection
 from ..state.docket import Docket
 from ..state.layers import ExportPlan
 from ..state.oidmap import Table
-from . import cinnabar, files, paths, recomputed
+from . import adopted, cinnabar, files, paths, recomputed
 from .findings import Difference, Findings, Note, Remedy
 from .mapping import Served, check_layers, check_objects, check_segments
 from .refs import ExpectedRefs, unreachable
@@ -78,6 +79,9 @@ class _Verification:
         if findings.add(self._check_presence()):
             return
         findings.packs = len(docket.packs)
+        if findings.add(adopted.check(self._store.adopted, docket, deep)):
+            self._leave_out(_(b"ids, computed again"))
+            full = False
         check_packs = files.check_packs if deep else files.check_presence
         damaged = findings.add(check_packs(self._repo.ui, repository, docket))
         findings.add(files.check_foreign(repository, docket))
@@ -151,8 +155,7 @@ class _Verification:
         nodes, head = refsmod.wanted(view, self._store.config.refs)
         oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
         refs = {name: oid for name, oid in oids.items() if oid}
-        if commit := self._docket.metadata_commit.oid:
-            refs[refsmod.METADATA] = bytes.fromhex(commit)
+        refs = with_metadata(refs, self._docket)
         names = ExpectedRefs(
             refs=refs,
             head=head,

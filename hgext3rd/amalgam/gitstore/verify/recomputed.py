@@ -74,7 +74,9 @@ class Recomputed:
         with scratch(repo) as path:
             directory = Directory(path)
             maps = MapFiles(directory, store.trust)
-            conversion = Conversion.of(repo, store.config, directory, maps)
+            conversion = Conversion.of(
+                repo, store.config, directory, maps, adopted=store.adopted
+            )
             conversion = conversion._replace(check_each_manifest=True)
             done = conversion.run(repo.ui, selected, 0, names_heads=bool(commit))
             with (
