@@ -27,6 +27,7 @@ from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore import verify
 from hgext3rd.amalgam.gitstore.exporting.exportlock import locked
 from hgext3rd.amalgam.gitstore.repair import repair
+from hgext3rd.amalgam.gitstore.state.docket import Docket
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.gitstore.verify import Findings
 
@@ -203,7 +204,8 @@ def test_json_has_all_that_text_has(store: Exported) -> None:
     text = "{what} {id}: found {found}, expected {expected}".format(**difference)
     assert re.fullmatch(line, text)
     assert said["changesets"] == 10
-    assert said["packs"] == 4
+    docket = Docket.parse(store.docket_path.read_bytes())
+    assert said["packs"] == len(docket.packs) >= 3
     assert said["full"] is False
 
 

@@ -8,10 +8,11 @@ they were, so most requests cost a few system calls.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mercurial import error
 from mercurial.i18n import _
@@ -25,7 +26,7 @@ from ..records import Record
 from .refusal import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..gitstore.state.docket import Docket
     from ..gitstore.state.selection import FilesState
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
 
 _MOST_KNOWN = 10_000
 _PAUSE_SECONDS = 0.02
+_CUTTING_SECONDS = 1
 _LATER = b"the git repository is being made up to date; try again"
 _FAILED = (
     b"the git repository cannot be made up to date; its operator finds why in the log"
 )
 _READ_ONLY = b"the git store is not up to date, and this process may not write it"
 _UNREADABLE = (OSError, error.Abort, error.StorageError)
+_T = TypeVar("_T")
 
 
 class _Known(Record):
@@ -109,11 +112,9 @@ class Freshness:
 
     def _missing(self) -> int:
         try:
-            return self._store.missing()
+            return _patiently(self._store, self._store.missing)
         except FileNotFoundError:
             return 0  # segments are being merged; look again
-        except _UNREADABLE as exc:
-            raise _failure(exc) from None
 
     def _is_locked(self) -> bool:
         """Tell whether another process exports."""
@@ -159,6 +160,29 @@ class Freshness:
 
 def look(store: GitStore) -> _Known:
     """Return what is so now, as quickly as possible."""
+    return _patiently(store, functools.partial(_look, store))
+
+
+def _patiently(store: GitStore, ask: Callable[[], _T]) -> _T:
+    """Return what ``ask`` returns; ``RefusedError`` if it cannot read something.
+
+    Whoever strips cuts one file after the other. So it has some time to succeed.
+    """
+    end = time.monotonic() + _CUTTING_SECONDS
+    while True:
+        try:
+            return ask()
+        except FileNotFoundError:
+            raise
+        except _UNREADABLE as exc:
+            if time.monotonic() > end:
+                raise _failure(exc) from None
+        time.sleep(_PAUSE_SECONDS)
+        with contextlib.suppress(*_UNREADABLE):
+            selection.read_again(store.repo)
+
+
+def _look(store: GitStore) -> _Known:
     shown = store.repo.ui.config(b"server", b"view")
     key = (store.repo.sharedpath, store.repository.path, (store.config, shown))
     state = selection.state_of(store.repo)
@@ -175,8 +199,6 @@ def look(store: GitStore) -> _Known:
         is_whole = store.is_complete(known.docket) and not store.repository.loose_refs()
     except FileNotFoundError:
         is_whole = False  # an export has just replaced a file
-    except _UNREADABLE as exc:
-        raise _failure(exc) from None
     if known is not None and is_whole:
         return known
     docket = known.docket if known else store.docket()
