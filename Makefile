@@ -38,6 +38,7 @@ GIT_LFS := $(CACHE)/git-lfs-$(GIT_LFS_VERSION)/git-lfs
 CINNABAR := $(CACHE)/git-cinnabar-0.7.5/bin/git-cinnabar
 HGGIT := build/venv-hg-git/bin/hg
 PERF_VENV := build/venv-perf
+DOCS_VENV := build/venv-docs
 T_OUTPUT := build/t-$(HG)$(FLAVOUR)
 HEADER := rust/capi/include/amalgam.h
 
@@ -183,6 +184,11 @@ upstream: local $(SDIST)/tests/run-tests.py ## Mercurial's own tests, with amalg
 	@cd tests && nice -n 15 $(BIN)/python3 -m upstream --sdist $(SDIST) --hg $(BIN)/hg \
 	  --output "$$TREE"/build/upstream --json "$$TREE"/build/upstream.json $(TESTS)
 
+# Warnings are errors, links to nothing among them. Addresses elsewhere are in external-links.txt.
+.PHONY: docs
+docs: $(DOCS_VENV)/.ready ## the documentation as a site: build/docs/index.html
+	$(DOCS_VENV)/bin/sphinx-build -q -W --keep-going -d build/docs-doctrees -c docs/site . build/docs
+
 .PHONY: deny
 deny: $(CARGO_DENY) ## check licences and sources of the Rust dependencies
 	$(IN_RUST) $(CARGO_DENY) --workspace check licenses bans sources
@@ -289,6 +295,11 @@ $(CARGO_DENY):
 $(PERF_VENV)/.ready: contrib/perf/requirements.txt
 	$(PYTHON) -m venv --clear $(PERF_VENV)
 	$(PERF_VENV)/bin/pip install -q --disable-pip-version-check -r contrib/perf/requirements.txt
+	@touch $@
+
+$(DOCS_VENV)/.ready: docs/site/requirements.txt
+	$(PYTHON) -m venv --clear $(DOCS_VENV)
+	$(DOCS_VENV)/bin/pip install -q --disable-pip-version-check -r $< mercurial==$(HG)
 	@touch $@
 
 # hg-git does not work with the newest Mercurial

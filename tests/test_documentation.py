@@ -14,6 +14,13 @@ from testlib.environment import ROOT
 
 from hgext3rd.amalgam import configitems
 
+
+def is_for_sphinx(page: Path) -> bool:
+    """Tell whether only ``make docs`` can read the page."""
+    text = page.read_text()
+    return ".. toctree::" in text or ".. amalgam-commands::" in text
+
+
 README = ROOT / "README.rst"
 CONFIGURATION = ROOT / "docs" / "configuration.rst"
 HELP = ROOT / "hgext3rd" / "amalgam" / "__init__.py"
@@ -24,6 +31,7 @@ PAGES = sorted(
         *ROOT.glob("docs/**/*.rst"),
         *ROOT.glob("contrib/**/*.rst"),
     )
+    if not is_for_sphinx(page)
 )
 ITEMS = {
     f"{section.decode()}.{name.decode()}": (section, name)
