@@ -20,6 +20,7 @@ from mercurial.utils import stringutil
 
 from ..gitstore.exporting import export as exporting, exportrequest, lockholder
 from ..gitstore.exporting.lockholder import LockState
+from ..gitstore.git import idx
 from ..gitstore.state import selection
 from ..placement import Unusable
 from ..records import Record
@@ -39,6 +40,7 @@ _LATER = b"the git repository is being made up to date; try again"
 _FAILED = (
     b"the git repository cannot be made up to date; its operator finds why in the log"
 )
+_BROKEN = b"the git repository cannot be read; its operator finds the reason in the log"
 _READ_ONLY = b"the git store is not up to date, and this process may not write it"
 _UNREADABLE = (OSError, error.Abort, error.StorageError)
 _T = TypeVar("_T")
@@ -52,6 +54,8 @@ class _Known(Record):
     docket: Docket
     is_safe: bool
     is_current: bool
+    damaged: bytes = b""
+    """A pack that git cannot open."""
 
 
 _known: dict[tuple[bytes, bytes, object], _Known] = {}
@@ -83,6 +87,8 @@ class Freshness:
             known = look(store)
             if known.is_current:
                 return
+            if known.damaged and not self._is_locked():
+                raise _damage(store, known.damaged)
             may_be_old = known.is_safe and not now
             if not _may_write(store):
                 if may_be_old:
@@ -197,12 +203,26 @@ def _look(store: GitStore) -> _Known:
         elif store.docket() != known.docket:
             known = _known[key] = _found(store, state, names)
         is_whole = store.is_complete(known.docket) and not store.repository.loose_refs()
+        damaged = _damaged(store, known.docket) if is_whole else b""
     except FileNotFoundError:
-        is_whole = False  # an export has just replaced a file
-    if known is not None and is_whole:
+        is_whole, damaged = False, b""  # an export has just replaced a file
+    if known is not None and is_whole and not damaged:
         return known
     docket = known.docket if known else store.docket()
-    return _Known(state, names, docket, is_safe=False, is_current=False)
+    return _Known(
+        state, names, docket, is_safe=False, is_current=False, damaged=damaged
+    )
+
+
+def _damaged(store: GitStore, docket: Docket) -> bytes:
+    """Return a pack that is named and that git cannot open, if there is one.
+
+    ``FileNotFoundError`` if an export has just replaced packs.
+    """
+    found = idx.damaged(store.repository.packs_directory, docket.packs)
+    if found and store.docket() != docket:
+        raise FileNotFoundError
+    return found
 
 
 def _found(store: GitStore, state: FilesState, names: tuple[object, ...]) -> _Known:
@@ -233,12 +253,22 @@ def _patience(store: GitStore, seconds: float) -> Iterator[None]:
         yield
 
 
+def _damage(store: GitStore, pack: bytes) -> RefusedError:
+    """Return the refusal for a pack that git would pass over."""
+    text = _(
+        b"pack '%s' is missing or damaged; see 'hg git::verify', or make all packs "
+        b"again with 'hg git::export --rebuild'"
+    )
+    path = store.repository.packs_directory.join(pack)
+    return RefusedError.later(_BROKEN, logged=text % path)
+
+
 def _failure(exc: BaseException) -> RefusedError:
     """Return the refusal for what keeps this repository from being exported."""
     problem = stringutil.forcebytestr(exc)
     if isinstance(exc, Unusable):
         problem = exc.message
     return RefusedError.later(
-        b"the git repository cannot be read; its operator finds the reason in the log",
+        _BROKEN,
         logged=_(b"git store cannot be read: %s") % problem,
     )

@@ -1,6 +1,11 @@
 """Which objects a pack has: its index, gitformat-pack(5), version 2.
 
 A pack of a large repository has many millions, so none of this keeps an object of each.
+
+And whether git can open the pack, by the rules by which it opens one: formats, sizes,
+and checksums that name each other (packfile.c, "open_packed_git_1"). git leaves any
+other pack out: its clients hear "not our ref", and no reason. These rules read no more
+than the ends of a file. Damage in between is found by ``hg git::verify``.
 """
 
 from __future__ import annotations
@@ -29,6 +34,16 @@ _FANOUT = struct.Struct(">256I")
 _OIDS_AT = len(_HEADER) + _FANOUT.size
 _OID_BYTES = 20
 _COUNT_AT = _OIDS_AT - 4
+# of an object: id, CRC and offset; a large offset has eight more bytes
+_ENTRY_BYTES = 28
+_LARGE_OFFSET_BYTES = 8
+_SUM_BYTES = 20
+_PACK_HEADER = struct.Struct(">4sII")
+_SUFFIXES = (b".pack", b".idx")
+_MOST_KNOWN = 10_000
+
+# by the directory of the packs: what the file system said, and what was found
+_known: dict[bytes, tuple[object, bytes]] = {}
 
 
 class Idx:
@@ -123,6 +138,93 @@ def distinct_ids(packs: Directory, names: Iterable[str]) -> Iterator[bytes]:
     """Yield the ids of all objects that some packs have, ascending, each once."""
     oids = heapq.merge(*(object_ids(packs, name) for name in names))
     return (oid for oid, _same in itertools.groupby(oids))
+
+
+def damaged(packs: Directory, names: Iterable[str]) -> bytes:
+    """Return the first of the packs (without suffix) that git cannot open, or nothing.
+
+    A missing one cannot be opened. Two system calls for each pack, unless its files
+    have changed since the last call.
+    """
+    names = [*names]
+    try:
+        state = _state(packs, names)
+    except FileNotFoundError:
+        return next(
+            (
+                os.fsencode(name)
+                for name in names
+                if not all(packs.exists(file) for file in _files(name))
+            ),
+            b"",
+        )
+    known = _known.get(packs.path)
+    if known is None or known[0] != state:
+        found = next((name for name in names if not is_whole(packs, name)), "")
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        known = _known[packs.path] = state, os.fsencode(found)
+    return known[1]
+
+
+def is_whole(packs: Directory, name: str) -> bool:
+    """Tell whether git can open a pack (without suffix). Reads the ends of its files.
+
+    ``FileNotFoundError`` if one is missing.
+    """
+    pack, index = _files(name)
+    try:
+        head, pack_sum, _size = _ends(packs, pack, _PACK_HEADER.size, _SUM_BYTES)
+        idx_head, sums, size = _ends(packs, index, _OIDS_AT, 2 * _SUM_BYTES)
+    except (Unusable, EOFError):
+        return False
+    kind, version, count = _PACK_HEADER.unpack(head)
+    if (kind, version) != (b"PACK", 2) or idx_head[: len(_HEADER)] != _HEADER:
+        return False
+    counts = _FANOUT.unpack_from(idx_head, len(_HEADER))
+    least = _OIDS_AT + count * _ENTRY_BYTES + 2 * _SUM_BYTES
+    most = least + max(0, count - 1) * _LARGE_OFFSET_BYTES
+    return (
+        counts[-1] == count
+        and not any(map(operator.gt, counts, counts[1:]))
+        and least <= size <= most
+        and sums[:_SUM_BYTES] == pack_sum
+    )
+
+
+def _files(name: str) -> tuple[bytes, ...]:
+    return tuple(os.fsencode(name) + suffix for suffix in _SUFFIXES)
+
+
+def _state(packs: Directory, names: Iterable[str]) -> tuple[object, ...]:
+    """Return what the file system says of the files of some packs."""
+    with packs.opened() as fd:
+        found = [
+            os.stat(file, dir_fd=fd, follow_symlinks=False)
+            for name in names
+            for file in _files(name)
+        ]
+    return tuple(
+        (it.st_ino, it.st_size, it.st_mtime_ns, it.st_ctime_ns) for it in found
+    )
+
+
+def _ends(
+    packs: Directory, file: bytes, head_bytes: int, tail_bytes: int
+) -> tuple[bytes, bytes, int]:
+    """Return beginning, end and size of a file; ``EOFError`` if it is too short."""
+    fd = packs.open(file)
+    try:
+        size = os.fstat(fd).st_size
+        if size < head_bytes + tail_bytes:
+            raise EOFError
+        head = os.pread(fd, head_bytes, 0)
+        tail = os.pread(fd, tail_bytes, size - tail_bytes)
+    finally:
+        os.close(fd)
+    if (len(head), len(tail)) != (head_bytes, tail_bytes):  # cut meanwhile
+        raise EOFError
+    return head, tail, size
 
 
 def _damaged(path: bytes) -> error.StorageError:

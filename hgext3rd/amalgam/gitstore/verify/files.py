@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial.i18n import _
 from mercurial.node import hex as hex_oid
 
+from ..git import idx
 from ..git.skeleton import PACKS, intruders
 from .findings import Difference, Note, Remedy
 
@@ -40,10 +41,21 @@ _LOOSE_FILE = re.compile(rb"objects/([0-9a-f]{2})/(.*)", re.DOTALL)
 def check_presence(
     ui: UiT, repository: Repository, docket: Docket
 ) -> Iterator[Difference]:
-    """Yield the files that are missing of the packs that ``docket`` names."""
+    """Yield files of the packs that ``docket`` names: missing ones, or cut packs.
+
+    A pack counts as cut if git cannot open it.
+    """
+    missing = set()
     for file, size in _sizes(repository, docket).items():
         if size is None:
+            missing.add(os.path.splitext(file)[0])
             yield _not_whole(file, _(b"nothing"))
+    packs = repository.packs_directory
+    for pack in docket.packs:
+        name = os.fsencode(pack)
+        with contextlib.suppress(FileNotFoundError):  # an export has replaced it
+            if name not in missing and not idx.is_whole(packs, pack):
+                yield _not_whole(name + b".pack", _(b"a damaged file"))
 
 
 def check_packs(
