@@ -23,11 +23,12 @@ LS_REFS = b"0014command=ls-refs\n00010009peel\n0000"
 # the same in each process that collects tests
 NOISE = random.Random(0).randbytes(200_000)
 LIMIT = "--config=amalgam.serve.max-body=100 KB"
+SHORT = "--config=amalgam.serve.queue-timeout=1"
 
 
 @pytest.fixture(scope="module")
 def web(exported_template: Exported) -> Iterator[WebServer]:
-    with serving(exported_template.root, *ON, LIMIT) as server:
+    with serving(exported_template.root, *ON, LIMIT, SHORT) as server:
         yield server
         until(lambda: not server.children())
 

@@ -24,6 +24,7 @@ from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving, until
 pytestmark = pytest.mark.slow
 
 ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
+AT_ONCE = "--config=amalgam.serve.queue-timeout=0"
 SERVICE = "info/refs?service=git-upload-pack"
 LS_REFS = b"0014command=ls-refs\n00010009peel\n0000"
 
@@ -41,7 +42,7 @@ def test_what_is_hidden_is_not_sent_from_then_on(
     draft.hg("git::export")
     secrets = planted(draft)
     limits = [f"--config=amalgam.serve.freshness={freshness}"]
-    limits.append("--config=amalgam.serve.queue-timeout=0")
+    limits.append(AT_ONCE)
     with serving(draft.root, *ON, *limits) as web:
         assert all(has_pack(web, oid) for oid in secrets[:1])
         assert has_pack(web, secrets[2])  # version 2 sends any object
@@ -59,7 +60,7 @@ def test_object_that_was_brought_back_is_not_sent(draft: Exported) -> None:
     shutil.copytree(draft.packs_dir, saved)
     EVENTS["amended"](draft)
     draft.hg("git::export")
-    with serving(draft.root, *ON) as web:
+    with serving(draft.root, *ON, AT_ONCE) as web:
         assert web.ask(SERVICE)[0] == 200
         for pack in saved.iterdir():
             shutil.copy(pack, draft.packs_dir)
@@ -248,7 +249,7 @@ def test_first_export_that_is_large_is_waited_for(empty: Exported) -> None:
     empty.hg("phase", "--public", "all()")
     options = (
         "--config=amalgam.serve.freshness=5",
-        "--config=amalgam.serve.queue-timeout=0",
+        AT_ONCE,
     )
     with serving(empty.root, *ON, *options) as web:
         status, headers, body = web.ask(SERVICE)
@@ -294,7 +295,7 @@ def test_fetches_wait_for_slots_and_queries_do_not(
     oid = exported_template.ids("tip")[1]
     options = [slow_git(tmp_path)]
     options += ["--config=amalgam.serve.max-fetches=1"]
-    options += ["--config=amalgam.serve.queue-timeout=0"]
+    options += [AT_ONCE]
     if shared:
         options += [f"--config=amalgam.serve.run-directory={tmp_path / 'run'}"]
     with (
@@ -323,7 +324,7 @@ def test_slot_is_taken_until_git_has_ended(
 ) -> None:
     oid = exported_template.ids("tip")[1]
     options = [slow_git(tmp_path), "--config=amalgam.serve.max-fetches=1"]
-    options += ["--config=amalgam.serve.queue-timeout=0"]
+    options += [AT_ONCE]
     options += [f"--config=amalgam.serve.run-directory={tmp_path / 'run'}"]
     with serving(exported_template.root, *ON, *options) as other:
         with serving(exported_template.root, *ON, *options) as web:
@@ -431,7 +432,9 @@ def test_clones_while_the_repository_changes_are_whole(
     draft: Exported, tmp_path: Path
 ) -> None:
     failures: list[str] = []
-    with serving(draft.root, *ON) as web:
+    # what was amended away before it could be fetched is waited for
+    option = "--config=amalgam.serve.queue-timeout=10"
+    with serving(draft.root, *ON, option) as web:
         done = threading.Event()
 
         def clone_again_and_again() -> None:

@@ -240,7 +240,7 @@ class ServeConfig(Record):
     max_fetches: int
     """How many git processes may make packs at the same time."""
     queue_seconds: int
-    """How long a request waits for its turn, or for an export."""
+    """How long a request waits for its turn, an export, or a commit to come."""
     run_directory: bytes | None
     """Where the processes of a host share limits; ``None``: each has its own."""
     quiet_seconds: int

@@ -34,7 +34,7 @@ CONFIG = (
     "amalgam.git.serve=yes",
     "amalgam.git.refs=heads",
     "amalgam.serve.max-fetches=4",
-    "amalgam.serve.queue-timeout=600",
+    "amalgam.serve.queue-timeout=120",
     "phases.publish=no",
     "web.allow-push=*",
     "web.push_ssl=no",
@@ -65,6 +65,10 @@ class Load:
         self.scratch = scratch
         self.history = Sequence(scratch / "repo", hgserver, seed)
         self.server = Server(self.history.store.root, CONFIG)
+        # a wanted commit that is gone is waited for: not by what probes ask
+        self.probed = Server(
+            self.history.store.root, (*CONFIG, "amalgam.serve.queue-timeout=1")
+        )
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
         self.done = threading.Event()
@@ -129,7 +133,7 @@ class Load:
                 for version in "02":
                     config = ("-c", f"protocol.version={version}")
                     done = self._git(
-                        place, *config, "fetch", "-q", self.server.url, oid
+                        place, *config, "fetch", "-q", self.probed.url, oid
                     )
                     found = self._git(place, "cat-file", "-e", oid)
                     self.counts["probes"] += 1
@@ -239,9 +243,10 @@ class Load:
         self.counts["descriptors"] = len(os.listdir(f"/proc/{process.pid}/fd"))
         status = Path(f"/proc/{process.pid}/status").read_text()
         self.counts["KB at most"] = int(status.split("VmHWM:")[1].split()[0])
-        for _name, block in self.server.failures():
-            self.problems.append(block)
-        self.server.close()
+        for server in (self.server, self.probed):
+            for _name, block in server.failures():
+                self.problems.append(block)
+            server.close()
 
     def _git(self, cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -7,7 +7,7 @@ owner, the view that Mercurial would show, freshness, hooks, and a slot.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from mercurial import error
 from mercurial.i18n import _
@@ -15,9 +15,10 @@ from mercurial.utils import stringutil
 
 from ..configitems import GitConfig, ServeConfig, wants_serve
 from ..gitstore.store import GitStore
-from . import permissions, slots, uploadpack, watchdog
+from . import permissions, pktlines, slots, uploadpack, watchdog
 from .freshness import Freshness, look
 from .refusal import RefusedError, unavailable
+from .replicas import wants
 from .slots import Pool
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 # Commands that list refs end soon, whatever is in a store. They have slots of their
 # own, so that those who make packs are never in their way.
 _QUERIES_PER_FETCH = 4
+_WAITING = b"waiting"
+"""The lane of those who wait for objects."""
 _OFF = (
     b"this server does not serve git from this repository; "
     b"its operator enables that with amalgam.git.serve = yes"
@@ -55,14 +58,26 @@ class Admission:
             raise unavailable(exc.message + hint) from None
         permissions.check_view(repo, self.store, proto)
 
-    def make_fresh(self, *, now: bool = False) -> None:
+    def make_fresh(self, *, now: bool = False, seconds: float | None = None) -> None:
         """See that the store may be read, and is as fresh as it has to be.
 
         ``now``: the client wants all that is served. ``RefusedError`` if that cannot
-        be, or not in time.
+        be, or not in time: in ``seconds``, by default as configured.
         """
         config = self.config
-        Freshness(self.store, config.freshness, config.queue_seconds).ensure(now=now)
+        if seconds is None:
+            seconds = config.queue_seconds
+        Freshness(self.store, config.freshness, seconds).ensure(now=now)
+
+    def await_objects(self, body: IO[bytes]) -> None:
+        """Wait for objects that a request wants and that are not here yet."""
+        wants.wait(
+            self.store,
+            lambda: pktlines.wants(body),
+            self.config.queue_seconds,
+            take_slot=lambda: self._slot(Pool(_WAITING, self.config.max_fetches), 0),
+            make_fresh=lambda seconds: self.make_fresh(seconds=seconds),
+        )
 
     def is_safe(self) -> bool:
         """Tell whether the store may be read now."""
@@ -74,15 +89,18 @@ class Admission:
         pool = Pool(b"fetch", config.max_fetches)
         if not is_fetch:
             pool = Pool(b"query", _QUERIES_PER_FETCH * config.max_fetches)
+        slot = self._slot(pool, config.queue_seconds)
+        if slot is None:
+            raise RefusedError.later(b"this server is busy; try again later")
+        return slot
+
+    def _slot(self, pool: Pool, seconds: float) -> Slot | None:
         try:
-            slot = slots.take(config.run_directory, pool, config.queue_seconds)
+            return slots.take(self.config.run_directory, pool, seconds)
         except (OSError, error.StorageError) as exc:
             problem = stringutil.forcebytestr(exc)
             text = _(b"cannot use amalgam.serve.run-directory: %s") % problem
             raise unavailable(text) from None
-        if slot is None:
-            raise RefusedError.later(b"this server is busy; try again later")
-        return slot
 
     def ask_hooks(self) -> None:
         """Let hooks refuse a fetch."""

@@ -176,6 +176,7 @@ class _GitRequest(Exchange):
         is_fetch = self.command == b"fetch"
         if is_fetch:
             admission.ask_hooks()
+            admission.await_objects(body)
         self.slot = admission.take_slot(is_fetch=is_fetch)
         if is_fetch:
             admission.tell_hooks(head.want)

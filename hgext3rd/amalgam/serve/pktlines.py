@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import IO, TYPE_CHECKING
 
@@ -75,3 +76,17 @@ def head_of(file: IO[bytes]) -> Head:
             want = bin_node(found[1])
             break
     return Head(command, want, is_flush)
+
+
+def wants(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the objects that a request wants, from its beginning, each 20 bytes.
+
+    Ends where it is malformed: git says so then. Keeps nothing of it.
+    """
+    file.seek(0)
+    with contextlib.suppress(ValueError):
+        for content in lines(file):
+            if content == FLUSH:
+                return
+            if found := _WANT.fullmatch(content):
+                yield bin_node(found[1])

@@ -167,6 +167,31 @@ def damaged(packs: Directory, names: Iterable[str]) -> bytes:
     return known[1]
 
 
+def has(packs: Directory, pack: str, oid: bytes) -> bool:
+    """Tell whether a pack (without suffix) has an object. Reads, and maps nothing.
+
+    ``FileNotFoundError`` if it is missing. What its index has not is not there.
+    """
+    fd = packs.open(os.fsencode(pack) + b".idx")
+    try:
+        # how many oids have a lower first byte, and how many the same or a lower one
+        counts = os.pread(fd, 2 * 4, len(_HEADER) + 4 * (oid[0] - 1))
+        low = int.from_bytes(counts[:4], "big") if oid[0] else 0
+        high = int.from_bytes(counts[4:], "big")
+        while low < high:
+            middle = (low + high) // 2
+            found = os.pread(fd, _OID_BYTES, _OIDS_AT + middle * _OID_BYTES)
+            if found == oid:
+                return True
+            if found < oid:
+                low = middle + 1
+            else:
+                high = middle
+        return False
+    finally:
+        os.close(fd)
+
+
 def is_whole(packs: Directory, name: str) -> bool:
     """Tell whether git can open a pack (without suffix). Reads the ends of its files.
 

@@ -1,0 +1,1 @@
+"""Several servers of one history, which do not talk to each other."""
