@@ -6,22 +6,20 @@ A script takes the place of ssh and sshd: it runs the command that a key has in
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import os
 import re
-import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, ROOT, git
+from testlib.environment import ENVIRONMENT, HG, ROOT, git, publish_commits
 from testlib.exported import Exported
+from testlib.hgserver import HgServer
+from testlib.hiding import EVENTS, fetch_of, planted, with_draft
 
-from hgext3rd.amalgam.configitems import GitConfig
-from hgext3rd.amalgam.gitstore.store import GitStore
-from hgext3rd.amalgam.serve import uploadpack
-from hgext3rd.amalgam.serve.slots import Slot
 from hgext3rd.amalgam.serve.ssh.command import Command, Service, allowed
 
 PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh.program"
@@ -254,22 +252,142 @@ def test_variables_of_a_client_decide_nothing(account: Account) -> None:
     assert not trace.exists()
 
 
-def test_session_of_a_silent_client_ends(store: Exported) -> None:
+@contextlib.contextmanager
+def session(account: Account, version: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Begin a session, and read what the server advertises."""
+    environment = {**ENVIRONMENT, "GIT_PROTOCOL": f"version={version}"}
+    with subprocess.Popen(
+        [str(account.ssh), "host", "git-upload-pack 'repo'"],
+        cwd=account.home,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            assert b"0000" in until_flush(process)
+            yield process
+        finally:
+            process.kill()
+
+
+def until_flush(process: subprocess.Popen[bytes]) -> bytes:
+    """Read pkt-lines up to a flush, or the end."""
+    assert process.stdout
+    found = b""
+    while length := process.stdout.read(4):
+        found += length
+        if length in (b"0000", b"PACK"):  # in version 0, packs are not framed
+            break
+        if int(length, 16) > 4:
+            found += process.stdout.read(int(length, 16) - 4)
+    return found
+
+
+def tell(process: subprocess.Popen[bytes], said: bytes) -> None:
+    assert process.stdin
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(said)
+        process.stdin.flush()
+
+
+def configure(account: Account, *lines: str) -> None:
+    with (account.home / "hgrc").open("a") as hgrc:
+        hgrc.write("[amalgam]\n" + "".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize("version", ["0", "2"])
+@pytest.mark.parametrize(
+    ("event", "is_exported"),
+    [("secret", False), ("hidden", True), ("stripped", True)],
+)
+def test_what_is_hidden_during_a_session_is_not_sent(
+    tmp_path: Path,
+    server: HgServer,
+    version: str,
+    event: str,
+    is_exported: bool,
+) -> None:
+    store = with_draft(tmp_path / "repo", server)
     store.hg("git::export")
-    repo = store.open()
-    silent, client = os.pipe()
-    with open(os.devnull, "wb") as answers:
-        code, _said = uploadpack.run(
-            GitStore(repo, GitConfig.from_ui(repo.ui)),
-            Slot(lambda: None),
-            b"version=2",
-            silent,
-            answers.fileno(),
-            0.1,
-        )
-    os.close(silent)
-    os.close(client)
-    assert code == -signal.SIGKILL
+    account = Account(tmp_path, "repo")
+    configure(account, "serve.queue-timeout = 0")
+    public = store.ids("0")[1]
+    oid = planted(store)[0]
+    with session(account, version) as process:
+        if version == "2":
+            tell(process, b"0014command=ls-refs\n0000")
+            assert oid.encode() in until_flush(process)
+            tell(process, fetch_of(oid, 2))
+            assert b"PACK" in until_flush(process)
+        EVENTS[event](store)
+        if is_exported:
+            store.hg("git::export")
+        tell(process, fetch_of(oid, int(version)))
+        found = until_flush(process)
+        assert b"ERR " in found
+        assert b"PACK" not in found
+    with session(account, version) as process:
+        store.commit_nothing("new")
+        tell(process, fetch_of(public, int(version)))
+        assert b"PACK" in until_flush(process)
+
+
+def test_session_of_a_silent_client_ends(account: Account) -> None:
+    configure(account, "serve.timeout = 1")
+    for version in "02":
+        with session(account, version) as process:
+            assert process.wait(60) == 255
+
+
+def test_client_that_hangs_up_ends_its_session(account: Account) -> None:
+    for version in "02":
+        with session(account, version) as process:
+            assert process.stdin
+            process.stdin.close()
+            process.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (b"zzzz", b"malformed"),
+        (b"0014command=ls-refs\n00", b"malformed"),
+        (b"0014command=ls-refs\n", b"ends too early"),
+        (b"0018command=object-info\n0000", b"malformed"),
+        (b"0017command=../ls-refs\n0000", b"malformed"),
+        (b"0016command=push-all\n0000", b"malformed"),
+        (b"0014command=ls-refs\n0001" + b"0009peel\n" * 300 + b"0000", b"too long"),
+    ],
+    ids=lambda it: repr(it[:20]),
+)
+def test_malformed_request_ends_a_session(
+    account: Account, said: bytes, sentence: bytes
+) -> None:
+    configure(account, "serve.max-body = 1 KB")
+    with session(account, "2") as process:
+        assert process.stdin
+        tell(process, said)
+        process.stdin.close()
+        found = until_flush(process)
+        assert b"ERR " in found
+        assert sentence in found
+        assert process.wait(60) == 1
+
+
+def test_new_commit_that_is_not_here_yet_is_waited_for(
+    account: Account, store: Exported, tmp_path: Path
+) -> None:
+    store.server.hg(tmp_path, "clone", "-qU", "repo", "other")
+    other = Exported(tmp_path / "other", store.server)
+    publish_commits(other.root)
+    other.hg("update", "-q", "default")
+    other.commit_nothing("later")
+    other.hg("git::export")
+    oid = other.ids("tip")[1]
+    with session(account, "2") as process:
+        tell(process, fetch_of(oid, 2))
+        store.hg("pull", "-q", str(other.root))
+        assert b"PACK" in until_flush(process)
 
 
 def test_secret_changeset_is_not_sent(account: Account, store: Exported) -> None:
@@ -294,7 +412,7 @@ def test_refused_unless_git_is_served(account: Account) -> None:
 def test_hooks_may_refuse(account: Account) -> None:
     with (account.home / "hgrc").open("a") as hgrc:
         hgrc.write("[hooks]\npreoutgoing = false\n")
-    done = account.git("ls-remote", "host:repo")
+    done = account.git("clone", "host:repo", "clone")
     assert done.returncode
     assert b"fatal: remote error: " in done.stderr
     assert b"preoutgoing" in done.stderr

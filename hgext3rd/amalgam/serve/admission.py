@@ -15,7 +15,7 @@ from mercurial.utils import stringutil
 
 from ..configitems import GitConfig, ServeConfig, wants_serve
 from ..gitstore.store import GitStore
-from . import permissions, pktlines, slots, uploadpack, watchdog
+from . import permissions, pktlines, slots
 from .freshness import Freshness, look
 from .refusal import RefusedError, unavailable
 from .replicas import wants
@@ -119,25 +119,3 @@ class Admission:
                 return oidmap.changesets([oid])[0]
         except (OSError, error.StorageError):
             return None
-
-
-def serve_stream(
-    repo: RepoT, proto: Any, spoken: bytes, stdin: int, stdout: int
-) -> tuple[int, bytes]:
-    """Serve a client that may pull on two descriptors, to its end, as ssh needs it.
-
-    ``spoken``: the protocol version that it asks for, one that ``uploadpack`` allows,
-    or nothing. Return git's exit code and what it said; ``RefusedError`` if there is no
-    answer.
-    """
-    admission = Admission(repo, proto)
-    admission.make_fresh()
-    admission.ask_hooks()
-    slot = admission.take_slot(is_fetch=True)
-    try:
-        admission.tell_hooks(b"")
-        admission.make_fresh()
-        seconds = watchdog.LONGEST * admission.config.quiet_seconds
-        return uploadpack.run(admission.store, slot, spoken, stdin, stdout, seconds)
-    finally:
-        slot.release()

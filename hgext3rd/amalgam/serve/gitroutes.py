@@ -12,7 +12,6 @@ left to Mercurial.
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 import os
 import re
@@ -29,7 +28,7 @@ from . import bundleuri, permissions, pktlines, requestbody
 from .admission import Admission
 from .exchange import Exchange, malformed
 from .refusal import RefusedError
-from .uploadpack import PROTOCOL, UploadPack
+from .uploadpack import PROTOCOL, UploadPack, capabilities_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,8 +41,6 @@ _DUMB = re.compile(rb"HEAD|objects(?:/.*)?")
 _TYPE = b"application/x-git-upload-pack-%s"
 _COMMANDS = (b"ls-refs", b"fetch", bundleuri.COMMAND)
 _ADVERTISEMENT_START = pktlines.line(b"# service=git-upload-pack\n") + pktlines.FLUSH
-# git 2.39 offers it, whatever its configuration says
-_NOT_OFFERED = (b"object-info", bundleuri.COMMAND)
 _MOST_STARTS = 5
 """How often git is started if the repository hides something meanwhile."""
 
@@ -223,18 +220,7 @@ class _GitRequest(Exchange):
             return
         found = b"".join((first, *pieces))  # git has a handful of capabilities
         offers = self._admission.config.bundle_uri
-        if offers and not bundleuri.answer_of(self.repo, self.req):
-            offers = False
-        yield _capabilities(found, offers_bundles=offers)
-
-
-def _capabilities(advertised: bytes, *, offers_bundles: bool) -> bytes:
-    """Return the capabilities of git that are answered here, and our own."""
-    try:
-        lines = [*pktlines.lines(io.BytesIO(advertised))]
-    except ValueError:
-        raise RefusedError(500, b"git failed on the server") from None
-    kept = [line for line in lines[:-1] if line.rstrip(b"\n") not in _NOT_OFFERED]
-    if offers_bundles:
-        kept.append(bundleuri.COMMAND + b"\n")
-    return b"".join(map(pktlines.line, kept)) + pktlines.FLUSH
+        if offers and bundleuri.answer_of(self.repo, self.req):
+            yield capabilities_of(found, bundleuri.COMMAND)
+        else:
+            yield capabilities_of(found)

@@ -9,6 +9,7 @@ asked ``freshness`` before.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import signal
@@ -21,6 +22,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ..gitstore.git.gitprocess import CONFIG, CONFIG_BYTES, settings
+from . import pktlines
 from .refusal import RefusedError, unavailable
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from ..gitstore.store import GitStore
     from .slots import Slot
 
+# git 2.39 offers the first, whatever its configuration says; amalgam answers the second
+_NOT_OFFERED = (b"object-info", b"bundle-uri")
 PROTOCOL = re.compile(rb"version=[012]")
 """What clients may ask for, as ``GIT_PROTOCOL`` has it."""
 _PIECE_BYTES = 1 << 16
@@ -104,7 +108,6 @@ class UploadPack:
         spoken: bytes = b"",
         slot: Slot | None = None,
         stdin: Any = None,
-        stdout: Any = PIPE,
     ) -> UploadPack:
         """Start it on ``store``; ``spoken`` is the protocol that the client speaks.
 
@@ -123,7 +126,7 @@ class UploadPack:
                 spoken=spoken,
                 address_bytes=_address_bytes(store),
                 stdin=DEVNULL if stdin is None else stdin,
-                stdout=stdout,
+                stdout=PIPE,
                 stderr=errors,
                 start_new_session=True,
                 pass_fds=slot.inherited if slot else (),
@@ -152,6 +155,7 @@ class UploadPack:
         """Wait for its end, or ``kill`` it; return its exit code."""
         if kill:
             self.kill()
+        self.hang_up()
         if self._process.stdout is not None:
             self._process.stdout.close()
         # it is not reaped yet, so that the group has its number for certain
@@ -161,6 +165,23 @@ class UploadPack:
             self._is_reaped = True
             return self._process.wait()
 
+    def end(self) -> None:
+        """Kill it unless it has ended, and forget what it said."""
+        if not self._is_reaped:
+            self.close(kill=True)
+        self._errors.close()
+
+    def descriptors(self) -> tuple[int, int]:
+        """Return those of its output, and of its input if that is a pipe."""
+        assert self._process.stdout is not None
+        assert self._process.stdin is not None
+        return self._process.stdout.fileno(), self._process.stdin.fileno()
+
+    def hang_up(self) -> None:
+        """Let it know that nothing more comes."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
     def said(self) -> bytes:
         """Return the last that it said about errors, once; after ``close``."""
         with self._errors as file:
@@ -169,27 +190,18 @@ class UploadPack:
             return file.read().strip()
 
 
-def run(
-    store: GitStore, slot: Slot, spoken: bytes, stdin: int, stdout: int, seconds: float
-) -> tuple[int, bytes]:
-    """Serve one client on two descriptors to its end; for transports with a stream.
+def capabilities_of(advertised: bytes, *more: bytes) -> bytes:
+    """Return what git can do in protocol version 2, as clients are told.
 
-    After so many ``seconds`` it is ended. Return the exit code of git, and what it
-    said.
+    Without what is not answered here, and with ``more``.
     """
-    running = UploadPack.start(
-        store, spoken=spoken, slot=slot, stdin=stdin, stdout=stdout
-    )
-    end = threading.Timer(seconds, running.kill)
-    end.start()
     try:
-        code = running.close(kill=False)
-    except BaseException:
-        running.close(kill=True)
-        raise
-    finally:
-        end.cancel()
-    return code, running.said()
+        lines = [*pktlines.lines(io.BytesIO(advertised))]
+    except ValueError:
+        raise RefusedError(500, b"git failed on the server") from None
+    kept = [line for line in lines[:-1] if line.rstrip(b"\n") not in _NOT_OFFERED]
+    kept += [name + b"\n" for name in more]
+    return b"".join(map(pktlines.line, kept)) + pktlines.FLUSH
 
 
 def _check_settings(store: GitStore) -> None:

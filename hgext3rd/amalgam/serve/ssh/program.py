@@ -29,10 +29,11 @@ from mercurial.utils import procutil, stringutil
 from ... import compat
 from ...index import openhooks
 from ...terminal import printable
-from .. import admission, pktlines
+from .. import pktlines
 from ..refusal import RefusedError
 from ..uploadpack import PROTOCOL
 from . import command
+from .session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +123,8 @@ def _fetch(path: bytes) -> int:
 def _serve_git(repo: RepoT, spoken: bytes) -> tuple[int, bytes]:
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     proto = wireprotoserver.sshv1protocolhandler(repo.ui, stdin, stdout)
-    return admission.serve_stream(repo, proto, spoken, stdin.fileno(), stdout.fileno())
+    session = Session(repo, proto, stdin.fileno(), stdout.fileno())
+    return session.run(spoken)
 
 
 def _log(ui: UiT, path: bytes, how: bytes, started: float) -> None:
