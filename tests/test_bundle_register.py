@@ -15,7 +15,7 @@ from testlib.bundled import Bundled
 from testlib.dockets import Change, Lines, given
 
 from hgext3rd.amalgam import docketfile
-from hgext3rd.amalgam.bundles.lifecycle import headset
+from hgext3rd.amalgam.bundles.lifecycle import eligibility, headset
 from hgext3rd.amalgam.bundles.lifecycle.register import HERE, Register
 from hgext3rd.amalgam.placement import Directory
 
@@ -301,6 +301,47 @@ def test_set_of_heads_is_bounded(published: Bundled) -> None:
     name = headset.name_of([b"\0" * 20] * 100)
     (published.directory / f"{name}.heads").write_bytes(b"\0" * 2000)
     assert headset.read(repo, name) == []
+
+
+def test_heads_are_looked_up_once_for_each_state(
+    published: Bundled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = opened(published)
+    register = Register.read(repo)
+    entries = [*register.entries.values()]
+    asked = []
+
+    def read(repo: Any, name: str) -> list[bytes]:
+        asked.append(name)
+        return read_heads(repo, name)
+
+    read_heads = headset.read
+    monkeypatch.setattr(headset, "read", read)
+    for _number in range(3):  # of as many handshakes
+        assert all(eligibility.may_be_read(repo, entry) for entry in entries)
+    assert sorted(asked) == sorted({entry.heads for entry in entries})
+
+    for phase, is_public in (("--draft", False), ("--public", True)):
+        published.hg("phase", "--force", phase, "tip")
+        repo.invalidate(clearfilecache=True)  # as hgweb does before each request
+        found = [eligibility.may_be_read(repo, entry) for entry in entries]
+        assert all(found) is is_public
+    published.hg("strip", "--config", "extensions.strip=", "--no-backup", "-q", "tip")
+    repo.invalidate(clearfilecache=True)
+    assert not all(eligibility.may_be_read(repo, entry) for entry in entries)
+    other = opened(published)
+    assert not all(eligibility.may_be_read(other, entry) for entry in entries)
+
+
+def test_heads_that_are_lost_are_looked_for_again(published: Bundled) -> None:
+    repo = opened(published)
+    (entry, *_others) = Register.read(repo).entries.values()
+    path = published.directory / f"{entry.heads}.heads"
+    content = path.read_bytes()
+    path.unlink()
+    assert not eligibility.may_be_read(repo, entry)
+    path.write_bytes(content)
+    assert eligibility.may_be_read(repo, entry)
 
 
 def test_controls_do_not_reach_the_terminal(published: Bundled) -> None:

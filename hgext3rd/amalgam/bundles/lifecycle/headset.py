@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
 from mercurial import error, phases
 from mercurial.node import nullrev
 
+from ...gitstore.state import selection
 from ...placement import Placement
 from .register import directory_of
 
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 
 _NODE_BYTES = 20
 _SUFFIX = b".heads"
+# by changelog, as it was read: the phases that were read with it, the state of files,
+# and by the name of a set whether it is public; other objects may have read other files
+_known: weakref.WeakKeyDictionary[Any, tuple[object, dict[str, bool]]] = (
+    weakref.WeakKeyDictionary()
+)
 _FILE = re.compile(rb"[0-9a-f]{64}" + re.escape(_SUFFIX))
 
 
@@ -71,13 +78,27 @@ def _file_of(name: str) -> bytes:
 def is_public(repo: RepoT, name: str) -> bool:
     """Tell whether all in a set, and so all below, may be read by who reads ``repo``.
 
-    Takes time in proportion to their number.
+    Takes time in proportion to their number, once for each state of the repository.
     """
     unfiltered = repo.unfiltered()
+    state = (unfiltered._phasecache, selection.state_of(repo))
+    known = _known.get(unfiltered.changelog)
+    if known is None or known[0] != state:
+        known = _known[unfiltered.changelog] = (state, {})
+    verdicts = known[1]
+    if name not in verdicts:
+        nodes = read(repo, name)
+        if not nodes:
+            return False  # it may come yet
+        verdicts[name] = _is_public(unfiltered, nodes)
+    return verdicts[name]
+
+
+def _is_public(unfiltered: RepoT, nodes: Iterable[bytes]) -> bool:
     get_rev = unfiltered.changelog.index.get_rev
     phase = unfiltered._phasecache.phase
-    revs = [get_rev(node) for node in read(repo, name)]
-    return bool(revs) and all(
+    revs = [get_rev(node) for node in nodes]
+    return all(
         rev is not None and phase(unfiltered, rev) == phases.public for rev in revs
     )
 
