@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from testlib.environment import ENVIRONMENT, HG
 from testlib.exported import Exported
 from testlib.webserver import WebServer, serving, until
 
-from hgext3rd.amalgam.gitstore.exporting import exporterlock
+from hgext3rd.amalgam.gitstore.exporting import exporter, exporterlock
+from hgext3rd.amalgam.gitstore.state.failures import Failure
+from hgext3rd.amalgam.placement import Placement
 
 pytestmark = pytest.mark.slow
 
@@ -40,11 +43,20 @@ class HeldExporters:
         return len(self._noted.read_text().splitlines())
 
 
+def enable(store: Exported) -> None:
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write("[extensions]\namalgam =\n")
+
+
+def listed_refs(store: Exported) -> bytes:
+    """Return what git clients are told of the branch default."""
+    return store.git("rev-parse", "default").encode() + b" refs/heads/default"
+
+
 @pytest.fixture
 def outdated(store: Exported) -> Exported:
     """A store that lacks three changesets; amalgam is on in the background, too."""
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write("[extensions]\namalgam =\n")
+    enable(store)
     for number in range(3):
         store.commit_nothing(f"new {number}")
     return store
@@ -89,6 +101,70 @@ def test_requests_of_all_processes_share_one_exporter(
         count = exporters.count()
         assert tip in listed(one)[1]
         assert exporters.count() == count
+
+
+def note(store: Exported, attempts: int, retry: float) -> None:
+    """Say that exports have failed, and when the next attempt is due."""
+    repo = store.open()
+    failure = Failure("no reason", attempts, int(retry))
+    directory = exporterlock.directory_of(repo)
+    directory.make(Placement.of(repo))
+    failure.write(directory, exporter.FAILURE, Placement.of(repo))
+
+
+def noted(store: Exported) -> Failure | None:
+    return Failure.read(exporterlock.directory_of(store.open()), exporter.FAILURE)
+
+
+@pytest.fixture
+def damaged(store: Exported) -> Exported:
+    """A store that lacks a changeset with a file that cannot be read."""
+    enable(store)
+    (store.root / "new").write_text("new\n" * 100)
+    store.hg("commit", "-qAm", "new")
+    path = store.root / ".hg/store/data/new.i"
+    path.rename(store.root / "kept")
+    path.write_bytes((store.root / "kept").read_bytes()[:-8])
+    return store
+
+
+@pytest.mark.parametrize("option", ["--config=ui.quiet=yes", IN_BACKGROUND])
+def test_exports_that_fail_are_not_tried_with_each_request(
+    damaged: Exported, option: str
+) -> None:
+    old = listed_refs(damaged)
+    with serving(damaged.root, *ON, option) as web:
+        assert old in listed(web)[1]
+        until(lambda: noted(damaged))
+        until(lambda: not has_exporter(damaged))
+        first = noted(damaged)
+        assert first is not None
+        assert "new" in first.reason
+        assert first.retry
+        assert damaged.run("admin::amalgam").code == 1
+
+        note(damaged, 7, time.time() + 64)
+        for _number in range(3):
+            assert old in listed(web)[1]
+        found = noted(damaged)
+        assert found is not None
+        assert found.attempts == 7
+
+        note(damaged, 7, time.time() - 1)
+        assert old in listed(web)[1]
+        until(lambda: getattr(noted(damaged), "attempts", 0) == 8)
+        until(lambda: not has_exporter(damaged))
+
+        (damaged.root / "kept").rename(damaged.root / ".hg/store/data/new.i")
+        note(damaged, 8, time.time() - 1)
+        until(lambda: damaged.ids("tip")[1].encode() in listed(web)[1])
+        until(lambda: noted(damaged) is None)
+
+
+def test_clock_that_was_set_back_holds_nothing_up(outdated: Exported) -> None:
+    note(outdated, 1, time.time() + 1e6)
+    with serving(outdated.root, *ON) as web:
+        assert outdated.ids("tip")[1].encode() in listed(web)[1]
 
 
 def test_exporter_that_is_killed_is_replaced(

@@ -18,7 +18,12 @@ from mercurial import error
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ..gitstore.exporting import export as exporting, exportrequest, lockholder
+from ..gitstore.exporting import (
+    export as exporting,
+    exporter,
+    exportrequest,
+    lockholder,
+)
 from ..gitstore.exporting.lockholder import LockState
 from ..gitstore.git import idx
 from ..gitstore.state import selection
@@ -139,11 +144,16 @@ class Freshness:
         try:
             if look(store).is_current:
                 return True
+            if exporter.must_wait(store.repo):
+                return False
             with _patience(store, self._left()):
                 exporting.export(store, once=True)
+            exporter.forget_failure(store.repo)
         except Exception as exc:
             problem = stringutil.forcebytestr(exc)
             store.repo.ui.log(b"amalgam", b"export for git failed: %s\n", problem)
+            if not isinstance(exc, error.LockError):  # another one may end yet
+                exporter.note_failure(store.repo, exc)
             return False
         finally:
             lock.release()
@@ -151,7 +161,7 @@ class Freshness:
 
     def _start(self) -> None:
         """Let another process export."""
-        if self._is_started:
+        if self._is_started or exporter.must_wait(self._store.repo):
             return
         self._is_started = True
         try:

@@ -7,11 +7,12 @@ the next transaction.
 
 After a failure, the exporter waits and replaces itself by a new one, which reads the
 configuration again. It holds the lock meanwhile. ``.hg/amalgam/exporter/failure`` says
-why, for ``admin::amalgam``.
+why, for ``admin::amalgam``. Exports that a server asks for wait as long.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING
@@ -50,6 +51,32 @@ def forget_failure(repo: RepoT) -> None:
     failures.forget(exporterlock.directory_of(repo), FAILURE)
 
 
+def note_failure(repo: RepoT, exc: Exception) -> None:
+    """Note that an export failed which a client or a server requested.
+
+    They request it again; ``must_wait`` tells whether that is too early.
+    """
+    before = Failure.read(exporterlock.directory_of(repo), FAILURE)
+    attempts = 1 + (before.attempts if before else 0)
+    retry = int(time.time()) + _wait_seconds(attempts)
+    reason = failures.short(failures.reason_of(exc))
+    _note(repo, Failure(reason, attempts, retry))
+
+
+def must_wait(repo: RepoT) -> bool:
+    """Tell whether exports have failed, and another request is too early."""
+    failure = Failure.read(exporterlock.directory_of(repo), FAILURE)
+    # a clock may have been set back
+    return failure is not None and (
+        0 < failure.retry - time.time() <= _LONGEST_WAIT_SECONDS
+    )
+
+
+def _wait_seconds(attempts: int) -> int:
+    """Return how long to wait after so many failures in a row."""
+    return min(1 << min(attempts - 1, 16), _LONGEST_WAIT_SECONDS)
+
+
 def run(repo: RepoT, attempts: int, *, is_requested: bool = False) -> None:
     """Be an exporter, unless there is one; ``attempts``: how many have just failed.
 
@@ -80,6 +107,7 @@ def run(repo: RepoT, attempts: int, *, is_requested: bool = False) -> None:
             repo.ui.log(
                 b"amalgam", b"requested export failed: %s\n", failures.reason_of(exc)
             )
+            note_failure(repo, exc)
             os.close(lock)
             return
         _try_again(repo, exc, attempts + 1, lock)
@@ -107,7 +135,7 @@ def _export(repo: RepoT) -> FilesState:
 
 def _try_again(repo: RepoT, exc: Exception, attempts: int, lock: int) -> None:
     """Wait and export again, as a new process; the wait doubles with each failure."""
-    wait = min(1 << min(attempts - 1, 16), _LONGEST_WAIT_SECONDS)
+    wait = _wait_seconds(attempts)
     reason = failures.reason_of(exc)
     repo.ui.log(
         b"amalgam",
@@ -123,5 +151,7 @@ def _try_again(repo: RepoT, exc: Exception, attempts: int, lock: int) -> None:
 
 
 def _note(repo: RepoT, failure: Failure) -> None:
-    directory = exporterlock.directory_of(repo)
-    failure.write(directory, FAILURE, Placement.of(repo))
+    directory, placement = exporterlock.directory_of(repo), Placement.of(repo)
+    with contextlib.suppress(OSError, error.StorageError):
+        directory.make(placement)
+    failure.write(directory, FAILURE, placement)
