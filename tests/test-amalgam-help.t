@@ -43,8 +43,11 @@ Its configuration items are known too:
   $ hg config --exp-all-known amalgam
   amalgam.bundles.directory=None
   amalgam.bundles.external=None
+  amalgam.bundles.level=5
   amalgam.bundles.retention=604800
+  amalgam.bundles.threads=0
   amalgam.bundles.url=None
+  amalgam.bundles.window=64 MB
   amalgam.git.check-texts=True
   amalgam.git.dialect=cinnabar
   amalgam.git.export=served

@@ -11,6 +11,7 @@ from mercurial import error, extensions, ui as uimod
 from hgext3rd.amalgam import configvalues
 from hgext3rd.amalgam.configitems import (
     BundlesConfig,
+    CompressionConfig,
     GitConfig,
     IndexConfig,
     configtable,
@@ -211,6 +212,32 @@ def test_mistake_about_bundles_is_warned_of_once_and_stops_who_publishes(
     assert (caught.value.message, caught.value.hint) == (text, hint)
     assert [mistake.message for mistake in mistakes(ui)] == [text]
     GitConfig.from_ui(ui)
+
+
+@pytest.mark.parametrize(
+    ("item", "value", "expected"),
+    [
+        (b"level", b"23", b"a number from 1 to 22"),
+        (b"level", b"high", b"a number from 1 to 22"),
+        (b"threads", b"-1", b"a number from 0 to 256"),
+        (b"window", b"129 MB", b"a size from 1 MB to 128 MB"),
+        (b"window", b"1 kB", b"a size from 1 MB to 128 MB"),
+    ],
+)
+def test_mistake_about_compression_is_warned_of_once_and_stops_who_publishes(
+    ui: Any, item: bytes, value: bytes, expected: bytes
+) -> None:
+    usual = CompressionConfig.from_ui(ui)
+    ui.setconfig(b"amalgam", b"bundles." + item, value)
+    text = b"invalid value '%s' for amalgam.bundles.%s (expected %s)"
+    text %= (value, item, expected)
+    for _time in range(2):
+        assert CompressionConfig.from_ui(ui) == usual
+    assert ui.warned == [b"warning: %s\n" % text]
+    with pytest.raises(error.ConfigError) as caught:
+        CompressionConfig.check(ui)
+    assert caught.value.message == text
+    assert [mistake.message for mistake in mistakes(ui)] == [text]
 
 
 def test_directory_of_bundles_in_a_file_of_others_is_not_used(ui: Any) -> None:

@@ -26,6 +26,7 @@ LAYERS = [
     "gitstore.verify",
     "gitstore",
     "bundles.git",
+    "bundles.hg",
     "bundles.lifecycle",
     "bundles.advertise",
     "bundles",

@@ -173,6 +173,12 @@ Where bundles are kept, and for how long::
   # how many seconds to keep a bundle after another has replaced it
   bundles.retention = 604800
 
+  # how bundles for hg are compressed: level of zstd, number of threads (0: one
+  # for each core, at most 4), and how far back repetitions are found
+  bundles.level = 5
+  bundles.threads = 0
+  bundles.window = 64 MB
+
   # whether bundles may be put where hgweb's permissions do not hold; if not
   # set, only bundles of repositories that everyone may read
   bundles.external =

@@ -2,7 +2,8 @@
 
 A group of items is read once into a record. Nothing else asks ``ui``, but for
 ``hooks``, which asks whether there are ``clone-bundles.git.formats``. What the items
-mean to a user is in ``docs/configuration.rst`` and in ``hg help amalgam``.
+mean to a user is in ``docs/configuration.rst`` and in ``hg help amalgam``. One module,
+since ``mistakes`` has to know them all.
 
 Items that decide what leaves, where to and by which program are read strictly: a
 mistake is a ``ConfigError``. Those about speed and bundles are read leniently, since
@@ -32,6 +33,13 @@ MEMORY_BYTES = 192 << 20
 LEAST_MEMORY_BYTES = 1 << 20
 PREFAULTS = (b"none", b"willneed", b"populate")
 RETENTION_SECONDS = 7 * 24 * 3600
+COMPRESSION_LEVEL = 5
+STRONGEST_LEVEL = 22
+WINDOW_BYTES = 1 << 26
+LEAST_WINDOW_BYTES = 1 << 20
+# what every zstd decoder accepts by default
+MOST_WINDOW_BYTES = 1 << 27
+MOST_THREADS = 256
 _STOCK_THRESHOLD_BYTES = 1 << 20
 FRESHNESS = 1000
 BODY_BYTES = 32 << 20
@@ -44,8 +52,11 @@ configitem = registrar.configitem(configtable)
 
 configitem(b"amalgam", b"bundles.directory", default=None)
 configitem(b"amalgam", b"bundles.external", default=None)
+configitem(b"amalgam", b"bundles.level", default=COMPRESSION_LEVEL)
 configitem(b"amalgam", b"bundles.retention", default=RETENTION_SECONDS)
+configitem(b"amalgam", b"bundles.threads", default=0)
 configitem(b"amalgam", b"bundles.url", default=None)
+configitem(b"amalgam", b"bundles.window", default=b"%d MB" % (WINDOW_BYTES >> 20))
 configitem(b"amalgam", b"git.check-texts", default=True)
 configitem(b"amalgam", b"git.dialect", default=b"cinnabar")
 configitem(b"amalgam", b"git.export", default=b"served")
@@ -225,6 +236,42 @@ class BundlesConfig(Record):
         )
 
 
+class CompressionConfig(Record):
+    """The items ``amalgam.bundles.level``, ``.threads`` and ``.window``."""
+
+    level: int
+    """The level of zstd, 1 to ``STRONGEST_LEVEL``."""
+    threads: int
+    """How many threads compress; 0: as many as there are cores."""
+    window_bytes: int
+    """How far back repetitions are found, which is what a decoder has to keep."""
+
+    @classmethod
+    def from_ui(cls, ui: UiT) -> CompressionConfig:
+        """Read the items; warn once of what is wrong, and do without it."""
+        return cls._read(Values(ui, ignore(ui)))
+
+    @classmethod
+    def check(cls, ui: UiT) -> None:
+        """Raise ``ConfigError`` for an item that is wrong."""
+        cls._read(Values(ui, refuse))
+
+    @classmethod
+    def _read(cls, values: Values) -> CompressionConfig:
+        count, section = values.count, b"amalgam"
+        window = _(b"a size from 1 MB to 128 MB")
+        return cls(
+            level=count(
+                section, b"bundles.level", COMPRESSION_LEVEL, 1, STRONGEST_LEVEL
+            ),
+            threads=count(section, b"bundles.threads", 0, 0, MOST_THREADS),
+            window_bytes=values.size(
+                *(section, b"bundles.window", WINDOW_BYTES, window),
+                *(LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES),
+            ),
+        )
+
+
 class ServeConfig(Record):
     """The items ``amalgam.serve.*``: what hgweb answers to git, and within what limits.
 
@@ -315,6 +362,7 @@ def mistakes(ui: UiT) -> list[error.ConfigError]:
     values = Values(ui, found.append)
     GitConfig._read(values)
     BundlesConfig._read(values)
+    CompressionConfig._read(values)
     IndexConfig._read(values, None)
     ServeConfig._read(values)
     _wants_serve(values)

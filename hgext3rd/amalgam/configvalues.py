@@ -8,6 +8,7 @@ exist.
 from __future__ import annotations
 
 import os
+from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mercurial import error, util
@@ -90,12 +91,18 @@ class Values:
         return self._read(read, section, name, wrong, _(b"yes or no"), untrusted)
 
     def size(
-        self, section: bytes, name: bytes, wrong: Any, expected: bytes, least: int = 0
+        self,
+        section: bytes,
+        name: bytes,
+        wrong: Any,
+        expected: bytes,
+        least: int = 0,
+        most: float = inf,
     ) -> Any:
-        """Return a number of bytes, at least ``least``; the rest is as above."""
+        """Return a number of bytes, ``least`` to ``most``; the rest is as above."""
         read = self._ui.configbytes
         found = self._read(read, section, name, wrong, expected, False)
-        if found is None or found >= least:
+        if found is None or least <= found <= most:
             return found
         self._invalid(section, name, self._ui.config(section, name), expected)
         return wrong
@@ -107,17 +114,27 @@ class Values:
             expected = _(b"a number of seconds, at least %d") % least
         return self._whole(section, name, wrong, expected, least)
 
-    def count(self, section: bytes, name: bytes, wrong: int, least: int) -> int:
-        """Return a number, at least ``least``; of trusted configuration only."""
+    def count(
+        self, section: bytes, name: bytes, wrong: int, least: int, most: float = inf
+    ) -> int:
+        """Return a number, ``least`` to ``most``; of trusted configuration only."""
         expected = _(b"a number, at least %d") % least
-        return self._whole(section, name, wrong, expected, least)
+        if most < inf:
+            expected = _(b"a number from %d to %d") % (least, most)
+        return self._whole(section, name, wrong, expected, least, most)
 
     def _whole(
-        self, section: bytes, name: bytes, wrong: int, expected: bytes, least: int
+        self,
+        section: bytes,
+        name: bytes,
+        wrong: int,
+        expected: bytes,
+        least: int,
+        most: float = inf,
     ) -> int:
         read = self._ui.configint
         found: int = self._read(read, section, name, wrong, expected, False)
-        if found >= least:
+        if least <= found <= most:
             return found
         self._invalid(section, name, b"%d" % found, expected)
         return wrong

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
 from mercurial import (
+    bundle2,
     extensions,
     hgweb,
     localrepo,
@@ -67,6 +68,7 @@ def extsetup(ui: UiT) -> None:
 
         extension.install()
 
+    when_loaded(bundle2, lambda: _wrap(bundle2.bundle20, "setcompression", _compress))
     when_loaded(wireprotoserver, protocol_is_spoken)
     when_loaded(clonebundles, bundles_are_generated)
 
@@ -121,6 +123,14 @@ def _censor(orig: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     from .gitstore.state import censorship
 
     return censorship.censor(orig, *args, **kwargs)
+
+
+def _compress(orig: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    with one_at_a_time:
+        from .bundles.hg import compression
+
+        load(compression)
+    compression.choose(orig, *args, **kwargs)
 
 
 def _wrap(container: Any, name: str, wrapper: Callable[..., Any]) -> None:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from mercurial import bundlecaches, error, extensions
 from mercurial.i18n import _
 
-from ...configitems import GIT_FORMATS, GIT_V2, BundlesConfig, GitConfig
+from ...configitems import (
+    GIT_FORMATS,
+    GIT_V2,
+    BundlesConfig,
+    CompressionConfig,
+    GitConfig,
+)
 from ...configvalues import warn_once
 from ...placement import Directory
 
@@ -78,6 +84,7 @@ def check(repo: RepoT) -> None:
     """Raise ``ConfigError`` for what could only fail later, after much work."""
     ui = repo.ui
     BundlesConfig.check(ui)
+    CompressionConfig.check(ui)
     if git_formats(ui):
         GitConfig.from_ui(ui)
         require_enabled(ui)

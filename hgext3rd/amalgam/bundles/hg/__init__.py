@@ -1,0 +1,1 @@
+"""Bundles for Mercurial: how they are made and compressed, beneath its own commands."""
