@@ -265,7 +265,7 @@ def slow_git(directory: Path) -> str:
     program.write_text(
         f"#!/bin/sh\ncase $1 in upload-pack)\n"
         f"  if [ -e {directory}/held ] && ! [ -t 0 ]; then\n"
-        f"    case $* in *info-refs*) ;; *) head -c 20 <&0 >{directory}/head;"
+        f"    case $* in *info-refs*) ;; *) head -c 20 /dev/stdin >{directory}/head;"
         f" if grep -q fetch {directory}/head; then touch {directory}/started;"
         f" while [ -e {directory}/held ]; do sleep 0.05; done; exit 1; fi;;\n"
         "    esac\n  fi\nesac\n"
@@ -317,6 +317,44 @@ def test_fetches_wait_for_slots_and_queries_do_not(
         until(lambda: not web.children())
         until(lambda: has_pack(web, oid))
         assert has_pack(other, oid)
+
+
+@pytest.mark.parametrize("version", ["0", "2"])
+def test_git_prints_why_its_request_is_refused(
+    exported_template: Exported, tmp_path: Path, version: str
+) -> None:
+    oid = exported_template.ids("tip")[1]
+    options = [slow_git(tmp_path), "--config=amalgam.serve.max-fetches=1", AT_ONCE]
+    with serving(exported_template.root, *ON, *options) as web:
+        with begin(web, oid):
+            until((tmp_path / "started").exists)
+            config = ("-c", f"protocol.version={version}")
+            done = subprocess.run(
+                ["git", *config, "clone", "-q", web.url, str(tmp_path / "clone")],
+                env=ENVIRONMENT,
+                capture_output=True,
+            )
+            assert done.returncode
+            sentence = b"fatal: remote error: this server is busy; try again later"
+            assert sentence in done.stderr
+            for agent, status in {
+                "git/2.39.5": 200,
+                "git/dulwich/1.2.21": 503,
+                "Go-http-client/1.1": 503,
+                "x git/2.39.5": 503,
+            }.items():
+                body = fetch_of(oid, 2)
+                found = web.ask(
+                    "git-upload-pack",
+                    "POST",
+                    body,
+                    Git_Protocol="version=2",
+                    User_Agent=agent,
+                )
+                assert (found[0], found[1]["Retry-After"]) == (status, "10")
+        (tmp_path / "held").unlink()
+        assert "refused with 503" in web.said()
+        until(lambda: not web.children())
 
 
 def test_slot_is_taken_until_git_has_ended(

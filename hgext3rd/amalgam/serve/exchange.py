@@ -141,10 +141,10 @@ class Exchange:
         req, res, connection = self.req, self._take_response(), self.connection
         if req.method not in (b"GET", b"HEAD") or not requestbody.is_empty(req):
             connection.close_after_answer()
-        res.status = common.statusmessage(refusal.code)
+        code, kind, body = self.explained(refusal.code, printable(refusal.sentence))
+        res.status = common.statusmessage(code)
         for name, value in refusal.headers:
             res.headers[name] = value
-        kind, body = self.explained(printable(refusal.sentence))
         res.headers[b"Content-Type"] = kind
         res.headers[b"Content-Length"] = b"%d" % len(body)
         for name, value in _NO_CACHE:
@@ -154,9 +154,9 @@ class Exchange:
         watchdog = Watchdog(_REFUSED_SECONDS, connection.break_off)
         res.setbodygen(_while_watched(watchdog, pieces))
 
-    def explained(self, sentence: bytes) -> tuple[bytes, bytes]:
-        """Return the type and the body of an answer that is an error."""
-        return b"text/plain; charset=utf-8", sentence + b"\n"
+    def explained(self, code: int, sentence: bytes) -> tuple[int, bytes, bytes]:
+        """Return status, type and body of an answer that is an error."""
+        return code, b"text/plain; charset=utf-8", sentence + b"\n"
 
     def end(self, how: bytes, *, kill: bool) -> None:
         """Give everything back, and log the request, once."""

@@ -38,6 +38,8 @@ _PUSH = b"git-receive-pack"
 _ARCHIVE = b"git-upload-archive"
 _ADVERTISEMENT = b"info/refs"
 _DUMB = re.compile(rb"HEAD|objects(?:/.*)?")
+# not dulwich, which expects no such line after its wants
+_GIT = re.compile(rb"git/[0-9]")
 _TYPE = b"application/x-git-upload-pack-%s"
 _COMMANDS = (b"ls-refs", b"fetch", bundleuri.COMMAND)
 _ADVERTISEMENT_START = pktlines.line(b"# service=git-upload-pack\n") + pktlines.FLUSH
@@ -93,6 +95,18 @@ class _GitRequest(Exchange):
             self._advertise()
         else:
             self._serve()
+
+    def explained(self, code: int, sentence: bytes) -> tuple[int, bytes, bytes]:
+        """Return status, type and body of an answer that is an error.
+
+        Of errors, git prints only the body of ``info/refs``. So it gets the sentence as
+        a line of the protocol (gitprotocol-pack(5), "error-line") if the server cannot
+        answer now. All others need the status.
+        """
+        is_late = code >= 500 and self.req.dispatchpath == _SERVICE
+        if is_late and _GIT.match(self.req.headers.get(b"User-Agent", b"")):
+            return 200, _TYPE % b"result", pktlines.line(b"ERR %s\n" % sentence)
+        return super().explained(code, sentence)
 
     def _check_route(self) -> None:
         """Refuse what is not an answer of upload-pack."""

@@ -172,6 +172,6 @@ class _BatchRequest(Exchange):
             return {}
         return {"Authorization": found.decode("latin-1")}
 
-    def explained(self, sentence: bytes) -> tuple[bytes, bytes]:
-        """Return the type and the body of an answer that is an error."""
-        return batch.TYPE, batch.refusal(sentence)
+    def explained(self, code: int, sentence: bytes) -> tuple[int, bytes, bytes]:
+        """Return status, type and body of an answer that is an error."""
+        return code, batch.TYPE, batch.refusal(sentence)
