@@ -34,6 +34,7 @@ CBINDGEN := $(CACHE)/cbindgen-0.29.4/bin/cbindgen
 CARGO_FUZZ := $(CACHE)/cargo-fuzz-0.13.1/bin/cargo-fuzz
 CARGO_DENY := $(CACHE)/cargo-deny-0.20.2/bin/cargo-deny
 GIT_LFS_VERSION := 3.4.1
+VERSITYGW := $(CACHE)/versitygw-1.8.0/versitygw
 GIT_LFS := $(CACHE)/git-lfs-$(GIT_LFS_VERSION)/git-lfs
 CINNABAR := $(CACHE)/git-cinnabar-0.7.5/bin/git-cinnabar
 HGGIT := build/venv-hg-git/bin/hg
@@ -313,6 +314,12 @@ git-lfs: $(GIT_LFS) ## build git-lfs, with go, for the tests that need it
 
 $(GIT_LFS):
 	GOBIN=$(@D) GOFLAGS=-modcacherw go install github.com/git-lfs/git-lfs/v3@v$(GIT_LFS_VERSION)
+
+.PHONY: s3-server
+s3-server: $(VERSITYGW) ## build an S3 server, with go, for the tests that need it
+
+$(VERSITYGW):
+	GOBIN=$(@D) GOFLAGS=-modcacherw go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 # git runs it by its other name
 $(CINNABAR):

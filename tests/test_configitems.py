@@ -177,7 +177,7 @@ def test_unknown_item_of_no_group_is_named_and_stops_nothing(ui: Any) -> None:
             b"bundles.url",
             b"ftp://x",
             b"invalid value 'ftp://x' for amalgam.bundles.url "
-            b"(expected http://... or https://...)",
+            b"(expected http://..., https://... or s3://BUCKET/PREFIX)",
             None,
         ),
         (
@@ -328,7 +328,8 @@ def test_value_does_not_reach_the_terminal_as_it_is(ui: Any) -> None:
 
 def test_no_mistake_where_nothing_is_set(ui: Any) -> None:
     assert mistakes(ui) == []
-    assert BundlesConfig.from_ui(ui) == BundlesConfig([], None, b"", None, 7 * 86400)
+    expected = BundlesConfig([], None, b"", b"", b"", 0, None, 7 * 86400)
+    assert BundlesConfig.from_ui(ui) == expected
     BundlesConfig.check(ui)
     assert not ui.warned
 

@@ -167,8 +167,15 @@ Where bundles are kept, and for how long::
   # the directory for bundles; .hg/amalgam/bundles if not set
   bundles.directory =
 
-  # where a web server serves that directory; if not set, hgweb serves it
+  # where a web server serves that directory; if not set, hgweb serves it; or
+  # an object store to upload to: s3://BUCKET/PREFIX, gs://... or az://...
   bundles.url =
+
+  # where everybody can read what is in the object store
+  bundles.public-url =
+
+  # if it is private: for how many seconds a link to a bundle is valid
+  bundles.link-seconds = 0
 
   # how many seconds to keep a bundle after another has replaced it
   bundles.retention = 604800

@@ -46,6 +46,11 @@ BODY_BYTES = 32 << 20
 FETCHES = 4
 QUEUE_SECONDS = 30
 QUIET_SECONDS = 300
+STORE = (
+    rb"(?:s3|gs|az)://[a-z0-9][a-z0-9._-]{1,254}"
+    rb"(?:/[A-Za-z0-9_=+-][A-Za-z0-9._=+-]{0,200}){0,20}"
+)
+"""An object store: its kind, a bucket, and a prefix. It has no place for a password."""
 
 configtable: dict[bytes, dict[bytes, Any]] = {}
 configitem = registrar.configitem(configtable)
@@ -53,6 +58,8 @@ configitem = registrar.configitem(configtable)
 configitem(b"amalgam", b"bundles.directory", default=None)
 configitem(b"amalgam", b"bundles.external", default=None)
 configitem(b"amalgam", b"bundles.level", default=COMPRESSION_LEVEL)
+configitem(b"amalgam", b"bundles.link-seconds", default=0)
+configitem(b"amalgam", b"bundles.public-url", default=None)
 configitem(b"amalgam", b"bundles.retention", default=RETENTION_SECONDS)
 configitem(b"amalgam", b"bundles.threads", default=0)
 configitem(b"amalgam", b"bundles.url", default=None)
@@ -199,7 +206,13 @@ class BundlesConfig(Record):
     """Where bundles are put; ``None`` for ``.hg/amalgam/bundles``."""
     url: bytes
     """Where that directory is served, without a slash at the end; empty if only hgweb
-    does."""
+    does, or bundles are in a store."""
+    store: bytes
+    """The object store that bundles are put in (``STORE``); empty if they are not."""
+    public_url: bytes
+    """Where everybody can read what is in the store; empty if nobody can."""
+    link_seconds: int
+    """How long a link to a bundle in the store is valid; 0: there are none."""
     external: bool | None
     """Whether bundles may be put where the permissions of the repository do not hold;
     ``None``: if anybody may read it. A mistake is no."""
@@ -225,10 +238,15 @@ class BundlesConfig(Record):
         formats = values.some_of(
             b"clone-bundles", b"git.formats", GIT_FORMATS, untrusted=False
         )
+        url = values.url(b"amalgam", b"bundles.url", STORE)
+        is_store = not url.startswith(b"http")
         return cls(
             formats=formats,
             directory=values.path(b"amalgam", b"bundles.directory"),
-            url=values.url(b"amalgam", b"bundles.url"),
+            url=b"" if is_store else url,
+            store=url if is_store else b"",
+            public_url=values.url(b"amalgam", b"bundles.public-url"),
+            link_seconds=values.seconds(b"amalgam", b"bundles.link-seconds", 0),
             external=values.boolean(b"amalgam", b"bundles.external", False),
             retention_seconds=values.seconds(
                 b"amalgam", b"bundles.retention", RETENTION_SECONDS

@@ -8,6 +8,7 @@ exist.
 from __future__ import annotations
 
 import os
+import re
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -139,14 +140,24 @@ class Values:
         self._invalid(section, name, b"%d" % found, expected)
         return wrong
 
-    def url(self, section: bytes, name: bytes) -> bytes:
-        """Return a web address without a slash at its end; empty if it is unset."""
+    def url(self, section: bytes, name: bytes, stores: bytes = b"") -> bytes:
+        """Return a web address without a slash at its end; empty if it is unset.
+
+        It may also be an object store that the pattern ``stores`` describes.
+        """
         value: bytes = self._ui.config(section, name) or b""
+        found = value.rstrip(b"/")
+        expected = _(b"http://... or https://...")
+        if stores:
+            if found and re.fullmatch(stores, found):
+                return found
+            expected = _(b"http://..., https://... or s3://BUCKET/PREFIX")
         if value and not value.startswith((b"http://", b"https://")):
-            expected = _(b"http://... or https://...")
+            if b"@" in value:  # there may be a password before it
+                value = b"..."
             self._invalid(section, name, value, expected)
             return b""
-        return value.rstrip(b"/")
+        return found
 
     def path(self, section: bytes, name: bytes) -> bytes | None:
         """Return an absolute path, ``None`` if it is unset or empty.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .environment import ENVIRONMENT, HG
+from .environment import HG
 from .hgserver import HgServer, Outcome
 
 FORMATS = ("git-v2", "cinnabar-v1")
@@ -30,6 +30,7 @@ class Bundled:
         self.dot_hg = root / ".hg"
         self.directory = self.dot_hg / "amalgam" / "bundles"
         self._server = server
+        self.environment = dict(server.environment)
 
     @classmethod
     def init(
@@ -86,7 +87,7 @@ class Bundled:
             [str(HG), "admin::clone-bundles-refresh"],
             cwd=self.root,
             # where the size of files is limited, Python would leave half of a module
-            env=ENVIRONMENT | {"PYTHONDONTWRITEBYTECODE": "1"},
+            env=self.environment | {"PYTHONDONTWRITEBYTECODE": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             **options,
@@ -191,7 +192,7 @@ class Bundled:
         process = subprocess.Popen(
             command,
             cwd=self.root,
-            env=ENVIRONMENT,
+            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=errors,
         )

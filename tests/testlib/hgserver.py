@@ -33,7 +33,7 @@ class HgServer:
     """A command server without a repository; each command names its own."""
 
     def __init__(self, environment: Mapping[str, str] = ENVIRONMENT) -> None:
-        self._environment = environment
+        self.environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         # what dispatch lets through ends here: a pipe that nobody reads would block
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
@@ -79,7 +79,7 @@ class HgServer:
         self._process = subprocess.Popen(
             [str(HG), "serve", "--cmdserver", "pipe", *_OPTIONS],
             cwd="/",
-            env=self._environment,
+            env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

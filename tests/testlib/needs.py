@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from mercurial import policy
 
-from . import lfs, residency
+from . import lfs, residency, s3server
 
 SKIPS = Path(__file__).parents[1] / "SKIPS"
 
@@ -71,6 +71,10 @@ def _curl() -> str:
     return "" if shutil.which("curl") else "no curl(1)"
 
 
+def _s3_server() -> str:
+    return "" if s3server.versitygw() else "no versitygw; see 'make s3-server'"
+
+
 def _git_lfs() -> str:
     return "" if lfs.git_lfs() else "no git-lfs(1); see 'make git-lfs'"
 
@@ -90,6 +94,7 @@ _NEEDS: dict[str, Callable[[], str]] = {
     "cold": _cold,  # to have files that are not in memory
     "curl": _curl,  # as a client that goes on with a download
     "git-2.40": _git_2_40,  # as a client that takes bundles which a server names
+    "s3-server": _s3_server,  # as an object store
     "git-lfs": _git_lfs,  # as a client of what is in LFS
 }
 

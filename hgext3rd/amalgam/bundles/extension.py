@@ -40,6 +40,7 @@ from .lifecycle import (
     summary,
     withdrawal,
 )
+from .lifecycle.objectstore import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
@@ -299,7 +300,9 @@ def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
     for kind in formats.git_formats(ui):
         gitbundle.check(repo, kind)
     _remove_debris(repo)
-    if part and eligibility.outlived(repo):
+    # an object that is gone is not named any more, and can be made again
+    lost = part and contents.withdraw_lost(repo, contents.look(repo))
+    if part and (lost or eligibility.outlived(repo)):
         # out of all lists before others of the same name are made in another place
         advertise(repo)
     try:

@@ -1,6 +1,6 @@
 """What there is to tell of bundles at a glance: each one, and what is wrong.
 
-Only looks, and asks nobody on the network.
+Only looks. Nobody on the network is asked, except the object store for its list.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
-from mercurial import error
+from mercurial import error, util
 from mercurial.i18n import _
 
 from ..gitstore.exporting.lockholder import LockState, holder
@@ -20,6 +20,7 @@ from ..gitstore.status import Problem
 from ..terminal import printable
 from .git import gitbundle
 from .lifecycle import directories, eligibility, formats, generator, summary
+from .lifecycle.objectstore import contents, stored
 from .lifecycle.register import Register, directory_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _REFRESH = _(b"run 'hg admin::clone-bundles-refresh'")
 _CLEAR = _(
     b"run 'hg admin::clone-bundles-clear', then 'hg admin::clone-bundles-refresh'"
 )
+_REPAIR = _(b"run 'hg admin::amalgam --repair'")
 _DELETE = _(b"delete it there; amalgam is not told how")
 
 
@@ -94,6 +96,7 @@ class BundlesStatus:
         status.public = len(repo.unfiltered().revs(b"public()"))
         status.lock = holder(directory_of(repo))
         status._list(repo, register, bundles)
+        status._compare(repo)
         if status.lock and status.lock.needs_person:
             path = printable(directory_of(repo).join(b"lock"))
             if status.lock.state is LockState.NO_LOCK:
@@ -153,10 +156,30 @@ class BundlesStatus:
                 state = b"dead" if generator.is_dead(bundle) else b"generating"
                 self.rows.append(Row(bundle.bundle_type, state))
 
+    def _compare(self, repo: RepoT) -> None:
+        """See whether the object store has what the register says."""
+        try:
+            found = contents.look(repo)
+        except (error.Abort, error.StorageError) as exc:
+            self.problems.append(Problem(exc.message, exc.hint or _REPAIR))
+            return
+        if found is None:
+            return
+        for name in sorted(found.lost):
+            text = _(b"bundle is gone from the object store: %s") % name.encode()
+            self.problems.append(Problem(text, _REFRESH))
+        if found.orphans:
+            text = _(b"the object store has %d objects that no bundle needs, %s")
+            text %= (len(found.orphans), util.bytecount(found.orphan_bytes))
+            self.problems.append(Problem(text, _REPAIR))
+
 
 def _exposed(repo: RepoT, entry: Entry) -> Problem:
     text = _(b"bundle is where hgweb's permissions do not hold: %s")
-    if entry.path:
+    is_ours: Any
+    if entry.key:
+        where, is_ours = _path(repo, entry), stored.is_ours(repo, entry)
+    elif entry.path:
         where, is_ours = _path(repo, entry), directories.directory_at(repo, entry.path)
     else:
         where = printable(os.fsencode(entry.url))
@@ -165,6 +188,8 @@ def _exposed(repo: RepoT, entry: Entry) -> Problem:
 
 
 def _path(repo: RepoT, entry: Entry) -> bytes:
+    if entry.key:
+        return f"{entry.path}/{entry.key}".encode()
     directory = directories.directory_at(repo, entry.path)
     name = entry.name.encode()
     if directory is not None:

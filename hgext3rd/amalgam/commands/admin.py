@@ -8,7 +8,7 @@ from mercurial import error, util
 from mercurial.i18n import _
 
 from .. import configitems
-from ..bundles import status as bundles_status
+from ..bundles import repair as bundles_repair, status as bundles_status
 from ..gitstore import repair, status as state
 from ..gitstore.state import oidmap
 from ..gitstore.state.source import source_of
@@ -51,6 +51,8 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
             for difference in before.differences
             if (difference.what, difference.id) not in left
         ]
+    if opts["repair"]:
+        bundles_repair.repair(repo)
     status = state.StoreStatus.of(store) if store else state.StoreStatus()
     indexes = examination.examine(repo)
     published = bundles_status.BundlesStatus.of(repo)

@@ -7,24 +7,24 @@ git expects it (gitprotocol-v2(5), "bundle-uri").
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error
 
 from ..bundles.lifecycle import eligibility, urls
+from ..bundles.lifecycle.objectstore import stored
 from . import pktlines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mercurial.interfaces.types import RepoT
 
     from ..bundles.lifecycle.register import Entry
 
 COMMAND = b"bundle-uri"
-_URL = re.compile(rb"https?://[\x21-\x7e]{1,2000}")
+_URL = re.compile(rb"https?://[\x21-\x7e]{1,8000}")
 _MOST = 100
 
 
@@ -36,15 +36,16 @@ def answer_of(repo: RepoT, req: Any) -> bytes:
         chain = [link.entry for link in eligibility.chain(repo)]
     except error.StorageError:
         return b""  # the operator is told elsewhere
-    return _answer(chain, urls.base_of(repo.ui, req))
+    base = urls.base_of(repo.ui, req)
+    return _answer(chain, lambda entry: stored.direct(repo, entry, base))
 
 
-def _answer(chain: Iterable[Entry], base: bytes) -> bytes:
+def _answer(chain: Iterable[Entry], address: Callable[[Entry], bytes]) -> bytes:
     lines = [b"bundle.version=1", b"bundle.mode=all"]
     lines.append(b"bundle.heuristic=creationToken")
     entries = [*chain]
     for entry in entries:
-        url = urls.absolute(os.fsencode(entry.url), base)
+        url = address(entry)
         if not _URL.fullmatch(url):
             return b""
         kind = b"increment" if entry.follows else b"base"

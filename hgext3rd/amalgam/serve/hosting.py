@@ -18,6 +18,7 @@ from mercurial.hgweb import common
 
 from ..bundles.advertise import bundlelist
 from ..bundles.lifecycle import directories, eligibility, register as registers, urls
+from ..bundles.lifecycle.objectstore import stored
 from ..loading import load
 
 if TYPE_CHECKING:
@@ -82,16 +83,31 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
     directory = directories.directory_at(repo, entry.path) if entry else None
     if name.endswith(_FOR_GIT) and not eligibility.may_reach_git(repo):
         entry = None
-    if entry is None or directory is None:
+    if entry is None or (directory is None and not entry.key):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     if not eligibility.may_be_read(repo, entry):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
+    if directory is None:
+        _redirect(repo, entry, req, res)
+        return
     file = _open(directory, entry)
     try:
         _send(repo, entry, file, req, res)
     except BaseException:
         file.close()
         raise
+
+
+def _redirect(repo: RepoT, entry: Entry, req: Any, res: Any) -> None:
+    """Send a client to the object store, with a link that is made for it."""
+    link = stored.link(repo, entry)
+    if not link or eligibility.is_exposed(repo, entry):
+        raise common.ErrorResponse(common.HTTP_NOT_FOUND)
+    res.status = b"302 Found"
+    res.headers[b"Location"] = link
+    res.headers[b"Cache-Control"] = b"no-store"  # it is a secret, and not for long
+    res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
+    _set_body(req, res, b"see the object store\n")
 
 
 def _open(directory: Directory, entry: Entry) -> BinaryIO:
@@ -117,7 +133,7 @@ def _send_list(repo: RepoT, req: Any, res: Any) -> None:
     if not chain:
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     base = urls.base_of(repo.ui, req)
-    text = bundlelist.text_of(chain, lambda url: urls.absolute(url, base))
+    text = bundlelist.text_of(chain, lambda it: stored.direct(repo, it, base))
     res.status = b"200 Script output follows"
     res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
     res.headers[b"Cache-Control"] = b"no-cache"

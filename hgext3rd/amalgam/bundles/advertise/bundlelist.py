@@ -16,6 +16,7 @@ from ...configitems import BundlesConfig
 from ...placement import Directory
 from ..lifecycle import directories, urls
 from ..lifecycle.formats import is_uploaded
+from ..lifecycle.objectstore import storeclient, stored
 from ..lifecycle.register import Register
 
 if TYPE_CHECKING:
@@ -42,12 +43,12 @@ _BUNDLE = b"""\
 """
 
 
-def text_of(chain: Iterable[Entry], address: Callable[[bytes], bytes]) -> bytes:
-    """Return a list of ``chain``, base first. ``address`` makes a URL of an entry's."""
+def text_of(chain: Iterable[Entry], address: Callable[[Entry], bytes]) -> bytes:
+    """Return a list of ``chain``, base first. ``address`` gives the URL of each."""
     text = _HEAD
     for entry in chain:
         what = b"increment" if entry.follows else b"base"
-        url = address(os.fsencode(entry.url))
+        url = address(entry)
         text += _BUNDLE % (what, entry.token, url, entry.token)
     return text
 
@@ -71,24 +72,48 @@ def write(repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]) 
     if not chain and not there and not register.uploaded_list:
         return
     # git before 2.40 knows no relative addresses; but here there is no other
-    text = text_of(
-        chain, lambda url: url.rpartition(b"/")[2] if urls.is_relative(url) else url
-    )
+    text = text_of(chain, _on_disk)
     if there != text:
         directories.make(repo, path)
         directory.replace(NAME, text, directories.placement_at(repo, path))
-    digest = hashlib.sha256(text).hexdigest()
-    wanted = urls.may_leave(repo.ui) or register.uploaded_list
-    if wanted and is_uploaded(repo.ui) and register.uploaded_list != digest:
+    _write_elsewhere(repo, register, directory, text, upload)
+
+
+def _write_elsewhere(
+    repo: RepoT,
+    register: Register,
+    directory: Directory,
+    text: bytes,
+    upload: Callable[[bytes], None],
+) -> None:
+    """Upload the list, unless it is what is there."""
+    store = BundlesConfig.from_ui(repo.ui).store
+    if store and not stored.has_list(repo.ui):
+        text = text_of((), _on_disk)  # it would lead to nothing that clients can read
+    digest = hashlib.sha256(text + store).hexdigest()
+    may_leave = stored.has_list(repo.ui) if store else urls.may_leave(repo.ui)
+    if not (store or is_uploaded(repo.ui)) or register.uploaded_list == digest:
+        return
+    if not may_leave and not register.uploaded_list:
+        return
+    if store:
+        client = storeclient.client_of(store.decode())
+        client.replace(NAME.decode(), text)
+    else:
         upload(directory.join(NAME))
-        register.uploaded_list = digest
-        register.write(repo)
+    register.uploaded_list = digest
+    register.write(repo)
+
+
+def _on_disk(entry: Entry) -> bytes:
+    url = os.fsencode(entry.url)
+    return url.rpartition(b"/")[2] if urls.is_relative(url) else url
 
 
 def _empty(repo: RepoT, path: str) -> None:
     """Let the list in a directory where bundles may not be name nothing."""
     directory = directories.directory_at(repo, path)
-    text = text_of((), urls.relative)
+    text = text_of((), _on_disk)
     if directory is not None and _read(directory) not in (b"", text):
         directory.replace(NAME, text, directories.placement_at(repo, path))
 

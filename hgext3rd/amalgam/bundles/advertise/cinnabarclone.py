@@ -92,12 +92,18 @@ def answer(repo: RepoT, proto: Any) -> bytes:
         return content
     url = content.rstrip(b"\n")
     named = [e for e in register.entries.values() if os.fsencode(e.url) == url]
-    if not any(bundles.may_be_named(repo, entry) for entry in named):
+    if not any(_is_valid(repo, entry) for entry in named):
         return b""  # it was made of changesets that have been withdrawn since
     if not bundles.may_reach_git(repo):
         return b""
     url = urls.absolute(url, urls.base_of_peer(repo, proto))
     return url + b"\n" if url else b""
+
+
+def _is_valid(repo: RepoT, entry: Entry) -> bool:
+    if entry.key:  # the store may not be ours any more
+        return bundles.is_sound(repo, entry)
+    return bundles.may_be_named(repo, entry)
 
 
 def capabilities(

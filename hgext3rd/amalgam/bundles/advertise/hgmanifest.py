@@ -22,6 +22,7 @@ from ...loading import load
 from ...placement import Directory
 from ...terminal import printable
 from ..lifecycle import eligibility, formats, register as registers, urls
+from ..lifecycle.objectstore import stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -80,7 +81,8 @@ def _for_client(repo: RepoT, content: bytes, base: bytes) -> bytes:
         entries = named.get(url, [])
         if entries and not any(eligibility.is_sound(repo, entry) for entry in entries):
             continue  # withdrawn since, or lost
-        kept.append(urls.absolute(line, base))
+        link = stored.link(repo, entries[0]) if entries else b""
+        kept.append(link + line[len(url) :] if link else urls.absolute(line, base))
     return b"".join(kept) if any(map(bytes.strip, kept)) else b""
 
 

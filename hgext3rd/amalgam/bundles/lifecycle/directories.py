@@ -37,6 +37,8 @@ def chosen(repo: RepoT) -> str:
     the bundles.
     """
     configured = _configured(repo)
+    if BundlesConfig.from_ui(repo.ui).store:
+        return HERE  # for the list; bundles are in the store
     return configured if configured and urls.may_leave(repo.ui) else HERE
 
 

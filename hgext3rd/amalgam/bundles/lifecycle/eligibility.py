@@ -21,6 +21,7 @@ from ...gitstore.store import has_foreign_ids
 from ...placement import Directory
 from . import directories, headset, urls
 from .chain import Link, chain_of
+from .objectstore import stored
 from .register import HERE, Register
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ def is_there(repo: RepoT, entry: Entry) -> bool:
     """Tell whether the file of a bundle is as it was, if it is on this machine."""
     if not entry.path:
         return True
+    if entry.key:
+        return stored.is_ours(repo, entry)  # it was, when a generator looked last
     directory = directories.directory_at(repo, entry.path)
     if directory is None:
         return False
@@ -137,6 +140,8 @@ def is_there(repo: RepoT, entry: Entry) -> bool:
 
 def is_exposed(repo: RepoT, entry: Entry) -> bool:
     """Tell whether a bundle is elsewhere, though bundles may not be: not any more."""
+    if entry.key:
+        return stored.is_exposed(repo, entry)
     return entry.path != HERE and not urls.may_leave(repo.ui)
 
 

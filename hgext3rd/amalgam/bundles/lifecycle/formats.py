@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _INCREMENT = re.compile(re.escape(GIT_V2) + rb"\+(\d+)")
 _STATE = b"clonebundles.auto-gen"
 _LIMIT_BYTES = 1 << 20
+LONGEST_LINK_SECONDS = 7 * 24 * 3600
+"""S3 and Google's store sign nothing for longer."""
 
 
 def increment(token: int) -> bytes:
@@ -42,6 +44,11 @@ def kind_of(bundle_type: bytes) -> bytes:
     if _INCREMENT.fullmatch(bundle_type):
         return GIT_V2
     return bundle_type if bundle_type in GIT_FORMATS else b""
+
+
+def suffix_of(bundle_type: bytes) -> bytes:
+    """Return what the names of such bundles end with."""
+    return b".bundle" if kind_of(bundle_type) else b".hg"
 
 
 def is_increment(bundle_type: bytes) -> bool:
@@ -90,6 +97,7 @@ def check(repo: RepoT) -> None:
         require_enabled(ui)
     for name in hg_formats(ui):
         _check_spec(repo, name)
+    _check_store(ui)
     if not is_uploaded(ui) or not takes_part(repo):
         return
     template = ui.config(b"clone-bundles", b"url-template")
@@ -101,6 +109,33 @@ def check(repo: RepoT) -> None:
             )
             % (template or b""),
             hint=_(b"it is the URL of what clone-bundles.upload-command uploads"),
+        )
+
+
+def _check_store(ui: UiT) -> None:
+    config = BundlesConfig.from_ui(ui)
+    if not config.store:
+        return
+    if is_uploaded(ui):
+        raise error.ConfigError(
+            _(b"bundles cannot be uploaded by a command and to %s") % config.store,
+            hint=_(b"unset clone-bundles.upload-command or amalgam.bundles.url"),
+        )
+    if bool(config.public_url) == bool(config.link_seconds):
+        raise error.ConfigError(
+            _(b"it is not known how clients read from %s") % config.store,
+            hint=_(
+                b"set amalgam.bundles.public-url, or amalgam.bundles.link-seconds "
+                b"if the bucket is private"
+            ),
+        )
+    if config.link_seconds > LONGEST_LINK_SECONDS:
+        raise error.ConfigError(
+            _(
+                b"invalid value '%d' for amalgam.bundles.link-seconds "
+                b"(expected at most %d, one week)"
+            )
+            % (config.link_seconds, LONGEST_LINK_SECONDS)
         )
 
 
@@ -148,7 +183,7 @@ def takes_part(repo: RepoT) -> bool:
     if not is_enabled(ui):
         return False
     config = BundlesConfig.from_ui(ui)
-    if config.formats or config.directory or config.url:
+    if config.formats or config.directory or config.url or config.store:
         return True
     if any(kind_of(line.split(b" ")[1]) for line in _lines(repo)):
         return True

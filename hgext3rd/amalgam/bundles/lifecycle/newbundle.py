@@ -6,6 +6,7 @@ It is made in a directory of its own, from where it is published.
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,9 @@ from ...configitems import GIT_V2, GitConfig
 from ...placement import TEMPORARY, Directory, Placement
 from ..git import gitbundle
 from . import eligibility, headset
-from .formats import is_increment, kind_of
+from .formats import is_increment, kind_of, suffix_of
+from .objectstore import keys, storeclient, stored
+from .objectstore.upload import streamed
 from .register import Entry, Register, directory_of
 from .window import window_bytes
 
@@ -33,9 +36,12 @@ class NewBundle:
     """A bundle that is not published yet."""
 
     entry: Entry
-    """What is in it; name, place and size are not known yet."""
+    """What is in it; its name is not known yet, nor its size if it is a file."""
     directory: Directory
     """Where it is; nothing else is there."""
+    store: str
+    """The object store where it is, rather than in the directory; empty if it is a
+    file."""
 
     @classmethod
     def of(
@@ -49,10 +55,14 @@ class NewBundle:
         made = cls(
             _describe(repo, request),
             parent.sub(TEMPORARY + os.urandom(8).hex().encode()),
+            stored.chosen(repo.ui),
         )
         made.directory.make(Placement.of(repo))
         try:
-            made._write(orig, request, repo)
+            if made.store:
+                made._upload(orig, request, repo)
+            else:
+                made._write(orig, request, repo)
         except BaseException:
             made.remove()
             raise
@@ -72,6 +82,26 @@ class NewBundle:
             self.directory.below[-1]
         )
 
+    def _upload(
+        self, orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT
+    ) -> None:
+        """Let it be written into the store, under a key that is registered before."""
+        entry = self.entry
+        entry.path = self.store
+        entry.key = keys.new_key(repo, suffix_of(request.bundle_type))
+        client = storeclient.client_of(self.store)
+        register = Register.read(repo)
+        register.uploads[entry.key] = self.store
+        register.write(repo)
+        path = self.directory.join(_FILE)
+        is_private = not stored.has_list(repo.ui)
+        with streamed(client, entry.key, path, is_private=is_private) as upload:
+            self._write(orig, request, repo)
+        entry.bytes = upload.bytes
+        entry.name = upload.digest + suffix_of(request.bundle_type).decode()
+        if not kind_of(request.bundle_type):
+            entry.window_bytes = window_bytes(io.BytesIO(upload.head))
+
     def _write(
         self, orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT
     ) -> None:
@@ -81,13 +111,13 @@ class NewBundle:
             orig(request, repo, self.directory.join(_FILE))
             public = repo.filtered(b"immutable")
             entry.changesets = len(public.revs(b"::%ld", request.head_revs))
-            with self.open() as file:
-                entry.window_bytes = window_bytes(file)
+            if not self.store:
+                with self.open() as file:
+                    entry.window_bytes = window_bytes(file)
             return
         nodes = _nodes(repo, request)
         base = _place_in_chain(repo, entry) if kind == GIT_V2 else []
-        fd = self.directory.create(_FILE, Placement.of(repo))
-        with os.fdopen(fd, "wb") as out:
+        with self._created(repo) as out:
             written = gitbundle.write(
                 repo,
                 GitConfig.from_ui(repo.ui),
@@ -100,6 +130,11 @@ class NewBundle:
             )
         entry.changesets = written.changesets
         entry.reached = headset.write(repo, written.heads)
+
+    def _created(self, repo: RepoT) -> BinaryIO:
+        if self.store:
+            return open(self.directory.join(_FILE), "wb")
+        return os.fdopen(self.directory.create(_FILE, Placement.of(repo)), "wb")
 
 
 def _nodes(repo: RepoT, request: Any) -> list[bytes]:

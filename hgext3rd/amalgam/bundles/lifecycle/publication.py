@@ -19,19 +19,23 @@ from mercurial import error, url as urlmod
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ...configitems import BundlesConfig
+from ...configitems import CINNABAR_V1, BundlesConfig
 from ...placement import TEMPORARY
 from ...terminal import one_line, printable
 from . import directories, eligibility as bundles, headset, urls
-from .formats import kind_of
+from .formats import kind_of, suffix_of
+from .objectstore import storeclient, stored
 from .register import NAME, Entry, Register, directory_of, is_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import TypeAlias
 
     from mercurial.interfaces.types import RepoT, UiT
 
     from .newbundle import NewBundle
+
+    _Delete: TypeAlias = Callable[[Entry], None]
 
 _TRIES = 3
 _PAUSE_SECONDS = 1.0
@@ -44,7 +48,7 @@ def publish(
     bundle: Any,
     made: NewBundle,
     upload: Callable[[RepoT, Any], Any],
-    delete: Callable[[Entry], None],
+    delete: _Delete,
 ) -> Any:
     """Bring what was made to clients, and return ``bundle`` as one that is ready.
 
@@ -52,12 +56,13 @@ def publish(
     which runs the operator's command. ``delete`` as for ``sweep``.
     """
     ui, entry = repo.ui, made.entry
+    if made.store:
+        return _publish_stored(repo, bundle, entry, delete)
     with made.open() as file:
         entry.bytes = os.fstat(file.fileno()).st_size
         digest = _digest(ui, _(b"reading bundle"), file, entry.bytes)
         os.fsync(file.fileno())
-    suffix = b".bundle" if kind_of(bundle.bundle_type) else b".hg"
-    name = digest.encode() + suffix
+    name = digest.encode() + suffix_of(bundle.bundle_type)
     entry.name = name.decode()
     made.rename(name)
     uploaded = urls.uploads(ui)
@@ -67,13 +72,7 @@ def publish(
         _check_address(entry.url)
     # before the first byte is out: what is known can be deleted
     register = Register.read(repo)
-    former = register.entries.get(entry.name, entry)
-    # the register has one place for each bundle
-    if former.path != entry.path and not _delete(repo, former, delete):
-        raise error.Abort(
-            _(b"bundle %s has to be deleted in its former place first") % name,
-            hint=_(b"see 'hg admin::amalgam'"),
-        )
+    _leave_former_place(repo, register, entry, delete)
     register.entries[entry.name] = entry
     register.write(repo)
     if uploaded:
@@ -92,6 +91,43 @@ def publish(
         ready = bundle.uploaded(os.fsencode(entry.url), name)
     _check_readable(repo, entry, digest)
     return ready
+
+
+def _publish_stored(repo: RepoT, bundle: Any, entry: Entry, delete: _Delete) -> Any:
+    """Publish what is in an object store, under its key."""
+    name = entry.name.encode()
+    register = Register.read(repo)
+    former = register.entries.get(entry.name)
+    if former is not None and former.path == entry.path:
+        # clients may be reading it; the new object, no bundle's, is deleted
+        entry.key = former.key
+    else:
+        _leave_former_place(repo, register, entry, delete)
+        del register.uploads[entry.key]
+    entry.url = stored.url_of(repo.ui, entry.key, name)
+    _check_address(entry.url)
+    register.entries[entry.name] = entry
+    register.write(repo)
+    _check_readable(repo, entry, entry.name.partition(".")[0])
+    if kind_of(bundle.bundle_type) == CINNABAR_V1:
+        _check_missing(repo, entry)
+    return bundle.uploaded(os.fsencode(entry.url), name)
+
+
+def _leave_former_place(
+    repo: RepoT, register: Register, entry: Entry, delete: _Delete
+) -> None:
+    """Delete a bundle of the same name, if it is elsewhere.
+
+    The register has one place for each.
+    """
+    former = register.entries.get(entry.name, entry)
+    if former.path != entry.path and not _delete(repo, former, delete):
+        raise error.Abort(
+            _(b"bundle %s has to be deleted in its former place first")
+            % entry.name.encode(),
+            hint=_(b"see 'hg admin::amalgam'"),
+        )
 
 
 def _check_address(url: str) -> None:
@@ -118,7 +154,7 @@ def upload_file(
 
 def _check_readable(repo: RepoT, entry: Entry, digest: str) -> None:
     """Abort unless clients get exactly what was generated."""
-    url = os.fsencode(entry.url)
+    is_here = not entry.key and urls.is_relative(os.fsencode(entry.url))
     problem = b""
     for remaining in reversed(range(_TRIES)):
         try:
@@ -131,19 +167,54 @@ def _check_readable(repo: RepoT, entry: Entry, digest: str) -> None:
             if found == digest:
                 return
             problem = _(b"its content differs")
-        if urls.is_relative(url):
+        if is_here:
             break
         if remaining:
             time.sleep(_PAUSE_SECONDS)
     raise error.Abort(
         _(b"cannot read published bundle: %s: '%s'")
-        % (printable(problem), printable(url)),
+        % (printable(problem), printable(_shown(entry))),
         hint=_hint(repo, entry),
     )
 
 
+def _check_missing(repo: RepoT, entry: Entry) -> None:
+    """Abort unless git-cinnabar can see that a bundle is no repository.
+
+    It asks for ``info/refs`` below the address first, and takes anything for one that
+    is not 404. Many buckets answer 403. Where there are links, hgweb answers.
+    """
+    if urls.is_relative(os.fsencode(entry.url)):
+        return
+    url = os.fsencode(entry.url) + b"/info/refs?service=git-upload-pack"
+    try:
+        with contextlib.closing(_opened(repo, url)):
+            status = 200
+    except urllib.error.HTTPError as exc:
+        status = exc.code
+    except (OSError, error.Abort) as exc:
+        raise error.Abort(_(b"cannot read '%s': %s") % (url, _reason(exc))) from None
+    if status != 404:
+        raise error.Abort(
+            _(b"status of '%s' is %d (expected 404)") % (printable(url), status),
+            hint=_(
+                b"git-cinnabar needs that; a bucket of S3 answers 403 "
+                b"unless everybody has s3:ListBucket"
+            ),
+        )
+
+
+def _shown(entry: Entry) -> bytes:
+    """Return where a bundle is: no link, which is a secret."""
+    if entry.key and urls.is_relative(os.fsencode(entry.url)):
+        return f"{entry.path}/{entry.key}".encode()
+    return os.fsencode(entry.url)
+
+
 def _hint(repo: RepoT, entry: Entry) -> bytes:
-    is_elsewhere = entry.path and not urls.is_relative(os.fsencode(entry.url))
+    is_elsewhere = (
+        entry.path and not entry.key and not urls.is_relative(os.fsencode(entry.url))
+    )
     external = BundlesConfig.from_ui(repo.ui).external
     if is_elsewhere and not external and not directories.is_for_all(repo, entry.path):
         return _(
@@ -160,15 +231,24 @@ def _reason(exc: Exception) -> bytes:
 
 
 def _open(repo: RepoT, entry: Entry) -> Any:
-    ui = repo.ui
-    if urls.is_relative(os.fsencode(entry.url)):
+    url = os.fsencode(entry.url)
+    if entry.key and urls.is_relative(url):
+        seconds = BundlesConfig.from_ui(repo.ui).link_seconds
+        client = storeclient.client_of(entry.path)
+        return _opened(repo, client.link(entry.key, seconds).encode())
+    if urls.is_relative(url):
         directory = directories.directory_at(repo, entry.path)
         assert directory is not None
         return os.fdopen(directory.open(entry.name.encode()), "rb")
+    return _opened(repo, url)
+
+
+def _opened(repo: RepoT, url: bytes) -> Any:
+    ui = repo.ui
     # a server that hangs must not keep the lock of generators for ever
     timeout = ui.config(b"http", b"timeout") or _TIMEOUT_SECONDS
     with ui.configoverride({(b"http", b"timeout"): timeout}, b"amalgam"):
-        return urlmod.open(ui, os.fsencode(entry.url))
+        return urlmod.open(ui, url)
 
 
 def _digest(ui: UiT, topic: bytes, file: Any, total: int) -> str:
@@ -187,7 +267,7 @@ def retire(register: Register, name: str, *, at_once: bool) -> None:
         entry.retired = None if at_once else entry.retired or time.time()
 
 
-def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -> None:
+def sweep(repo: RepoT, live: Iterable[bytes], delete: _Delete) -> None:
     """Delete what nobody needs any more. Only after the manifests were written.
 
     ``live``: the names of bundles that are ready. ``delete``: deletes what was
@@ -208,6 +288,9 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -
             continue
         if _delete(repo, entry, delete):
             del register.entries[entry.name]
+    for key, place in list(register.uploads.items()):
+        if stored.delete(repo, key, place):
+            del register.uploads[key]
     register.write(repo)
     _sweep_strays(repo, register)
     entries = register.entries.values()
@@ -215,11 +298,13 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: Callable[[Entry], None]) -
     headset.sweep(repo, used)
 
 
-def _delete(repo: RepoT, entry: Entry, delete: Callable[[Entry], None]) -> bool:
+def _delete(repo: RepoT, entry: Entry, delete: _Delete) -> bool:
     """Delete the file of a bundle, or warn and return ``False``.
 
     What is in no directory of ours is forgotten, and stays.
     """
+    if entry.key:
+        return stored.delete(repo, entry.key, entry.path)
     name = entry.name.encode()
     directory = directories.directory_at(repo, entry.path)
     if entry.path and directory is None:

@@ -19,9 +19,11 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ... import docketfile
+from ...configitems import STORE
 from ...docketfile import Field, matching, number, numbers, texts
 from ...placement import Directory, Placement
 from ...terminal import printable
+from .objectstore.keys import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,8 +53,8 @@ class Entry:
     url: str
     """Where clients find it; relative to the URL of the repository if it serves it."""
     path: str
-    """The directory it was put in, ``HERE`` for that of the register; empty if it was
-    uploaded."""
+    """The directory it was put in, ``HERE`` for that of the register, or the object
+    store; empty if it was uploaded by a command."""
     bytes: int
     changesets: int
     """Those in it, without what an increment builds upon."""
@@ -78,6 +80,8 @@ class Entry:
     or must go without delay."""
     mark: str = ""
     """The mark of censorings (``censorship``) from before it was made."""
+    key: str = ""
+    """Its name in the object store; empty if it is in none."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -95,6 +99,8 @@ class Register:
     others: dict[str, str] = dataclasses.field(default_factory=dict)
     """Such marks of bundles that Mercurial's extension publishes itself, by name; none
     for those made before the first censoring."""
+    uploads: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Object stores by key: what may be there and is no bundle, or not yet."""
     failure: str = ""
     """Why the last generation failed; empty if it did not."""
 
@@ -124,7 +130,8 @@ class Register:
         head, *bundles = docketfile.split(lines, _ENTRY["name"].key)
         entries = [Entry(**docketfile.values_of(part, _ENTRY)) for part in bundles]
         values = docketfile.values_of(head, _REGISTER)
-        values["others"] = dict(values["others"])
+        for name in ("others", "uploads"):
+            values[name] = dict(values[name])
         return cls({entry.name: entry for entry in entries}, **values)
 
     @classmethod
@@ -177,7 +184,9 @@ _URL = re.compile(r"[^\x00-\x20\x7f]{0,4000}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NODE = re.compile(r"[0-9a-f]{40}")
 _TYPE = re.compile(r"[!-~]{1,200}")
-_PATH = re.compile(r"\.|/[^\0]{0,4095}")
+_STORE = STORE.decode()
+_PATH = re.compile(rf"\.|/[^\0]{{0,4095}}|{_STORE}")
+_UPLOAD = re.compile(rf"({KEY.pattern}) ({_STORE})")
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,6})?")
 _MARK = re.compile(r"[0-9a-f]{32}")
 
@@ -193,6 +202,11 @@ def _seconds(text: bytes) -> float:
 def _named_mark(text: bytes) -> tuple[str, str]:
     name, _space, mark = text.rpartition(b" ")
     return os.fsdecode(name), matching(_MARK)(mark)
+
+
+def _upload(text: bytes) -> tuple[str, str]:
+    key, _space, place = matching(_UPLOAD)(text).partition(" ")
+    return key, place
 
 
 def _named_mark_text(named: tuple[str, str]) -> bytes:
@@ -217,11 +231,13 @@ _ENTRY: Mapping[str, Field] = {
     "window_bytes": numbers(b"window-bytes", 0),
     "retired": Field(b"retired", _seconds, b"%.6f".__mod__, None),
     "mark": texts(b"mark", _MARK, ""),
+    "key": texts(b"key", KEY, ""),
 }
 _REGISTER: Fields = {
     "last_token": numbers(b"last-token", 0),
     "cinnabar_manifests": texts(b"cinnabar-manifest", _DIGEST, many=True),
     "uploaded_list": texts(b"uploaded-list", _DIGEST, ""),
     "others": Field(b"other", _named_mark, _named_mark_text, many=True),
+    "uploads": Field(b"upload", _upload, _named_mark_text, many=True),
     "failure": Field(b"failure", os.fsdecode, os.fsencode, ""),
 }

@@ -1,0 +1,1 @@
+"""Bundles in an object store: S3, Google Cloud Storage, Azure."""

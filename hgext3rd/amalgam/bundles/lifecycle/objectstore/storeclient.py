@@ -1,0 +1,272 @@
+"""An object store, as far as bundles need it, through the library obstore.
+
+Owns how a store is reached: the library, credentials, time limits, and what an error
+says. boto3 finds credentials of S3, as for all programs of its users, and removes
+uploads that nobody finished, which obstore cannot see. Both are imported only when a
+store is used. Does not know whose objects are there, nor which are needed.
+
+A link to an object is a secret for as long as it is valid: it is in no error and no
+log. Nor are credentials.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+import importlib
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import hgdemandimport
+from mercurial import error
+from mercurial.i18n import _
+
+from ....terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+PART_BYTES = 16 << 20
+"""A store takes 10,000 parts, so no bundle is larger than 156 GB."""
+_PARTS_AT_A_TIME = 2
+_LONGEST_SHOWN = 200
+# a part may take that long: some 20 kB a second
+_REQUEST_SECONDS = 900
+_CONNECT_SECONDS = 10
+# with growing pauses, 13 seconds in all
+_TRIES = 7
+_FRESH_SECONDS = 600
+_CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,60})</Code>")
+_STATUS = re.compile(r"\b[45]\d\d [A-Z][A-Za-z ]{1,40}")
+
+_BUNDLE_TYPE = "application/octet-stream"
+_FOR_EVER = "max-age=31536000, immutable"
+_LIST = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-cache"}
+
+_lock = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredObject:
+    """What a store says of an object, or of an upload that is not finished."""
+
+    key: str
+    bytes: int
+    modified: float
+    """Seconds since the epoch; when it was begun, if it is not finished."""
+    upload: str = ""
+    """The store's name for the upload; empty for an object."""
+
+
+def client_of(url: str) -> StoreClient:
+    """Return the store at ``url``, one of ``configitems.STORE``.
+
+    ``ConfigError`` if a library or credentials are missing. Nothing is sent yet.
+    """
+    with _lock:  # threads of hgweb
+        return _client_of(url)
+
+
+@functools.cache
+def _client_of(url: str) -> StoreClient:
+    return StoreClient(url)
+
+
+class StoreClient:
+    """A prefix in a bucket. What it cannot do is a ``StorageError``."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        scheme, _colon, rest = url.partition("://")
+        self._bucket, slash, prefix = rest.partition("/")
+        self._prefix = prefix + slash
+        self._obstore = _imported("obstore")
+        self._boto: Any = None
+        stores = _imported("obstore.store")
+        options: dict[str, Any] = {
+            "client_options": {
+                "timeout": datetime.timedelta(seconds=_REQUEST_SECONDS),
+                "connect_timeout": datetime.timedelta(seconds=_CONNECT_SECONDS),
+            },
+            "retry_config": {
+                "max_retries": _TRIES,
+                "retry_timeout": datetime.timedelta(seconds=_REQUEST_SECONDS),
+            },
+        }
+        with self._blamed():
+            if scheme == "s3":
+                self._store = self._s3(stores, options)
+            elif scheme == "gs":
+                self._store = stores.GCSStore(self._bucket, **options)
+            else:
+                self._store = stores.AzureStore(self._bucket, **options)
+
+    def _s3(self, stores: Any, options: dict[str, Any]) -> Any:
+        session = _imported("boto3").Session()
+        found = session.get_credentials()
+        if found is None:
+            raise error.ConfigError(
+                _(b"no credentials for %s") % self._url.encode(),
+                hint=_(b"set AWS_PROFILE, or AWS_ACCESS_KEY_ID and its secret"),
+            )
+        style = {"addressing_style": "path"}
+        config = _imported("botocore.config").Config(
+            s3=style, connect_timeout=_CONNECT_SECONDS
+        )
+        self._boto = session.client("s3", config=config)
+        known: dict[str, Any] = {"region": self._boto.meta.region_name or "us-east-1"}
+        endpoint = str(self._boto.meta.endpoint_url)
+        if ".amazonaws.com" not in endpoint:
+            known["endpoint"] = endpoint
+            # who wrote http:// meant it; requests are signed, and have no secret
+            options["client_options"]["allow_http"] = endpoint.startswith("http://")
+
+        def credentials() -> dict[str, Any]:
+            frozen = found.get_frozen_credentials()
+            soon = datetime.timedelta(seconds=_FRESH_SECONDS)
+            return {
+                "access_key_id": frozen.access_key,
+                "secret_access_key": frozen.secret_key,
+                "token": frozen.token,
+                "expires_at": datetime.datetime.now(datetime.timezone.utc) + soon,
+            }
+
+        return stores.S3Store(
+            self._bucket, config=known, credential_provider=credentials, **options
+        )
+
+    def put(self, key: str, pieces: Iterable[bytes], *, is_private: bool) -> None:
+        """Make an object of ``pieces``, which need not be known in advance.
+
+        They are sent in parts, of which two are in memory and one is collected. A part
+        that fails is sent again. If ``pieces`` or the store fail, the upload is
+        aborted, and there is no object.
+        """
+        cache = f"{'private' if is_private else 'public'}, {_FOR_EVER}"
+        with self._blamed():
+            self._obstore.put(
+                self._store,
+                self._prefix + key,
+                pieces,
+                attributes={"Content-Type": _BUNDLE_TYPE, "Cache-Control": cache},
+                use_multipart=True,
+                chunk_size=PART_BYTES,
+                max_concurrency=_PARTS_AT_A_TIME,
+            )
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Make a small object that may change, or replace it as a whole."""
+        with self._blamed():
+            self._obstore.put(
+                self._store,
+                self._prefix + name,
+                content,
+                attributes=_LIST,
+                use_multipart=False,
+            )
+
+    def discard(self, key: str) -> None:
+        """Delete an object, and what was uploaded of it; nothing if there is none."""
+        for unfinished in self.unfinished(key):
+            self.abort(unfinished)
+        with self._blamed(), contextlib.suppress(FileNotFoundError):
+            self._obstore.delete(self._store, self._prefix + key)
+
+    def objects(self) -> Iterator[StoredObject]:
+        """Yield the objects directly below the prefix."""
+        with self._blamed():
+            listed = self._obstore.list_with_delimiter(
+                self._store, self._prefix or None
+            )
+        for found in listed["objects"]:
+            key = str(found["path"]).removeprefix(self._prefix)
+            modified = found["last_modified"].timestamp()
+            yield StoredObject(key, int(found["size"]), modified)
+
+    def unfinished(self, key: str = "") -> Iterator[StoredObject]:
+        """Yield the uploads that are not finished, of keys that begin with ``key``.
+
+        Nothing where the store does not tell: Azure removes them after a week, and a
+        rule of the bucket does so for Google's.
+        """
+        if self._boto is None:
+            return
+        with self._blamed():
+            pages = self._boto.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + key
+            )
+            for page in pages:
+                for found in page.get("Uploads", ()):
+                    name = found["Key"].removeprefix(self._prefix)
+                    begun = found["Initiated"].timestamp()
+                    yield StoredObject(name, 0, begun, found["UploadId"])
+
+    def abort(self, unfinished: StoredObject) -> None:
+        """Remove an upload that is not finished; nothing if it is gone."""
+        with self._blamed():
+            try:
+                self._boto.abort_multipart_upload(
+                    Bucket=self._bucket,
+                    Key=self._prefix + unfinished.key,
+                    UploadId=unfinished.upload,
+                )
+            except self._boto.exceptions.NoSuchUpload:
+                return
+
+    def link(self, key: str, seconds: int) -> str:
+        """Return a web address by which an object can be read for so long."""
+        with self._blamed():
+            expires = datetime.timedelta(seconds=seconds)
+            path = self._prefix + key
+            return str(self._obstore.sign(self._store, "GET", path, expires))
+
+    @contextlib.contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Let an error of the libraries, which have no base in common, be ours."""
+        try:
+            yield
+        except error.Error:
+            raise
+        except Exception as exc:
+            if isinstance(exc.__cause__, error.Error):
+                raise exc.__cause__ from None
+            raise error.StorageError(
+                _(b"object store %s: %s") % (self._url.encode(), _reason(exc)),
+                hint=_(b"check its address, the permissions, and the free space"),
+            ) from None
+
+
+def _imported(name: str) -> Any:
+    try:
+        with hgdemandimport.deactivated():
+            return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0].encode()
+        raise error.ConfigError(
+            _(b"amalgam.bundles.url needs the Python package %s") % package,
+            hint=_(b"install it with 'pip install hg-amalgam[s3]'"),
+        ) from None
+
+
+def _reason(exc: Exception) -> bytes:
+    """Return what is wrong in one line, without keys, signatures and addresses.
+
+    Libraries put the whole answer of a server into their errors.
+    """
+    text = str(exc)
+    named = [found[0] for found in (_STATUS.search(text),) if found]
+    named += [found[1] for found in (_CODE.search(text),) if found]
+    if not named:
+        line = text.partition("\n")[0]
+        line = re.sub(r"https?://\S+", "...", line)
+        named = [line[:_LONGEST_SHOWN] or type(exc).__name__]
+    return printable(", ".join(named).encode("utf-8", "replace"))
+
+
+def age_seconds(found: StoredObject) -> float:
+    """Return how long ago an object was made, by the clocks of store and machine."""
+    return time.time() - found.modified
