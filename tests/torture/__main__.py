@@ -20,7 +20,17 @@ from testlib.hgserver import HgServer
 from testlib.interruption import Interrupted, bookmarked
 from testlib.needs import missing
 
-from . import bundles, disks, flips, hostile, kills, sequences, serving, truncations
+from . import (
+    bundles,
+    disks,
+    flips,
+    hostile,
+    kills,
+    objectstores,
+    sequences,
+    serving,
+    truncations,
+)
 
 
 class Torture:
@@ -111,6 +121,8 @@ def main() -> int:
 
         torture.run("git clients", serve)
         for name, part in bundles.all_of(scratch, server, options):
+            torture.run(name, part)
+        for name, part in objectstores.all_of(scratch, options):
             torture.run(name, part)
         server.close()
     report = {"seed": options.seed, "counts": torture.counts}
