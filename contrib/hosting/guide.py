@@ -4,8 +4,8 @@ Every file and command of the guide is used as it is printed there; only address
 directories become those of a scratch directory and of the loopback. The web server is
 nginx. Where there is none, Python's http.server stands in for the one that serves
 files, and that is said: it shows that the guide works, not that its nginx configuration
-does. git-cinnabar is left out where there is none, and that is said, too. Ends with 1
-if anything is wrong.
+does. git-cinnabar and the object store, versitygw, are left out where there is none,
+and that is said, too. Ends with 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +25,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 GUIDE = Path(__file__).parents[2] / "docs" / "hosting.rst"
-_HOSTS = ("hg.example.org", "bundles.example.org")
+_HOSTS = ("hg.example.org", "bundles.example.org", "s3.example.org")
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+_SECRETS = {
+    "AWS_ACCESS_KEY_ID": "guide",
+    "AWS_SECRET_ACCESS_KEY": "guides-secret",
+    "AWS_REGION": "us-east-1",
+}
+# what everybody may do, as the guide says
+_MAKE_BUCKET = """
+import boto3, json
+rules = [("s3:GetObject", "bundles/*"), ("s3:ListBucket", "bundles")]
+statement = [
+    {"Effect": "Allow", "Principal": "*", "Action": action,
+     "Resource": "arn:aws:s3:::" + what} for action, what in rules
+]
+client = boto3.client("s3")
+client.create_bucket(Bucket="bundles")
+client.put_bucket_policy(Bucket="bundles", Policy=json.dumps({"Statement": statement}))
+"""
 _BUNDLE = re.compile(r'"GET /(\w+)/[0-9a-f]{64}\.(bundle|hg) HTTP/1\.\d" 200')
 _FULL = re.compile(r"cmd=getbundle.*common=0{40}(?!\w)")
 
@@ -66,6 +84,11 @@ class Guide:
             "GIT_CONFIG_GLOBAL": str(scratch / "gitconfig"),
             "GIT_CINNABAR_CHECK": "no-version-check",
         }
+        self.python = hg.parent / "python3"
+        self.s3 = _versitygw()
+        if self.s3:
+            endpoint = f"http://127.0.0.1:{self.ports['s3.example.org']}"
+            self.environment |= _SECRETS | {"AWS_ENDPOINT_URL": endpoint}
         (scratch / "gitconfig").write_text("[pull]\n\tff = only\n")
         (scratch / "srv" / "www" / "bundles").mkdir(parents=True)
         (scratch / "srv" / "hg").mkdir()
@@ -112,6 +135,9 @@ class Guide:
         if "project-cinnabar" in command and not self.cinnabar:
             print("left out: there is no git-cinnabar")
             return
+        if "stored" in command and not self.s3:
+            print("left out: there is no S3 server")
+            return
         done = subprocess.run(
             ["sh", "-c", self.local(command)],
             cwd=self.scratch,
@@ -149,8 +175,22 @@ class Guide:
             )
             command = [self.nginx, "-p", str(self.scratch), "-c", str(config)]
             self._start(command, cwd=self.scratch, log=self.scratch / "nginx.out")
+        if self.s3:
+            self._serve_objects(self.s3)
         for port_number in (self.ports["bundles.example.org"], self.behind):
             self._wait(port_number)
+
+    def _serve_objects(self, program: str) -> None:
+        (self.scratch / "s3").mkdir()
+        port = self.ports["s3.example.org"]
+        user, secret = list(_SECRETS.values())[:2]
+        command = [program, "--quiet", "--port", f"127.0.0.1:{port}"]
+        command += ["--access", user, "--secret", secret]
+        command += ["posix", str(self.scratch / "s3")]
+        self._start(command, cwd=self.scratch, log=self.scratch / "s3.log")
+        self._wait(port)
+        make = [str(self.python), "-c", _MAKE_BUCKET]
+        subprocess.run(make, env=self.environment, check=True)
 
     def _start(self, command: list[str], cwd: Path, log: Path) -> None:
         with log.open("wb") as out:
@@ -180,6 +220,13 @@ class Guide:
             self._expect(f"README of {name}", found, "hello\nmore\n")
         if self.cinnabar:
             self._run("git -C project-cinnabar cinnabar fsck --full")
+        if self.s3:
+            for name in ("stored-hg", "stored-git"):
+                found = (self.scratch / name / "README").read_text()
+                self._expect(f"README of {name}", found, "hello\n")
+            refs = ["git", "-C", "stored-git", "for-each-ref", "refs/bundles"]
+            done = subprocess.run(refs, cwd=self.scratch, capture_output=True)
+            self._expect("bundles used from the store", bool(done.stdout), True)
         sent = (self.scratch / "hgweb.log").read_text()
         self._expect("full getbundle", bool(_FULL.search(sent)), False)
         self._expect("bundles sent by hgweb", sent.count("amalgam/bundles"), 0)
@@ -245,6 +292,12 @@ class Guide:
                 if home in environment.read_bytes().split(b"\0"):
                     return True
         return False
+
+
+def _versitygw() -> str | None:
+    places = map(str, _CACHE.glob("hg-amalgam/versitygw-*"))
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *places])
+    return shutil.which("versitygw", path=path)
 
 
 def main() -> int:
