@@ -108,11 +108,16 @@ test-hg-rust: ## the same with a Mercurial that is built with Rust
 	@$(MAKE) FLAVOUR=-rust pytest t
 
 ODD = 30
+# those who receive hg's bundles, besides HG: `make HG=6.9.5 local` makes one
+RECEIVERS = $(filter-out $(VENV)/bin/python3,$(wildcard build/venv-[67].*/bin/python3))
 .PHONY: oracle
-oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar, clone from bundles; CORPORA=DIR: its *.hg, too
+oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar, bundles with stock hg, clone from bundles; CORPORA=DIR: its *.hg, too
 	@cd tests && $(BIN)/python3 -m oracle --cinnabar $(CINNABAR) --odd $(ODD) \
 	  $(if $(CORPORA),--corpora $(call absolute,$(CORPORA))) \
 	  --keep "$$TREE"/build/oracle --json "$$TREE"/build/oracle.json
+	@cd tests && $(BIN)/python3 -m oracle.hgbundles --cinnabar $(CINNABAR) --odd $(ODD) \
+	  $(if $(CORPORA),--corpora $(call absolute,$(CORPORA))) \
+	  $(RECEIVERS:%=--receiver "$$TREE"/%) --json "$$TREE"/build/oracle-hgbundles.json
 
 .PHONY: torture
 torture: local ## kills, full disks, damaged, truncated and hostile files by the thousand

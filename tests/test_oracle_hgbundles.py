@@ -1,0 +1,62 @@
+"""The comparison of bundles by their receivers, which `make oracle` does at length."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from oracle.hgbundles import FORMATS, Receiver, compare, differences, made
+from oracle.subjects import Odd
+from testlib import odd
+from testlib.environment import hg
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver(Path(sys.executable))
+    yield receiver
+    receiver.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["as it is", "tree manifests"])
+def test_receivers_get_from_our_bundles_what_stock_gives(
+    receiver: Receiver, tmp_path: Path, name: str
+) -> None:
+    subject = Odd("odd", "odd", 50, tuple(odd.steps(2, 12)))
+    repository = made(subject, tmp_path, FORMATS[name])
+    results = list(compare(repository, tmp_path, [receiver], 1))
+    assert len(results) >= 4
+    assert [str(found) for found in results if found] == []
+
+
+@pytest.mark.slow
+def test_what_a_receiver_has_otherwise_is_named(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    found = {}
+    for side, phase in (("stock", "public"), ("ours", "draft")):
+        repo = tmp_path / side
+        hg(tmp_path, "init", str(repo))
+        (repo / "a").write_text(f"{phase}\n")
+        (repo / "b").write_text("same\n")
+        hg(repo, "commit", "-qAm", "one", "-d", "0 0")
+        hg(repo, "phase", f"--{phase}", "-r", ".")
+        bundle = tmp_path / f"{side}.hg"
+        spec = "none-v2;phases=yes"
+        hg(repo, "bundle", "-qat", spec, str(bundle))
+        found[side] = receiver.receive(tmp_path / "received", [str(bundle)])
+    parts = {result.part for result in differences("bundle", found) if result}
+    assert parts >= {"changelog", "manifest", "file a", "store/phaseroots"}
+    assert "file b" not in parts
+    assert found["stock"]["verify"] is False
+    assert list(differences("bundle", {**found, "ours": found["stock"]})) == [None]
+
+
+def test_bundle_that_is_cut_is_an_answer(receiver: Receiver, tmp_path: Path) -> None:
+    bundle = tmp_path / "cut.hg"
+    bundle.write_bytes(b"HG20\0\0\0\0\0\0")
+    answer = receiver.receive(tmp_path / "received", [str(bundle)])
+    assert "SOURCE" in answer["error"] or "stream ended" in answer["error"]
