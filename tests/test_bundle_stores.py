@@ -311,7 +311,7 @@ def test_upload_that_cannot_be_finished_is_aborted(
     assert len(named(large)) == 1
 
 
-def test_slow_link_takes_longer_and_no_more_memory(
+def test_slow_link_takes_longer_and_nothing_else(
     large: Bundled, s3: S3Server, proxy: FaultProxy
 ) -> None:
     proxy.rule = lambda method, path: (
@@ -371,20 +371,20 @@ def test_bundle_that_cannot_be_read_back_is_not_advertised(
 
 
 def test_bucket_that_hides_what_is_missing_is_not_for_cinnabar(
-    stored: Bundled, s3: S3Server
+    stored: Bundled, proxy: FaultProxy
 ) -> None:
-    policy = (
-        '{"Statement": [{"Effect": "Allow", "Principal": "*", '
-        '"Action": "s3:GetObject", "Resource": "arn:aws:s3:::bundles/*"}]}'
+    """S3 does, unless everybody may list the bucket; versitygw does not."""
+    proxy.rule = lambda _method, path: (
+        Fault.FORBIDDEN if "/info/refs" in path else Fault.NONE
     )
-    s3.make_public(policy)
-    try:
-        done = stored.run(REFRESH)
-    finally:
-        s3.make_public()
-    if done.code:  # else the server answers 404 to everybody
-        assert b"is 403 (expected 404)" in done.err
-        assert b"s3:ListBucket" in done.err
+    address = f"{proxy.endpoint}/{BUCKET}/{prefix_of(stored)}"
+    stored.configure("amalgam", bundles__public_url=address)
+    done = stored.run(REFRESH)
+    assert done.code == 255
+    assert b"is 403 (expected 404)" in done.err
+    assert b"s3:ListBucket" in done.err
+    assert "cinnabar-v1" not in {row["format"] for row in stored.rows("live")}
+    assert not stored.read("cinnabar.manifest")
 
 
 def test_lost_object_is_named_and_made_again(stored: Bundled, s3: S3Server) -> None:

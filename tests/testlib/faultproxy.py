@@ -18,6 +18,7 @@ class Fault(enum.Enum):
     """What becomes of a request."""
 
     NONE = 0
+    FORBIDDEN = 403
     UNAVAILABLE = 503
     FULL = 507
     CUT = 1
@@ -65,7 +66,7 @@ class FaultProxy:
             body += piece
             if fault is Fault.SLOW:
                 time.sleep(len(piece) / _SLOW_BYTES)
-        if fault in (Fault.UNAVAILABLE, Fault.FULL):
+        if fault in (Fault.FORBIDDEN, Fault.UNAVAILABLE, Fault.FULL):
             request.send_error(fault.value)
             return
         server = http.client.HTTPConnection("127.0.0.1", port)
