@@ -45,7 +45,9 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "node map": ("format.use-persistent-nodemap=yes",),
     "no delta chains": ("format.maxchainlen=1",),
 }
-_KEPT = ("extensions.amalgam=!", "experimental.evolution=all")
+# Mercurial without Rust opens a repository with a node map if it is told to
+_SLOW = "storage.revlog.persistent-nodemap.slow-path=allow"
+_KEPT = ("extensions.amalgam=!", "experimental.evolution=all", _SLOW)
 SPECS = ("zstd-v2", "gzip-v2", "none-v2", "zstd-v2;cg.version=03", "bzip2-v1")
 # changegroup 01 and 02 have no room for tree manifests
 _SPEC_OF_TREES = "none-v2;cg.version=03"
@@ -302,7 +304,10 @@ def made(subject: Subject, scratch: Path, config: Sequence[str]) -> Path:
         done = _run(place, *options, *command)
         if done.returncode:
             raise AssertionError(done.stderr.decode(errors="replace"))
-    (other / ".hg" / "hgrc").write_text("[experimental]\nevolution = all\n")
+    section, item = _SLOW.split(".", 1)
+    (other / ".hg" / "hgrc").write_text(
+        f"[experimental]\nevolution = all\n[{section}]\n{item}\n"
+    )
     return other
 
 
