@@ -48,6 +48,21 @@ class Group(Record):
     fields: Fields
 
 
+class Form(Record):
+    """How a file is written that has one record and nothing else."""
+
+    title: bytes
+    fields: Fields
+
+    def content_of(self, record: Any) -> bytes:
+        """Return the content of the file."""
+        return formatted(self.title, lines_of(record, self.fields))
+
+    def values_in(self, content: bytes) -> dict[str, Any]:
+        """Return the values by field; ``ValueError`` if there is no such record."""
+        return values_of(parsed(content, self.title), self.fields)
+
+
 def formatted(title: bytes, lines: Iterable[Line]) -> bytes:
     """Return the content of a file."""
     written = (b"%s %s\n" % (key, _escaped(value)) for key, value in lines)

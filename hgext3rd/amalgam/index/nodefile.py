@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 ENTRY_LEN = 64
 _SUFFIX = b".nodemap"
-_TITLE = b"amalgam nodemap 2"
 _UID_BYTES = 8
 _LARGEST = 4096  # a docket with 11 runs, which is 2 billion revisions, is 500 bytes
 # A run is merged with the one before it until that is so many times as long: a look-up
@@ -96,26 +95,28 @@ class NodeMapDocket(Record):
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
-        return docketfile.formatted(_TITLE, docketfile.lines_of(self, _FIELDS))
+        return _FORM.content_of(self)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> NodeMapDocket | None:
         """Return what ``to_bytes`` was called on, ``None`` if it is damaged."""
         try:
-            lines = docketfile.parsed(content, _TITLE)
-            docket = cls(**docketfile.values_of(lines, _FIELDS))
+            docket = cls(**_FORM.values_in(content))
         except ValueError:
             return None
         # no more revisions than a revlog can number
         return None if any(run.end >> 31 for run in docket.runs) else docket
 
 
-_FIELDS = {
-    "snapshot": Field(b"snapshot", docketfile.uid, bytes),
-    "uid": Field(b"file", docketfile.uid, bytes),
-    "data": rows(b"data", FileStat),
-    "runs": rows(b"run", SortedRun, many=True),
-}
+_FORM = docketfile.Form(
+    b"amalgam nodemap 2",
+    {
+        "snapshot": Field(b"snapshot", docketfile.uid, bytes),
+        "uid": Field(b"file", docketfile.uid, bytes),
+        "data": rows(b"data", FileStat),
+        "runs": rows(b"run", SortedRun, many=True),
+    },
+)
 
 
 def _docket_name(snapshot: Snapshot) -> bytes:

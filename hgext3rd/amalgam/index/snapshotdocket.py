@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from ..placement import Directory, Placement
 
-_TITLE = b"amalgam index snapshot 2"
 _LARGEST = 4096  # a docket is about 300 bytes, and the name of an index
 
 
@@ -69,15 +68,14 @@ class SnapshotDocket(Record):
     def parse(cls, content: bytes) -> SnapshotDocket | None:
         """Return what ``format`` made ``content`` of; ``None`` if it did not."""
         try:
-            lines = docketfile.parsed(content, _TITLE)
-            docket = cls(**docketfile.values_of(lines, _FIELDS))
+            docket = cls(**_FORM.values_in(content))
         except ValueError:
             return None
         return docket if 0 < docket.length_bytes <= docket.data.size_bytes else None
 
     def format(self) -> bytes:
         """Return the content of the file."""
-        return docketfile.formatted(_TITLE, docketfile.lines_of(self, _FIELDS))
+        return _FORM.content_of(self)
 
     def write(self, directory: Directory, name: bytes, placement: Placement) -> None:
         """Replace the docket.
@@ -88,10 +86,13 @@ class SnapshotDocket(Record):
         directory.replace(name, self.format(), placement, durable=False)
 
 
-_FIELDS = {
-    "path": Field(b"index", bytes, bytes),
-    "uid": Field(b"uid", docketfile.uid, bytes),
-    "length_bytes": numbers(b"length"),
-    "state": rows(b"file", FileStat),
-    "data": rows(b"data", FileStat),
-}
+_FORM = docketfile.Form(
+    b"amalgam index snapshot 2",
+    {
+        "path": Field(b"index", bytes, bytes),
+        "uid": Field(b"uid", docketfile.uid, bytes),
+        "length_bytes": numbers(b"length"),
+        "state": rows(b"file", FileStat),
+        "data": rows(b"data", FileStat),
+    },
+)

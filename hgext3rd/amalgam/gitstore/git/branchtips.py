@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ..state.checkpoint import Checkpoint
     from ..state.selection import Selection
 
-_TITLE = b"amalgam branch tips 1"
 # A tip takes more time here than a head in the cache of Mercurial. So nothing is gained
 # unless there are many heads for each name.
 _MOST_TIPS = 10_000
@@ -65,14 +64,13 @@ class BranchTips(Record):
         """Return what the last export has written; ``None`` if that is lost."""
         try:
             content = directory.tryread(_name(dialect), _LONGEST_BYTES)
-            lines = docketfile.parsed(content, _TITLE)
-            return cls(**docketfile.values_of(lines, _FIELDS))
+            return cls(**_FORM.values_in(content))
         except (Unusable, ValueError):
             return None
 
     def write(self, directory: Directory, dialect: bytes, placement: Placement) -> None:
         """Replace the file, unless it is the same. A torn one will be refused."""
-        content = docketfile.formatted(_TITLE, docketfile.lines_of(self, _FIELDS))
+        content = _FORM.content_of(self)
         if directory.tryread(_name(dialect), _LONGEST_BYTES) != content:
             directory.replace(_name(dialect), content, placement, durable=False)
 
@@ -146,7 +144,10 @@ def _tip_text(tip: tuple[bytes, bytes]) -> bytes:
     return b"%s %s" % (binascii.hexlify(node), branch)
 
 
-_FIELDS = {
-    "seen": checkpoint.field(many=False),
-    "tips": Field(b"tip", _tip, _tip_text, many=True),
-}
+_FORM = docketfile.Form(
+    b"amalgam branch tips 1",
+    {
+        "seen": checkpoint.field(many=False),
+        "tips": Field(b"tip", _tip, _tip_text, many=True),
+    },
+)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ...placement import Directory, Placement
     from .repository import Repository
 
-_TITLE = b"amalgam git summaries 1"
 _FILE_BYTES = 1 << 12
 
 _GRAPHS = (b"objects/info/commit-graph", b"objects/info/commit-graphs")
@@ -62,14 +61,13 @@ class Summarised(Record):
         """Return what was recorded; ``None`` if nothing was."""
         try:
             content = directory.tryread(_name(dialect), _FILE_BYTES)
-            lines = docketfile.parsed(content, _TITLE)
-            return cls(**docketfile.values_of(lines, _FIELDS))
+            return cls(**_FORM.values_in(content))
         except (Unusable, ValueError):
             return None
 
     def write(self, directory: Directory, dialect: bytes, placement: Placement) -> None:
         """Record it. A torn file is refused."""
-        content = docketfile.formatted(_TITLE, docketfile.lines_of(self, _FIELDS))
+        content = _FORM.content_of(self)
         directory.replace(_name(dialect), content, placement, durable=False)
 
 
@@ -77,10 +75,13 @@ def _name(dialect: bytes) -> bytes:
     return dialect + b".summaries"
 
 
-_FIELDS = {
-    "pack": docketfile.texts(b"pack", PACK),
-    "files": docketfile.texts(b"files", re.compile(r"[0-9a-f]{40}")),
-}
+_FORM = docketfile.Form(
+    b"amalgam git summaries 1",
+    {
+        "pack": docketfile.texts(b"pack", PACK),
+        "files": docketfile.texts(b"files", re.compile(r"[0-9a-f]{40}")),
+    },
+)
 
 
 def of_packs(file: bytes) -> bool:

@@ -22,7 +22,6 @@ from ...terminal import printable
 if TYPE_CHECKING:
     from ...placement import Directory, Placement
 
-_TITLE = b"amalgam exporter failure 1"
 _FILE_BYTES = 1 << 14
 _LONGEST_REASON = 2000
 
@@ -43,15 +42,13 @@ class Failure(Record):
             content = directory.tryread(name, _FILE_BYTES)
             if not content:
                 return None
-            lines = docketfile.parsed(content, _TITLE)
-            return cls(**docketfile.values_of(lines, _FIELDS))
+            return cls(**_FORM.values_in(content))
         except (OSError, Unusable, ValueError):
             return None
 
     def write(self, directory: Directory, name: bytes, placement: Placement) -> None:
         """Keep it, if that is possible."""
-        lines = docketfile.lines_of(self, _FIELDS)
-        content = docketfile.formatted(_TITLE, lines)
+        content = _FORM.content_of(self)
         with contextlib.suppress(OSError, error.StorageError):
             directory.replace(name, content, placement, durable=False)
 
@@ -81,8 +78,11 @@ def short(reason: bytes) -> str:
     return os.fsdecode(reason[:_LONGEST_REASON])
 
 
-_FIELDS = {
-    "reason": docketfile.texts(b"reason", re.compile("(?s).*")),
-    "attempts": docketfile.numbers(b"attempts"),
-    "retry": docketfile.numbers(b"retry", 0),
-}
+_FORM = docketfile.Form(
+    b"amalgam exporter failure 1",
+    {
+        "reason": docketfile.texts(b"reason", re.compile("(?s).*")),
+        "attempts": docketfile.numbers(b"attempts"),
+        "retry": docketfile.numbers(b"retry", 0),
+    },
+)
