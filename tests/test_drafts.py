@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from testlib import killpoints
+from testlib import hiding, killpoints
 from testlib.environment import ENVIRONMENT
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
@@ -31,14 +31,6 @@ from hgext3rd.amalgam.gitstore.state.docket import Docket
 from hgext3rd.amalgam.gitstore.store import GitStore
 
 CONFIG = """
-[extensions]
-strip =
-amend =
-[experimental]
-evolution = all
-[phases]
-publish = no
-new-commit = draft
 [ui]
 merge = :local
 allowemptycommit = yes
@@ -50,9 +42,7 @@ FILES = ["a", "b", "dir/a", "dir/b", "dir/below/a", "other/a"]
 @pytest.fixture
 def store(tmp_path: Path, server: HgServer) -> Exported:
     """A public changeset in a repository that publishes nothing else by itself."""
-    store = Exported.init(tmp_path / "repo", server)
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write(CONFIG)
+    store = hiding.unpublished(tmp_path / "repo", server, CONFIG)
     for name in FILES:
         write(store, name, f"{name}\n" * 40)
     store.hg("commit", "-qAm", "public", "-d", "0 0")

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from testlib import killpoints
+from testlib import hiding, killpoints
 from testlib.environment import ENVIRONMENT
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
+from testlib.hiding import WORD
 from testlib.planted import traces
 
 from hgext3rd.amalgam.configitems import GitConfig
@@ -26,27 +27,13 @@ from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
 
-WORD = "planted7f3a"
-CONFIG = """
-[extensions]
-strip =
-amend =
-[experimental]
-evolution = all
-[ui]
-rollback = yes
-[phases]
-new-commit = draft
-publish = no
-"""
+CONFIG = "[ui]\nrollback = yes\n"
 
 
 @pytest.fixture
 def store(tmp_path: Path, server: HgServer) -> Exported:
     """A public changeset, a draft, and on top a draft with planted content."""
-    store = Exported.init(tmp_path / "repo", server)
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write(CONFIG)
+    store = hiding.unpublished(tmp_path / "repo", server, CONFIG)
     commit(store, "public")
     store.hg("phase", "--public", ".")
     commit(store, "draft")
@@ -66,23 +53,10 @@ def plant(store: Exported) -> None:
     store.hg("commit", "-qAm", WORD, "-u", user, "-d", "1 0")
 
 
-def hide(store: Exported) -> None:
-    store.hg("update", "-q", "1")
-    store.hg("debugobsolete", store.ids("2")[0])
-
-
 def amend(store: Exported) -> None:
     (store.root / "draft").write_text("innocent\n")
     store.hg("remove", "-f", WORD)
     store.hg("amend", "-q", "-m", "innocent", "-u", "test")
-
-
-def keep_secret(store: Exported) -> None:
-    store.hg("phase", "--force", "--secret", "2")
-
-
-def strip(store: Exported) -> None:
-    store.hg("strip", "-q", "--no-backup", "2")
 
 
 def roll_back(store: Exported) -> None:
@@ -90,10 +64,8 @@ def roll_back(store: Exported) -> None:
 
 
 EVENTS: dict[str, Callable[[Exported], None]] = {
-    "hidden": hide,
+    **hiding.EVENTS,
     "amended": amend,
-    "secret": keep_secret,
-    "stripped": strip,
     "rolled back": roll_back,
 }
 
@@ -396,9 +368,7 @@ def test_view_that_is_not_known_is_an_error(store: Exported) -> None:
 # rev 1 is a draft that has the commit of rev 2, which is public
 @pytest.fixture
 def colliding(tmp_path: Path, server: HgServer) -> Exported:
-    store = Exported.init(tmp_path / "repo", server)
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write(CONFIG)
+    store = hiding.unpublished(tmp_path / "repo", server, CONFIG)
     commit(store, "root")
     for branch in ("one", "two"):
         store.hg("update", "-q", "0")
@@ -459,9 +429,7 @@ def test_any_events_give_the_ids_of_what_is_served(
     tmp_path: Path, server: HgServer, seed: int
 ) -> None:
     draw = random.Random(seed)
-    store = Exported.init(tmp_path / "repo", server)
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write(CONFIG)
+    store = hiding.unpublished(tmp_path / "repo", server, CONFIG)
     commit(store, "root")
     store.hg("phase", "--public", ".")
     for _event in range(25):

@@ -10,6 +10,7 @@ from .hgserver import HgServer
 from .webserver import WebServer
 
 WORD = "planted7f3a"
+PLANTED = f"desc('{WORD}')"
 CONFIG = """
 [extensions]
 amalgam =
@@ -43,11 +44,17 @@ def has_pack(web: WebServer, oid: str) -> bool:
     return any(found)
 
 
-def with_draft(root: Path, server: HgServer) -> Exported:
-    """Make a public changeset, and on top a draft with planted content."""
+def unpublished(root: Path, server: HgServer, config: str = "") -> Exported:
+    """Make an empty repository where changesets stay drafts, and may be hidden."""
     store = Exported.init(root, server)
     with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write(CONFIG)
+        file.write(CONFIG + config)
+    return store
+
+
+def with_draft(root: Path, server: HgServer) -> Exported:
+    """Make a public changeset, and on top a draft with planted content."""
+    store = unpublished(root, server)
     (store.root / "file").write_text("public\n" * 50)
     store.hg("commit", "-qAm", "public", "-d", "0 0")
     store.hg("phase", "--public", ".")
@@ -57,8 +64,8 @@ def with_draft(root: Path, server: HgServer) -> Exported:
 
 
 def _hide(store: Exported) -> None:
-    store.hg("update", "-q", "0")
-    store.hg("debugobsolete", store.ids("1")[0])
+    store.hg("update", "-q", f"p1({PLANTED})")
+    store.hg("debugobsolete", store.ids(PLANTED)[0])
 
 
 def _amend(store: Exported) -> None:
@@ -67,11 +74,11 @@ def _amend(store: Exported) -> None:
 
 
 def _keep_secret(store: Exported) -> None:
-    store.hg("phase", "--force", "--secret", "1")
+    store.hg("phase", "--force", "--secret", PLANTED)
 
 
 def _strip(store: Exported) -> None:
-    store.hg("strip", "-q", "--no-backup", "1")
+    store.hg("strip", "-q", "--no-backup", PLANTED)
 
 
 EVENTS: dict[str, Callable[[Exported], None]] = {
@@ -84,6 +91,6 @@ EVENTS: dict[str, Callable[[Exported], None]] = {
 
 def planted(store: Exported) -> list[str]:
     """Return the ids of commit, tree and blob with planted content."""
-    oid = store.ids("1")[1]
+    oid = store.ids(PLANTED)[1]
     names = [oid, f"{oid}^{{tree}}", f"{oid}:{WORD}"]
     return [store.git("rev-parse", name) for name in names]
