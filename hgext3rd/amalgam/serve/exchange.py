@@ -12,6 +12,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from mercurial import pycompat
 from mercurial.hgweb import common
 from mercurial.i18n import _
 
@@ -23,7 +24,7 @@ from .refusal import RefusedError
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mercurial.interfaces.types import RepoT
 
@@ -58,6 +59,47 @@ class Exchange:
         self._sent_bytes = 0
         self._is_ended = False
 
+    def serve(self, may: Callable[[bytes], None]) -> None:
+        """Answer the request, or say why not.
+
+        ``may`` asks for a permission.
+        """
+        try:
+            self.answer(may)
+        except common.ErrorResponse as exc:
+            headers = tuple(exc.headers)
+            self.refuse(RefusedError(exc.code, pycompat.bytestr(exc), headers=headers))
+        except RefusedError as exc:
+            self.refuse(exc)
+        except BaseException:
+            self.end(b"failed", kill=True)
+            raise
+
+    def answer(self, may: Callable[[bytes], None]) -> None:
+        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
+        raise NotImplementedError
+
+    @property
+    def wants_now(self) -> bool:
+        """Whether the client waits for all that is served."""
+        wanted: bytes = self.req.headers.get(b"X-Amalgam-Freshness", b"")
+        return wanted == b"now"
+
+    def expect(self, *methods: bytes) -> None:
+        """Refuse a request with another method, and one with a body if it has none."""
+        if self.req.method not in methods:
+            allowed = (b"Allow", b", ".join(methods))
+            raise RefusedError(405, b"method not allowed", headers=(allowed,))
+        if b"GET" in methods and not requestbody.is_empty(self.req):
+            raise RefusedError(400, b"this request has no body")
+
+    def expect_type(self, kind: bytes) -> None:
+        """Refuse a request whose body is of another type than ``kind``."""
+        found = self.req.headers.get(b"Content-Type", b"").partition(b";")[0]
+        if found.strip().lower() != kind:
+            sentence = b"the content type of the request has to be " + kind
+            raise RefusedError(415, sentence)
+
     def watch(self, quiet_seconds: float) -> None:
         """Bound the time from now on."""
         # not to keep alive what the server has dropped
@@ -83,11 +125,20 @@ class Exchange:
             yield piece
             self.progress()  # the server has taken it
 
-    def send(self, kind: bytes, pieces: Iterator[bytes]) -> None:
+    def send_whole(self, kind: bytes, content: bytes) -> None:
+        """Answer with ``content``, or only with its length if that is all asked for."""
+        pieces = () if self.req.method == b"HEAD" else (content,)
+        self.send(kind, iter(pieces), len(content))
+
+    def send(
+        self, kind: bytes, pieces: Iterator[bytes], length_bytes: int | None = None
+    ) -> None:
         """Answer with ``pieces``."""
         res = self._take_response()
         res.status = b"200 OK"
         res.headers[b"Content-Type"] = kind
+        if length_bytes is not None:
+            res.headers[b"Content-Length"] = b"%d" % length_bytes
         for name, value in _NO_CACHE:
             res.headers[name] = value
         res.setbodygen(self._body(pieces))

@@ -18,9 +18,6 @@ import re
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
-from mercurial import pycompat
-from mercurial.hgweb import common
-
 from ..configitems import wants_serve
 from ..index import openhooks
 from ..loading import load
@@ -57,17 +54,8 @@ def handle_request(
     load(sys.modules[__name__])
     if not _is_ours(req) or not openhooks.enabled(rctx.repo.ui):
         return orig(rctx, req, res, checkperm)
-    exchange = _GitRequest(rctx.repo, req, res)
-    try:
-        exchange.answer(functools.partial(checkperm, rctx, req))
-    except common.ErrorResponse as exc:
-        headers = tuple(exc.headers)
-        exchange.refuse(RefusedError(exc.code, pycompat.bytestr(exc), headers=headers))
-    except RefusedError as exc:
-        exchange.refuse(exc)
-    except BaseException:
-        exchange.end(b"failed", kill=True)
-        raise
+    may = functools.partial(checkperm, rctx, req)
+    _GitRequest(rctx.repo, req, res).serve(may)
     return True
 
 
@@ -82,10 +70,7 @@ class _GitRequest(Exchange):
     """A request on one of the routes."""
 
     def answer(self, may: Callable[[bytes], None]) -> None:
-        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be.
-
-        ``may`` asks for a permission.
-        """
+        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
         req, path = self.req, self.req.dispatchpath
         may(b"pull")
         self._check_route()
@@ -116,7 +101,7 @@ class _GitRequest(Exchange):
         service = path
         if path == _ADVERTISEMENT:
             service = b" ".join(req.qsparams.getall(b"service"))
-            self._expect(b"GET")
+            self.expect(b"GET")
         if not service:
             raise RefusedError(403, _NOT_SMART)
         if service == _PUSH and wants_serve(self.repo.ui):
@@ -124,14 +109,7 @@ class _GitRequest(Exchange):
         if service not in (_SERVICE, _PUSH):
             raise RefusedError(403, b"this service of git is not offered here")
         if path != _ADVERTISEMENT:
-            self._expect(b"POST")
-
-    def _expect(self, method: bytes) -> None:
-        if self.req.method != method:
-            allowed = (b"Allow", method)
-            raise RefusedError(405, b"method not allowed", headers=(allowed,))
-        if method == b"GET" and not requestbody.is_empty(self.req):
-            raise RefusedError(400, b"a request for refs has no body")
+            self.expect(b"POST")
 
     @property
     def _spoken(self) -> bytes:
@@ -143,21 +121,15 @@ class _GitRequest(Exchange):
     def _is_v2(self) -> bool:
         return self._spoken == b"version=2"
 
-    def _make_fresh(self) -> None:
-        wanted = self.req.headers.get(b"X-Amalgam-Freshness", b"")
-        self._admission.make_fresh(now=wanted == b"now")
-
     def _advertise(self) -> None:
         """Answer with capabilities, and in versions 0 and 1 with all refs."""
-        self._make_fresh()
+        self._admission.make_fresh(now=self.wants_now)
         self.slot = self._admission.take_slot(is_fetch=False)
         self._run(b"advertisement", "--http-backend-info-refs")
 
     def _serve(self) -> None:
         """Answer one command of version 2, or one round of the earlier versions."""
-        found = self.req.headers.get(b"Content-Type", b"")
-        if found.partition(b";")[0].strip().lower() != _TYPE % b"request":
-            raise RefusedError(415, b"the content type of the request is not git's")
+        self.expect_type(_TYPE % b"request")
         limit = self._admission.config.max_body_bytes
         with requestbody.received(
             self.req, self.connection, limit, self.progress
@@ -183,7 +155,7 @@ class _GitRequest(Exchange):
             answer = bundleuri.answer_of(self.repo, self.req) or pktlines.FLUSH
             self.send(_TYPE % b"result", iter([answer]))
             return
-        self._make_fresh()
+        self._admission.make_fresh(now=self.wants_now)
         is_fetch = self.command == b"fetch"
         if is_fetch:
             admission.ask_hooks()
@@ -202,7 +174,7 @@ class _GitRequest(Exchange):
         """
         admission, spoken = self._admission, self._spoken
         for _number in range(_MOST_STARTS):
-            self._make_fresh()
+            admission.make_fresh(now=self.wants_now)
             if body:
                 os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
             self.running = UploadPack.start(

@@ -16,8 +16,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mercurial import pycompat
-from mercurial.hgweb import common, request as requestmod
+from mercurial.hgweb import request as requestmod
 
 from ...index import openhooks
 from ...loading import load
@@ -47,17 +46,8 @@ def handle_request(
     load(sys.modules[__name__])
     if not _is_ours(req) or not openhooks.enabled(rctx.repo.ui):
         return orig(rctx, req, res, checkperm)
-    exchange = _BatchRequest(rctx.repo, req, res)
-    try:
-        exchange.answer(functools.partial(checkperm, rctx, req))
-    except common.ErrorResponse as exc:
-        headers = tuple(exc.headers)
-        exchange.refuse(RefusedError(exc.code, pycompat.bytestr(exc), headers=headers))
-    except RefusedError as exc:
-        exchange.refuse(exc)
-    except BaseException:
-        exchange.end(b"failed", kill=True)
-        raise
+    may = functools.partial(checkperm, rctx, req)
+    _BatchRequest(rctx.repo, req, res).serve(may)
     return True
 
 
@@ -111,19 +101,12 @@ class _BatchRequest(Exchange):
     """A request on one of the routes."""
 
     def answer(self, may: Callable[[bytes], None]) -> None:
-        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be.
-
-        ``may`` asks for a permission.
-        """
+        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
         req = self.req
         self.command = b"lfs batch"
         may(b"pull")
-        if req.method != b"POST":
-            allowed = (b"Allow", b"POST")
-            raise RefusedError(405, b"method not allowed", headers=(allowed,))
-        kind = req.headers.get(b"Content-Type", b"").partition(b";")[0].strip()
-        if kind.lower() != batch.TYPE:
-            raise RefusedError(415, b"the content type of the request is not git-lfs's")
+        self.expect(b"POST")
+        self.expect_type(batch.TYPE)
         admission = Admission(self.repo, permissions.of_http(self.repo, req, may))
         self.watch(admission.config.quiet_seconds)
         limit = min(admission.config.max_body_bytes, batch.MOST_BYTES)
@@ -142,7 +125,7 @@ class _BatchRequest(Exchange):
             self._url,
             self._headers(),
         )
-        self.send(batch.TYPE, iter([content]))
+        self.send_whole(batch.TYPE, content)
 
     def _sizes(self) -> Callable[[Wanted], int | None]:
         """Return how long contents are in Mercurial's store; ``None``: not there."""
