@@ -39,9 +39,10 @@ def uisetup(_ui: UiT) -> None:
 
     def request_is_answered() -> None:
         from .serve import gitroutes, hosting
+        from .serve.ids import routes as idroutes
         from .serve.lfs import routes as lfsroutes
 
-        for module in (hosting, gitroutes, lfsroutes):
+        for module in (hosting, gitroutes, lfsroutes, idroutes):
             _wrap(wireprotoserver, "handlewsgirequest", module.handle_request)
 
     def repository_is_found() -> None:

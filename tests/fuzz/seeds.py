@@ -219,6 +219,8 @@ def _requests() -> None:
     _put(PYTHON, "headset", "two", bytes(range(40)))
     line = b"https://example.org/x.hg BUNDLESPEC=zstd-v2 REQUIRESNI=true\n"
     _put(PYTHON, "hg_manifest", "usual", line + b"clonebundle://local TITLE=x\n")
+    asked = b'{"ids": ["%s", "1ea73414a91b", "tip", "\\u20ac"]}' % (b"0123456789" * 4)
+    _put(PYTHON, "asked_ids", "usual", asked)
     head = b"HG20\0\0\0\x0eCompression=ZS\x28\xb5\x2f\xfd\x04\x58" + bytes(12)
     _put(PYTHON, "bundle_head", "zstd", head)
 

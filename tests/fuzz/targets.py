@@ -21,11 +21,13 @@ from hgext3rd.amalgam.bundles.advertise import hgmanifest
 from hgext3rd.amalgam.bundles.lifecycle import headset, register, window
 from hgext3rd.amalgam.gitstore.exporting import lockholder
 from hgext3rd.amalgam.gitstore.git import branchtips, idx, repository
-from hgext3rd.amalgam.gitstore.state import docket as git_docket
+from hgext3rd.amalgam.gitstore.state import docket as git_docket, ids
 from hgext3rd.amalgam.index import nodefile
 from hgext3rd.amalgam.index.snapshotdocket import SnapshotDocket
 from hgext3rd.amalgam.placement import Directory
 from hgext3rd.amalgam.serve import hosting
+from hgext3rd.amalgam.serve.ids import answers
+from hgext3rd.amalgam.serve.refusal import RefusedError
 
 _SIZE = 1000
 _MEMORY = Path("/dev/shm")
@@ -149,6 +151,20 @@ def bundle_head(content: bytes) -> None:
         assert window.window_bytes(io.BytesIO(content)) >= 0
 
 
+def asked_ids(content: bytes) -> None:
+    """The body of a request for ids, and its answer."""
+    assert ids.is_full(content) <= ids.is_id(content)
+    try:
+        asked = answers.parse(content)
+    except RefusedError:
+        return
+    assert len(asked) <= answers.MOST
+    assert all(id_.isascii() for id_ in asked)
+    full = filter(ids.is_full, asked)
+    assert all(len(bytes.fromhex(id_.decode())) == 20 for id_ in full)
+    assert answers.many([answers.UNKNOWN] * len(asked)).isascii()
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "git_docket": git_docket_text,
     "branch_tips": branch_tips,
@@ -162,6 +178,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "http_range": http_range,
     "hg_manifest": hg_manifest,
     "bundle_head": bundle_head,
+    "asked_ids": asked_ids,
 }
 
 

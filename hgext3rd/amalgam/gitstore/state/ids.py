@@ -44,6 +44,11 @@ def is_id(text: bytes) -> bool:
     return _ABBREVIATION.fullmatch(text) is not None
 
 
+def is_full(text: bytes) -> bool:
+    """Tell whether ``text`` is an id that is not abbreviated."""
+    return len(text) == 2 * ID_LEN and is_id(text)
+
+
 def translate(oidmap: OidMap, ids: Sequence[bytes]) -> list[list[Translation]]:
     """Return what each of ``ids`` may mean: nothing, one thing, or if ambiguous, more.
 

@@ -1,0 +1,1 @@
+"""Ids of changesets and commits over HTTP."""

@@ -1,0 +1,132 @@
+"""Ids in hgweb: which commit stands for a changeset, and the other way round.
+
+A request passes what a fetch passes. Then the oid map has only what is served at that
+moment. So an abbreviation is looked up among that, and takes the same time whatever
+else there is. Changesets that are served and not exported are known by their full node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+from mercurial import wireprotov1server
+from mercurial.node import bin as bin_node
+
+from ...gitstore.state import ids, oidmap as oidmaps, selection
+from ...index import openhooks
+from ...loading import load
+from .. import permissions, requestbody
+from ..admission import Admission
+from ..exchange import Exchange
+from ..refusal import RefusedError
+from . import answers
+from .answers import AMBIGUOUS, UNKNOWN, FoundId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...gitstore.state.ids import Translation
+
+_ROUTE = b"amalgam/id"
+_OF_ONE = _ROUTE + b"/"
+_MOST_TRIES = 5
+"""How often ids are looked up if the repository hides something meanwhile."""
+
+
+def handle_request(
+    orig: Callable[..., bool], rctx: Any, req: Any, res: Any, checkperm: Any
+) -> bool:
+    """Answer a request for ids; leave all others to Mercurial."""
+    load(sys.modules[__name__])
+    path = req.dispatchpath or b""
+    is_ours = path == _ROUTE or path.startswith(_OF_ONE)
+    if not is_ours or not openhooks.enabled(rctx.repo.ui):
+        return orig(rctx, req, res, checkperm)
+    may = functools.partial(checkperm, rctx, req)
+    _IdRequest(rctx.repo, req, res).serve(may)
+    return True
+
+
+class _IdRequest(Exchange):
+    """A request on one of the routes."""
+
+    def answer(self, may: Callable[[bytes], None]) -> None:
+        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
+        req = self.req
+        self.command = b"id"
+        may(b"pull")
+        is_one = req.dispatchpath != _ROUTE
+        if is_one:
+            self.expect(b"GET", b"HEAD")
+        else:
+            self.expect(b"POST")
+            self.expect_type(answers.TYPE)
+        self._proto = permissions.of_http(self.repo, req, may)
+        admission = Admission(self.repo, self._proto)
+        self.watch(admission.config.quiet_seconds)
+        if not is_one:
+            limit = min(admission.config.max_body_bytes, answers.MOST_BYTES)
+            with requestbody.received(
+                req, self.connection, limit, self.progress
+            ) as body:
+                asked = answers.parse(body.read())
+            content = answers.many(self._found(admission, asked))
+        else:
+            asked = [req.dispatchpath[len(_OF_ONE) :]]
+            if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/"):
+                asked = [b""]  # hgweb has taken the slash away
+            (found,) = self._found(admission, asked)
+            if isinstance(found, bytes):
+                raise RefusedError(404, found)
+            content = answers.one(found)
+        self.send_whole(answers.TYPE, content)
+
+    def _found(
+        self, admission: Admission, asked: Sequence[bytes]
+    ) -> list[FoundId | bytes]:
+        """Return what each id names, or why it names nothing."""
+        store = admission.store
+        for _number in range(_MOST_TRIES):
+            admission.make_fresh(now=self.wants_now)
+            docket = store.docket()
+            try:
+                with contextlib.closing(store.open_map(docket)) as oidmap:
+                    meanings = ids.translate(oidmap, asked)
+            except FileNotFoundError:
+                continue  # an export has just merged segments
+            if admission.is_safe() and store.docket() == docket:
+                break
+        else:
+            raise RefusedError.later(b"the repository keeps changing; try again")
+        found = [*map(_meaning, meanings)]
+        if UNKNOWN in found:
+            self._add_others(asked, found)
+        return found
+
+    def _add_others(self, asked: Sequence[bytes], found: list[FoundId | bytes]) -> None:
+        """Find changesets that are served and not exported."""
+        # more than this request may have been served from what was read before
+        selection.read_again(self.repo)
+        shown = wireprotov1server.getdispatchrepo(self.repo, self._proto, b"lookup")
+        changelog = shown.changelog
+        for at, id_ in enumerate(asked):
+            if found[at] != UNKNOWN or not ids.is_full(id_):
+                continue
+            node = bin_node(id_)
+            rev = changelog.index.get_rev(node)
+            if rev is not None and rev >= 0 and rev not in changelog.filteredrevs:
+                found[at] = FoundId(oidmaps.Side.NODE, node, None)
+
+    def explained(self, sentence: bytes) -> tuple[bytes, bytes]:
+        """Return the type and the body of an answer that is an error."""
+        return answers.TYPE, answers.one(sentence)
+
+
+def _meaning(meanings: Sequence[Translation]) -> FoundId | bytes:
+    if len(meanings) != 1:
+        return AMBIGUOUS if meanings else UNKNOWN
+    (found,) = meanings
+    return FoundId(found.asked, found.node, found.oid)
