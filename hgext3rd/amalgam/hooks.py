@@ -13,6 +13,7 @@ from hgext import clonebundles
 from mercurial import (
     bundle2,
     extensions,
+    hg,
     hgweb,
     localrepo,
     revlog,
@@ -50,6 +51,14 @@ def uisetup(_ui: UiT) -> None:
 
         _wrap(hgweb.hgwebdir_mod.hgwebdir, "_runwsgi", routes.route)
 
+    def page_is_made() -> None:
+        from .serve.pages import keywords
+
+        _wrap(hgweb.hgweb_mod.requestcontext, "sendtemplate", keywords.send)
+        # an export changes pages, which browsers keep until one of these changes
+        hg.foi.append(("sharedpath", b"amalgam/map/cinnabar.docket"))
+
+    when_loaded(hgweb.hgweb_mod, page_is_made)
     when_loaded(hgweb.hgwebdir_mod, repository_is_found)
     when_loaded(localrepo, index_is_opened)
     when_loaded(revlog, lambda: _wrap(revlog.revlog, "censorrevision", _censor))

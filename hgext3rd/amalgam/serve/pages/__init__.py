@@ -1,0 +1,1 @@
+"""What hgweb's pages show of git."""

@@ -1,0 +1,40 @@
+"""What a git user has to type to clone a repository from hgweb.
+
+Owns the form of the addresses that are shown. Does not know who may see them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error
+
+from ...bundles.advertise import bundlelist
+from ...bundles.lifecycle import eligibility, urls
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+_PLAIN = re.compile(rb"https?://[\w.:\[\]-]{1,255}(?:/[\w.~%/-]{0,2000})?", re.ASCII)
+"""Addresses that need no quotes in a shell. The host is what the client called it."""
+
+
+def of_repository(repo: RepoT, req: Any) -> bytes:
+    """Return the address for ``git clone``; empty if there is no plain one."""
+    base = urls.base_of(repo.ui, req)
+    return _plain(base if base.count(b"/") < 4 else base.rstrip(b"/"))
+
+
+def of_bundles(repo: RepoT, req: Any) -> bytes:
+    """Return the address for ``--bundle-uri``; empty if there are no bundles."""
+    try:
+        if not eligibility.may_reach_git(repo) or not eligibility.chain(repo):
+            return b""
+    except error.StorageError:
+        return b""  # the operator is told elsewhere
+    return _plain(urls.base_of(repo.ui, req) + urls.relative(bundlelist.NAME))
+
+
+def _plain(url: bytes) -> bytes:
+    return url if _PLAIN.fullmatch(url) else b""
