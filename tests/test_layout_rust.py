@@ -20,6 +20,7 @@ CRATES = {
     "sha1lanes": set(),
     "revlog": {"sha1lanes", "workshop"},
     "gitpack": {"workshop"},
+    "changegroup": {"revlog", "workshop"},
     "hg2git": {"gitpack", "revlog", "sha1lanes", "workshop"},
 }
 MOST_FILES = 15

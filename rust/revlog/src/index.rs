@@ -5,6 +5,8 @@
 //! are checked at once, in [`Index::parse`]; those that are mapped when they are used, see
 //! [`Index::mapped`]. A [`Rev`] that an index handed out cannot miss in it. Which file the bytes came
 //! from is not known here.
+//!
+//! Over 350 lines: a getter for each field of an entry.
 
 pub(crate) mod docket;
 mod entries;
@@ -277,8 +279,20 @@ impl Index {
     /// [`FLAG_CENSORED`], [`FLAG_EXTERNAL`], and others that are not known.
     #[must_use]
     pub fn unusual_flags(&self, rev: Rev) -> u16 {
+        self.flags(rev) & !NEUTRAL_FLAGS
+    }
+
+    /// Flags of `rev` as stored.
+    #[must_use]
+    pub fn flags(&self, rev: Rev) -> u16 {
         let entry = self.entry(rev);
-        u16::from_be_bytes([entry[6], entry[7]]) & !NEUTRAL_FLAGS
+        u16::from_be_bytes([entry[6], entry[7]])
+    }
+
+    /// Number of the changeset that introduced `rev`, as stored: the changelog may have none with it.
+    #[must_use]
+    pub fn link(&self, rev: Rev) -> u32 {
+        self.word(rev, 20)
     }
 
     /// Bytes of the stored chunk of `rev`: where they begin and how many. The beginning counts

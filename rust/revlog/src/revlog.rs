@@ -40,6 +40,12 @@ impl Revlog {
         &self.index
     }
 
+    /// The file of the index.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        &self.index_path
+    }
+
     /// Whether each entry that was used until now is sound, if the index is mapped.
     ///
     /// # Errors

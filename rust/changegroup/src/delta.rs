@@ -1,0 +1,151 @@
+//! Deltas that are computed: for a receiver who has not the base of the stored one.
+//!
+//! Format: `hg help internals.changegroups`, "Delta Format". The search is that of the crate
+//! `imara-diff`, line by line as in Mercurial, so that ranges begin and end with lines.
+
+use imara_diff::{Algorithm, Diff, InternedInput};
+
+/// Lines that differ are not compared if they have more bytes than this together: the tables of the
+/// search would be some times as long.
+const MOST_COMPARED: usize = 64 << 20;
+
+/// Appends a delta that makes `target` from `base` to `out`. Both are shorter than 2 GiB.
+pub fn line_delta(base: &[u8], target: &[u8], out: &mut Vec<u8>) {
+    let front = start_of_line(base, common_prefix(base, target));
+    let (base_rest, target_rest) = (&base[front..], &target[front..]);
+    let back = whole_lines(base_rest, target_rest, common_suffix(base_rest, target_rest));
+    let base_part = &base_rest[..base_rest.len() - back];
+    let target_part = &target_rest[..target_rest.len() - back];
+    if base_part.is_empty() && target_part.is_empty() {
+        return;
+    }
+    let is_long = base_part.len() + target_part.len() > MOST_COMPARED;
+    if base_part.is_empty() || target_part.is_empty() || is_long {
+        return hunk(front, front + base_part.len(), target_part, out);
+    }
+    let mut input = InternedInput::default();
+    input.update_before(lines(base_part));
+    input.update_after(lines(target_part));
+    let diff = Diff::compute(Algorithm::Histogram, &input);
+    let (base_starts, target_starts) = (starts(base_part), starts(target_part));
+    for found in diff.hunks() {
+        let [start, end] =
+            [found.before.start, found.before.end].map(|line| front + base_starts[line as usize]);
+        let [from, to] =
+            [found.after.start, found.after.end].map(|line| target_starts[line as usize]);
+        hunk(start, end, &target_part[from..to], out);
+    }
+}
+
+/// Appends a delta that makes `text` from nothing.
+pub(crate) fn whole_text(text: &[u8], out: &mut Vec<u8>) {
+    if !text.is_empty() {
+        hunk(0, 0, text, out);
+    }
+}
+
+fn hunk(start: usize, end: usize, data: &[u8], out: &mut Vec<u8>) {
+    for number in [start, end, data.len()] {
+        out.extend_from_slice(&word(number));
+    }
+    out.extend_from_slice(data);
+}
+
+/// A number of a text's length, which is below 2 GiB.
+fn word(number: usize) -> [u8; 4] {
+    u32::try_from(number).expect("texts are shorter than 2 GiB").to_be_bytes()
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|&byte| byte == b'\n')
+}
+
+/// Where each line begins, and where the last one ends.
+fn starts(text: &[u8]) -> Vec<usize> {
+    let mut starts: Vec<usize> = memchr::memchr_iter(b'\n', text).map(|at| at + 1).collect();
+    if starts.last() != Some(&text.len()) {
+        starts.push(text.len());
+    }
+    starts.insert(0, 0);
+    starts
+}
+
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    const STEP: usize = 64;
+    let same = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).take_while(|(a, b)| a == b).count();
+    let from = same * STEP;
+    from + a[from..].iter().zip(&b[from..]).take_while(|(a, b)| a == b).count()
+}
+
+fn common_suffix(a: &[u8], b: &[u8]) -> usize {
+    const STEP: usize = 64;
+    let same = a.rchunks_exact(STEP).zip(b.rchunks_exact(STEP)).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[..a.len() - same * STEP], &b[..b.len() - same * STEP]);
+    same * STEP + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
+}
+
+/// The start of the line that `at` is in.
+fn start_of_line(text: &[u8], at: usize) -> usize {
+    memchr::memrchr(b'\n', &text[..at]).map_or(0, |newline| newline + 1)
+}
+
+/// How much of the common end of two texts is whole lines in both.
+fn whole_lines(a: &[u8], b: &[u8], len: usize) -> usize {
+    let is_start = |text: &[u8]| text.len() == len || text[text.len() - len - 1] == b'\n';
+    if is_start(a) && is_start(b) {
+        return len;
+    }
+    let end = &a[a.len() - len..];
+    memchr::memchr(b'\n', end).map_or(0, |newline| len - newline - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use revlog::Delta;
+    use workshop::Buffer;
+
+    use super::*;
+
+    fn delta(base: &[u8], target: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        line_delta(base, target, &mut out);
+        let delta = Delta::parse(&out, base.len()).expect("is a delta");
+        let mut made = Buffer::default();
+        delta.apply(base, &mut made).expect("is memory");
+        assert_eq!(made.as_slice(), target);
+        out
+    }
+
+    #[test]
+    fn only_lines_that_differ_are_sent() {
+        let base = b"a\nb\nc\nd\n".repeat(50);
+        let mut target = base.clone();
+        target.splice(100..102, b"x\ny\n".iter().copied());
+        target.extend_from_slice(b"end");
+        let found = delta(&base, &target);
+        assert_eq!(found.len(), 2 * 12 + 4 + 3);
+        assert!(delta(&base, &base).is_empty());
+        assert_eq!(delta(b"", &target).len(), 12 + target.len());
+        assert_eq!(delta(&target, b"").len(), 12);
+    }
+
+    #[test]
+    fn ranges_begin_and_end_with_lines() {
+        let found = delta(b"one\ntwo\nthree\n", b"one\ntwenty\nthree\n");
+        let hunks: Vec<_> = Delta::parse(&found, 14).expect("is a delta").hunks().collect();
+        assert_eq!((hunks[0].start, hunks[0].end, hunks[0].data), (4, 8, &b"twenty\n"[..]));
+        assert_eq!(hunks.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_made_from_any_other(
+            base in "[ab\n]{0,200}", target in "[ab\n]{0,200}", tail in "[ab\n]{0,90}",
+        ) {
+            delta(base.as_bytes(), target.as_bytes());
+            let [base, target] = [base, target].map(|text| format!("{tail}{text}{tail}"));
+            delta(base.as_bytes(), target.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Sets of revisions of one revlog.
+
+use revlog::{Index, Rev};
+
+/// A bit for each revision.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RevSet(Vec<u64>);
+
+impl RevSet {
+    /// An empty set, with room for the first `len` numbers.
+    pub fn new(len: u32) -> Self {
+        Self(vec![0; (len as usize).div_ceil(64)])
+    }
+
+    /// Adds a number that there is room for.
+    pub fn insert(&mut self, number: u32) {
+        self.0[number as usize / 64] |= 1 << (number % 64);
+    }
+
+    /// Whether a number is in the set; any may be asked.
+    pub fn contains(&self, number: u32) -> bool {
+        self.0.get(number as usize / 64).is_some_and(|word| word & (1 << (number % 64)) != 0)
+    }
+
+    /// Adds all ancestors of what is in the set. `newest` is the last number in it.
+    pub fn close(&mut self, index: &Index, newest: Option<Rev>) {
+        for number in (0..=newest.map_or(0, Rev::number)).rev() {
+            if let Some(rev) = index.rev(number).filter(|_| self.contains(number)) {
+                let parents = index.parents(rev);
+                for parent in [parents.0, parents.1].into_iter().flatten() {
+                    self.insert(parent.number());
+                }
+            }
+        }
+    }
+}
