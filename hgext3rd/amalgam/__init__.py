@@ -161,6 +161,12 @@ Whether hgweb serves git, and within what limits::
   # whether git clients are told of bundles
   serve.bundle-uri = no
 
+How changegroups are written::
+
+  [amalgam]
+  # whether the native core writes what bundles, pulls and pushes send
+  bundles.native = yes
+
 Where bundles are kept, and for how long::
 
   [amalgam]

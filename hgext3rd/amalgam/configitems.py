@@ -60,6 +60,7 @@ configitem(b"amalgam", b"bundles.external", default=None)
 configitem(b"amalgam", b"bundles.level", default=COMPRESSION_LEVEL)
 configitem(b"amalgam", b"bundles.link-seconds", default=0)
 configitem(b"amalgam", b"bundles.public-url", default=None)
+configitem(b"amalgam", b"bundles.native", default=True)
 configitem(b"amalgam", b"bundles.retention", default=RETENTION_SECONDS)
 configitem(b"amalgam", b"bundles.threads", default=0)
 configitem(b"amalgam", b"bundles.url", default=None)
@@ -374,6 +375,15 @@ def _wants_node_map(values: Values) -> bool:
     return bool(values.boolean(b"amalgam", b"index.node-map", True, untrusted=True))
 
 
+def wants_native_bundles(ui: UiT) -> bool:
+    """Tell whether changegroups are written natively: ``amalgam.bundles.native``."""
+    return _wants_native_bundles(Values(ui, ignore(ui)))
+
+
+def _wants_native_bundles(values: Values) -> bool:
+    return bool(values.boolean(b"amalgam", b"bundles.native", True))
+
+
 def mistakes(ui: UiT) -> list[error.ConfigError]:
     """Return all that is wrong in the configuration of amalgam."""
     found: list[error.ConfigError] = []
@@ -385,6 +395,7 @@ def mistakes(ui: UiT) -> list[error.ConfigError]:
     ServeConfig._read(values)
     _wants_serve(values)
     _wants_node_map(values)
+    _wants_native_bundles(values)
     read = (b"git", b"bundles", b"index", b"serve")
     unknown = unknown_items(ui, configtable)
     return found + [mistake for group, mistake in unknown if group not in read]

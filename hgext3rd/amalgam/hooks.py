@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hgext import clonebundles
 from mercurial import (
     bundle2,
+    changegroup,
     extensions,
     hg,
     hgweb,
@@ -78,7 +79,13 @@ def extsetup(ui: UiT) -> None:
 
         extension.install()
 
+    def changegroups_are_made() -> None:
+        from .bundles.hg import changegroups
+
+        changegroups.install()
+
     when_loaded(bundle2, lambda: _wrap(bundle2.bundle20, "setcompression", _compress))
+    when_loaded(changegroup, changegroups_are_made)
     when_loaded(wireprotoserver, protocol_is_spoken)
     when_loaded(clonebundles, bundles_are_generated)
 

@@ -21,6 +21,21 @@ class _Lib:
 
     amalgam_report: _Pointer
 
+    def amalgam_changegroup_open(
+        self, out: _Pointer, request: _Pointer, error: _Pointer, /
+    ) -> int: ...
+    def amalgam_changegroup_free(self, changegroup: _Pointer, /) -> None: ...
+    def amalgam_changegroup_read(
+        self,
+        out: _Pointer,
+        buffer: _Pointer,
+        buffer_len: int,
+        changegroup: _Pointer,
+        report: _Pointer,
+        handle: _Pointer,
+        error: _Pointer,
+        /,
+    ) -> int: ...
     def amalgam_export_run(
         self,
         out: _Pointer,

@@ -37,12 +37,16 @@ class Operation:
         Raises what the report raised, ``KeyboardInterrupt`` included, else what
         ``errors.check`` has for the returned status.
         """
+        try:
+            self.step(func, *args)
+        finally:
+            self.close()
+
+    def step(self, func: Callable[..., int], *args: Any) -> None:
+        """Run one call of several; after the last one, ``close``."""
         handle = ffi.new_handle(self)  # must outlive the call
         problem = ffi.new("amalgam_error *")
-        try:
-            status = func(*args, lib.amalgam_report, handle, problem)
-        finally:
-            self._close_bar()
+        status = func(*args, lib.amalgam_report, handle, problem)
         if self.raised is not None:
             raise self.raised
         check(status, problem)
@@ -50,7 +54,7 @@ class Operation:
     def report(self, phase: int, done: int, total: int) -> None:
         """Draw the bar. What this raises stops the call."""
         if phase != self._phase:
-            self._close_bar()
+            self.close()
             self._phase = phase
             if phase in self._phases:
                 topic, unit = self._phases[phase]
@@ -58,7 +62,8 @@ class Operation:
         if self._bar is not None:
             self._bar.update(done, total=total or None)
 
-    def _close_bar(self) -> None:
+    def close(self) -> None:
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.complete()
             self._bar = None

@@ -25,6 +25,9 @@ typedef enum amalgam_status {
     AMALGAM_STATUS_MOVED = 7,
 } amalgam_status;
 
+// A changegroup, and what of it was made and not yet read.
+typedef struct amalgam_changegroup amalgam_changegroup;
+
 // An open oid map.
 typedef struct amalgam_map amalgam_map;
 
@@ -36,6 +39,81 @@ typedef struct amalgam_nodemap_content amalgam_nodemap_content;
 
 // An open node map.
 typedef struct amalgam_nodemap amalgam_nodemap;
+
+// A string of bytes among several; single ones are passed as pointer and length.
+typedef struct amalgam_bytes {
+    // Its first byte; may be null when `len` is 0.
+    const uint8_t *data;
+    // How many bytes.
+    size_t len;
+} amalgam_bytes;
+
+// Which changesets to write, and how. All bytes are lent for the call.
+typedef struct amalgam_changegroup_request {
+    // The directory `.hg/store`.
+    struct amalgam_bytes store;
+    // How names are encoded in it, as in `amalgam_export_request`.
+    uint32_t encoding;
+    // Version of the format: 2 or 3.
+    uint32_t version;
+    // Numbers of the changesets, ascending.
+    const uint32_t *changesets;
+    // How many there are.
+    size_t changesets_len;
+    // Their nodes, 20 bytes each, in the same order.
+    struct amalgam_bytes nodes;
+    // Numbers of changesets that the receiver has, with all their ancestors. Not looked at if links
+    // are trusted.
+    const uint32_t *common;
+    // How many there are.
+    size_t common_len;
+    // Whether all revisions belong to the changesets that their links name: 0 or 1. Otherwise
+    // the manifests tell.
+    uint32_t trusts_links;
+    // Threads that work; 0 is one for each core.
+    uint32_t threads;
+} amalgam_changegroup_request;
+
+// Why a call did not answer `OK`. Made by the caller, written by the core, freed by the caller.
+//
+// Texts that are too long are cut; none ends with NUL. After `OK` nothing in it is set.
+typedef struct amalgam_error {
+    // The `amalgam_status` of the call.
+    int32_t status;
+    // `errno` of an `IO` status, 0 when there is none.
+    int32_t os_error;
+    // Length of `path`, 0 if no file is concerned.
+    uint32_t path_len;
+    // Length of `message`.
+    uint32_t message_len;
+    // Length of `hint`, 0 if there is none.
+    uint32_t hint_len;
+    // The file concerned, as the file system spells it.
+    uint8_t path[4096];
+    // What was found, in UTF-8: lower case, no full stop.
+    uint8_t message[1024];
+    // What to try next, in UTF-8.
+    uint8_t hint[512];
+} amalgam_error;
+
+// What was written to a buffer, and how far the changegroup is.
+typedef struct amalgam_changegroup_part {
+    // Bytes written; 0 at the end.
+    size_t len;
+    // What is being written. 0: changesets. 1: manifests. 2: files.
+    uint32_t phase;
+    // How many of them are done.
+    uint64_t done;
+    // How many there are.
+    uint64_t total;
+} amalgam_changegroup_part;
+
+// Called with the `handle` of the call, the `phase` it is in, and `done` of `total`.
+//
+// `total` is 0 when it is not known. Each call documents its phases and their units. Comes at
+// most ten times a second, only on the thread that made the call. A nonzero answer asks the
+// core to stop: the call then answers `CANCELLED`. May be null.
+typedef int32_t (*amalgam_report_fn)(void *handle, uint32_t phase, uint64_t done, uint64_t total);
 
 // What an export did.
 typedef struct amalgam_export_report {
@@ -82,14 +160,6 @@ typedef struct amalgam_export_report {
     // changeset has it.
     uint32_t misfit;
 } amalgam_export_report;
-
-// A string of bytes among several; single ones are passed as pointer and length.
-typedef struct amalgam_bytes {
-    // Its first byte; may be null when `len` is 0.
-    const uint8_t *data;
-    // How many bytes.
-    size_t len;
-} amalgam_bytes;
 
 // What to convert, from where, to where. All bytes are lent for the call.
 typedef struct amalgam_export_request {
@@ -170,35 +240,6 @@ typedef struct amalgam_export_request {
     uint32_t adopted_judged;
 } amalgam_export_request;
 
-// Called with the `handle` of the call, the `phase` it is in, and `done` of `total`.
-//
-// `total` is 0 when it is not known. Each call documents its phases and their units. Comes at
-// most ten times a second, only on the thread that made the call. A nonzero answer asks the
-// core to stop: the call then answers `CANCELLED`. May be null.
-typedef int32_t (*amalgam_report_fn)(void *handle, uint32_t phase, uint64_t done, uint64_t total);
-
-// Why a call did not answer `OK`. Made by the caller, written by the core, freed by the caller.
-//
-// Texts that are too long are cut; none ends with NUL. After `OK` nothing in it is set.
-typedef struct amalgam_error {
-    // The `amalgam_status` of the call.
-    int32_t status;
-    // `errno` of an `IO` status, 0 when there is none.
-    int32_t os_error;
-    // Length of `path`, 0 if no file is concerned.
-    uint32_t path_len;
-    // Length of `message`.
-    uint32_t message_len;
-    // Length of `hint`, 0 if there is none.
-    uint32_t hint_len;
-    // The file concerned, as the file system spells it.
-    uint8_t path[4096];
-    // What was found, in UTF-8: lower case, no full stop.
-    uint8_t message[1024];
-    // What to try next, in UTF-8.
-    uint8_t hint[512];
-} amalgam_error;
-
 // A metadata commit that was made.
 typedef struct amalgam_metadata_report {
     // Changesets that it covers, 0 if there are none: then nothing was made.
@@ -228,6 +269,40 @@ typedef struct amalgam_map_comparison {
     // Differences that the last call wrote.
     uint64_t written;
 } amalgam_map_comparison;
+
+// Begins a changegroup. `MOVED` if the repository has not these changesets.
+//
+// # Safety
+//
+// `error` as everywhere; `out` is writable; `request` and all that it points to are lent for the call.
+// The changegroup is given to `amalgam_changegroup_free` once.
+enum amalgam_status amalgam_changegroup_open(struct amalgam_changegroup **out,
+                                             const struct amalgam_changegroup_request *request,
+                                             struct amalgam_error *error);
+
+// Frees a changegroup; null is ignored.
+//
+// # Safety
+//
+// `changegroup` came from `amalgam_changegroup_open` or is null, and is not used any more.
+void amalgam_changegroup_free(struct amalgam_changegroup *changegroup);
+
+// Writes the next bytes to `buffer`. None at the end.
+//
+// The core makes some megabytes at a time, with threads that end with the call, and keeps what has no room.
+// After an error there is no more to read. Phases of the report: as in `amalgam_changegroup_part`.
+//
+// # Safety
+//
+// `error` as everywhere; `out` and `buffer` are writable; `report` may be called with `handle` until
+// the call ends.
+enum amalgam_status amalgam_changegroup_read(struct amalgam_changegroup_part *out,
+                                             uint8_t *buffer,
+                                             size_t buffer_len,
+                                             const struct amalgam_changegroup *changegroup,
+                                             amalgam_report_fn report,
+                                             void *handle,
+                                             struct amalgam_error *error);
 
 // Converts what is selected and not yet in the map to packs, and a segment of each map.
 //

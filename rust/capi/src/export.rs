@@ -11,10 +11,11 @@ use hg2git::{
     Access, AdoptedFile, Error, MetadataFiles, Phase, ProgressFn, PublishedCommit, PublishedFiles,
     PublishedMetadata, Report, Request, Selection, export, metadata_commit,
 };
-use revlog::{Encoding, MappedIndexes, Node};
+use revlog::{MappedIndexes, Node};
 use workshop::Directory;
 
 use crate::buffers::{self, Bytes};
+use crate::changegroup::encoding;
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::report::{Progress, ReportFn, Reporter};
@@ -315,13 +316,7 @@ unsafe fn request_of<'a>(
             changelog: index(request.changelog)?,
             manifest: index(request.manifest)?,
         },
-        encoding: match request.encoding {
-            0 => Encoding::Escaped,
-            1 => Encoding::Hybrid,
-            2 => Encoding::DotEncode,
-            3 => Encoding::Plain,
-            unknown => return Err(Failure::bug(format!("unknown store encoding {unknown}"))),
-        },
+        encoding: encoding(request.encoding)?,
         tree_manifests: request.tree_manifests != 0,
         packs,
         map,

@@ -10,6 +10,7 @@
 #![expect(unsafe_code, reason = "pointers from C become references in this crate only")]
 
 pub mod buffers;
+pub mod changegroup;
 pub mod entry;
 pub mod export;
 pub mod failure;
