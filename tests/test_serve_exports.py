@@ -67,6 +67,16 @@ def listed(web: WebServer, freshness: str = "") -> tuple[int, bytes]:
     return status, body
 
 
+def test_wait_is_no_lack_of_progress(outdated: Exported, tmp_path: Path) -> None:
+    exporters = HeldExporters(tmp_path)
+    limits = ("queue-timeout=2", "timeout=1")
+    options = (*ON, IN_BACKGROUND, *(f"--config=amalgam.serve.{it}" for it in limits))
+    environment = exporters.environment
+    with serving(outdated.root, *options, environment=environment) as web:
+        assert listed(web, "now")[0] == 503
+        exporters.held.unlink()
+
+
 def has_exporter(store: Exported) -> bool:
     return exporterlock.is_held(exporterlock.directory_of(store.open()))
 

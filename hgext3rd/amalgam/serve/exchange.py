@@ -7,6 +7,7 @@ if the client leaves or the server never asks for it, all processes of git end w
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import weakref
@@ -110,6 +111,14 @@ class Exchange:
         """Note that something came, or was taken."""
         if self.watchdog:
             self.watchdog.feed()
+
+    @contextlib.contextmanager
+    def waiting(self, seconds: float) -> Iterator[None]:
+        """Allow for a wait that ends by itself after ``seconds``."""
+        if self.watchdog:
+            self.watchdog.feed(seconds)
+        yield
+        self.progress()
 
     def break_off(self) -> None:
         """End what the thread of this request waits for."""

@@ -121,10 +121,18 @@ class _GitRequest(Exchange):
     def _is_v2(self) -> bool:
         return self._spoken == b"version=2"
 
+    def _make_fresh(self) -> None:
+        with self.waiting(self._admission.config.queue_seconds):
+            self._admission.make_fresh(now=self.wants_now)
+
+    def _take_slot(self, *, is_fetch: bool) -> None:
+        with self.waiting(self._admission.config.queue_seconds):
+            self.slot = self._admission.take_slot(is_fetch=is_fetch)
+
     def _advertise(self) -> None:
         """Answer with capabilities, and in versions 0 and 1 with all refs."""
-        self._admission.make_fresh(now=self.wants_now)
-        self.slot = self._admission.take_slot(is_fetch=False)
+        self._make_fresh()
+        self._take_slot(is_fetch=False)
         self._run(b"advertisement", "--http-backend-info-refs")
 
     def _serve(self) -> None:
@@ -155,12 +163,13 @@ class _GitRequest(Exchange):
             answer = bundleuri.answer_of(self.repo, self.req) or pktlines.FLUSH
             self.send(_TYPE % b"result", iter([answer]))
             return
-        self._admission.make_fresh(now=self.wants_now)
+        self._make_fresh()
         is_fetch = self.command == b"fetch"
         if is_fetch:
             admission.ask_hooks()
-            admission.await_objects(body)
-        self.slot = admission.take_slot(is_fetch=is_fetch)
+            with self.waiting(admission.config.queue_seconds):
+                admission.await_objects(body)
+        self._take_slot(is_fetch=is_fetch)
         if is_fetch:
             admission.tell_hooks(head.want)
         body.flush()
@@ -174,7 +183,7 @@ class _GitRequest(Exchange):
         """
         admission, spoken = self._admission, self._spoken
         for _number in range(_MOST_STARTS):
-            admission.make_fresh(now=self.wants_now)
+            self._make_fresh()
             if body:
                 os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
             self.running = UploadPack.start(

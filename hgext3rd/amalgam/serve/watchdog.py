@@ -30,9 +30,9 @@ class Watchdog:
         self.has_bitten = False
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def feed(self) -> None:
-        """Note progress."""
-        self._fed = time.monotonic()
+    def feed(self, more_seconds: float = 0) -> None:
+        """Note progress, of which there may be none for ``more_seconds`` than usual."""
+        self._fed = time.monotonic() + more_seconds
 
     def stop(self) -> None:
         """End the watch."""
@@ -42,7 +42,8 @@ class Watchdog:
     def _watch(self) -> None:
         while True:
             left = min(self._fed + self._quiet_seconds, self._end) - time.monotonic()
-            if self._stopped.wait(max(left, 0)):
+            # it may be fed with less than it has
+            if self._stopped.wait(max(min(left, self._quiet_seconds), 0)):
                 return
             if left > 0:
                 continue

@@ -90,7 +90,8 @@ class _IdRequest(Exchange):
         """Return what each id names, or why it names nothing."""
         store = admission.store
         for _number in range(_MOST_TRIES):
-            admission.make_fresh(now=self.wants_now)
+            with self.waiting(admission.config.queue_seconds):
+                admission.make_fresh(now=self.wants_now)
             docket = store.docket()
             try:
                 with contextlib.closing(store.open_map(docket)) as oidmap:

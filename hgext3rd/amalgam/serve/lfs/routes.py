@@ -112,8 +112,9 @@ class _BatchRequest(Exchange):
         limit = min(admission.config.max_body_bytes, batch.MOST_BYTES)
         with requestbody.received(req, self.connection, limit, self.progress) as body:
             wanted = batch.parse(body.read())
-        admission.make_fresh()
-        self.slot = admission.take_slot(is_fetch=False)
+        with self.waiting(2 * admission.config.queue_seconds):
+            admission.make_fresh()
+            self.slot = admission.take_slot(is_fetch=False)
         git = admission.store.repository.git
         named = _blobs(git, [item.pointer_oid for item in wanted])
         if not admission.is_safe():
