@@ -84,7 +84,7 @@ def _files(directory: Path) -> Iterator[Path]:
 
 
 def _targets(toolchain: Toolchain) -> Iterator[Target]:
-    whole_files = ("revlog", "nodemap", "upstream_nodemap", "segment", "state")
+    whole_files = ("revlog", "nodemap", "upstream_nodemap", "segment", "packs")
     for path in sorted((_RUST / "fuzz_targets").glob("*.rs")):
         is_file = path.stem in (*whole_files, "export")
         program = str(toolchain.program(path.stem))

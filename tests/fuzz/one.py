@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import atheris
@@ -10,6 +11,6 @@ with atheris.instrument_imports(include=["hgext3rd.amalgam"]):
     from . import targets
 
 if __name__ == "__main__":
-    target = targets.TARGETS[sys.argv.pop(1)]
+    target = functools.partial(targets.run, sys.argv.pop(1))
     atheris.Setup(sys.argv, target)
     atheris.Fuzz()

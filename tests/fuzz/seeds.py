@@ -6,6 +6,7 @@ here, or is laid out from such files as its target reads it.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import shutil
 import struct
@@ -14,7 +15,7 @@ import zlib
 from pathlib import Path
 
 from testlib import olddockets, revlogs
-from testlib.environment import ROOT
+from testlib.environment import ROOT, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
@@ -59,6 +60,7 @@ def main() -> None:
     _records()
     _nodemaps()
     _requests()
+    _requests_of_git()
 
 
 def _put(root: Path, target: str, name: str, content: bytes) -> None:
@@ -119,6 +121,12 @@ def _of_exported(exported: Exported) -> None:
     for path in exported.packs_dir.glob("*.idx"):
         content = path.read_bytes()
         _put(PYTHON, "pack_idx", f"{len(content)}", content)
+        pack = path.with_suffix(".pack").read_bytes()
+        _put(RUST, "packs", f"{len(pack)}", cut(content) + pack)
+    for rev in ("stable", "tip"):
+        oid = exported.hg("log", "-r", rev, "-T", "{gitnode}")
+        tree = git(exported.git_dir, "cat-file", "tree", f"{oid}^{{tree}}")
+        _put(RUST, "git_tree", rev, tree)
     for name in ("packed-refs", "config", "HEAD"):
         content = (exported.git_dir / name).read_bytes()
         _put(PYTHON, "git_files", name, content)
@@ -223,6 +231,50 @@ def _requests() -> None:
     _put(PYTHON, "asked_ids", "usual", asked)
     head = b"HG20\0\0\0\x0eCompression=ZS\x28\xb5\x2f\xfd\x04\x58" + bytes(12)
     _put(PYTHON, "bundle_head", "zstd", head)
+
+
+def _requests_of_git() -> None:
+    """What clients send to a server."""
+    refs = b"0014command=ls-refs\n00010009peel\n0000"
+    want = b"0032want %s\n" % (b"1" * 40)
+    fetch = b"0012command=fetch\n0001" + want + b"0009done\n0000"
+    for name, lines in {"refs": refs, "fetch": fetch, "old": want + b"0000"}.items():
+        _put(PYTHON, "pkt_lines", name, lines)
+        _put(PYTHON, "gzip_body", name, gzip.compress(lines, mtime=0))
+    zeros = gzip.compress(bytes(1 << 20), mtime=0)
+    _put(PYTHON, "gzip_body", "zeros", zeros)
+    chunked = b"%x;a=b\r\n%s\r\n0\r\nTrailer: x\r\n\r\n" % (len(refs), refs)
+    _put(PYTHON, "chunked_body", "one", chunked + b"GET / HTTP/1.1\r\n\r\n")
+    _put(PYTHON, "chunked_body", "two", b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
+    head = (
+        b"POST /git-upload-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/"
+        b"x-git-upload-pack-request\r\nGit-Protocol: version=2\r\n"
+    )
+    in_chunks = head + b"Transfer-Encoding: chunked\r\n\r\n" + chunked
+    length = b"Content-Length: %d\r\n" % len(refs)
+    smart = b"GET /info/refs?service=git-upload-pack HTTP/1.1\r\nHost: x\r\n\r\n"
+    for name, request in {
+        "length": head + length + b"\r\n" + refs,
+        "waits": head + length + b"Expect: 100-continue\r\n\r\n" + refs,
+        "zipped": head + b"Content-Encoding: gzip\r\n" + length + b"\r\n" + refs,
+        "chunks": in_chunks,
+        "refs": smart,
+    }.items():
+        _put(PYTHON, "http_head", name, request)
+    wanted = b'{"oid": "%s", "size": 3}' % (b"a" * 64)
+    batch = b'{"operation": "download", "transfers": ["basic"], "objects": [%s]}'
+    _put(PYTHON, "lfs_batch", "one", batch % wanted)
+    _put(PYTHON, "lfs_batch", "upload", batch.replace(b"down", b"up") % wanted)
+    _put(PYTHON, "lfs_route", "git", b"/in/a.git/info/lfs/objects/batch")
+    _put(PYTHON, "lfs_route", "hg", b"/in/a/.git/info/lfs/objects/batch")
+    for name, text in {
+        "fetch": b"git-upload-pack 'two'",
+        "space": b"git upload-pack /srv/hg/one",
+        "home": b"git-upload-pack '~/three'",
+        "push": b"git-receive-pack two",
+        "hg": b"hg -R two serve --stdio",
+    }.items():
+        _put(PYTHON, "ssh_command", name, text)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import io
 import tempfile
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +30,10 @@ from hgext3rd.amalgam.serve import hosting
 from hgext3rd.amalgam.serve.ids import answers
 from hgext3rd.amalgam.serve.refusal import RefusedError
 
+from . import requests
+
 _SIZE = 1000
+_MOST_SECONDS = 0.5
 _MEMORY = Path("/dev/shm")
 _SCRATCH = tempfile.TemporaryDirectory(
     prefix="amalgam-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None
@@ -179,7 +183,16 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "hg_manifest": hg_manifest,
     "bundle_head": bundle_head,
     "asked_ids": asked_ids,
+    **requests.TARGETS,
 }
+
+
+def run(name: str, content: bytes) -> None:
+    """Pass an input to a target; it may take ``_MOST_SECONDS`` of a processor."""
+    started = time.process_time()
+    TARGETS[name](content)
+    seconds = time.process_time() - started
+    assert seconds <= _MOST_SECONDS, f"{name} took {seconds} seconds"
 
 
 def _sealed(content: bytes) -> bytes:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 _BATCH = b"info/lfs/objects/batch"
 _OF_HG = b".git/" + _BATCH
-# of a repository whose name, as git has it, does not end in ".git" in Mercurial
-_WITH_SUFFIX = re.compile(rb"/*(.*[^/])(\.git/info/lfs/objects/batch)", re.DOTALL)
 _NOT_HERE = b"this server does not serve files in LFS of this repository"
 
 
@@ -71,14 +68,14 @@ def route(
     Unless there is a repository of that very name.
     """
     load(sys.modules[__name__])
-    found = _WITH_SUFFIX.fullmatch(req.rawenv.get(b"PATH_INFO", b""))
-    if found and openhooks.enabled(directory.ui):
+    path = req.rawenv.get(b"PATH_INFO", b"")
+    if path.endswith(_OF_HG) and openhooks.enabled(directory.ui):
         directory.refresh()
         names = {name for name, _path in directory.repos}
-        name, rest = found.groups()
+        name = path[: -len(_OF_HG)].lstrip(b"/")
         if name in names and name + b".git" not in names:
             environ = {key.decode("latin-1"): req.rawenv[key] for key in req.rawenv}
-            environ["PATH_INFO"] = b"/%s/%s" % (name, rest)
+            environ["PATH_INFO"] = b"/%s/%s" % (name, _OF_HG)
             req = requestmod.parserequestfromenv(
                 environ,
                 altbaseurl=directory.ui.config(b"web", b"baseurl"),
