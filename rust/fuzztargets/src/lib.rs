@@ -10,6 +10,7 @@
 mod bounds;
 mod exports;
 mod maps;
+mod packs;
 mod records;
 mod revlogs;
 mod scratch;
@@ -38,7 +39,7 @@ pub struct Target {
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
 /// All targets: those of single records, then those of whole files.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 15] = [
     record("chunk", revlogs::chunk),
     record("patch", records::patch),
     record("chain", revlogs::chain),
@@ -47,10 +48,12 @@ pub const TARGETS: [Target; 13] = [
     record("filelog", records::filelog),
     record("path", records::path),
     record("git_delta", records::git_delta),
+    record("git_tree", records::git_tree),
     file("revlog", revlogs::revlog),
     file("nodemap", maps::nodemap),
     file("upstream_nodemap", maps::upstream_nodemap),
     file("segment", maps::segment),
+    file("packs", packs::objects),
     // tables of a run, whatever it converts: packs, compressors, threads
     Target { base_bytes: 24 << 20, ..file("export", exports::export) },
 ];

@@ -83,3 +83,8 @@ pub(crate) fn git_delta(input: &[u8]) {
         assert!(result.len() <= TEXT_BYTES);
     }
 }
+
+/// The content of a tree that an earlier run wrote.
+pub(crate) fn git_tree(input: &[u8]) {
+    hg2git::fuzzing::tree(input);
+}

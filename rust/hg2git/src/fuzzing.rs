@@ -3,8 +3,9 @@
 use gitpack::Oid;
 use revlog::{Changeset, Node};
 
-use crate::dialect::cinnabar::{commit, note};
+use crate::dialect::cinnabar::{MANIFEST_TREES, commit, note};
 use crate::objects::blobs::pointer_of;
+use crate::objects::trees::{TreeForm, stored_entries};
 
 /// Makes the commit and the note of a changeset, whose text is `text`.
 ///
@@ -27,5 +28,21 @@ pub fn pointer(text: &[u8]) {
     if let Some(pointer) = pointer_of(text).filter(|pointer| !pointer.is_empty()) {
         assert!(pointer.len() <= 200);
         assert_eq!(pointer_of(&pointer).as_ref(), Some(&pointer));
+    }
+}
+
+/// Reads the entries of a tree in both forms; what is read is all that it has.
+///
+/// # Panics
+///
+/// If it is not.
+pub fn tree(content: &[u8]) {
+    for form in [&TreeForm::GIT, &MANIFEST_TREES] {
+        if let Some(entries) = stored_entries(form, content) {
+            let shortest = b"40000 \0".len() + Oid::EMPTY_TREE.as_bytes().len();
+            let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
+            assert!(names + shortest * entries.len() <= content.len());
+            assert!(entries.iter().all(|entry| !entry.name.contains(&0)));
+        }
     }
 }

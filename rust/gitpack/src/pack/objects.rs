@@ -66,7 +66,8 @@ enum Base {
 }
 
 impl Objects {
-    /// Opens the indexes in `directory`. Objects and deltas of more than `most_bytes` will not be read.
+    /// Opens the indexes in `directory`. An object that takes more than `most_bytes` with the deltas that
+    /// make it will not be read.
     ///
     /// # Errors
     ///
@@ -87,14 +88,16 @@ impl Objects {
     pub fn read(&self, kind: ObjectKind, oid: &Oid) -> io::Result<Option<Vec<u8>>> {
         let Some((mut pack, mut at)) = self.find(oid)? else { return Ok(None) };
         let mut deltas = Vec::new();
+        let mut left_bytes = self.most_bytes; // for all of a chain, which may lead back to itself
         let mut content = loop {
-            match pack.entry(at, self.most_bytes)? {
+            match pack.entry(at, left_bytes)? {
                 Found::Full(found, content) if found == kind as u8 => break content,
                 Found::Full(..) => return Err(damaged("an object is of another kind")),
                 Found::Delta(..) if deltas.len() == LONGEST_CHAIN => {
                     return Err(damaged("a chain of deltas is too long"));
                 }
                 Found::Delta(base, delta) => {
+                    left_bytes -= delta.len();
                     deltas.push(delta);
                     match base {
                         Base::At(base) => at = base,
