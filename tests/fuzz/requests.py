@@ -35,8 +35,7 @@ def pkt_lines(content: bytes) -> None:
         found = [*pktlines.lines(io.BytesIO(content))]
         marks = (pktlines.FLUSH, pktlines.DELIMITER)
         again = b"".join(it if it in marks else pktlines.line(it) for it in found)
-        # a line may say what is a mark, too; lengths may be in capitals
-        assert len(again) <= len(content)
+        assert again.lower() == content.lower()  # lengths may be in capitals
     with contextlib.suppress(ValueError):
         head = pktlines.head_of(io.BytesIO(content))
         assert len(head.want) in (0, 20)
@@ -97,8 +96,7 @@ def lfs_batch(content: bytes) -> None:
     """A batch request of git-lfs, and the answer to it."""
     try:
         wanted = batch.parse(content)
-    except RefusedError as exc:
-        assert json.loads(batch.refusal(exc.sentence))
+    except RefusedError:
         return
     offered = {item for item in wanted if item.size % 2}
     answer = batch.answer(wanted, offered.__contains__, lambda oid: b"x:" + oid, {})

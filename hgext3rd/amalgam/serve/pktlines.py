@@ -42,7 +42,7 @@ def line(content: bytes) -> bytes:
 def lines(file: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file; ``FLUSH`` and ``DELIMITER`` stand for themselves.
 
-    ``ValueError`` if one is malformed or cut.
+    ``ValueError`` if one is malformed or cut, or says what would be taken for those.
     """
     while length := file.read(4):
         if not _LENGTH.fullmatch(length):
@@ -52,7 +52,7 @@ def lines(file: IO[bytes]) -> Iterator[bytes]:
             yield length
             continue
         content = file.read(size - 4) if 4 <= size <= _LONGEST else b""
-        if size < 4 or len(content) != size - 4:
+        if size < 4 or len(content) != size - 4 or content in (FLUSH, DELIMITER):
             raise ValueError("no pkt-line")
         yield content
 
