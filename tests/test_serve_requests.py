@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import socket
 import subprocess
@@ -28,7 +29,9 @@ SHORT = "--config=amalgam.serve.queue-timeout=1"
 
 @pytest.fixture(scope="module")
 def web(exported_template: Exported) -> Iterator[WebServer]:
-    with serving(exported_template.root, *ON, LIMIT, SHORT) as server:
+    # nobody reads what it logs of each request
+    quiet = ("-A", os.devnull)
+    with serving(exported_template.root, *ON, LIMIT, SHORT, *quiet) as server:
         yield server
         until(lambda: not server.children())
 
@@ -341,3 +344,83 @@ def test_push_says_where_to_push(web: WebServer, tmp_path: Path) -> None:
     done = subprocess.run(["git", "-C", "clone", "push", "origin", "HEAD:x"], **run)  # type: ignore[call-overload]
     assert b"remote: this repository is read-only for git" in done.stderr
     assert b"403" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param(b"/info/refs%00?service=git-upload-pack", (400, 404), id="NUL"),
+        pytest.param(b"//info/refs?service=git-upload-pack", (200, 400), id="slashes"),
+        pytest.param(b"/%2e%2e/%2e%2e/HEAD", (400, 404), id="dots"),
+        pytest.param(b"/objects/%2e%2e/%2e%2e/config", (404,), id="in objects"),
+        pytest.param(b"/objects/\xff\xfe", (404,), id="not UTF-8"),
+        pytest.param(b"/git-upload-pack/../HEAD", (400, 404), id="below a route"),
+        pytest.param(b"/HEAD?" + b"x" * 60_000, (404,), id="long query"),
+        pytest.param(b"/objects/" + b"x" * 60_000, (404,), id="long path"),
+        pytest.param(b"/" + b"x" * 70_000, (414,), id="too long"),
+    ],
+)
+def test_odd_paths_have_a_status(
+    web: WebServer, path: bytes, expected: tuple[int, ...]
+) -> None:
+    request_ = b"GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path
+    assert answer_of(web.exchange(request_))[0] in expected
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("PUT", 405), ("DELETE", 501), ("OPTIONS", 501), ("TRACE", 501), ("HEAD", 405)],
+)
+@pytest.mark.parametrize("path", [SERVICE, "git-upload-pack"])
+def test_other_methods_are_refused(
+    web: WebServer, path: str, method: str, expected: int
+) -> None:
+    assert web.ask(path, method)[0] == expected
+
+
+def test_client_of_http_1_0_is_answered_without_chunks(web: WebServer) -> None:
+    length = b"Content-Length: %d\r\n\r\n" % len(LS_REFS)
+    found = web.exchange(HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + length + LS_REFS)
+    head, _empty, body = found.partition(b"\r\n\r\n")
+    assert b" 200 " in head.splitlines()[0]
+    assert b"chunked" not in head
+    assert body.endswith(b"0000")
+    assert b"refs/heads/stable" in body
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_client_that_waits_to_continue_is_told_to(
+    web: WebServer, is_chunked: bool
+) -> None:
+    length = b"Content-Length: %d\r\n" % len(LS_REFS)
+    body = chunked(LS_REFS) if is_chunked else LS_REFS
+    how = b"Transfer-Encoding: chunked\r\n" if is_chunked else length
+    with contextless(web.port) as client:
+        client.sendall(
+            HEAD + how + b"Connection: close\r\nExpect: 100-continue\r\n\r\n"
+        )
+        said = client.recv(1 << 16)
+        assert said.startswith(b"HTTP/1.1 100 ")
+        client.sendall(body)
+        while piece := client.recv(1 << 16):
+            said += piece
+    # Python and Mercurial each say so; more than once is allowed
+    interim = said.count(b"HTTP/1.1 100 ")
+    assert said.count(b"HTTP/1.1 ") == interim + 1
+    assert said.count(b"HTTP/1.1 200 ") == 1
+    assert b"refs/heads/stable" in said
+
+
+def test_requests_sent_at_once_are_answered_in_turn(web: WebServer) -> None:
+    length = b"Content-Length: %d\r\n\r\n" % len(LS_REFS)
+    found = web.exchange((HEAD + length + LS_REFS) * 5 + LAST)
+    assert found.count(b"HTTP/1.1 200 ") == 5
+    assert found.count(b"HTTP/1.1 404 ") == 1
+    assert found.count(b"refs/heads/stable") == 5
+
+
+def test_what_follows_a_refused_request_is_not_answered(web: WebServer) -> None:
+    wrong = HEAD.replace(GIT_TYPE.encode(), b"text/plain")
+    found = web.exchange(wrong + b"Content-Length: 4\r\n\r\n0000" + SMUGGLED)
+    assert answer_of(found)[0] == 415
+    assert found.count(b"HTTP/1.1 ") == 1
