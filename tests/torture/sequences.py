@@ -48,7 +48,10 @@ LOCKS = ("packed-refs.lock", "HEAD.lock", "config.lock")
 class Sequence:
     """One repository, and what may be read of it."""
 
-    def __init__(self, root: Path, server: HgServer, seed: int) -> None:
+    def __init__(
+        self, root: Path, server: HgServer, seed: int, base: Path | None = None
+    ) -> None:
+        """``base``: a repository to copy, on which all stands; else there is none."""
         self.draw = random.Random(seed)
         self.store = Exported(root, server)
         self.numbers = itertools.count()
@@ -58,20 +61,26 @@ class Sequence:
         self.copy = root.parent / "copy"
         self.counts: Counter[str] = Counter()
         self.done: list[str] = []
-        server.hg(root.parent, "init", str(root))
+        if base:
+            shutil.copytree(base, root, symlinks=True)
+            self.store.hg("update", "-q", "tip")
+        else:
+            server.hg(root.parent, "init", str(root))
         with (root / ".hg/hgrc").open("a") as file:
             file.write(CONFIG)
         self.commit()
         self.store.hg("phase", "--public", ".")
+        self.first = self.store.hg("log", "-r", ".", "-T", "{rev}")
 
     # what happens to the history
 
-    def commit(self) -> None:
+    def commit(self, clone: Exported | None = None) -> None:
         """Add a changeset whose description is the word that only it has."""
+        store = clone or self.store
         word = f"w{next(self.numbers)}secret"
         self.words |= {word, f"{word}text"}
-        (self.store.root / word).write_text(f"{word}text\n" * 9)
-        self.store.hg("commit", "-qAm", word, "-u", word, "-d", "0 0")
+        (store.root / word).write_text(f"{word}text\n" * 9)
+        store.hg("commit", "-qAm", word, "-u", word, "-d", "0 0")
 
     def branch(self) -> None:
         """Add one on top of any other."""
@@ -80,7 +89,7 @@ class Sequence:
 
     def any(self) -> str:
         """Return a revision that is not hidden."""
-        revs = self.store.hg("log", "-r", "all()", "-T", "{rev} ").split()
+        revs = self.store.hg("log", "-r", f"{self.first}:", "-T", "{rev} ").split()
         return self.draw.choice(revs)
 
     def publish(self) -> None:
@@ -89,7 +98,7 @@ class Sequence:
 
     def secret(self) -> None:
         """Make a changeset secret, be it public."""
-        if (rev := self.any()) != "0":
+        if (rev := self.any()) != self.first:
             self.store.run("phase", "--force", "--secret", rev)
 
     def draft(self) -> None:
@@ -98,8 +107,10 @@ class Sequence:
 
     def strip(self) -> None:
         """Strip, and keep what others may push again."""
-        if (rev := self.any()) != "0":
-            self.store.run("bundle", "-q", "--base", "0", "-r", rev, str(self.bundle))
+        if (rev := self.any()) != self.first:
+            self.store.run(
+                "bundle", "-q", "--base", self.first, "-r", rev, str(self.bundle)
+            )
             self.store.run("strip", "-q", "--no-backup", rev)
 
     def push_again(self) -> None:
@@ -109,9 +120,9 @@ class Sequence:
 
     def hide(self) -> None:
         """Make a changeset obsolete."""
-        if (rev := self.any()) != "0":
+        if (rev := self.any()) != self.first:
             node = self.store.hg("log", "-r", rev, "-T", "{node}")
-            self.store.run("update", "-qC", "0")
+            self.store.run("update", "-qC", self.first)
             self.store.run("debugobsolete", node)
 
     def amend(self) -> None:
@@ -244,7 +255,8 @@ class Sequence:
 
     def forbidden(self) -> list[bytes]:
         """Return the words that may not be read."""
-        served = self.store.hg("log", "-r", "not secret()", "-T", "{desc}\n").split()
+        revs = f"{self.first}: and not secret()"
+        served = self.store.hg("log", "-r", revs, "-T", "{desc}\n").split()
         readable = {*served, *(f"{word}text" for word in served)} - self.censored
         return [word.encode() for word in sorted(self.words - readable)]
 

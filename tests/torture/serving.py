@@ -1,308 +1,349 @@
 """git clients of a server whose history changes under them.
 
 A fetch may fail only if a commit that it wants stopped being served after its ls-refs,
-or if its answer was cut; then the next try succeeds. Each clone is whole, has what the
-server served at one moment of it, and nothing that was hidden before it began. What is
-hidden cannot be fetched by its id. In the end no process is left.
+or if its answer was cut because of that; a retry succeeds. All else succeeds at the
+first try. Each clone is whole, and has what the server served at one moment of it. What
+is hidden cannot be fetched by any id, at any moment. In the end no process is left,
+and the server has no more files open and no more memory than it had early on.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import functools
+import http.client
 import os
-import random
-import re
 import shutil
 import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from testlib.environment import ENVIRONMENT, HG
+from testlib.exported import Exported
 from testlib.hgserver import HgServer
-from testlib.truncation import Server
+from testlib.webserver import GIT_TYPE, WebServer, serving
 
+from .gitclients import LONGEST_SECONDS, Visitors, run
 from .sequences import Sequence
+from .served import TEMPLATE, Objects, Timeline
 
-CONFIG = (
-    "extensions.amalgam=",
-    "extensions.censor=",
-    "censor.policy=ignore",
-    "experimental.evolution=all",
-    "amalgam.git.serve=yes",
-    "amalgam.git.refs=heads",
-    "amalgam.serve.max-fetches=4",
-    "amalgam.serve.queue-timeout=120",
-    "phases.publish=no",
-    "web.allow-push=*",
-    "web.push_ssl=no",
-)
-#: What git says of a commit that is served no more, and of an answer that ended.
-_EXCUSED = re.compile(
-    r"not our ref|early EOF|unexpected disconnect|expected flush|end of file|"
-    r"fetch-pack: invalid index-pack output|bad object|RPC failed"
-)
-_KINDS = (
-    ("clone",),
-    ("clone", "--mirror"),
-    ("clone", "--depth=2"),
-    ("clone", "--filter=blob:none", "--no-checkout"),
-    ("clone", "--single-branch"),
-    ("ls-remote",),
-    ("fetch",),
-)
-_PARTIAL = frozenset([_KINDS[2], _KINDS[3]])
-_PROBED_WORDS = 2
-_LONGEST_SECONDS = 600  # a client that takes longer hangs
+#: Of all who have to do with the repository; exporters read no command line.
+_CONFIG = """
+[extensions]
+amalgam =
+censor =
+clonebundles =
+[censor]
+policy = ignore
+[experimental]
+evolution = all
+[amalgam]
+git.serve = yes
+git.refs = tips heads
+serve.bundle-uri = yes
+serve.max-fetches = 4
+serve.queue-timeout = 300
+[phases]
+publish = no
+[web]
+allow-push = *
+push_ssl = no
+[hooks]
+pretxnchangegroup.refusing = test ! -e {refusing}-pretxnchangegroup
+pretxnclose.refusing = test ! -e {refusing}-pretxnclose
+"""
+_ASKING = 16  # threads
+_REFRESH_SECONDS = 20
+_PAUSE_SECONDS = 0.2
+_MORE_DESCRIPTORS = 64
+_MORE_KB = 128 << 10
 
 
 class Load:
-    """One served repository, somebody who changes it, and clients."""
+    """One served repository, those who change it, and clients."""
 
-    def __init__(self, scratch: Path, hgserver: HgServer, seed: int) -> None:
-        self.scratch = scratch
-        self.history = Sequence(scratch / "repo", hgserver, seed)
-        self.server = Server(self.history.store.root, CONFIG)
-        # a wanted commit that is gone is waited for: not by what probes ask
-        self.probed = Server(
-            self.history.store.root, (*CONFIG, "amalgam.serve.queue-timeout=1")
-        )
+    def __init__(
+        self, scratch: Path, hgserver: HgServer, seed: int, base: Path | None
+    ) -> None:
+        self._scratch = scratch
+        self._history = Sequence(scratch / "repo", hgserver, seed, base)
+        self._client = Exported(scratch / "hg-client", hgserver)
+        shutil.copytree(self._history.store.root, self._client.root, symlinks=True)
+        self._timeline = Timeline()
+        self._refusing = scratch / "refusing"
+        hgrc = scratch / "hgrc"
+        hgrc.write_text(_CONFIG.format(refusing=self._refusing))
+        self._environment = ENVIRONMENT | {"HGRCPATH": str(hgrc)}
+        self._done = threading.Event()
+        self._lock = threading.Lock()
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
-        self.done = threading.Event()
-        # when a change began and ended, and the words that may not be read after it
-        self.states: list[tuple[float, float, frozenset[str]]] = []
-        self._known: dict[str, list[str]] = {}
-        self._lock = threading.Lock()
+        self.samples: list[dict[str, int]] = []
+
+    @contextlib.contextmanager
+    def _serving(self, *config: str) -> Iterator[WebServer]:
+        root = self._history.store.root
+        options = ["-A", os.devnull, *(f"--config=amalgam.serve.{it}" for it in config)]
+        with serving(root, *options, environment=self._environment) as server:
+            yield server
+
+    def run(self, clients: int, seconds: float, seed: int) -> None:
+        """Let so many clients visit."""
+        # clients of one never keep those of the other waiting; what is hidden could be
+        # what another front-end has already, and is waited for
+        config = ("queue-timeout=1", f"max-fetches={_ASKING + 2}")
+        with self._serving() as server, self._serving(*config) as other:
+            self._server, self._other = server, other
+            self._take_root()
+            visitors = Visitors(self._scratch, server.url, self._timeline)
+            others = [
+                threading.Thread(target=self._keep, args=(step, pause))
+                for step, pause in (
+                    (self._ask_for_any, _PAUSE_SECONDS),
+                    (self._refresh, _REFRESH_SECONDS),
+                )
+            ]
+            self._sample()
+            for thread in others:
+                thread.start()
+            visitors.start(range(seed * 1000, seed * 1000 + clients))
+            try:
+                end = time.monotonic() + seconds
+                while time.monotonic() < end:
+                    self.change()
+                    self._ask_for_all()
+                    self._sample()
+            finally:
+                self._done.set()
+                visitors.stop()
+                for thread in others:
+                    thread.join()
+            self.counts += visitors.counts
+            self.problems += visitors.problems
+            self._finish(server)
+            self._finish(other)
+            self._compare_samples()
+
+    def _take_root(self) -> None:
+        """Find out on what all stands, and what it is in git."""
+        history, store = self._history, self._history.store
+        done = run(self._scratch, "ls-remote", "-q", self._server.url)
+        assert not done.returncode, done.stderr
+        first = store.hg("log", "-r", history.first, "-T", "{p1node} {p1.gitnode}")
+        node, _space, commit = first.partition(" ")
+        tree = b""
+        if commit.strip("0"):
+            command = ["git", "cat-file", "tree", f"{commit}^{{tree}}"]
+            directory = store.git_dir
+            tree = subprocess.check_output(command, cwd=directory, env=ENVIRONMENT)
+        self._objects = Objects(node, commit if tree else "", tree)
+        self._timeline.begin("root")
+        self._learn(store)
+        self._note()
+
+    def _learn(self, store: Exported) -> None:
+        revs = f"{self._history.first}:"
+        self._objects.learn(store.hg("log", "--hidden", "-r", revs, "-T", TEMPLATE))
+
+    def _note(self) -> None:
+        """Note what is so after a change, and ask hg whether the ids are right."""
+        history = self._history
+        censored = {word.removesuffix("text") for word in history.censored}
+        ids = self._objects.ids(censored)
+        revs = f"{history.first}: and not secret()"
+        nodes = history.store.hg("log", "-r", revs, "-T", "{node}\n").split()
+        self._timeline.end(ids.values(), [ids[node] for node in nodes])
 
     def change(self) -> None:
         """Change the history, once."""
-        history = self.history
+        history = self._history
         kinds = {
-            history.commit: 6,
-            history.branch: 3,
+            history.commit: 4,
+            history.branch: 4,
             history.publish: 1,
             history.secret: 2,
             history.draft: 2,
-            history.strip: 1,
+            history.strip: 2,
             history.push_again: 2,
-            history.hide: 1,
+            history.hide: 2,
             history.amend: 2,
             history.censor: 1,
-            self.push: 3,
+            self._push: 3,
+            self._push_in_vain: 2,
         }
         (kind,) = history.draw.choices([*kinds], [*kinds.values()])
-        began = time.monotonic()
-        kind()
-        ended = time.monotonic()
-        self.counts[f"changes: {kind.__name__}"] += 1
-        hidden = frozenset(word.decode() for word in history.forbidden())
-        self.states.append((began, ended, hidden))
-
-    def push(self) -> None:
-        """Let a client of Mercurial push a changeset."""
-        clone = self.scratch / "hg-client"
-        shutil.rmtree(clone, ignore_errors=True)
-        self._hg("clone", "-q", "-U", self.server.url, str(clone))
-        root, self.history.store.root = self.history.store.root, clone
+        name = kind.__name__.strip("_")
+        self._timeline.begin(name)
         try:
-            self.history.store.hg("update", "-q", "0")
-            self.history.commit()
+            kind()
+        except AssertionError as exc:
+            self._tell(f"{name}: {exc}")
+        self._learn(history.store)
+        self._learn(self._client)
+        self._note()
+        self.counts[f"changes: {name}"] += 1
+
+    def _push(self, *, refused: bool = False) -> None:
+        """Let a client of Mercurial push a changeset."""
+        client = self._client
+        client.hg("update", "-qC", self._history.first)
+        self._history.commit(client)
+        done = client.run("push", "-qf", "-r", ".", self._server.url)
+        if bool(done.code) != refused:
+            self._tell(f"push ended with {done}")
+
+    def _push_in_vain(self) -> None:
+        """Let the server refuse a push when it has all of it."""
+        hook = self._history.draw.choice(["pretxnchangegroup", "pretxnclose"])
+        flag = Path(f"{self._refusing}-{hook}")
+        flag.touch()
+        try:
+            self._push(refused=True)
         finally:
-            self.history.store.root = root
-        self._hg("-R", str(clone), "push", "-qf", self.server.url)
+            flag.unlink()
 
-    def _hg(self, *args: str) -> None:
-        command = [str(HG), *args]
-        subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=True)
-
-    def probe(self) -> None:
-        """Ask for what is hidden now, by id, in both protocols."""
-        hidden = self.states[-1][2]
-        self._learn(hidden)
-        place = self.scratch / "probe"
-        shutil.rmtree(place, ignore_errors=True)
-        self._git(self.scratch, "init", "-q", "--bare", str(place))
-        words = sorted(hidden & self._known.keys())
-        # what was hidden last, and some of the others
-        sample = self.history.draw.sample(words, min(len(words), _PROBED_WORDS))
-        for word in {*sample, *self._fresh(hidden)}:
-            for oid in self._known[word]:
-                for version in "02":
-                    config = ("-c", f"protocol.version={version}")
-                    done = self._git(
-                        place, *config, "fetch", "-q", self.probed.url, oid
-                    )
-                    found = self._git(place, "cat-file", "-e", oid)
-                    self.counts["probes"] += 1
-                    if not done.returncode or not found.returncode:
-                        self._tell(f"{oid} of {word} was sent by protocol {version}")
-
-    def _fresh(self, hidden: frozenset[str]) -> frozenset[str]:
-        """Return what the last change has hidden, as far as its ids are known."""
-        before = self.states[-2][2] if len(self.states) > 1 else frozenset()
-        return (hidden - before) & self._known.keys()
-
-    def _learn(self, hidden: frozenset[str]) -> None:
-        """Note the ids of what may be read now."""
-        store = self.history.store
-        for word in self.history.words:
-            if word.endswith("text"):
-                text = f"{word}\n".encode() * 9
-                blob = hashlib.sha1(b"blob %d\0" % len(text) + text)
-                self._known[word] = [blob.hexdigest()]
-        if not store.git_dir.exists():
-            return
-        shown = store.hg("log", "-r", "not secret()", "-T", "{desc} {gitnode}\n")
-        for line in shown.splitlines():
-            word, _space, oid = line.partition(" ")
-            if oid and word not in hidden:
-                tree = self._git(store.git_dir, "rev-parse", f"{oid}^{{tree}}")
-                if not tree.returncode:
-                    self._known[word] = [oid, tree.stdout.strip()]
-
-    def visit(self, number: int) -> None:
-        """Be one client, until all is done."""
-        draw = random.Random(number)
-        place = self.scratch / f"client-{number}"
-        while not self.done.is_set():
-            kind = draw.choice(_KINDS)
-            version = ("-c", f"protocol.version={draw.choice('02')}")
-            began = time.monotonic()
-            done = self._client(place, kind, version)
-            if done.returncode:
-                excused = _EXCUSED.search(done.stderr)
-                self._count("excused" if excused else "failed")
-                if not excused:
-                    self._tell(f"{' '.join(kind)}: {done.stderr}")
-                done = self._again(place, kind, version)
-                began = 0
-            if not done.returncode and kind != ("ls-remote",):
-                self._check(place, began, kind)
-            self._count(" ".join(kind))
-
-    def _again(
-        self, place: Path, kind: tuple[str, ...], version: tuple[str, str]
-    ) -> subprocess.CompletedProcess[str]:
-        """Try again; history moves on meanwhile, so once may not be enough."""
-        for _try in range(5):
-            done = self._client(place, kind, version)
-            if not done.returncode or not _EXCUSED.search(done.stderr):
-                break
-        if done.returncode:
-            self._tell(f"again: {' '.join(kind)}: {done.stderr}")
-        return done
-
-    def _client(
-        self, place: Path, kind: tuple[str, ...], version: tuple[str, str]
-    ) -> subprocess.CompletedProcess[str]:
-        if kind == ("ls-remote",):
-            return self._git(self.scratch, *version, "ls-remote", "-q", self.server.url)
-        if kind == ("fetch",) and (place / "kind-clone").exists():
-            return self._git(place, *version, "fetch", "-q", "--prune", "origin")
-        shutil.rmtree(place, ignore_errors=True)
-        words = ("clone",) if kind == ("fetch",) else kind
-        done = self._git(
-            self.scratch, *version, *words, "-q", self.server.url, str(place)
-        )
-        if not done.returncode and words == ("clone",):
-            (place / "kind-clone").touch()
-        return done
-
-    def _check(self, place: Path, began: float, kind: tuple[str, ...]) -> None:
-        """See that a clone is whole, and only has what one state has."""
-        ended = time.monotonic()
-        connectivity = ["--connectivity-only"] if kind in _PARTIAL else ["--full"]
-        fsck = self._git(place, "fsck", "--strict", "--no-dangling", *connectivity)
-        if fsck.returncode and kind != _KINDS[3]:
-            self._tell(f"{' '.join(kind)}: fsck: {fsck.stderr}")
-        refs = "--remotes" if (place / ".git").exists() else "--branches"
-        told = self._git(place, "log", "--format=%s", refs)
-        words = set(told.stdout.split())
-        if not any(not words & hidden for hidden in self._during(began, ended)):
-            self._tell(f"{' '.join(kind)} has what was hidden: {sorted(words)}")
-
-    def _during(self, began: float, ended: float) -> Iterator[frozenset[str]]:
-        """Yield the states that the server may have had between two moments."""
-        states = list(self.states)
-        ends = [end for _began, end, _hidden in states[1:]] + [float("inf")]
-        for (start, _ended, hidden), end in zip(states, ends, strict=True):
-            if start <= ended and end >= began:
-                yield hidden
-
-    def finish(self) -> None:
-        """See that nothing is left of all clients."""
-        process = self.server._process
-        deadline = time.monotonic() + _LONGEST_SECONDS
-        while children(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        if left := children(process.pid):
-            self.problems.append(f"processes are left: {left}")
-        self.counts["descriptors"] = len(os.listdir(f"/proc/{process.pid}/fd"))
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        self.counts["KB at most"] = int(status.split("VmHWM:")[1].split()[0])
-        for server in (self.server, self.probed):
-            for _name, block in server.failures():
-                self.problems.append(block)
-            server.close()
-
-    def _git(self, cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["git", *args],
-            cwd=cwd,
-            env=ENVIRONMENT,
+    def _refresh(self) -> None:
+        """Generate bundles."""
+        done = subprocess.run(
+            [str(HG), "admin::clone-bundles-refresh"],
+            cwd=self._history.store.root,
+            env=self._environment,
             capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LONGEST_SECONDS,
         )
-
-    def _count(self, what: str) -> None:
         with self._lock:
-            self.counts[what] += 1
+            self.counts["bundles generated"] += not done.returncode
+        if done.returncode:
+            self._tell(f"bundles: {done}")
+
+    def _ask_for_all(self) -> None:
+        """Ask for all that is hidden, and once for what is not."""
+        state = self._timeline.last
+        asked = [(oid, version) for oid in state.hidden for version in "02"]
+        tips = [*state.commits]
+        ask = functools.partial(_answer, self._other)
+        with ThreadPoolExecutor(_ASKING) as pool:
+            for (oid, version), found in zip(
+                asked, pool.map(lambda it: ask(*it), asked), strict=True
+            ):
+                self._judge(oid, version, found)
+        self.counts["asked for"] += len(asked)
+        found = _answer(self._other, self._history.draw.choice(tips), "2")
+        if found != "sent":
+            self._tell(f"what is served is not sent: {found}")
+
+    def _ask_for_any(self) -> None:
+        """Ask for something that is hidden, while it may be changing."""
+        hidden = sorted(self._timeline.last.hidden)
+        if not hidden:
+            return
+        began = time.monotonic()
+        oid, version = hidden[int(began * 1e6) % len(hidden)], "02"[int(began) % 2]
+        found = _answer(self._other, oid, version)
+        ended = time.monotonic()
+        if found != "sent" or oid in self._timeline.hidden_during(began, ended):
+            self._judge(oid, version, found)
+        with self._lock:
+            self.counts["asked for at any moment"] += 1
+
+    def _judge(self, oid: str, version: str, found: str) -> None:
+        if found != "refused":
+            self._tell(f"{oid}, which is hidden, by protocol {version}: {found}")
+
+    def _keep(self, step: object, pause: float) -> None:
+        """Repeat ``step`` until all is done."""
+        assert callable(step)
+        while not self._done.wait(pause):
+            step()
+
+    def _sample(self) -> None:
+        server = self._server
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        kb = int(status.split("VmRSS:")[1].split()[0])
+        self.samples.append({"descriptors": server.descriptors(), "KB": kb})
+
+    def _compare_samples(self) -> None:
+        """See that the server does not take more and more."""
+        kbs = [sample["KB"] for sample in self.samples]
+        middle, end = max(kbs[: len(kbs) // 2 + 1]), max(kbs)
+        self.counts["KB at most, first half"] = middle
+        self.counts["KB at most"] = end
+        if end > middle + _MORE_KB:
+            self.problems.append(f"memory grows: {kbs}")
+        first, last = (self.samples[at]["descriptors"] for at in (0, -1))
+        self.counts["descriptors in the end"] = last
+        if last > first + _MORE_DESCRIPTORS:
+            self.problems.append(f"{last} descriptors are left, {first} at first")
+
+    def _finish(self, server: WebServer) -> None:
+        """See that no process is left, and nothing was raised."""
+        deadline = time.monotonic() + 60
+        while server.children() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if left := server.children():
+            self.problems.append(f"processes are left: {left}")
+        self._sample()
+        for block in server.said().split("Exception happened during")[1:]:
+            self.problems.append(block[:3000])
+        refused = Counter(
+            line.partition("refused with ")[2][:80]
+            for line in server.logged()
+            if "refused with" in line
+        )
+        self.counts += Counter({f"refused: {it}": refused[it] for it in refused})
 
     def _tell(self, problem: str) -> None:
         with self._lock:
-            self.problems.append(problem)
+            self.problems.append(f"{time.strftime('%H:%M:%S')} {problem}")
 
 
-def children(pid: int) -> list[str]:
-    """Return the command lines of the children of a process."""
-    found = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = (directory / "stat").read_text().rsplit(")", 1)[1].split()[1]
-            if int(parent) == pid:
-                found.append((directory / "cmdline").read_text().replace("\0", " "))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
+def _line(content: str) -> str:
+    return f"{len(content) + 4:04x}{content}"
+
+
+def _answer(server: WebServer, oid: str, version: str) -> str:
+    """Ask for one object; return "sent", "refused", or what happens else."""
+    body = _line(f"want {oid}\n") + "0000" + _line("done\n")
+    if version == "2":
+        body = _line("command=fetch") + "0001" + _line(f"want {oid}\n")
+        body += _line("done\n") + "0000"
+    headers = {"Content-Type": GIT_TYPE, "Git-Protocol": f"version={version}"}
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", server.port, timeout=LONGEST_SECONDS
+    )
+    try:
+        connection.request("POST", "/git-upload-pack", body, headers)
+        answer = connection.getresponse()
+        content = answer.read()
+    except (OSError, http.client.HTTPException) as exc:
+        return repr(exc)
+    finally:
+        connection.close()
+    if b"PACK" in content:
+        return "sent"
+    is_refused = f"not our ref {oid}".encode() in content
+    return "refused" if is_refused else f"{answer.status} {content[:200]!r}"
 
 
 def under_load(
-    scratch: Path, server: HgServer, clients: int, seconds: float, seed: int
+    scratch: Path,
+    server: HgServer,
+    clients: int,
+    seconds: float,
+    seed: int,
+    base: Path | None = None,
 ) -> tuple[Counter[str], list[str]]:
-    """Let ``clients`` visit a changing repository; return counts and problems."""
-    place = scratch / "serving"
-    place.mkdir()
-    load = Load(place, server, seed)
-    load.change()
-    visitors = [
-        threading.Thread(target=load.visit, args=(seed * 1000 + number,))
-        for number in range(clients)
-    ]
-    for thread in visitors:
-        thread.start()
+    """Let ``clients`` visit a changing repository; return counts and problems.
+
+    ``base``: what it has at first.
+    """
+    scratch.mkdir()
+    load = Load(scratch, server, seed, base)
     try:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            load.change()
-            load.probe()
+        load.run(clients, seconds, seed)
     finally:
-        load.done.set()
-        for thread in visitors:
-            thread.join()
-        load.finish()
+        shutil.rmtree(scratch, ignore_errors=True)
     return load.counts, load.problems
