@@ -40,6 +40,8 @@ CINNABAR := $(CACHE)/git-cinnabar-0.7.5/bin/git-cinnabar
 HGGIT := build/venv-hg-git/bin/hg
 PERF_VENV := build/venv-perf
 DOCS_VENV := build/venv-docs
+WHEEL_VENV := build/venv-wheel
+WHEEL_PYTHON := "$$TREE"/$(WHEEL_VENV)/bin/python3
 T_OUTPUT := build/t-$(HG)$(FLAVOUR)
 HEADER := rust/capi/include/amalgam.h
 
@@ -199,6 +201,29 @@ docs: $(DOCS_VENV)/.ready ## the documentation as a site: build/docs/index.html
 deny: $(CARGO_DENY) ## check licences and sources of the Rust dependencies
 	$(IN_RUST) $(CARGO_DENY) --workspace check licenses bans sources
 
+# The database is fetched, or is a clone that cargo-deny has in ~/.cargo/advisory-dbs.
+.PHONY: deny-advisories
+deny-advisories: $(CARGO_DENY) ## known weaknesses of the Rust dependencies, from RustSec's database
+	$(IN_RUST) $(CARGO_DENY) --workspace check advisories
+
+# Needs no container: zig links for the old glibc.
+.PHONY: sdist wheel
+sdist: $(WHEEL_VENV)/.ready ## a source distribution with all crates, which builds offline: dist/*.tar.gz
+	@rm -f dist/*.tar.gz
+	$(WHEEL_PYTHON) contrib/wheel/sdist.py build/sdist dist
+
+wheel: sdist ## one wheel for CPython 3.10 and later, on every Linux since glibc 2.17: dist/*.whl
+	@rm -f dist/*.whl
+	$(WHEEL_PYTHON) contrib/wheel/manylinux.py dist/*.tar.gz build/wheel dist
+
+# An environment for each CPython of this machine with each Mercurial of PyPI. ROOTS="DIR ..."
+# adds roots of debootstrap, which need root; OLDER=FILE is the wheel of the version before.
+.PHONY: test-wheel
+test-wheel: $(if $(wildcard dist/*.whl),,wheel) $(WHEEL_VENV)/.ready ## install the wheel where there is no compiler, and run the .t tests there
+	$(WHEEL_PYTHON) contrib/wheel/environments.py dist/*.whl build/test-wheel --sources $(CACHE) \
+	  $(if $(ROOTS),--root $(foreach root,$(ROOTS),$(call absolute,$(root)))) \
+	  $(if $(OLDER),--older $(call absolute,$(OLDER))) --json build/test-wheel.json
+
 # The parts of `test`.
 
 .PHONY: rust-lint
@@ -297,6 +322,11 @@ $(CARGO_DENY):
 	CARGO_TARGET_DIR="$$TREE"/build/cargo-deny $(CARGO) install --quiet --locked \
 	  --version 0.20.2 --root $(CACHE)/cargo-deny-0.20.2 cargo-deny
 	rm -rf build/cargo-deny
+
+$(WHEEL_VENV)/.ready: contrib/wheel/requirements.txt
+	$(PYTHON) -m venv --clear $(WHEEL_VENV)
+	$(WHEEL_VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
 
 $(PERF_VENV)/.ready: contrib/perf/requirements.txt
 	$(PYTHON) -m venv --clear $(PERF_VENV)

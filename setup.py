@@ -20,6 +20,10 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 RUST = ROOT / "rust"
+NATIVE = ROOT / "hgext3rd" / "amalgam" / "native"
+
+# `make wheel`: a Rust target and an old glibc, as in x86_64-unknown-linux-gnu.2.17
+GLIBC_TARGET = os.environ.get("AMALGAM_GLIBC_TARGET", "")
 
 # What Rust's standard library needs; the linker drops what it does not use.
 SYSTEM_LIBRARIES = [] if sys.platform == "darwin" else ["gcc_s", "pthread", "dl", "m"]
@@ -28,7 +32,12 @@ LINK_OPTIONS = {
     "darwin": ["-Wl,-dead_strip"],
     "linux": [
         f"-Wl,{option}"
-        for option in ("--exclude-libs,ALL", "--gc-sections", "--as-needed", "-S")
+        for option in (
+            f"--version-script={NATIVE / 'exports.map'}",
+            "--gc-sections",
+            "--as-needed",
+            "-S",
+        )
     ],
 }
 
@@ -65,16 +74,20 @@ class BuildCore(build_ext):
 
 def build_core() -> Path:
     """Run cargo and return the static library."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR") or RUST / "target").absolute()
+    target_dir = Path(os.environ.get("CARGO_TARGET_DIR") or RUST / "target").absolute()
     # "build" makes a library for Rust, too, and for that one's sake rustc optimises no
     # crate together with another
-    command = ["cargo", "rustc", "--release", "--locked", "--package", "capi"]
+    command = ["rustc", "--release", "--locked", "--package", "capi"]
     command += ["--lib", "--crate-type", "staticlib"]
-    env = os.environ | {"CARGO_TARGET_DIR": str(target)}
+    if GLIBC_TARGET:
+        command = ["cargo-zigbuild", *command, "--target", GLIBC_TARGET]
+    else:
+        command = ["cargo", *command]
+    env = os.environ | {"CARGO_TARGET_DIR": str(target_dir)}
     done = subprocess.run(command, cwd=RUST, env=env, check=False)
     if done.returncode:
         stop(f"'{' '.join(command)}' failed; its messages are above")
-    return target / "release" / "libcapi.a"
+    return target_dir / GLIBC_TARGET.partition(".")[0] / "release" / "libcapi.a"
 
 
 def check_c_compiler() -> None:
@@ -144,6 +157,7 @@ setup(
     packages=find_namespace_packages(
         include=["hgext3rd.amalgam", "hgext3rd.amalgam.*"]
     ),
+    exclude_package_data={"": ["*.c", "*.map"]},
     ext_modules=[FORWARDING],
     cffi_modules=["hgext3rd/amalgam/native/_build.py:ffi_builder"],
     cmdclass={"build_ext": BuildCore},
