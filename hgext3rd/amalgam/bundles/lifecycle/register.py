@@ -115,7 +115,7 @@ class Register:
             content = directory.tryread(_FILE, _LIMIT_BYTES)
             return cls.parse(content) if content else cls()
         except ValueError:
-            problem = _(b"is damaged")
+            problem = _(b"is damaged, or written by a later version of amalgam")
         except OSError as exc:
             problem = _(b"cannot be read: %s") % (exc.strerror or "").encode()
         raise error.StorageError(
