@@ -7,6 +7,8 @@ import os
 import random
 import socket
 import subprocess
+import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,8 @@ import pytest
 from testlib.environment import ENVIRONMENT
 from testlib.exported import Exported
 from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving, until
+
+from hgext3rd.amalgam.serve.uploadpack import UploadPack
 
 pytestmark = pytest.mark.slow
 
@@ -424,3 +428,19 @@ def test_what_follows_a_refused_request_is_not_answered(web: WebServer) -> None:
     found = web.exchange(wrong + b"Content-Length: 4\r\n\r\n0000" + SMUGGLED)
     assert answer_of(found)[0] == 415
     assert found.count(b"HTTP/1.1 ") == 1
+
+
+def test_small_pieces_are_sent_together() -> None:
+    # git writes packs in pieces of 8 KiB, and takes a while for each
+    script = (
+        "import os, time\n"
+        "for _number in range(2000): os.write(1, bytes(200)); time.sleep(0.0001)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True
+    )
+    running = UploadPack(process, tempfile.TemporaryFile())  # noqa: SIM115
+    pieces = [*iter(running.read, b"")]
+    assert sum(map(len, pieces)) == 400_000
+    assert len(pieces) < 700
+    assert (running.close(kill=False), running.said()) == (0, b"")

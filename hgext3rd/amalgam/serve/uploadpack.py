@@ -9,9 +9,11 @@ asked ``freshness`` before.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import os
 import re
+import select
 import signal
 import tempfile
 import threading
@@ -37,6 +39,10 @@ _NOT_OFFERED = (b"object-info", b"bundle-uri")
 PROTOCOL = re.compile(rb"version=[012]")
 """What clients may ask for, as ``GIT_PROTOCOL`` has it."""
 _PIECE_BYTES = 1 << 16
+# git writes a pack in pieces of 8 KiB, and sending one takes as long as sending 64 KiB.
+# What it writes meanwhile must find room.
+_PAUSE_MILLISECONDS = 2
+_PIPE_BYTES = 1 << 19
 _SAID_BYTES = 1 << 12
 _THREADS = "2"
 # What git needs besides the packs, of which it maps no more than _MAPPED_BYTES, and of
@@ -97,8 +103,14 @@ class UploadPack:
         """``process`` leads a process group; what it says goes to ``errors``."""
         self._process = process
         self._errors = errors
+        self._end = select.poll()
+        self._has_more = True
         self._lock = threading.Lock()
         self._is_reaped = False
+        if process.stdout is not None:
+            self._end.register(process.stdout, 0)
+            with contextlib.suppress(OSError, AttributeError):  # Linux has it
+                fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     @classmethod
     def start(
@@ -140,9 +152,16 @@ class UploadPack:
         return cls(process, errors)
 
     def read(self) -> bytes:
-        """Return what it has written, some 64 KiB at most; nothing at the end."""
+        """Return what it has written, some 64 KiB at most; nothing at the end.
+
+        After a short piece, waits a moment for more, but not longer than git runs.
+        """
         assert self._process.stdout is not None
-        return os.read(self._process.stdout.fileno(), _PIECE_BYTES)
+        if not self._has_more:
+            self._end.poll(_PAUSE_MILLISECONDS)
+        piece = os.read(self._process.stdout.fileno(), _PIECE_BYTES)
+        self._has_more = len(piece) == _PIECE_BYTES
+        return piece
 
     def kill(self) -> None:
         """Kill all of its processes; also from another thread."""
@@ -219,12 +238,12 @@ def _check_settings(store: GitStore) -> None:
 
 def _address_bytes(store: GitStore) -> int:
     """Return how much memory a process of git may address, by the size of a store."""
-    directory = store.repository.packs_directory
     size = 0
-    for name in directory.names():
-        if not name.endswith(b".pack"):
-            with contextlib.suppress(FileNotFoundError):
-                size += directory.stat(name).st_size
+    with store.repository.packs_directory.opened() as fd:
+        for name in os.listdir(fd):
+            if not name.endswith(".pack"):
+                with contextlib.suppress(FileNotFoundError):
+                    size += os.stat(name, dir_fd=fd, follow_symlinks=False).st_size
     return _ADDRESS_BYTES + _ADDRESS_PER_INDEX_BYTE * size
 
 
