@@ -16,6 +16,7 @@ import itertools
 import os
 import re
 import sys
+import time
 from typing import IO, TYPE_CHECKING, Any
 
 from ..configitems import wants_serve
@@ -40,6 +41,8 @@ _GIT = re.compile(rb"git/[0-9]")
 _TYPE = b"application/x-git-upload-pack-%s"
 _COMMANDS = (b"ls-refs", b"fetch", bundleuri.COMMAND)
 _ADVERTISEMENT_START = pktlines.line(b"# service=git-upload-pack\n") + pktlines.FLUSH
+_SOON_SECONDS = 0.05
+"""How long after a look at the store git may be started without another."""
 _MOST_STARTS = 5
 """How often git is started if the repository hides something meanwhile."""
 
@@ -124,6 +127,7 @@ class _GitRequest(Exchange):
     def _make_fresh(self) -> None:
         with self.waiting(self._admission.config.queue_seconds):
             self._admission.make_fresh(now=self.wants_now)
+        self._made_fresh = time.monotonic()
 
     def _take_slot(self, *, is_fetch: bool) -> None:
         with self.waiting(self._admission.config.queue_seconds):
@@ -182,8 +186,9 @@ class _GitRequest(Exchange):
         whoever has hidden something has done so before the answer begins.
         """
         admission, spoken = self._admission, self._spoken
-        for _number in range(_MOST_STARTS):
-            self._make_fresh()
+        for number in range(_MOST_STARTS):
+            if number or time.monotonic() - self._made_fresh > _SOON_SECONDS:
+                self._make_fresh()
             if body:
                 os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
             self.running = UploadPack.start(

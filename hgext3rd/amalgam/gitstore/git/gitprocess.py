@@ -324,23 +324,27 @@ def _pieces(
 def _environment(
     directory: bytes | None, overrides: Mapping[str, Value]
 ) -> dict[bytes, bytes]:
+    environment = dict(_fixed(tuple(overrides.items())))
+    environment[b"PATH"] = os.environb.get(b"PATH", os.defpath.encode())
+    # named, a repository is not searched for, and found elsewhere
+    environment[b"GIT_DIR"] = directory or os.devnull.encode()
+    return environment
+
+
+@functools.lru_cache(maxsize=64)
+def _fixed(overrides: tuple[tuple[str, Value], ...]) -> dict[bytes, bytes]:
+    """Return the variables that depend on the configuration only."""
     variables = dict(_ENVIRONMENT)
     pairs = [
         (key, value)
-        for key, values in overrides.items()
+        for key, values in overrides
         for value in (values if isinstance(values, tuple) else (values,))
     ]
     variables["GIT_CONFIG_COUNT"] = str(len(pairs))
     for number, (key, value) in enumerate(pairs):
         variables[f"GIT_CONFIG_KEY_{number}"] = key
         variables[f"GIT_CONFIG_VALUE_{number}"] = value
-    environment = {
-        os.fsencode(name): os.fsencode(value) for name, value in variables.items()
-    }
-    environment[b"PATH"] = os.environb.get(b"PATH", os.defpath.encode())
-    # named, a repository is not searched for, and found elsewhere
-    environment[b"GIT_DIR"] = directory or os.devnull.encode()
-    return environment
+    return {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
 
 
 def _quoted(path: bytes) -> bytes:

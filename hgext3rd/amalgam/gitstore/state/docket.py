@@ -9,6 +9,7 @@ docket, it names no file elsewhere.
 from __future__ import annotations
 
 import binascii
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -149,7 +150,7 @@ class Docket(Record):
         """
         try:
             content = directory.tryread(_name(dialect), _LONGEST_BYTES)
-            return cls.parse(content) if content else cls()
+            return _parsed(content) if content else cls()
         except (Unusable, ValueError):
             return cls()
 
@@ -177,6 +178,12 @@ class Docket(Record):
     def write(self, directory: Directory, dialect: bytes, placement: Placement) -> None:
         """Make this the state. Durable when it returns."""
         directory.replace(_name(dialect), self.format(), placement)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(content: bytes) -> Docket:
+    """Return what is parsed of the same content again and again by a server."""
+    return Docket.parse(content)
 
 
 def _name(dialect: bytes) -> bytes:
