@@ -8,7 +8,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import dulwich.client
+import dulwich.repo
 import pytest
+from dulwich.objects import ObjectID
+from dulwich.refs import Ref
 from testlib.bundled import Bundled
 from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
@@ -189,6 +193,48 @@ def test_one_branch_and_sparse_checkout(web: WebServer, tmp_path: Path) -> None:
     assert not (clone / "dir").exists()
     assert not fetching(clone, "sparse-checkout", "set", "dir/below").returncode
     assert (clone / "dir/below/common").exists()
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_dulwich_clones_and_fetches(
+    store: Exported, tmp_path: Path, version: int
+) -> None:
+    # a client that shares no code with git
+    store.hg("bookmark", "-d", "@")  # it would be HEAD
+    with (
+        serving(store.root, SERVE, *WITH) as web,
+        dulwich.repo.Repo.init_bare(str(tmp_path / "clone"), mkdir=True) as clone,
+        dulwich.repo.Repo.init_bare(str(tmp_path / "shallow"), mkdir=True) as shallow,
+    ):
+        client = dulwich.client.HttpGitClient(web.url)
+        for number in range(3):
+            found = client.fetch("", clone, protocol_version=version)
+            assert found.refs == listed(store)
+            for name, oid in found.refs.items():
+                assert oid is not None
+                clone.refs[name] = oid
+            git(tmp_path / "clone", "fsck", "--strict", "--full")
+            tip = ObjectID(store.ids("default")[1].encode())
+            assert found.refs[Ref(b"refs/heads/default")] == tip
+            (store.root / "new").write_text(f"{number}\n")
+            store.hg("commit", "-qAm", f"new {number}", "-d", f"{20 + number} 0")
+        client.fetch(
+            "", shallow, lambda *_, **__: [tip], depth=1, protocol_version=version
+        )
+        assert git(tmp_path / "shallow", "rev-list", "--count", tip.decode()) == b"1\n"
+        refs = client.get_refs(b"", protocol_version=version).refs
+        assert refs == listed(store)
+
+
+def listed(store: Exported) -> dict[bytes, bytes]:
+    """Return the refs that ``git ls-remote`` lists, but peeled ones."""
+    said = store.git("ls-remote", ".").splitlines()
+    pairs = (line.split("\t") for line in said)
+    return {
+        name.encode(): oid.encode()
+        for oid, name in pairs
+        if not name.startswith("refs/cinnabar") and not name.endswith("^{}")
+    }
 
 
 def test_directory_of_repositories_is_served(
