@@ -1,7 +1,8 @@
-"""Take the steps of docs/hosting.rst, and check what clients got: guide.py --hg PATH.
+"""Take the steps of the guides, and check what clients got: guide.py --hg PATH.
 
-Every file and command of the guide is used as it is printed there; only addresses and
-directories become those of a scratch directory and of the loopback. The web server is
+The guides are docs/hosting.rst, and docs/serving-git.rst, for which ``gitservers`` is.
+Every file and command is used as it is printed there; only addresses and directories
+become those of a scratch directory and of the loopback. The web server is
 nginx. Where there is none, Python's http.server stands in for the one that serves
 files, and that is said: it shows that the guide works, not that its nginx configuration
 does. git-cinnabar and the object store, versitygw, are left out where there is none,
@@ -15,14 +16,14 @@ import contextlib
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
-from collections.abc import Iterator
 from pathlib import Path
+
+from gitservers import GitServers
+from page import Servers, blocks, free_port
 
 GUIDE = Path(__file__).parents[2] / "docs" / "hosting.rst"
 _HOSTS = ("hg.example.org", "bundles.example.org", "s3.example.org")
@@ -48,30 +49,15 @@ _BUNDLE = re.compile(r'"GET /(\w+)/[0-9a-f]{64}\.(bundle|hg) HTTP/1\.\d" 200')
 _FULL = re.compile(r"cmd=getbundle.*common=0{40}(?!\w)")
 
 
-def blocks(text: str) -> Iterator[list[str]]:
-    """Return the literal blocks of the guide, in their order."""
-    pattern = r"(?m)^(?!\.\.).*::\n\n((?:    .*\n|\n)+)"
-    for found in re.finditer(pattern, text):
-        yield textwrap.dedent(found[1]).strip("\n").split("\n")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Guide:
     """One run: the place, the programs, and what was found so far."""
 
     def __init__(self, scratch: Path, hg: Path, nginx: str | None) -> None:
         self.scratch = scratch
         self.nginx = nginx
-        self.problems: list[str] = []
         self.cinnabar = shutil.which("git-cinnabar") is not None
         self.ports = {host: free_port() for host in _HOSTS}
         self.behind = free_port()
-        self._processes: list[subprocess.Popen[bytes]] = []
         if nginx is None:  # nothing is in front of hgweb
             self.ports["hg.example.org"] = self.behind
         kept = {name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}
@@ -89,6 +75,8 @@ class Guide:
         if self.s3:
             endpoint = f"http://127.0.0.1:{self.ports['s3.example.org']}"
             self.environment |= _SECRETS | {"AWS_ENDPOINT_URL": endpoint}
+        self._servers = Servers(self.environment)
+        self.problems = self._servers.problems
         (scratch / "gitconfig").write_text("[pull]\n\tff = only\n")
         (scratch / "srv" / "www" / "bundles").mkdir(parents=True)
         (scratch / "srv" / "hg").mkdir()
@@ -158,7 +146,7 @@ class Guide:
             port = str(self.ports["bundles.example.org"])
             command = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1"]
             command.append(port)
-            self._start(command, cwd=self.scratch / "srv/www/bundles", log=log)
+            self._servers.start(command, cwd=self.scratch / "srv/www/bundles", log=log)
         else:
             said = subprocess.run([self.nginx, "-v"], capture_output=True, text=True)
             print(f"web server: {said.stderr.strip()}")
@@ -174,11 +162,13 @@ class Guide:
                 + f"  include {self.scratch}/etc/nginx/conf.d/*.conf;\n}}\n"
             )
             command = [self.nginx, "-p", str(self.scratch), "-c", str(config)]
-            self._start(command, cwd=self.scratch, log=self.scratch / "nginx.out")
+            self._servers.start(
+                command, cwd=self.scratch, log=self.scratch / "nginx.out"
+            )
         if self.s3:
             self._serve_objects(self.s3)
         for port_number in (self.ports["bundles.example.org"], self.behind):
-            self._wait(port_number)
+            self._servers.wait(port_number)
 
     def _serve_objects(self, program: str) -> None:
         (self.scratch / "s3").mkdir()
@@ -187,27 +177,10 @@ class Guide:
         command = [program, "--quiet", "--port", f"127.0.0.1:{port}"]
         command += ["--access", user, "--secret", secret]
         command += ["posix", str(self.scratch / "s3")]
-        self._start(command, cwd=self.scratch, log=self.scratch / "s3.log")
-        self._wait(port)
+        self._servers.start(command, cwd=self.scratch, log=self.scratch / "s3.log")
+        self._servers.wait(port)
         make = [str(self.python), "-c", _MAKE_BUCKET]
         subprocess.run(make, env=self.environment, check=True)
-
-    def _start(self, command: list[str], cwd: Path, log: Path) -> None:
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                command, cwd=cwd, stdout=out, stderr=out, env=self.environment
-            )
-        self._processes.append(process)
-
-    def _wait(self, port: int) -> None:
-        for _try in range(100):
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection(("127.0.0.1", port)),
-            ):
-                return
-            time.sleep(0.1)
-        self.problems.append(f"nothing answers at port {port}")
 
     def check(self) -> None:
         """See that all clients have everything, and whence they had it."""
@@ -217,19 +190,19 @@ class Guide:
         for name in clones:
             text = self.scratch / name / "README"
             found = text.read_text() if text.exists() else "nothing"
-            self._expect(f"README of {name}", found, "hello\nmore\n")
+            self._servers.expect(f"README of {name}", found, "hello\nmore\n")
         if self.cinnabar:
             self._run("git -C project-cinnabar cinnabar fsck --full")
         if self.s3:
             for name in ("stored-hg", "stored-git"):
                 found = (self.scratch / name / "README").read_text()
-                self._expect(f"README of {name}", found, "hello\n")
+                self._servers.expect(f"README of {name}", found, "hello\n")
             refs = ["git", "-C", "stored-git", "for-each-ref", "refs/bundles"]
             done = subprocess.run(refs, cwd=self.scratch, capture_output=True)
-            self._expect("bundles used from the store", bool(done.stdout), True)
+            self._servers.expect("bundles used from the store", bool(done.stdout), True)
         sent = (self.scratch / "hgweb.log").read_text()
-        self._expect("full getbundle", bool(_FULL.search(sent)), False)
-        self._expect("bundles sent by hgweb", sent.count("amalgam/bundles"), 0)
+        self._servers.expect("full getbundle", bool(_FULL.search(sent)), False)
+        self._servers.expect("bundles sent by hgweb", sent.count("amalgam/bundles"), 0)
         served = _BUNDLE.findall((self.scratch / "files.log").read_text())
         # each was read once to be checked, and once by its client
         for repository, suffix, least in (
@@ -239,7 +212,7 @@ class Guide:
         ):
             count = served.count((repository, suffix))
             label = f"downloads of {suffix} of {repository}, at least {least}"
-            self._expect(label, count >= least, True)
+            self._servers.expect(label, count >= least, True)
             print(f"{count} downloads of {suffix} of {repository}")
         if self.nginx:
             self._check_web_server()
@@ -257,23 +230,17 @@ class Guide:
         ):
             command = ["curl", "-s", "-o", os.devnull, "-w", "%{http_code}", *options]
             done = subprocess.run([*command, f"{base}/{what}"], capture_output=True)
-            self._expect(f"status of {what}", done.stdout.decode(), expected)
+            self._servers.expect(f"status of {what}", done.stdout.decode(), expected)
         partial = self.scratch / "partial"
         partial.write_bytes(path.read_bytes()[:100])
         command = ["curl", "-sf", "-C", "-", "-o", str(partial), f"{base}/{path.name}"]
         subprocess.run(command, check=True)
         resumed = partial.read_bytes() == path.read_bytes()
-        self._expect("download that was interrupted", resumed, True)
-
-    def _expect(self, what: str, found: object, expected: object) -> None:
-        if found != expected:
-            self.problems.append(f"{what}: {found!r}, not {expected!r}")
+        self._servers.expect("download that was interrupted", resumed, True)
 
     def close(self) -> None:
         """End what was started, and wait for what that left in the background."""
-        for process in self._processes:
-            process.terminate()
-            process.wait()
+        self._servers.stop()
         path = self.scratch / "srv" / "hg" / "hgweb.pid"
         if path.exists():
             with contextlib.suppress(ProcessLookupError):
@@ -301,15 +268,26 @@ def _versitygw() -> str | None:
 
 
 def main() -> int:
-    """Follow the guide, and return the exit status."""
+    """Follow the guides, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--hg", type=Path, required=True)
     parser.add_argument("--nginx", default=shutil.which("nginx", path=_PATHS))
+    parser.add_argument("--only", choices=("hosting", "serving-git"))
     options = parser.parse_args()
+    problems = []
+    for kind, page in ((Guide, "hosting"), (GitServers, "serving-git")):
+        if options.only in (None, page):
+            problems += followed(kind, options.hg.absolute(), options.nginx)
+    print("wrong" if problems else "all is as the guides say")
+    return 1 if problems else 0
+
+
+def followed(kind: type[Guide | GitServers], hg: Path, nginx: str | None) -> list[str]:
+    """Follow one guide in a place of its own; return and print what is wrong."""
     with tempfile.TemporaryDirectory(prefix="hosting-") as directory:
         scratch = Path(directory)
         scratch.chmod(0o755)  # the web server runs as somebody else
-        guide = Guide(scratch, options.hg.absolute(), options.nginx)
+        guide = kind(scratch, hg, nginx)
         try:
             guide.follow()
             guide.check()
@@ -317,8 +295,7 @@ def main() -> int:
             guide.close()
         for problem in guide.problems:
             print(f"wrong: {problem}")
-    print("wrong" if guide.problems else "all is as the guide says")
-    return 1 if guide.problems else 0
+        return guide.problems
 
 
 _PATHS = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"

@@ -1,0 +1,70 @@
+"""What scripts need that follow a page: its blocks, ports, and servers that run."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import subprocess
+import textwrap
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+
+def blocks(text: str) -> Iterator[list[str]]:
+    """Return the literal blocks of a page, in their order."""
+    pattern = r"(?m)^(?!\.\.).*::\n\n((?:    .*\n|\n)+)"
+    for found in re.finditer(pattern, text):
+        yield textwrap.dedent(found[1]).strip("\n").split("\n")
+
+
+def free_port() -> int:
+    """Return the number of a port that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Servers:
+    """The servers that a script has started, and what was found wrong."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.problems: list[str] = []
+        self._environment = environment
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, command: list[str], cwd: Path, log: Path) -> None:
+        """Start one."""
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command, cwd=cwd, stdout=out, stderr=out, env=self._environment
+            )
+        self._processes.append(process)
+
+    def wait(self, port: int) -> None:
+        """Wait until somebody listens."""
+        for _try in range(300):
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", port)),
+            ):
+                return
+            time.sleep(0.1)
+        self.problems.append(f"nothing answers at port {port}")
+
+    def expect(self, what: str, found: object, expected: object) -> None:
+        """Note what is not as it should be."""
+        if found != expected:
+            self.problems.append(f"{what}: {found!r}, not {expected!r}")
+
+    def stop(self) -> None:
+        """End them all."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
