@@ -73,6 +73,8 @@ class BundlesStatus:
     public: int = 0
     """Changesets that a bundle made today would have."""
     lock: Holder | None = None
+    has_failed: bool = False
+    """Whether the last generator failed, and none is at work."""
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
     @classmethod
@@ -107,7 +109,8 @@ class BundlesStatus:
                 text %= (status.lock.host, status.lock.age_seconds // 3600)
                 hint = _(b"remove '%s' if it is not running there") % path
             status.problems.append(Problem(text, hint))
-        if register.failure and not status.is_running:
+        status.has_failed = bool(register.failure) and not status.is_running
+        if status.has_failed:
             text = _(b"bundles could not be generated: %s")
             text %= printable(os.fsencode(register.failure))
             status.problems.append(Problem(text, _REFRESH))

@@ -280,9 +280,10 @@ def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
     b"admin::amalgam",
     [
         (b"", b"repair", False, _(b"make snapshots again, repair the git repository")),
+        (b"", b"metrics", False, _(b"print metrics in the text format of Prometheus")),
         *formatteropts,
     ],
-    _(b"[--repair]"),
+    _(b"[--repair | --metrics]"),
     helpcategory=registrar.command.CATEGORY_MAINTENANCE,
 )
 def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
@@ -306,6 +307,11 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     repository as :hg:`git::verify` does. Then repair the differences: remove files
     that amalgam did not write, and correct branches and tags. If anything is
     damaged, export everything again.
+
+    With --metrics, print metrics for Prometheus instead: sizes, ages, failures, how
+    many changesets are exported and how many are behind, the bundles, the indexes,
+    and the slots of ``amalgam.serve.run-directory`` that are held. Snapshots are not
+    compared with their indexes. ``docs/operations.rst`` explains each metric.
 
     The history itself is never changed. Everything that amalgam keeps is in
     ``.hg/amalgam``. You may remove it, even while servers run.
@@ -343,10 +349,13 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
                   ``found``, ``expected``.
     :problems:    List. With ``text``, ``hint``.
 
-    Returns 0 if there is no problem, 1 if there is one.
+    Returns 0 if there is no problem, 1 if there is one. With --metrics, returns 0:
+    the number of problems is one of the metrics.
     """
-    from . import admin
+    from . import admin, metrics
 
+    if opts["metrics"]:
+        return metrics.run(ui, repo, **opts)
     return admin.run(ui, repo, **opts)
 
 

@@ -38,8 +38,8 @@ _EXPORTER = {
 
 def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """Answer ``admin::amalgam``."""
-    problems = [*_mistakes(repo), *_kernel_problems()]
-    store = _store(ui, repo)
+    problems = general_problems(repo)
+    store = store_of(ui, repo)
     mended: Sequence[Difference] = ()
     if opts["repair"]:
         openhooks.rebuild(repo)
@@ -71,6 +71,11 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     return 1 if problems else 0
 
 
+def general_problems(repo: RepoT) -> list[Problem]:
+    """Return what is wrong in the configuration and with this machine."""
+    return [*_mistakes(repo), *_kernel_problems()]
+
+
 def _mistakes(repo: RepoT) -> list[Problem]:
     """Return what is wrong in the configuration, of a share and of its source."""
     hint = _(b"see 'hg help amalgam'")
@@ -96,7 +101,7 @@ def _kernel_problems() -> list[Problem]:
     return found
 
 
-def _store(ui: UiT, repo: RepoT) -> GitStore | None:
+def store_of(ui: UiT, repo: RepoT) -> GitStore | None:
     """Return the git store, unless it is not known what should be in it."""
     try:
         return GitStore(repo, configitems.GitConfig.from_ui(ui))

@@ -19,6 +19,7 @@ from ..locking import LOCK
 from ..placement import Unusable
 from . import verify
 from .exporting import exporter, exporterlock, rollup
+from .exporting.export import LastExport
 from .exporting.lockholder import Holder, LockState, holder
 from .git.idx import object_count
 from .state import packgroups, requirements, selection
@@ -87,12 +88,18 @@ class StoreStatus:
     """Whether changes are exported in the background: ``off``, ``idle``, ``working``,
     or ``waiting`` after a failure."""
     lock: Holder | None = None
+    last: LastExport | None = None
+    """The last export that changed something."""
+    export_failures: int = 0
+    """Background exports that failed in a row."""
+    maintenance_failures: int = 0
+    """Roll-ups of packs that failed in a row."""
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
     @classmethod
     def of(cls, store: GitStore) -> StoreStatus:
         """Look at ``store``."""
-        status = cls(lock=holder(store.directory))
+        status = cls(lock=holder(store.directory), last=LastExport.read(store))
         try:
             status._check_surroundings(store)
             status._look(store)
@@ -166,6 +173,7 @@ class StoreStatus:
         if store.config.export_on_change:
             self.exporter = b"working" if is_there else b"idle"
         if failure is not None:
+            self.export_failures = failure.attempts
             hint = _(b"next attempt after the next change; or run 'hg git::export'")
             wait = int(failure.retry - time.time())
             if is_there and wait > 0:
@@ -186,6 +194,7 @@ class StoreStatus:
     def _check_roll_ups(self, store: GitStore) -> None:
         failure = rollup.failure(store)
         if failure is not None:
+            self.maintenance_failures = failure.attempts
             text = failure.explain(_(b"maintenance of packs failed"))
             self.problems.append(Problem(text, _MAINTAIN))
 

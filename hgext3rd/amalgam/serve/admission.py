@@ -37,6 +37,16 @@ _OFF = (
 )
 
 
+def pools(config: ServeConfig) -> tuple[Pool, Pool, Pool]:
+    """Return the pools of a configuration: to make packs, to list refs, to wait."""
+    count = config.max_fetches
+    return (
+        Pool(b"fetch", count),
+        Pool(b"query", _QUERIES_PER_FETCH * count),
+        Pool(_WAITING, count),
+    )
+
+
 class Admission:
     """A client of one repository that may be answered, once its store is fresh."""
 
@@ -75,7 +85,7 @@ class Admission:
             self.store,
             lambda: pktlines.wants(body),
             self.config.queue_seconds,
-            take_slot=lambda: self._slot(Pool(_WAITING, self.config.max_fetches), 0),
+            take_slot=lambda: self._slot(pools(self.config)[2], 0),
             make_fresh=lambda seconds: self.make_fresh(seconds=seconds),
         )
 
@@ -85,11 +95,9 @@ class Admission:
 
     def take_slot(self, *, is_fetch: bool) -> Slot:
         """Wait for a slot and take it; ``RefusedError`` if there is none in time."""
-        config = self.config
-        pool = Pool(b"fetch", config.max_fetches)
-        if not is_fetch:
-            pool = Pool(b"query", _QUERIES_PER_FETCH * config.max_fetches)
-        slot = self._slot(pool, config.queue_seconds)
+        fetch, query, _waiting = pools(self.config)
+        pool = fetch if is_fetch else query
+        slot = self._slot(pool, self.config.queue_seconds)
         if slot is None:
             raise RefusedError.later(b"this server is busy; try again later")
         return slot

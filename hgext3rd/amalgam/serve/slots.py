@@ -12,18 +12,21 @@ import contextlib
 import fcntl
 import functools
 import os
+import re
 import threading
 import time
 from typing import TYPE_CHECKING
 
-from ..placement import Directory, Placement
+from ..placement import Directory, Placement, Unusable
 from ..records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _SHORTEST_SECONDS = 0.005
 _LONGEST_SECONDS = 0.1
+
+_SLOT = re.compile(rb"([a-z]+)-[0-9]{1,6}")
 
 _lock = threading.Lock()
 _semaphores: dict[Pool, threading.BoundedSemaphore] = {}
@@ -72,6 +75,36 @@ def take(path: bytes | None, pool: Pool, timeout: float) -> Slot | None:
             return None
         time.sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_SECONDS)
+
+
+def held(path: bytes, pools: Iterable[bytes]) -> dict[bytes, int]:
+    """Return how many slots of each of ``pools`` are taken on this host.
+
+    To see that, each slot is locked for an instant, shared; a request that tries it at
+    that moment takes the next one, or tries again. Makes nothing. ``OSError`` or
+    ``StorageError`` if ``path`` cannot be read.
+    """
+    found = dict.fromkeys(pools, 0)
+    directory = Directory(path)
+    for name in directory.names():
+        slot = _SLOT.fullmatch(name)
+        if slot and slot[1] in found:
+            found[slot[1]] += _is_taken(directory, name)
+    return found
+
+
+def _is_taken(directory: Directory, name: bytes) -> bool:
+    try:
+        fd = directory.open(name)
+    except (FileNotFoundError, Unusable):  # gone, or no slot
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)  # which unlocks it
+    return False
 
 
 def _take_own(pool: Pool, timeout: float) -> Slot | None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 from mercurial import error, txnutil
 from mercurial.i18n import _
 
+from ... import docketfile
+from ...placement import Unusable
 from ...records import Record
 from ..state import requirements
 from .exportlock import locked
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from .metadatacommit import Covers
 
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+# in .hg/amalgam
+_LAST = b"last-export"
+_LAST_BYTES = 1 << 10
 
 
 class Report(Record):
@@ -59,6 +65,44 @@ class Report(Record):
     """Whether all other drafts were converted again for that."""
     seconds: float
     """Wall time of all."""
+
+
+class LastExport(Record):
+    """The last export that changed something, for ``admin::amalgam --metrics``."""
+
+    ended: int
+    """In seconds since the epoch."""
+    milliseconds: int
+    """Wall time of all."""
+    changesets: int
+    """Changesets converted."""
+
+    @classmethod
+    def read(cls, store: GitStore) -> LastExport | None:
+        """Return what is recorded; ``None`` if nothing is, or nothing readable."""
+        try:
+            content = store.directory.tryread(_LAST, _LAST_BYTES)
+            if not content:
+                return None
+            return cls(**_LAST_FORM.values_in(content))
+        except (OSError, Unusable, ValueError):
+            return None
+
+    def write(self, store: GitStore) -> None:
+        """Record it, if that is possible."""
+        content = _LAST_FORM.content_of(self)
+        with contextlib.suppress(OSError, error.StorageError):
+            store.directory.replace(_LAST, content, store.placement, durable=False)
+
+
+_LAST_FORM = docketfile.Form(
+    b"amalgam last export 1",
+    {
+        "ended": docketfile.numbers(b"ended"),
+        "milliseconds": docketfile.numbers(b"milliseconds"),
+        "changesets": docketfile.numbers(b"changesets"),
+    },
+)
 
 
 def export(
@@ -96,7 +140,7 @@ def export(
             raise
         if rebuild or not run.is_up_to_date():
             raise _unwritable(store, exc) from None
-    return Report(
+    report = Report(
         path=store.repository.path,
         changesets=sum(done.changesets for done in run.done),
         objects=sum(done.objects for done in run.done),
@@ -111,6 +155,10 @@ def export(
         named=run.named,
         state=run.state,
     )
+    if report.changesets or report.refs or report.gone:
+        milliseconds = int(1000 * report.seconds)
+        LastExport(int(time.time()), milliseconds, report.changesets).write(store)
+    return report
 
 
 def is_up_to_date(store: GitStore) -> bool:
