@@ -79,6 +79,10 @@ def _git_lfs() -> str:
     return "" if lfs.git_lfs() else "no git-lfs(1); see 'make git-lfs'"
 
 
+def _systemd() -> str:
+    return "" if shutil.which("systemd-analyze") else "no systemd-analyze(1)"
+
+
 def _git_2_40() -> str:
     said = subprocess.run(["git", "version"], capture_output=True).stdout.decode()
     major, minor = map(int, said.split()[2].split(".")[:2])
@@ -95,6 +99,7 @@ _NEEDS: dict[str, Callable[[], str]] = {
     "curl": _curl,  # as a client that goes on with a download
     "git-2.40": _git_2_40,  # as a client that takes bundles which a server names
     "s3-server": _s3_server,  # as an object store
+    "systemd": _systemd,  # to check units
     "git-lfs": _git_lfs,  # as a client of what is in LFS
 }
 
