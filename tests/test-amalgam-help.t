@@ -44,6 +44,9 @@ Its configuration items are known too:
   amalgam.bundles.directory=None
   amalgam.bundles.external=None
   amalgam.bundles.level=5
+  amalgam.bundles.link-seconds=0
+  amalgam.bundles.native=True
+  amalgam.bundles.public-url=None
   amalgam.bundles.retention=604800
   amalgam.bundles.threads=0
   amalgam.bundles.url=None

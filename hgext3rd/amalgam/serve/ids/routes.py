@@ -121,9 +121,9 @@ class _IdRequest(Exchange):
             if rev is not None and rev >= 0 and rev not in changelog.filteredrevs:
                 found[at] = FoundId(oidmaps.Side.NODE, node, None)
 
-    def explained(self, sentence: bytes) -> tuple[bytes, bytes]:
-        """Return the type and the body of an answer that is an error."""
-        return answers.TYPE, answers.one(sentence)
+    def explained(self, code: int, sentence: bytes) -> tuple[int, bytes, bytes]:
+        """Return status, type and body of an answer that is an error."""
+        return code, answers.TYPE, answers.one(sentence)
 
 
 def _meaning(meanings: Sequence[Translation]) -> FoundId | bytes:
