@@ -122,8 +122,9 @@ oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar, bundles
 	  $(RECEIVERS:%=--receiver "$$TREE"/%) --json "$$TREE"/build/oracle-hgbundles.json
 
 .PHONY: torture
-torture: local ## kills, full disks, damaged, truncated and hostile files by the thousand
-	@cd tests && $(BIN)/python3 -m torture --json "$$TREE"/build/torture.json
+torture: local ## kills, full disks, hostile files, clients under load; CORPORA=DIR, ONLY="git clients"
+	@cd tests && $(BIN)/python3 -m torture --json "$$TREE"/build/torture.json \
+	  $(if $(CORPORA),--corpora $(call absolute,$(CORPORA))) $(if $(ONLY),--only "$(ONLY)")
 
 # Stable Rust is enough. Of each target so many seconds; TARGETS="chunk ..." are some of them.
 SECONDS = 60

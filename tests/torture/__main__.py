@@ -36,13 +36,17 @@ from . import (
 class Torture:
     """The parts, one after the other, and what came of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: str) -> None:
+        """``only``: how the names begin of the parts to run."""
+        self._only = only
         self.counts: dict[str, dict[str, int]] = {}
         self.seconds: dict[str, float] = {}
         self.problems: list[str] = []
 
     def run(self, name: str, part: Callable[[], Counter[str]]) -> None:
         """Run a part; one that fails does not keep the others from running."""
+        if not name.startswith(self._only):
+            return
         started = time.monotonic()
         try:
             counts = part()
@@ -58,7 +62,7 @@ class Torture:
 def main() -> int:
     """Run all parts and return the exit status."""
     options = _options()
-    torture = Torture()
+    torture = Torture(options.only)
     with tempfile.TemporaryDirectory(prefix="torture-") as directory:
         scratch = Path(directory)
         server = HgServer()
@@ -112,14 +116,9 @@ def main() -> int:
 
         torture.run("hostile files", visit)
 
-        def serve() -> Counter[str]:
-            counts, problems = serving.under_load(
-                scratch, server, options.clients, options.load, options.seed
-            )
-            torture.problems += problems
-            return counts
-
-        torture.run("git clients", serve)
+        loads = serving.all_of(scratch, server, options, torture.problems)
+        for name, part in loads:
+            torture.run(name, part)
         for name, part in bundles.all_of(scratch, server, options):
             torture.run(name, part)
         for name, part in objectstores.all_of(scratch, options):
@@ -149,6 +148,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=30, help="of each sequence")
     parser.add_argument("--clients", type=int, default=50, help="of git, at once")
     parser.add_argument("--load", type=float, default=600, help="seconds of them")
+    parser.add_argument("--corpora", type=Path, help="with bundles *.hg to serve, too")
+    parser.add_argument("--only", default="", help="parts whose names begin so")
     parser.add_argument("--changes", type=int, default=100, help="with bundles")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--json", type=Path, help="file for counts and problems")

@@ -22,7 +22,8 @@ _NOT_OURS = re.compile(r"not our ref ([0-9a-f]{40})")
 #: What git says of an answer that ended, or was waited for in vain.
 _CUT = re.compile(
     r"early EOF|unexpected disconnect|expected flush|end of file|bad object|"
-    r"invalid index-pack output|transfer closed|curl (?:18|56|92)|RPC failed; HTTP 503"
+    r"invalid index-pack output|transfer closed|curl (?:18|56|92)|RPC failed; HTTP 503|"
+    r"does not have a commit yet"
 )
 _WORD = re.compile(r"([0-9a-f]{40}) w\d+secret")
 _CHECKS = threading.BoundedSemaphore(2)  # they are no load of the server

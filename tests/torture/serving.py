@@ -17,13 +17,15 @@ import shutil
 import subprocess
 import threading
 import time
+from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from testlib.environment import ENVIRONMENT, HG
 from testlib.exported import Exported
+from testlib.generated import generate
 from testlib.hgserver import HgServer
 from testlib.webserver import GIT_TYPE, WebServer, serving
 
@@ -37,6 +39,7 @@ _CONFIG = """
 amalgam =
 censor =
 clonebundles =
+backlog = {backlog}
 [censor]
 policy = ignore
 [experimental]
@@ -57,6 +60,8 @@ pretxnchangegroup.refusing = test ! -e {refusing}-pretxnchangegroup
 pretxnclose.refusing = test ! -e {refusing}-pretxnclose
 """
 _ASKING = 16  # threads
+_RETRIES = 5
+_BACKLOG = Path(__file__).with_name("backlog.py")
 _REFRESH_SECONDS = 20
 _PAUSE_SECONDS = 0.2
 _MORE_DESCRIPTORS = 64
@@ -76,7 +81,7 @@ class Load:
         self._timeline = Timeline()
         self._refusing = scratch / "refusing"
         hgrc = scratch / "hgrc"
-        hgrc.write_text(_CONFIG.format(refusing=self._refusing))
+        hgrc.write_text(_CONFIG.format(refusing=self._refusing, backlog=_BACKLOG))
         self._environment = ENVIRONMENT | {"HGRCPATH": str(hgrc)}
         self._done = threading.Event()
         self._lock = threading.Lock()
@@ -224,14 +229,13 @@ class Load:
         state = self._timeline.last
         asked = [(oid, version) for oid in state.hidden for version in "02"]
         tips = [*state.commits]
-        ask = functools.partial(_answer, self._other)
         with ThreadPoolExecutor(_ASKING) as pool:
             for (oid, version), found in zip(
-                asked, pool.map(lambda it: ask(*it), asked), strict=True
+                asked, pool.map(lambda it: self._ask(*it), asked), strict=True
             ):
                 self._judge(oid, version, found)
         self.counts["asked for"] += len(asked)
-        found = _answer(self._other, self._history.draw.choice(tips), "2")
+        found = self._ask(self._history.draw.choice(tips), "2")
         if found != "sent":
             self._tell(f"what is served is not sent: {found}")
 
@@ -242,12 +246,22 @@ class Load:
             return
         began = time.monotonic()
         oid, version = hidden[int(began * 1e6) % len(hidden)], "02"[int(began) % 2]
-        found = _answer(self._other, oid, version)
+        found = self._ask(oid, version)
         ended = time.monotonic()
         if found != "sent" or oid in self._timeline.hidden_during(began, ended):
             self._judge(oid, version, found)
         with self._lock:
             self.counts["asked for at any moment"] += 1
+
+    def _ask(self, oid: str, version: str) -> str:
+        """Ask for an object; again if the server cannot be ready within a second."""
+        for _try in range(_RETRIES):
+            found = _answer(self._other, oid, version)
+            if not found.startswith("503 "):
+                break
+            with self._lock:
+                self.counts["asked again"] += 1
+        return found
 
     def _judge(self, oid: str, version: str, found: str) -> None:
         if found != "refused":
@@ -328,22 +342,43 @@ def _answer(server: WebServer, oid: str, version: str) -> str:
     return "refused" if is_refused else f"{answer.status} {content[:200]!r}"
 
 
-def under_load(
-    scratch: Path,
-    server: HgServer,
-    clients: int,
-    seconds: float,
-    seed: int,
-    base: Path | None = None,
-) -> tuple[Counter[str], list[str]]:
-    """Let ``clients`` visit a changing repository; return counts and problems.
-
-    ``base``: what it has at first.
-    """
-    scratch.mkdir()
-    load = Load(scratch, server, seed, base)
+def _under_load(
+    place: Path, server: HgServer, options: Namespace, base: Path, problems: list[str]
+) -> Counter[str]:
+    """Let clients visit a repository that has what ``base`` has, and changes."""
+    place.mkdir()
+    load = Load(place, server, options.seed, base)
     try:
-        load.run(clients, seconds, seed)
+        load.run(options.clients, options.load, options.seed)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return load.counts, load.problems
+        problems += load.problems
+        shutil.rmtree(place, ignore_errors=True)
+    return load.counts
+
+
+def all_of(
+    scratch: Path, server: HgServer, options: Namespace, problems: list[str]
+) -> Iterator[tuple[str, Callable[[], Counter[str]]]]:
+    """Yield a load on each repository; what is wrong is added to ``problems``."""
+
+    def load(name: str, make: Callable[[Path], object]) -> Counter[str]:
+        base = scratch / f"base-{name}"
+        make(base)
+        place = scratch / f"load-{name}"
+        return _under_load(place, server, options, base, problems)
+
+    def unbundle(bundle: Path, base: Path) -> None:
+        server.hg(scratch, "init", str(base))
+        server.hg(base, "unbundle", "-q", str(bundle))
+
+    for profile in ("realistic", "many-heads"):
+        make = functools.partial(_generate, profile)
+        yield f"git clients, {profile}", functools.partial(load, profile, make)
+    for bundle in sorted(options.corpora.glob("*.hg")) if options.corpora else ():
+        make = functools.partial(unbundle, bundle)
+        name = bundle.stem
+        yield f"git clients, {name}", functools.partial(load, name, make)
+
+
+def _generate(profile: str, base: Path) -> None:
+    generate(base, profile)
