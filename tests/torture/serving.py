@@ -60,7 +60,6 @@ pretxnchangegroup.refusing = test ! -e {refusing}-pretxnchangegroup
 pretxnclose.refusing = test ! -e {refusing}-pretxnclose
 """
 _ASKING = 16  # threads
-_RETRIES = 5
 _BACKLOG = Path(__file__).with_name("backlog.py")
 _REFRESH_SECONDS = 20
 _PAUSE_SECONDS = 0.2
@@ -254,14 +253,17 @@ class Load:
             self.counts["asked for at any moment"] += 1
 
     def _ask(self, oid: str, version: str) -> str:
-        """Ask for an object; again if the server cannot be ready within a second."""
-        for _try in range(_RETRIES):
+        """Ask for an object; again while the server is not ready within a second.
+
+        After a censoring, it exports all anew.
+        """
+        end = time.monotonic() + LONGEST_SECONDS
+        while True:
             found = _answer(self._other, oid, version)
-            if not found.startswith("503 "):
-                break
+            if not found.startswith("503 ") or time.monotonic() > end:
+                return found
             with self._lock:
                 self.counts["asked again"] += 1
-        return found
 
     def _judge(self, oid: str, version: str, found: str) -> None:
         if found != "refused":
@@ -303,7 +305,7 @@ class Load:
         for block in server.said().split("Exception happened during")[1:]:
             self.problems.append(block[:3000])
         refused = Counter(
-            line.partition("refused with ")[2][:80]
+            line.partition("refused with ")[2].partition(", ")[0]
             for line in server.logged()
             if "refused with" in line
         )
