@@ -39,11 +39,12 @@ pub struct Target {
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
 /// All targets: those of single records, then those of whole files.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     record("chunk", revlogs::chunk),
     record("patch", records::patch),
     record("chain", revlogs::chain),
     record("changeset", records::changeset),
+    record("changegroup", records::changegroup),
     record("manifest", records::manifest),
     record("filelog", records::filelog),
     record("path", records::path),

@@ -1,5 +1,6 @@
 //! Parsers of single records, called as they are.
 
+use changegroup::fuzzing::{ChangesetHead, line_delta};
 use gitpack::delta;
 use revlog::manifest::check_depth;
 use revlog::{Changeset, Delta, Encoding, Flag, Lines, ManifestEntries, split_metadata};
@@ -25,6 +26,20 @@ pub(crate) fn changeset(input: &[u8]) {
     assert!(changeset.extras().count() <= input.len());
     assert!(input.ends_with(changeset.description));
     hg2git::fuzzing::commit_and_note(&changeset, input);
+}
+
+/// What a changegroup follows: the head of a changeset, and two texts of which a delta is made.
+pub(crate) fn changegroup(input: &[u8]) {
+    if let Ok(head) = ChangesetHead::parse(input) {
+        assert!(head.files().map(<[u8]>::len).sum::<usize>() <= input.len());
+    }
+    let (base, target) = cut(input);
+    let mut bytes = Vec::new();
+    line_delta(base, target, &mut bytes);
+    let delta = Delta::parse(&bytes, base.len()).expect("is a delta of the base");
+    let mut made = Buffer::default();
+    delta.apply(base, &mut made).expect("is memory");
+    assert_eq!(made.as_slice(), target);
 }
 
 /// The text of a manifest, flat or of a directory.
