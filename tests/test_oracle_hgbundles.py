@@ -11,6 +11,7 @@ from oracle.hgbundles import FORMATS, Receiver, compare, differences, made
 from oracle.subjects import Odd
 from testlib import odd
 from testlib.environment import hg
+from testlib.oddstore import Edit, Step
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,21 @@ def test_receivers_get_from_our_bundles_what_stock_gives(
     repository = made(subject, tmp_path, FORMATS[name])
     results = list(compare(repository, tmp_path, [receiver], 1))
     assert len(results) >= 4
+    assert [str(found) for found in results if found] == []
+
+
+@pytest.mark.slow
+def test_changeset_with_a_second_parent_alone_is_sent_as_stock_sends_it(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    # nodes do not tell the order of parents, and hg verify sees nothing
+    steps = (
+        Step(0, edits=(Edit("write", b"a", b"1\n"),)),
+        Step(1, p2=0, edits=(Edit("write", b"a", b"2\n"),)),
+        Step(2, p1=1, edits=(Edit("copy", b"b", source=b"a"),)),
+    )
+    repository = made(Odd("odd", "odd", 50, steps), tmp_path, ())
+    results = list(compare(repository, tmp_path, [receiver], 1))
     assert [str(found) for found in results if found] == []
 
 

@@ -58,6 +58,8 @@ pub(crate) struct Writer<'a> {
     pub changelog: &'a Index,
     /// The format.
     pub version: GroupVersion,
+    /// Whether a first parent that is null says something, as it does of a copy in a filelog.
+    pub keeps_null_parent: bool,
 }
 
 impl Writer<'_> {
@@ -74,7 +76,11 @@ impl Writer<'_> {
     ) -> Result<Written> {
         let index = self.revlog.index();
         let PlannedDelta { rev, link, form } = planned;
-        let Parents(p1, p2) = index.parents(rev);
+        let Parents(mut p1, mut p2) = index.parents(rev);
+        if p1.is_none() && !self.keeps_null_parent {
+            // as Mercurial reads them (canonical_parent_order in mercurial/revlog.py)
+            (p1, p2) = (p2, p1);
+        }
         let base = match form {
             Form::Whole => None,
             Form::Stored(base) | Form::Computed(base) => Some(base),

@@ -283,8 +283,18 @@ fn check_nodes(changelog: &Revlog, expected: &[(u32, Node)]) -> Result<()> {
 }
 
 impl Source {
+    /// A writer for changelog or manifests; `file_writer` is one for a filelog.
     const fn writer<'a>(&'a self, revlog: &'a Revlog) -> Writer<'a> {
-        Writer { revlog, changelog: self.changelog.index(), version: self.version }
+        Writer {
+            revlog,
+            changelog: self.changelog.index(),
+            version: self.version,
+            keeps_null_parent: false,
+        }
+    }
+
+    const fn file_writer<'a>(&'a self, revlog: &'a Revlog) -> Writer<'a> {
+        Writer { keeps_null_parent: true, ..self.writer(revlog) }
     }
 
     /// Does the jobs on some threads, or on this one if there is one only; results come in order.
@@ -478,7 +488,8 @@ fn step_files(
             let mut texts = Texts::new(&revlog, scratch, KEPT_BYTES);
             let mut at = 0;
             while at < planned.len() && bytes.len() - start < MOST_OF_FILE {
-                let written = source.writer(&revlog).write(planned[at], &mut texts, &mut bytes)?;
+                let written =
+                    source.file_writer(&revlog).write(planned[at], &mut texts, &mut bytes)?;
                 if let Some(text) = written.text {
                     texts.recycle(text);
                 }
