@@ -97,6 +97,14 @@ def test_small_bundle_asks_for_no_more_memory_than_its_size() -> None:
     assert zstd.get_frame_parameters(data).window_size == len(CONTENT)
 
 
+def test_small_bundle_of_gzip_is_what_mercurial_writes() -> None:
+    few = [*chunks(10)]
+    settings = WINDOW._replace(level=None)
+    sink = zlib.compressobj()
+    expected = b"".join(map(sink.compress, few)) + sink.flush()
+    assert b"".join(compression.deflate(few, settings)) == expected
+
+
 @pytest.mark.usefixtures("tiny")
 def test_deflate_loses_little_by_its_blocks() -> None:
     ours = compressed(compression.deflate, WINDOW._replace(level=None))

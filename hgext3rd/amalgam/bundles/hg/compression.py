@@ -132,15 +132,21 @@ def _parameters(module: Any, level: int, settings: Settings) -> Any:
 def deflate(chunks: Iterable[bytes], settings: Settings) -> Iterator[bytes]:
     """Compress to one stream of zlib, in blocks that threads compress.
 
-    Each block may refer to the end of the one before it, so that little is lost.
+    Each block may refer to the end of the one before it, so that little is lost. One
+    block alone gives what Mercurial itself would write.
     """
     level = -1 if settings.level is None else settings.level
+    blocks = _blocks(chunks)
+    first, second = next(blocks, b""), next(blocks, None)
+    if second is None:
+        yield zlib.compress(first, level)
+        return
     yield zlib.compressobj(level).flush()[:2]
     checksum, before = zlib.adler32(b""), b""
     pending: deque[Future[bytes]] = deque()
     pool = ThreadPoolExecutor(max(settings.threads, 1))
     try:
-        for block in _blocks(chunks):
+        for block in chain((first, second), blocks):
             pending.append(pool.submit(_deflate_block, level, before, block))
             checksum = zlib.adler32(block, checksum)
             before = block[-_DEFLATE_WINDOW_BYTES:]
