@@ -53,6 +53,34 @@ def test_what_is_hidden_is_not_sent_from_then_on(
         assert WORD.encode() not in web.ask(SERVICE)[2]
 
 
+def test_git_that_began_before_an_export_removed_packs_does_not_answer(
+    draft: Exported, tmp_path: Path
+) -> None:
+    draft.hg("git::export")
+    secret = planted(draft)[0]
+    program = tmp_path / "git-program"
+    # it has answered before the export, and nobody has read that yet
+    program.write_text(
+        f"#!{shutil.which('sh')}\n"
+        'case " $* " in *" upload-pack "*) ;; *) exec git "$@";; esac\n'
+        f'answer=$(mktemp -p {tmp_path}); git "$@" > $answer; touch {tmp_path}/ready\n'
+        f"while ! [ -e {tmp_path}/go ]; do sleep 0.05; done; cat $answer\n"
+    )
+    program.chmod(0o755)
+    with serving(
+        draft.root, *ON, AT_ONCE, f"--config=amalgam.git.program={program}"
+    ) as web:
+        found: list[bool] = []
+        asking = threading.Thread(target=lambda: found.append(has_pack(web, secret)))
+        asking.start()
+        until((tmp_path / "ready").exists)
+        EVENTS["amended"](draft)
+        draft.hg("git::export")
+        (tmp_path / "go").touch()
+        asking.join()
+        assert found == [False], web.said()
+
+
 def test_object_that_was_brought_back_is_not_sent(draft: Exported) -> None:
     draft.hg("git::export")
     secrets = planted(draft)

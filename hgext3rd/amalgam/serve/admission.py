@@ -89,9 +89,17 @@ class Admission:
             make_fresh=lambda seconds: self.make_fresh(seconds=seconds),
         )
 
-    def is_safe(self) -> bool:
-        """Tell whether the store may be read now."""
-        return look(self.store).is_safe
+    def packs(self) -> frozenset[str]:
+        """Return the packs that a git process finds which starts now."""
+        return frozenset(self.store.docket().packs)
+
+    def is_safe(self, packs: frozenset[str] = frozenset()) -> bool:
+        """Tell whether the store may be read now, and still has all of ``packs``.
+
+        Else an export has removed them, maybe since something in them is hidden. A git
+        process that has them open may not answer.
+        """
+        return look(self.store).is_safe and packs <= self.packs()
 
     def take_slot(self, *, is_fetch: bool) -> Slot:
         """Wait for a slot and take it; ``RefusedError`` if there is none in time."""

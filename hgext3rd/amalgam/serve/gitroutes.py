@@ -191,6 +191,7 @@ class _GitRequest(Exchange):
                 self._make_fresh()
             if body:
                 os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
+            packs = admission.packs()
             self.running = UploadPack.start(
                 admission.store,
                 "--stateless-rpc",
@@ -201,7 +202,7 @@ class _GitRequest(Exchange):
             )
             pieces = self.pieces()
             first = next(pieces, b"")
-            if admission.is_safe():
+            if admission.is_safe(packs):
                 break
             self.stop_git()
         else:

@@ -166,13 +166,14 @@ class Session:
             if body:
                 body.flush()
                 os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
+            packs = admission.packs()
             running = UploadPack.start(
                 admission.store, *options, spoken=spoken, slot=slot, stdin=body
             )
             try:
                 first = running.read()
                 self._watchdog.feed()
-                if admission.is_safe():
+                if admission.is_safe(packs):
                     return running, first
             except BaseException:
                 running.end()
@@ -190,7 +191,7 @@ class Session:
         try:
             admission.tell_hooks(b"")
             admission.make_fresh()
-            packs = frozenset(admission.store.docket().packs)
+            packs = admission.packs()
             running = UploadPack.start(
                 admission.store, spoken=spoken, slot=slot, stdin=PIPE
             )
@@ -214,10 +215,7 @@ class Session:
                 piece = running.read()
                 if not piece:
                     return
-                if was_asked and not (
-                    admission.is_safe()
-                    and packs.issubset(admission.store.docket().packs)
-                ):
+                if was_asked and not admission.is_safe(packs):
                     raise RefusedError.later(_CHANGES)
                 was_asked = False
                 self._write(piece)
