@@ -37,6 +37,7 @@ The group may do what it may do with .hg/store: write what changes, read what do
 
   $ "$PYTHON" ../../printmodes.py .hg/amalgam
   00770 .hg/amalgam/
+  00660 .hg/amalgam/last-export
   00770 .hg/amalgam/git/
   00770 .hg/amalgam/git/cinnabar.git/
   00660 .hg/amalgam/git/cinnabar.git/HEAD
@@ -89,6 +90,7 @@ When the administrator opens the store to everybody, new files follow at once:
   $ git -C .hg/amalgam/git/cinnabar.git config core.sharedRepository
   0664
   $ "$PYTHON" ../../printmodes.py .hg/amalgam | grep -v '/$'
+  00664 .hg/amalgam/last-export
   00664 .hg/amalgam/git/cinnabar.git/HEAD
   00664 .hg/amalgam/git/cinnabar.git/config
   00664 .hg/amalgam/git/cinnabar.git/packed-refs
