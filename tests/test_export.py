@@ -259,6 +259,7 @@ def test_one_more_changeset_is_one_more_small_pack(
         "git/cinnabar.git/packed-refs",
         "map/cinnabar.docket",
         "map/cinnabar.tips",
+        "last-export",
     }
     stems = [pack.removesuffix(".pack") for pack in packs]
     suffixes = ("pack", "idx", "rev", "keep")

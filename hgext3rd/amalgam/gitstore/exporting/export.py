@@ -91,8 +91,11 @@ class LastExport(Record):
     def write(self, store: GitStore) -> None:
         """Record it, if that is possible."""
         content = _LAST_FORM.content_of(self)
+        # not by a temporary file, which a killed export would leave in .hg/amalgam
         with contextlib.suppress(OSError, error.StorageError):
-            store.directory.replace(_LAST, content, store.placement, durable=False)
+            store.directory.remove(_LAST)
+            with os.fdopen(store.directory.create(_LAST, store.placement), "wb") as out:
+                out.write(content)
 
 
 _LAST_FORM = docketfile.Form(
