@@ -136,7 +136,7 @@ def export(
     run = ExportRun(store, nodes, once=once, covers=covers)
     try:
         store.maps.directory.make(store.placement)
-        with locked(store.asked, store.directory, store.placement):
+        with locked(store):
             run.update(rebuild)
     except OSError as exc:
         if exc.errno not in _UNWRITABLE or _is_of_hg(store.repo, exc.filename):
