@@ -15,6 +15,7 @@ STARTED = {
     "hosting": "web server: ",
     "serving-git": "gunicorn: clones, ",
     "public-servers": "nginx: ",
+    "adopting": "migration: ",
 }
 
 

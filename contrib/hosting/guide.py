@@ -1,7 +1,7 @@
 """Take the steps of the guides, and check what clients got: guide.py --hg PATH.
 
-The guides are docs/hosting.rst, docs/serving-git.rst, for which ``gitservers`` is, and
-docs/public-servers.rst, for which ``publicserver`` is.
+The guides are docs/hosting.rst, docs/serving-git.rst, for which ``gitservers`` is,
+docs/public-servers.rst (``publicserver``), and docs/adopting.rst (``migration``).
 Every file and command is used as it is printed there; only addresses and directories
 become those of a scratch directory and of the loopback. The web server is
 nginx. Where there is none, Python's http.server stands in for the one that serves
@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 
 from gitservers import GitServers
+from migration import Migration
 from page import Servers, blocks, free_port
 from publicserver import PublicServer
 
@@ -284,7 +285,7 @@ def main() -> int:
     return 1 if problems else 0
 
 
-_Kind = type[Guide] | type[GitServers] | type[PublicServer]
+_Kind = type[Guide] | type[GitServers] | type[PublicServer] | type[Migration]
 
 
 def followed(kind: _Kind, hg: Path, nginx: str | None) -> list[str]:
@@ -307,6 +308,7 @@ _KINDS: dict[str, _Kind] = {
     "hosting": Guide,
     "serving-git": GitServers,
     "public-servers": PublicServer,
+    "adopting": Migration,
 }
 _PATHS = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 

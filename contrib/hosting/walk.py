@@ -23,7 +23,7 @@ class Walk:
     """The page, below ``docs``."""
 
     def __init__(self, scratch: Path, hg: Path) -> None:
-        self.scratch = scratch
+        self.scratch = self.here = scratch
         self.ports = {"hg.example.org": free_port(), "127.0.0.1:8000": free_port()}
         self.environment = {
             "PATH": f"{hg.parent}:{os.environ['PATH']}",
@@ -82,7 +82,7 @@ class Walk:
         print(f"$ {command}", flush=True)
         done = subprocess.run(
             ["sh", "-c", self.local(command)],
-            cwd=self.scratch,
+            cwd=self.here,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
