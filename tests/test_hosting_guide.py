@@ -10,10 +10,17 @@ import pytest
 from testlib.environment import HG, ROOT
 
 GUIDE = ROOT / "contrib" / "hosting" / "guide.py"
+#: What each guide says once, when it does its work.
+STARTED = {
+    "hosting": "web server: ",
+    "serving-git": "gunicorn: clones, ",
+    "public-servers": "nginx: ",
+    "adopting": "migration: ",
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["hosting", "serving-git"])
+@pytest.mark.parametrize("page", STARTED)
 def test_guide_works_as_it_is_printed(page: str) -> None:
     # programs that are not installed are left out; the output says so
     done = subprocess.run(
@@ -24,6 +31,5 @@ def test_guide_works_as_it_is_printed(page: str) -> None:
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    started = {"hosting": "web server: ", "serving-git": "gunicorn: clones, "}[page]
-    assert done.stdout.count(started) == 1
+    assert done.stdout.count(STARTED[page]) == 1
     assert done.stdout.splitlines()[-1] == "all is as the guides say"

@@ -1,6 +1,7 @@
 """Take the steps of the guides, and check what clients got: guide.py --hg PATH.
 
-The guides are docs/hosting.rst, and docs/serving-git.rst, for which ``gitservers`` is.
+The guides are docs/hosting.rst, docs/serving-git.rst, for which ``gitservers`` is,
+docs/public-servers.rst (``publicserver``), and docs/adopting.rst (``migration``).
 Every file and command is used as it is printed there; only addresses and directories
 become those of a scratch directory and of the loopback. The web server is
 nginx. Where there is none, Python's http.server stands in for the one that serves
@@ -23,7 +24,9 @@ import time
 from pathlib import Path
 
 from gitservers import GitServers
+from migration import Migration
 from page import Servers, blocks, free_port
+from publicserver import PublicServer
 
 GUIDE = Path(__file__).parents[2] / "docs" / "hosting.rst"
 _HOSTS = ("hg.example.org", "bundles.example.org", "s3.example.org")
@@ -272,17 +275,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--hg", type=Path, required=True)
     parser.add_argument("--nginx", default=shutil.which("nginx", path=_PATHS))
-    parser.add_argument("--only", choices=("hosting", "serving-git"))
+    parser.add_argument("--only", choices=_KINDS)
     options = parser.parse_args()
     problems = []
-    for kind, page in ((Guide, "hosting"), (GitServers, "serving-git")):
+    for page, kind in _KINDS.items():
         if options.only in (None, page):
             problems += followed(kind, options.hg.absolute(), options.nginx)
     print("wrong" if problems else "all is as the guides say")
     return 1 if problems else 0
 
 
-def followed(kind: type[Guide | GitServers], hg: Path, nginx: str | None) -> list[str]:
+_Kind = type[Guide] | type[GitServers] | type[PublicServer] | type[Migration]
+
+
+def followed(kind: _Kind, hg: Path, nginx: str | None) -> list[str]:
     """Follow one guide in a place of its own; return and print what is wrong."""
     with tempfile.TemporaryDirectory(prefix="hosting-") as directory:
         scratch = Path(directory)
@@ -298,6 +304,12 @@ def followed(kind: type[Guide | GitServers], hg: Path, nginx: str | None) -> lis
         return guide.problems
 
 
+_KINDS: dict[str, _Kind] = {
+    "hosting": Guide,
+    "serving-git": GitServers,
+    "public-servers": PublicServer,
+    "adopting": Migration,
+}
 _PATHS = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 if __name__ == "__main__":

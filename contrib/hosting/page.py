@@ -68,3 +68,4 @@ class Servers:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._processes.clear()

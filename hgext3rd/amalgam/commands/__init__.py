@@ -332,13 +332,17 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :objects:     Integer. Git objects in packs.
     :packs:       Integer. Packs.
     :pack_bytes:  Integer. Size of the packs and their indexes.
+    :growth_bytes: Integer. What these are likely to grow by before packs are
+                  rolled up.
     :peak_bytes:  Integer. What these take at most while packs are rolled up.
     :changesets:  Integer. Changesets in the oid map.
     :manifests:   Integer. Manifests in the oid map.
     :files:       Integer. File revisions in the oid map.
     :segments:    Integer. Files of the oid map.
     :map_bytes:   Integer. Size of the oid map.
-    :lock:        String. ``free``, ``running``, ``dead`` or ``elsewhere``.
+    :adopted:     Integer. Changesets with commits that were adopted.
+    :lock:        String. ``free``, ``running``, ``dead``, ``elsewhere``, or
+                  ``no-lock`` if something else is in its place.
     :lock_host:   String. Host of the process that holds the lock.
     :lock_pid:    Integer. Number of that process; 0 if there is none.
     :exporter:    String. Whether changes are exported in the background: ``off``,
