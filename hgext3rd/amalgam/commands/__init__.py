@@ -134,6 +134,48 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
 
 @command(
+    b"git::clone-command",
+    [
+        (b"", b"web-conf", b"", _(b"configuration of an hgweb"), _(b"FILE")),
+        *formatteropts,
+    ],
+    _(b"[--web-conf FILE | URL]"),
+    helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
+)
+def git_clone_command(ui: UiT, repo: RepoT, url: bytes = b"", **opts: Any) -> int:
+    """print what a git user has to type to clone
+
+    URL is the address that users of Mercurial clone::
+
+      $ hg git::clone-command https://example.org/repo
+      git clone https://example.org/repo
+
+    An address with ``ssh://`` is for servers that use ``hg-amalgam-ssh``. It is
+    translated, because git takes a path after the host as an absolute one.
+
+    Without URL, the address is ``web.baseurl`` if the repository's own ``.hg/hgrc``
+    sets it. With --web-conf, it is found in the configuration of an hgweb: in its
+    ``[paths]`` and ``web.baseurl``. If no address is known, print the command for
+    users of this machine, and warn. ``[paths]`` of the repository itself are not
+    looked at: they name other repositories.
+
+    If there are bundles for git, the second command starts with them (git 2.38 and
+    later). With ``amalgam.serve.bundle-uri``, the third one lets git find them (git
+    2.40 and later). The server itself is not asked.
+
+    Template keywords:
+
+    :command:     String. The line to type.
+    :transport:   String. ``http``, ``https``, ``ssh`` or ``file``.
+    :url:         String. The address in the command; for ``file``, a path.
+    :bundles_url: String. The list of bundles in the command; empty if there is none.
+    """
+    from . import clone
+
+    return clone.run(ui, repo, url, **opts)
+
+
+@command(
     b"git::verify",
     [
         (b"", b"full", False, _(b"compute every id again, and run git fsck")),
