@@ -57,12 +57,13 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
         (b"", b"dialect", b"", _(b"rules that decide the commit ids"), _(b"DIALECT")),
         (b"", b"rebuild", False, _(b"export everything again, from nothing")),
         (b"", b"metadata", False, _(b"update git-cinnabar's metadata as well")),
+        (b"", b"estimate", False, _(b"only tell what a first export would take")),
         (b"", b"adopt", b"", _(b"go on from the commits of a mirror"), _(b"GITREPO")),
         (b"", b"map", b"", _(b"file with lines NODE OID, for --adopt"), _(b"FILE")),
         (b"", b"full", False, _(b"check all of GITREPO, for --adopt")),
         *formatteropts,
     ],
-    _(b"[-r REV]... [--dialect DIALECT] [--rebuild] [--metadata] [--adopt GITREPO]"),
+    _(b"[-r REV]... [--rebuild] [--metadata] [--adopt GITREPO] | --estimate"),
     helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
 )
 def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
@@ -87,6 +88,11 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     that reads the git repository itself. Bundles for git-cinnabar do that when they
     are written. An export from nothing always does. Others do not, because the
     metadata names all heads: it takes time in proportion to the history.
+
+    With --estimate, tell how much disk space and processor time an export from
+    nothing would take, and export nothing. Only the indexes of the repository are
+    read. The rates were measured with other repositories on one machine; secret and
+    hidden changesets count. ``docs/decisions/forecast.rst`` has the errors.
 
     With --adopt, go on from a git repository that git-cinnabar or hg-fast-export has
     made of this repository. Its commits keep their ids, and new changesets become
@@ -126,11 +132,60 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :adopted_unknown:  Integer. Changesets of GITREPO that are not in the repository.
     :adopted_unserved: Integer. Changesets of GITREPO that may not leave.
 
+    With --estimate: ``disk_bytes``, ``free_bytes``, ``cpu_seconds``; numbers of
+    ``changesets``, ``manifests``, ``file_revisions``, ``files``; ``changeset_bytes``,
+    ``manifest_bytes``, ``file_bytes`` as stored; ``text_bytes`` of files; ``levels``,
+    directories above file revisions; ``path``; and ``exists``: was there an export.
+
     Returns 0 on success, 1 if none of the given revisions may leave.
     """
-    from . import git
+    from . import estimate, git
 
+    if opts["estimate"]:
+        return estimate.run(ui, repo, **opts)
     return git.run(ui, repo, **opts)
+
+
+@command(
+    b"git::clone-command",
+    [
+        (b"", b"web-conf", b"", _(b"configuration of an hgweb"), _(b"FILE")),
+        *formatteropts,
+    ],
+    _(b"[--web-conf FILE | URL]"),
+    helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
+)
+def git_clone_command(ui: UiT, repo: RepoT, url: bytes = b"", **opts: Any) -> int:
+    """print what a git user has to type to clone
+
+    URL is the address that users of Mercurial clone::
+
+      $ hg git::clone-command https://example.org/repo
+      git clone https://example.org/repo
+
+    An address with ``ssh://`` is for servers that use ``hg-amalgam-ssh``. It is
+    translated, because git takes a path after the host as an absolute one.
+
+    Without URL, the address is ``web.baseurl`` if the repository's own ``.hg/hgrc``
+    sets it. With --web-conf, it is found in the configuration of an hgweb: in its
+    ``[paths]`` and ``web.baseurl``. If no address is known, print the command for
+    users of this machine, and warn. ``[paths]`` of the repository itself are not
+    looked at: they name other repositories.
+
+    If there are bundles for git, the second command starts with them (git 2.38 and
+    later). With ``amalgam.serve.bundle-uri``, the third one lets git find them (git
+    2.40 and later). The server itself is not asked.
+
+    Template keywords:
+
+    :command:     String. The line to type.
+    :transport:   String. ``http``, ``https``, ``ssh`` or ``file``.
+    :url:         String. The address in the command; for ``file``, a path.
+    :bundles_url: String. The list of bundles in the command; empty if there is none.
+    """
+    from . import clone
+
+    return clone.run(ui, repo, url, **opts)
 
 
 @command(

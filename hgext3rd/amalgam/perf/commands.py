@@ -11,10 +11,11 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, exthelper, hg
+from mercurial import error, exthelper
 from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
+from .. import compat
 from ..trust import Trust
 from . import bundles, files, passes, probe, subjects, table
 from .options import PerfConfig
@@ -194,7 +195,7 @@ def debug_probe(ui: UiT, path: bytes) -> None:
     The request is read from standard input, as JSON.
     """
     request = json.loads(ui.fin.read())
-    repo = hg.repository(ui, path)
+    repo = compat.open_repository(ui, path)
     manifest = request["manifest"]
     if "step" not in request:
         found = probe.nodes(repo, manifest)

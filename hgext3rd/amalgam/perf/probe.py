@@ -13,9 +13,10 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, hg
+from mercurial import error
 from mercurial.node import hex
 
+from .. import compat
 from .sample import Meter
 from .subjects import Source
 
@@ -115,7 +116,9 @@ def _load_code(ui: UiT, step: str) -> None:
     outside. What amalgam needs only for an index that is mapped, is loaded by name.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        empty = hg.repository(ui, os.path.join(os.fsencode(scratch), b"r"), create=True)
+        empty = compat.open_repository(
+            ui, os.path.join(os.fsencode(scratch), b"r"), create=True
+        )
         for manifest in (False, True):
             _STEPS[step](_revlog(empty, manifest), [UNKNOWN])
     before = 0
