@@ -365,8 +365,9 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
     With --metrics, print metrics for Prometheus instead: sizes, ages, failures, how
     many changesets are exported and how many are behind, the bundles, the indexes,
-    and the slots of ``amalgam.serve.run-directory`` that are held. Snapshots are not
-    compared with their indexes. ``docs/operations.rst`` explains each metric.
+    and of ``amalgam.serve.run-directory`` the slots that are held, and the requests
+    that wait or were refused. Snapshots are not compared with their indexes.
+    ``docs/operations.rst`` explains each metric.
 
     The history itself is never changed. Everything that amalgam keeps is in
     ``.hg/amalgam``. You may remove it, even while servers run.
