@@ -14,6 +14,7 @@ from mercurial import (
     bundle2,
     changegroup,
     extensions,
+    help as helpmod,
     hg,
     hgweb,
     localrepo,
@@ -59,6 +60,12 @@ def uisetup(_ui: UiT) -> None:
         # an export changes pages, which browsers keep until one of these changes
         hg.foi.append(("sharedpath", b"amalgam/map/cinnabar.docket"))
 
+    def help_is_read() -> None:
+        from .commands import configtopic
+
+        configtopic.install()
+
+    when_loaded(helpmod, help_is_read)
     when_loaded(hgweb.hgweb_mod, page_is_made)
     when_loaded(hgweb.hgwebdir_mod, repository_is_found)
     when_loaded(localrepo, index_is_opened)
