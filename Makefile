@@ -159,7 +159,13 @@ perf: local $(PERF_VENV)/.ready $(CINNABAR) $(HGGIT) ## measure and compare: bui
 	  $(patsubst %,-r linear:changesets=%$(comma)files=20,$(PERF_TABLES)) \
 	  --limits 8.0-5,15.0-3 --cache $(PERF) -o $(PERF)/tables.json
 	@$(BENCH) report $(PERF_RESULTS) -o $(PERF)/report.html
+	@$(BENCH) keep $(PERF_RESULTS) --tree "$$TREE" --history $(PERF_HISTORY)
 
+.PHONY: perf-history
+perf-history: $(PERF_VENV)/.ready ## draw what `make perf` measured over the commits, and where it changed
+	@$(BENCH) history --history $(PERF_HISTORY) -o $(PERF)/history.html
+
+PERF_HISTORY = $(CACHE)/perf-history
 comma := ,
 PERF_RESULTS = $(patsubst %,$(PERF)/%.json,peers hg-git scaling tables)
 .PHONY: perf-headline

@@ -48,11 +48,11 @@ def nodes(repo: RepoT, manifest: bool) -> dict[str, list[bytes]]:
     }
 
 
-def sizes(repo: RepoT, manifest: bool) -> tuple[int, int, bytes]:
-    """Return how many revisions an index has, its size, and its name."""
+def sizes(repo: RepoT, manifest: bool) -> tuple[int, int, bool, bytes]:
+    """Return how many revisions an index has, its size, if it is inline, its name."""
     revlog = _revlog(repo, manifest)
     size_bytes = repo.svfs.stat(revlog._indexfile).st_size
-    return len(revlog), size_bytes, revlog.radix
+    return len(revlog), size_bytes, bool(revlog._inline), revlog.radix
 
 
 def measure(
