@@ -36,7 +36,7 @@ It is found without knowing its name:
 Its version and the Mercurial versions it is tested with are known to hg:
 
   $ hg version -v | grep amalgam
-    amalgam  external  [0-9]+\.[0-9]+\.[0-9]+ (re)
+    amalgam  external  [0-9]+\.[0-9]+\.[0-9]+(\+[0-9a-f]{12}\+?)? (re)
 
 Its configuration items are known too:
 

@@ -228,6 +228,9 @@ testedwith = metadata.testedwith
 minimumhgversion = metadata.minimumhgversion
 buglink = metadata.buglink
 
+getversion = metadata.getversion
+debuginstall = hooks.debuginstall
+
 cmdtable = commands.cmdtable
 configtable = configitems.configtable
 revsetpredicate = commands.revsetpredicate

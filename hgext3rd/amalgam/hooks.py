@@ -116,6 +116,13 @@ def extsetup(ui: UiT) -> None:
     ids.leave_names_to(ui, hggit, tables)
 
 
+def debuginstall(ui: UiT, fm: Any) -> int:
+    """Take part in ``hg debuginstall``; return the number of problems."""
+    from .commands import installation
+
+    return installation.check(ui, fm)
+
+
 def reposetup(ui: UiT, repo: RepoT) -> None:
     """Take part in the transactions of a repository."""
     if repo.local() and configitems.wants_export_on_change(_of_source(ui, repo)):

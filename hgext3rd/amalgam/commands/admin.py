@@ -73,7 +73,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
 def general_problems(repo: RepoT) -> list[Problem]:
     """Return what is wrong in the configuration and with this machine."""
-    return [*_mistakes(repo), *_kernel_problems()]
+    return [*_mistakes(repo), *kernel_problems()]
 
 
 def _mistakes(repo: RepoT) -> list[Problem]:
@@ -86,7 +86,7 @@ def _mistakes(repo: RepoT) -> list[Problem]:
     return [state.Problem(*it) for it in found.items()]
 
 
-def _kernel_problems() -> list[Problem]:
+def kernel_problems() -> list[Problem]:
     """Return which SHA-1 kernels of the core fail their known answers here."""
     found = []
     for name in kernels.refused():
