@@ -8,7 +8,7 @@ import re
 __version__ = b"0.1.0"
 testedwith = b"6.9 7.0 7.1 7.2"
 minimumhgversion = b"6.9"
-buglink = b"https://pypi.org/project/hg-amalgam/"
+buglink = b"the maintainers that 'pip show hg-amalgam' names"
 
 _COMMIT = re.compile(rb"[0-9a-f]{7,64}\+?")
 _LONGEST = 80
