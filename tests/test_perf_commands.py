@@ -73,6 +73,56 @@ def test_index_is_measured_in_every_way_it_can_be_had(repo: Path) -> None:
     assert len(found) == 2 * len(opened)  # all heads, too
 
 
+WATCH = """
+import sys
+from hgext3rd.amalgam.perf import probe
+
+def loaded():
+    return {n for n, m in sys.modules.items() if type(m).__name__ != "_LazyModule"}
+
+class Meter(probe.Meter):
+    def __init__(self):
+        super().__init__()
+        self.before = loaded()
+
+    def sample(self):
+        new = loaded() - self.before
+        sys.stderr.write("loaded: %s" % sorted(n for n in new if "amalgam" in n))
+        return super().sample()
+
+probe.Meter = Meter
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["open", "tip", "prefix"])
+def test_no_module_of_amalgam_is_loaded_while_it_is_timed(
+    repo: Path, tmp_path: Path, step: str
+) -> None:
+    watch = tmp_path / "watch.py"
+    watch.write_text(WATCH)
+    command = [str(HG), "debugamalgamprobe", str(repo)]
+    for item in (
+        "extensions.amalgam=",
+        "extensions.hgext3rd.amalgam.perf=",
+        f"extensions.watch={watch}",
+        "experimental.mmapindex=yes",
+        "experimental.mmapindexthreshold=0",
+    ):
+        command += ["--config", item]
+    request = {"step": step, "nodes": ["12" * 20], "manifest": False}
+    done = subprocess.run(
+        command,
+        input=json.dumps(request),
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["source"] == "snapshot"
+    assert done.stderr == "loaded: []"
+
+
 @pytest.mark.slow
 def test_a_cold_start_reads_from_disk_or_says_why_not(repo: Path) -> None:
     found = rows(repo, "perf::amalgam-node-lookup", "--lookup=tip", "--cache=cold")

@@ -232,6 +232,7 @@ getversion = metadata.getversion
 debuginstall = hooks.debuginstall
 
 cmdtable = commands.cmdtable
+colortable = commands.colortable
 configtable = configitems.configtable
 revsetpredicate = commands.revsetpredicate
 templatekeyword = commands.templatekeyword

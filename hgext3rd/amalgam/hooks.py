@@ -13,6 +13,7 @@ from hgext import clonebundles
 from mercurial import (
     bundle2,
     changegroup,
+    cmdutil,
     extensions,
     help as helpmod,
     hg,
@@ -65,6 +66,10 @@ def uisetup(_ui: UiT) -> None:
 
         configtopic.install()
 
+    def commands_are_known() -> None:
+        cmdutil.summaryhooks.add(b"amalgam", _summary)
+
+    when_loaded(cmdutil, commands_are_known)
     when_loaded(helpmod, help_is_read)
     when_loaded(hgweb.hgweb_mod, page_is_made)
     when_loaded(hgweb.hgwebdir_mod, repository_is_found)
@@ -148,6 +153,12 @@ def _of_source(ui: UiT, repo: RepoT) -> UiT:
 
         load(source)
     return source.configuration_of_source(repo)
+
+
+def _summary(ui: UiT, repo: RepoT) -> None:
+    from .commands import summary
+
+    summary.show(ui, repo)
 
 
 def _censor(orig: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -15,12 +15,12 @@ from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
 from ..loading import load, one_at_a_time
-from .table import cmdtable, command
+from .table import cmdtable, colortable, command
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
-__all__ = ["cmdtable", "revsetpredicate", "templatekeyword"]
+__all__ = ["cmdtable", "colortable", "revsetpredicate", "templatekeyword"]
 
 revsetpredicate = registrar.revsetpredicate()
 templatekeyword = registrar.templatekeyword()

@@ -1,4 +1,4 @@
-"""The table of commands, and those that only amalgam itself calls.
+"""The tables of commands and labels, and commands that only amalgam itself calls.
 
 Every hg process pays for what is in this module.
 """
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 cmdtable: dict[bytes, Any] = {}
+colortable = {
+    b"amalgam.behind": b"yellow",
+    b"amalgam.good": b"green",
+    b"amalgam.heading": b"bold",
+    b"amalgam.note": b"yellow",
+    b"amalgam.problem": b"red bold",
+}
+"""The labels of what commands show, for the section ``[color]``."""
 _register = registrar.command(cmdtable)
 
 

@@ -7,7 +7,9 @@ came from, so that a row cannot show the figures of another one.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
+import pkgutil
 import random
 import sys
 import tempfile
@@ -121,12 +123,12 @@ def _load_code(ui: UiT, step: str) -> None:
         )
         for manifest in (False, True):
             _STEPS[step](_revlog(empty, manifest), [UNKNOWN])
-    before = 0
-    while before < len(sys.modules):
-        before = len(sys.modules)
-        for name, module in list(sys.modules.items()):
-            if name.startswith(_PACKAGES):
-                getattr(module, "__all__", None)  # what is not loaded yet loads itself
+    for name in _PACKAGES:
+        package = sys.modules.get(name)
+        if package is not None:  # amalgam is enabled
+            for found in pkgutil.iter_modules(package.__path__, f"{name}."):
+                module = importlib.import_module(found.name)
+                getattr(module, "__all__", None)  # what is put off loads itself
 
 
 def _source(revlog: Any) -> Source:

@@ -161,6 +161,13 @@ def export(
     if report.changesets or report.refs or report.gone:
         milliseconds = int(1000 * report.seconds)
         LastExport(int(time.time()), milliseconds, report.changesets).write(store)
+    store.repo.ui.log(
+        b"amalgam",
+        b"exported %d changesets: %d objects, %d bytes, %d refs changed, "
+        b"%d drafts gone, in %.3f seconds\n",
+        *(report.changesets, report.objects, report.bytes, report.refs, report.gone),
+        report.seconds,
+    )
     return report
 
 
