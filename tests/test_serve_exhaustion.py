@@ -43,7 +43,7 @@ def test_client_that_does_not_read_is_cut(tmp_path: Path, server: HgServer) -> N
     body = b"0011command=fetch0001" + b"0032want %s\n" % store.ids("tip")[1].encode()
     body += b"0009done\n0000"
     options = (
-        "--config=amalgam.serve.timeout=1",
+        "--config=amalgam.serve.timeout=5",
         "--config=amalgam.serve.max-fetches=1",
     )
     with serving(store.root, *ON, *options) as web, connected(web) as deaf:

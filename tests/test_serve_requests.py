@@ -300,7 +300,8 @@ def test_nothing_is_smuggled(web: WebServer, request_: bytes, expected: int) -> 
 
 def test_body_that_does_not_come_ends(exported_template: Exported) -> None:
     options = (
-        "--config=amalgam.serve.timeout=1",
+        # enough for the other request on a busy machine
+        "--config=amalgam.serve.timeout=5",
         "--config=amalgam.serve.max-fetches=1",
     )
     with serving(exported_template.root, *ON, *options) as web:
