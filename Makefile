@@ -75,7 +75,7 @@ local: $(VENV)/.ready ## build in place, for the Mercurial in build/venv-VERSION
 .PHONY: clean
 clean: ## remove everything that was built here
 	rm -rf build dist rust/target *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f hgext3rd/amalgam/native/_core*.so
+	rm -f hgext3rd/amalgam/native/_core*.so hgext3rd/amalgam/COMMIT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: demo
@@ -159,7 +159,13 @@ perf: local $(PERF_VENV)/.ready $(CINNABAR) $(HGGIT) ## measure and compare: bui
 	  $(patsubst %,-r linear:changesets=%$(comma)files=20,$(PERF_TABLES)) \
 	  --limits 8.0-5,15.0-3 --cache $(PERF) -o $(PERF)/tables.json
 	@$(BENCH) report $(PERF_RESULTS) -o $(PERF)/report.html
+	@$(BENCH) keep $(PERF_RESULTS) --tree "$$TREE" --history $(PERF_HISTORY)
 
+.PHONY: perf-history
+perf-history: $(PERF_VENV)/.ready ## draw what `make perf` measured over the commits, and where it changed
+	@$(BENCH) history --history $(PERF_HISTORY) -o $(PERF)/history.html
+
+PERF_HISTORY = $(CACHE)/perf-history
 comma := ,
 PERF_RESULTS = $(patsubst %,$(PERF)/%.json,peers hg-git scaling tables)
 .PHONY: perf-headline

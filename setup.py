@@ -17,10 +17,14 @@ from typing import NoReturn
 
 from setuptools import Extension, find_namespace_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 RUST = ROOT / "rust"
-NATIVE = ROOT / "hgext3rd" / "amalgam" / "native"
+PACKAGE = ROOT / "hgext3rd" / "amalgam"
+NATIVE = PACKAGE / "native"
+#: In the package: the commit that it is built from, for `hg version -v`.
+COMMIT = "COMMIT"
 
 # `make wheel`: a Rust target and an old glibc, as in x86_64-unknown-linux-gnu.2.17
 GLIBC_TARGET = os.environ.get("AMALGAM_GLIBC_TARGET", "")
@@ -54,6 +58,12 @@ FORWARDING = Extension(
 class BuildCore(build_ext):
     """Builds the Rust core before the module that links it."""
 
+    def run(self) -> None:
+        """Build; in place, say of which commit."""
+        super().run()
+        if self.inplace:
+            write_commit(PACKAGE)
+
     def pre_run(self, ext: Extension, _ffi: object) -> None:
         """Check the tools; called by cffi before it does anything."""
         check_c_compiler()
@@ -70,6 +80,37 @@ class BuildCore(build_ext):
         ext.libraries = SYSTEM_LIBRARIES
         ext.extra_link_args = LINK_OPTIONS.get(sys.platform, [])
         super().build_extension(ext)
+
+
+class BuildPython(build_py):
+    """Puts the commit beside the modules."""
+
+    def run(self) -> None:
+        """Copy the modules, and say of which commit they are."""
+        super().run()
+        write_commit(Path(self.build_lib) / "hgext3rd" / "amalgam")
+
+
+def write_commit(package: Path) -> None:
+    """Write which commit ``package`` is built from, if that is known.
+
+    git knows it in a checkout; a ``+`` says that files were changed since. A source
+    distribution has the file already (contrib/wheel/sdist.py).
+    """
+    path = package / COMMIT
+    if not (ROOT / ".git").exists():
+        if package != PACKAGE and (PACKAGE / COMMIT).exists():
+            shutil.copy(PACKAGE / COMMIT, path)
+        return
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12"]
+    try:
+        found = subprocess.check_output(
+            [*command, "--dirty=+"], cwd=ROOT, text=True, stderr=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.CalledProcessError):
+        path.unlink(missing_ok=True)
+        return
+    path.write_text(found, encoding="utf-8")
 
 
 def build_core() -> Path:
@@ -160,7 +201,7 @@ setup(
     exclude_package_data={"": ["*.c", "*.map"]},
     ext_modules=[FORWARDING],
     cffi_modules=["hgext3rd/amalgam/native/_build.py:ffi_builder"],
-    cmdclass={"build_ext": BuildCore},
+    cmdclass={"build_ext": BuildCore, "build_py": BuildPython},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},
     zip_safe=False,
 )

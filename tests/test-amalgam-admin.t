@@ -112,14 +112,18 @@ Who holds the lock is told, and whether it is only what a dead process left:
     lock          stale: process * on host '*' is gone; the next export takes it over (glob)
   $ hold elsewhere 123
   $ hg admin::amalgam | grep lock
-    lock          held by process 123 on host 'elsewhere', for 0 hours
+    lock          held by process 123 on host 'elsewhere', which renewed it * seconds ago (glob)
+  $ touch -h -d '1 hour ago' .hg/amalgam/lock
+  $ hg admin::amalgam | grep lock
+    lock          stale: process 123 on host 'elsewhere' has been silent for 60 minutes; the next export takes it over
+  $ rm .hg/amalgam/lock
 
-A lock of another host that is too old for any export needs a person:
+What is no lock needs a person:
 
-  $ touch -h -d '3 days ago' .hg/amalgam/lock
+  $ ln -s nonsense .hg/amalgam/lock
   $ hg admin::amalgam | sed -n '/^wrong/,$p'
   wrong
-    lock held by process 123 on host 'elsewhere', for 72 hours
+    lock is no lock that amalgam or Mercurial could have made
     (remove '$TESTTMP/repo/.hg/amalgam/lock' if no export is running there)
   $ hg admin::amalgam > /dev/null
   [1]

@@ -58,6 +58,45 @@ A secret stays home:
   $ hg log -r . -T '[{gitnode}]\n'
   []
 
+Each export is one line in the log of hg, whoever started it:
+
+  $ cat >> .hg/hgrc << EOS
+  > [extensions]
+  > blackbox =
+  > [blackbox]
+  > track = amalgam
+  > EOS
+  $ hg git::export
+  nothing new to export
+  $ hg phase --draft .
+  $ hg git::export -q
+  $ hg phase --public .
+  $ hg blackbox | sed -n 's/.*> \(exported.*\) in .*/\1/p'
+  exported 0 changesets: 0 objects, 0 bytes, 0 refs changed, 0 drafts gone,
+  exported 1 changesets: * objects, * bytes, 1 refs changed, 0 drafts gone, (glob)
+
+hg summary tells whether git users get what is served. That runs no git:
+
+  $ hg summary --config amalgam.git.program=/nowhere/git | grep git
+  git:    up to date
+  $ echo more >> plan && hg commit -qm 'more'
+  $ hg summary | grep git
+  git:    1 changesets behind (run 'hg git::export')
+  $ hg git::export -q
+  $ hg phase --force --secret . && hg summary | grep git
+  git:    changesets are gone since (run 'hg git::export')
+  $ hg git::export -q && hg summary --color debug | grep git
+  [ ui.status|git:    ][amalgam.good ui.status|up to date]
+  $ hg summary --config amalgam.git.dialect=nothing | grep git
+  git:    not known (see 'hg admin::amalgam')
+  $ mkdir -p .hg/amalgam/exporter
+  $ printf 'amalgam exporter failure 1\nreason boom\nattempts 3\nsum c4e057fd\n' > .hg/amalgam/exporter/failure
+  $ hg summary | grep git
+  git:    exports fail, 0 changesets behind (see 'hg admin::amalgam')
+  $ rm -r .hg/amalgam
+  $ hg summary | grep git
+  [1]
+
 A repository of an unknown format is left alone:
 
   $ echo from-the-future >> .hg/requires

@@ -36,7 +36,7 @@ It is found without knowing its name:
 Its version and the Mercurial versions it is tested with are known to hg:
 
   $ hg version -v | grep amalgam
-    amalgam  external  [0-9]+\.[0-9]+\.[0-9]+ (re)
+    amalgam  external  [0-9]+\.[0-9]+\.[0-9]+(\+[0-9a-f]{12}\+?)? (re)
 
 Its configuration items are known too:
 
@@ -69,3 +69,62 @@ Its configuration items are known too:
   amalgam.serve.queue-timeout=30
   amalgam.serve.run-directory=None
   amalgam.serve.timeout=300
+
+It has a section of Mercurial's own page on configuration:
+
+  $ hg help config.amalgam | sed -n 1,12p
+      "amalgam"
+      ---------
+  
+      'hg admin::amalgam' names every unknown item and every invalid value.
+      Mistakes in "git.*" stop exports, and mistakes about bundles stop their
+      generation. Commit, push, pull and log go on.
+  
+      What is exported, and where to:
+  
+        [amalgam]
+        # which changesets to export: those that a server shows to clients
+        # (served), or only public ones (public)
+  $ hg help config.ui | grep -c amalgam
+  0
+  [1]
+
+The help of each command begins with examples:
+
+  $ for name in git::export git::verify git::id git::bundle git::clone-command admin::amalgam; do
+  >   hg help $name | grep -B1 -A3 '^Examples' | tail -n +3
+  > done
+  
+    hg git::export                    # convert what is new
+    hg git::export --estimate         # what would a first export take?
+  
+    hg git::verify                    # compare ids, refs and packs
+    hg git::verify --full             # compute every id again
+  
+    hg git::id 1ea73414a91b           # of a changeset, or of a commit
+    git log --format=%H | hg git::id --stdin
+  
+    hg git::bundle ../project.bundle && git clone ../project.bundle
+    hg git::bundle --base 1.0 ../newer.bundle   # what 1.0 lacks
+  
+    hg git::clone-command https://example.org/repo
+    hg git::clone-command ssh://hg@example.org/repo
+  
+    hg admin::amalgam                 # sizes, freshness, problems
+    hg admin::amalgam --repair        # repair what is wrong
+
+Shells complete commands and options by asking Mercurial, which names each once:
+
+  $ hg debugcomplete git::
+  git::bundle
+  git::clone-command
+  git::export
+  git::id
+  git::verify
+  $ hg debugcomplete admin::amal
+  admin::amalgam
+  $ for name in git::export git::verify git::id git::bundle git::clone-command admin::amalgam; do
+  >   hg debugcomplete --options $name | sort | uniq -d
+  > done
+  $ hg debugcomplete --options git::clone-command | grep web
+  --web-conf

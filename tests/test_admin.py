@@ -195,7 +195,7 @@ def test_lock_tells_who_holds_it(store: Exported) -> None:
         (f"{here}:{os.getpid()}", lockholder.LockState.RUNNING, None, False),
         (f"{here}:{ended.pid}", lockholder.LockState.DEAD, None, False),
         ("elsewhere/f00:12", lockholder.LockState.ELSEWHERE, None, False),
-        ("elsewhere/f00:12", lockholder.LockState.ELSEWHERE, old, True),
+        ("elsewhere/f00:12", lockholder.LockState.SILENT, old, False),
         ("nonsense", lockholder.LockState.NO_LOCK, None, True),
     ]:
         path.symlink_to(locker)

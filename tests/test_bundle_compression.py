@@ -65,6 +65,26 @@ def test_what_threads_compress_is_read_by_mercurial(threads: int) -> None:
 
 
 @pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize("level", [1, 5, 9, 13, 22])
+def test_streams_of_every_kind_of_level_are_read(level: int) -> None:
+    data = compressed(compression.zstd, WINDOW._replace(level=level))
+    assert decompressed(b"ZS", data) == CONTENT
+
+
+def test_parameters_are_no_weaker_than_those_of_zstd() -> None:
+    of_level = zstd.ZstdCompressionParameters.from_level
+    for level in range(1, 20):
+        usual = of_level(level)
+        ours = compression._parameters(zstd, level, WINDOW)
+        assert ours.strategy == usual.strategy
+        for name in ("hash_log", "search_log", "chain_log"):
+            assert getattr(ours, name) >= getattr(usual, name)
+        # a tree finds what is shorter
+        longer = ours.min_match > usual.min_match
+        assert longer == (level in compression._LEVELS_OF_ROWS)
+
+
+@pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("kind", [compression.zstd, compression.deflate])
 def test_number_of_threads_does_not_change_the_bytes(kind: Any) -> None:
     one, several = (

@@ -26,6 +26,7 @@ from hgext3rd.amalgam.index import decision
 
 PAGE = (ROOT / "docs" / "json.rst").read_text()
 PERF = "hg perf::amalgam-*"
+ESTIMATE = "hg git::export --estimate"
 NAME = b"a\\.git\xff\\.git"
 #: An extension that finds the repository damaged after an export.
 DAMAGE = """
@@ -140,13 +141,15 @@ def test_page_has_each_command_that_takes_a_template() -> None:
         for name, (_func, options, *_rest) in commands.cmdtable.items()
         if any(option[1] == b"template" for option in options)
     }
-    assert sections().keys() == {*with_template, PERF}
+    assert sections().keys() == {*with_template, ESTIMATE, PERF}
     of_perf = [name for name in perf.cmdtable if not name.startswith(b"debug")]
     assert of_perf
     assert all(name.startswith(b"perf::amalgam-") for name in of_perf)
 
 
-@pytest.mark.parametrize("title", [title for title in sections() if title != PERF])
+@pytest.mark.parametrize(
+    "title", [title for title in sections() if title not in (ESTIMATE, PERF)]
+)
 def test_help_explains_the_keys_of_the_first_level(title: str) -> None:
     func = commands.cmdtable[title.removeprefix("hg ").encode()][0]
     text = pycompat.sysstr(pycompat.getdoc(func)).partition("Template keywords")[2]
@@ -169,6 +172,23 @@ def test_help_explains_the_keys_of_the_first_level(title: str) -> None:
 def test_values_are_those_of_the_source(title: str, key: str, values: Any) -> None:
     named = set(re.findall(r"``([\w-]+)``", sections()[title][key].values))
     assert named - {"free"} == {it.value for it in values}
+
+
+def test_keys_of_estimate(exported_template: Exported) -> None:
+    rows = said(exported_template, "git::export", "--estimate")
+    compare(ESTIMATE, rows)
+    text = pycompat.sysstr(pycompat.getdoc(commands.cmdtable[b"git::export"][0]))
+    explained = text.partition("With --estimate: ")[2].partition("Returns")[0]
+    assert set(rows[0]) == set(re.findall(r"``(\w+)``", explained))
+
+
+def test_keys_of_clone_command(exported_template: Exported) -> None:
+    served = ("--config", "amalgam.git.serve=yes", "http://h.example/r")
+    rows = [
+        *said(exported_template, "git::clone-command"),
+        *said(exported_template, "git::clone-command", *served),
+    ]
+    compare("hg git::clone-command", rows)
 
 
 @pytest.mark.slow

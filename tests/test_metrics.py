@@ -6,7 +6,10 @@ import contextlib
 import json
 import os
 import re
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -200,6 +203,99 @@ def test_slots_are_counted_and_left_alone(store: Exported, tmp_path: Path) -> No
         assert free
         free.release()
     assert "serve_slots" not in metrics(store)
+
+
+def test_who_waits_is_counted_until_it_ends(store: Exported, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pool = slots.Pool(b"fetch", 1)
+    slot = slots.take(os.fsencode(run), pool, 0)
+    assert slot
+    with waiters(run, 3) as processes:
+        reach(run, waiting=3)
+        processes[0].kill()
+        processes[0].wait()
+        reach(run, waiting=2)
+        found = metrics(store, f"--config=amalgam.serve.run-directory={run}")
+        assert found["serve_requests_waiting"][("pool", "fetch"),] == 2
+        assert found["serve_requests_waiting"][("pool", "query"),] == 0
+        assert set(found["serve_requests_refused_total"].values()) == {0}
+        slot.release()
+        for process in processes[1:]:
+            assert process.wait() == 0
+    assert usage(run) == slots.Usage()
+
+
+def test_who_is_refused_is_counted_for_ever(store: Exported, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pool = slots.Pool(b"fetch", 1)
+    slot = slots.take(os.fsencode(run), pool, 0)
+    assert slot
+    with waiters(run, 3, seconds=0) as processes:
+        assert [process.wait() for process in processes] == [3, 3, 3]
+    assert slots.take(os.fsencode(run), pool, 0.01) is None
+    slot.release()
+    assert usage(run) == slots.Usage(refused=4)
+    option = f"--config=amalgam.serve.run-directory={run}"
+    found = metrics(store, option)["serve_requests_refused_total"]
+    assert found[("pool", "fetch"),] == 4
+    done = store.run("admin::amalgam", "--metrics", option)
+    assert b"# TYPE amalgam_serve_requests_refused_total counter\n" in done.out
+
+
+@pytest.mark.parametrize("content", [b"", b"7\n", b"x" * 21, b"\0" * 21, b"9" * 40])
+def test_damaged_number_of_refusals_begins_again(
+    tmp_path: Path, content: bytes
+) -> None:
+    pool = slots.Pool(b"fetch", 0)
+    (tmp_path / "fetch-refused").write_bytes(content)
+    assert usage(tmp_path).refused == 0
+    assert slots.take(os.fsencode(tmp_path), pool, 0) is None
+    assert usage(tmp_path).refused == 1
+
+
+@pytest.mark.parametrize("name", ["fetch-refused", "fetch-waits-0"])
+def test_what_cannot_be_counted_stops_nobody(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    assert slots.take(os.fsencode(tmp_path), slots.Pool(b"fetch", 0), 0.01) is None
+    slot = slots.take(os.fsencode(tmp_path), slots.Pool(b"fetch", 1), 0)
+    assert slot
+    slot.release()
+
+
+WAITER = """
+import sys
+from hgext3rd.amalgam.serve import slots
+pool = slots.Pool(b"fetch", 1)
+slot = slots.take(sys.argv[1].encode(), pool, float(sys.argv[2]))
+sys.exit(0 if slot else 3)
+"""
+
+
+@contextlib.contextmanager
+def waiters(
+    run: Path, count: int, seconds: int = 600
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that wait for the only slot; they end with the context."""
+    command = [sys.executable, "-c", WAITER, str(run), str(seconds)]
+    started = [subprocess.Popen(command) for _number in range(count)]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def usage(run: Path) -> slots.Usage:
+    return slots.usage(os.fsencode(run), [b"fetch"])[b"fetch"]
+
+
+def reach(run: Path, waiting: int) -> None:
+    for _try in range(6000):
+        if usage(run).waiting == waiting:
+            return
+        time.sleep(0.01)
+    raise AssertionError(usage(run))
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import mmap
 import os
+import random
+import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,8 @@ from hgext3rd.amalgam.perf import options, pagecache, passes, table
 from hgext3rd.amalgam.perf.options import PerfConfig
 from hgext3rd.amalgam.perf.passes import Cache, Cell
 from hgext3rd.amalgam.perf.sample import Sample
-from hgext3rd.amalgam.perf.subjects import READ, SNAPSHOTS
+from hgext3rd.amalgam.perf.subjects import AGAIN, MAPPED, READ, SNAPSHOTS, Subject
+from hgext3rd.amalgam.perf.verdicts import Noise
 
 ONCE = PerfConfig(
     all_timing=True,
@@ -68,6 +73,56 @@ def test_index_is_measured_in_every_way_it_can_be_had(repo: Path) -> None:
     assert len(found) == 2 * len(opened)  # all heads, too
 
 
+WATCH = """
+import sys
+from hgext3rd.amalgam.perf import probe
+
+def loaded():
+    return {n for n, m in sys.modules.items() if type(m).__name__ != "_LazyModule"}
+
+class Meter(probe.Meter):
+    def __init__(self):
+        super().__init__()
+        self.before = loaded()
+
+    def sample(self):
+        new = loaded() - self.before
+        sys.stderr.write("loaded: %s" % sorted(n for n in new if "amalgam" in n))
+        return super().sample()
+
+probe.Meter = Meter
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["open", "tip", "prefix"])
+def test_no_module_of_amalgam_is_loaded_while_it_is_timed(
+    repo: Path, tmp_path: Path, step: str
+) -> None:
+    watch = tmp_path / "watch.py"
+    watch.write_text(WATCH)
+    command = [str(HG), "debugamalgamprobe", str(repo)]
+    for item in (
+        "extensions.amalgam=",
+        "extensions.hgext3rd.amalgam.perf=",
+        f"extensions.watch={watch}",
+        "experimental.mmapindex=yes",
+        "experimental.mmapindexthreshold=0",
+    ):
+        command += ["--config", item]
+    request = {"step": step, "nodes": ["12" * 20], "manifest": False}
+    done = subprocess.run(
+        command,
+        input=json.dumps(request),
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["source"] == "snapshot"
+    assert done.stderr == "loaded: []"
+
+
 @pytest.mark.slow
 def test_a_cold_start_reads_from_disk_or_says_why_not(repo: Path) -> None:
     found = rows(repo, "perf::amalgam-node-lookup", "--lookup=tip", "--cache=cold")
@@ -80,6 +135,24 @@ def test_a_cold_start_reads_from_disk_or_says_why_not(repo: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["perf::amalgam-index"], "too small to be mapped by default (less than 1.00 "),
+        (["perf::amalgam-index", "-m"], "inline, so it is never mapped"),
+        (["perf::amalgam-index", "--config=experimental.mmapindex=no"], "not mapped "),
+        (["perf::amalgam-index", "--config=experimental.mmapindexthreshold=1"], ""),
+    ],
+)
+def test_an_index_that_is_not_mapped_by_default_is_called_so(
+    repo: Path, args: list[str], expected: str
+) -> None:
+    done = perf(repo, "--config=extensions.amalgam=", *args, "--cache=warm")
+    second = done.stdout.splitlines()[1].removeprefix("! ")
+    assert second.startswith(expected or " "), done.stdout
+
+
+@pytest.mark.slow
 def test_an_inline_index_has_no_snapshot_to_measure(tmp_path: Path) -> None:
     small = generate(tmp_path / "small", "linear", "--changesets=5", "--files=1")
     found = rows(small, "perf::amalgam-index", "--cache=warm")
@@ -88,18 +161,48 @@ def test_an_inline_index_has_no_snapshot_to_measure(tmp_path: Path) -> None:
     assert reasons["snapshot, none"] == "the index was read, not mapped"
 
 
+def state(repo: Path) -> dict[str, tuple[int, ...]]:
+    """Return what the file system says of all files of a repository.
+
+    With ctime: by it, snapshots of indexes are current. Not for filelogs, which get
+    another link for a while, nor for the directories that a lock is in.
+    """
+    found = {}
+    for path in repo.rglob("*"):
+        facts = path.lstat()
+        times = (facts.st_mtime_ns, facts.st_ctime_ns)
+        is_lent = "data" in path.parts
+        known = () if path.is_dir() or is_lent else times
+        found[str(path)] = (facts.st_ino, facts.st_size * path.is_file(), *known)
+    return found
+
+
 @pytest.mark.slow
-def test_export_leaves_the_repository_as_it_was(repo: Path) -> None:
-    before = sorted(path.name for path in (repo / ".hg").iterdir())
-    found = rows(repo, "perf::amalgam-export", "--cache=warm")
-    assert {row["title"].split(", ")[1] for row in found} == {
-        "everything",
-        "nothing new",
-    }
-    assert not list((repo / ".hg" / "amalgam").glob("perf-*"))
-    assert not (repo / ".hg" / "amalgam" / "git").exists()
-    after = {path.name for path in (repo / ".hg").iterdir()}
-    assert after - set(before) <= {"amalgam", "cache"}
+@pytest.mark.parametrize(
+    ("exported", "command"),
+    [
+        (False, ["index"]),
+        (False, ["startup", "log -l 5"]),
+        (True, ["node-lookup", "--lookup=tip"]),
+        (True, ["export"]),
+        (True, ["bundle", "-t", "git-v2"]),
+    ],
+)
+def test_the_repository_is_left_as_it_was(
+    repo: Path, tmp_path: Path, exported: bool, command: list[str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(repo, copy)
+    mapped = ["--config=extensions.amalgam=", "--config=experimental.mmapindex=yes"]
+    mapped += ["--config=experimental.mmapindexthreshold=0"]
+    if exported:
+        assert perf(copy, "git::export", *mapped).returncode == 0
+    before = state(copy)
+    assert any("00changelog-" in path for path in before) == exported
+    name, *words = command
+    found = rows(copy, f"perf::amalgam-{name}", "--cache=warm", *words, *mapped)
+    assert any("wall" in row for row in found)
+    assert state(copy) == before
 
 
 @pytest.mark.slow
@@ -183,6 +286,10 @@ def sample(wall: float) -> Sample:
     return Sample(wall, wall, 0.0, 0, 1, 0)
 
 
+def ignored(_ended: int, _words: bytes, _total: int | None) -> None:
+    """Show no progress."""
+
+
 def test_different_answers_are_no_comparison() -> None:
     answers = {READ.name: 1, SNAPSHOTS[0].name: 2}
     with pytest.raises(error.StorageError, match="and 'read' give different answers"):
@@ -192,6 +299,7 @@ def test_different_answers_are_no_comparison() -> None:
             list,
             lambda subject, _profiled: (sample(1.0), answers[subject.name]),
             ONCE,
+            ignored,
         )
 
 
@@ -203,7 +311,7 @@ def test_no_sample_is_taken_where_the_cache_is_not_cold(
 
     monkeypatch.setattr(pagecache, "make_cold", refuse)
     filled = passes.measure(
-        [READ], list(Cache), list, lambda *_args: (sample(1.0), None), ONCE
+        [READ], list(Cache), list, lambda *_args: (sample(1.0), None), ONCE, ignored
     )
     assert filled[READ, Cache.COLD].samples == []
     assert filled[READ, Cache.COLD].reason == "not cold: 1 of 2 pages stay in memory"
@@ -223,8 +331,135 @@ def test_a_limit_counts_when_both_its_halves_are_reached() -> None:
     assert config.is_enough(5.0, 10)
     assert not config.is_enough(10.0, 2)
     assert config.is_enough(10.0, 3)
+    assert config.passes(2.0) == 5
+    assert config.passes(60.0) == 3
     with pytest.raises(error.ConfigError, match="invalid value 'x'"):
         options._limit(b"x")
+
+
+class Clock:
+    """Time that passes only while samples are taken: a second for each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 0.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.seconds)
+
+    def take(self, _subject: Subject, _profiled: bool) -> tuple[Sample, Any]:
+        self.seconds += 1
+        return sample(1.0), None
+
+
+def test_seconds_count_from_the_first_process_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    rows = [READ, SNAPSHOTS[0], SNAPSHOTS[1]]
+    # three seconds to compare answers, three for each pass: enough in the second one
+    limited = dataclasses.replace(ONCE, limits=((7.0, 1),))
+    filled = passes.measure(rows, [Cache.WARM], list, clock.take, limited, ignored)
+    assert clock.seconds == 7.0
+    assert sorted(len(cell.samples) for cell in filled.values()) == [1, 1, 2]
+
+
+def test_progress_knows_the_end_after_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, told = Clock(monkeypatch), []
+    limited = dataclasses.replace(ONCE, limits=((9.0, 4),))
+    passes.measure(
+        [READ, SNAPSHOTS[0]],
+        [Cache.WARM],
+        list,
+        clock.take,
+        limited,
+        lambda *words: told.append(words),
+    )
+    assert told[:2] == [(0, b"read", None), (1, b"snapshot, none", None)]
+    assert told[2][2] is None
+    assert told[4][2] == 2 + 5 * 2  # five passes take nine seconds
+    assert [ended for ended, _words, _total in told] == list(range(10))
+
+
+QUIET = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98]
+
+
+def test_a_row_differs_only_by_more_than_the_noise() -> None:
+    noise = Noise.of(QUIET, [1.01, 0.99, 1.0, 1.0, 0.98, 1.02])
+    assert noise
+    assert noise.words == "low"
+    assert noise.differs([0.8, 0.82, 0.79, 0.81, 0.8, 0.78])
+    assert not noise.differs([0.99, 0.98, 1.0, 0.98, 0.97, 0.99])
+    loud = Noise.of([1.0, 1.5, 0.7, 1.2, 0.9, 1.1], [1.4, 0.8, 1.0, 1.3, 0.6, 1.2])
+    assert loud
+    assert loud.words.startswith("high")
+    assert not loud.differs([0.8, 0.82, 0.79, 0.81, 0.8, 0.78])
+    assert Noise.of([1.0, 1.0], [1.0, 1.0]) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_three_samples_of_the_same_do_not_differ(seed: int) -> None:
+    draw = random.Random(seed).gauss
+    first, again, other = ([draw(1, 0.05) for _ in range(3)] for _ in range(3))
+    noise = Noise.of(first, again)
+    assert noise
+    assert not noise.differs(other)
+
+
+class Shown:
+    """A formatter that keeps what is for people."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def plain(self, text: bytes) -> None:
+        self.text += text.decode()
+
+    def startitem(self) -> None:
+        """Begin a row."""
+
+    def data(self, **_fields: object) -> None:
+        """Take what is not for people."""
+
+
+def shown(read: list[float], again: list[float], mapped: list[float]) -> list[str]:
+    names = dict(zip((READ, AGAIN, MAPPED), (read, again, mapped), strict=True))
+    filled = {
+        (who, Cache.WARM): Cell([sample(wall) for wall in walls])
+        for who, walls in names.items()
+    }
+    fm = Shown()
+    rows = list(names)
+    table.show(fm, "t", rows, [Cache.WARM], filled, all_timing=True, remark=b"small")
+    return fm.text.splitlines()
+
+
+def test_a_table_ends_with_what_it_means() -> None:
+    lines = shown(QUIET, QUIET[::-1], [0.5, 0.51, 0.49, 0.5, 0.5, 0.5])
+    assert lines[:2] == ["! t; median of 6", "! small"]
+    assert lines[3].split()[1] == "ms"
+    assert lines[6].split()[:4] == ["!", "mmap", "500", "-50.0%"]
+    assert lines[7:] == [
+        "! warm: noise is low; changes of up to 3.0% mean nothing",
+        "! warm: the fastest is 'mmap': 500 ms in place of 1000 ms of 'read', 2.0 "
+        "times as fast",
+    ]
+
+
+def test_what_is_within_the_noise_is_in_parentheses() -> None:
+    lines = shown(QUIET, QUIET, [0.99, 1.0, 0.98, 1.01, 1.0, 1.0])
+    assert lines[6].split()[:4] == ["!", "mmap", "1000", "(+0.0%)"]
+    assert lines[-1] == "! warm: no row differs from 'read' by more than the noise"
+
+
+def test_short_times_are_in_microseconds() -> None:
+    lines = shown([5e-5] * 3, [5e-5] * 3, [2e-5] * 3)
+    assert lines[3].split()[1] in ("\N{MICRO SIGN}s", "us")
+    assert lines[4].split()[2] == "50"
+
+
+def test_two_samples_give_no_verdict() -> None:
+    lines = shown([1.0, 1.0], [1.0, 1.0], [0.5, 0.5])
+    assert lines[-1] == (
+        "! warm: no verdict with fewer than 3 samples (see perf.run-limits)"
+    )
 
 
 @pytest.mark.needs("users")

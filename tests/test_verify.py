@@ -181,7 +181,7 @@ def test_running_export_is_not_taken_for_damage(store: Exported) -> None:
     a_wrong_ref(store)
     opened = git_store(store)
     held = Path(opened.directory.join(b"lock").decode())
-    with locked(opened.repo, opened.directory, opened.placement):
+    with locked(opened):
         assert held.is_symlink()
         with pytest.raises(error.StateError, match="an export changes the git store"):
             verify.run(opened)

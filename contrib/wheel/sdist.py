@@ -49,6 +49,10 @@ def copy_sources(tree: Path) -> None:
         if name and (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
+    # as in setup.py, which has no git there
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12"]
+    commit = subprocess.check_output([*command, "--dirty=+"], cwd=ROOT)
+    (tree / "hgext3rd" / "amalgam" / "COMMIT").write_bytes(commit)
 
 
 def vendor(rust: Path) -> None:

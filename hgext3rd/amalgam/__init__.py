@@ -228,7 +228,11 @@ testedwith = metadata.testedwith
 minimumhgversion = metadata.minimumhgversion
 buglink = metadata.buglink
 
+getversion = metadata.getversion
+debuginstall = hooks.debuginstall
+
 cmdtable = commands.cmdtable
+colortable = commands.colortable
 configtable = configitems.configtable
 revsetpredicate = commands.revsetpredicate
 templatekeyword = commands.templatekeyword

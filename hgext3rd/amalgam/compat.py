@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from mercurial import dispatch, localrepo
+from mercurial import dispatch, hg, localrepo
 
 
 def revlog_options_resolver() -> tuple[ModuleType, str]:
@@ -31,6 +31,14 @@ def request_of(arguments: list[bytes]) -> Any:
     from mercurial import main_script
 
     return main_script.request(arguments)
+
+
+def open_repository(ui: Any, path: bytes, **how: Any) -> Any:
+    """Return the repository at ``path``; ``how`` is as for Mercurial's function."""
+    if not hasattr(hg, "repo_factory"):
+        # hg <= 7.1 (repositories are opened by hg)
+        return hg.repository(ui, path, **how)
+    return hg.repo_factory.repository(ui, path, **how)
 
 
 def withdraw(registrar: Any, name: bytes) -> None:

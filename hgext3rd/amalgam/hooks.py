@@ -13,7 +13,9 @@ from hgext import clonebundles
 from mercurial import (
     bundle2,
     changegroup,
+    cmdutil,
     extensions,
+    help as helpmod,
     hg,
     hgweb,
     localrepo,
@@ -59,6 +61,16 @@ def uisetup(_ui: UiT) -> None:
         # an export changes pages, which browsers keep until one of these changes
         hg.foi.append(("sharedpath", b"amalgam/map/cinnabar.docket"))
 
+    def help_is_read() -> None:
+        from .commands import configtopic
+
+        configtopic.install()
+
+    def commands_are_known() -> None:
+        cmdutil.summaryhooks.add(b"amalgam", _summary)
+
+    when_loaded(cmdutil, commands_are_known)
+    when_loaded(helpmod, help_is_read)
     when_loaded(hgweb.hgweb_mod, page_is_made)
     when_loaded(hgweb.hgwebdir_mod, repository_is_found)
     when_loaded(localrepo, index_is_opened)
@@ -109,6 +121,13 @@ def extsetup(ui: UiT) -> None:
     ids.leave_names_to(ui, hggit, tables)
 
 
+def debuginstall(ui: UiT, fm: Any) -> int:
+    """Take part in ``hg debuginstall``; return the number of problems."""
+    from .commands import installation
+
+    return installation.check(ui, fm)
+
+
 def reposetup(ui: UiT, repo: RepoT) -> None:
     """Take part in the transactions of a repository."""
     if repo.local() and configitems.wants_export_on_change(_of_source(ui, repo)):
@@ -134,6 +153,12 @@ def _of_source(ui: UiT, repo: RepoT) -> UiT:
 
         load(source)
     return source.configuration_of_source(repo)
+
+
+def _summary(ui: UiT, repo: RepoT) -> None:
+    from .commands import summary
+
+    summary.show(ui, repo)
 
 
 def _censor(orig: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -3,6 +3,12 @@
 A lock is a symbolic link, or a file, that names a host and a process. The lock of a
 dead process on this host is taken over (``mercurial.lock``). Mercurial opens a lock by
 path and waits if it is a FIFO. This module does neither.
+
+Who holds a lock renews it: its time of modification says that he lives, to hosts that
+cannot ask for the process. A lock that another host has not renewed for
+``SILENT_SECONDS`` is taken over. Its holder may only have been suspended. So he asks
+``Hold.require`` before each step that another holder would not expect. All times are
+those of the file system, so clocks of hosts may differ.
 """
 
 from __future__ import annotations
@@ -11,9 +17,10 @@ import contextlib
 import errno
 import os
 import re
+import threading
 from typing import TYPE_CHECKING
 
-from mercurial import lock as lockmod
+from mercurial import error, lock as lockmod
 from mercurial.i18n import _
 
 from .placement import Unusable
@@ -27,12 +34,50 @@ if TYPE_CHECKING:
 
 LOCK = b"lock"
 """The name of the lock in its directory."""
+SILENT_SECONDS = 600
+"""After how long another host's lock is taken over unless it is renewed."""
+_RENEWAL_SECONDS = 30
+# the suffix of the lock under which a lock is taken over, as in Mercurial
+_BREAKS = b".break"
 _LONGEST_BYTES = 1024
 # host and process, in so many digits that the system can be asked for it; or nothing
 # in a file that is about to be written, where there are no links
 _LOCKER = re.compile(rb"[^\x00-\x1f\x7f:]+:[0-9]{1,9}|")
 # what symlink(2) says where there are none
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class Hold:
+    """A lock that this process has taken, and may lose to another host."""
+
+    def __init__(self, files: _Files, desc: bytes) -> None:
+        self._files = files
+        self._desc = desc
+        self._ended = threading.Event()
+
+    def require(self) -> None:
+        """Raise ``StateError`` if another process has taken the lock over."""
+        if not self._files.has_own(LOCK):
+            raise error.StateError(
+                _(b"lock on %s was taken over by another process") % self._desc,
+                hint=_(b"this one was suspended for %d minutes or more; run it again")
+                % (SILENT_SECONDS // 60),
+            )
+
+    @contextlib.contextmanager
+    def _renewed(self) -> Iterator[Hold]:
+        """Let other hosts see, as long as the context lasts, that the holder lives."""
+        threading.Thread(target=self._renew, daemon=True).start()
+        try:
+            yield self
+        finally:
+            self._ended.set()
+
+    def _renew(self) -> None:
+        while not self._ended.wait(_RENEWAL_SECONDS):
+            with contextlib.suppress(OSError, error.StorageError):
+                if self._files.has_own(LOCK):
+                    self._files.directory.touch(LOCK)
 
 
 @contextlib.contextmanager
@@ -44,7 +89,7 @@ def held(
     *,
     timeout: int = 0,
     warn_after: int = 0,
-) -> Iterator[None]:
+) -> Iterator[Hold]:
     """Hold the lock in ``directory``, which exists; ``desc`` is what it protects.
 
     Waits ``timeout`` seconds while another process holds it, for ever if that is
@@ -54,9 +99,21 @@ def held(
     files = _Files(directory, placement)
     lock = lockmod.trylock(ui, files, LOCK, timeout, warn_after, desc=desc)
     try:
-        yield
+        with Hold(files, desc)._renewed() as hold:
+            yield hold
     finally:
         lock.release()
+
+
+def is_silent(directory: Directory, now: float, name: bytes = LOCK) -> bool:
+    """Tell whether a lock in ``directory`` is another host's, and not renewed.
+
+    ``now``: seconds since the epoch. ``FileNotFoundError`` if it is free, ``Unusable``
+    if it is no lock.
+    """
+    host = locker(directory, name).rpartition(b":")[0]
+    age_seconds = now - directory.stat(name).st_mtime
+    return host not in (b"", lockmod._getlockprefix()) and age_seconds > SILENT_SECONDS
 
 
 def locker(directory: Directory, name: bytes = LOCK) -> bytes:
@@ -79,26 +136,62 @@ class _Files:
     """What ``mercurial.lock`` needs of a vfs."""
 
     def __init__(self, directory: Directory, placement: Placement) -> None:
-        self._directory = directory
+        self.directory = directory
         self._placement = placement
+        self._own: dict[bytes, bytes] = {}
+        """What the locks name that were made here."""
+
+    def has_own(self, name: bytes) -> bool:
+        """Tell whether a lock is there that was made here."""
+        try:
+            return locker(self.directory, name) == self._own.get(name)
+        except (FileNotFoundError, Unusable):
+            return False
 
     def makelock(self, info: bytes, name: bytes) -> None:
         try:
-            self._directory.symlink(info, name)
+            self.directory.symlink(info, name)
         except OSError as exc:
             if exc.errno not in _NO_LINKS:
                 raise
-            with os.fdopen(self._directory.create(name, self._placement), "wb") as file:
+            with os.fdopen(self.directory.create(name, self._placement), "wb") as file:
                 file.write(info)
+        self._own[name] = info
 
     def readlock(self, name: bytes) -> bytes:
-        return locker(self._directory, name)
+        """Return what a lock names; ``FileNotFoundError`` if it is free.
+
+        It is free now if another host had it, and is silent.
+        """
+        found = locker(self.directory, name)
+        if not found.startswith(lockmod._getlockprefix() + b":"):
+            self._take_over(name)
+            found = locker(self.directory, name)
+        return found
+
+    def _take_over(self, name: bytes) -> None:
+        """Remove the lock of another host if it is silent.
+
+        Another lock sees to it that it is still the same, as Mercurial does.
+        """
+        with contextlib.suppress(OSError, error.LockError):
+            if is_silent(self.directory, self._now(), name):
+                with lockmod.lock(self, name + _BREAKS, timeout=0):
+                    if is_silent(self.directory, self._now(), name):
+                        self.directory.remove(name)
+
+    def _now(self) -> float:
+        """Return the time by the clock of the file system."""
+        self.directory.touch()
+        return self.directory.stat().st_mtime
 
     def unlink(self, name: bytes) -> None:
-        self._directory.remove(name)
+        """Remove a lock, but not that of somebody who has taken it over."""
+        if name not in self._own or self.has_own(name):
+            self.directory.remove(name)
 
     def tryunlink(self, name: bytes) -> None:
-        self._directory.remove(name)
+        self.unlink(name)
 
     def join(self, name: bytes, *inside: bytes) -> bytes:
-        return os.path.join(self._directory.join(name), *inside)
+        return os.path.join(self.directory.join(name), *inside)

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 __version__ = b"0.1.0"
 testedwith = b"6.9 7.0 7.1 7.2"
 minimumhgversion = b"6.9"
-buglink = b"https://pypi.org/project/hg-amalgam/"
+buglink = b"the maintainers that 'pip show hg-amalgam' names"
+
+_COMMIT = re.compile(rb"[0-9a-f]{7,64}\+?")
+_LONGEST = 80
+
+
+def getversion() -> bytes:
+    """Return the version, and after a ``+`` the commit of which this is a build.
+
+    setup.py writes that into a file. Another ``+`` at the end: of changed files.
+    """
+    try:
+        with open(os.path.join(os.path.dirname(__file__), "COMMIT"), "rb") as file:
+            commit = file.read(_LONGEST).strip()
+    except OSError:
+        return __version__
+    return (
+        b"%s+%s" % (__version__, commit) if _COMMIT.fullmatch(commit) else __version__
+    )

@@ -227,6 +227,15 @@ class Directory(Record):
         with self._parent(name) as (fd, last):
             os.symlink(target, last, dir_fd=fd)
 
+    def touch(self, name: bytes = b".") -> None:
+        """Set the times of ``name`` itself to now, by the file system's clock."""
+        if name == b".":
+            with self.opened() as fd:
+                os.utime(fd)
+        else:
+            with self._parent(name) as (fd, last):
+                os.utime(last, dir_fd=fd, follow_symlinks=False)
+
     def open(self, name: bytes) -> int:
         """Open a regular file and return a descriptor to read it."""
         return self._open(name, os.O_RDONLY)[0]

@@ -58,6 +58,7 @@ def main() -> None:
         _of_exported(exported)
     server.close()
     _records()
+    _pushes()
     _nodemaps()
     _requests()
     _requests_of_git()
@@ -162,6 +163,36 @@ def _records() -> None:
     _put(RUST, "path", "long", b"Some.Directory/" * 12 + b"NAME.c")
     zeros = zlib.compress(bytes(1 << 17), 9)
     _put(RUST, "chunk", "zeros", struct.pack(">I", 1 << 17) + zeros)
+
+
+def _pushes() -> None:
+    blob = bytes.fromhex("e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
+    tree = b"100644 a\0%s120000 b\0%s40000 c\0%s" % (blob, blob, bytes(20))
+    oid = _git_id(b"tree", tree)
+    who = b"author A <a@x> 1 +0100\ncommitter B\\C <b@x> 2 -0330\n"
+    plain = who.replace(b"\\", b"")
+    commits = {
+        "plain": b"tree %s\n%s\nmessage\n" % (oid, plain),
+        "signed": b"tree %s\n%sgpgsig a\n b\n\nmessage\n" % (oid, who),
+        "merge": b"tree %s\nparent %s\nparent %s\n%s\n" % (oid, oid, oid, plain),
+    }
+    for name, content in commits.items():
+        _put(RUST, "pushed_commit", name, content)
+        history = _answer(b"commit", content)
+        _put(RUST, "pushed_history", name, cut(history) + _answer(b"tree", tree))
+    _put(RUST, "pushed_tree", "three", tree)
+    odd = b"160000 .hg\0%s100664 a\nb\0%s" % (blob, blob)
+    _put(RUST, "pushed_tree", "odd", odd)
+
+
+def _git_id(kind: bytes, content: bytes) -> bytes:
+    head = b"%s %d\0" % (kind, len(content))
+    return hashlib.sha1(head + content).hexdigest().encode()
+
+
+def _answer(kind: bytes, content: bytes) -> bytes:
+    """Return what git cat-file --batch writes."""
+    return b"%s %s %d\n%s\n" % (_git_id(kind, content), kind, len(content), content)
 
 
 def _nodemaps() -> None:

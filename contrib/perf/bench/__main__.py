@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING
 from . import machine, repository, runner, selfcheck, tables
 from .benchmark import CommandError
 from .benchmarks import BENCHMARKS
+from .history import kept, trend
+from .history.revision import Revision
 from .instruments import INSTRUMENTS
-from .report import comparison, headline, page, plots
+from .report import comparison, headline, page, plots, trends
 from .results import Results, UnreadableError, merge
 from .subject import KINDS, SpecificationError, Subject
 
@@ -129,6 +132,33 @@ def _report(options: argparse.Namespace) -> int:
     """Write the page."""
     results = merge(map(Results.read, options.results))
     options.output.write_text(page.page(results))
+    print(options.output)
+    return 0
+
+
+def _keep(options: argparse.Namespace) -> int:
+    """Keep results with the revision of the tree that they are of."""
+    results = merge(map(Results.read, options.results))
+    print(kept.keep(results, Revision.of(options.tree), options.history))
+    return 0
+
+
+def _history(options: argparse.Namespace) -> int:
+    """Draw what was kept over the commits, and say where it changed."""
+    runs, others = kept.of_one_machine(kept.read(options.history))
+    newest = runs[-1][1][-1]
+    subject = options.subject or next(iter(newest.subjects))
+    found = list(trend.trends(runs, subject))
+    if not found:
+        raise UnreadableError(
+            f"{options.history}: nothing of '{subject}' was measured at two commits"
+        )
+    names = f"{len(runs)} revisions, measured on {machine.name(newest.machine)}."
+    if others:
+        names += f" Left out: {others} runs on other machines."
+    options.output.write_text(trends.page(found, subject, names))
+    for sentence in trends.sentences(found):
+        print(sentence)
     print(options.output)
     return 0
 
@@ -253,6 +283,22 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("results", type=Path, nargs="+")
     report.add_argument("-o", "--output", type=Path, default=Path("report.html"))
     report.set_defaults(function=_report)
+
+    where = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    where = where / "hg-amalgam" / "perf-history"
+    keep = commands.add_parser("keep", help="keep results by revision")
+    keep.add_argument("results", type=Path, nargs="+")
+    keep.add_argument(
+        "--tree", type=Path, default=Path(__file__).parents[3], help="what was measured"
+    )
+    keep.set_defaults(function=_keep)
+
+    history = commands.add_parser("history", help="trends over what was kept, a page")
+    history.add_argument("-m", "--subject", help="the first one, by default")
+    history.add_argument("-o", "--output", type=Path, default=Path("history.html"))
+    history.set_defaults(function=_history)
+    for command in (keep, history):
+        command.add_argument("--history", type=Path, default=where, metavar="DIRECTORY")
 
     rst = commands.add_parser("rst", help="print tables for a page of docs")
     rst.add_argument("results", type=Path, nargs="+")

@@ -69,6 +69,11 @@ class Growth:
     factor: float
 
 
+def least_band(value: str) -> float:
+    """Return the factor below which no difference of a value is called one."""
+    return _LEAST_BAND.get(value, _LEAST_BAND_OF_OTHERS)
+
+
 def noise_band(first: Sequence[float], again: Sequence[float]) -> float:
     """Return the factor, at least 1, by which equal subjects may differ.
 
@@ -88,8 +93,7 @@ def compare(
     base: Sequence[float], other: Sequence[float], value: str, band: float = 1.0
 ) -> Verdict:
     """Judge ``other`` against ``base``. ``band`` is the noise band, if it is known."""
-    least = _LEAST_BAND.get(value, _LEAST_BAND_OF_OTHERS)
-    band = max(band, least)
+    band = max(band, least_band(value))
     ratio = _ratio(other, base)
     if len(base) < 2 or len(other) < 2 or not min(base):
         return Verdict(ratio, 0.0, float("inf"), band)

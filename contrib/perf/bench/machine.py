@@ -23,16 +23,18 @@ def facts() -> Facts:
     }
 
 
-def describe(facts: Facts) -> str:
-    """Return it in one line."""
+def name(facts: Facts) -> str:
+    """Return what kind of machine it is."""
     memory = facts["memory_bytes"]
     gigabytes = memory / 2**30 if isinstance(memory, int) else 0
+    return f"{facts['cpu']}, {facts['cores']} cores, {gigabytes:.0f} GB"
+
+
+def describe(facts: Facts) -> str:
+    """Return it in one line, with how busy it was."""
     load = facts["load_average"]
     first = load[0] if isinstance(load, list) else 0
-    return (
-        f"{facts['cpu']}, {facts['cores']} cores, {gigabytes:.0f} GB, "
-        f"{facts['platform']}; load {first:.1f} at the start"
-    )
+    return f"{name(facts)}, {facts['platform']}; load {first:.1f} at the start"
 
 
 def _cpu() -> str:

@@ -54,14 +54,16 @@ class Results:
     skipped: list[str] = field(default_factory=list)
     """What was not measured, and why."""
     tables: list[dict[str, Any]] = field(default_factory=list)
+    revision: dict[str, Any] = field(default_factory=dict)
+    """What of the tree was measured, where results are kept by that."""
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path, *, with_csv: bool = True) -> None:
         """Write the JSON file, and a CSV beside it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + ".partial")
         partial.write_text(json.dumps(asdict(self), indent=1) + "\n")
         partial.replace(path)
-        if self.samples:
+        if self.samples and with_csv:
             self._write_csv(path.with_suffix(".csv"))
 
     def _write_csv(self, path: Path) -> None:

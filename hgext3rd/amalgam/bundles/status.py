@@ -100,15 +100,9 @@ class BundlesStatus:
         status._list(repo, register, bundles)
         status._compare(repo)
         if status.lock and status.lock.needs_person:
+            text = _(b"lock of bundle generators is not a lock file")
             path = printable(directory_of(repo).join(b"lock"))
-            if status.lock.state is LockState.NO_LOCK:
-                text = _(b"lock of bundle generators is not a lock file")
-                hint = _(b"remove '%s'") % path
-            else:
-                text = _(b"bundle generator on host '%s' has been running for %d hours")
-                text %= (status.lock.host, status.lock.age_seconds // 3600)
-                hint = _(b"remove '%s' if it is not running there") % path
-            status.problems.append(Problem(text, hint))
+            status.problems.append(Problem(text, _(b"remove '%s'") % path))
         status.has_failed = bool(register.failure) and not status.is_running
         if status.has_failed:
             text = _(b"bundles could not be generated: %s")

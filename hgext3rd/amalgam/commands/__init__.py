@@ -1,53 +1,29 @@
-"""The table of commands, a revset and a template keyword, with their help.
+"""The commands, a revset and a template keyword, with their help.
 
 Each command imports the module that answers it when it is called. Every hg process
-pays for what is in this module.
+pays for what is in this module. Help begins with examples.
 
-One module, since Mercurial reads the help of all commands from one table.
+One module, since all of it is help, which one reads side by side.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from mercurial import registrar
 from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
 from ..loading import load, one_at_a_time
+from .table import cmdtable, colortable, command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mercurial.interfaces.types import RepoT, UiT
 
-_Command = TypeVar("_Command", bound="Callable[..., Any]")
+__all__ = ["cmdtable", "colortable", "revsetpredicate", "templatekeyword"]
 
-cmdtable: dict[bytes, Any] = {}
-_register = registrar.command(cmdtable)
 revsetpredicate = registrar.revsetpredicate()
 templatekeyword = registrar.templatekeyword()
-
-
-def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
-    """Register a command; what damage to the repository raises is for people to read.
-
-    The arguments are those of ``registrar.command``.
-    """
-
-    def registered(func: _Command) -> _Command:
-        @functools.wraps(func)
-        def answer(*given: Any, **opts: Any) -> Any:
-            from ..gitstore.state import unreadable
-
-            with unreadable.blamed():
-                return func(*given, **opts)
-
-        _register(*args, **kwargs)(answer)
-        return func
-
-    return registered
 
 
 @command(
@@ -57,16 +33,23 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
         (b"", b"dialect", b"", _(b"rules that decide the commit ids"), _(b"DIALECT")),
         (b"", b"rebuild", False, _(b"export everything again, from nothing")),
         (b"", b"metadata", False, _(b"update git-cinnabar's metadata as well")),
+        (b"", b"estimate", False, _(b"only tell what a first export would take")),
         (b"", b"adopt", b"", _(b"go on from the commits of a mirror"), _(b"GITREPO")),
         (b"", b"map", b"", _(b"file with lines NODE OID, for --adopt"), _(b"FILE")),
         (b"", b"full", False, _(b"check all of GITREPO, for --adopt")),
         *formatteropts,
     ],
-    _(b"[-r REV]... [--dialect DIALECT] [--rebuild] [--metadata] [--adopt GITREPO]"),
+    _(b"[-r REV]... [--rebuild] [--metadata] [--adopt GITREPO] | --estimate"),
     helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
 )
 def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """bring the git repository up to date
+
+    Examples::
+
+      hg git::export                    # convert what is new
+      hg git::export --estimate         # what would a first export take?
+      hg git::export --adopt ../mirror  # go on from a git mirror
 
     Convert the changesets that are new since the last export, and update branches
     and tags. Changesets are exported if a server would show them to its clients.
@@ -87,6 +70,11 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     that reads the git repository itself. Bundles for git-cinnabar do that when they
     are written. An export from nothing always does. Others do not, because the
     metadata names all heads: it takes time in proportion to the history.
+
+    With --estimate, tell how much disk space and processor time an export from
+    nothing would take, and export nothing. Only the indexes of the repository are
+    read. The rates were measured with other repositories on one machine; secret and
+    hidden changesets count. ``docs/decisions/forecast.rst`` has the errors.
 
     With --adopt, go on from a git repository that git-cinnabar or hg-fast-export has
     made of this repository. Its commits keep their ids, and new changesets become
@@ -126,11 +114,62 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :adopted_unknown:  Integer. Changesets of GITREPO that are not in the repository.
     :adopted_unserved: Integer. Changesets of GITREPO that may not leave.
 
+    With --estimate: ``disk_bytes``, ``free_bytes``, ``cpu_seconds``; numbers of
+    ``changesets``, ``manifests``, ``file_revisions``, ``files``; ``changeset_bytes``,
+    ``manifest_bytes``, ``file_bytes`` as stored; ``text_bytes`` of files; ``levels``,
+    directories above file revisions; ``path``; and ``exists``: was there an export.
+
     Returns 0 on success, 1 if none of the given revisions may leave.
     """
-    from . import git
+    from . import estimate, git
 
+    if opts["estimate"]:
+        return estimate.run(ui, repo, **opts)
     return git.run(ui, repo, **opts)
+
+
+@command(
+    b"git::clone-command",
+    [
+        (b"", b"web-conf", b"", _(b"configuration of an hgweb"), _(b"FILE")),
+        *formatteropts,
+    ],
+    _(b"[--web-conf FILE | URL]"),
+    helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
+)
+def git_clone_command(ui: UiT, repo: RepoT, url: bytes = b"", **opts: Any) -> int:
+    """print what a git user has to type to clone
+
+    Examples::
+
+      hg git::clone-command https://example.org/repo
+      hg git::clone-command ssh://hg@example.org/repo
+      hg git::clone-command --web-conf /etc/mercurial/hgweb.conf
+
+    URL is the address that users of Mercurial clone. An address with ``ssh://`` is for
+    servers that use ``hg-amalgam-ssh``. It is translated, because git takes a path
+    after the host as an absolute one.
+
+    Without URL, the address is ``web.baseurl`` if the repository's own ``.hg/hgrc``
+    sets it. With --web-conf, it is found in the configuration of an hgweb: in its
+    ``[paths]`` and ``web.baseurl``. If no address is known, print the command for
+    users of this machine, and warn. ``[paths]`` of the repository itself are not
+    looked at: they name other repositories.
+
+    If there are bundles for git, the second command starts with them (git 2.38 and
+    later). With ``amalgam.serve.bundle-uri``, the third one lets git find them (git
+    2.40 and later). The server itself is not asked.
+
+    Template keywords:
+
+    :command:     String. The line to type.
+    :transport:   String. ``http``, ``https``, ``ssh`` or ``file``.
+    :url:         String. The address in the command; for ``file``, a path.
+    :bundles_url: String. The list of bundles in the command; empty if there is none.
+    """
+    from . import clone
+
+    return clone.run(ui, repo, url, **opts)
 
 
 @command(
@@ -144,6 +183,11 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
 )
 def git_verify(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """check the git repository against the history
+
+    Examples::
+
+      hg git::verify                    # compare ids, refs and packs
+      hg git::verify --full             # compute every id again
 
     Check that the git repository is complete and agrees with this repository:
 
@@ -198,6 +242,11 @@ def git_verify(ui: UiT, repo: RepoT, **opts: Any) -> int:
 def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
     """translate ids of changesets and of git commits
 
+    Examples::
+
+      hg git::id 1ea73414a91b           # of a changeset, or of a commit
+      git log --format=%H | hg git::id --stdin
+
     Print the id of the git commit for the id of a changeset, and the other way
     round. IDs may be Mercurial nodes or git object ids. They may be abbreviated, if
     the abbreviation is unambiguous among exported changesets and commits.
@@ -237,20 +286,19 @@ def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
 def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
     """write a file that git can clone
 
+    Examples::
+
+      hg git::bundle ../project.bundle && git clone ../project.bundle
+      hg git::bundle --base 1.0 ../newer.bundle   # what 1.0 lacks
+
     Write to FILE, or to standard output, what a git client would clone: branches,
     tags, HEAD, and everything reachable from them. New changesets are exported
     first, as by :hg:`git::export`. A bundle contains no secret or hidden
-    changesets, and no drafts if ``amalgam.git.export`` is ``public``. ::
-
-      $ hg git::bundle ../project.bundle
-      $ git clone ../project.bundle project
+    changesets, and no drafts if ``amalgam.git.export`` is ``public``.
 
     With -r/--rev, the bundle contains the given revisions and their ancestors, and
     the branches that a clone of these would have. With --base, it leaves out the
-    given revisions and their ancestors. The reader must already have them. This
-    writes what was added since release 1.0::
-
-      $ hg git::bundle --base 1.0 ../newer.bundle
+    given revisions and their ancestors. The reader must already have them.
 
     The type, -t/--type, decides who can read the bundle:
 
@@ -289,6 +337,12 @@ def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
 def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """show the state of everything that amalgam keeps, and repair it
 
+    Examples::
+
+      hg admin::amalgam                 # sizes, freshness, problems
+      hg admin::amalgam --repair        # repair what is wrong
+      hg admin::amalgam --metrics       # for Prometheus
+
     Show on one screen: how hg opens the indexes of this repository; how much of the
     history is exported to git, how large that is, and how fresh; which bundles
     clients can start from; and problems, each with a command to type. This changes
@@ -310,8 +364,9 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
     With --metrics, print metrics for Prometheus instead: sizes, ages, failures, how
     many changesets are exported and how many are behind, the bundles, the indexes,
-    and the slots of ``amalgam.serve.run-directory`` that are held. Snapshots are not
-    compared with their indexes. ``docs/operations.rst`` explains each metric.
+    and of ``amalgam.serve.run-directory`` the slots that are held, and the requests
+    that wait or were refused. Snapshots are not compared with their indexes.
+    ``docs/operations.rst`` explains each metric.
 
     The history itself is never changed. Everything that amalgam keeps is in
     ``.hg/amalgam``. You may remove it, even while servers run.
@@ -361,39 +416,6 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     if opts["metrics"]:
         return metrics.run(ui, repo, **opts)
     return admin.run(ui, repo, **opts)
-
-
-@command(
-    b"debug::amalgam-export",
-    [
-        (b"", b"attempts", 0, _(b"how many exporters have just failed"), _(b"NUMBER")),
-        (b"", b"requested", None, _(b"export though no configuration asks for it")),
-    ],
-    b"",
-)
-def debug_amalgam_export(
-    ui: UiT, repo: RepoT, attempts: int, requested: bool | None
-) -> None:
-    """export what is new, unless another process does (INTERNAL)"""
-    from ..gitstore.exporting import exporter
-
-    exporter.run(repo, attempts, is_requested=bool(requested))
-
-
-@command(b"debug::amalgam-bundles", [], b"")
-def debug_amalgam_bundles(ui: UiT, repo: RepoT) -> None:
-    """generate missing bundles, unless another process does (INTERNAL)"""
-    from . import bundles
-
-    bundles.run(ui, repo)
-
-
-@command(b"debug::amalgam-maintenance", [], b"")
-def debug_amalgam_maintenance(ui: UiT, repo: RepoT) -> None:
-    """roll up packs if there are many (INTERNAL)"""
-    from . import git
-
-    git.maintain(ui, repo)
 
 
 @revsetpredicate(b"gitnode(id)", safe=True)

@@ -73,7 +73,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
 def general_problems(repo: RepoT) -> list[Problem]:
     """Return what is wrong in the configuration and with this machine."""
-    return [*_mistakes(repo), *_kernel_problems()]
+    return [*_mistakes(repo), *kernel_problems()]
 
 
 def _mistakes(repo: RepoT) -> list[Problem]:
@@ -86,7 +86,7 @@ def _mistakes(repo: RepoT) -> list[Problem]:
     return [state.Problem(*it) for it in found.items()]
 
 
-def _kernel_problems() -> list[Problem]:
+def kernel_problems() -> list[Problem]:
     """Return which SHA-1 kernels of the core fail their known answers here."""
     found = []
     for name in kernels.refused():
@@ -125,7 +125,7 @@ def _show_mended(fm: Any, mended: Sequence[Difference]) -> None:
 
 
 def _show_indexes(fm: Any, indexes: Sequence[Examined]) -> None:
-    fm.plain(_(b"indexes\n"))
+    fm.plain(_(b"indexes\n"), label=b"amalgam.heading")
     with fm.nested(b"indexes", tmpl=b"{index} {reason}\n") as nested:
         for examined in indexes:
             decision, snapshot = examined.opened.decision, examined.opened.snapshot
@@ -192,10 +192,11 @@ def _show_store(fm: Any, path: bytes, status: StoreStatus) -> None:
         exporter=status.exporter,
     )
     if not path:
-        fm.plain(_(b"\ngit repository\n  not checked, see below\n"))
+        fm.plain(_(b"\ngit repository\n"), label=b"amalgam.heading")
+        fm.plain(_(b"  not checked, see below\n"))
         return
     fm.plain(b"\n")
-    fm.plain(one_line(_(b"git repository %s") % path))
+    fm.plain(one_line(_(b"git repository %s") % path), label=b"amalgam.heading")
     if not status.exists:
         what = _(b"nothing of %d changesets (run 'hg git::export')") % status.served
         _show_line(fm, _(b"exported"), what)
@@ -213,10 +214,8 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
         exported += _(b", %d behind") % status.behind
     if status.gone:
         exported += _(b", %d gone since") % status.gone
-    if status.behind or status.gone:
-        exported += _EXPORT
-    else:
-        exported += _(b", up to date")
+    is_behind = bool(status.behind or status.gone)
+    exported += _EXPORT if is_behind else _(b", up to date")
     if status.adopted:
         text = _(b"%d commits of another program, which keep their ids")
         _show_line(fm, _(b"adopted"), text % status.adopted)
@@ -225,7 +224,8 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
         refs = _(b"none of %d") % status.refs
     elif status.refs_behind:
         refs += _(b", %d behind") % status.refs_behind + _EXPORT
-    _show_line(fm, _(b"exported"), exported)
+    freshness = b"amalgam.behind" if is_behind else b"amalgam.good"
+    _show_line(fm, _(b"exported"), exported, freshness)
     _show_line(fm, _(b"refs"), refs)
     size = util.bytecount(status.pack_bytes)
     objects = _(b"%d in %d packs, %s") % (status.objects, status.packs, size)
@@ -246,19 +246,20 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
         _show_line(fm, _(b"metadata"), text % status.metadata_behind)
 
 
-def _show_line(fm: Any, label: bytes, text: bytes) -> None:
-    fm.plain(one_line(b"  %-13s %s" % (label, text)))
+def _show_line(fm: Any, name: bytes, text: bytes, label: bytes = b"") -> None:
+    """Show a measure; ``label`` decides on its colour."""
+    fm.plain(one_line(b"  %-13s %s" % (name, text)), label=label)
 
 
 def _show_problems(fm: Any, problems: Sequence[Problem]) -> None:
     with fm.nested(b"problems", tmpl=b"{text}\n") as nested:
         if problems:
-            nested.plain(_(b"\nwrong\n"))
+            nested.plain(_(b"\nwrong\n"), label=b"amalgam.heading")
         for number, problem in enumerate(problems, start=1):
             nested.startitem()
             nested.data(text=problem.text, hint=problem.hint)
             if number <= _MOST_SHOWN:
-                nested.plain(one_line(b"  %s" % problem.text))
+                nested.plain(one_line(b"  %s" % problem.text), label=b"amalgam.problem")
                 following = problems[number : number + 1]
                 if number == _MOST_SHOWN or problem.hint not in map(_hint, following):
                     nested.plain(one_line(b"  (%s)" % problem.hint))
@@ -266,7 +267,7 @@ def _show_problems(fm: Any, problems: Sequence[Problem]) -> None:
         more = len(problems) - _MOST_SHOWN
         fm.plain(one_line(_(b"  and %d more; see 'hg git::verify'") % more))
     if not problems:
-        fm.plain(_(b"\nnothing is wrong\n"))
+        fm.plain(_(b"\nnothing is wrong\n"), label=b"amalgam.good")
 
 
 def _hint(problem: Problem) -> bytes:

@@ -26,7 +26,8 @@ def show(fm: Any, status: BundlesStatus) -> None:
     """Show what ``admin::amalgam`` tells of bundles; nothing where there are none."""
     if status.rows:
         fm.plain(b"\n")
-        fm.plain(one_line(_(b"bundles, for %d public changesets") % status.public))
+        heading = _(b"bundles, for %d public changesets") % status.public
+        fm.plain(one_line(heading), label=b"amalgam.heading")
     with fm.nested(b"bundles", tmpl=b"{format} {state} {url}\n") as nested:
         for row in status.rows:
             nested.startitem()

@@ -38,19 +38,21 @@ _LIVE = b"live"
 
 
 class Family(Record):
-    """A metric and its samples. All are gauges: numbers that go up and down."""
+    """A metric and its samples."""
 
     name: bytes
     """Without the prefix ``amalgam_``."""
     help: bytes
     samples: tuple[tuple[Labels, int | float], ...]
     """No two have the same labels."""
+    type: bytes = b"gauge"
+    """``gauge``: goes up and down; ``counter``: goes up, or begins again."""
 
     def lines(self, labels: Labels) -> Iterator[bytes]:
         """Yield the lines, if there are samples; ``labels`` are those of all."""
         if self.samples:
             yield b"# HELP amalgam_%s %s" % (self.name, self.help)
-            yield b"# TYPE amalgam_%s gauge" % self.name
+            yield b"# TYPE amalgam_%s %s" % (self.name, self.type)
         for own, value in self.samples:
             pairs = b",".join(b'%s="%s"' % (n, _label(v)) for n, v in labels + own)
             number = b"%d" % value if isinstance(value, int) else b"%.3f" % value
@@ -197,12 +199,19 @@ def _of_serving(ui: UiT) -> Iterator[Family]:
         if config.run_directory is None:
             return
         pools = admission.pools(config)
-        names = [pool.name for pool in pools]
-        held = slots.held(config.run_directory, names)
+        used = slots.usage(config.run_directory, [pool.name for pool in pools])
         there = {pool.name: pool.slots for pool in pools}
         slots_text = b"Slots of this host; a request needs one."
         yield _labelled(b"serve_slots", slots_text, b"pool", there)
+        held = {pool: usage.held for pool, usage in used.items()}
         yield _labelled(b"serve_slots_held", b"Those that are taken.", b"pool", held)
+        waiting = {pool: usage.waiting for pool, usage in used.items()}
+        text = b"Requests that wait for a slot."
+        yield _labelled(b"serve_requests_waiting", text, b"pool", waiting)
+        refused = {pool: usage.refused for pool, usage in used.items()}
+        text = b"Requests that got no slot in time."
+        family = _labelled(b"serve_requests_refused_total", text, b"pool", refused)
+        yield family._replace(type=b"counter")
 
 
 def _labelled(

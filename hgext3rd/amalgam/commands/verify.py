@@ -42,12 +42,12 @@ def _show(fm: Any, findings: Findings) -> None:
                 found=difference.found,
                 expected=difference.expected,
             )
-            nested.plain(one_line(difference.line()))
+            nested.plain(one_line(difference.line()), label=b"amalgam.problem")
     with fm.nested(b"notes", tmpl=b"{what} {id}\n") as nested:
         for note in findings.notes:
             nested.startitem()
             nested.data(what=note.what, id=note.id, text=note.text)
-            nested.plain(one_line(note.line()))
+            nested.plain(one_line(note.line()), label=b"amalgam.note")
     fm.data(
         changesets=findings.changesets,
         full=findings.full,
@@ -64,7 +64,7 @@ def _show(fm: Any, findings: Findings) -> None:
     )
     fm.plain(one_line(checked))
     if not findings.differences:
-        fm.plain(_(b"no differences\n"))
+        fm.plain(_(b"no differences\n"), label=b"amalgam.good")
         return
     fm.plain(one_line(_(b"%d differences") % len(findings.differences)))
     fm.plain(one_line(_(b"(run '%s')") % _what_mends(findings)))

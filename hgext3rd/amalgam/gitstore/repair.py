@@ -51,7 +51,7 @@ def _apply(store: GitStore, remedy: Remedy) -> None:
 
 
 def _remove_foreign(store: GitStore) -> None:
-    with locked(store.repo, store.directory, store.placement):
+    with locked(store):
         docket = Docket.read(store.maps.directory, store.config.dialect)
         for file in foreign_files(store.repository, docket):
             store.repository.directory.remove(file)

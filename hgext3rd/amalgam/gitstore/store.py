@@ -23,8 +23,11 @@ from .state.oidmap import MapFiles, Table
 from .state.source import source_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mercurial.interfaces.types import RepoT
 
+    from ..locking import Hold
     from .state.oidmap import OidMap
 
 _CINNABAR = b"cinnabar"
@@ -61,6 +64,7 @@ class GitStore:
         self.repository = Repository(
             git, self.placement, shows_heads=b"heads" in config.refs
         )
+        self._hold: Hold | None = None
 
     @property
     def pending(self) -> bytes:
@@ -81,6 +85,20 @@ class GitStore:
         Needed by all that writes files, and by all that runs git.
         """
         self.trust.require(self.repo.sharedpath)
+
+    @contextlib.contextmanager
+    def holding(self, hold: Hold) -> Iterator[None]:
+        """Let ``require_lock`` ask for this lock as long as the context lasts."""
+        self._hold = hold
+        try:
+            yield
+        finally:
+            self._hold = None
+
+    def require_lock(self) -> None:
+        """Raise ``StateError`` if the lock of exports was lost to another host."""
+        if self._hold:
+            self._hold.require()
 
     def docket(self) -> Docket:
         """Return what is exported; nothing if the git repository is gone."""

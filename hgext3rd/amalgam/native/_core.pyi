@@ -295,6 +295,25 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
+    def amalgam_survey_run(
+        self,
+        out: _Pointer,
+        pipes: _Pointer,
+        report: _Pointer,
+        handle: _Pointer,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_survey_free(self, survey: _Pointer, /) -> None: ...
+    def amalgam_survey_count(
+        self, out: _Pointer, survey: _Pointer, error: _Pointer, /
+    ) -> int: ...
+    def amalgam_survey_findings(
+        self, out: _Pointer, survey: _Pointer, error: _Pointer, /
+    ) -> int: ...
+    def amalgam_survey_refused(
+        self, out: _Pointer, survey: _Pointer, error: _Pointer, /
+    ) -> int: ...
     def amalgam_version(self) -> _Pointer: ...
 
 class _FFI:

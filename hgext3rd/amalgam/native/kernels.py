@@ -1,4 +1,4 @@
-"""SHA-1 kernels of the native core that give wrong answers on this machine.
+"""What the native core says of itself: its version, and kernels that it does not use.
 
 Once per process, the core compares each kernel that the CPU offers with known answers.
 It does not use kernels that fail.
@@ -22,3 +22,9 @@ def refused() -> list[bytes]:
     call(lib.amalgam_sha1_refused, names)
     joined = bytes(ffi.buffer(names.data, names.len))
     return joined.split(b",") if joined else []
+
+
+def version_of_core() -> bytes:
+    """Return the version of the core that is loaded."""
+    version = lib.amalgam_version()
+    return bytes(ffi.buffer(version.data, version.len))

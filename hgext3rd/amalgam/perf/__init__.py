@@ -24,12 +24,20 @@ snapshot, with each ``amalgam.index.prefault``; and one without
 A process that did not get its index in the way of its row gives no number. All rows
 have to answer the same before anything is timed.
 
+The rows that map do so whatever the size. By default, hg maps no index below 1 MB: if
+that concerns this repository, a line below the title says so.
+
 Columns
 =======
 
-Warm and cold, or one of them with ``--cache``. Each has the median of the seconds; the
-change against the first row; megabytes that were read from disk; page faults, and
-those of them that waited for the disk (``major``). ``-T json`` has each sample.
+Warm and cold, or one of them with ``--cache``. Each has the median in milliseconds or
+microseconds; the change against the first row, in parentheses if it is not more than
+the noise; megabytes that were read from disk; page faults, and those of them that
+waited for the disk (``major``). Lines below the table say how large the noise is, and
+which row is the fastest. ``-T json`` has each sample, in seconds.
+
+Everything is done in a copy of ``.hg`` below ``.hg/amalgam``, which is removed in the
+end. File revisions are hard links in it. Nothing else changes in the repository.
 
 Options
 =======
@@ -37,8 +45,9 @@ Options
 Upstream's, from ``contrib/perf.py``, which may be loaded, too: ``perf.presleep``,
 ``perf.pre-run``, ``perf.all-timing``, ``perf.profile-benchmark``,
 ``perf.profiled-runs`` and ``perf.stub``, which takes one sample each. The samples of
-a table are taken in passes, each cell once, in random order; ``perf.run-limits`` is
-about these passes (default ``20.0-20, 60.0-3``)::
+a table are taken in passes, each cell once, in random order. ``perf.run-limits``
+(default ``20.0-20, 60.0-3``) ends a table after so many seconds, if each cell has so
+many samples. The seconds begin with the first process of the table::
 
   [perf]
   run-limits = 3.0-5

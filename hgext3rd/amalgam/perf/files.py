@@ -1,4 +1,4 @@
-"""The files that a measurement reads, and a copy of the repository to export from."""
+"""The files that a measurement reads, and the copy of the repository it works on."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
 _NOT_COPIED = {"amalgam", "wlock", "lock", "journal"}
+_FILELOGS = ("data", "dh")
 
 
-def beside_revisions(repo: RepoT) -> list[bytes]:
-    """Return the files of a repository but those of its filelogs."""
-    places = [repo.path, repo.vfs.join(b"cache")]
-    if repo.sharedpath != repo.path:
-        places += [repo.sharedpath, os.path.join(repo.sharedpath, b"cache")]
-    places += [repo.svfs.join(b""), os.path.join(repo.sharedpath, b"amalgam", b"index")]
+def beside_revisions(root: bytes) -> list[bytes]:
+    """Return the files of a repository that has no share, but those of its filelogs."""
+    hg = os.path.join(root, b".hg")
     found = []
-    for place in places:
+    for place in (b"", b"cache", b"store", b"amalgam/index"):
         with contextlib.suppress(FileNotFoundError):
             found += [
                 entry.path
-                for entry in os.scandir(place)
+                for entry in os.scandir(os.path.join(hg, place))
                 if entry.is_file(follow_symlinks=False)
             ]
     return found
@@ -46,24 +44,51 @@ def below(directory: bytes) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def scratch_copy(repo: RepoT) -> Iterator[bytes]:
-    """Yield the root of a copy that shares the files of the store, without amalgam's.
+def scratch_copy(repo: RepoT, *, revisions: bool) -> Iterator[bytes]:
+    """Yield the root of a copy, without working directory and without amalgam's files.
 
-    It is below ``.hg/amalgam``, so that files can be hard links, and goes in the end.
-    Nobody may write to the repository while it is made.
+    ``revisions``: with filelogs, too. It is below ``.hg/amalgam``, so that those can be
+    hard links; or, for a user who may not write there, among temporary files. In the
+    end it goes, and so does ``.hg/amalgam`` if there was none. Nobody may write to the
+    repository while it is made, unless this user cannot keep them from it.
     """
     place = Directory(repo.sharedpath, (b"amalgam",))
-    place.make(Placement.of(repo))
-    root = tempfile.mkdtemp(prefix=b"perf-", dir=place.path)
+    writable = os.access(repo.sharedpath, os.W_OK)
+    was_there = place.exists()
+    if writable:
+        place.make(Placement.of(repo))
+    root = tempfile.mkdtemp(prefix=b"perf-", dir=place.path if writable else None)
+    copied = os.fsdecode(repo.sharedpath)
+    filelogs = tuple(os.path.join(copied, "store", name) for name in _FILELOGS)
+
+    def ignore(place: str, names: list[str]) -> set[str]:
+        inner = os.path.join(place, "")
+        return {
+            name
+            for name in names
+            if name in _NOT_COPIED or (not revisions and inner + name in filelogs)
+        }
+
+    def link_or_copy(source: str, target: str) -> None:
+        # a link changes the ctime, by which snapshots of indexes are current
+        if source.startswith(filelogs):
+            with contextlib.suppress(OSError):
+                os.link(source, target)
+                return
+        shutil.copy2(source, target)
+
     try:
-        with repo.lock():
+        with repo.lock() if writable else contextlib.nullcontext():
             shutil.copytree(
-                os.fsdecode(repo.sharedpath),
+                copied,
                 os.fsdecode(os.path.join(root, b".hg")),
                 symlinks=True,
-                ignore=lambda _place, names: _NOT_COPIED.intersection(names),
-                copy_function=os.link,
+                ignore=ignore,
+                copy_function=link_or_copy,
             )
         yield root
     finally:
         shutil.rmtree(root)
+        if writable and not was_there:
+            with contextlib.suppress(OSError):  # another process has files in it
+                os.rmdir(place.path)

@@ -1,13 +1,15 @@
 """Options of upstream's ``contrib/perf.py`` that these commands share.
 
 They are registered here only if perf.py is not loaded. The meaning is the same, with
-two differences: ``perf.run-limits`` counts passes over a table, and ``perf.stub`` takes
-one sample of each cell and prints it.
+two differences: ``perf.run-limits`` is about a table, its seconds begin with the first
+process that is started for it, and its samples are those of each cell; ``perf.stub``
+takes one sample of each cell and prints it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 from mercurial import configitems, error, registrar
@@ -52,7 +54,7 @@ class PerfConfig:
     profiled_passes: frozenset[int]
     """Passes to be profiled; their time is not what it is otherwise."""
     limits: tuple[tuple[float, int], ...]
-    """Seconds and passes; when both of a pair are reached, it is enough."""
+    """Seconds, and samples of each cell; both of a pair reached are enough."""
 
     @classmethod
     def from_ui(cls, ui: UiT) -> PerfConfig:
@@ -73,9 +75,16 @@ class PerfConfig:
             limits=((0.0, 1),) if stub else tuple(limits),
         )
 
-    def is_enough(self, seconds: float, passes: int) -> bool:
-        """Tell whether there are samples enough."""
-        return any(seconds >= most and passes >= few for most, few in self.limits)
+    def is_enough(self, seconds: float, samples: int) -> bool:
+        """Tell whether the cell that has the fewest samples has enough."""
+        return any(seconds >= most and samples >= few for most, few in self.limits)
+
+    def passes(self, seconds_per_pass: float) -> int:
+        """Return how many passes it will take to have enough."""
+        needed = [
+            max(few, math.ceil(most / seconds_per_pass)) for most, few in self.limits
+        ]
+        return min(needed) + self.pre_run
 
 
 def _limit(text: bytes) -> tuple[float, int]:

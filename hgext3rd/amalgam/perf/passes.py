@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 import random
 import time
 from typing import TYPE_CHECKING, Any
@@ -54,53 +55,72 @@ def measure(
     files: Callable[[], Sequence[bytes]],
     take: Take,
     config: PerfConfig,
+    tell: Callable[[int, bytes, int | None], None],
 ) -> Table:
     """Fill a table. ``files`` are those that the cache is about.
+
+    ``tell`` is called before each process with the number of those that ended, what is
+    measured, and how many there will be, once that can be reckoned.
 
     Aborts if two subjects answer differently: there is nothing to compare.
     """
     table: Table = {
         (subject, cache): Cell() for subject in subjects for cache in caches
     }
-    _compare_answers(subjects, caches, take, table)
-    order = random.Random()
-    number, start = -config.pre_run, time.monotonic()
-    while number <= 0 or not config.is_enough(time.monotonic() - start, number):
-        if number == 0:
-            start = time.monotonic()
-        for cache in order.sample(caches, len(caches)):
-            for subject in order.sample(subjects, len(subjects)):
-                cell = table[subject, cache]
-                if cell.reason:
-                    continue
-                try:
-                    _prepare(cache, files())
-                    sample, _answer = take(subject, number in config.profiled_passes)
-                except Unsuitable as exc:
-                    cell.reason = f"not {cache.value}: {exc}"
-                    continue
-                if number >= 0:
-                    cell.samples.append(sample)
-        number += 1
-    return table
+    order, start = random.Random(), time.monotonic()
+    ended = _compare_answers(subjects, take, table, tell)
+    passes_start, first = time.monotonic(), ended
+    for number in itertools.count(-config.pre_run):
+        total = None
+        live = [key for key, cell in table.items() if not cell.reason]
+        if ended > first and live:
+            a_sample = (time.monotonic() - passes_start) / (ended - first)
+            total = first + config.passes(a_sample * len(live)) * len(live)
+        for subject, cache in order.sample(live, len(live)):
+            cell = table[subject, cache]
+            words = f"{subject.name}, {cache.value}".encode()
+            tell(ended, words, total and max(total, ended + 1))
+            ended += 1
+            try:
+                _prepare(cache, files())
+                sample, _answer = take(subject, number in config.profiled_passes)
+                cell.samples += [sample] if number >= 0 else []
+            except Unsuitable as exc:
+                cell.reason = f"not {cache.value}: {exc}"
+            counts = [len(c.samples) for c in table.values() if not c.reason]
+            seconds = time.monotonic() - start
+            if not counts or (min(counts) and config.is_enough(seconds, min(counts))):
+                return table
+        if not live:
+            return table
+    raise AssertionError("unreachable")
 
 
 def _compare_answers(
-    subjects: Sequence[Subject], caches: Sequence[Cache], take: Take, table: Table
-) -> None:
-    """Run each subject once, which lets it make what it keeps on disk, too."""
+    subjects: Sequence[Subject],
+    take: Take,
+    table: Table,
+    tell: Callable[[int, bytes, int | None], None],
+) -> int:
+    """Run each subject once, which lets it make what it keeps on disk, too.
+
+    Return how many processes that were.
+    """
     answers = []
-    for subject in subjects:
+    for number, subject in enumerate(subjects):
+        tell(number, subject.name.encode(), None)
         try:
             answers.append((subject, take(subject, False)[1]))
         except Unsuitable as exc:
-            for cache in caches:
-                table[subject, cache].reason = str(exc)
+            for (other, _cache), cell in table.items():
+                if other == subject:
+                    cell.reason = str(exc)
     for subject, answer in answers[1:]:
         first, expected = answers[0]
         if answer != expected:
             names = (subject.name.encode(), first.name.encode())
             raise error.StorageError(_(b"'%s' and '%s' give different answers") % names)
+    return len(subjects)
 
 
 def _prepare(cache: Cache, paths: Sequence[bytes]) -> None:

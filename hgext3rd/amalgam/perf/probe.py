@@ -7,15 +7,18 @@ came from, so that a row cannot show the figures of another one.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
+import pkgutil
 import random
 import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, hg
+from mercurial import error
 from mercurial.node import hex
 
+from .. import compat
 from .sample import Meter
 from .subjects import Source
 
@@ -47,11 +50,11 @@ def nodes(repo: RepoT, manifest: bool) -> dict[str, list[bytes]]:
     }
 
 
-def sizes(repo: RepoT, manifest: bool) -> tuple[int, int, bytes]:
-    """Return how many revisions an index has, its size, and its name."""
+def sizes(repo: RepoT, manifest: bool) -> tuple[int, int, bool, bytes]:
+    """Return how many revisions an index has, its size, if it is inline, its name."""
     revlog = _revlog(repo, manifest)
     size_bytes = repo.svfs.stat(revlog._indexfile).st_size
-    return len(revlog), size_bytes, revlog.radix
+    return len(revlog), size_bytes, bool(revlog._inline), revlog.radix
 
 
 def measure(
@@ -115,15 +118,17 @@ def _load_code(ui: UiT, step: str) -> None:
     outside. What amalgam needs only for an index that is mapped, is loaded by name.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        empty = hg.repository(ui, os.path.join(os.fsencode(scratch), b"r"), create=True)
+        empty = compat.open_repository(
+            ui, os.path.join(os.fsencode(scratch), b"r"), create=True
+        )
         for manifest in (False, True):
             _STEPS[step](_revlog(empty, manifest), [UNKNOWN])
-    before = 0
-    while before < len(sys.modules):
-        before = len(sys.modules)
-        for name, module in list(sys.modules.items()):
-            if name.startswith(_PACKAGES):
-                getattr(module, "__all__", None)  # what is not loaded yet loads itself
+    for name in _PACKAGES:
+        package = sys.modules.get(name)
+        if package is not None:  # amalgam is enabled
+            for found in pkgutil.iter_modules(package.__path__, f"{name}."):
+                module = importlib.import_module(found.name)
+                getattr(module, "__all__", None)  # what is put off loads itself
 
 
 def _source(revlog: Any) -> Source:

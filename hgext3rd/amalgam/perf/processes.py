@@ -22,7 +22,7 @@ from .subjects import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mercurial.interfaces.types import RepoT, UiT
+    from mercurial.interfaces.types import UiT
 
     from .sample import Sample
     from .subjects import Subject
@@ -45,15 +45,15 @@ class Processes:
     """Where profiles go."""
 
     @classmethod
-    def of(cls, ui: UiT, repo: RepoT) -> Processes:
-        """Return how to start them for a repository of this process."""
+    def of(cls, ui: UiT, root: bytes) -> Processes:
+        """Return how to start them for a repository, configured as this process."""
         given = []
         for section, name, value in ui.walkconfig(untrusted=False):
             if ui.configsource(section, name) == b"--config":
                 given += [b"--config", b"%s.%s=%s" % (section, name, value)]
         package = sys.modules[_PACKAGE.rpartition(".")[0]]
         names = [n for n, module in extensions.extensions(ui) if module is package]
-        return cls(repo.root, tuple(given), tuple(names or [b"amalgam"]), ui.write_err)
+        return cls(root, tuple(given), tuple(names or [b"amalgam"]), ui.write_err)
 
     def run(
         self,

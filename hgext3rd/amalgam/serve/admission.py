@@ -99,7 +99,8 @@ class Admission:
         Else an export has removed them, maybe since something in them is hidden. A git
         process that has them open may not answer.
         """
-        return look(self.store).is_safe and packs <= self.packs()
+        known = look(self.store)
+        return known.is_safe and packs.issubset(known.docket.packs)
 
     def take_slot(self, *, is_fetch: bool) -> Slot:
         """Wait for a slot and take it; ``RefusedError`` if there is none in time."""

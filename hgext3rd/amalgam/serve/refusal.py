@@ -6,6 +6,15 @@ git prints the sentence after ``remote:`` if it is the body of an answer to
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
+from mercurial.i18n import _
+from mercurial.utils import stringutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 BUSY_SECONDS = 10
 """After how many seconds a client may try again what could not be done in time."""
 
@@ -42,3 +51,17 @@ def unavailable(logged: bytes) -> RefusedError:
         b"this server cannot serve git; its operator finds why in the log",
         logged=logged,
     )
+
+
+@contextlib.contextmanager
+def temporary_file_in_use() -> Iterator[None]:
+    """Refuse for now if a temporary file cannot be made, or written."""
+    try:
+        yield
+    except OSError as exc:
+        # without the name of the file, which is another one each time
+        problem = stringutil.forcebytestr(exc.strerror or exc)
+        raise RefusedError.later(
+            b"this server has no room for the request; try again later",
+            logged=_(b"cannot write temporary files (TMPDIR): %s") % problem,
+        ) from None

@@ -17,7 +17,7 @@ from mercurial import util
 from mercurial.i18n import _
 
 from .connection import ChunkedReader, cut
-from .refusal import RefusedError
+from .refusal import RefusedError, temporary_file_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,14 +57,19 @@ def received(
         pieces = _inflated(pieces)
     elif encoding != b"identity":
         raise RefusedError(415, b"the encoding of the request is not known")
-    with tempfile.TemporaryFile(prefix="amalgam-request-") as file:
+    with contextlib.ExitStack() as stack:
+        with temporary_file_in_use():
+            opened = tempfile.TemporaryFile(prefix="amalgam-request-")  # noqa: SIM115
+        file = stack.enter_context(opened)
         size = 0
         for piece in pieces:
             size += len(piece)
             if size > limit_bytes:
                 raise _too_long(limit_bytes)
-            file.write(piece)
-        file.seek(0)
+            with temporary_file_in_use():
+                file.write(piece)
+        with temporary_file_in_use():
+            file.seek(0)  # which writes the rest
         yield file
 
 

@@ -4,6 +4,9 @@ Each pool has a number of slots. With ``amalgam.serve.run-directory``, a slot is
 there that is locked with flock(2), so all processes of the host share them. The kernel
 releases it however a process ends. git inherits the descriptor: a slot is taken until
 git has ended, too. Without a directory, each process has slots of its own.
+
+Who waits for a slot locks another file, so that nobody is counted who has died. What is
+refused is a number in a file. Neither is kept without a directory.
 """
 
 from __future__ import annotations
@@ -17,16 +20,24 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from mercurial import error
+
 from ..placement import Directory, Placement, Unusable
 from ..records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 _SHORTEST_SECONDS = 0.005
 _LONGEST_SECONDS = 0.1
 
-_SLOT = re.compile(rb"([a-z]+)-[0-9]{1,6}")
+_SLOT = re.compile(rb"([a-z]+)-(waits-)?[0-9]{1,6}")
+_WAITS = b"%s-waits-%d"
+_MOST_WAITING = 1000
+"""How many are counted; more may wait."""
+_REFUSED = b"%s-refused"
+_DIGITS = 20
+_NUMBER = re.compile(rb"[0-9]{%d}\n" % _DIGITS)
 
 _lock = threading.Lock()
 _semaphores: dict[Pool, threading.BoundedSemaphore] = {}
@@ -37,6 +48,17 @@ class Pool(Record):
 
     name: bytes
     slots: int
+
+
+class Usage(Record):
+    """How a pool is used, by all processes of the host."""
+
+    held: int = 0
+    """Slots that are taken."""
+    waiting: int = 0
+    """Who waits for one."""
+    refused: int = 0
+    """Who got none in time, since the directory was made."""
 
 
 class Slot:
@@ -65,32 +87,83 @@ def take(path: bytes | None, pool: Pool, timeout: float) -> Slot | None:
     directory, placement = _prepared(path)
     end = time.monotonic() + timeout
     pause = _SHORTEST_SECONDS
-    while True:
-        for number in range(pool.slots):
-            fd = _locked(directory, placement, b"%s-%d" % (pool.name, number))
-            if fd is not None:
-                return Slot(functools.partial(os.close, fd), fd)
-        left = end - time.monotonic()
-        if left <= 0:
-            return None
-        time.sleep(min(pause, left))
-        pause = min(2 * pause, _LONGEST_SECONDS)
+    with contextlib.ExitStack() as waiting:
+        while True:
+            for number in range(pool.slots):
+                fd = _locked(directory, placement, b"%s-%d" % (pool.name, number))
+                if fd is not None:
+                    return Slot(functools.partial(os.close, fd), fd)
+            left = end - time.monotonic()
+            if left <= 0:
+                _count_refusal(directory, placement, pool)
+                return None
+            if pause == _SHORTEST_SECONDS:
+                waiting.enter_context(_counted(directory, placement, pool))
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_SECONDS)
 
 
-def held(path: bytes, pools: Iterable[bytes]) -> dict[bytes, int]:
-    """Return how many slots of each of ``pools`` are taken on this host.
+def usage(path: bytes, pools: Iterable[bytes]) -> dict[bytes, Usage]:
+    """Return how each of ``pools`` is used on this host.
 
-    To see that, each slot is locked for an instant, shared; a request that tries it at
+    To see that, each file is locked for an instant, shared; a request that tries it at
     that moment takes the next one, or tries again. Makes nothing. ``OSError`` or
     ``StorageError`` if ``path`` cannot be read.
     """
-    found = dict.fromkeys(pools, 0)
     directory = Directory(path)
+    held, waiting = dict.fromkeys(pools, 0), dict.fromkeys(pools, 0)
     for name in directory.names():
         slot = _SLOT.fullmatch(name)
-        if slot and slot[1] in found:
-            found[slot[1]] += _is_taken(directory, name)
-    return found
+        if slot and slot[1] in held:
+            taken = waiting if slot[2] else held
+            taken[slot[1]] += _is_taken(directory, name)
+    return {
+        pool: Usage(held[pool], waiting[pool], _refused(directory, pool))
+        for pool in held
+    }
+
+
+@contextlib.contextmanager
+def _counted(directory: Directory, placement: Placement, pool: Pool) -> Iterator[None]:
+    """Count as waiting for ``pool`` in the context; if that cannot be, do not."""
+    fd = None
+    with contextlib.suppress(OSError, error.StorageError):
+        names = (_WAITS % (pool.name, number) for number in range(_MOST_WAITING))
+        tried = (_locked(directory, placement, name) for name in names)
+        fd = next((found for found in tried if found is not None), None)
+    try:
+        yield
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def _count_refusal(directory: Directory, placement: Placement, pool: Pool) -> None:
+    """Add one to those that were refused; if that cannot be, do not.
+
+    The number is replaced by one write, so a process that is killed damages nothing.
+    """
+    with contextlib.suppress(OSError, error.StorageError):
+        fd = _opened(directory, placement, _REFUSED % pool.name)
+        if fd is None:
+            return
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            number = _parsed(os.pread(fd, _DIGITS + 2, 0)) + 1
+            os.pwrite(fd, b"%0*d\n" % (_DIGITS, number), 0)
+            os.ftruncate(fd, _DIGITS + 1)  # what was there may have been damaged
+        finally:
+            os.close(fd)
+
+
+def _refused(directory: Directory, pool: bytes) -> int:
+    with contextlib.suppress(OSError, error.StorageError):
+        return _parsed(directory.tryread(_REFUSED % pool, _DIGITS + 1))
+    return 0
+
+
+def _parsed(content: bytes) -> int:
+    return int(content) if _NUMBER.fullmatch(content) else 0
 
 
 def _is_taken(directory: Directory, name: bytes) -> bool:
@@ -125,12 +198,7 @@ def _prepared(path: bytes) -> tuple[Directory, Placement]:
 
 def _locked(directory: Directory, placement: Placement, name: bytes) -> int | None:
     """Return a descriptor of a file that it locks; ``None`` if another one does."""
-    try:
-        fd = directory.open_to_append(name)
-    except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):
-            os.close(directory.create(name, placement))
-        fd = directory.open_to_append(name)
+    fd = _opened(directory, placement, name)
     if fd is None:
         return None
     try:
@@ -142,3 +210,13 @@ def _locked(directory: Directory, placement: Placement, name: bytes) -> int | No
         os.close(fd)
         raise
     return fd
+
+
+def _opened(directory: Directory, placement: Placement, name: bytes) -> int | None:
+    """Return a descriptor of a file, which is made if need be; ``None`` if linked."""
+    try:
+        return directory.open_to_append(name)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):
+            os.close(directory.create(name, placement))
+        return directory.open_to_append(name)

@@ -25,7 +25,7 @@ from mercurial.i18n import _
 
 from ..gitstore.git.gitprocess import CONFIG, CONFIG_BYTES, settings
 from . import pktlines
-from .refusal import RefusedError, unavailable
+from .refusal import RefusedError, temporary_file_in_use, unavailable
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -126,8 +126,9 @@ class UploadPack:
         ``RefusedError`` if git cannot be run there.
         """
         _check_settings(store)
-        # it ends with the object that is returned
-        errors = tempfile.TemporaryFile(prefix="amalgam-said-")  # noqa: SIM115
+        with temporary_file_in_use():
+            # it ends with the object that is returned
+            errors = tempfile.TemporaryFile(prefix="amalgam-said-")  # noqa: SIM115
         try:
             process = store.repository.git.start(
                 "upload-pack",

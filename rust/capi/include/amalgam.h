@@ -40,6 +40,9 @@ typedef struct amalgam_nodemap_content amalgam_nodemap_content;
 // An open node map.
 typedef struct amalgam_nodemap amalgam_nodemap;
 
+// What a survey has found.
+typedef struct amalgam_survey amalgam_survey;
+
 // A string of bytes among several; single ones are passed as pointer and length.
 typedef struct amalgam_bytes {
     // Its first byte; may be null when `len` is 0.
@@ -269,6 +272,50 @@ typedef struct amalgam_map_comparison {
     // Differences that the last call wrote.
     uint64_t written;
 } amalgam_map_comparison;
+
+// Pipes of git processes, whose repository is to be surveyed. All are lent for the call.
+typedef struct amalgam_survey_pipes {
+    // What `git cat-file --batch` writes of the commits, parents before children.
+    int32_t commits;
+    // To a `git cat-file --batch-command --buffer`.
+    int32_t requests;
+    // From that.
+    int32_t answers;
+} amalgam_survey_pipes;
+
+// How much a survey has.
+typedef struct amalgam_survey_counts {
+    // Commits that were surveyed.
+    uint64_t commits;
+    // Commits among them that do not come back.
+    uint64_t refused;
+    // Different trees that they have.
+    uint64_t trees;
+    // Different reasons.
+    uint64_t findings;
+} amalgam_survey_counts;
+
+// The commits that have one reason.
+typedef struct amalgam_survey_finding {
+    // Number of the reason, as `git2hg::Reason` has it.
+    uint32_t reason;
+    // How many of `detail` are set.
+    uint32_t detail_len;
+    // How many commits have it.
+    uint64_t commits;
+    // The first of them.
+    uint8_t first[20];
+    // What of the first one is the reason.
+    uint8_t detail[512];
+} amalgam_survey_finding;
+
+// A commit that does not come back.
+typedef struct amalgam_survey_refusal {
+    // Number of its reason.
+    uint32_t reason;
+    // Its id.
+    uint8_t commit[20];
+} amalgam_survey_refusal;
 
 // Begins a changegroup. `MOVED` if the repository has not these changesets.
 //
@@ -709,6 +756,55 @@ enum amalgam_status amalgam_snapshot_common(uint64_t *common,
                                             int32_t index,
                                             uint64_t len,
                                             struct amalgam_error *error);
+
+// Surveys the history that git processes are asked for.
+//
+// Phases of the report. 0: commits, of an unknown number. 1: trees; the total grows.
+//
+// # Safety
+//
+// `error` as everywhere; `out` is writable; `report` may be called with `handle` until the call
+// ends. The survey is given to `amalgam_survey_free` once.
+enum amalgam_status amalgam_survey_run(struct amalgam_survey **out,
+                                       struct amalgam_survey_pipes pipes,
+                                       amalgam_report_fn report,
+                                       void *handle,
+                                       struct amalgam_error *error);
+
+// Frees a survey; null is ignored.
+//
+// # Safety
+//
+// `survey` came from `amalgam_survey_run` or is null, and is not used any more.
+void amalgam_survey_free(struct amalgam_survey *survey);
+
+// Counts what a survey has.
+//
+// # Safety
+//
+// `error` as everywhere; `out` is writable; `survey` came from `amalgam_survey_run`.
+enum amalgam_status amalgam_survey_count(struct amalgam_survey_counts *out,
+                                         const struct amalgam_survey *survey,
+                                         struct amalgam_error *error);
+
+// Writes all findings to `out`, in the order of their reasons.
+//
+// # Safety
+//
+// `error` as everywhere; `out` has room for as many as `amalgam_survey_count` tells; `survey` came from
+// `amalgam_survey_run`.
+enum amalgam_status amalgam_survey_findings(struct amalgam_survey_finding *out,
+                                            const struct amalgam_survey *survey,
+                                            struct amalgam_error *error);
+
+// Writes all commits that do not come back to `out`, parents before children.
+//
+// # Safety
+//
+// As `amalgam_survey_findings`.
+enum amalgam_status amalgam_survey_refused(struct amalgam_survey_refusal *out,
+                                           const struct amalgam_survey *survey,
+                                           struct amalgam_error *error);
 
 // The version of the core, as `X.Y.Z`. The bytes live as long as the process.
 struct amalgam_bytes amalgam_version(void);

@@ -20,4 +20,5 @@ pub mod oidmap;
 pub mod report;
 pub mod sha1;
 pub mod snapshot;
+pub mod survey;
 pub mod version;

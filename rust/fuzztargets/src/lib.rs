@@ -11,6 +11,7 @@ mod bounds;
 mod exports;
 mod maps;
 mod packs;
+mod pushes;
 mod records;
 mod revlogs;
 mod scratch;
@@ -39,7 +40,7 @@ pub struct Target {
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
 /// All targets: those of single records, then those of whole files.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 19] = [
     record("chunk", revlogs::chunk),
     record("patch", records::patch),
     record("chain", revlogs::chain),
@@ -50,11 +51,14 @@ pub const TARGETS: [Target; 16] = [
     record("path", records::path),
     record("git_delta", records::git_delta),
     record("git_tree", records::git_tree),
+    record("pushed_commit", pushes::commit),
+    record("pushed_tree", pushes::tree),
     file("revlog", revlogs::revlog),
     file("nodemap", maps::nodemap),
     file("upstream_nodemap", maps::upstream_nodemap),
     file("segment", maps::segment),
     file("packs", packs::objects),
+    file("pushed_history", pushes::history),
     // tables of a run, whatever it converts: packs, compressors, threads
     Target { base_bytes: 24 << 20, ..file("export", exports::export) },
 ];

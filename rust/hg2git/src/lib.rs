@@ -1,8 +1,7 @@
 //! The conversion of Mercurial history to git objects.
 //!
 //! Owns the rules of the dialects (which commit stands for which changeset), the order of work and
-//! the oid map. Reads stores through `revlog`, writes packs through `gitpack`, and is the only crate
-//! that knows both. Decides nothing about who may see what: the caller selects.
+//! the oid map. Reads stores through `revlog`, and writes packs through `gitpack`. Decides nothing about who may see what: the caller selects.
 //!
 //! By stage, each room built on those before it:
 //!
@@ -30,6 +29,8 @@ mod progress;
 mod read;
 mod request;
 
+pub use dialect::cinnabar::commit::write as write_commit;
+pub use dialect::cinnabar::identity::{Who, read_back};
 pub use error::{Error, Misfit, Result, Unfit};
 pub use export::{export, metadata_commit};
 pub use map::compare::{Comparison, Difference};

@@ -148,6 +148,8 @@ struct State {
     limit: u32,
     /// Those from there on, in the file or not yet.
     recent: BTreeMap<[u8; 20], u32>,
+    /// The revision after the one that was found last: many are asked for in order.
+    next: u32,
 }
 
 impl NodeMap {
@@ -191,7 +193,7 @@ impl NodeMap {
             return Err(Error::Damaged("it covers more revisions than there are"));
         }
         let tail = (limit..entries.len()).filter_map(|rev| Some((*entries.node(rev)?, rev)));
-        let state = State { limit, recent: tail.collect() };
+        let state = State { limit, recent: tail.collect(), next: u32::MAX };
         Ok(Self { base, state: Mutex::new(state) })
     }
 
@@ -204,11 +206,26 @@ impl NodeMap {
         if node == Node::NULL.as_bytes() {
             return Ok(Some(NULL_REV));
         }
-        let state = self.state();
-        if let Some(rev) = state.recent.get(node) {
-            return Ok(Some(rev.cast_signed()));
+        let mut state = self.state();
+        let is_next = state.next < state.limit && entries.node(state.next) == Some(node);
+        let found = if is_next { Some(state.next) } else { self.search(&state, entries, node)? };
+        if let Some(rev) = found {
+            state.next = rev + 1;
         }
-        Ok(self.base.rev(entries, state.limit, node)?.map(u32::cast_signed))
+        Ok(found.map(u32::cast_signed))
+    }
+
+    /// The revision of `node`, as the map has it.
+    fn search(
+        &self,
+        state: &State,
+        entries: IndexEntries<'_>,
+        node: &[u8; 20],
+    ) -> Result<Option<u32>, Error> {
+        match state.recent.get(node) {
+            Some(rev) => Ok(Some(*rev)),
+            None => self.base.rev(entries, state.limit, node),
+        }
     }
 
     /// What `prefix` means. The null revision is one among the others.
@@ -274,15 +291,16 @@ impl NodeMap {
         Ok(Some(least))
     }
 
-    /// Looks up every entry.
+    /// Looks up every entry, each in the map itself.
     ///
     /// # Errors
     ///
     /// [`Error::Damaged`] if one is not found as what it is.
     pub fn check(&self, entries: IndexEntries<'_>) -> Result<(), Error> {
+        let state = self.state();
         for rev in 0..entries.len() {
-            let found = entries.node(rev).map(|node| self.rev(entries, node)).transpose()?;
-            if found.flatten() != Some(rev.cast_signed()) {
+            let found = entries.node(rev).map(|node| self.search(&state, entries, node));
+            if found.transpose()?.flatten() != Some(rev) {
                 return Err(Error::Damaged("a node is not found as what it is"));
             }
         }

@@ -2,57 +2,35 @@
 
 from __future__ import annotations
 
-import base64
 from html import escape
 from typing import TYPE_CHECKING
 
 from .. import machine, tables
-from . import comparison, plots
+from . import comparison, html, plots
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from ..results import Results
-
-_STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 60em; margin: 2em auto;
-       padding: 0 1em; color: #222; }
-table { border-collapse: collapse; margin: 0.8em 0 1.6em; font-size: 13px; }
-th, td { padding: 0.2em 0.7em; text-align: right; border-bottom: 1px solid #ddd; }
-th:first-child, td:first-child { text-align: left; }
-tr.differs td:last-child { font-weight: bold; }
-img { max-width: 100%; }
-code { background: #f3f3f3; padding: 0 0.2em; }
-h2 { margin-top: 2em; border-bottom: 2px solid #47799e; }
-@media (prefers-color-scheme: dark) {
-  body { background: #fff; } }
-"""
 
 
 def page(results: Results) -> str:
     """Return the page as HTML."""
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8"/>',
-            f"<title>amalgam: measured {escape(results.date)}</title>",
-            f"<style>{_STYLE}</style></head><body>",
-            "<h1>What was measured</h1>",
-            *_facts(results),
-            *_comparisons(results),
-            *_plots(results),
-            *_tables(results),
-            "</body></html>",
-            "",
-        ]
-    )
+    return html.document("What was measured", _body(results))
+
+
+def _body(results: Results) -> Iterator[str]:
+    yield from _facts(results)
+    yield from _comparisons(results)
+    yield from _plots(results)
+    yield from _tables(results)
 
 
 def _facts(results: Results) -> Iterator[str]:
     yield f"<p>{escape(results.date)}: <code>{escape(results.command)}</code></p>"
     yield f"<p>{escape(machine.describe(results.machine))}</p>"
-    yield _table(["subject", "what it is"], results.subjects.items())
-    yield _table(
+    yield html.table(["subject", "what it is"], results.subjects.items())
+    yield html.table(
         ["repository", "changesets", "tip"],
         [
             [name, str(facts["changesets"]), str(facts["tip"])[:12]]
@@ -97,7 +75,7 @@ def _comparisons(results: Results) -> Iterator[str]:
                 ]
             )
         different = {n for n, line in enumerate(ours, 1) if line.verdict.differs}
-        yield _table(head, rows, different)
+        yield html.table(head, rows, different)
 
 
 def _plots(results: Results) -> Iterator[str]:
@@ -105,10 +83,8 @@ def _plots(results: Results) -> Iterator[str]:
     if found:
         yield "<h2>Drawn</h2>"
     for title, svg in found:
-        source = base64.b64encode(svg.encode()).decode()
-        data = f"data:image/svg+xml;base64,{source}"
         yield f"<h3>{escape(title)}</h3>"
-        yield f'<img alt="{escape(title)}" src="{data}"/>'
+        yield html.picture(title, svg)
 
 
 def _tables(results: Results) -> Iterator[str]:
@@ -122,20 +98,4 @@ def _tables(results: Results) -> Iterator[str]:
         )
     for (repository, title), rows in found.items():
         yield f"<h3>{escape(repository)}: {escape(title)}</h3>"
-        yield _table(*tables.columns(rows))
-
-
-def _table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    marked: set[int] | None = None,
-) -> str:
-    parts = ["<table><thead><tr>"]
-    parts += [f"<th>{escape(cell)}</th>" for cell in head]
-    parts.append("</tr></thead><tbody>")
-    for number, row in enumerate(rows):
-        parts.append('<tr class="differs">' if number in (marked or ()) else "<tr>")
-        parts += [f"<td>{escape(cell)}</td>" for cell in row]
-        parts.append("</tr>")
-    parts.append("</tbody></table>")
-    return "".join(parts)
+        yield html.table(*tables.columns(rows))

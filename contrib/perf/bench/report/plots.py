@@ -23,7 +23,28 @@ if TYPE_CHECKING:
     from .comparison import Key
 
 mpl.rcParams["svg.hashsalt"] = "bench"  # the same results give the same file
-_LEGIBLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+BLUE, RED, GREY = "#47799e", "#b4432e", "#999999"
+#: Text is text, in the font of the reader.
+_LEGIBLE = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+mpl.rcParams["svg.fonttype"] = "none"
+mpl.rcParams["font.family"] = "sans-serif"
+mpl.rcParams["font.sans-serif"] = ["DejaVu Sans", "Verdana", "Arial"]
+#: matplotlib's colours for text and background, and ours, for dark pages.
+_DARK = """<style>@media (prefers-color-scheme: dark) {
+[style*="fill: #ffffff"] { fill: #131416 !important }
+[style*="stroke: #ffffff"] { stroke: #131416 !important }
+[style*="stroke: #000000"] { stroke: #c8c8c8 !important }
+text:not([style*="fill"]) { fill: #dddddd }
+[style*="fill: #b4432e"] { fill: #f08a72 !important }
+[style*="stroke: #b4432e"] { stroke: #f08a72 !important }
+[style*="fill: #47799e"] { fill: #6fa3cc !important }
+[style*="stroke: #47799e"] { stroke: #6fa3cc !important }
+}</style>
+"""
 _STYLES = {"pss_bytes": "-", "anonymous_bytes": ":", "system": "-", "in_use": ":"}
 _LABELS = {
     "seconds": "seconds",
@@ -50,14 +71,14 @@ def all_plots(results: Results) -> Iterator[tuple[str, str]]:
 def bars(key: Key, by_subject: dict[str, list[Sample]]) -> str:
     """Draw a bar a subject: its median, with the range of its samples."""
     value = INSTRUMENTS[key[2]].measures
-    figure, axes = _figure(1 + 0.4 * len(by_subject))
-    unit = _unit(value)
+    drawing, axes = figure(1 + 0.4 * len(by_subject))
+    divisor = unit(value)
     names = list(by_subject)[::-1]
     for place, name in enumerate(names):
-        numbers = [sample.values[value] / unit for sample in by_subject[name]]
+        numbers = [sample.values[value] / divisor for sample in by_subject[name]]
         middle = statistics.median(numbers)
         spread = [[middle - min(numbers)], [max(numbers) - middle]]
-        axes.barh(place, middle, color="#47799e", xerr=spread, height=0.6)
+        axes.barh(place, middle, color=BLUE, xerr=spread, height=0.6)
         axes.annotate(
             f" {_short(middle)}",
             (max(numbers), place),
@@ -65,31 +86,31 @@ def bars(key: Key, by_subject: dict[str, list[Sample]]) -> str:
             annotation_clip=False,
         )
     axes.set_yticks(range(len(names)), names)
-    axes.set_xlabel(_LABELS.get(value, value))
-    return _svg(figure)
+    axes.set_xlabel(label(value))
+    return svg(drawing)
 
 
 def over_time(by_subject: dict[str, list[Sample]]) -> str:
     """Draw what the first sample of each subject saw over time, with its phases."""
-    figure, axes = _figure(3.2)
+    drawing, axes = figure(3.2)
     for number, (name, samples) in enumerate(by_subject.items()):
         series = samples[0].series
         for column, style in _STYLES.items():
             if column in series:
                 megabytes = [size / 1e6 for size in series[column]]
-                label = f"{name}: {column.replace('_', ' ').removesuffix(' bytes')}"
+                named = f"{name}: {column.replace('_', ' ').removesuffix(' bytes')}"
                 times, color = series["seconds"], f"C{number}"
-                axes.plot(times, megabytes, style, color=color, label=label)
+                axes.plot(times, megabytes, style, color=color, label=named)
     phases = next((s[0].phases for s in by_subject.values() if s[0].phases), [])
     top = axes.get_ylim()[1]
     for seconds, topic in phases:
-        axes.axvline(seconds, color="#999999", linewidth=0.6)
+        axes.axvline(seconds, color=GREY, linewidth=0.6)
         axes.text(seconds, top, topic, rotation=90, va="top", ha="right", fontsize=7)
     axes.set_xlabel("seconds")
     axes.set_ylabel("MB")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=7)
-    return _svg(figure)
+    return svg(drawing)
 
 
 def _scalings(results: Results) -> Iterator[tuple[str, str]]:
@@ -114,40 +135,50 @@ def _scalings(results: Results) -> Iterator[tuple[str, str]]:
 
 def scaling(value: str, by_subject: dict[str, dict[int, list[float]]]) -> str:
     """Draw cost against changesets on log axes, and name the fitted exponents."""
-    figure, axes = _figure(3.6)
-    unit = _unit(value)
+    drawing, axes = figure(3.6)
+    divisor = unit(value)
     for name, by_size in by_subject.items():
         if name.endswith(AGAIN) or len(by_size) < 3:
             continue
         sizes = sorted(by_size)
-        costs = [statistics.median(by_size[size]) / unit for size in sizes]
+        costs = [statistics.median(by_size[size]) / divisor for size in sizes]
         fit = growth(sizes, costs)
-        label = f"{name}: exponent {fit.exponent:.2f} ± {fit.error:.2f}"
-        axes.loglog(sizes, costs, "o", label=label)
+        named = f"{name}: exponent {fit.exponent:.2f} ± {fit.error:.2f}"
+        axes.loglog(sizes, costs, "o", label=named)
         fitted = [fit.factor * size**fit.exponent for size in sizes]
         axes.loglog(sizes, fitted, "-", color=axes.lines[-1].get_color(), linewidth=0.8)
     axes.set_xlabel("changesets")
-    axes.set_ylabel(_LABELS.get(value, value))
+    axes.set_ylabel(label(value))
     axes.legend(fontsize=7)
-    return _svg(figure)
+    return svg(drawing)
 
 
-def _figure(height: float) -> tuple[Figure, Axes]:
+def figure(height: float) -> tuple[Figure, Axes]:
+    """Return an empty drawing of so many inches, as wide as a page."""
     with mpl.rc_context(_LEGIBLE):
-        figure = Figure(figsize=(7, height), layout="constrained")
-        return figure, figure.subplots()
+        drawing = Figure(figsize=(6.2, height), layout="constrained")
+        return drawing, drawing.subplots()
+
+
+def label(value: str) -> str:
+    """Return what an axis is called that shows a value."""
+    return _LABELS.get(value, value)
 
 
 def _short(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def _unit(value: str) -> float:
+def unit(value: str) -> float:
+    """Return what values are divided by, to be in the unit of their label."""
     return 1e6 if value.endswith("bytes") or value == "instructions" else 1
 
 
-def _svg(figure: Figure) -> str:
+def svg(drawing: Figure) -> str:
+    """Return a drawing as SVG, which is dark for readers who prefer that."""
     output = io.StringIO()
-    figure.savefig(output, format="svg", metadata={"Date": None})
+    drawing.savefig(output, format="svg", metadata={"Date": None})
     text = output.getvalue()
-    return text[text.index("<svg") :]
+    text = text[text.index("<svg") :]
+    head, defs, rest = text.partition("<defs>")
+    return head + _DARK + defs + rest

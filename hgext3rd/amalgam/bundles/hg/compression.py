@@ -13,7 +13,7 @@ import functools
 import os
 import zlib
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures  # loaded where it is used: in no other bundle
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +32,17 @@ if TYPE_CHECKING:
 # with what they need, a host of many cores keeps within 300 MB
 _MOST_THREADS = 4
 # what one thread compresses at a time
-_JOB_BYTES = 16 << 20
+_JOB_BYTES = 8 << 20
 # a shorter stream is one job, and has no use for a long window
 _SMALL_BYTES = _JOB_BYTES
-# zstd's own tables are for smaller jobs; lower levels than this are for speed alone
-_LEVEL_OF_TABLE, _HASH_LOG = 5, 21
-# from this level on, a job knows all of the one before it, which that log allows
-_LEVEL_OF_OVERLAP, _WHOLE_OVERLAP, _CHAIN_LOG = 9, 9, 23
+# Lower levels are for speed alone, higher ones search in trees. What comes again are
+# lines, and nodes of 20 bytes or 40 digits: shorter matches than this gain nothing.
+_LEVELS_OF_ROWS = range(5, 13)
+_ROWS = {"min_match": 6, "search_log": 4, "hash_log": 20}
+# from this level on, a job is longer and knows all of the one before it
+_LEVEL_OF_OVERLAP, _LONG_JOB_BYTES = 9, 16 << 20
+# the overlap is limited by the chain log
+_OVERLAP = {"search_log": 5, "hash_log": 22, "overlap_log": 9, "chain_log": 23}
 _BLOCK_BYTES = 1 << 20
 # how far back deflate can refer
 _DEFLATE_WINDOW_BYTES = 32 << 10
@@ -113,19 +117,19 @@ def zstd(chunks: Iterable[bytes], settings: Settings) -> Iterator[bytes]:
 
 def _parameters(module: Any, level: int, settings: Settings) -> Any:
     of_level = module.ZstdCompressionParameters.from_level
-    usual, more = of_level(level), {}
-    if level >= _LEVEL_OF_TABLE:
-        more["hash_log"] = max(usual.hash_log, _HASH_LOG)
+    usual, least, job_bytes = of_level(level), dict[str, int](), _JOB_BYTES
+    if level in _LEVELS_OF_ROWS:
+        least |= _ROWS
     if level >= _LEVEL_OF_OVERLAP:
-        more["chain_log"] = max(usual.chain_log, _CHAIN_LOG)
-        more["overlap_log"] = _WHOLE_OVERLAP
+        least |= _OVERLAP
+        job_bytes = _LONG_JOB_BYTES
     return of_level(
         level,
         window_log=settings.window_log,
         enable_ldm=True,
-        job_size=_JOB_BYTES,
+        job_size=job_bytes,
         threads=max(settings.threads, 1),
-        **more,
+        **{name: max(getattr(usual, name), value) for name, value in least.items()},
     )
 
 
@@ -144,7 +148,7 @@ def deflate(chunks: Iterable[bytes], settings: Settings) -> Iterator[bytes]:
     yield zlib.compressobj(level).flush()[:2]
     checksum, before = zlib.adler32(b""), b""
     pending: deque[Future[bytes]] = deque()
-    pool = ThreadPoolExecutor(max(settings.threads, 1))
+    pool = futures.ThreadPoolExecutor(max(settings.threads, 1))
     try:
         for block in chain((first, second), blocks):
             pending.append(pool.submit(_deflate_block, level, before, block))

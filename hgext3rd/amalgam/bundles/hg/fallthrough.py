@@ -12,42 +12,12 @@ from mercurial import changegroup
 from mercurial.revlogutils import flagutil
 
 from ...configitems import wants_native_bundles
+from ...gitstore.state import requirements
 from .writer import VERSIONS
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
-_STORE = frozenset(
-    {
-        b"store",
-        b"fncache",
-        b"dotencode",
-        b"fileindex-v1",
-        b"exp-very-fragile-and-unsafe-plain-store-encoding",
-        b"revlogv1",
-        b"generaldelta",
-        b"sparserevlog",
-        b"revlog-compression-zstd",
-        b"exp-compression-none",
-        b"persistent-nodemap",
-    }
-)
-# these say something of the working copy, of other files, or of phases that hg reads
-_ELSEWHERE = frozenset(
-    {
-        b"share-safe",
-        b"shared",
-        b"relshared",
-        b"bookmarksinstore",
-        b"dirstate-v2",
-        b"dirstate-tracked-key-v1",
-        b"exp-sparse",
-        b"internal-phase",
-        b"internal-phase-2",
-        b"exp-archived-phase",
-        b"largefiles",
-    }
-)
 _NEEDED = frozenset({b"store", b"revlogv1"})
 # censored, ellipsis, stored elsewhere, and those that leave texts as they are
 _FLAGS_OF_MERCURIAL = 0xFFC0
@@ -92,7 +62,8 @@ def _reason_of_packer(packer: Any, *, has_changelog: bool) -> bytes:
 def _reason_of_repository(repo: RepoT) -> bytes:
     if not repo.url().startswith(b"file:"):
         return b"repository that is no directory"
-    unknown = repo.requirements - _STORE - _ELSEWHERE | _NEEDED - repo.requirements
+    known = requirements.ORDINARY | requirements.ELSEWHERE
+    unknown = repo.requirements - known | _NEEDED - repo.requirements
     if unknown:
         return b"requirement %s" % b", ".join(sorted(unknown))
     if any(flag & ~_FLAGS_OF_MERCURIAL for flag in flagutil.flagprocessors):

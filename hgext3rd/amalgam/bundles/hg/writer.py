@@ -7,6 +7,7 @@ can write a changegroup: ``fallthrough`` does.
 from __future__ import annotations
 
 import array
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from mercurial.i18n import _
@@ -54,20 +55,22 @@ class NativeChangegroup:
         *,
         trusts_links: bool,
     ) -> None:
-        rev = repo.unfiltered().changelog.rev
-        changesets = sorted((rev(node), node) for node in nodes)
-        revs = array.array("I", [number for number, _node in changesets])
+        numbers = [*map(repo.unfiltered().changelog.rev, nodes)]
+        if numbers != sorted(numbers):
+            pairs = sorted(zip(numbers, nodes, strict=True))
+            numbers, nodes = [*map(itemgetter(0), pairs)], [*map(itemgetter(1), pairs)]
+        revs = array.array("I", numbers)
         known = array.array("I", sorted(common))
         assert revs.itemsize == 4
         request = ffi.new("amalgam_changegroup_request *")
         store = lent(repo.store.path)
-        joined = lent(b"".join(node for _rev, node in changesets))
-        numbers = ffi.from_buffer("uint32_t[]", revs)
+        joined = lent(b"".join(nodes))
+        changesets = ffi.from_buffer("uint32_t[]", revs)
         common_numbers = ffi.from_buffer("uint32_t[]", known)
         request.store, request.nodes = store, joined
         request.encoding = requirements.encoding(repo)
         request.version = VERSIONS[version]
-        request.changesets, request.changesets_len = numbers, len(revs)
+        request.changesets, request.changesets_len = changesets, len(revs)
         request.common, request.common_len = common_numbers, len(known)
         request.trusts_links = trusts_links
         handle = ffi.new("amalgam_changegroup **")

@@ -40,7 +40,7 @@ def exclusive(repo: RepoT) -> Iterator[None]:
 def is_running(repo: RepoT) -> bool:
     """Tell whether a process generates, or may do so on another host."""
     found = holders.holder(register.directory_of(repo))
-    return found is not None and found.state is not holders.LockState.DEAD
+    return found is not None and not found.is_left
 
 
 def is_dead(pending: Any) -> bool:

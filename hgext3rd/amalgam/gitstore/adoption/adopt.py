@@ -99,7 +99,7 @@ def adopt(
         if not _is_foreign(store, proposed, selected, mirror, taken, path, full=full):
             return report._replace(kept=False)
         store.directory.make(store.placement)
-        with locked(store.asked, store.directory, store.placement):
+        with locked(store):
             docket = store.docket()
             if docket.segments and not docket.adopted and not rebuild:
                 raise error.StateError(

@@ -136,7 +136,7 @@ def export(
     run = ExportRun(store, nodes, once=once, covers=covers)
     try:
         store.maps.directory.make(store.placement)
-        with locked(store.asked, store.directory, store.placement):
+        with locked(store):
             run.update(rebuild)
     except OSError as exc:
         if exc.errno not in _UNWRITABLE or _is_of_hg(store.repo, exc.filename):
@@ -161,6 +161,13 @@ def export(
     if report.changesets or report.refs or report.gone:
         milliseconds = int(1000 * report.seconds)
         LastExport(int(time.time()), milliseconds, report.changesets).write(store)
+    store.repo.ui.log(
+        b"amalgam",
+        b"exported %d changesets: %d objects, %d bytes, %d refs changed, "
+        b"%d drafts gone, in %.3f seconds\n",
+        *(report.changesets, report.objects, report.bytes, report.refs, report.gone),
+        report.seconds,
+    )
     return report
 
 

@@ -121,13 +121,6 @@ def _export(repo: RepoT) -> FilesState:
     """Export, and return the state of the repository's files that was exported."""
     store = GitStore(repo, GitConfig.from_ui(repo.ui))
     report = export(store, once=True)
-    repo.ui.log(
-        b"amalgam",
-        b"exported %d changesets after a change, %d refs changed, in %.3f seconds\n",
-        report.changesets,
-        report.refs,
-        report.seconds,
-    )
     if rollup.is_due(store):  # by another process: exports go on meanwhile
         background.start(repo.root, _MAINTENANCE)
     return report.state

@@ -18,35 +18,32 @@ from ... import locking
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mercurial.interfaces.types import RepoT
-
-    from ...placement import Directory, Placement
+    from ..store import GitStore
 
 
 @contextlib.contextmanager
-def locked(
-    repo: RepoT, directory: Directory, placement: Placement, *, wait: bool = True
-) -> Iterator[None]:
-    """Hold the lock in ``directory``, which is ``.hg/amalgam``.
+def locked(store: GitStore, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of ``store``, which ``store.require_lock`` relies on.
 
     While another process holds it, wait as long as ``ui.timeout`` says, or not at all
-    without ``wait``, or if ``repo`` has a Mercurial lock: then ``LockHeld`` at once.
-    ``LockUnavailable`` if the lock cannot be made, ``Unusable`` if it is no lock.
+    without ``wait``, or in a process that has a Mercurial lock: then ``LockHeld`` at
+    once. ``LockUnavailable`` if the lock cannot be made, ``Unusable`` if it is no lock.
     """
+    repo = store.asked
     has_hg_lock = repo.currentwlock() or repo._currentlock(repo._lockref)
     waits = wait and not has_hg_lock
     timeout = repo.ui.configint(b"ui", b"timeout") if waits else 0
     lock = locking.held(
         repo.ui,
-        directory,
-        placement,
+        store.directory,
+        store.placement,
         _(b"git store of %s") % repo.origroot,
         timeout=timeout,
         warn_after=repo.ui.configint(b"ui", b"timeout.warn"),
     )
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(lock)
+            hold = stack.enter_context(lock)
         except error.LockHeld as exc:
             if timeout:
                 raise
@@ -54,4 +51,5 @@ def locked(
             raise error.LockHeld(
                 errno.EAGAIN, exc.filename, exc.desc, exc.locker
             ) from None
+        stack.enter_context(store.holding(hold))
         yield

@@ -21,9 +21,6 @@ from ...terminal import printable
 if TYPE_CHECKING:
     from ...placement import Directory
 
-# no export takes that long, so who holds a lock on another host for longer is gone
-_LONGEST_SECONDS = 24 * 3600
-
 
 class LockState(enum.Enum):
     """What is known of the process. Values are for JSON."""
@@ -32,7 +29,9 @@ class LockState(enum.Enum):
     DEAD = "dead"
     """The next export takes its lock over."""
     ELSEWHERE = "elsewhere"
-    """On another host, or in another container: nothing is known."""
+    """On another host, or in another container, and renewed of late."""
+    SILENT = "silent"
+    """There, and not renewed; the next export takes its lock over."""
     NO_LOCK = "no-lock"
     """What is there is no lock of Mercurial's kind."""
 
@@ -44,13 +43,17 @@ class Holder(Record):
     pid: int
     state: LockState
     age_seconds: int
+    """Since it was taken, or renewed."""
 
     @property
     def needs_person(self) -> bool:
         """Whether the lock may stay for ever."""
-        if self.state is LockState.NO_LOCK:
-            return True
-        return self.state is LockState.ELSEWHERE and self.age_seconds > _LONGEST_SECONDS
+        return self.state is LockState.NO_LOCK
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the next one takes it over."""
+        return self.state in (LockState.DEAD, LockState.SILENT)
 
     def explain(self) -> bytes:
         """Return the state of the lock as a phrase for people."""
@@ -61,14 +64,22 @@ class Holder(Record):
             return _(b"held by %s: an export is running") % process
         if self.state is LockState.DEAD:
             return _(b"stale: %s is gone; the next export takes it over") % process
-        hours = self.age_seconds // 3600
-        return _(b"held by %s, for %d hours") % (process, hours)
+        if self.state is LockState.SILENT:
+            text = _(
+                b"stale: %s has been silent for %d minutes; the next export takes it "
+                b"over"
+            )
+            return text % (process, self.age_seconds // 60)
+        seen = _(b"held by %s, which renewed it %d seconds ago")
+        return seen % (process, self.age_seconds)
 
 
 def holder(directory: Directory) -> Holder | None:
     """Return who holds the lock in ``directory``, if anybody does."""
+    now = time.time()
     try:
-        age = max(0, int(time.time() - directory.stat(locking.LOCK).st_mtime))
+        age = max(0, int(now - directory.stat(locking.LOCK).st_mtime))
+        is_silent = locking.is_silent(directory, now)
         named = locking.locker(directory)
     except FileNotFoundError:
         return None
@@ -76,7 +87,7 @@ def holder(directory: Directory) -> Holder | None:
         return Holder(b"", 0, LockState.NO_LOCK, 0)
     prefix, _colon, number = named.partition(b":")
     pid = int(number) if number.isdigit() else 0
-    state = LockState.ELSEWHERE
+    state = LockState.SILENT if is_silent else LockState.ELSEWHERE
     if prefix == lockmod._getlockprefix() and pid:
         state = LockState.RUNNING if procutil.testpid(pid) else LockState.DEAD
     return Holder(prefix.partition(b"/")[0], pid, state, age)

@@ -88,7 +88,7 @@ def catch_up(store: GitStore) -> None:
     with contextlib.suppress(error.Abort, error.LockError, error.StorageError, OSError):
         if is_current(store, docket, Covers.ALL):
             return
-        with locked(store.asked, store.directory, store.placement, wait=False):
+        with locked(store, wait=False):
             files = StoreFiles(store)
             files.read()
             files.remove_debris()

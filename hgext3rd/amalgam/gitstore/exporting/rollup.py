@@ -130,7 +130,7 @@ def _run(store: GitStore, summarises: bool) -> int:
 def _clear_up(store: GitStore) -> None:
     """Remove what a run left that was killed while it exchanged packs."""
     if store.pending_packs():
-        with locked(store.asked, store.directory, store.placement):
+        with locked(store):
             files = StoreFiles(store)
             files.read()
             files.remove_debris()
@@ -171,7 +171,7 @@ def _rolled_up(store: GitStore, docket: Docket, due: RollUp) -> bool:
             if not _is_exact(repository.packs_directory, sources, area, made):
                 raise error.Abort(_(b"git packed other objects than it was asked to"))
             complete = made[0] if splits else ""
-            with locked(store.asked, store.directory, store.placement):
+            with locked(store):
                 files = StoreFiles(store)
                 files.read()
                 files.remove_debris()
@@ -204,7 +204,7 @@ def _summarise(store: GitStore, docket: Docket, pack: str) -> None:
             return
         with staging.area(repository.directory, placement, (pack,)) as area:
             summaries.make(repository, staging.objects(area), pack, tips, placement)
-            with locked(store.asked, store.directory, placement):
+            with locked(store):
                 files = StoreFiles(store)
                 files.read()
                 files.remove_debris()

@@ -4,7 +4,7 @@ What must not be read goes in this order: the docket says that nothing may be an
 then packs and loose objects go, then refs. What is only replaced goes after the refs
 that lead to it. A killed process leaves files that the next one removes. Does not
 decide what belongs in a store, and converts nothing. All but ``has_heads`` need the
-lock.
+lock, and abort if it was lost.
 
 One module, since the order in which files come and go is one.
 """
@@ -101,6 +101,7 @@ class StoreFiles:
 
     def _remove_strays(self) -> None:
         """Remove what the docket does not name, and what names its objects."""
+        self._store.require_lock()
         if strays.holders(self._repository, self.docket):
             self._remove_summaries()
         strays.remove(self._repository, self.docket)
@@ -123,6 +124,7 @@ class StoreFiles:
 
         Refs that others made are gone, too.
         """
+        self._store.require_lock()
         before = self._refs_before()
         loose = len(self._repository.loose_refs())
         self._repository.set_refs(refs, head)
@@ -132,6 +134,7 @@ class StoreFiles:
 
     def finish(self) -> None:
         """Remove what no ref needs any more, and what others have put there."""
+        self._store.require_lock()
         if self.docket.dropped:
             self._remove_summaries()
             self._repository.remove_packs(self.docket.dropped)
@@ -213,11 +216,13 @@ class StoreFiles:
         """Make ``docket`` the state."""
         if docket != self.docket:
             store = self._store
+            store.require_lock()
             docket.write(store.maps.directory, self._dialect, store.placement)
         self.docket = self.next = docket
 
     def settle(self, docket: Docket) -> Docket:
         """Make what was converted count; git is to keep it."""
+        self._store.require_lock()
         self._repository.keep(docket.packs)
         self.write(transitions.settled(docket))
         self._store.maps.directory.remove(self._store.pending)
@@ -243,6 +248,7 @@ class StoreFiles:
         ):
             return False
         was_checked = summaries.digest(repository) == docket.summaries
+        self._store.require_lock()
         self._note_pending((*made, *sources))
         repository.keep((*docket.packs, *made))
         repository.take_packs(area, made)
@@ -270,6 +276,7 @@ class StoreFiles:
             or not repository.packs().issuperset(docket.packs)
         ):
             return False
+        self._store.require_lock()
         summaries.take(repository, staging.objects(area))
         made = summaries.Summarised(pack, summaries.digest(repository))
         self.write(transitions.checked(docket, made.files))
@@ -299,6 +306,7 @@ class StoreFiles:
 
     def take(self, area: Directory, made: Sequence[str]) -> None:
         """Bring packs from ``area`` to the others. They do not count yet."""
+        self._store.require_lock()
         self._note_pending(made)
         self._repository.keep((*self.docket.packs, *made))
         self._repository.take_packs(area, made)
@@ -335,17 +343,20 @@ class StoreFiles:
 
     def _unname(self, refs: Mapping[bytes, bytes]) -> None:
         """Leave only ``refs``: the others lead to what is gone."""
+        self._store.require_lock()
         self._refs_before()
         self._repository.set_refs(refs, self._repository.head())
 
     def remove(self) -> None:
         """Remove what the docket, which is refused, does not name."""
+        self._store.require_lock()
         self._remove_summaries()
         strays.remove(self._repository, self.docket)
         self.next = transitions.removed(self.docket)
 
     def remove_debris(self) -> None:
         """Remove what a killed run left, and segments that were merged into others."""
+        self._store.require_lock()
         directory = self._store.maps.directory
         pending = self._store.pending_packs()
         packs = [pack for pack in pending if pack not in self.docket.packs]

@@ -255,7 +255,7 @@ class Git(Record):
 
     def check(self) -> dict[str, str]:
         """Abort as ``start`` does; return the configuration that trusts the owner."""
-        _check_version(self.program)
+        version_of(self.program)
         if self.directory is None:
             return {}
         try:
@@ -379,8 +379,8 @@ def _read(
 
 
 @functools.lru_cache
-def _check_version(program: bytes) -> None:
-    """Abort if git is older than ``OLDEST``: it would not know our precautions."""
+def version_of(program: bytes) -> bytes:
+    """Return git's version; abort before ``OLDEST``: it knows not our precautions."""
     done = _read(program, "version")
     found = re.match(rb"git version ((\d+)\.(\d+)\S*)", done.stdout)
     if found is None:
@@ -393,6 +393,7 @@ def _check_version(program: bytes) -> None:
             _(b"git %s is too old") % found[1],
             hint=_(b"install git %d.%d or later, or set amalgam.git.program") % OLDEST,
         )
+    return found[1]
 
 
 def _check_config(program: bytes, directory: Directory) -> None:

@@ -10,7 +10,9 @@ than the ends of a file. Damage in between is found by ``hg git::verify``.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import functools
 import heapq
 import itertools
 import mmap
@@ -25,7 +27,7 @@ from mercurial.i18n import _
 from ...placement import Unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ...placement import Directory
 
@@ -63,16 +65,7 @@ class Idx:
     def has(self, oid: bytes) -> bool:
         """Tell whether the pack has an object."""
         low, high = self._starts[oid[0] : oid[0] + 2]
-        while low < high:
-            middle = (low + high) // 2
-            found = self._oid(middle)
-            if found == oid:
-                return True
-            if found < oid:
-                low = middle + 1
-            else:
-                high = middle
-        return False
+        return _has(self._oid, low, high, oid)
 
     def beginning(self, byte: int) -> set[bytes]:
         """Return the oids with a first byte: of each 256, about one."""
@@ -178,18 +171,16 @@ def has(packs: Directory, pack: str, oid: bytes) -> bool:
         counts = os.pread(fd, 2 * 4, len(_HEADER) + 4 * (oid[0] - 1))
         low = int.from_bytes(counts[:4], "big") if oid[0] else 0
         high = int.from_bytes(counts[4:], "big")
-        while low < high:
-            middle = (low + high) // 2
-            found = os.pread(fd, _OID_BYTES, _OIDS_AT + middle * _OID_BYTES)
-            if found == oid:
-                return True
-            if found < oid:
-                low = middle + 1
-            else:
-                high = middle
-        return False
+        read = functools.partial(os.pread, fd, _OID_BYTES)
+        return _has(lambda at: read(_OIDS_AT + at * _OID_BYTES), low, high, oid)
     finally:
         os.close(fd)
+
+
+def _has(oid_at: Callable[[int], bytes], low: int, high: int, oid: bytes) -> bool:
+    """Tell whether ``oid`` is one of those from ``low`` to ``high``, in order."""
+    at = low + bisect.bisect_left(range(low, high), oid, key=oid_at)
+    return at < high and oid_at(at) == oid
 
 
 def is_whole(packs: Directory, name: str) -> bool:

@@ -19,29 +19,39 @@ ESCAPED, HASHED, DOT_ENCODED, PLAIN = range(4)
 _PLAIN = b"exp-very-fragile-and-unsafe-plain-store-encoding"
 _TREES = b"treemanifest"
 
+ORDINARY = frozenset(
+    {
+        b"revlogv1",
+        b"store",
+        b"fncache",
+        b"dotencode",
+        b"fileindex-v1",
+        _PLAIN,
+        b"generaldelta",
+        b"sparserevlog",
+        b"revlog-compression-zstd",
+        b"exp-compression-none",
+        b"persistent-nodemap",
+    }
+)
+"""What stores of revlogs of version 1 require, with texts as they were committed."""
+
 _REVLOGS = frozenset({b"revlogv1", b"exp-revlogv2.2"})
-_STORE = _REVLOGS | {
-    b"store",
-    b"fncache",
-    b"dotencode",
-    b"fileindex-v1",
-    _PLAIN,
-    b"generaldelta",
-    b"sparserevlog",
-    b"delta-info-revlog",
-    # hg 7.1 (names of what delta-info-revlog is since 7.2)
-    b"exp-delta-info-revlog",
-    b"exp-filelog-metaflag",
-    b"revlog-compression-zstd",
-    b"exp-compression-none",
-    b"persistent-nodemap",
-    b"exp-changelog-v2",
-    b"exp-copies-sidedata-changeset",
-    b"lfs",
-    _TREES,
-}
-# these say something of the working copy, of other files, or of phases that hg reads
-_ELSEWHERE = frozenset(
+_STORE = (
+    ORDINARY
+    | _REVLOGS
+    | {
+        b"delta-info-revlog",
+        # hg 7.1 (names of what delta-info-revlog is since 7.2)
+        b"exp-delta-info-revlog",
+        b"exp-filelog-metaflag",
+        b"exp-changelog-v2",
+        b"exp-copies-sidedata-changeset",
+        b"lfs",
+        _TREES,
+    }
+)
+ELSEWHERE = frozenset(
     {
         b"share-safe",
         b"shared",
@@ -56,6 +66,7 @@ _ELSEWHERE = frozenset(
         b"largefiles",
     }
 )
+"""Of the working copy, of other files, or of phases that Mercurial reads."""
 
 
 def check(repo: RepoT) -> None:
@@ -68,7 +79,7 @@ def check(repo: RepoT) -> None:
             _(b"cannot export a bundle repository: %s") % repo.url(),
             hint=_(b"unbundle or pull it first"),
         )
-    unknown = repo.requirements - _STORE - _ELSEWHERE
+    unknown = repo.requirements - _STORE - ELSEWHERE
     missing = {b"store"} - repo.requirements
     if not _REVLOGS & repo.requirements:
         missing.add(b"revlogv1")

@@ -12,7 +12,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
-from mercurial import hg
+from ... import compat
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -29,7 +29,7 @@ def source_of(repo: RepoT) -> RepoT:
     if unfiltered not in _sources:
         # the configuration of a share stays out of it: hence baseui
         path = os.path.dirname(repo.sharedpath)
-        _sources[unfiltered] = hg.repository(repo.baseui, path)
+        _sources[unfiltered] = compat.open_repository(repo.baseui, path)
     return _sources[unfiltered]
 
 

@@ -16,7 +16,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ..exporting import metadatacommit
-from ..exporting.lockholder import LockState, holder
+from ..exporting.lockholder import holder
 from ..exporting.storefiles import with_metadata
 from ..git import refs as refsmod
 from ..git.skeleton import intruders
@@ -52,7 +52,7 @@ def run(store: GitStore, *, full: bool = False, deep: bool = True) -> Findings:
     findings = Findings(full=full)
     _Verification(store, docket, findings).run(full, deep)
     lock = holder(store.directory)
-    is_exporting = lock is not None and lock.state is not LockState.DEAD
+    is_exporting = lock is not None and not lock.is_left
     moved = Docket.read(store.maps.directory, store.config.dialect) != docket
     if deep and (moved or (findings.differences and is_exporting)):
         raise error.StateError(

@@ -1,12 +1,14 @@
 """What a git user has to type to clone a repository from hgweb.
 
-Owns the form of the addresses that are shown. Does not know who may see them.
+Owns the form of the addresses that are shown, and which of them there are. Does not
+know who may see them, nor how the address of the repository is found out: ``base`` is
+that, with a slash at its end.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mercurial import error
 
@@ -20,20 +22,19 @@ _PLAIN = re.compile(rb"https?://[\w.:\[\]-]{1,255}(?:/[\w.~%/-]{0,2000})?", re.A
 """Addresses that need no quotes in a shell. The host is what the client called it."""
 
 
-def of_repository(repo: RepoT, req: Any) -> bytes:
+def of_repository(base: bytes) -> bytes:
     """Return the address for ``git clone``; empty if there is no plain one."""
-    base = urls.base_of(repo.ui, req)
     return _plain(base if base.count(b"/") < 4 else base.rstrip(b"/"))
 
 
-def of_bundles(repo: RepoT, req: Any) -> bytes:
+def of_bundles(repo: RepoT, base: bytes) -> bytes:
     """Return the address for ``--bundle-uri``; empty if there are no bundles."""
     try:
         if not eligibility.may_reach_git(repo) or not eligibility.chain(repo):
             return b""
     except error.StorageError:
         return b""  # the operator is told elsewhere
-    return _plain(urls.base_of(repo.ui, req) + urls.relative(bundlelist.NAME))
+    return _plain(base + urls.relative(bundlelist.NAME))
 
 
 def _plain(url: bytes) -> bytes:

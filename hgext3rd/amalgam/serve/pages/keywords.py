@@ -14,6 +14,7 @@ from mercurial import error, registrar
 from mercurial.hgweb import common
 from mercurial.node import bin as bin_node, hex as hex_node
 
+from ...bundles.lifecycle import urls
 from ...configitems import wants_serve
 from ...gitstore.state import ids, selection
 from ...index import openhooks
@@ -90,11 +91,15 @@ class _Page:
     @functools.cached_property
     def clone_url(self) -> bytes:
         """The address for ``git clone``; empty if there is none."""
-        rctx = self._rctx
-        return cloneurl.of_repository(rctx.repo, rctx.req) if self._store else b""
+        return cloneurl.of_repository(self._base) if self._store else b""
 
     @functools.cached_property
     def bundles_url(self) -> bytes:
         """The address for ``--bundle-uri``; empty if there are no bundles."""
-        rctx = self._rctx
-        return cloneurl.of_bundles(rctx.repo, rctx.req) if self._store else b""
+        repo = self._rctx.repo
+        return cloneurl.of_bundles(repo, self._base) if self._store else b""
+
+    @property
+    def _base(self) -> bytes:
+        """The address of the repository, as this client calls it."""
+        return urls.base_of(self._rctx.repo.ui, self._rctx.req)

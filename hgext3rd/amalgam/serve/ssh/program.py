@@ -19,7 +19,6 @@ from mercurial import (
     dispatch,
     error,
     extensions,
-    hg,
     ui as uimod,
     wireprotoserver,
 )
@@ -105,7 +104,7 @@ def _fetch(path: bytes) -> int:
         ui = uimod.ui.load()
         extensions.loadall(ui)
         extensions.populateui(ui)
-        repo = hg.repository(ui, path)
+        repo = compat.open_repository(ui, path)
         if not openhooks.enabled(repo.ui):
             raise RefusedError(403, _OFF)
         code, said = _serve_git(repo, spoken)

@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .. import pktlines
 from ..admission import Admission
-from ..refusal import RefusedError
+from ..refusal import RefusedError, temporary_file_in_use
 from ..uploadpack import UploadPack, capabilities_of
 from ..watchdog import Watchdog
 
@@ -84,8 +84,9 @@ class Session:
     def _next_request(self, stream: IO[bytes]) -> IO[bytes] | None:
         """Read a request into a file without a name; ``None`` at the end of all."""
         limit = self._admission.config.max_body_bytes
-        # it ends with the object that is returned
-        body = tempfile.TemporaryFile(prefix="amalgam-request-")  # noqa: SIM115
+        with temporary_file_in_use():
+            # it ends with the object that is returned
+            body = tempfile.TemporaryFile(prefix="amalgam-request-")  # noqa: SIM115
         size = 0
         try:
             for content in pktlines.lines(stream):
@@ -93,10 +94,11 @@ class Session:
                 size += len(content) if is_mark else len(content) + 4
                 if size > limit:
                     raise RefusedError(413, b"the request is too long")
-                body.write(content if is_mark else pktlines.line(content))
-                if content == pktlines.FLUSH:
-                    body.seek(0)
-                    return body
+                with temporary_file_in_use():
+                    body.write(content if is_mark else pktlines.line(content))
+                    if content == pktlines.FLUSH:
+                        body.seek(0)  # which writes the rest
+                        return body
             if size:
                 raise RefusedError(400, b"the request ends too early")
         except ValueError:

@@ -11,7 +11,7 @@ mod assembly;
 pub(crate) mod commit;
 mod duplicates;
 mod heads;
-mod identity;
+pub(crate) mod identity;
 mod linediff;
 mod manifestcommits;
 mod metadata;

@@ -235,9 +235,30 @@ fn many_equal_keys_span_blocks_and_are_all_found() {
     let entries = IndexEntries::new(&index);
     let (path, places) = file_of(dir.path(), entries, &[entries.len()]);
     let map = NodeMap::open(&opened(&path), UID, &places, u32::MAX, entries).expect("is whole");
-    for (node, rev) in nodes.iter().zip(0..) {
-        assert_eq!(map.rev(entries, node).expect("is whole"), Some(rev));
+    map.check(entries).expect("is whole");
+}
+
+#[test]
+fn what_is_asked_for_in_order_is_found_without_the_file() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let nodes: Nodes = (1..=5).map(|byte| [byte; 20]).collect();
+    let index = index_of(&nodes);
+    let entries = IndexEntries::new(&index);
+    let (path, places) = file_of(dir.path(), entries, &[entries.len()]);
+    let map = NodeMap::open(&opened(&path), UID, &places, u32::MAX, entries).expect("is whole");
+    let other = index_of(&[nodes[0], [6; 20], [7; 20], [8; 20], nodes[4]]);
+    let other = IndexEntries::new(&other);
+    for node in [[1; 20], [6; 20], [7; 20]] {
+        let found = map.rev(other, &node).expect("is found");
+        assert_eq!(found.and_then(|rev| other.node(rev.cast_unsigned())), Some(&node));
     }
+    // neither of these is next, and the check trusts no order
+    assert_eq!(map.rev(other, &[6; 20]).expect("is whole"), None);
+    assert!(map.check(other).is_err());
+    // what was forgotten is not next
+    assert_eq!(map.rev(entries, &nodes[1]).expect("is whole"), Some(1));
+    map.truncate(2);
+    assert_eq!(map.rev(entries, &nodes[2]).expect("is whole"), None);
 }
 
 #[test]

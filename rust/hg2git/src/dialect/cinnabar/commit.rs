@@ -23,8 +23,8 @@ pub(crate) fn push_tree_and_parents(out: &mut Vec<u8>, tree: Oid, parents: &[Oid
     }
 }
 
-/// Replaces `out` by the content of the commit.
-pub(crate) fn write(out: &mut Vec<u8>, tree: Oid, parents: &[Oid], changeset: &Changeset<'_>) {
+/// Replaces `out` by the content of the commit that stands for `changeset`.
+pub fn write(out: &mut Vec<u8>, tree: Oid, parents: &[Oid], changeset: &Changeset<'_>) {
     out.clear();
     push_tree_and_parents(out, tree, parents);
     let date = Date { seconds: changeset.seconds, offset_seconds: changeset.offset_seconds };

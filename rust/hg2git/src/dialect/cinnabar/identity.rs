@@ -69,7 +69,7 @@ fn push_date(out: &mut Vec<u8>, date: Date) {
 
 /// Who and when, as Mercurial would have it if all that is known is git's ident.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Who<'a> {
+pub struct Who<'a> {
     /// The user line.
     pub user: Vec<u8>,
     /// Seconds since 1970, in digits.
@@ -80,6 +80,7 @@ pub(crate) struct Who<'a> {
 
 impl Who<'_> {
     /// As an extra has it.
+    #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
         let Self { user, seconds, offset_seconds } = self;
         let offset_seconds = offset_seconds.to_string();
@@ -87,8 +88,11 @@ impl Who<'_> {
     }
 }
 
-/// Reads an ident that [`push_ident`] or [`push_committer`] wrote; `None` if it is none.
-pub(crate) fn read_back(ident: &[u8]) -> Option<Who<'_>> {
+/// Reads the value of an author or committer line of a commit; `None` if it has no date.
+///
+/// The line may be any, but what this dialect does not write does not come back.
+#[must_use]
+pub fn read_back(ident: &[u8]) -> Option<Who<'_>> {
     let mut parts = ident.rsplitn(3, |&byte| byte == b' ');
     let zone: i32 = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
     let seconds = parts.next()?;

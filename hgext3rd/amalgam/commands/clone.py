@@ -1,0 +1,212 @@
+"""The command ``git::clone-command``.
+
+Owns how the address of a repository is found out when no client asks for it, and what
+becomes of an address of Mercurial's over ssh. ``serve.pages.cloneurl`` has the form of
+web addresses, and knows whether there are bundles.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error, util
+from mercurial.hgweb import hgwebdir_mod
+from mercurial.i18n import _
+from mercurial.utils import urlutil
+
+from .. import compat
+from ..configitems import GitConfig, ServeConfig, wants_serve
+from ..gitstore.store import GitStore
+from ..records import Record
+from ..serve.pages import cloneurl
+from ..terminal import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+_WEB = (b"http", b"https")
+_SSH = b"ssh"
+_HERE = b"file"
+_HOST = re.compile(rb"[\w.:\[\]-]{1,255}", re.ASCII)
+_OWN_FILES = (b"hgrc", b"hgrc-not-shared")
+
+
+class Way(Record):
+    """A command that clones, and what it is made of."""
+
+    transport: bytes
+    """``http``, ``https``, ``ssh`` or ``file``."""
+    url: bytes
+    """An address, or a path."""
+    bundles_url: bytes = b""
+    """The list of bundles that the command names; empty if it names none."""
+    options: tuple[bytes, ...] = ()
+    """Options of git, before the word ``clone``."""
+    name: bytes = b""
+    """The directory to clone into; empty if git finds a good one."""
+
+    def command(self) -> bytes:
+        """Return the line to type in a shell."""
+        words = [b"git", *self.options, b"clone"]
+        if self.bundles_url:
+            words.append(b"--bundle-uri=" + self.bundles_url)
+        words.append(self.url)
+        if self.name:
+            words.append(self.name)
+        return os.fsencode(shlex.join(map(os.fsdecode, words)))
+
+
+def run(ui: UiT, repo: RepoT, url: bytes, **opts: Any) -> int:
+    """Answer ``git::clone-command``."""
+    if url and opts["web_conf"]:
+        raise error.InputError(_(b"cannot specify both --web-conf and an address"))
+    address = _given(url) if url else b""
+    if opts["web_conf"]:
+        repo, address = _in_web_conf(ui, repo, opts["web_conf"])
+    is_served = wants_serve(repo.ui)
+    if address and not is_served:
+        raise error.StateError(
+            _(b"git clients are not served from this repository"),
+            hint=_(b"set amalgam.git.serve = yes in its .hg/hgrc"),
+        )
+    if is_served and not address:
+        address = _configured(repo)
+    store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    is_exported = bool(store.docket().packs)
+    if address:
+        if not is_exported:
+            ui.warn(_(b"warning: nothing is exported yet\n"))
+            ui.warn(_(b"(run 'hg git::export', or the first clone has to wait)\n"))
+        ways = [*_ways(repo, address)]
+    elif is_exported:
+        _warn_of_others(ui, is_served)
+        name = os.path.basename(store.repo.root)
+        ways = [Way(_HERE, store.repository.path, name=name)]
+    else:
+        raise _unknown(is_served)
+    byte_opts = {name.encode(): value for name, value in opts.items()}
+    with ui.formatter(b"git-clone-command", byte_opts) as fm:
+        for way in ways:
+            fm.startitem()
+            fm.data(
+                command=way.command(),
+                transport=way.transport,
+                url=way.url,
+                bundles_url=way.bundles_url,
+            )
+            fm.plain(one_line(way.command()))
+    return 0
+
+
+def _ways(repo: RepoT, address: bytes) -> Iterator[Way]:
+    """Yield the commands for users elsewhere, the one that always works first."""
+    transport = address.partition(b":")[0]
+    if transport == _SSH:
+        yield Way(transport, address)
+        return
+    base = address.rstrip(b"/") + b"/"
+    plain = cloneurl.of_repository(base)
+    yield Way(transport, plain or address)
+    bundles = cloneurl.of_bundles(repo, base) if plain else b""
+    if not bundles:
+        return
+    yield Way(transport, plain, bundles)
+    if ServeConfig.from_ui(repo.ui).bundle_uri:
+        options = (b"-c", b"transfer.bundleURI=true")
+        yield Way(transport, plain, options=options)
+
+
+def _given(given: bytes) -> bytes:
+    """Return the address that git needs for one that Mercurial's users have."""
+    url = urlutil.url(given)
+    host = url.host or b""
+    is_known = url.scheme in (*_WEB, _SSH) and _HOST.fullmatch(host)
+    if not is_known or url.query or url.fragment:
+        raise error.InputError(
+            _(b"not an address that git can clone from: '%s'")
+            % urlutil.hidepassword(given),
+            hint=_(b"name one with http://, https:// or ssh://"),
+        )
+    if url.scheme != _SSH:
+        return _without_password(url)
+    # for hg, it is relative to the home directory, unless there is one more slash
+    path = url.path or b""
+    if not path.startswith((b"/", b"~")):
+        path = b"~/" + path
+    user = b"%s@" % url.user if url.user else b""
+    port = b":%s" % url.port if url.port else b""
+    return b"ssh://%s%s%s/%s" % (user, host, port, path.lstrip(b"/"))
+
+
+def _in_web_conf(ui: UiT, repo: RepoT, path: bytes) -> tuple[RepoT, bytes]:
+    """Return the repository as an hgweb with the configuration ``path`` has it.
+
+    And the address it has there.
+    """
+    web = hgwebdir_mod.hgwebdir(path, baseui=ui)
+    web.refresh()
+    root = os.path.realpath(repo.root)
+    names = [name for name, at in web.repos if os.path.realpath(at) == root]
+    if not names:
+        raise error.InputError(
+            _(b"hgweb with this configuration does not serve this repository: '%s'")
+            % path,
+            hint=_(b"see [paths] in it, and 'hg help hgweb'"),
+        )
+    base = _base_of(web.ui)
+    if not base:
+        raise error.ConfigError(
+            _(b"web.baseurl is not set in '%s'") % path,
+            hint=_(b"set it to the address of hgweb"),
+        )
+    served = compat.open_repository(web.ui.copy(), repo.root)
+    return served, b"%s/%s" % (base.rstrip(b"/"), util.urlreq.quote(names[0]))
+
+
+def _configured(repo: RepoT) -> bytes:
+    """Return what the repository's own configuration calls its address.
+
+    In other files, ``web.baseurl`` is that of a server with more repositories.
+    """
+    source = repo.ui.configsource(b"web", b"baseurl").rpartition(b":")[0]
+    own = [repo.vfs.join(name) for name in _OWN_FILES]
+    return _base_of(repo.ui) if source in own else b""
+
+
+def _base_of(ui: UiT) -> bytes:
+    url = urlutil.url(ui.config(b"web", b"baseurl") or b"")
+    if url.scheme not in _WEB or not _HOST.fullmatch(url.host or b""):
+        return b""
+    return _without_password(url)
+
+
+def _without_password(url: urlutil.url) -> bytes:
+    address: bytes = url.authinfo()[0]
+    return address
+
+
+def _warn_of_others(ui: UiT, is_served: bool) -> None:
+    """Say why the only command is one for users of this machine."""
+    if is_served:
+        ui.warn(_(b"warning: the address for users of other machines is not known\n"))
+        ui.warn(_(b"(add it, or --web-conf FILE; see 'hg help git::clone-command')\n"))
+    else:
+        ui.warn(_(b"warning: git clients of other machines are not served\n"))
+        ui.warn(_(b"(set amalgam.git.serve = yes in .hg/hgrc)\n"))
+
+
+def _unknown(is_served: bool) -> error.Abort:
+    if is_served:
+        return error.StateError(
+            _(b"the address of this repository is not known"),
+            hint=_(b"add it, or --web-conf FILE; see 'hg help git::clone-command'"),
+        )
+    return error.StateError(
+        _(b"there is nothing that git could clone"),
+        hint=_(b"run 'hg git::export', or set amalgam.git.serve = yes"),
+    )

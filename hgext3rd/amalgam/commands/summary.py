@@ -1,0 +1,55 @@
+"""Our line of ``hg summary``: whether git users get what is served.
+
+Runs no git, and looks up no changeset: a summary is to be quick. ``admin::amalgam``
+knows more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+
+from ..configitems import GitConfig
+from ..gitstore.exporting import exporter, exporterlock
+from ..gitstore.state.docket import Docket
+from ..gitstore.state.failures import Failure
+from ..gitstore.store import GitStore
+from ..index import openhooks
+from ..terminal import one_line
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT, UiT
+
+
+def show(ui: UiT, repo: RepoT) -> None:
+    """Show the line, if there was an export."""
+    if not repo.local() or not openhooks.enabled(ui):
+        return
+    try:
+        store = GitStore(repo, GitConfig.from_ui(ui))
+        if store.docket() == Docket():
+            return
+        text, label = _state(store)
+    except (OSError, error.Abort, error.StorageError):
+        text, label = _(b"not known (see 'hg admin::amalgam')"), b"amalgam.problem"
+    # i18n: column positioning for "hg summary"
+    ui.status(_(b"git:    "))
+    ui.status(one_line(text), label=label)
+
+
+def _state(store: GitStore) -> tuple[bytes, bytes]:
+    """Return what there is to say, and how it is coloured."""
+    missing = store.missing()
+    failure = Failure.read(exporterlock.directory_of(store.repo), exporter.FAILURE)
+    if failure is not None and failure.attempts:
+        text = _(b"exports fail, %d changesets behind (see 'hg admin::amalgam')")
+        return text % missing, b"amalgam.problem"
+    if missing:
+        text = _(b"%d changesets behind (run 'hg git::export')")
+        return text % missing, b"amalgam.behind"
+    if not store.may_answer():
+        text = _(b"changesets are gone since (run 'hg git::export')")
+        return text, b"amalgam.behind"
+    return _(b"up to date"), b"amalgam.good"

@@ -1,0 +1,35 @@
+//! What git writes of the commits and trees that are to become changesets.
+
+use std::io;
+
+use git2hg::{Reason, commit, survey, tree};
+
+use crate::scratch::cut;
+
+/// A commit object. One that comes back has a tree and at most two parents.
+pub(crate) fn commit(input: &[u8]) {
+    let judged = commit::judge(input);
+    if judged.refused.is_none() {
+        assert!(judged.tree.is_some());
+        assert!(judged.parents.len() <= 2);
+    }
+}
+
+/// A tree object. What is said of it is said of one of its entries.
+pub(crate) fn tree(input: &[u8]) {
+    let judged = tree::judge(input);
+    for reason in Reason::ALL {
+        let culprit = tree::culprit(input, reason, false);
+        assert_eq!(judged.reasons.has(reason), culprit.is_some());
+    }
+    assert!(judged.directories.iter().all(|(name, _)| !name.contains(&0)));
+}
+
+/// What two `git cat-file` write: commits, and then trees, whatever they are asked for.
+pub(crate) fn history(input: &[u8]) {
+    let (commits, trees) = cut(input);
+    let Ok(found) = survey(commits, io::sink(), trees, &|_| false) else { return };
+    let refused: u64 = found.findings().iter().map(|finding| finding.commits).sum();
+    assert_eq!(found.refused().count() as u64, refused);
+    assert!(refused <= found.commits());
+}

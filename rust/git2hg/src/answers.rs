@@ -1,0 +1,135 @@
+//! What `git cat-file` writes with `--batch` and `--batch-command`: objects, one after the other.
+//!
+//! Format: "BATCH OUTPUT" in git-cat-file(1). Knows nothing of what is in an object.
+
+use std::io::{BufRead, BufReader, Read};
+
+use gitpack::Oid;
+use revlog::Node;
+
+use crate::error::{Error, Result};
+
+/// Bytes that an object may have: the largest trees known have some megabytes.
+const MOST_BYTES: u64 = 256 << 20;
+/// Bytes that the line before an object may have. An id and a kind have less.
+const LONGEST_LINE: u64 = 256;
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// An object, or that there is none.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// Its id.
+    pub oid: Oid,
+    /// What it is, such as `tree`; empty if there is no such object.
+    pub kind: &'a [u8],
+    /// What is in it.
+    pub content: &'a [u8],
+}
+
+/// Reads answers.
+#[derive(Debug)]
+pub struct Answers<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+    content: Vec<u8>,
+}
+
+impl<R: Read> Answers<R> {
+    /// Those that come from `input`.
+    pub fn new(input: R) -> Self {
+        let input = BufReader::with_capacity(BUFFER_BYTES, input);
+        Self { input, line: Vec::new(), content: Vec::new() }
+    }
+
+    /// The next one; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ended`] in the middle of an answer, [`Error::Answer`] if it is none,
+    /// [`Error::TooLarge`], or [`Error::Io`].
+    pub fn read(&mut self) -> Result<Option<Answer<'_>>> {
+        self.line.clear();
+        self.content.clear();
+        (&mut self.input).take(LONGEST_LINE).read_until(b'\n', &mut self.line)?;
+        if self.line.is_empty() {
+            return Ok(None);
+        }
+        let odd = |line: &[u8]| Error::Answer(line.escape_ascii().to_string());
+        let Some(line) = self.line.strip_suffix(b"\n") else {
+            let is_cut = (self.line.len() as u64) < LONGEST_LINE;
+            return Err(if is_cut { Error::Ended } else { odd(&self.line) });
+        };
+        let mut words = line.split(|&byte| byte == b' ');
+        let oid = words.next().and_then(Node::from_hex).ok_or_else(|| odd(line))?;
+        let oid = Oid::from_bytes(*oid.as_bytes());
+        let (kind, bytes, rest) = (words.next(), words.next(), words.next());
+        let (kind, bytes) = match (kind, bytes, rest) {
+            (Some(b"missing"), None, _) => {
+                return Ok(Some(Answer { oid, kind: b"", content: b"" }));
+            }
+            (Some(kind), Some(bytes), None) => (kind, bytes),
+            _ => return Err(odd(line)),
+        };
+        let bytes = std::str::from_utf8(bytes).ok().and_then(|digits| digits.parse().ok());
+        let bytes: u64 = bytes.ok_or_else(|| odd(line))?;
+        if bytes > MOST_BYTES {
+            return Err(Error::TooLarge { oid, bytes, most: MOST_BYTES });
+        }
+        // and the line feed after it
+        (&mut self.input).take(bytes + 1).read_to_end(&mut self.content)?;
+        match self.content.split_last() {
+            Some((b'\n', content)) if content.len() as u64 == bytes => {
+                Ok(Some(Answer { oid, kind, content }))
+            }
+            Some(_) if self.content.len() as u64 > bytes => Err(odd(line)),
+            _ => Err(Error::Ended),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "1212121212121212121212121212121212121212";
+
+    fn first(input: &str) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let mut answers = Answers::new(input.as_bytes());
+        let read = answers.read()?;
+        Ok(read.map(|Answer { kind, content, .. }| (kind.to_vec(), content.to_vec())))
+    }
+
+    #[test]
+    fn objects_are_read_one_after_the_other() {
+        let input = format!("{ID} tree 3\na\nb\n{ID} missing\n{ID} blob 0\n\n");
+        let mut answers = Answers::new(input.as_bytes());
+        let oid = Oid::from_bytes([0x12; 20]);
+        for (kind, content) in [(&b"tree"[..], &b"a\nb"[..]), (b"", b""), (b"blob", b"")] {
+            let answer = answers.read().expect("well-formed");
+            assert_eq!(answer, Some(Answer { oid, kind, content }));
+        }
+        assert_eq!(answers.read().expect("ends"), None);
+    }
+
+    #[test]
+    fn a_cut_answer_is_an_end() {
+        let whole = format!("{ID} tree 3\na\nb\n");
+        for cut in 1..whole.len() {
+            assert!(matches!(first(&whole[..cut]), Err(Error::Ended)), "{cut}");
+        }
+        assert!(matches!(first(""), Ok(None)));
+    }
+
+    #[test]
+    fn odd_answers_are_refused() {
+        for line in ["", "x", "12 tree 3", "tree 3", &format!("{ID} tree"), &"x".repeat(300)] {
+            assert!(matches!(first(&format!("{line}\nabc\n")), Err(Error::Answer(_))), "{line}");
+        }
+        for bytes in ["-1", "x", "99999999999999999999"] {
+            assert!(matches!(first(&format!("{ID} tree {bytes}\n")), Err(Error::Answer(_))));
+        }
+        assert!(matches!(first(&format!("{ID} tree 1\nab\n")), Err(Error::Answer(_))));
+        let large = format!("{ID} tree 300000000\n");
+        assert!(matches!(first(&large), Err(Error::TooLarge { bytes: 300_000_000, .. })));
+    }
+}

@@ -1,0 +1,272 @@
+//! Whether a commit object comes back: everything but its tree and its parents.
+//!
+//! The commit is made a changeset and back: [`hg2git::read_back`] reads author and committer as a push
+//! would, and [`hg2git::write_commit`] writes what an export would. Checks before that only find
+//! the reason.
+
+use std::fmt::Write as _;
+
+use gitpack::Oid;
+use hg2git::{read_back, write_commit};
+use revlog::{Changeset, Node};
+
+use crate::reason::Reason;
+
+/// Parents that a changeset can have.
+pub(crate) const MOST_PARENTS: usize = 2;
+
+/// What a commit has, and whether it comes back.
+#[derive(Debug)]
+pub struct JudgedCommit<'a> {
+    /// Its tree; `None` if the commit does not name one.
+    pub tree: Option<Oid>,
+    /// Its parents, in order.
+    pub parents: Vec<Oid>,
+    /// Why it does not come back, whatever tree and parents are, and the bytes that are the reason.
+    pub refused: Option<(Reason, &'a [u8])>,
+}
+
+/// Judges the commit with this content.
+#[must_use]
+pub fn judge(content: &[u8]) -> JudgedCommit<'_> {
+    let mut judged = JudgedCommit { tree: None, parents: Vec::new(), refused: None };
+    judged.refused = refusal(content, &mut judged).err();
+    judged
+}
+
+type Refusal<'a> = (Reason, &'a [u8]);
+
+fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), Refusal<'a>> {
+    let end = memchr::memmem::find(content, b"\n\n");
+    let head = &content[..end.unwrap_or(content.len())];
+    let mut lines = head.split(|&byte| byte == b'\n');
+    let malformed = |line: &'a [u8]| (Reason::MalformedCommit, line);
+
+    let mut line = lines.next().unwrap_or_default();
+    let tree = line.strip_prefix(b"tree ").and_then(oid).ok_or(malformed(line))?;
+    judged.tree = Some(tree);
+    line = lines.next().unwrap_or_default();
+    while let Some(digits) = line.strip_prefix(b"parent ") {
+        judged.parents.push(oid(digits).ok_or(malformed(line))?);
+        line = lines.next().unwrap_or_default();
+    }
+    let author = line.strip_prefix(b"author ").ok_or(malformed(line))?;
+    line = lines.next().unwrap_or_default();
+    let committer = line.strip_prefix(b"committer ").ok_or(malformed(line))?;
+    let Some(end) = end else { return Err(malformed(b"")) };
+    if memchr::memchr(0, head).is_some() {
+        return Err(malformed(head));
+    }
+    // further lines of a header begin with a space
+    let others = lines.filter(|line| !line.starts_with(b" "));
+    others.map(header).min().map_or(Ok(()), Err)?;
+
+    if judged.parents.len() > MOST_PARENTS {
+        return Err((Reason::Octopus, b""));
+    }
+    for value in [author, committer] {
+        if !has_plain_date(value) {
+            return Err((Reason::Date, value));
+        }
+    }
+    // extras are stored with backslashes escaped, which a committer would not survive
+    if author != committer && committer.contains(&b'\\') {
+        return Err((Reason::Backslash, committer));
+    }
+    comes_back(content, tree, &judged.parents, [author, committer], &content[end + 2..])
+}
+
+/// The reason that a header gives.
+fn header(line: &[u8]) -> Refusal<'_> {
+    let name = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+    let reason = match name {
+        b"gpgsig" | b"gpgsig-sha256" => Reason::Signature,
+        b"encoding" => Reason::Encoding,
+        b"tree" | b"parent" | b"author" | b"committer" | b"" => Reason::MalformedCommit,
+        _ => Reason::Header,
+    };
+    (reason, if reason == Reason::Encoding { line } else { name })
+}
+
+fn oid(digits: &[u8]) -> Option<Oid> {
+    Node::from_hex(digits).map(|node| Oid::from_bytes(*node.as_bytes()))
+}
+
+/// Whether a date is at the end, written as git writes it: `SECONDS +hhmm`.
+fn has_plain_date(value: &[u8]) -> bool {
+    let mut parts = value.rsplitn(3, |&byte| byte == b' ');
+    let (zone, seconds) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    parts.next().is_some() && is_seconds(seconds) && is_zone(zone)
+}
+
+fn is_seconds(digits: &[u8]) -> bool {
+    digits.iter().all(u8::is_ascii_digit)
+        && (digits == b"0" || !digits.starts_with(b"0"))
+        // git fsck finds later ones too large
+        && std::str::from_utf8(digits).is_ok_and(|digits| digits.parse::<i64>().is_ok())
+}
+
+fn is_zone(zone: &[u8]) -> bool {
+    let [b'+' | b'-', digits @ ..] = zone else { return false };
+    let [_, _, tens, _] = digits else { return false };
+    digits.iter().all(u8::is_ascii_digit) && *tens < b'6' && zone != b"-0000"
+}
+
+/// Makes a changeset of the commit, and a commit of that.
+fn comes_back<'a>(
+    content: &[u8],
+    tree: Oid,
+    parents: &[Oid],
+    [author, committer]: [&'a [u8]; 2],
+    message: &[u8],
+) -> Result<(), Refusal<'a>> {
+    let who = |value| read_back(value).ok_or((Reason::Identity, value));
+    let user = who(author)?;
+    let mut date = String::from_utf8_lossy(user.seconds).into_owned();
+    let _ = write!(date, " {}", user.offset_seconds);
+    let mut text = b"0000000000000000000000000000000000000000\n".to_vec();
+    text.extend_from_slice(&user.user);
+    text.push(b'\n');
+    text.extend_from_slice(date.as_bytes());
+    if author != committer {
+        text.extend_from_slice(b" committer:");
+        text.extend_from_slice(&who(committer)?.canonical());
+    }
+    text.extend_from_slice(b"\n\n");
+    text.extend_from_slice(message);
+
+    let changeset = Changeset::parse(&text).map_err(|_| (Reason::Identity, author))?;
+    let mut again = Vec::with_capacity(content.len());
+    write_commit(&mut again, tree, parents, &changeset);
+    if again == content {
+        return Ok(());
+    }
+    let found =
+        |name: &[u8]| again.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name));
+    for (name, value) in [(&b"author "[..], author), (b"committer ", committer)] {
+        let found = found(name).unwrap_or_default();
+        if found != value {
+            let reason =
+                if who_of(found) == who_of(value) { Reason::Date } else { Reason::Identity };
+            return Err((reason, value));
+        }
+    }
+    Err((Reason::MalformedCommit, b""))
+}
+
+/// Name and address of an author or committer with a date.
+fn who_of(value: &[u8]) -> Option<&[u8]> {
+    value.rsplitn(3, |&byte| byte == b' ').nth(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TREE: &str = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n";
+    const PLAIN: &str = "A U <a@x> 12 +0100";
+
+    fn commit(author: &str, committer: &str, others: &str) -> String {
+        format!("{TREE}author {author}\ncommitter {committer}\n{others}\nmessage\n")
+    }
+
+    fn reason(content: &str) -> Option<Reason> {
+        judge(content.as_bytes()).refused.map(|(reason, _)| reason)
+    }
+
+    #[test]
+    fn ordinary_commits_come_back() {
+        for (author, committer) in [
+            (PLAIN, PLAIN),
+            (PLAIN, "C <c@x> 13 -0330"),
+            ("A <> 0 +0000", "A <> 1 +0000"),
+            (" <> 1 +0000", " <> 1 +0000"),
+            ("  A  B  <a@x> 2147483648 +0000", PLAIN),
+            ("A\\nB <a@x> 1 +0000", "A\\nB <a@x> 1 +0000"),
+            (" <a@x> 1 +1400", " <a@x> 1 -1200"),
+            ("A@B <a> 1 +0000", PLAIN),
+        ] {
+            assert_eq!(reason(&commit(author, committer, "")), None, "{author}, {committer}");
+        }
+        for message in ["", "\n\n\na\n\n", "no end", "NUL \0", "\r\n"] {
+            let content = format!("{TREE}author {PLAIN}\ncommitter {PLAIN}\n\n{message}");
+            assert_eq!(reason(&content), None, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn each_row_has_its_reason() {
+        let with = |header: &str| commit(PLAIN, PLAIN, header);
+        assert_eq!(reason(&with("gpgsig x\n y\n \n z\n")), Some(Reason::Signature));
+        assert_eq!(reason(&with("gpgsig-sha256 x\n")), Some(Reason::Signature));
+        assert_eq!(reason(&with("encoding x\ngpgsig x\n")), Some(Reason::Signature));
+        assert_eq!(reason(&with("encoding latin1\n")), Some(Reason::Encoding));
+        assert_eq!(reason(&with("mergetag x\n y\n")), Some(Reason::Header));
+        assert_eq!(reason(&with("author x\n")), Some(Reason::MalformedCommit));
+        for (author, expected) in [
+            ("name@x <> 1 +0000", Reason::Identity),
+            ("A<a@x> 1 +0000", Reason::Identity),
+            ("<a@x> 1 +0000", Reason::Identity),
+            ("A <a@x>  1 +0000", Reason::Identity),
+            ("A <a@x> b 1 +0000", Reason::Identity),
+            ("A <a<b>@x> 1 +0000", Reason::Identity),
+            ("A 1 +0000", Reason::Identity),
+            ("A <a@x> 01 +0000", Reason::Date),
+            ("A <a@x> -1 +0000", Reason::Date),
+            ("A <a@x> +1 +0000", Reason::Date),
+            ("A <a@x> 9223372036854775808 +0000", Reason::Date),
+            ("A <a@x> 1 -0000", Reason::Date),
+            ("A <a@x> 1 +0060", Reason::Date),
+            ("A <a@x> 1 +051800", Reason::Date),
+            ("A <a@x> 1", Reason::Date),
+            ("A <a@x>", Reason::Date),
+            ("", Reason::Date),
+            ("A\0 <a@x> 1 +0000", Reason::MalformedCommit),
+        ] {
+            assert_eq!(reason(&commit(author, author, "")), Some(expected), "author {author}");
+            assert_eq!(reason(&commit(PLAIN, author, "")), Some(expected), "committer {author}");
+        }
+        assert_eq!(reason(&commit(PLAIN, "A\\B <a@x> 1 +0000", "")), Some(Reason::Backslash));
+    }
+
+    #[test]
+    fn a_zone_that_an_extra_takes_for_another_is_found() {
+        // -1500 seconds look like fifteen hours: `zone_seconds` of git-cinnabar
+        let odd = "A <a@x> 1 +0025";
+        assert_eq!(reason(&commit(odd, odd, "")), None);
+        assert_eq!(reason(&commit(PLAIN, odd, "")), Some(Reason::Date));
+    }
+
+    #[test]
+    fn what_is_no_commit_is_malformed() {
+        let whole = commit(PLAIN, PLAIN, "");
+        let end = whole.find("\n\n").expect("has one");
+        for cut in 0..=end {
+            assert_eq!(reason(&whole[..cut]), Some(Reason::MalformedCommit), "{cut}");
+        }
+        assert_eq!(reason(&whole.replace("tree 4b", "tree 4B")), Some(Reason::MalformedCommit));
+    }
+
+    #[test]
+    fn parents_are_counted() {
+        let line = format!("parent {}\n", "12".repeat(20));
+        for (count, expected) in [(0, None), (1, None), (2, None), (3, Some(Reason::Octopus))] {
+            let lines = format!("{TREE}{}author", line.repeat(count));
+            let content = commit(PLAIN, PLAIN, "").replace(&format!("{TREE}author"), &lines);
+            let judged = judge(content.as_bytes());
+            assert_eq!(judged.parents.len(), count);
+            assert_eq!(judged.refused.map(|(reason, _)| reason), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_content_is_judged(head in "[ <>@a0-9+\\\\\n-]{0,40}", rest: Vec<u8>) {
+            let content = [TREE.as_bytes(), b"author ", head.as_bytes(), &rest].concat();
+            let _ = judge(&content);
+            let _ = judge(&rest);
+        }
+    }
+}

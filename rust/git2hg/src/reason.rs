@@ -1,0 +1,138 @@
+//! Why a commit does not come back.
+
+/// One of the reasons, in the order in which they are looked for. A commit has the first.
+///
+/// Numbers are part of the C ABI: they are given for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// Lines of the commit are missing, in another order, or have a NUL.
+    MalformedCommit = 1,
+    /// It is signed: a header `gpgsig` or `gpgsig-sha256`.
+    Signature = 2,
+    /// A header `encoding`.
+    Encoding = 3,
+    /// Any other header, such as `mergetag`.
+    Header = 4,
+    /// More than two parents.
+    Octopus = 5,
+    /// A date that is not written as git writes dates today.
+    Date = 6,
+    /// A name or an address that Mercurial's user line cannot hold.
+    Identity = 7,
+    /// A backslash in a committer that is not the author.
+    Backslash = 8,
+    /// A submodule.
+    Submodule = 9,
+    /// A mode that is none of `100644`, `100755`, `120000` and `40000`.
+    Mode = 10,
+    /// A directory without files.
+    EmptyDirectory = 11,
+    /// Entries of a tree that git itself refuses: unsorted, duplicate, or badly named.
+    MalformedTree = 12,
+    /// A path that Mercurial refuses to check out or to store.
+    Path = 13,
+    /// An ancestor is refused.
+    Ancestor = 14,
+}
+
+impl Reason {
+    /// All of them, in order.
+    pub const ALL: [Self; 14] = [
+        Self::MalformedCommit,
+        Self::Signature,
+        Self::Encoding,
+        Self::Header,
+        Self::Octopus,
+        Self::Date,
+        Self::Identity,
+        Self::Backslash,
+        Self::Submodule,
+        Self::Mode,
+        Self::EmptyDirectory,
+        Self::MalformedTree,
+        Self::Path,
+        Self::Ancestor,
+    ];
+}
+
+/// Reasons that a tree gives the commits that have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeReasons(u16);
+
+/// Not a [`Reason`]: a name that Mercurial refuses in the root directory only.
+const ROOT_NAME: u16 = 1;
+
+impl TreeReasons {
+    /// Adds a reason.
+    pub(crate) fn add(&mut self, reason: Reason) {
+        self.0 |= 1 << reason as u8;
+    }
+
+    /// Adds a name that is refused in the root directory.
+    pub(crate) fn add_root_name(&mut self) {
+        self.0 |= ROOT_NAME;
+    }
+
+    /// Adds those of a directory in the tree; tells whether any is new.
+    pub(crate) fn inherit(&mut self, below: Self) -> bool {
+        let before = self.0;
+        self.0 |= below.0 & !ROOT_NAME;
+        self.0 != before
+    }
+
+    /// Whether there is anything to inherit.
+    pub(crate) fn is_inherited(self) -> bool {
+        self.0 & !ROOT_NAME != 0
+    }
+
+    /// Whether `reason` is among them, for a directory below the root.
+    #[must_use]
+    pub fn has(self, reason: Reason) -> bool {
+        self.0 & 1 << reason as u8 != 0
+    }
+
+    /// The first reason that a commit with this root has.
+    #[must_use]
+    pub fn of_root(self) -> Option<Reason> {
+        let mut all = self;
+        if self.0 & ROOT_NAME != 0 {
+            all.add(Reason::Path);
+        }
+        Reason::ALL.into_iter().find(|reason| all.has(*reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_listed_by_number() {
+        let numbers = Reason::ALL.map(|reason| reason as u8);
+        assert_eq!(numbers, std::array::from_fn(|at| u8::try_from(at + 1).expect("few")));
+    }
+
+    #[test]
+    fn the_first_reason_counts() {
+        let mut reasons = TreeReasons::default();
+        assert_eq!(reasons.of_root(), None);
+        reasons.add(Reason::Path);
+        reasons.add(Reason::Submodule);
+        assert_eq!(reasons.of_root(), Some(Reason::Submodule));
+    }
+
+    #[test]
+    fn a_name_refused_in_the_root_is_not_inherited() {
+        let (mut root, mut below) = (TreeReasons::default(), TreeReasons::default());
+        below.add_root_name();
+        assert_eq!(below.of_root(), Some(Reason::Path));
+        assert!(!below.is_inherited());
+        assert!(!root.inherit(below));
+        assert_eq!(root.of_root(), None);
+        below.add(Reason::Mode);
+        assert!(root.inherit(below));
+        assert!(!root.inherit(below));
+        assert_eq!(root.of_root(), Some(Reason::Mode));
+    }
+}

@@ -1,0 +1,204 @@
+//! Whether a tree comes back: its entries, without what is in its directories.
+//!
+//! Format: "Tree objects" in gitdatamodel(7). Modes are compared as they are written, since a mode
+//! that is written otherwise is another tree.
+
+use gitpack::Oid;
+use gitpack::tree::entry_order;
+use std::cmp::Ordering;
+
+use crate::names;
+use crate::reason::{Reason, TreeReasons};
+
+/// What a tree has by itself.
+#[derive(Debug, Default)]
+pub struct JudgedTree<'a> {
+    /// Why commits with it do not come back.
+    pub reasons: TreeReasons,
+    /// Its directories, but empty ones, by name.
+    pub directories: Vec<(&'a [u8], Oid)>,
+}
+
+/// Judges the tree with this content.
+#[must_use]
+pub fn judge(content: &[u8]) -> JudgedTree<'_> {
+    let mut judged = JudgedTree::default();
+    walk(content, &mut judged.directories, |found| match found {
+        Found::Reason(reason, _) => judged.reasons.add(reason),
+        Found::RootName(_) => judged.reasons.add_root_name(),
+    });
+    judged
+}
+
+/// The name of the first entry that has `reason`; empty if the reason is the content as a whole.
+///
+/// `None` if the tree has it not by itself.
+#[must_use]
+pub fn culprit(content: &[u8], reason: Reason, is_root: bool) -> Option<&[u8]> {
+    let mut first = None;
+    walk(content, &mut Vec::new(), |found| {
+        let (is_it, name) = match found {
+            Found::Reason(other, name) => (other == reason, name),
+            Found::RootName(name) => (is_root && reason == Reason::Path, name),
+        };
+        if is_it {
+            first.get_or_insert(name);
+        }
+    });
+    first
+}
+
+/// What is wrong with an entry, and its name.
+enum Found<'a> {
+    Reason(Reason, &'a [u8]),
+    RootName(&'a [u8]),
+}
+
+fn walk<'a>(
+    content: &'a [u8],
+    directories: &mut Vec<(&'a [u8], Oid)>,
+    mut report: impl FnMut(Found<'a>),
+) {
+    let mut names: Vec<(&[u8], bool)> = Vec::new();
+    let mut rest = content;
+    while !rest.is_empty() {
+        let Some(Entry { mode, name, oid, after }) = Entry::first(rest) else {
+            report(Found::Reason(Reason::MalformedTree, b""));
+            return;
+        };
+        rest = after;
+        let is_directory = mode == b"40000";
+        match mode {
+            b"40000" if oid == Oid::EMPTY_TREE => {
+                report(Found::Reason(Reason::EmptyDirectory, name));
+            }
+            b"40000" => directories.push((name, oid)),
+            b"100644" | b"100755" | b"120000" => {}
+            b"160000" => report(Found::Reason(Reason::Submodule, name)),
+            _ => report(Found::Reason(Reason::Mode, name)),
+        }
+        let is_in_order = names.last().is_none_or(|(before, was_directory)| {
+            entry_order(before, *was_directory, name, is_directory) == Ordering::Less
+        });
+        if !is_in_order
+            || is_directory && has_file(&names, name)
+            || oid.as_bytes() == &[0; 20]
+            || names::git_refuses(name)
+        {
+            report(Found::Reason(Reason::MalformedTree, name));
+        }
+        if names::hg_refuses(name) {
+            report(Found::Reason(Reason::Path, name));
+        } else if names::hg_refuses_in_root(name) {
+            report(Found::RootName(name));
+        }
+        names.push((name, is_directory));
+    }
+}
+
+/// Whether a file has the name of a directory. In between are only names that begin with it.
+fn has_file(before: &[(&[u8], bool)], name: &[u8]) -> bool {
+    before
+        .iter()
+        .rev()
+        .take_while(|(other, _)| other.starts_with(name))
+        .any(|(other, is_directory)| *other == name && !is_directory)
+}
+
+/// An entry, and what follows it.
+struct Entry<'a> {
+    mode: &'a [u8],
+    name: &'a [u8],
+    oid: Oid,
+    after: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// The first one of a tree; `None` if it is cut.
+    fn first(content: &'a [u8]) -> Option<Self> {
+        let space = memchr::memchr(b' ', content)?;
+        let (mode, rest) = (&content[..space], &content[space + 1..]);
+        let end = memchr::memchr(0, rest)?;
+        let (id, after) = rest[end + 1..].split_first_chunk()?;
+        Some(Self { mode, name: &rest[..end], oid: Oid::from_bytes(*id), after })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tree(entries: &[(&str, &str)]) -> Vec<u8> {
+        let entry = |(mode, name): &(&str, &str)| {
+            [mode.as_bytes(), b" ", name.as_bytes(), b"\0", &[7; 20]].concat()
+        };
+        entries.iter().flat_map(entry).collect()
+    }
+
+    fn reason(entries: &[(&str, &str)]) -> Option<Reason> {
+        judge(&tree(entries)).reasons.of_root()
+    }
+
+    #[test]
+    fn an_ordinary_tree_comes_back() {
+        let content = tree(&[
+            ("100644", "a"),
+            ("100755", "a-b"),
+            ("40000", "b"),
+            ("120000", "b0"),
+            ("100644", "c d"),
+        ]);
+        let judged = judge(&content);
+        assert_eq!(judged.reasons.of_root(), None);
+        assert_eq!(judged.directories, [(&b"b"[..], Oid::from_bytes([7; 20]))]);
+        assert_eq!(judge(b"").reasons.of_root(), None);
+    }
+
+    #[test]
+    fn each_row_has_its_reason() {
+        for (entries, expected) in [
+            (&[("160000", "sub")][..], Reason::Submodule),
+            (&[("100664", "a")], Reason::Mode),
+            (&[("040000", "a")], Reason::Mode),
+            (&[("100644", "b"), ("100644", "a")], Reason::MalformedTree),
+            (&[("100644", "a"), ("100644", "a")], Reason::MalformedTree),
+            (&[("100644", "a"), ("100644", "a-"), ("40000", "a")], Reason::MalformedTree),
+            (&[("40000", ".git")], Reason::MalformedTree),
+            (&[("100644", ".hg")], Reason::Path),
+            (&[("100644", "a\nb")], Reason::Path),
+            (&[("100644", "a\rb")], Reason::Path),
+        ] {
+            assert_eq!(reason(entries), Some(expected), "{entries:?}");
+        }
+        let empty = [&b"40000 d\0"[..], Oid::EMPTY_TREE.as_bytes()].concat();
+        assert_eq!(judge(&empty).reasons.of_root(), Some(Reason::EmptyDirectory));
+        let null = [&b"100644 d\0"[..], &[0; 20]].concat();
+        assert_eq!(judge(&null).reasons.of_root(), Some(Reason::MalformedTree));
+        let cut = tree(&[("100644", "a")]);
+        assert_eq!(judge(&cut[..20]).reasons.of_root(), Some(Reason::MalformedTree));
+    }
+
+    #[test]
+    fn the_culprit_is_named() {
+        let content = tree(&[("100644", "a"), ("160000", "s"), ("160000", "t")]);
+        assert_eq!(culprit(&content, Reason::Submodule, true), Some(&b"s"[..]));
+        assert_eq!(culprit(&content, Reason::Path, true), None);
+        let content = tree(&[("100644", "\u{feff}")]);
+        assert_eq!(culprit(&content, Reason::Path, true), Some("\u{feff}".as_bytes()));
+        assert_eq!(culprit(&content, Reason::Path, false), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_content_is_judged(mut content: Vec<u8>) {
+            let _ = judge(&content);
+            content.splice(..0, *b"100644 a\0");
+            let judged = judge(&content);
+            for reason in Reason::ALL {
+                prop_assert_eq!(judged.reasons.has(reason), culprit(&content, reason, false).is_some());
+            }
+        }
+    }
+}

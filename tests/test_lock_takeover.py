@@ -1,0 +1,169 @@
+"""Locks of another host: renewed, or taken over when it is silent."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mercurial import error, ui as uimod
+from testlib.environment import git
+from testlib.exported import Exported
+from testlib.hgserver import HgServer
+from testlib.webserver import until
+
+from hgext3rd.amalgam import locking
+from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.gitstore.exporting import export as exporting
+from hgext3rd.amalgam.gitstore.store import GitStore
+from hgext3rd.amalgam.placement import Directory, Placement
+
+ELSEWHERE = "elsewhere/f00:12"
+PLACEMENT = Placement(0o700, os.geteuid(), os.getegid())
+
+
+def lock_elsewhere(path: Path, age_seconds: float) -> None:
+    path.symlink_to(ELSEWHERE)
+    then = time.time() - age_seconds
+    os.utime(path, (then, then), follow_symlinks=False)
+
+
+def held(path: Path, timeout: int = 0) -> Any:
+    directory = Directory(os.fsencode(path))
+    ui = uimod.ui.load()
+    return locking.held(ui, directory, PLACEMENT, b"the test", timeout=timeout)
+
+
+def test_lock_is_taken_over_when_it_is_silent(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    lock_elsewhere(path, locking.SILENT_SECONDS - 60)
+    with pytest.raises(error.LockHeld), held(tmp_path):
+        pass
+    assert os.readlink(path) == ELSEWHERE
+    path.unlink()
+    lock_elsewhere(path, locking.SILENT_SECONDS + 60)
+    with held(tmp_path) as hold:
+        assert os.readlink(path).endswith(f":{os.getpid()}")
+        hold.require()
+    assert not os.listdir(tmp_path)
+
+
+def test_who_takes_a_lock_over_may_die(tmp_path: Path) -> None:
+    lock_elsewhere(tmp_path / "lock", locking.SILENT_SECONDS + 60)
+    lock_elsewhere(tmp_path / "lock.break", locking.SILENT_SECONDS - 60)
+    with pytest.raises(error.LockHeld), held(tmp_path):
+        pass
+    (tmp_path / "lock.break").unlink()
+    lock_elsewhere(tmp_path / "lock.break", locking.SILENT_SECONDS + 60)
+    with held(tmp_path):
+        pass
+    assert not os.listdir(tmp_path)
+
+
+def _count(path: str, times: int) -> None:
+    counter = Path(path) / "counter"
+    for _time in range(times):
+        with held(Path(path), timeout=60):
+            before = int(counter.read_text())
+            time.sleep(0.001)
+            counter.write_text(str(before + 1))
+            lock_again = Path(path) / "lock"
+            lock_again.unlink()
+            lock_elsewhere(lock_again, locking.SILENT_SECONDS + 60)
+
+
+def test_only_one_takes_it_over(tmp_path: Path) -> None:
+    lock_elsewhere(tmp_path / "lock", locking.SILENT_SECONDS + 60)
+    (tmp_path / "counter").write_text("0")
+    context = multiprocessing.get_context("spawn")
+    all_ = [context.Process(target=_count, args=(str(tmp_path), 20)) for _ in range(4)]
+    for process in all_:
+        process.start()
+    for process in all_:
+        process.join()
+        assert process.exitcode == 0
+    assert (tmp_path / "counter").read_text() == "80"
+
+
+def test_holder_renews_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locking, "_RENEWAL_SECONDS", 0.01)
+    path = tmp_path / "lock"
+    with held(tmp_path):
+        os.utime(path, (1, 1), follow_symlinks=False)
+        until(lambda: path.lstat().st_mtime > 1)
+        # but not that of somebody else
+        path.unlink()
+        lock_elsewhere(path, 100)
+        before = path.lstat().st_mtime
+        time.sleep(0.1)
+        assert path.lstat().st_mtime == before
+    assert os.readlink(path) == ELSEWHERE
+
+
+def test_process_that_lost_its_lock_changes_nothing(
+    tmp_path: Path, server: HgServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each step of an export that removes, adds and names."""
+    store = Exported.init(tmp_path / "repo", server)
+    lock = store.amalgam / "lock"
+    for name in ("one", "gone"):
+        store.commit_nothing(name)
+    store.hg("phase", "--draft", "--force", "tip")
+    require_lock = GitStore.require_lock
+    left = [-1]
+
+    def lose(self: GitStore) -> None:
+        if self._hold:
+            left[0] -= 1
+            if left[0] == 0:
+                lock.unlink()
+                lock_elsewhere(lock, 0)
+                left.append(1)
+                lost.update(files_of(store))
+        require_lock(self)
+
+    monkeypatch.setattr(GitStore, "require_lock", lose)
+    lost: dict[str, bytes] = {}
+    for step in range(1, 100):
+        store.hg("git::export")
+        node = store.hg("log", "-r", "tip", "-T", "{node}")
+        store.hg("debugobsolete", node, "--config", "experimental.evolution=all")
+        store.hg("update", "-q", "0")
+        store.commit_nothing(f"step {step}")
+        store.hg("phase", "--draft", "--force", "tip")
+        lost.clear()
+        left[:] = [step]
+        refusal = export(store)
+        if not refusal:
+            break
+        assert b"taken over by another process" in refusal
+        assert files_of(store) == lost
+        assert os.readlink(lock) == ELSEWHERE
+        lock.unlink()
+        store.hg("git::export")
+        assert store.run("git::verify", "--full").code == 0
+        git(store.git_dir, "fsck", "--strict")
+    assert len(left) == 1
+    assert step > 5
+
+
+def export(store: Exported) -> bytes:
+    """Export in this process; return why that was refused."""
+    repo = store.open()
+    try:
+        exporting.export(GitStore(repo, GitConfig.from_ui(repo.ui)))
+    except error.StateError as exc:
+        return bytes(exc.message)
+    return b""
+
+
+def files_of(store: Exported) -> dict[str, bytes]:
+    """Return what is there, without what roll-ups prepare: they have no lock yet."""
+    return {
+        str(path): path.read_bytes()
+        for path in store.amalgam.rglob("*")
+        if path.is_file() and "roll-up-" not in str(path)
+    }

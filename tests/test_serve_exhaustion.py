@@ -1,0 +1,100 @@
+"""Clients that keep a server waiting, and hosts without room for a request."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from testlib.environment import HG
+from testlib.exported import Exported
+from testlib.hgserver import HgServer
+from testlib.webserver import GIT_TYPE, WebServer, serving, started, until
+
+pytestmark = pytest.mark.slow
+
+ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
+SERVICE = "info/refs?service=git-upload-pack"
+LS_REFS = b"0014command=ls-refs\n0000"
+HEAD = (
+    "POST /git-upload-pack HTTP/1.1\r\nHost: x\r\n"
+    f"Content-Type: {GIT_TYPE}\r\nGit-Protocol: version=2\r\n"
+).encode()
+# more than the sockets and pipes between git and a client take
+LARGE = 24 << 20
+
+
+def connected(web: WebServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", web.port), 30)
+
+
+def ls_refs(web: WebServer) -> tuple[int, dict[str, str], bytes]:
+    return web.ask("git-upload-pack", "POST", LS_REFS, Git_Protocol="version=2")
+
+
+def test_client_that_does_not_read_is_cut(tmp_path: Path, server: HgServer) -> None:
+    store = Exported.init(tmp_path / "large", server)
+    (store.root / "noise").write_bytes(random.Random(1).randbytes(LARGE))
+    store.hg("commit", "-qAm", "large")
+    store.hg("git::export")
+    body = b"0011command=fetch0001" + b"0032want %s\n" % store.ids("tip")[1].encode()
+    body += b"0009done\n0000"
+    options = (
+        "--config=amalgam.serve.timeout=1",
+        "--config=amalgam.serve.max-fetches=1",
+    )
+    with serving(store.root, *ON, *options) as web, connected(web) as deaf:
+        deaf.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        until(lambda: any("git fetch" in line for line in web.logged()))
+        ended = [line for line in web.logged() if "git fetch" in line]
+        assert re.search(r": timed out, \d+ bytes", ended[0])
+        until(lambda: not web.children())
+        # its slot is free
+        again = web.ask("git-upload-pack", "POST", body, Git_Protocol="version=2")
+        assert again[0] == 200
+        assert len(again[2]) > LARGE
+
+
+def test_header_that_does_not_come_holds_nothing(exported_template: Exported) -> None:
+    options = ("--config=amalgam.serve.max-fetches=1",)
+    with serving(exported_template.root, *ON, *options) as web:
+        with connected(web) as silent, connected(web) as slow:
+            slow.sendall(HEAD)
+            for _time in range(3):
+                assert ls_refs(web)[0] == 200
+            assert not web.children()
+            silent.close()
+        assert len(web.logged()) == 3
+
+
+@pytest.mark.parametrize("makes_files", [False, True], ids=["unusable", "full"])
+def test_no_room_for_temporary_files_is_refused_for_now(
+    exported_template: Exported, tmp_path: Path, makes_files: bool
+) -> None:
+    extension = tmp_path / "nowhere.py"
+    nowhere = os.fspath(tmp_path / "missing")
+    extension.write_text(f"import tempfile\ntempfile.tempdir = {nowhere!r}\n")
+    command = [str(HG), "serve", "-p", "0", "-a", "127.0.0.1", *ON]
+    if makes_files:
+        # in blocks of 512 bytes; Python takes that for an error of the write
+        command = ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *command]
+    else:
+        command += [f"--config=extensions.nowhere={extension}"]
+    padding = b"".join(b"001fref-prefix refs/x/%08d\n" % n for n in range(3000))
+    body = b"0014command=ls-refs\n0001" + padding + b"0000"
+    with started(command, exported_template.root) as web:
+        for _time in range(2):
+            found = web.ask("git-upload-pack", "POST", body, Git_Protocol="version=2")
+            assert (found[0], found[1]["Retry-After"]) == (503, "10")
+            assert (
+                found[2]
+                == b"this server has no room for the request; try again later\n"
+            )
+        assert web.said().count("cannot write temporary files (TMPDIR): ") == 1
+        if not makes_files:
+            assert web.ask(SERVICE)[0] == 503
+        else:
+            assert ls_refs(web)[0] == 200
