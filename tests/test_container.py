@@ -1,4 +1,4 @@
-"""The Containerfile: its steps are known, and its settings are those of the page."""
+"""Scripts of contrib/container: steps, settings, and what they take from pages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import inroot
+import newcomer
 import pytest
 from page import blocks
 from testlib.environment import ROOT
@@ -66,3 +67,19 @@ def test_nginx_has_the_limits_of_the_page() -> None:
         found = re.findall(rf"(?m)^ *{name} .*;$", own)
         assert found
         assert found == re.findall(rf"(?m)^ *{name} .*;$", page)
+
+
+def test_newcomer_types_what_the_pages_have() -> None:
+    packages, pip = newcomer.installing()
+    assert "python3-cffi" in packages
+    assert newcomer.WHEELS in pip
+    needs, *trial = newcomer.section(
+        "hosting.rst", "What you need\n", "1. The repository\n"
+    )
+    assert needs.startswith("apt install nginx")
+    assert trial[-1] == "update-ca-certificates"
+    tutorial = newcomer.typed("tutorial.rst")
+    assert tutorial[0] == "hg init project"
+    (file, _later) = (line for line in tutorial if line.endswith(" > .hg/hgrc"))
+    assert "'[extensions]\namalgam =\n'" in file
+    assert "$ " not in "".join(line[:2] for line in tutorial)

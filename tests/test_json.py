@@ -27,6 +27,7 @@ from hgext3rd.amalgam.index import decision
 PAGE = (ROOT / "docs" / "json.rst").read_text()
 PERF = "hg perf::amalgam-*"
 ESTIMATE = "hg git::export --estimate"
+THREE = "perf.run-limits=0.0-3"  # fewer samples give no verdict
 NAME = b"a\\.git\xff\\.git"
 #: An extension that finds the repository damaged after an export.
 DAMAGE = """
@@ -250,10 +251,11 @@ def test_keys_of_admin(published: Bundled) -> None:
 @pytest.mark.slow
 def test_keys_of_perf(store: Exported) -> None:
     command = ["--config", "extensions.hgext3rd.amalgam.perf=", "-T", "json"]
-    command += ["--config", "perf.stub=yes", "--cache=warm"]
+    command += ["--config", "perf.presleep=0", "--cache=warm"]
+    command += ["--config", "perf.run-limits=0.0-1"]
 
-    def measured(*args: str) -> list[Object]:
-        done = run_hg(store.root, *args, *command)
+    def measured(name: str, *args: str) -> list[Object]:
+        done = run_hg(store.root, name, *command, *args)
         assert done.returncode == 0, done.stderr
         found: list[Object] = json.loads(done.stdout)
         return found
@@ -263,6 +265,7 @@ def test_keys_of_perf(store: Exported) -> None:
     rows += measured("perf::amalgam-index", "--config", "perf.all-timing=no")
     rows += measured("perf::amalgam-node-lookup", "--lookup=tip")
     rows += measured("perf::amalgam-startup", "root")
+    rows += measured("perf::amalgam-startup", "root", "--config", THREE)
     rows += measured("perf::amalgam-export")
     rows += measured("perf::amalgam-bundle", "-t", "git-v2")
     compare(PERF, rows)
