@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -36,6 +37,25 @@ def test_a_pack_for_git_alone_is_copied(large: Exported, tmp_path: Path) -> None
     command_ = ("bundle", "create", "-q", "-", "--branches", "--tags", "HEAD")
     of_git = git(large.git_dir, *command_)
     assert len(bundle.pack) <= 1.05 * len(of_git)
+
+
+@pytest.mark.slow
+def test_progress_of_a_copy_has_a_total(large: Exported, tmp_path: Path) -> None:
+    path = tmp_path / "x.bundle"
+    shown = ("--debug", "--config", "progress.debug=yes")
+    done = large.run("git::bundle", *shown, str(path))
+    assert done.code == 0, done.err
+    size = path.stat().st_size
+    last = re.findall(rb"bundling: (\d+)/(\d+) bytes", done.out)[-1]
+    assert tuple(map(int, last)) == (size, size)
+    # more than is copied: it does not end before its end
+    large.hg("update", "-q", "tip")
+    commit(large, "new")
+    done = large.run("git::bundle", *shown, str(path))
+    assert done.code == 0, done.err
+    steps = re.findall(rb"bundling: (\d+)/(\d+) bytes", done.out)
+    assert all(int(at) <= int(total) for at, total in steps)
+    assert int(steps[-1][1]) == path.stat().st_size > size
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from mercurial.commands import table
+from testlib import needs
 from testlib.environment import ENVIRONMENT, HG, ROOT
 from testlib.exported import Exported
 from testlib.exposition import parsed
+from testlib.webserver import serving
 
 from hgext3rd.amalgam.commands import cmdtable
 
@@ -102,6 +105,38 @@ def test_script_replaces_the_file_only_if_it_has_a_new_one(
     assert done.returncode
     assert file.read_bytes() == content
     assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.needs("logrotate")
+def test_logs_of_a_server_are_rotated_while_it_writes(
+    store: Exported, tmp_path: Path
+) -> None:
+    program = needs.logrotate()
+    assert program
+    logs = tmp_path / "logs"
+    logs.mkdir(mode=0o755)
+    text = block("# /etc/logrotate.d/hg-serve").replace("/var/log/hg", str(logs))
+    rules = tmp_path / "hg-serve"
+    rules.write_text(text)
+    rules.chmod(0o644)
+    rotate = [program, "--force", "--state", str(tmp_path / "state"), str(rules)]
+    access, errors = logs / "access.log", logs / "error.log"
+    option = ("--accesslog", str(access), "--errorlog", str(errors))
+    with serving(store.root, *option) as web:
+        for name in ("first", "second", "third"):
+            assert web.ask(f"raw-file/tip/{name}")[0] == 404
+            # no hole where the first lines were, which the server would leave
+            assert names_in(access) == [name]
+            subprocess.run(rotate, check=True, env=ENVIRONMENT)
+            assert access.read_bytes() == b""
+    assert names_in(logs / "access.log.1") == ["third"]
+    older = gzip.decompress((logs / "access.log.2.gz").read_bytes()).decode()
+    assert re.findall(r"tip/(\w+)", older) == ["second"]
+
+
+def names_in(log: Path) -> list[str]:
+    """Return which files are asked for by the requests in a log."""
+    return re.findall(r"tip/(\w+)", log.read_text())
 
 
 def test_rules_ask_for_metrics_that_there_are() -> None:

@@ -83,6 +83,15 @@ def _systemd() -> str:
     return "" if shutil.which("systemd-analyze") else "no systemd-analyze(1)"
 
 
+def _logrotate() -> str:
+    return "" if logrotate() else "no logrotate(8)"
+
+
+def logrotate() -> str | None:
+    """Return the program, which is not for everybody's ``PATH``."""
+    return shutil.which("logrotate", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
 def _git_2_40() -> str:
     said = subprocess.run(["git", "version"], capture_output=True).stdout.decode()
     major, minor = map(int, said.split()[2].split(".")[:2])
@@ -100,6 +109,7 @@ _NEEDS: dict[str, Callable[[], str]] = {
     "git-2.40": _git_2_40,  # as a client that takes bundles which a server names
     "s3-server": _s3_server,  # as an object store
     "systemd": _systemd,  # to check units
+    "logrotate": _logrotate,  # to rotate logs of servers
     "git-lfs": _git_lfs,  # as a client of what is in LFS
 }
 

@@ -40,6 +40,8 @@ class Content:
     prerequisites: tuple[bytes, ...]
     """Oids of commits that are not in the pack."""
     pack: Iterator[bytes]
+    copied_bytes: int = 0
+    """Size of the pack that most of it is copied from; 0 if git makes one."""
 
     def header(self, filter: bytes) -> bytes:
         """Return the lines before the pack, as in gitformat-bundle(5)."""
@@ -71,16 +73,19 @@ def of_history(
         may_add = selection.select(store.repo, export) if part.is_all else None
         copy = copies.find(store, docket, part.revs, may_add)
     git = store.repository.git
+    copied_bytes = 0
     with contextlib.ExitStack() as stack:
         if copy is None:
             pack = stack.enter_context(packs.packed(git, wanted))
         else:
+            name = copy.pack.encode() + b".pack"
+            copied_bytes = copy.packs.stat(name).st_size
             sources = [stack.enter_context(packs.copied(copy.packs, copy.pack))]
             if not copy.is_all:
                 rest = packs.packed(git, copy.rest(wanted))
                 sources.append(copy.followed_by(stack.enter_context(rest)))
             pack = packs.joined(sources)
-        yield Content(len(part.revs), part.heads, refs, known, pack)
+        yield Content(len(part.revs), part.heads, refs, known, pack, copied_bytes)
 
 
 def _oids(oidmap: OidMap, nodes: Sequence[bytes]) -> list[bytes]:

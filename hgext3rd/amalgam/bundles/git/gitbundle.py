@@ -175,7 +175,7 @@ def write(
                 _(b"repository kept changing while it was bundled"),
                 hint=_(b"try again"),
             ) from cause
-        objects, size = _stream(repo.ui, out, content.header(filter), content.pack)
+        objects, size = _stream(repo.ui, out, content.header(filter), content)
     written = Written(
         kind=kind,
         changesets=content.changesets,
@@ -214,14 +214,15 @@ def _content(
         yield content
 
 
-def _stream(ui: UiT, out: Out, header: bytes, pack: Iterator[bytes]) -> tuple[int, int]:
+def _stream(ui: UiT, out: Out, header: bytes, content: Content) -> tuple[int, int]:
     """Write a bundle; return how many objects it has, and its size in bytes."""
     size = objects = 0
     with ui.makeprogress(_(b"bundling"), unit=_(b"bytes")) as progress:
-        for piece in itertools.chain([header], pack):
+        for piece in itertools.chain([header], content.pack):
             if size == len(header):
                 _magic, _version, objects = PACK_HEADER.unpack_from(piece)
             out.write(piece)
             size += len(piece)
-            progress.update(size)
+            known = content.copied_bytes and len(header) + content.copied_bytes
+            progress.update(size, total=max(known, size) if known else None)
     return objects, size
