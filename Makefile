@@ -172,6 +172,10 @@ PERF_RESULTS = $(patsubst %,$(PERF)/%.json,peers hg-git scaling tables)
 perf-headline: ## put what `make perf` measured last into the README
 	@$(BENCH) headline $(PERF)/peers.json $(PERF)/hg-git.json --readme "$$TREE"/README.rst
 
+.PHONY: perf-docs
+perf-docs: ## put what `make perf` measured last into docs/performance.rst
+	@$(BENCH) explanation $(PERF_RESULTS) --page "$$TREE"/docs/performance.rst
+
 # An hour, and 3 GB below build/perf. index.rst there is for docs/decisions/prefault.rst.
 .PHONY: perf-index
 perf-index: local $(PERF_VENV)/.ready ## warm and cold starts, up to 2,000,000 changesets

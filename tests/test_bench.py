@@ -6,6 +6,7 @@ No time is judged here.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import itertools
 import json
 import os
@@ -36,9 +37,11 @@ from bench import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E40
 from bench.instruments import INSTRUMENTS  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 from bench.report import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
     comparison,
+    explanation,
     headline,
     page,
     plots,
+    summary,
 )
 
 # `sleep 0.05` twice and `sleep 0.1`, seven rounds on a machine with two busy cores
@@ -117,7 +120,12 @@ def made(
         found.repositories[name] = {"changesets": size, "tip": "0" * 40}
         found.samples += [
             results.Sample(
-                benchmark, name, who, "time", number, {"seconds": seconds * size}
+                benchmark,
+                name,
+                who,
+                "time",
+                number,
+                {"seconds": seconds * size, "cpu_seconds": seconds * size},
             )
             for who, taken in subjects.items()
             for number, seconds in enumerate(taken, start=1)
@@ -141,7 +149,7 @@ def test_results_survive_the_disk(tmp_path: Path) -> None:
     found.write(tmp_path / "found.json")
     assert results.Results.read(tmp_path / "found.json") == found
     rows = (tmp_path / "found.csv").read_text().splitlines()
-    assert len(rows) == 1 + len(found.samples)
+    assert len(rows) == 1 + 2 * len(found.samples)
     assert rows[1].startswith("export,linear:changesets=100,one,time,1,seconds,5.3")
 
 
@@ -171,7 +179,9 @@ def test_the_page_holds_everything_and_fetches_nothing() -> None:
     text = page.page(found)
     reader.feed(text)
     assert reader.open == []
-    assert len(reader.sources) == 4  # bars of three repositories, and their scaling
+    # the summary, bars of three repositories, and their scaling
+    assert len(reader.sources) == 5
+    assert text.index("<img ") < text.index("<h2>")
     assert all(source.startswith("data:") for source in reader.sources)
     assert "there is no &lt;three&gt;" in text
     assert "<td>93.8 % more</td>" in text
@@ -237,6 +247,83 @@ def test_the_readme_has_a_place_for_the_headline() -> None:
     text = (ROOT / "README.rst").read_text()
     assert headline._BEGIN in text
     assert headline._END in text
+
+
+def peers() -> results.Results:
+    """Return results of two programs, with processor time and memory, and of growth."""
+    found = made({"one": FIRST, "one (again)": AGAIN, "two": LONGER})
+    samples = []
+    for sample in found.samples:
+        taken = sample.values["seconds"]
+        samples.append(
+            dataclasses.replace(sample, values={"seconds": 9.0, "cpu_seconds": taken})
+        )
+        peak = 3e6 if sample.subject == "two" else 2e6
+        memory = {"peak_pss_bytes": peak + sample.number}
+        samples.append(dataclasses.replace(sample, instrument="memory", values=memory))
+    return dataclasses.replace(found, samples=samples)
+
+
+def test_the_summary_has_a_sentence_a_repository_and_goes_by_processor_time() -> None:
+    (first, *others) = summary.sentences(peers())
+    assert first == (
+        "first export, linear (100 changesets): one takes 5.330 s of "
+        "processor time and 2.0 MB of memory. two takes 93.8% more processor time "
+        "and 50.0% more memory."
+    )
+    assert len(others) == 2
+
+
+def test_the_picture_has_each_ratio_and_a_dark_side() -> None:
+    drawn = summary.draw(peers())
+    shown = [text.strip() for text in re.findall(r"<text [^>]*>([^<]*)</text>", drawn)]
+    assert shown.count("1.9 \N{MULTIPLICATION SIGN}") == 3
+    assert shown.count("1.5 \N{MULTIPLICATION SIGN}") == 3
+    assert "first export, linear (10,000 changesets)" in shown
+    assert "prefers-color-scheme: dark" in drawn
+    # each colour of ours is one that the dark side knows, or is good on both
+    colours = set(re.findall(r'style="[^"]*?(#[0-9a-f]{6})', drawn))
+    dark = set(re.findall(r"#[0-9a-f]{6}", drawn.partition("</style>")[0]))
+    assert colours - dark <= {plots.ORANGE, plots.GREY}
+
+
+def test_programs_that_are_the_same_are_called_so() -> None:
+    found = made({"one": FIRST, "one (again)": AGAIN, "two": AGAIN})
+    samples = [
+        dataclasses.replace(one, values={"cpu_seconds": one.values["seconds"]})
+        for one in found.samples
+    ]
+    found = dataclasses.replace(found, samples=samples)
+    assert ">same</text>" in re.sub(r">\s*same\s*<", ">same<", summary.draw(found))
+    assert "two takes the same processor time." in next(summary.sentences(found))
+
+
+def test_the_page_of_docs_gets_pictures_sentences_and_tables(tmp_path: Path) -> None:
+    page = tmp_path / "page.rst"
+    page.write_text(f"before\n{explanation.BEGIN}stale\n{explanation.END}after\n")
+    found = peers()
+    title = "look up the last node in 00changelog (9 revisions, 0.1 MB)"
+    found.tables = [row("read", title=title, changesets=9, **{"median.wall": 0.5})]
+    explanation.write(found, page)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "stale" not in text
+    assert '"first export, linear (100 changesets)","two","10.33","3"' in text
+    assert '"read","500.0 (0.0 MB)"' in text
+    pictures = re.findall(r"image:: (\S+)", text)
+    assert pictures == ["performance.svg", "performance-growth.svg"]
+    assert all((tmp_path / name).read_text().startswith("<svg") for name in pictures)
+    explanation.write(found, page)
+    assert page.read_text() == text
+
+
+def test_the_docs_have_a_place_for_results_and_their_pictures() -> None:
+    text = (ROOT / "docs" / "performance.rst").read_text()
+    assert explanation.BEGIN in text
+    assert explanation.END in text
+    for name in re.findall(r"image:: (\S+)", text):
+        assert (ROOT / "docs" / name).exists()
 
 
 @pytest.mark.parametrize("text", ["name", "=x", "a=nonsense:/bin/true", "a=/nowhere"])

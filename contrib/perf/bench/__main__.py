@@ -15,7 +15,7 @@ from .benchmarks import BENCHMARKS
 from .history import kept, trend
 from .history.revision import Revision
 from .instruments import INSTRUMENTS
-from .report import comparison, headline, page, plots, trends
+from .report import comparison, explanation, headline, page, plots, trends
 from .results import Results, UnreadableError, merge
 from .subject import KINDS, SpecificationError, Subject
 
@@ -175,6 +175,12 @@ def _headline(options: argparse.Namespace) -> int:
     return 0
 
 
+def _explanation(options: argparse.Namespace) -> int:
+    """Put pictures, sentences and tables into a page of docs."""
+    explanation.write(merge(map(Results.read, options.results)), options.page)
+    return 0
+
+
 def _selfcheck(options: argparse.Namespace) -> int:
     """Slow a build down on purpose, and see whether that is found out."""
     subject = Subject.parse(options.subject, None)
@@ -310,6 +316,11 @@ def _parser() -> argparse.ArgumentParser:
     readme.add_argument("results", type=Path, nargs="+")
     readme.add_argument("--readme", type=Path, required=True)
     readme.set_defaults(function=_headline)
+
+    docs = commands.add_parser("explanation", help="put results in a page of docs")
+    docs.add_argument("results", type=Path, nargs="+")
+    docs.add_argument("--page", type=Path, required=True)
+    docs.set_defaults(function=_explanation)
 
     check = commands.add_parser("selfcheck", help="try the harness itself")
     check.add_argument("-m", "--subject", required=True, metavar="NAME=[KIND:]PATH")

@@ -111,6 +111,8 @@ class Benchmark:
     """Something that several subjects can do. Subclasses say what, and whose work."""
 
     name: ClassVar[str]
+    title: ClassVar[str] = ""
+    """What it is called on pages; if that is not its name."""
     kinds: ClassVar[tuple[str, ...]]
     """The kinds of subjects that can; see ``subject.KINDS``."""
 

@@ -14,6 +14,7 @@ class GitBundle(Benchmark):
     """A git bundle, when everything has been exported: amalgam's, and git's own."""
 
     name = "git-bundle"
+    title = "bundle for git"
     kinds = ("amalgam", "git")
 
     def setup(self, job: Job) -> None:
@@ -46,6 +47,7 @@ class HgBundle(Benchmark):
     """``hg bundle --all``, not compressed: as it is, and with amalgam."""
 
     name = "hg-bundle"
+    title = "bundle for hg"
     kinds = ("amalgam", "hg")
 
     def setup(self, job: Job) -> None:

@@ -21,6 +21,7 @@ class Export(Benchmark):
     """The whole history, from nothing."""
 
     name = "export"
+    title = "first export"
     kinds: ClassVar[tuple[str, ...]] = ("amalgam", "cinnabar", "hg-git", "fast-export")
 
     def setup(self, job: Job) -> None:
@@ -59,6 +60,7 @@ class ExportNothing(Export):
     """What there is to do when nothing has changed."""
 
     name = "export-nothing"
+    title = "export of nothing new"
     kinds: ClassVar[tuple[str, ...]] = ("amalgam", "cinnabar", "hg-git")
 
     def setup(self, job: Job) -> None:

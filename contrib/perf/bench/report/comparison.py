@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from .. import judgement
@@ -11,7 +12,7 @@ from ..instruments import INSTRUMENTS
 from ..subject import AGAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..judgement import Verdict
     from ..results import Results, Sample
@@ -51,10 +52,15 @@ def samples_by_subject(results: Results) -> dict[Key, dict[str, list[Sample]]]:
     }
 
 
-def within(results: Results) -> Iterator[Line]:
-    """Compare the subjects of each benchmark with the first one, itself included."""
+def within(
+    results: Results, values: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Line]:
+    """Compare the subjects of each benchmark with the first one, itself included.
+
+    ``values``: what to compare by, for instruments where that is not the usual.
+    """
     for key, by_subject in samples_by_subject(results).items():
-        value = INSTRUMENTS[key[2]].measures
+        value = values.get(key[2], INSTRUMENTS[key[2]].measures)
         columns = {
             name: [sample.values[value] for sample in taken]
             for name, taken in by_subject.items()

@@ -26,11 +26,6 @@ class MissingError(Exception):
 
 def write(results: Results, readme: Path) -> None:
     """Replace the headline in ``readme``, and the plot beside it."""
-    text = readme.read_text()
-    before, begin, rest = text.partition(_BEGIN)
-    _old, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise MissingError(f"{readme} does not say where the headline is")
     shown = _table(results)
     keys = comparison.samples_by_subject(results)
     drawn = next((k for k in keys if k[0] == "export" and k[2] == "time"), None)
@@ -42,13 +37,26 @@ def write(results: Results, readme: Path) -> None:
         f".. image:: {_PLOT}",
         f"   :alt: hg git::export of {drawn[1]} and others",
     ]
+    fill(readme, _BEGIN, _END, ["", *shown, "", *picture, "", *facts(results), ""])
+
+
+def fill(page: Path, begin: str, end: str, lines: list[str]) -> None:
+    """Replace what is between two lines of a page."""
+    text = page.read_text()
+    before, found_begin, rest = text.partition(begin)
+    _old, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise MissingError(f"{page} does not say where the results are")
+    page.write_text(before + begin + "\n".join(lines) + "\n" + end + after)
+
+
+def facts(results: Results) -> list[str]:
+    """Return when, on what and with which versions it was measured, as a paragraph."""
     versions = "; ".join(
         f"{name}: {what.partition(', ')[2]}" for name, what in results.subjects.items()
     )
-    facts = f"{results.date[:10]}, {machine.describe(results.machine)}. {versions}."
-    wrapped = textwrap.wrap(facts, 98, break_on_hyphens=False)
-    lines = ["", *shown, "", *picture, "", *wrapped, ""]
-    readme.write_text(before + begin + "\n".join(lines) + "\n" + end + after)
+    text = f"{results.date[:10]}, {machine.describe(results.machine)}. {versions}."
+    return textwrap.wrap(text, 98, break_on_hyphens=False)
 
 
 def _table(results: Results) -> list[str]:

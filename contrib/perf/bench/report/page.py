@@ -1,4 +1,4 @@
-"""One page with everything in it: tables and plots, nothing fetched from elsewhere."""
+"""One page with all results: the outcome first, then on what it was measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from .. import machine, tables
-from . import comparison, html, plots
+from . import comparison, html, plots, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,16 +20,37 @@ def page(results: Results) -> str:
 
 
 def _body(results: Results) -> Iterator[str]:
+    yield from _summary(results)
     yield from _facts(results)
     yield from _comparisons(results)
     yield from _plots(results)
     yield from _tables(results)
 
 
+def _summary(results: Results) -> Iterator[str]:
+    if not summary.groups(results):
+        return
+    base = next(iter(results.subjects))
+    yield (
+        f"<p>Each bar is a program that does the same as {escape(base)}. A bar to the "
+        f"right takes more than {escape(base)}, a bar to the left takes less. The "
+        "number is the ratio of medians. <i>same</i>: the difference is not larger "
+        "than what equal programs differ by on this machine. Processor time is that "
+        "of all processes and threads together, and memory their peak. Before "
+        "anything was measured, all gave the same result.</p>"
+    )
+    yield html.picture("ratios of all programs", summary.draw(results))
+    yield "<ul>"
+    yield from (f"<li>{escape(line)}</li>" for line in summary.sentences(results))
+    yield "</ul>"
+
+
 def _facts(results: Results) -> Iterator[str]:
-    yield f"<p>{escape(results.date)}: <code>{escape(results.command)}</code></p>"
-    yield f"<p>{escape(machine.describe(results.machine))}</p>"
-    yield html.table(["subject", "what it is"], results.subjects.items())
+    yield "<h2>Measured on what</h2>"
+    yield f'<p class="facts">{escape(results.date)}, '
+    yield f"{escape(machine.describe(results.machine))}.<br/>"
+    yield f"<code>{escape(results.command)}</code></p>"
+    yield html.table(["program", "what it is"], results.subjects.items())
     yield html.table(
         ["repository", "changesets", "tip"],
         [
@@ -49,11 +70,12 @@ def _comparisons(results: Results) -> Iterator[str]:
         return
     yield "<h2>Compared</h2>"
     yield (
-        "<p>Medians. The interval is where the ratio is 99 times in 100; the noise "
-        "band is what the first subject differs by from itself, or might by chance. "
-        "Inside either there is no difference.</p>"
+        "<p>Medians, and their ratio to the first program's. The interval has the "
+        "ratio in 99 of 100 cases. The noise band is what the first program differs "
+        "by from itself, as <i>(again)</i>, or might by chance. A ratio inside the "
+        "band, or an interval with 1 in it, is no difference.</p>"
     )
-    head = ["", "median", "ratio", "interval", "noise band", "verdict"]
+    head = ["program", "median", "ratio", "interval", "noise band", "verdict"]
     for key in dict.fromkeys(line.key for line in lines):
         benchmark, repository, instrument = key
         ours = [line for line in lines if line.key == key]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .comparison import Key
 
 mpl.rcParams["svg.hashsalt"] = "bench"  # the same results give the same file
-BLUE, RED, GREY = "#47799e", "#b4432e", "#999999"
+BLUE, ORANGE, RED, GREY = "#47799e", "#d08a35", "#b4432e", "#999999"
 #: Text is text, in the font of the reader.
 _LEGIBLE = {
     "font.size": 10,
@@ -62,7 +62,9 @@ def all_plots(results: Results) -> Iterator[tuple[str, str]]:
         plain = {name: s for name, s in by_subject.items() if not name.endswith(AGAIN)}
         if len(plain) > 1:
             yield f"{benchmark} of {repository}: {instrument}", bars(key, plain)
-        if instrument in ("memory", "allocator"):
+        if instrument in ("memory", "allocator") and any(
+            taken[0].series for taken in plain.values()
+        ):
             title = f"{benchmark} of {repository}: {instrument} over time"
             yield title, over_time(plain)
     yield from _scalings(results)
