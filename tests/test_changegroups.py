@@ -11,24 +11,13 @@ from typing import Any
 import pytest
 from mercurial import changegroup, hg
 from testlib import odd
+from testlib.changegroups import ALONE, LOG, STOCK, took
 from testlib.environment import ENVIRONMENT, HG
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 from testlib.oddstore import write
 
 from hgext3rd.amalgam.bundles.hg import fallthrough
-
-LOG = ["--config", "extensions.blackbox=", "--config", "blackbox.track=amalgam"]
-STOCK = ["--config", "amalgam.bundles.native=no"]
-ALONE = ["--config", "extensions.amalgam=!"]
-
-
-def took(repo: Path) -> list[str]:
-    """What was logged of changegroups since the last call."""
-    log = repo / ".hg" / "blackbox.log"
-    text = log.read_text() if log.exists() else ""
-    log.write_text("")
-    return re.findall(r"changegroup of \d+ changesets is (.*)", text)
 
 
 def bundles(server: HgServer, repo: Path, *args: str) -> tuple[bytes, bytes]:
@@ -266,35 +255,6 @@ def test_missing_filelog_is_named(small: Path, server: HgServer) -> None:
     assert not out.exists()
 
 
-def test_strip_meanwhile_is_told(small: Path) -> None:
-    script = small.parent / "strip.py"
-    script.write_text(
-        "import os, subprocess\n"
-        "from hgext3rd.amalgam.bundles.hg import writer\n"
-        "def extsetup(ui):\n"
-        "    opened = writer.NativeChangegroup.__init__\n"
-        "    def init(self, *args, **kwargs):\n"
-        "        opened(self, *args, **kwargs)\n"
-        f"        subprocess.check_call([{str(HG)!r}, '-R', {str(small)!r},\n"
-        "            '--config', 'extensions.strip=', 'strip', '-q', '-r', '2',\n"
-        "            '--config', 'extensions.amalgam=!'], env=os.environ)\n"
-        "    writer.NativeChangegroup.__init__ = init\n"
-    )
-    out = small.parent / "out.hg"
-    command = [str(HG), "--config", "extensions.amalgam=", "-R", str(small)]
-    command += ["--config", f"extensions.stripping={script}"]
-    command += ["bundle", "-q", "--all", str(out)]
-    ended = subprocess.run(
-        command, env=ENVIRONMENT, check=False, stderr=subprocess.PIPE
-    )
-    text = b"abort: changesets were removed while they were read\n"
-    assert (ended.returncode, ended.stderr) == (
-        255,
-        text + b"(run the command again)\n",
-    )
-    assert not out.exists()
-
-
 @pytest.fixture
 def progress() -> list[str]:
     return [
@@ -308,7 +268,7 @@ def test_progress_has_the_topics_of_mercurial(
 ) -> None:
     out = str(small.parent / "out.hg")
     topics = []
-    for options in ([], STOCK):
+    for options in ((), STOCK):
         ended = server.run(
             small, "bundle", "--debug", "--all", out, *progress, *options
         )
@@ -318,19 +278,3 @@ def test_progress_has_the_topics_of_mercurial(
     # what is done at once is not shown
     assert topics[0]
     assert topics[0] <= topics[1]
-
-
-def test_reader_that_goes_away_ends_it(merges: Path) -> None:
-    command = [str(HG), "--config", "extensions.amalgam=", "-R", str(merges)]
-    read, written = os.pipe()
-    os.close(read)
-    ended = subprocess.run(
-        [*command, "bundle", "-q", "--all", "-t", "none-v2", "/dev/stdout"],
-        env=ENVIRONMENT,
-        check=False,
-        stdout=written,
-        stderr=subprocess.PIPE,
-    )
-    os.close(written)
-    assert ended.returncode != 0
-    assert b"Traceback" not in ended.stderr

@@ -83,8 +83,10 @@ def extsetup(ui: UiT) -> None:
 
     def protocol_is_spoken() -> None:
         from .bundles.advertise import advertising
+        from .bundles.hg import endings
 
         advertising.install()
+        endings.tell_clients()
 
     def bundles_are_generated() -> None:
         from .bundles import extension
@@ -92,9 +94,10 @@ def extsetup(ui: UiT) -> None:
         extension.install()
 
     def changegroups_are_made() -> None:
-        from .bundles.hg import changegroups
+        from .bundles.hg import changegroups, endings
 
         changegroups.install()
+        endings.remove_cut_files()
 
     when_loaded(bundle2, lambda: _wrap(bundle2.bundle20, "setcompression", _compress))
     when_loaded(changegroup, changegroups_are_made)
