@@ -25,6 +25,7 @@ LAYERS = [
     "gitstore.adoption",
     "gitstore.verify",
     "gitstore",
+    "push",
     "bundles.git",
     "bundles.hg",
     "bundles.lifecycle",
@@ -214,7 +215,7 @@ FOREIGN = {
 #: Objects of our own classes, where others than their methods fill them in.
 OWN = {
     *("entry", "register", "status", "findings", "self._findings", "switch", "request"),
-    *("cell", "table[subject, cache]", "member", "ffi.from_handle(handle)"),
+    *("cell", "table[subject, cache]", "member"),
 }
 
 

@@ -1,7 +1,8 @@
 """Temporary directories of one process.
 
 They are in ``.hg/amalgam``, so the next process removes what a killed one left. Readers
-who cannot write there get one in ``TMPDIR``. All have mode 0700.
+who cannot write there get one in ``TMPDIR``, as do commands that need no repository.
+All have mode 0700.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def scratch(repo: RepoT) -> Iterator[bytes]:
     try:
         fd = _make(repo, parent, name)
     except (OSError, error.StorageError):
-        with _elsewhere() as path:
+        with outside() as path:
             yield path
         return
     try:
@@ -54,7 +55,11 @@ def scratch(repo: RepoT) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _elsewhere() -> Iterator[bytes]:
+def outside() -> Iterator[bytes]:
+    """Make a directory in ``TMPDIR`` that lasts as long as the context.
+
+    A process that is killed leaves it behind.
+    """
     path = os.fsencode(tempfile.mkdtemp(prefix="amalgam-"))
     try:
         yield path

@@ -325,6 +325,61 @@ def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
 
 
 @command(
+    b"git::survey",
+    [
+        (b"", b"commits", False, _(b"list each commit that could not be pushed")),
+        *formatteropts,
+    ],
+    _(b"GITREPO [REV]..."),
+    helpcategory=registrar.command.CATEGORY_IMPORT_EXPORT,
+    norepo=True,
+)
+def git_survey(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
+    """show which commits of a git repository could be pushed into Mercurial
+
+    A commit survives a push if its changeset, exported again, is the same commit.
+    Then everybody who has the commit keeps its id. Count the commits that survive,
+    and for each reason those that do not, with the first of them. Nothing is
+    written, and nothing is pushed.
+
+    GITREPO is a directory or a URL. A repository with a URL is fetched into a
+    temporary directory first. REV is a revision or a range as git has them, such as
+    ``main`` or ``v1.0..main``. Parents outside of a range count as surviving. Without
+    REV, all branches, tags and remote-tracking branches are surveyed. ::
+
+      $ hg git::survey ../project
+      $ hg git::survey --commits ../project v1.0..main
+
+    Each commit has one reason, the first that was found: ``malformed-commit``,
+    ``signature``, ``encoding``, ``header``, ``octopus``, ``date``, ``identity``,
+    ``backslash``, ``submodule``, ``mode``, ``empty-directory``, ``malformed-tree``,
+    ``path``. The reason ``ancestor`` means that the commit has no other: an ancestor
+    does not survive. ``docs/survey.rst`` says what to do about each.
+
+    The contents of files are not read. Configuration, hooks, grafts and replacements
+    of GITREPO are ignored.
+
+    Template keywords:
+
+    :commits:   Integer. Commits that were surveyed.
+    :survivors: Integer. Commits that survive.
+    :refused:   Integer. Commits that do not.
+    :trees:     Integer. Different trees of the commits.
+    :findings:  List. For each reason that was found: ``reason``, ``commits``,
+                ``first`` and ``detail``.
+    :refusals:  List. With --commits, ``commit`` and ``reason`` of each commit that
+                does not survive, parents before children.
+    :seconds:   Float. Time taken.
+    :path:      String. What was given as GITREPO.
+
+    Returns 0 if all commits survive, 1 if some do not.
+    """
+    from . import survey
+
+    return survey.run(ui, gitrepo, *revs, **opts)
+
+
+@command(
     b"admin::amalgam",
     [
         (b"", b"repair", False, _(b"make snapshots again, repair the git repository")),

@@ -22,11 +22,18 @@ class Operation:
 
     ``phases`` gives topic and unit of each phase number that the call reports; a phase
     that is not in it has no bar. ``raised`` is what the report raised, if anything.
+    ``on_stop`` is called when it raises, for calls that wait for something else.
     """
 
-    def __init__(self, ui: UiT, phases: Mapping[int, tuple[bytes, bytes]]) -> None:
+    def __init__(
+        self,
+        ui: UiT,
+        phases: Mapping[int, tuple[bytes, bytes]],
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
         self.raised: BaseException | None = None
         self._ui = ui
+        self._on_stop = on_stop
         self._phases = phases
         self._phase: int | None = None
         self._bar: Any = None
@@ -62,6 +69,12 @@ class Operation:
         if self._bar is not None:
             self._bar.update(done, total=total or None)
 
+    def stop(self, exc: BaseException) -> None:
+        """Keep what the report raised, for the end of the call."""
+        self.raised = exc
+        if self._on_stop is not None:
+            self._on_stop()
+
     def close(self) -> None:
         """Remove the bar."""
         if self._bar is not None:
@@ -72,7 +85,7 @@ class Operation:
 def _keep(_kind: object, exc: BaseException, traceback: Any) -> None:
     """Keep what the report raised; cffi would only print it to stderr."""
     handle = traceback.tb_frame.f_locals["handle"]
-    ffi.from_handle(handle).raised = exc
+    ffi.from_handle(handle).stop(exc)
 
 
 @ffi.def_extern(error=1, onerror=_keep)

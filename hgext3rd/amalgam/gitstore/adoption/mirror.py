@@ -142,14 +142,22 @@ def opened(name: bytes, git: Git, scratch: bytes) -> Mirror:
     repository.make(own)
     make_empty(repository, own)
     git = git._replace(directory=repository)
-    path = _local_path(name)
-    if path is None:
+    files = local_files(name)
+    if files is None:
         return _fetched(name, git)
-    files = _files_of(path, name)
     objects = Directory(scratch, (b"mirror-objects",))
     objects.make(own)
     _lend(files, objects)
     return Mirror(name, git._replace(new_objects=objects), _metadata(files), files)
+
+
+def local_files(name: bytes) -> Directory | None:
+    """Return the directory of a local git repository; ``None`` if it has a URL.
+
+    ``InputError`` if there is no git repository.
+    """
+    path = _local_path(name)
+    return None if path is None else _files_of(path, name)
 
 
 def _local_path(name: bytes) -> bytes | None:

@@ -305,6 +305,16 @@ def said(done: subprocess.CompletedProcess[bytes]) -> bytes:
     return bytes(lines[-1].removeprefix(b"fatal: ").removeprefix(b"error: "))
 
 
+def last_words(process: subprocess.Popen[bytes], errors: IO[bytes]) -> bytes:
+    """Return what ``said`` tells of a process that has ended, from its stderr."""
+    errors.seek(0)
+    return said(
+        subprocess.CompletedProcess(
+            process.args, process.returncode, b"", errors.read()
+        )
+    )
+
+
 def _pieces(
     name: str | bytes,
     process: subprocess.Popen[bytes],
@@ -314,11 +324,8 @@ def _pieces(
     while piece := output.read(_PIECE_BYTES):
         yield piece
     if process.wait():
-        errors.seek(0)
-        done = subprocess.CompletedProcess(
-            process.args, process.returncode, b"", errors.read()
-        )
-        raise error.Abort(_(b"git %s failed: %s") % (os.fsencode(name), said(done)))
+        message = last_words(process, errors)
+        raise error.Abort(_(b"git %s failed: %s") % (os.fsencode(name), message))
 
 
 def _environment(
