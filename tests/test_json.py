@@ -16,7 +16,7 @@ from docutils import nodes
 from mercurial import pycompat
 from testlib import mirrors
 from testlib.bundled import Bundled
-from testlib.environment import ROOT
+from testlib.environment import ROOT, git
 from testlib.exported import Exported
 from testlib.small import run_hg
 
@@ -190,6 +190,21 @@ def test_keys_of_clone_command(exported_template: Exported) -> None:
         *said(exported_template, "git::clone-command", *served),
     ]
     compare("hg git::clone-command", rows)
+
+
+def test_keys_of_survey(exported_template: Exported, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "mirror")
+    mirror = tmp_path / "mirror"
+    tree = mirrors.write_object(mirror, "tree", b"")
+    who = b"A <a@x> 1 +0000"
+    signed = b"tree %s\nauthor %s\ncommitter %s\n" % (tree.encode(), who, who)
+    oid = mirrors.write_object(mirror, "commit", signed + b"gpgsig x\n\nmessage\n")
+    git(mirror, "update-ref", "refs/heads/signed", oid)
+    rows = [
+        *said(exported_template, "git::survey", str(mirror)),
+        *said(exported_template, "git::survey", "--commits", str(mirror)),
+    ]
+    compare("hg git::survey", rows)
 
 
 @pytest.mark.slow
