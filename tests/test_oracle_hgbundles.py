@@ -76,3 +76,18 @@ def test_bundle_that_is_cut_is_an_answer(receiver: Receiver, tmp_path: Path) -> 
     bundle.write_bytes(b"HG20\0\0\0\0\0\0")
     answer = receiver.receive(tmp_path / "received", [str(bundle)])
     assert "SOURCE" in answer["error"] or "stream ended" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("stock", "ours", "count"),
+    [
+        ("unknown revlog index flags: 2048", "unknown revlog index flags: 2048", 0),
+        ("incompatible revision flag '0x800'", "another", 1),
+        ("no such file", "no such file", 1),
+    ],
+)
+def test_only_flags_may_be_refused_on_both_sides(
+    stock: str, ours: str, count: int
+) -> None:
+    found = {"stock": {"error": stock}, "ours": {"error": ours}}
+    assert len([it for it in differences("a pull, 6.9.5", found) if it]) == count
