@@ -139,7 +139,7 @@ PASSES = 5
 PERF := "$$TREE"/build/perf
 # what hg-git has to do, and by what is told how cost grows
 PERF_SLOW = $(if $(CORPORA),$(firstword $(PERF_ON)),realistic:changesets=500)
-PERF_SIZES = 400 800 1600 3200
+PERF_SIZES = 5000 10000 20000 40000
 PERF_TABLES = 10000 100000
 PERF_ON = $(if $(CORPORA),$(foreach file,$(wildcard $(CORPORA)/*.hg),$(call absolute,$(file))),realistic:changesets=2000)
 BENCH = cd contrib/perf && "$$TREE"/$(PERF_VENV)/bin/python3 -m bench
@@ -153,7 +153,7 @@ perf: local $(PERF_VENV)/.ready $(CINNABAR) $(HGGIT) ## measure and compare: bui
 	  -r $(PERF_SLOW) \
 	  --passes 3 --cache $(PERF) -o $(PERF)/hg-git.json
 	@$(BENCH) run export -i instructions -i time -m amalgam=$(BIN)/hg \
-	  $(patsubst %,-r realistic:changesets=%,$(PERF_SIZES)) \
+	  $(patsubst %,-r merges:changesets=%,$(PERF_SIZES)) \
 	  --passes 3 --cache $(PERF) -o $(PERF)/scaling.json
 	@$(BENCH) tables index node-lookup -m amalgam=$(BIN)/hg \
 	  $(patsubst %,-r linear:changesets=%$(comma)files=20,$(PERF_TABLES)) \

@@ -196,7 +196,7 @@ def row(who: str, **more: Any) -> dict[str, Any]:
 def test_scaling_names_the_exponent() -> None:
     found = made({"one": FIRST})
     titles = dict(plots.all_plots(found))
-    assert "exponent 1.00" in titles["export of linear by size: seconds"].replace(
+    assert "exponent 1.00" in titles["export of linear by size: cpu_seconds"].replace(
         "<!--", ""
     ).replace("-->", "")
 

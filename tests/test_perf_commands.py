@@ -99,9 +99,10 @@ probe.Meter = Meter
 def test_no_module_of_amalgam_is_loaded_while_it_is_timed(
     repo: Path, tmp_path: Path, step: str
 ) -> None:
-    watch = tmp_path / "watch.py"
+    copy, watch = tmp_path / "copy", tmp_path / "watch.py"
+    shutil.copytree(repo, copy)  # it gets a snapshot, and other tests have none
     watch.write_text(WATCH)
-    command = [str(HG), "debugamalgamprobe", str(repo)]
+    command = [str(HG), "debugamalgamprobe", str(copy)]
     for item in (
         "extensions.amalgam=",
         "extensions.hgext3rd.amalgam.perf=",

@@ -22,6 +22,10 @@ END = ".. end of what `make perf-docs` writes\n"
 _SUMMARY, _SCALING = "performance.svg", "performance-growth.svg"
 #: The tables of warm and cold starts that say most.
 _TITLES = (", all heads", "look up the last node", "look up 1,000 nodes")
+_GROWTH = (
+    "Processor time of a first export, start of Python included. The line is a power "
+    "law. If its exponent is 1, twice the changesets take twice the time."
+)
 _HEAD = ["what", "by", "processor time, s", "memory, MB"]
 
 
@@ -40,10 +44,10 @@ def write(results: Results, page: Path) -> None:
         "",
     ]
     drawn = dict(plots.all_plots(results))
-    growth = [title for title in drawn if title.endswith("by size: instructions")]
-    growth += [title for title in drawn if title.endswith("by size: seconds")]
+    growth = [title for title in drawn if title.endswith("by size: cpu_seconds")]
     if growth:
         lines += _heading("How cost grows")
+        lines += [*_paragraph(_GROWTH), ""]
         lines += _figure(page, _SCALING, growth[0], drawn[growth[0]])
     shown = [row for row in results.tables if _is_shown(row["title"])]
     if shown:
