@@ -85,7 +85,7 @@ def _files(directory: Path) -> Iterator[Path]:
 
 def _targets(toolchain: Toolchain) -> Iterator[Target]:
     whole_files = ("revlog", "nodemap", "upstream_nodemap", "segment", "packs")
-    for path in sorted((_RUST / "fuzz_targets").glob("*.rs")):
+    for path in sorted((_RUST / "fuzz_targets").rglob("*.rs")):
         is_file = path.stem in (*whole_files, "export")
         program = str(toolchain.program(path.stem))
         most = 20_000 if is_file else 4096

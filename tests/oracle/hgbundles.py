@@ -49,7 +49,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
 _SLOW = "storage.revlog.persistent-nodemap.slow-path=allow"
 _KEPT = ("extensions.amalgam=!", "experimental.evolution=all", _SLOW)
 SPECS = ("zstd-v2", "gzip-v2", "none-v2", "zstd-v2;cg.version=03", "bzip2-v1")
-# 6.9 and 7.0 refuse flags of revisions that Mercurial 7.2 sends them, too
+# flags of revisions that some receivers refuse, as stock or as we send them
 _FLAGS = re.compile("revision flag|index flags")
 # changegroup 01 and 02 have no room for tree manifests
 _SPEC_OF_TREES = "none-v2;cg.version=03"
