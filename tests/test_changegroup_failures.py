@@ -9,6 +9,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from testlib.changegroups import ALONE, LOG, STOCK, took
-from testlib.environment import ENVIRONMENT, HG
+from testlib.environment import ENVIRONMENT, HG, WITHOUT_BYTECODE
 from testlib.hgserver import HgServer, Outcome
 from testlib.webserver import WebServer, serving
 
@@ -78,7 +79,7 @@ def bundle(
     command = [str(HG), "--config", "extensions.amalgam=", "-R", str(repo), "bundle"]
     return subprocess.Popen(
         [*command, "-q", "--all", "-t", "none-v2", str(out), *LOG, *options],
-        env=ENVIRONMENT,
+        env=WITHOUT_BYTECODE,
         stderr=subprocess.PIPE,
         preexec_fn=preexec_fn,
     )
@@ -94,6 +95,18 @@ def test_full_disk_leaves_no_file(repo: Path, kilobytes: int) -> None:
         ends.append((process.communicate()[1], process.returncode))
         assert not out.exists()
     assert ends[0] == ends[1] == (b"abort: File too large\n", 255)
+
+
+def test_file_that_cannot_be_opened_stays(repo: Path) -> None:
+    # a program that runs cannot be written, by root either, but it can be removed
+    out = repo.parent / "out.hg"
+    shutil.copy(shutil.which("sleep") or "", out)
+    content = out.read_bytes()
+    with subprocess.Popen([out, "60"]) as program:
+        process = bundle(repo, out)
+        assert b"abort: Text file busy" in process.communicate()[1]
+        program.kill()
+    assert out.read_bytes() == content
 
 
 def _limit(kilobytes: int) -> None:

@@ -1,18 +1,15 @@
-"""Clients that keep a server waiting, and hosts without room for a request."""
+"""Clients that send nothing, and hosts without room for a request."""
 
 from __future__ import annotations
 
 import os
-import random
-import re
 import socket
 from pathlib import Path
 
 import pytest
-from testlib.environment import HG
+from testlib.environment import HG, WITHOUT_BYTECODE
 from testlib.exported import Exported
-from testlib.hgserver import HgServer
-from testlib.webserver import GIT_TYPE, WebServer, serving, started, until
+from testlib.webserver import GIT_TYPE, WebServer, serving, started
 
 pytestmark = pytest.mark.slow
 
@@ -23,8 +20,6 @@ HEAD = (
     "POST /git-upload-pack HTTP/1.1\r\nHost: x\r\n"
     f"Content-Type: {GIT_TYPE}\r\nGit-Protocol: version=2\r\n"
 ).encode()
-# more than the sockets and pipes between git and a client take
-LARGE = 24 << 20
 
 
 def connected(web: WebServer) -> socket.socket:
@@ -33,29 +28,6 @@ def connected(web: WebServer) -> socket.socket:
 
 def ls_refs(web: WebServer) -> tuple[int, dict[str, str], bytes]:
     return web.ask("git-upload-pack", "POST", LS_REFS, Git_Protocol="version=2")
-
-
-def test_client_that_does_not_read_is_cut(tmp_path: Path, server: HgServer) -> None:
-    store = Exported.init(tmp_path / "large", server)
-    (store.root / "noise").write_bytes(random.Random(1).randbytes(LARGE))
-    store.hg("commit", "-qAm", "large")
-    store.hg("git::export")
-    body = b"0011command=fetch0001" + b"0032want %s\n" % store.ids("tip")[1].encode()
-    body += b"0009done\n0000"
-    options = (
-        "--config=amalgam.serve.timeout=5",
-        "--config=amalgam.serve.max-fetches=1",
-    )
-    with serving(store.root, *ON, *options) as web, connected(web) as deaf:
-        deaf.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        until(lambda: any("git fetch" in line for line in web.logged()))
-        ended = [line for line in web.logged() if "git fetch" in line]
-        assert re.search(r": timed out, \d+ bytes", ended[0])
-        until(lambda: not web.children())
-        # its slot is free
-        again = web.ask("git-upload-pack", "POST", body, Git_Protocol="version=2")
-        assert again[0] == 200
-        assert len(again[2]) > LARGE
 
 
 def test_header_that_does_not_come_holds_nothing(exported_template: Exported) -> None:
@@ -85,7 +57,7 @@ def test_no_room_for_temporary_files_is_refused_for_now(
         command += [f"--config=extensions.nowhere={extension}"]
     padding = b"".join(b"001fref-prefix refs/x/%08d\n" % n for n in range(3000))
     body = b"0014command=ls-refs\n0001" + padding + b"0000"
-    with started(command, exported_template.root) as web:
+    with started(command, exported_template.root, WITHOUT_BYTECODE) as web:
         for _time in range(2):
             found = web.ask("git-upload-pack", "POST", body, Git_Protocol="version=2")
             assert (found[0], found[1]["Retry-After"]) == (503, "10")

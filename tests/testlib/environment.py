@@ -28,6 +28,10 @@ ENVIRONMENT = {name: os.environ[name] for name in _KEPT if name in os.environ} |
     "GIT_COMMITTER_DATE": "1970-01-01T00:00:00+0000",
 }
 
+#: For processes that may write only small files: Python would keep half of a module's
+#: bytecode, and fail when it reads that.
+WITHOUT_BYTECODE = ENVIRONMENT | {"PYTHONDONTWRITEBYTECODE": "1"}
+
 
 def hg(cwd: Path, *args: str) -> bytes:
     """Run hg with amalgam enabled in ``cwd`` and return its stdout."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hgext3rd.amalgam.gitstore.state.docket import Docket
 
-from .environment import ENVIRONMENT, HG, git, hg
+from .environment import HG, WITHOUT_BYTECODE, git, hg
 from .hgserver import HgServer
 
 PAGE_BYTES = 4096
@@ -63,7 +63,7 @@ class Interrupted:
         return subprocess.Popen(
             [str(HG), *_OPTIONS, command, *args],
             cwd=self.root,
-            env=ENVIRONMENT | (environment or {}),
+            env=WITHOUT_BYTECODE | (environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             preexec_fn=limit,

@@ -49,11 +49,18 @@ def _write(
     filename: bytes | None,
     vfs: Any = None,
 ) -> bytes:
+    is_open = False
+
+    def read() -> Iterator[bytes]:
+        nonlocal is_open
+        is_open = True  # else a file of this name is not ours to remove
+        yield from chunks
+
     try:
-        return orig(ui, chunks, filename, vfs=vfs)
+        return orig(ui, read(), filename, vfs=vfs)
     except OSError:
         # Mercurial does not come to it if the rest cannot be written at closing, either
-        if filename:
+        if filename and is_open:
             path = vfs.join(filename) if vfs else filename
             with contextlib.suppress(OSError):
                 if os.path.isfile(path):
