@@ -297,6 +297,8 @@ def test_interrupted_survey_leaves_nothing(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # what is started in the background of a shell may ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while not slow.with_name("slow-git.began").exists():
         assert process.poll() is None

@@ -67,7 +67,9 @@ class Hold:
     @contextlib.contextmanager
     def _renewed(self) -> Iterator[Hold]:
         """Let other hosts see, as long as the context lasts, that the holder lives."""
-        threading.Thread(target=self._renew, daemon=True).start()
+        # without a thread, another host may take the lock over after a while
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=self._renew, daemon=True).start()
         try:
             yield self
         finally:

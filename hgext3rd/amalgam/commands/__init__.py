@@ -123,7 +123,7 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     """
     from . import estimate, git
 
-    if opts["estimate"]:
+    if opts.get("estimate"):
         return estimate.run(ui, repo, **opts)
     return git.run(ui, repo, **opts)
 
