@@ -5,15 +5,23 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from testlib.environment import ENVIRONMENT, HG
 from testlib.exported import Exported
 from testlib.webserver import WebServer, serving, until
 
-from hgext3rd.amalgam.gitstore.exporting import exporter, exporterlock
+from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.gitstore.exporting import (
+    export as exporting,
+    exporter,
+    exporterlock,
+)
 from hgext3rd.amalgam.gitstore.state.failures import Failure
+from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.placement import Placement
+from hgext3rd.amalgam.serve.freshness import Freshness
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +83,33 @@ def test_wait_is_no_lack_of_progress(outdated: Exported, tmp_path: Path) -> None
     with serving(outdated.root, *options, environment=environment) as web:
         assert listed(web, "now")[0] == 503
         exporters.held.unlink()
+
+
+def test_who_waited_for_an_export_needs_no_other(
+    store: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if something is new each time: each would wait for all before him."""
+    export, exports = exporting.export, []
+
+    def followed_by_a_change(*args: Any, **options: Any) -> Any:
+        done = export(*args, **options)
+        exports.append(store.ids("tip")[1])
+        store.commit_nothing(f"after {len(exports)} exports")
+        return done
+
+    monkeypatch.setattr(exporting, "export", followed_by_a_change)
+
+    def request() -> Freshness:
+        repo = store.open()
+        return Freshness(GitStore(repo, GitConfig.from_ui(repo.ui)), 1000, 60)
+
+    store.commit_nothing("before")
+    waiting = [request() for _number in range(3)]
+    for one in waiting:
+        one.ensure()
+    assert len(exports) == 1
+    request().ensure(now=True)
+    assert len(exports) == 2
 
 
 def has_exporter(store: Exported) -> bool:

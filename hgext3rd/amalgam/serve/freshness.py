@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import threading
 import time
@@ -63,8 +64,17 @@ class _Known(Record):
     """A pack that git cannot open."""
 
 
+class _Exports:
+    """What the threads of this process export into one store, one at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.last_began = -math.inf
+        """When the last one began that succeeded; ``time.monotonic()``."""
+
+
 _known: dict[tuple[bytes, bytes, object], _Known] = {}
-_exporting: dict[bytes, threading.Lock] = {}
+_exports: dict[tuple[bytes, object], _Exports] = {}
 _one_at_a_time = threading.Lock()
 
 
@@ -78,7 +88,8 @@ class Freshness:
         """
         self._store = store
         self._limit = limit
-        self._end = time.monotonic() + timeout
+        self._began = time.monotonic()
+        self._end = self._began + timeout
         self._is_started = False
 
     def ensure(self, *, now: bool = False) -> None:
@@ -135,19 +146,26 @@ class Freshness:
         return held.pid != os.getpid()
 
     def _export(self) -> bool:
-        """Export; tell whether that worked. Threads of this process share an export."""
+        """Export; tell whether that worked.
+
+        Threads of this process share an export: one that began after the request has
+        all that the request has to see.
+        """
         store = self._store
         with _one_at_a_time:
-            lock = _exporting.setdefault(store.repo.sharedpath, threading.Lock())
-        if not lock.acquire(timeout=max(0, self._left())):
+            key = (store.repo.sharedpath, store.config)
+            exports = _exports.setdefault(key, _Exports())
+        if not exports.lock.acquire(timeout=max(0, self._left())):
             raise RefusedError.later(_LATER)
         try:
-            if look(store).is_current:
+            if exports.last_began > self._began or look(store).is_current:
                 return True
             if exporter.must_wait(store.repo):
                 return False
+            began = time.monotonic()
             with _patience(store, self._left()):
                 exporting.export(store, once=True)
+            exports.last_began = began
             exporter.forget_failure(store.repo)
         except Exception as exc:
             problem = stringutil.forcebytestr(exc)
@@ -156,7 +174,7 @@ class Freshness:
                 exporter.note_failure(store.repo, exc)
             return False
         finally:
-            lock.release()
+            exports.lock.release()
         return True
 
     def _start(self) -> None:
