@@ -21,6 +21,7 @@ from hgext3rd.amalgam.gitstore.exporting import (
 from hgext3rd.amalgam.gitstore.state.failures import Failure
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.placement import Placement
+from hgext3rd.amalgam.serve import freshness
 from hgext3rd.amalgam.serve.freshness import Freshness
 
 pytestmark = pytest.mark.slow
@@ -110,6 +111,25 @@ def test_who_waited_for_an_export_needs_no_other(
     assert len(exports) == 1
     request().ensure(now=True)
     assert len(exports) == 2
+
+
+def test_threads_find_out_once_what_is_so(
+    store: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, looks = freshness._found, []
+
+    def slow(*args: Any) -> Any:
+        looks.append(args)
+        time.sleep(0.3)
+        return found(*args)
+
+    monkeypatch.setattr(freshness, "_found", slow)
+    repos = [store.open() for _number in range(5)]
+    with ThreadPoolExecutor(5) as threads:
+        stores = [GitStore(repo, GitConfig.from_ui(repo.ui)) for repo in repos]
+        all_known = [*threads.map(freshness.look, stores)]
+    assert all(known.is_current for known in all_known)
+    assert len(looks) == 1
 
 
 def has_exporter(store: Exported) -> bool:

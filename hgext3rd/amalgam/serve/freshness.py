@@ -72,9 +72,14 @@ class _Exports:
         self.last_began = -math.inf
         """When the last one began that succeeded; ``time.monotonic()``."""
 
+    def note(self, began: float) -> None:
+        """Note one that succeeded; the lock is held."""
+        self.last_began = began
+
 
 _known: dict[tuple[bytes, bytes, object], _Known] = {}
 _exports: dict[tuple[bytes, object], _Exports] = {}
+_finding: dict[tuple[bytes, bytes, object], threading.Lock] = {}
 _one_at_a_time = threading.Lock()
 
 
@@ -165,7 +170,7 @@ class Freshness:
             began = time.monotonic()
             with _patience(store, self._left()):
                 exporting.export(store, once=True)
-            exports.last_began = began
+            exports.note(began)
             exporter.forget_failure(store.repo)
         except Exception as exc:
             problem = stringutil.forcebytestr(exc)
@@ -223,13 +228,20 @@ def _look(store: GitStore) -> _Known:
     names = store.repository.names_state()
     known = _known.get(key)
     try:
-        if known is None or (known.state, known.names) != (state, names):
-            known = _found(store, state, names)
-            if len(_known) >= _MOST_KNOWN:
-                _known.clear()
-            _known[key] = known
-        elif store.docket() != known.docket:
-            known = _known[key] = _found(store, state, names)
+        if not _holds(known, store, state, names):
+            # the other threads would find out the same
+            with _one_at_a_time:
+                lock = _finding.setdefault(key, threading.Lock())
+            with lock:
+                state = selection.state_of(store.repo)
+                names = store.repository.names_state()
+                known = _known.get(key)
+                if not _holds(known, store, state, names):
+                    known = _found(store, state, names)
+                    if len(_known) >= _MOST_KNOWN:
+                        _known.clear()
+                    _known[key] = known
+        assert known is not None
         is_whole = store.is_complete(known.docket) and not store.repository.loose_refs()
         damaged = _damaged(store, known.docket) if is_whole else b""
     except FileNotFoundError:
@@ -240,6 +252,18 @@ def _look(store: GitStore) -> _Known:
     return _Known(
         state, names, docket, is_safe=False, is_current=False, damaged=damaged
     )
+
+
+def _holds(
+    known: _Known | None,
+    store: GitStore,
+    state: FilesState,
+    names: tuple[object, ...],
+) -> bool:
+    """Tell whether what is known is of these files, and of the docket that is there."""
+    if known is None or (known.state, known.names) != (state, names):
+        return False
+    return store.docket() == known.docket
 
 
 def _damaged(store: GitStore, docket: Docket) -> bytes:
