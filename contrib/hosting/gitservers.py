@@ -3,6 +3,8 @@
 Files and commands are used as they are printed there; only addresses, directories and
 users become those of this run. What cannot be done here is left out, and that is said:
 a server that is not installed, or other users if root does not run this.
+
+Over 350 lines: it follows one page, from the first step to the last.
 """
 
 from __future__ import annotations

@@ -129,18 +129,7 @@ class Guide:
         if "stored" in command and not self.s3:
             print("left out: there is no S3 server")
             return
-        done = subprocess.run(
-            ["sh", "-c", self.local(command)],
-            cwd=self.scratch,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for line in done.stdout.splitlines():
-            print(f"  {line}")
-        if done.returncode:
-            self.problems.append(f"'{command}' ended with {done.returncode}")
+        self._servers.shell(self.local(command), self.scratch)
 
     def _serve_files(self) -> None:
         log = self.scratch / "files.log"

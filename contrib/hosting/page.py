@@ -53,6 +53,22 @@ class Servers:
             time.sleep(0.1)
         self.problems.append(f"nothing answers at port {port}")
 
+    def shell(self, command: str, cwd: Path, code: int = 0) -> str:
+        """Run a command beside them; print and return what it says."""
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=cwd,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for line in done.stdout.splitlines():
+            print(f"  {line}")
+        if done.returncode != code:
+            self.problems.append(f"'{command}' ended with {done.returncode}")
+        return done.stdout
+
     def expect(self, what: str, found: object, expected: object) -> None:
         """Note what is not as it should be."""
         if found != expected:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 from page import Servers, blocks, free_port
@@ -80,19 +79,7 @@ class Walk:
     def run(self, command: str, code: int = 0) -> str:
         """Run a command; return what it says."""
         print(f"$ {command}", flush=True)
-        done = subprocess.run(
-            ["sh", "-c", self.local(command)],
-            cwd=self.here,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for line in done.stdout.splitlines():
-            print(f"  {line}")
-        if done.returncode != code:
-            self.problems.append(f"'{command}' ended with {done.returncode}")
-        return done.stdout
+        return self.servers.shell(self.local(command), self.here, code)
 
     def close(self) -> None:
         """End what was started."""

@@ -14,12 +14,10 @@ from . import steps
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ..report.comparison import Key
     from ..results import Results
     from .revision import Revision
     from .steps import Level
-
-Key = tuple[str, str, str]
-"""Benchmark, repository, instrument."""
 
 
 @dataclass(frozen=True)
