@@ -310,3 +310,15 @@ def test_interrupted_survey_leaves_nothing(
     assert process.returncode == 255
     assert errors == b"interrupted!\n"
     assert not [*temporary.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["packed-refs", "HEAD", "shallow", "config"])
+def test_fifo_in_place_of_a_file_is_named_and_stays(root: Path, name: str) -> None:
+    path = root / ".git" / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    found = refusal(root)
+    assert str(path) in found
+    # it is not ours to remove
+    assert "remove" not in found
+    assert path.is_fifo()

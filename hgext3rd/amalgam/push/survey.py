@@ -21,7 +21,7 @@ from ..gitstore.git.gitprocess import last_words
 from ..native._core import ffi, lib
 from ..native.errors import call
 from ..native.operation import Operation
-from ..placement import Placement
+from ..placement import Placement, Unusable
 from ..records import Record
 from ..scratch import outside
 from ..terminal import printable
@@ -91,7 +91,13 @@ def run(ui: UiT, git: Git, name: bytes, revs: Sequence[bytes]) -> Survey:
     with outside() as path:
         files = mirrors.local_files(name)
         # before the objects: what a ref leads to is there before the ref
-        refs = mirrorrefs.read(files, name, git.program) if files else None
+        try:
+            refs = mirrorrefs.read(files, name, git.program) if files else None
+        except Unusable as exc:
+            # its hint is for files of ours
+            raise error.InputError(
+                _(b"cannot survey '%s': %s") % (printable(name), exc.message)
+            ) from None
         mirror = mirrors.opened(name, git, path)
         asked = [*revs]
         if refs is not None:
