@@ -22,7 +22,14 @@ CRATES = {
     "gitpack": {"workshop"},
     "changegroup": {"revlog", "workshop"},
     "hg2git": {"gitpack", "revlog", "sha1lanes", "workshop"},
-    "git2hg": {"gitpack", "hg2git", "revlog", "workshop"},
+    "git2hg": {
+        "changegroup",
+        "gitpack",
+        "hg2git",
+        "revlog",
+        "sha1lanes",
+        "workshop",
+    },
 }
 MOST_FILES = 15
 #: Lines of a module that says nothing of it.

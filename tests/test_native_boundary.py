@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam import configitems, metadata
-from hgext3rd.amalgam.gitstore.exporting.conversion import Conversion
+from hgext3rd.amalgam.gitstore.exporting.conversion import ExportConversion
 from hgext3rd.amalgam.gitstore.state.oidmap import MapFiles
 from hgext3rd.amalgam.gitstore.state.selection import Selection
 from hgext3rd.amalgam.native import kernels
@@ -50,7 +50,19 @@ def slow(server: HgServer, tmp_path_factory: pytest.TempPathFactory) -> Exported
 
 
 @pytest.fixture
-def convert(slow: Exported, tmp_path: Path) -> Convert:
+def one_core() -> Iterator[None]:
+    """Let all that is done last as long as where there is but one core."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+@pytest.fixture
+def convert(slow: Exported, tmp_path: Path, one_core: None) -> Convert:
     """Return a function that converts it anew, with a ``makeprogress`` of the test."""
     repo = slow.open()
     tip = repo.changelog.node(0)
@@ -62,7 +74,7 @@ def convert(slow: Exported, tmp_path: Path) -> Convert:
         ui = repo.ui.copy()
         ui.makeprogress = progress
         config = configitems.GitConfig.from_ui(repo.ui)
-        conversion = Conversion.of(repo, config, directory, maps)
+        conversion = ExportConversion.of(repo, config, directory, maps)
         conversion.run(ui, Selection(1, tip, {}), 0)
 
     return run
@@ -295,7 +307,9 @@ def test_calls_run_side_by_side(convert: Convert) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_long_call_before_it_is_done(slow: Exported) -> None:
+def test_ctrl_c_ends_a_long_call_before_it_is_done(
+    slow: Exported, one_core: None
+) -> None:
     command = [str(HG), "--config", "extensions.amalgam=", "git::export"]
     with subprocess.Popen(
         command,

@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import os
+import re
 import types
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,13 +19,16 @@ from typing import Any
 from mercurial import ui as uimod
 from mercurial.hgweb import request, server
 
+from hgext3rd.amalgam.push.refcommands import PushResult, RefCommand
 from hgext3rd.amalgam.serve import gitroutes, pktlines, requestbody
 from hgext3rd.amalgam.serve.connection import ChunkedReader, Connection
 from hgext3rd.amalgam.serve.lfs import batch, routes
+from hgext3rd.amalgam.serve.receive import procreceive
 from hgext3rd.amalgam.serve.refusal import RefusedError
 from hgext3rd.amalgam.serve.ssh import command
 
 _MOST_BYTES = 1 << 16
+_WANT = re.compile(rb"want ([0-9a-f]{40})[ \n]?.*", re.DOTALL)
 _ALLOWED = ["/srv/hg/one", "two", "~/three"]
 _DIRECTORY = "/srv/hg"
 
@@ -40,6 +44,35 @@ def pkt_lines(content: bytes) -> None:
         head = pktlines.head_of(io.BytesIO(content))
         assert len(head.want) in (0, 20)
         assert not head.is_flush or content.startswith(pktlines.FLUSH)
+    assert [*pktlines.wants(io.BytesIO(content))] == _wants(content)
+
+
+def _wants(content: bytes) -> list[bytes]:
+    """Return what ``pktlines.wants`` is to yield, line by line."""
+    found = []
+    with contextlib.suppress(ValueError):
+        for line in pktlines.lines(io.BytesIO(content)):
+            if line == pktlines.FLUSH:
+                break
+            if want := _WANT.fullmatch(line):
+                found.append(bytes.fromhex(want[1].decode()))
+    return found
+
+
+def proc_receive(content: bytes) -> None:
+    """What git asks about a push, and an answer that refuses every second ref."""
+    with open(os.devnull, "wb") as file:
+        try:
+            asked = procreceive.read_request(io.BytesIO(content), file.fileno())
+        except ValueError:
+            return
+        for command in asked.commands if asked else ():
+            again = b"%s %s %s\n" % (command.old, command.new, command.ref)
+            assert RefCommand.parse(again) == command
+            assert len(command.old) == len(command.new) == 40
+        if asked:
+            refused = dict.fromkeys([it.ref for it in asked.commands[::2]], b"no" * 999)
+            procreceive.write_result(asked, PushResult(refused), file.fileno())
 
 
 def chunked_body(content: bytes) -> None:
@@ -146,6 +179,7 @@ def ssh_command(content: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "pkt_lines": pkt_lines,
+    "proc_receive": proc_receive,
     "chunked_body": chunked_body,
     "gzip_body": gzip_body,
     "http_head": http_head,

@@ -23,6 +23,7 @@ from hgext3rd.amalgam.bundles.lifecycle.register import Entry, Register
 from hgext3rd.amalgam.gitstore.state.docket import Docket
 from hgext3rd.amalgam.index import nodefile
 from hgext3rd.amalgam.index.snapshotdocket import FileStat, SnapshotDocket
+from hgext3rd.amalgam.serve import pktlines
 
 RUST = ROOT / "rust" / "fuzz" / "seeds"
 PYTHON = ROOT / "tests" / "fuzz" / "seeds"
@@ -306,6 +307,12 @@ def _requests_of_git() -> None:
         "hg": b"hg -R two serve --stdio",
     }.items():
         _put(PYTHON, "ssh_command", name, text)
+    version = pktlines.line(b"version=1\0push-options atomic\n") + pktlines.FLUSH
+    pair = b"%s %s " % (b"0" * 40, b"1" * 40)
+    names = (b"refs/heads/main", b"refs/heads/\xff", b"refs/" + b"a" * 2000)
+    lines = b"".join(pktlines.line(pair + ref_name) for ref_name in names)
+    _put(PYTHON, "proc_receive", "three", version + lines + pktlines.FLUSH)
+    _put(PYTHON, "proc_receive", "none", version + pktlines.FLUSH)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,11 @@ from __future__ import annotations
 from mercurial import error
 from mercurial.i18n import _
 
+# Loaded at once. Mercurial imports modules lazily; from Python 3.13 on, one that is not
+# loaded cannot be imported again, as `from ..native._core` does if it is what imports
+# this package.
 try:
-    from . import _core  # noqa: F401
+    from ._core import lib  # noqa: F401
 except ImportError as exc:
     raise error.Abort(
         _(b"native core of amalgam cannot be loaded: %s") % str(exc).encode(),

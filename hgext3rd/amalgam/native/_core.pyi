@@ -36,6 +36,25 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
+    def amalgam_push_convert(
+        self,
+        out: _Pointer,
+        request: _Pointer,
+        report: _Pointer,
+        handle: _Pointer,
+        error: _Pointer,
+        /,
+    ) -> int: ...
+    def amalgam_push_free(self, push: _Pointer, /) -> None: ...
+    def amalgam_push_count(
+        self, out: _Pointer, push: _Pointer, error: _Pointer, /
+    ) -> int: ...
+    def amalgam_push_changesets(
+        self, out: _Pointer, push: _Pointer, error: _Pointer, /
+    ) -> int: ...
+    def amalgam_push_refused(
+        self, out: _Pointer, push: _Pointer, error: _Pointer, /
+    ) -> int: ...
     def amalgam_export_run(
         self,
         out: _Pointer,

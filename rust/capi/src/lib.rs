@@ -11,6 +11,7 @@
 
 pub mod buffers;
 pub mod changegroup;
+pub mod conversion;
 pub mod entry;
 pub mod export;
 pub mod failure;

@@ -1,6 +1,7 @@
 //! Surveys of git repositories: a handle on what was found, and questions to it.
 
 use std::ffi::c_void;
+use std::path::Path;
 
 use git2hg::{Error, Finding, Survey, SurveyProgress, survey};
 use gitpack::Oid;
@@ -225,7 +226,12 @@ impl From<Error> for Failure {
                 "make a full clone; alternates are not followed: 'git repack -a -d' copies what \
                  they have",
             ),
+            Error::TooManyFiles(_) => Self::input(message)
+                .hint("push it in parts, or ask the server's operator for more memory"),
             Error::TooLarge { .. } | Error::TooMany => Self::unsupported(message),
+            Error::Store(problem) => changegroup::Error::Store(problem).into(),
+            Error::Scratch(source) | Error::Output(source) => Self::io(Path::new(""), &source),
+            Error::Wrong(_) => Self::bug(message),
         }
     }
 }

@@ -45,10 +45,19 @@ pub(crate) fn whole_text(text: &[u8], out: &mut Vec<u8>) {
 }
 
 fn hunk(start: usize, end: usize, data: &[u8], out: &mut Vec<u8>) {
-    for number in [start, end, data.len()] {
+    hunk_head(start, end, data.len(), out);
+    out.extend_from_slice(data);
+}
+
+/// Appends what precedes `len` bytes that come in the place of a range of the base.
+///
+/// # Panics
+///
+/// If a number is 4 GiB or more: texts are shorter than 2 GiB.
+pub fn hunk_head(start: usize, end: usize, len: usize, out: &mut Vec<u8>) {
+    for number in [start, end, len] {
         out.extend_from_slice(&word(number));
     }
-    out.extend_from_slice(data);
 }
 
 /// A number of a text's length, which is below 2 GiB.

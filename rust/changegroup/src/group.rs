@@ -1,29 +1,15 @@
-//! The bytes of delta groups.
-//!
-//! Format: `hg help internals.changegroups`. A chunk is its length, 4 bytes more than its data, and the
-//! data; one of length 0 ends a group. A revision is a chunk: node, parents, base and changeset, 20
-//! bytes each, in version 03 two bytes of flags, and the delta.
+//! The chunks of revisions that a store has.
 
 use std::sync::Arc;
 
 use revlog::{Delta, FLAG_CENSORED, FLAG_EXTERNAL, Index, Node, Parents, Revlog, Texts, node};
 use workshop::Buffer;
 
+use crate::chunk::{RevisionChunk, set_len};
 use crate::delta::{line_delta, whole_text};
 use crate::error::Result;
 use crate::outgoing::GroupVersion;
 use crate::plan::{Form, PlannedDelta};
-
-/// The chunk that ends a group.
-pub(crate) const END: [u8; 4] = [0; 4];
-
-/// Longest chunk, with its length: that is a signed number.
-const MAX_CHUNK: usize = i32::MAX as usize;
-
-/// A delta or text that no chunk holds.
-#[derive(Debug, thiserror::Error)]
-#[error("it is too long for a changegroup")]
-struct TooLong;
 
 /// A text that its node was not made from.
 #[derive(Debug, thiserror::Error)]
@@ -34,13 +20,6 @@ struct Mismatch(Node);
 #[derive(Debug, thiserror::Error)]
 #[error("its delta makes a text of {0} bytes, its index entry says {1}")]
 struct WrongLen(usize, usize);
-
-/// The chunk with the name of a file, which precedes its group.
-pub(crate) fn file_header(name: &[u8], out: &mut Vec<u8>) {
-    let len = u32::try_from(name.len() + 4).expect("names come from texts of less than 2 GiB");
-    out.extend_from_slice(&len.to_be_bytes());
-    out.extend_from_slice(name);
-}
 
 /// A revision that was written.
 pub(crate) struct Written {
@@ -86,19 +65,14 @@ impl Writer<'_> {
             Form::Stored(base) | Form::Computed(base) => Some(base),
         };
         let start = out.len();
-        out.extend_from_slice(&END);
-        for node in [
-            index.node(rev),
-            index.node_or_null(p1),
-            index.node_or_null(p2),
-            index.node_or_null(base),
-            self.changelog.node_or_null(self.changelog.rev(link)),
-        ] {
-            out.extend_from_slice(node.as_bytes());
-        }
-        if self.version == GroupVersion::V03 {
-            out.extend_from_slice(&index.flags(rev).to_be_bytes());
-        }
+        let chunk = RevisionChunk {
+            node: index.node(rev),
+            parents: [index.node_or_null(p1), index.node_or_null(p2)],
+            base: index.node_or_null(base),
+            link: self.changelog.node_or_null(self.changelog.rev(link)),
+            flags: index.flags(rev),
+        };
+        chunk.push_fields(self.version, out);
         let delta_at = out.len();
         let mut rebuilt = None;
         match form {
@@ -121,9 +95,7 @@ impl Writer<'_> {
                 rebuilt = Some(text);
             }
         }
-        let len = u32::try_from(out.len() - start).ok().filter(|len| *len as usize <= MAX_CHUNK);
-        let len = len.ok_or_else(|| self.revlog.corrupt(rev, TooLong))?;
-        out[start..start + 4].copy_from_slice(&len.to_be_bytes());
+        set_len(&mut out[start..]).map_err(|problem| self.revlog.corrupt(rev, problem))?;
         Ok(Written { delta_at, text: rebuilt })
     }
 

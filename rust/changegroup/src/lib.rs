@@ -6,9 +6,12 @@
 //! computed. Stored deltas are copied. Does not know bundles, compression, phases, or which
 //! changesets may leave. Tree manifests and narrow clones are the caller's: it does not come here.
 //!
+//! [`RevisionChunk`] and [`line_delta`] are for others who write changegroups: of history that is in no store yet.
+//!
 //! [`Changegroup::read`] makes the next few megabytes, on several threads that end with the call.
 
 mod changesets;
+mod chunk;
 mod delta;
 mod error;
 mod files;
@@ -19,6 +22,8 @@ mod plan;
 mod revset;
 mod stream;
 
+pub use chunk::{END, LongChunk, RevisionChunk, file_header};
+pub use delta::{hunk_head, line_delta};
 pub use error::{Error, Result};
 pub use outgoing::{GroupVersion, Outgoing, Part, Reached};
 pub use stream::Changegroup;

@@ -1,6 +1,6 @@
 //! The manifests of a changegroup, and the file revisions that are new in them.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Texts};
 
 use crate::error::Result;
@@ -9,39 +9,43 @@ use crate::plan::{Form, PlannedDelta};
 /// A file revision that a manifest has: number of the file, node, and number of the changeset.
 pub(crate) type Listed = (u32, Node, u32);
 
-/// The first changeset with each manifest.
+/// The manifests of changesets; a list, since a table of as many nodes takes twice the memory.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted(HashMap<Node, u32>);
+pub(crate) struct Wanted(Vec<(Node, u32)>);
 
 impl Wanted {
-    /// Notes the manifest of a changeset; those come in ascending order.
+    /// Notes the manifest of a changeset.
     pub fn add(&mut self, manifest: Node, changeset: u32) {
-        self.0.entry(manifest).or_insert(changeset);
+        self.0.push((manifest, changeset));
     }
 
-    /// The revisions, ascending, with their links; and whether the empty tree is among them.
+    /// The revisions, ascending, each linked to its first changeset; and whether the empty tree is among them.
     ///
     /// # Errors
     ///
     /// [`revlog::Error::Corrupt`] that names a node which the revlog has not.
-    pub fn find(mut self, manifests: &Revlog) -> Result<(Vec<(Rev, u32)>, bool)> {
-        let with_null = self.0.remove(&Node::NULL).is_some();
+    pub fn find(self, manifests: &Revlog) -> Result<(Vec<(Rev, u32)>, bool)> {
+        let mut wanted = self.0;
+        wanted.sort_unstable();
+        wanted.dedup_by_key(|(node, _)| *node);
+        let with_null = wanted.first().is_some_and(|(node, _)| *node == Node::NULL);
+        let wanted = &wanted[usize::from(with_null)..];
         let index = manifests.index();
-        let mut found = Vec::with_capacity(self.0.len());
+        let mut found = Vec::with_capacity(wanted.len());
         for rev in index.revs().rev() {
-            if found.len() == self.0.len() {
+            if found.len() == wanted.len() {
                 break;
             }
-            if let Some(&link) = self.0.get(&index.node(rev)) {
-                found.push((rev, link));
+            if let Ok(at) = wanted.binary_search_by_key(&index.node(rev), |(node, _)| *node) {
+                found.push((rev, wanted[at].1));
             }
         }
-        if found.len() < self.0.len() {
-            for (rev, _) in &found {
-                self.0.remove(&index.node(*rev));
-            }
-            let missing = self.0.keys().min().map(|node| manifests.missing(*node));
-            return missing.map_or(Ok((Vec::new(), with_null)), |problem| Err(problem.into()));
+        if found.len() < wanted.len() {
+            let known: HashSet<Node> = found.iter().map(|(rev, _)| index.node(*rev)).collect();
+            let missing = wanted.iter().find(|(node, _)| !known.contains(node));
+            return missing.map_or(Ok((Vec::new(), with_null)), |(node, _)| {
+                Err(manifests.missing(*node).into())
+            });
         }
         found.reverse();
         Ok((found, with_null))

@@ -22,6 +22,14 @@ impl RevSet {
         self.0.get(number as usize / 64).is_some_and(|word| word & (1 << (number % 64)) != 0)
     }
 
+    /// The numbers in the set, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        let words = (0..).zip(&self.0);
+        words.flat_map(|(word, bits): (u32, &u64)| {
+            (0..64).filter(move |bit| bits & (1 << bit) != 0).map(move |bit| 64 * word + bit)
+        })
+    }
+
     /// Adds all ancestors of what is in the set. `newest` is the last number in it.
     pub fn close(&mut self, index: &Index, newest: Option<Rev>) {
         for number in (0..=newest.map_or(0, Rev::number)).rev() {

@@ -15,9 +15,10 @@ use revlog::{Node, Revlog, RevlogKind, Scratch, Store, Texts};
 use workshop::{Width, ordered};
 
 use crate::changesets::ChangesetHead;
+use crate::chunk::{END, file_header};
 use crate::error::{Error, Result};
 use crate::files::{self, FileSelection, FirstListed};
-use crate::group::{END, Writer, file_header};
+use crate::group::Writer;
 use crate::manifests::{self, Listed, Wanted};
 use crate::outgoing::{GroupVersion, Outgoing, Part, Reached};
 use crate::plan::{self, PlannedDelta};
@@ -50,7 +51,6 @@ pub type WatchFn<'a> = dyn Fn(Reached) -> bool + Sync + 'a;
 #[derive(Debug)]
 pub struct Changegroup {
     source: Source,
-    expected: Vec<(u32, Node)>,
     trusts_links: bool,
     threads: usize,
     stage: Stage,
@@ -74,7 +74,7 @@ struct Source {
 #[derive(Debug)]
 enum Stage {
     Changesets { planned: Vec<PlannedDelta>, at: usize, wanted: Wanted, files: HashSet<Box<[u8]>> },
-    Manifests { group: Group, names: Names, listed: FirstListed },
+    Manifests { group: Box<Group>, names: Names, listed: FirstListed },
     Files { names: Vec<Box<[u8]>>, at: usize, selection: FileSelection },
     End,
 }
@@ -116,7 +116,7 @@ impl Changegroup {
     pub fn open(store: Store, request: Outgoing) -> Result<Self> {
         let Outgoing { version, changesets: expected, common, trusts_links, threads } = request;
         let changelog = store.open(RevlogKind::Changelog)?;
-        check_nodes(&changelog, &expected)?;
+        check_nodes(&changelog, expected.iter().copied())?;
         let index = changelog.index();
         let mut changesets = RevSet::new(index.len());
         for (number, _) in &expected {
@@ -143,7 +143,6 @@ impl Changegroup {
         let scratches = Mutex::default();
         Ok(Self {
             source: Source { store, version, changelog, changesets, common: closed, scratches },
-            expected,
             trusts_links,
             threads,
             stage: Stage::Changesets { planned, at: 0, wanted, files },
@@ -180,7 +179,11 @@ impl Changegroup {
 
     /// Whether the store still has the changesets.
     fn check_unmoved(&self) -> Result<()> {
-        check_nodes(&self.source.store.open(RevlogKind::Changelog)?, &self.expected)
+        let Source { store, changelog, changesets, .. } = &self.source;
+        let before = changelog.index();
+        let read =
+            changesets.iter().filter_map(|number| Some((number, before.node(before.rev(number)?))));
+        check_nodes(&store.open(RevlogKind::Changelog)?, read)
     }
 
     /// Writes a bit more; `false` at the end.
@@ -250,7 +253,7 @@ impl Changegroup {
         let total = planned.len() as u64;
         self.position = Reached { phase: Part::Manifests, done: 0, total };
         let names = files.into_iter().zip(0..).collect();
-        let group = Group { revlog, planned, at: 0 };
+        let group = Box::new(Group { revlog, planned, at: 0 });
         self.stage = Stage::Manifests { group, names, listed: FirstListed::default() };
         Ok(())
     }
@@ -274,12 +277,11 @@ impl Changegroup {
 }
 
 /// Whether the changelog has these changesets.
-fn check_nodes(changelog: &Revlog, expected: &[(u32, Node)]) -> Result<()> {
+fn check_nodes(changelog: &Revlog, mut expected: impl Iterator<Item = (u32, Node)>) -> Result<()> {
     let index = changelog.index();
-    let has = |(number, node): &(u32, Node)| {
-        index.rev(*number).is_some_and(|rev| index.node(rev) == *node)
-    };
-    if expected.iter().all(has) { Ok(()) } else { Err(Error::Moved) }
+    let has =
+        |(number, node): (u32, Node)| index.rev(number).is_some_and(|rev| index.node(rev) == node);
+    if expected.all(has) { Ok(()) } else { Err(Error::Moved) }
 }
 
 impl Source {

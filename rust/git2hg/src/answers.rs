@@ -1,11 +1,12 @@
-//! What `git cat-file` writes with `--batch` and `--batch-command`: objects, one after the other.
+//! What `git cat-file` is asked with `--batch-command`, and what it writes: objects, one after the other.
 //!
 //! Format: "BATCH OUTPUT" in git-cat-file(1). Knows nothing of what is in an object.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 
 use gitpack::Oid;
 use revlog::Node;
+use workshop::hex::hex;
 
 use crate::error::{Error, Result};
 
@@ -14,6 +15,27 @@ const MOST_BYTES: u64 = 256 << 20;
 /// Bytes that the line before an object may have. An id and a kind have less.
 const LONGEST_LINE: u64 = 256;
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// Asks a `git cat-file --batch-command --buffer` for contents. It reads all requests before it answers
+/// any, so neither side waits for the other to read.
+///
+/// # Errors
+///
+/// [`Error::Io`].
+pub(crate) fn ask(requests: &mut impl Write, oids: &[Oid]) -> Result<()> {
+    if oids.is_empty() {
+        return Ok(());
+    }
+    let mut lines = Vec::with_capacity(oids.len() * 50 + 6);
+    for oid in oids {
+        lines.extend_from_slice(b"contents ");
+        lines.extend_from_slice(&hex(oid.as_bytes()));
+        lines.push(b'\n');
+    }
+    lines.extend_from_slice(b"flush\n");
+    requests.write_all(&lines)?;
+    Ok(requests.flush()?)
+}
 
 /// An object, or that there is none.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,30 +70,11 @@ impl<R: Read> Answers<R> {
     /// [`Error::Ended`] in the middle of an answer, [`Error::Answer`] if it is none,
     /// [`Error::TooLarge`], or [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Answer<'_>>> {
-        self.line.clear();
+        let Some(AnswerHead { oid, bytes }) = self.head()? else { return Ok(None) };
         self.content.clear();
-        (&mut self.input).take(LONGEST_LINE).read_until(b'\n', &mut self.line)?;
-        if self.line.is_empty() {
-            return Ok(None);
-        }
-        let odd = |line: &[u8]| Error::Answer(line.escape_ascii().to_string());
-        let Some(line) = self.line.strip_suffix(b"\n") else {
-            let is_cut = (self.line.len() as u64) < LONGEST_LINE;
-            return Err(if is_cut { Error::Ended } else { odd(&self.line) });
+        let Some(bytes) = bytes else {
+            return Ok(Some(Answer { oid, kind: b"", content: b"" }));
         };
-        let mut words = line.split(|&byte| byte == b' ');
-        let oid = words.next().and_then(Node::from_hex).ok_or_else(|| odd(line))?;
-        let oid = Oid::from_bytes(*oid.as_bytes());
-        let (kind, bytes, rest) = (words.next(), words.next(), words.next());
-        let (kind, bytes) = match (kind, bytes, rest) {
-            (Some(b"missing"), None, _) => {
-                return Ok(Some(Answer { oid, kind: b"", content: b"" }));
-            }
-            (Some(kind), Some(bytes), None) => (kind, bytes),
-            _ => return Err(odd(line)),
-        };
-        let bytes = std::str::from_utf8(bytes).ok().and_then(|digits| digits.parse().ok());
-        let bytes: u64 = bytes.ok_or_else(|| odd(line))?;
         if bytes > MOST_BYTES {
             return Err(Error::TooLarge { oid, bytes, most: MOST_BYTES });
         }
@@ -79,12 +82,90 @@ impl<R: Read> Answers<R> {
         (&mut self.input).take(bytes + 1).read_to_end(&mut self.content)?;
         match self.content.split_last() {
             Some((b'\n', content)) if content.len() as u64 == bytes => {
-                Ok(Some(Answer { oid, kind, content }))
+                Ok(Some(Answer { oid, kind: kind_of(&self.line), content }))
             }
-            Some(_) if self.content.len() as u64 > bytes => Err(odd(line)),
+            Some(_) if self.content.len() as u64 > bytes => Err(odd(&self.line)),
             _ => Err(Error::Ended),
         }
     }
+
+    /// The line before the next object, which [`Self::content`] or [`Self::skip`] has to follow.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub(crate) fn head(&mut self) -> Result<Option<AnswerHead>> {
+        self.line.clear();
+        (&mut self.input).take(LONGEST_LINE).read_until(b'\n', &mut self.line)?;
+        if self.line.is_empty() {
+            return Ok(None);
+        }
+        if self.line.pop_if(|last| *last == b'\n').is_none() {
+            let is_cut = (self.line.len() as u64) < LONGEST_LINE;
+            return Err(if is_cut { Error::Ended } else { odd(&self.line) });
+        }
+        let line = &*self.line;
+        let mut words = line.split(|&byte| byte == b' ');
+        let oid = words.next().and_then(Node::from_hex).ok_or_else(|| odd(line))?;
+        let oid = Oid::from_bytes(*oid.as_bytes());
+        let bytes = match (words.next(), words.next(), words.next()) {
+            (Some(b"missing"), None, _) => return Ok(Some(AnswerHead { oid, bytes: None })),
+            (Some(_), Some(bytes), None) => bytes,
+            _ => return Err(odd(line)),
+        };
+        let bytes = std::str::from_utf8(bytes).ok().and_then(|digits| digits.parse().ok());
+        Ok(Some(AnswerHead { oid, bytes: Some(bytes.ok_or_else(|| odd(line))?) }))
+    }
+
+    /// What the object is whose head was read last.
+    pub(crate) fn kind(&self) -> &[u8] {
+        kind_of(&self.line)
+    }
+
+    /// Gives the content of an object of so many bytes to `take`, in pieces.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`], and those of `take`.
+    pub(crate) fn content(
+        &mut self,
+        bytes: u64,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut left = bytes;
+        while left > 0 {
+            let piece = self.input.fill_buf()?;
+            let len = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            if len == 0 {
+                return Err(Error::Ended);
+            }
+            take(&piece[..len])?;
+            self.input.consume(len);
+            left -= len as u64;
+        }
+        let mut end = [0];
+        match self.input.read_exact(&mut end) {
+            Ok(()) if end == [b'\n'] => Ok(()),
+            Ok(()) => Err(odd(&self.line)),
+            Err(_) => Err(Error::Ended),
+        }
+    }
+}
+
+/// What git says of an object before its content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnswerHead {
+    pub oid: Oid,
+    /// How long it is; `None` if there is no such object.
+    pub bytes: Option<u64>,
+}
+
+fn odd(line: &[u8]) -> Error {
+    Error::Answer(line.escape_ascii().to_string())
+}
+
+fn kind_of(line: &[u8]) -> &[u8] {
+    line.split(|&byte| byte == b' ').nth(1).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -4,11 +4,10 @@
 //! would, and [`hg2git::write_commit`] writes what an export would. Checks before that only find
 //! the reason.
 
-use std::fmt::Write as _;
-
 use gitpack::Oid;
 use hg2git::{read_back, write_commit};
 use revlog::{Changeset, Node};
+use workshop::hex::hex;
 
 use crate::reason::Reason;
 
@@ -24,6 +23,63 @@ pub struct JudgedCommit<'a> {
     pub parents: Vec<Oid>,
     /// Why it does not come back, whatever tree and parents are, and the bytes that are the reason.
     pub refused: Option<(Reason, &'a [u8])>,
+}
+
+/// What a changeset takes of a commit, beside its tree and its parents.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommitParts<'a> {
+    author: &'a [u8],
+    committer: &'a [u8],
+    message: &'a [u8],
+}
+
+impl<'a> CommitParts<'a> {
+    /// Finds them in a commit that [`judge`] does not refuse.
+    pub fn of(content: &'a [u8]) -> Option<Self> {
+        let end = memchr::memmem::find(content, b"\n\n")?;
+        let mut lines = content[..end].split(|&byte| byte == b'\n');
+        let author = lines.find_map(|line| line.strip_prefix(b"author "))?;
+        let committer = lines.find_map(|line| line.strip_prefix(b"committer "))?;
+        Some(Self { author, committer, message: &content[end + 2..] })
+    }
+
+    /// The text of a changeset that has them, this branch extra as it is stored, and these files.
+    ///
+    /// `None` if author or committer has no date.
+    pub fn changeset(
+        &self,
+        manifest: Node,
+        branch: Option<&[u8]>,
+        files: &[&[u8]],
+    ) -> Option<Vec<u8>> {
+        let user = read_back(self.author)?;
+        let mut text = hex(manifest.as_bytes()).to_vec();
+        text.push(b'\n');
+        text.extend_from_slice(&user.user);
+        text.push(b'\n');
+        text.extend_from_slice(user.seconds);
+        text.push(b' ');
+        text.extend_from_slice(user.offset_seconds.to_string().as_bytes());
+        let mut before = b' ';
+        if let Some(branch) = branch {
+            text.push(before);
+            text.extend_from_slice(b"branch:");
+            text.extend_from_slice(branch);
+            before = 0;
+        }
+        if self.author != self.committer {
+            text.push(before);
+            text.extend_from_slice(b"committer:");
+            text.extend_from_slice(&read_back(self.committer)?.canonical());
+        }
+        for file in files {
+            text.push(b'\n');
+            text.extend_from_slice(file);
+        }
+        text.extend_from_slice(b"\n\n");
+        text.extend_from_slice(self.message);
+        Some(text)
+    }
 }
 
 /// Judges the commit with this content.
@@ -120,21 +176,10 @@ fn comes_back<'a>(
     [author, committer]: [&'a [u8]; 2],
     message: &[u8],
 ) -> Result<(), Refusal<'a>> {
-    let who = |value| read_back(value).ok_or((Reason::Identity, value));
-    let user = who(author)?;
-    let mut date = String::from_utf8_lossy(user.seconds).into_owned();
-    let _ = write!(date, " {}", user.offset_seconds);
-    let mut text = b"0000000000000000000000000000000000000000\n".to_vec();
-    text.extend_from_slice(&user.user);
-    text.push(b'\n');
-    text.extend_from_slice(date.as_bytes());
-    if author != committer {
-        text.extend_from_slice(b" committer:");
-        text.extend_from_slice(&who(committer)?.canonical());
-    }
-    text.extend_from_slice(b"\n\n");
-    text.extend_from_slice(message);
-
+    let parts = CommitParts { author, committer, message };
+    let text = parts.changeset(Node::NULL, None, &[]);
+    let odd = [author, committer].into_iter().find(|value| read_back(value).is_none());
+    let text = text.ok_or((Reason::Identity, odd.unwrap_or(author)))?;
     let changeset = Changeset::parse(&text).map_err(|_| (Reason::Identity, author))?;
     let mut again = Vec::with_capacity(content.len());
     write_commit(&mut again, tree, parents, &changeset);

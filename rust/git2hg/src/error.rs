@@ -1,4 +1,4 @@
-//! Errors that end a survey.
+//! Errors that end a survey or a conversion.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use gitpack::Oid;
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why there is no survey.
+/// Why there is no survey, or no changegroup.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// git cannot be asked, or its answer cannot be read.
@@ -32,10 +32,37 @@ pub enum Error {
         /// What it may have.
         most: u64,
     },
+    /// A commit changes more files than the memory of a conversion allows.
+    #[error("commit {0} changes more files than amalgam.git.memory allows")]
+    TooManyFiles(Oid),
     /// More commits, trees or entries than can be counted.
     #[error("history is too large: more than {} objects", u32::MAX)]
     TooMany,
+    /// The Mercurial store cannot be read.
+    #[error(transparent)]
+    Store(#[from] revlog::Error),
+    /// A temporary file cannot be written or read.
+    #[error("cannot use a temporary file: {0}")]
+    Scratch(#[source] io::Error),
+    /// The changegroup cannot be written or read.
+    #[error("cannot write the changegroup: {0}")]
+    Output(#[source] io::Error),
+    /// What was made here is not what it should be.
+    #[error("made a wrong changegroup: {0}")]
+    Wrong(String),
     /// The caller asked to stop.
     #[error("stopped on request")]
     Cancelled,
+}
+
+impl From<workshop::Error> for Error {
+    fn from(error: workshop::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<changegroup::LongChunk> for Error {
+    fn from(error: changegroup::LongChunk) -> Self {
+        Self::Wrong(error.to_string())
+    }
 }

@@ -1,16 +1,18 @@
 //! git commits as Mercurial history.
 //!
 //! Owns the rules that decide whether a commit comes back: it is made a changeset by the rules of the
-//! dialect cinnabar, and that changeset is exported as the same commit. So far it only judges:
-//! [`survey()`] reads a history from git and gives each commit that does not come back its
-//! [`Reason`].
+//! dialect cinnabar, and that changeset is exported as the same commit. [`survey()`] reads a history from
+//! git and gives each commit that does not come back its [`Reason`]. [`convert()`] makes a changegroup
+//! of new commits, and converts it back.
 //!
 //! By part: [`commit`] judges the commit object, [`tree`] its trees, `names` what Mercurial allows as
-//! a file name, `answers` reads what `git cat-file` writes. Knows no Mercurial store, and starts no
-//! process: the caller runs git.
+//! a file name, `answers` reads what `git cat-file` writes, `convert` has the rules of changesets, manifests
+//! and file revisions, and `check` goes the way back. Starts no process: the caller runs git.
 
 mod answers;
+mod check;
 pub mod commit;
+mod convert;
 mod error;
 mod history;
 mod names;
@@ -20,6 +22,10 @@ pub mod tree;
 mod trees;
 
 pub use answers::{Answer, Answers};
+pub use convert::{
+    Conversion, ConversionPipes, ConversionRequest, ConversionStage, ConversionWatch,
+    KnownChangeset, Refusal, convert,
+};
 pub use error::{Error, Result};
 pub use reason::Reason;
 pub use survey::{Finding, Survey, SurveyProgress, SurveyStage, survey};

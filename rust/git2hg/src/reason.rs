@@ -34,11 +34,16 @@ pub enum Reason {
     Path = 13,
     /// An ancestor is refused.
     Ancestor = 14,
+    /// A file is longer than Mercurial can store. Only a conversion finds it.
+    FileSize = 15,
+    /// The changeset that was made is exported as another commit. Only a conversion finds it, and it is
+    /// a bug.
+    Differs = 16,
 }
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::MalformedCommit,
         Self::Signature,
         Self::Encoding,
@@ -53,15 +58,17 @@ impl Reason {
         Self::MalformedTree,
         Self::Path,
         Self::Ancestor,
+        Self::FileSize,
+        Self::Differs,
     ];
 }
 
 /// Reasons that a tree gives the commits that have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TreeReasons(u16);
+pub struct TreeReasons(u32);
 
 /// Not a [`Reason`]: a name that Mercurial refuses in the root directory only.
-const ROOT_NAME: u16 = 1;
+const ROOT_NAME: u32 = 1;
 
 impl TreeReasons {
     /// Adds a reason.

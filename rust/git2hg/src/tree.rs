@@ -62,7 +62,7 @@ fn walk<'a>(
     let mut names: Vec<(&[u8], bool)> = Vec::new();
     let mut rest = content;
     while !rest.is_empty() {
-        let Some(Entry { mode, name, oid, after }) = Entry::first(rest) else {
+        let Some(TreeEntry { mode, name, oid, after }) = TreeEntry::first(rest) else {
             report(Found::Reason(Reason::MalformedTree, b""));
             return;
         };
@@ -106,22 +106,29 @@ fn has_file(before: &[(&[u8], bool)], name: &[u8]) -> bool {
 }
 
 /// An entry, and what follows it.
-struct Entry<'a> {
-    mode: &'a [u8],
-    name: &'a [u8],
-    oid: Oid,
-    after: &'a [u8],
+pub(crate) struct TreeEntry<'a> {
+    pub mode: &'a [u8],
+    pub name: &'a [u8],
+    pub oid: Oid,
+    pub after: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> TreeEntry<'a> {
     /// The first one of a tree; `None` if it is cut.
-    fn first(content: &'a [u8]) -> Option<Self> {
+    pub fn first(content: &'a [u8]) -> Option<Self> {
         let space = memchr::memchr(b' ', content)?;
         let (mode, rest) = (&content[..space], &content[space + 1..]);
         let end = memchr::memchr(0, rest)?;
         let (id, after) = rest[end + 1..].split_first_chunk()?;
         Some(Self { mode, name: &rest[..end], oid: Oid::from_bytes(*id), after })
     }
+}
+
+/// Why an object that is no tree does not come back as one.
+pub(crate) fn not_a_tree() -> TreeReasons {
+    let mut reasons = TreeReasons::default();
+    reasons.add(Reason::MalformedTree);
+    reasons
 }
 
 #[cfg(test)]

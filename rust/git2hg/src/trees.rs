@@ -5,16 +5,14 @@ use std::io::{Read, Write};
 
 use gitpack::Oid;
 use hashbrown::{DefaultHashBuilder, HashTable};
-use workshop::hex::hex;
 
-use crate::answers::Answers;
+use crate::answers::{Answers, ask};
 use crate::error::{Error, Result};
 use crate::history::MOST_DETAIL;
 use crate::reason::{Reason, TreeReasons};
-use crate::tree::{culprit, judge};
+use crate::tree::{culprit, judge, not_a_tree};
 
-/// Trees asked for at a time. git reads all requests before it answers any, so neither side waits
-/// for the other to read.
+/// Trees asked for at a time.
 const ASKED_AT_ONCE: usize = 2000;
 
 /// `git cat-file --batch-command --buffer`.
@@ -29,15 +27,7 @@ impl<W: Write, R: Read> Asked<W, R> {
     }
 
     fn ask(&mut self, oids: &[Oid]) -> Result<()> {
-        let mut lines = Vec::with_capacity(oids.len() * 50 + 6);
-        for oid in oids {
-            lines.extend_from_slice(b"contents ");
-            lines.extend_from_slice(&hex(oid.as_bytes()));
-            lines.push(b'\n');
-        }
-        lines.extend_from_slice(b"flush\n");
-        self.requests.write_all(&lines)?;
-        Ok(self.requests.flush()?)
+        ask(&mut self.requests, oids)
     }
 
     /// The next tree; `None` if the object is no tree.
@@ -209,10 +199,4 @@ impl Trees {
 struct Above {
     starts: Vec<usize>,
     holders: Vec<u32>,
-}
-
-fn not_a_tree() -> TreeReasons {
-    let mut reasons = TreeReasons::default();
-    reasons.add(Reason::MalformedTree);
-    reasons
 }

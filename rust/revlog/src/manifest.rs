@@ -9,7 +9,7 @@ use crate::node::Node;
 
 /// Most directories that a path may go through, git's default for `core.maxTreeDepth`. Trees are
 /// walked by recursion, so a path of a million, which a client may push, must not get that far.
-const MAX_DEPTH: usize = 2048;
+pub const MAX_DEPTH: usize = 2048;
 
 /// What a file is, beside its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

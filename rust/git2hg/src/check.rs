@@ -1,0 +1,217 @@
+//! The way back: each changeset of a changegroup becomes a commit again, which has to be the one that was
+//! pushed.
+//!
+//! Nothing that the conversion has noted is used. The changegroup is read from its file, as Mercurial
+//! reads it. Contents come from the texts in it, trees from what manifests change, commits from
+//! [`hg2git::write_commit`]. What is in the store already is read from there, and its trees from git: an
+//! export has made them. On the way all nodes are compared with their texts, and the files that
+//! a changeset lists with its manifest.
+//!
+//! A branch, a copy, or the parents of a file leave no trace in git, so they are not checked.
+
+mod chunks;
+mod contents;
+mod roots;
+#[cfg(test)]
+mod tests;
+mod treeedit;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use gitpack::{ObjectKind, Oid, object_header};
+use hashbrown::{HashMap, HashSet};
+use hg2git::write_commit;
+use revlog::{Changeset, Node, Revlog};
+use sha1lanes::{Message, digest_one};
+use workshop::Budget;
+
+use self::chunks::{ChunkTexts, GroupFile};
+use self::contents::FileContents;
+use self::roots::Roots;
+use crate::convert::gittrees::GitTrees;
+use crate::convert::{ConversionRequest, ConversionStage, ConversionWatch};
+use crate::error::{Error, Result};
+
+/// What is wrong with a changegroup, and the commit where that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The commit; `None` if it is not known.
+    pub oid: Option<Oid>,
+    /// What was found.
+    pub what: String,
+}
+
+/// A fault, or why none can be looked for.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    Fault(Fault),
+    Error(Error),
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<workshop::Error> for Problem {
+    fn from(error: workshop::Error) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl From<revlog::Error> for Problem {
+    fn from(error: revlog::Error) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+/// A result of a step of the check.
+pub(crate) type Checked<T> = std::result::Result<T, Problem>;
+
+/// A fault of no certain commit.
+pub(crate) fn fault(what: impl Into<String>) -> Problem {
+    Problem::Fault(Fault { oid: None, what: what.into() })
+}
+
+/// A parent of new commits: its node, its manifest and its tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownTree {
+    pub oid: Oid,
+    pub node: Node,
+    pub manifest: Node,
+    pub tree: Oid,
+}
+
+/// Converts the changegroup from `start` on in `file` back. It has to give `expected`, commits with their
+/// changesets; answers the first fault.
+///
+/// # Errors
+///
+/// That a file, a pipe or the store cannot be read, and [`Error::Cancelled`].
+pub(crate) fn check(
+    (file, start): (&File, u64),
+    (request, manifest): (&ConversionRequest<'_>, &Revlog),
+    known: &[KnownTree],
+    trees: &mut GitTrees<impl Write, impl Read>,
+    expected: &[(Oid, Node)],
+    watch: ConversionWatch<'_>,
+) -> Result<Option<Fault>> {
+    let mut back = Back { request, manifest, known, expected, watch };
+    match back.convert(file, start, trees) {
+        Ok(()) => Ok(None),
+        Err(Problem::Fault(fault)) => Ok(Some(fault)),
+        Err(Problem::Error(error)) => Err(error),
+    }
+}
+
+struct Back<'a> {
+    request: &'a ConversionRequest<'a>,
+    manifest: &'a Revlog,
+    known: &'a [KnownTree],
+    expected: &'a [(Oid, Node)],
+    watch: ConversionWatch<'a>,
+}
+
+impl Back<'_> {
+    fn tick(&self, done: usize) -> Result<()> {
+        let stops = (self.watch)(ConversionStage::Check, done as u64);
+        if stops { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    fn convert(
+        &mut self,
+        file: &File,
+        start: u64,
+        trees: &mut GitTrees<impl Write, impl Read>,
+    ) -> Checked<()> {
+        let quarter = self.request.memory_bytes / 4;
+        let budget = Budget::new(quarter, self.request.dir);
+        let mut group = GroupFile::new(file, start, self.request.version);
+        let mut changesets = ChunkTexts::read(&mut group, &budget, quarter / 4)?;
+        let nodes: HashSet<Node> = changesets.nodes().collect();
+        let manifests = ChunkTexts::read(&mut group, &budget, quarter)?;
+        group.end_of_manifests()?;
+        let mut contents = FileContents::new(self.request.store, quarter);
+        let mut done = 0;
+        while let Some(path) = group.file_name()? {
+            let mut texts = ChunkTexts::read(&mut group, &budget, quarter)?;
+            texts.check_links(&nodes)?;
+            contents.add(&path, &mut texts, || {
+                done += 1;
+                self.tick(0)
+            })?;
+        }
+        group.check_end()?;
+        manifests.check_links(&nodes)?;
+        changesets.check_links(&nodes)?;
+        if !changesets.nodes().eq(self.expected.iter().map(|(_, node)| *node)) {
+            return Err(fault("other changesets than were made"));
+        }
+        let mut roots = Roots::new(self.manifest, manifests, contents, self.known);
+        let mut commits: HashMap<Node, (Oid, Node)> = HashMap::new();
+        let mut taken: HashSet<Oid> = HashSet::new();
+        for KnownTree { oid, node, manifest, .. } in self.known {
+            commits.insert(*node, (*oid, *manifest));
+            taken.insert(*oid);
+        }
+        for (at, (oid, node)) in self.expected.iter().enumerate() {
+            let (parents, text) = changesets.get(at)?;
+            let made = changeset(parents, &text, &commits, &mut roots, trees);
+            let (found, manifest) = made.map_err(|problem| blame(problem, *oid))?;
+            if found != *oid || !taken.insert(found) {
+                return Err(blame(fault(format!("it is exported as {found}")), *oid));
+            }
+            if commits.insert(*node, (found, manifest)).is_some() {
+                return Err(blame(fault("its changeset is that of another commit"), *oid));
+            }
+            self.tick(at)?;
+        }
+        Ok(())
+    }
+}
+
+/// The commit of a changeset, and its manifest.
+fn changeset(
+    parents: [Node; 2],
+    text: &Arc<workshop::Buffer>,
+    commits: &HashMap<Node, (Oid, Node)>,
+    roots: &mut Roots<'_>,
+    trees: &mut GitTrees<impl Write, impl Read>,
+) -> Checked<(Oid, Node)> {
+    let changeset = Changeset::parse(text).map_err(|problem| fault(problem.to_string()))?;
+    let there: Vec<Node> = parents.into_iter().filter(|parent| *parent != Node::NULL).collect();
+    let mut oids = Vec::with_capacity(2);
+    let mut manifests = Vec::with_capacity(2);
+    for parent in &there {
+        let known = commits.get(parent);
+        let (oid, manifest) =
+            known.ok_or_else(|| fault(format!("parent {parent} is not known")))?;
+        oids.push(*oid);
+        manifests.push(*manifest);
+    }
+    let first = manifests.first().copied().unwrap_or(Node::NULL);
+    let root = roots.of(changeset.manifest, first, trees)?;
+    let is_merge = manifests.get(1).is_some_and(|second| *second != first);
+    if let Some(changed) = root.changed.filter(|_| !is_merge) {
+        let listed = changeset.files.split(|&byte| byte == b'\n').filter(|path| !path.is_empty());
+        if !listed.eq(changed.iter().map(|path| &**path)) {
+            return Err(fault("it lists other files than its manifest changes"));
+        }
+    }
+    let mut content = Vec::with_capacity(text.len() + 256);
+    write_commit(&mut content, root.tree, &oids, &changeset);
+    let head = object_header(ObjectKind::Commit, content.len() as u64);
+    let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
+    Ok((oid, changeset.manifest))
+}
+
+/// The same problem, of this commit.
+fn blame(problem: Problem, oid: Oid) -> Problem {
+    match problem {
+        Problem::Fault(Fault { what, .. }) => Problem::Fault(Fault { oid: Some(oid), what }),
+        error @ Problem::Error(_) => error,
+    }
+}

@@ -1,0 +1,220 @@
+//! The groups of a changegroup, read from its file.
+//!
+//! Format: `hg help internals.changegroups`. Only where chunks are is kept, and texts that were used
+//! lately.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use changegroup::{GroupVersion, RevisionChunk};
+use hashbrown::{HashMap, HashSet};
+use revlog::{Delta, Node, node};
+use workshop::{Budget, Buffer};
+
+use crate::check::{Checked, Problem, fault};
+use crate::convert::recent::Recent;
+use crate::error::Error;
+
+/// Bytes of the length of a chunk.
+const LEN_BYTES: usize = 4;
+/// Longest name of a file.
+const LONGEST_NAME: usize = 64 << 10;
+
+/// The file, and how far it is read.
+#[derive(Debug)]
+pub(crate) struct GroupFile<'a> {
+    file: &'a File,
+    at: u64,
+    version: GroupVersion,
+}
+
+impl<'a> GroupFile<'a> {
+    /// Reads from `at` on.
+    pub const fn new(file: &'a File, at: u64, version: GroupVersion) -> Self {
+        Self { file, at, version }
+    }
+
+    fn bytes<const LEN: usize>(&mut self) -> Checked<[u8; LEN]> {
+        let mut bytes = [0; LEN];
+        read(self.file, self.at, &mut bytes)?;
+        self.at += LEN as u64;
+        Ok(bytes)
+    }
+
+    /// The length of the data of the next chunk; `None` at the end of a group.
+    fn chunk(&mut self) -> Checked<Option<usize>> {
+        let len = u32::from_be_bytes(self.bytes::<LEN_BYTES>()?) as usize;
+        match len {
+            0 => Ok(None),
+            _ if len > LEN_BYTES && i32::try_from(len).is_ok() => Ok(Some(len - LEN_BYTES)),
+            _ => Err(fault(format!("a chunk of {len} bytes"))),
+        }
+    }
+
+    /// The name of the next file; `None` after the last one.
+    pub fn file_name(&mut self) -> Checked<Option<Vec<u8>>> {
+        let Some(len) = self.chunk()? else { return Ok(None) };
+        if len > LONGEST_NAME {
+            return Err(fault("a file with a long name"));
+        }
+        let mut name = vec![0; len];
+        read(self.file, self.at, &mut name)?;
+        self.at += len as u64;
+        Ok(Some(name))
+    }
+
+    /// What version 03 has after manifests: those of directories, of which there are none.
+    pub fn end_of_manifests(&mut self) -> Checked<()> {
+        if self.version == GroupVersion::V03 && self.chunk()?.is_some() {
+            return Err(fault("it has manifests of directories"));
+        }
+        Ok(())
+    }
+
+    /// Finds nothing after the end.
+    pub fn check_end(&self) -> Checked<()> {
+        match self.file.read_at(&mut [0], self.at) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(fault("it goes on after its end")),
+            Err(problem) => Err(Error::Output(problem).into()),
+        }
+    }
+}
+
+fn read(file: &File, at: u64, out: &mut [u8]) -> Checked<()> {
+    file.read_exact_at(out, at).map_err(|problem| match problem.kind() {
+        io::ErrorKind::UnexpectedEof => fault("it is cut"),
+        _ => Problem::Error(Error::Output(problem)),
+    })
+}
+
+/// One revision of a group.
+#[derive(Clone, Copy, Debug)]
+struct Revision {
+    chunk: RevisionChunk,
+    delta_at: u64,
+    delta_len: usize,
+}
+
+/// The texts of one group.
+#[derive(Debug)]
+pub(crate) struct ChunkTexts<'a> {
+    file: &'a File,
+    revisions: Vec<Revision>,
+    numbers: HashMap<Node, usize>,
+    texts: Recent<Node, Arc<Buffer>>,
+    budget: Arc<Budget>,
+}
+
+impl<'a> ChunkTexts<'a> {
+    /// Finds the chunks of the next group. Texts of about `most_bytes` are kept.
+    pub fn read(
+        group: &mut GroupFile<'a>,
+        budget: &Arc<Budget>,
+        most_bytes: usize,
+    ) -> Checked<Self> {
+        let (mut revisions, mut numbers) = (Vec::new(), HashMap::new());
+        let head_len = RevisionChunk::head_len(group.version) - LEN_BYTES;
+        while let Some(len) = group.chunk()? {
+            let mut head = [0; 128];
+            let head = &mut head[..head_len.min(len)];
+            read(group.file, group.at, head)?;
+            let parsed = RevisionChunk::parse(group.version, head);
+            let (chunk, _) = parsed.ok_or_else(|| fault("a chunk is too short"))?;
+            if chunk.flags != 0 || numbers.insert(chunk.node, revisions.len()).is_some() {
+                return Err(fault(format!("revision {} is odd", chunk.node)));
+            }
+            let (delta_at, delta_len) = (group.at + head_len as u64, len - head_len);
+            revisions.push(Revision { chunk, delta_at, delta_len });
+            group.at += len as u64;
+        }
+        let (texts, budget) = (Recent::new(most_bytes), Arc::clone(budget));
+        Ok(Self { file: group.file, revisions, numbers, texts, budget })
+    }
+
+    /// How many revisions there are.
+    pub fn len(&self) -> usize {
+        self.revisions.len()
+    }
+
+    /// Their nodes, in order.
+    pub fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
+        self.revisions.iter().map(|revision| revision.chunk.node)
+    }
+
+    /// The number of a node.
+    pub fn find(&self, node: Node) -> Option<usize> {
+        self.numbers.get(&node).copied()
+    }
+
+    /// What a revision is a delta of, null for a whole text.
+    pub fn base(&self, number: usize) -> Node {
+        self.revisions[number].chunk.base
+    }
+
+    /// Whether all belong to one of these changesets.
+    pub fn check_links(&self, changesets: &HashSet<Node>) -> Checked<()> {
+        for Revision { chunk, .. } in &self.revisions {
+            if !changesets.contains(&chunk.link) {
+                return Err(fault(format!("revision {} has no changeset", chunk.node)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The delta of a revision.
+    pub fn delta(&self, number: usize) -> Checked<Buffer> {
+        let Revision { delta_at, delta_len, .. } = self.revisions[number];
+        let mut bytes = Buffer::new(Some(Arc::clone(&self.budget)));
+        bytes.resize(delta_len)?;
+        read(self.file, delta_at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The parents and the text of a revision that is made of others of the group.
+    pub fn get(&mut self, number: usize) -> Checked<([Node; 2], Arc<Buffer>)> {
+        let node = self.revisions[number].chunk.node;
+        let parents = self.revisions[number].chunk.parents;
+        let mut chain = Vec::new();
+        let mut at = node;
+        let mut text = loop {
+            if at == Node::NULL {
+                break Arc::new(Buffer::default());
+            }
+            if let Some(text) = self.texts.get(&at) {
+                break text;
+            }
+            let before = chain.last().copied().unwrap_or(self.revisions.len());
+            // what comes later cannot be a base
+            let found = self.find(at).filter(|found| *found < before);
+            chain.push(found.ok_or_else(|| fault(format!("revision {node} has no base")))?);
+            at = self.base(*chain.last().unwrap_or(&0));
+        };
+        for number in chain.into_iter().rev() {
+            text = self.apply(number, &text)?;
+        }
+        Ok((parents, text))
+    }
+
+    /// The text of a revision, when that of its base is `base`. It is compared with its node.
+    pub fn apply(&mut self, number: usize, base: &[u8]) -> Checked<Arc<Buffer>> {
+        let bytes = self.delta(number)?;
+        let delta = Delta::parse(&bytes, base.len()).map_err(|it| fault(it.to_string()))?;
+        let mut text = Buffer::new(Some(Arc::clone(&self.budget)));
+        delta.apply(base, &mut text)?;
+        let RevisionChunk { node, parents: [p1, p2], .. } = self.revisions[number].chunk;
+        if node::node_of(p1, p2, &text) != node {
+            return Err(fault(format!("revision {node} has another text")));
+        }
+        let text = Arc::new(text);
+        self.texts.put(node, Arc::clone(&text), text.len());
+        Ok(text)
+    }
+
+    /// A text that was used lately.
+    pub fn recent(&mut self, node: Node) -> Option<Arc<Buffer>> {
+        self.texts.get(&node)
+    }
+}

@@ -1,0 +1,341 @@
+//! Conversion: new commits as a changegroup.
+//!
+//! Commits come parents first, and go through in windows: their trees are compared all at once, their
+//! blobs are asked for all at once, and then each becomes a changeset. What is made goes to temporary
+//! files, and in the end to the changegroup, in its order. If any commit is refused, nothing is
+//! written, and the rest is only judged.
+
+mod ancestry;
+mod changes;
+mod comparing;
+mod copies;
+mod filerevisions;
+mod gitblobs;
+pub(crate) mod gittrees;
+mod judging;
+pub(crate) mod manifestedit;
+mod manifests;
+pub(crate) mod recent;
+mod rules;
+mod spool;
+mod window;
+mod writing;
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::sync::Arc;
+
+use changegroup::{GroupVersion, RevisionChunk, hunk_head};
+use gitpack::Oid;
+use hashbrown::HashMap;
+use revlog::{Changeset, Node, RevlogKind, Store, node};
+use workshop::{Budget, Directory};
+
+use crate::answers::Answers;
+use crate::check::{Fault, KnownTree, check};
+use crate::convert::changes::TreeComparison;
+use crate::convert::filerevisions::FileRevisions;
+use crate::convert::gitblobs::GitBlobs;
+use crate::convert::gittrees::GitTrees;
+use crate::convert::manifests::{Number, PushedManifests};
+use crate::convert::spool::Spool;
+use crate::convert::window::WindowCommit;
+use crate::error::{Error, Result};
+use crate::reason::Reason;
+
+/// Pipes of git processes.
+#[derive(Debug)]
+pub struct ConversionPipes<C, W, R> {
+    /// What `git cat-file --batch` writes of the commits, parents before children.
+    pub commits: C,
+    /// To a `git cat-file --batch-command --buffer` for trees, and from it.
+    pub trees: (W, R),
+    /// To and from another one, for blobs.
+    pub blobs: (W, R),
+}
+
+/// A parent of new commits that is a changeset already.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownChangeset<'a> {
+    /// The commit.
+    pub oid: Oid,
+    /// The changeset.
+    pub node: Node,
+    /// Its text.
+    pub text: &'a [u8],
+}
+
+/// What is to be converted, and into what.
+#[derive(Debug)]
+pub struct ConversionRequest<'a> {
+    /// The store that gets the changegroup.
+    pub store: &'a Store,
+    /// All parents of new commits that are no new commits.
+    pub known: &'a [KnownChangeset<'a>],
+    /// The format.
+    pub version: GroupVersion,
+    /// Where temporary files are made.
+    pub dir: &'a Directory,
+    /// Memory for texts and trees.
+    pub memory_bytes: usize,
+    /// The bytes of the longest file that is not refused, beside a bound of 2 GiB.
+    pub most_file_bytes: u64,
+    /// The named branch of all new commits, as its extra is stored; without one, each is on the
+    /// branch of its first parent.
+    pub branch: Option<&'a [u8]>,
+}
+
+/// A commit that does not come back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The commit.
+    pub oid: Oid,
+    /// Why.
+    pub reason: Reason,
+    /// What of it is the reason: a header, an author, a path. Cut if it is long; may be empty.
+    pub detail: Vec<u8>,
+}
+
+/// What became of new commits.
+#[derive(Debug, Default)]
+pub struct Conversion {
+    /// Commits and their changesets, parents first; none if any is refused.
+    pub changesets: Vec<(Oid, Node)>,
+    /// Commits that do not come back.
+    pub refused: Vec<Refusal>,
+}
+
+/// What a conversion does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ConversionStage {
+    /// It converts commits.
+    Convert = 0,
+    /// It writes the changegroup.
+    Write = 1,
+    /// It converts changesets back.
+    Check = 2,
+}
+
+/// Called with the stage and how many commits are done; the conversion stops if it answers true.
+pub type ConversionWatch<'a> = &'a dyn Fn(ConversionStage, u64) -> bool;
+
+/// Converts the commits that git writes, and writes a changegroup to `out`.
+///
+/// # Errors
+///
+/// [`Error::Missing`] if git has not an object, [`Error::Store`] if the store cannot be read,
+/// [`Error::Cancelled`], and what is wrong with pipes and files.
+pub fn convert<W: Write, R: Read>(
+    pipes: ConversionPipes<impl Read, W, R>,
+    request: &ConversionRequest<'_>,
+    out: &File,
+    watch: ConversionWatch<'_>,
+) -> Result<Conversion> {
+    let revlog = request.store.open(RevlogKind::Manifest)?;
+    let quarter = request.memory_bytes / 4;
+    let trees = GitTrees::new(pipes.trees.0, pipes.trees.1, quarter / 2);
+    let budget = Budget::new(request.memory_bytes / 8 * 3, request.dir);
+    let mut converter = Converter {
+        trees,
+        blobs: GitBlobs::new(pipes.blobs, request.dir, budget, request.most_file_bytes)?,
+        manifests: PushedManifests::new(&revlog, request.dir, quarter)?,
+        files: FileRevisions::new(request.version, request.dir, quarter)?,
+        changesets: Spool::new(request.dir, "changesets")?,
+        version: request.version,
+        branch: request.branch.map(Arc::from),
+        known: HashMap::new(),
+        made: Vec::new(),
+        judged: HashMap::new(),
+        refused: Vec::new(),
+        memory_bytes: request.memory_bytes,
+        watch,
+    };
+    let parents = converter.learn(request.known)?;
+    let mut commits = Answers::new(pipes.commits);
+    loop {
+        let window = window::read(&mut commits)?;
+        if window.is_empty() {
+            break;
+        }
+        converter.convert(&window)?;
+    }
+    if !converter.refused.is_empty() {
+        return Ok(Conversion { changesets: Vec::new(), refused: converter.refused });
+    }
+    let start = (&*out).stream_position().map_err(Error::Output)?;
+    let (changesets, mut trees) = converter.write(out)?;
+    let fault = check((out, start), (request, &revlog), &parents, &mut trees, &changesets, watch)?;
+    Ok(match fault {
+        None => Conversion { changesets, refused: Vec::new() },
+        Some(Fault { oid, what }) => {
+            let first = changesets.first().map_or(Oid::EMPTY_TREE, |(oid, _)| *oid);
+            let (oid, reason) = (oid.unwrap_or(first), Reason::Differs);
+            let refusal = Refusal { oid, reason, detail: what.into_bytes() };
+            Conversion { changesets: Vec::new(), refused: vec![refusal] }
+        }
+    })
+}
+
+/// Commits and their changesets, parents first.
+type ChangesetPairs = Vec<(Oid, Node)>;
+
+/// What a child needs of a commit that is a changeset.
+#[derive(Clone, Debug)]
+struct Converted {
+    node: Node,
+    tree: Oid,
+    manifest: Number,
+    /// The value of its branch extra, as stored.
+    branch: Option<Arc<[u8]>>,
+}
+
+/// A commit that was judged after one was refused.
+#[derive(Clone, Copy, Debug)]
+struct Judged {
+    /// A tree that comes back, from which its own differs.
+    base: Option<Oid>,
+    is_refused: bool,
+}
+
+/// One conversion.
+struct Converter<'a, W, R> {
+    trees: GitTrees<W, R>,
+    blobs: GitBlobs<W, R>,
+    manifests: PushedManifests<'a>,
+    files: FileRevisions,
+    changesets: Spool,
+    version: GroupVersion,
+    branch: Option<Arc<[u8]>>,
+    known: HashMap<Oid, Converted>,
+    made: ChangesetPairs,
+    judged: HashMap<Oid, Judged>,
+    refused: Vec<Refusal>,
+    memory_bytes: usize,
+    watch: ConversionWatch<'a>,
+}
+
+impl<W: Write, R: Read> Converter<'_, W, R> {
+    fn tick(&self) -> Result<()> {
+        let stops = (self.watch)(ConversionStage::Convert, self.made.len() as u64);
+        if stops { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    /// Notes the changesets that there are.
+    fn learn(&mut self, known: &[KnownChangeset<'_>]) -> Result<Vec<KnownTree>> {
+        let oids: Vec<Oid> = known.iter().map(|changeset| changeset.oid).collect();
+        let mut roots = Vec::with_capacity(oids.len());
+        self.trees.read_others(&oids, |_, _, content| {
+            roots.push(crate::commit::judge(content).tree);
+            Ok(())
+        })?;
+        let mut learned = Vec::with_capacity(known.len());
+        for (KnownChangeset { oid, node, text }, tree) in known.iter().zip(roots) {
+            let wrong = |what: &dyn std::fmt::Display| Error::Wrong(format!("{node}: {what}"));
+            let changeset = Changeset::parse(text).map_err(|problem| wrong(&problem))?;
+            let branch = changeset.extras().find(|(key, _)| *key == b"branch");
+            let tree = tree.ok_or_else(|| wrong(&"its commit has no tree"))?;
+            let manifest = changeset.manifest;
+            learned.push(KnownTree { oid: *oid, node: *node, manifest, tree });
+            let converted = Converted {
+                node: *node,
+                tree,
+                manifest: self.manifests.stored(changeset.manifest)?,
+                branch: branch.map(|(_, value)| Arc::from(value)),
+            };
+            self.known.insert(*oid, converted);
+        }
+        Ok(learned)
+    }
+
+    /// Converts the commits of a window, or judges them.
+    fn convert(&mut self, window: &[WindowCommit]) -> Result<()> {
+        let is_refused = |commit: &WindowCommit| commit.refused.is_some();
+        if !self.refused.is_empty() || window.iter().any(is_refused) {
+            return self.judge(window);
+        }
+        let mut roots: HashMap<Oid, Oid> = HashMap::new();
+        let mut comparisons = Vec::new();
+        for commit in window {
+            let tree = commit.tree.unwrap_or(Oid::EMPTY_TREE);
+            for parent in &commit.parents {
+                let known = self.known.get(parent).map(|it| it.tree);
+                let Some(old) = known.or_else(|| roots.get(parent).copied()) else {
+                    return self.judge(window);
+                };
+                comparisons.push(TreeComparison {
+                    old: Some(old),
+                    new: Some(tree),
+                    ..TreeComparison::default()
+                });
+            }
+            if commit.parents.is_empty() {
+                comparisons.push(TreeComparison { new: Some(tree), ..TreeComparison::default() });
+            }
+            roots.insert(commit.oid, tree);
+        }
+        if !self.compare(window, &mut comparisons)? {
+            let (first, rest) = window.split_at(window.len() / 2);
+            self.convert(first)?;
+            return self.convert(rest);
+        }
+        if comparisons.iter().any(|it| it.refused.is_some()) {
+            return self.judge(window);
+        }
+        let mut comparisons = comparisons.into_iter();
+        let mut paired = Vec::with_capacity(window.len());
+        for commit in window {
+            let count = commit.parents.len().max(1);
+            let changes: Vec<_> = comparisons.by_ref().take(count).map(|it| it.changes).collect();
+            paired.push((commit, rules::CommitChanges::new(changes)));
+        }
+        let blobs: Vec<_> = paired.iter().flat_map(|(_, changes)| changes.blobs()).collect();
+        self.blobs.ask(&blobs)?;
+        for (at, (commit, changes)) in paired.iter().enumerate() {
+            if let Some(path) = self.convert_one(commit, changes)? {
+                let detail = path[..path.len().min(crate::history::MOST_DETAIL)].to_vec();
+                let refusal = Refusal { oid: commit.oid, reason: Reason::FileSize, detail };
+                return self.judge_after(refusal, commit, &window[at + 1..]);
+            }
+            self.tick()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the changeset of a commit; or answers a path whose content is too long.
+    fn convert_one(
+        &mut self,
+        commit: &WindowCommit,
+        changes: &rules::CommitChanges,
+    ) -> Result<Option<Box<[u8]>>> {
+        let parents: Vec<Converted> =
+            commit.parents.iter().filter_map(|oid| self.known.get(oid)).cloned().collect();
+        let tree = commit.tree.unwrap_or(Oid::EMPTY_TREE);
+        let made = match self.apply(tree, &parents, changes)? {
+            rules::Applied::TooLong(path) => return Ok(Some(path)),
+            rules::Applied::Made(made) => made,
+        };
+        let inherited = || parents.first().and_then(|parent| parent.branch.clone());
+        let branch = self.branch.clone().or_else(inherited);
+        let files: Vec<&[u8]> = made.files.iter().map(|path| &**path).collect();
+        let node_of = |at: usize| parents.get(at).map_or(Node::NULL, |parent| parent.node);
+        let pair = [node_of(0), node_of(1)];
+        let text = commit
+            .parts()
+            .and_then(|parts| {
+                parts.changeset(self.manifests.node(made.manifest), branch.as_deref(), &files)
+            })
+            .ok_or_else(|| Error::Wrong(format!("commit {} has no date", commit.oid)))?;
+        let node = node::node_of(pair[0], pair[1], &text);
+        let chunk = RevisionChunk { node, parents: pair, base: Node::NULL, link: node, flags: 0 };
+        let mut bytes = Vec::with_capacity(text.len() + 200);
+        chunk.push_head(self.version, text.len() + 12, &mut bytes)?;
+        hunk_head(0, 0, text.len(), &mut bytes);
+        bytes.extend_from_slice(&text);
+        self.changesets.push(&bytes)?;
+        self.made.push((commit.oid, node));
+        let converted = Converted { node, tree, manifest: made.manifest, branch };
+        self.known.insert(commit.oid, converted);
+        Ok(None)
+    }
+}

@@ -1,0 +1,35 @@
+//! The trees of a window of commits, compared within the memory of a conversion.
+
+use std::io::{Read, Write};
+
+use crate::convert::changes::{TreeComparison, compare};
+use crate::convert::window::WindowCommit;
+use crate::convert::{ConversionStage, Converter};
+use crate::error::{Error, Result};
+
+/// A commit may change so many files that they take this many times the memory of a conversion. So
+/// millions of them are no obstacle, but a few trees that name billions are.
+const MOST_OF_MEMORY: usize = 4;
+/// What comparisons may take however little memory there is.
+const LEAST_BYTES: usize = 1 << 20;
+
+impl<W: Write, R: Read> Converter<'_, W, R> {
+    /// Compares the trees of a window; answers false if it has more commits than that can be done for
+    /// at once.
+    pub(super) fn compare(
+        &mut self,
+        window: &[WindowCommit],
+        comparisons: &mut [TreeComparison],
+    ) -> Result<bool> {
+        let (watch, made) = (self.watch, self.made.len() as u64);
+        let least = self.memory_bytes.max(LEAST_BYTES);
+        let most = least * if window.len() > 1 { 1 } else { MOST_OF_MEMORY };
+        let is_done = compare(&mut self.trees, comparisons, most, || {
+            if watch(ConversionStage::Convert, made) { Err(Error::Cancelled) } else { Ok(()) }
+        })?;
+        match window {
+            [commit] if !is_done => Err(Error::TooManyFiles(commit.oid)),
+            _ => Ok(is_done),
+        }
+    }
+}

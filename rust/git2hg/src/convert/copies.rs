@@ -1,0 +1,108 @@
+//! Exact copies: which added file is a copy of which old one.
+//!
+//! As git finds them with `-C -C100%` and every old file as a candidate: `diffcore-rename.c`,
+//! `find_identical_files()`.
+
+use std::io::{Read, Write};
+
+use gitpack::Oid;
+use hashbrown::{HashMap, HashSet};
+use revlog::manifest::Flag;
+
+use crate::convert::changes::{Change, join};
+use crate::convert::gittrees::{ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, entries, kind_of};
+use crate::error::Result;
+
+/// Sources with one content that are looked at.
+const MOST_SOURCES: usize = 100;
+/// The score of a source that is gone and has the name of the copy.
+const BEST_SCORE: u32 = 2;
+
+/// Sources by copies.
+pub(crate) type CopySources = HashMap<Box<[u8]>, Box<[u8]>>;
+
+/// The source of each added path that is a copy, where `old` is the tree before.
+///
+/// # Errors
+///
+/// As [`GitTrees::get_all`].
+pub(crate) fn copies(
+    trees: &mut GitTrees<impl Write, impl Read>,
+    old: Oid,
+    changes: &[Change],
+) -> Result<CopySources> {
+    let mut found = CopySources::new();
+    let added: Vec<(&[u8], FileEntry)> = changes
+        .iter()
+        .filter(|change| change.old.is_none())
+        .filter_map(|change| Some((&*change.path, change.new?)))
+        .filter(|(_, (_, blob))| *blob != Oid::EMPTY_BLOB)
+        .collect();
+    if added.is_empty() {
+        return Ok(found);
+    }
+    let wanted: HashSet<Oid> = added.iter().map(|(_, (_, blob))| *blob).collect();
+    let mut sources = having(trees, old, &wanted)?;
+    for paths in sources.values_mut() {
+        paths.sort_unstable();
+    }
+    let gone: HashSet<&[u8]> =
+        changes.iter().filter(|change| change.new.is_none()).map(|change| &*change.path).collect();
+    let mut used: HashSet<&[u8]> = HashSet::new();
+    for (path, (flag, blob)) in added {
+        let Some(sources) = sources.get(&blob) else { continue };
+        let mut best: Option<(&[u8], u32)> = None;
+        for (source, source_flag) in sources.iter().take(MOST_SOURCES) {
+            if *source_flag != flag && [*source_flag, flag].contains(&Flag::Symlink) {
+                continue;
+            }
+            let is_free = gone.contains(&**source) && !used.contains(&**source);
+            let score = u32::from(is_free) + u32::from(name_of(source) == name_of(path));
+            if best.is_none_or(|(_, before)| score > before) {
+                best = Some((source, score));
+            }
+            if score == BEST_SCORE {
+                break;
+            }
+        }
+        if let Some((source, _)) = best {
+            used.insert(source);
+            found.insert(path.into(), source.into());
+        }
+    }
+    Ok(found)
+}
+
+fn name_of(path: &[u8]) -> &[u8] {
+    memchr::memrchr(b'/', path).map_or(path, |at| &path[at + 1..])
+}
+
+type Sources = HashMap<Oid, Vec<(Box<[u8]>, Flag)>>;
+
+/// The files below a root that have one of these blobs.
+fn having(
+    trees: &mut GitTrees<impl Write, impl Read>,
+    root: Oid,
+    wanted: &HashSet<Oid>,
+) -> Result<Sources> {
+    let mut sources = Sources::new();
+    let mut pending: Vec<(Vec<u8>, Oid)> = vec![(Vec::new(), root)];
+    while !pending.is_empty() {
+        let from = pending.len().saturating_sub(ASKED_AT_ONCE);
+        let directories = pending.split_off(from);
+        let oids: Vec<Oid> = directories.iter().map(|(_, oid)| *oid).collect();
+        for ((path, _), tree) in directories.iter().zip(trees.get_all(&oids)?) {
+            for entry in entries(&tree.content) {
+                match kind_of(entry.mode) {
+                    Some(EntryKind::Directory) => pending.push((join(path, entry.name), entry.oid)),
+                    Some(EntryKind::File(flag)) if wanted.contains(&entry.oid) => {
+                        let path = join(path, entry.name).into_boxed_slice();
+                        sources.entry(entry.oid).or_default().push((path, flag));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok(sources)
+}

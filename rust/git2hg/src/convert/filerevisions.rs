@@ -1,0 +1,199 @@
+//! The file revisions of a conversion: their nodes, and the chunks that are sent of them.
+//!
+//! Chunks go to a temporary file as they are made, and are put in order of their paths in the end.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use changegroup::{GroupVersion, RevisionChunk, file_header, hunk_head, line_delta};
+use hashbrown::HashMap;
+use revlog::{Delta, Node, node};
+use workshop::{Buffer, Directory};
+
+use crate::convert::recent::Recent;
+use crate::convert::spool::Spool;
+use crate::error::{Error, Result};
+
+/// Texts longer than this part of what is kept are not kept, and nothing is compared with them.
+const LARGEST_PART: usize = 8;
+/// Deltas after which a whole text is sent.
+const LONGEST_CHAIN: u32 = 30;
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct FileRevisions {
+    version: GroupVersion,
+    names: Vec<Arc<[u8]>>,
+    numbers: HashMap<Arc<[u8]>, u32>,
+    /// The numbers of chunks.
+    made: HashMap<(u32, Node), u32>,
+    chunks: Vec<SpooledChunk>,
+    spool: Spool,
+    texts: Recent<Node, Arc<Buffer>>,
+    longest_kept: usize,
+}
+
+/// Where the chunk of a revision is.
+#[derive(Clone, Copy, Debug)]
+struct SpooledChunk {
+    path: u32,
+    /// Number of the first changeset that has it.
+    link: u32,
+    at: u64,
+    len: u32,
+    text_len: u32,
+    /// The chunk that it changes; `None` for a whole text.
+    base: Option<u32>,
+    /// Deltas since a whole text.
+    chain: u32,
+}
+
+impl FileRevisions {
+    /// None yet. Texts of about `most_bytes` are kept.
+    pub fn new(version: GroupVersion, dir: &Directory, most_bytes: usize) -> Result<Self> {
+        Ok(Self {
+            version,
+            names: Vec::new(),
+            numbers: HashMap::new(),
+            made: HashMap::new(),
+            chunks: Vec::new(),
+            spool: Spool::new(dir, "files")?,
+            texts: Recent::new(most_bytes),
+            longest_kept: most_bytes / LARGEST_PART,
+        })
+    }
+
+    /// The node of the revision of `path` with this text, which the changeset `link` has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Scratch`].
+    pub fn add(
+        &mut self,
+        path: &[u8],
+        parents: [Node; 2],
+        text: Buffer,
+        link: u32,
+    ) -> Result<Node> {
+        let [p1, p2] = parents;
+        let own = node::node_of(p1, p2, &text);
+        let path = self.number(path)?;
+        if self.made.contains_key(&(path, own)) {
+            return Ok(own);
+        }
+        let short = |len: usize| u32::try_from(len).map_err(|_| Error::TooMany);
+        let base = self.base(path, p1, &text)?;
+        let mut out = Vec::with_capacity(RevisionChunk::head_len(self.version));
+        let chunk =
+            RevisionChunk { node: own, parents, base: Node::NULL, link: Node::NULL, flags: 0 };
+        let at = self.spool.len();
+        let number = short(self.chunks.len())?;
+        let (base, chain) = if let Some((base, base_text)) = base {
+            let mut delta = Vec::new();
+            line_delta(&base_text, &text, &mut delta);
+            RevisionChunk { base: p1, ..chunk }.push_head(self.version, delta.len(), &mut out)?;
+            self.spool.push(&out)?;
+            self.spool.push(&delta)?;
+            (Some(base), self.chunks[base as usize].chain + 1)
+        } else {
+            let mut hunk = Vec::new();
+            if !text.is_empty() {
+                hunk_head(0, 0, text.len(), &mut hunk);
+            }
+            chunk.push_head(self.version, hunk.len() + text.len(), &mut out)?;
+            self.spool.push(&out)?;
+            self.spool.push(&hunk)?;
+            self.spool.push(&text)?;
+            (None, 0)
+        };
+        let (len, text_len) = (self.spool.len() - at, short(text.len())?);
+        let len = u32::try_from(len).map_err(|_| Error::TooMany)?;
+        self.chunks.push(SpooledChunk { path, link, at, len, text_len, base, chain });
+        self.made.insert((path, own), number);
+        if text.len() <= self.longest_kept {
+            let bytes = text.len();
+            self.texts.put(own, Arc::new(text), bytes);
+        }
+        Ok(own)
+    }
+
+    /// The chunk of the parent `node` of a text, and its text, if it is sent and can be compared.
+    fn base(&mut self, path: u32, node: Node, text: &Buffer) -> Result<Option<(u32, Arc<Buffer>)>> {
+        // one of another path with the same node has the same text, but is not in this group
+        let Some(&number) = self.made.get(&(path, node)) else { return Ok(None) };
+        let SpooledChunk { text_len, chain, .. } = self.chunks[number as usize];
+        let longest = text.len().max(text_len as usize);
+        if chain >= LONGEST_CHAIN || longest > self.longest_kept {
+            return Ok(None);
+        }
+        let kept = self.texts.get(&node);
+        let base = kept.map_or_else(|| self.spooled(number), Ok)?;
+        Ok(Some((number, base)))
+    }
+
+    /// The text of a chunk.
+    fn spooled(&mut self, number: u32) -> Result<Arc<Buffer>> {
+        let mut chain = Vec::new();
+        let mut at = Some(number);
+        while let Some(number) = at {
+            let chunk = self.chunks[number as usize];
+            chain.push(chunk);
+            at = chunk.base;
+        }
+        let head_len = RevisionChunk::head_len(self.version);
+        let (mut text, mut delta) = (Buffer::default(), Vec::new());
+        for chunk in chain.into_iter().rev() {
+            let start = chunk.at + head_len as u64;
+            self.spool.read(start, chunk.len as usize - head_len, &mut delta)?;
+            let delta = Delta::parse(&delta, text.len());
+            let delta = delta.map_err(|problem| Error::Wrong(problem.to_string()))?;
+            let mut made = Buffer::default();
+            made.reserve_exact(chunk.text_len as usize)?;
+            delta.apply(&text, &mut made)?;
+            text = made;
+        }
+        Ok(Arc::new(text))
+    }
+
+    fn number(&mut self, path: &[u8]) -> Result<u32> {
+        if let Some(number) = self.numbers.get(path) {
+            return Ok(*number);
+        }
+        let number = u32::try_from(self.names.len()).map_err(|_| Error::TooMany)?;
+        let path: Arc<[u8]> = path.into();
+        self.names.push(Arc::clone(&path));
+        self.numbers.insert(path, number);
+        Ok(number)
+    }
+
+    /// Writes the groups of all files, where `link_node` is the node of each changeset.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Scratch`] or [`Error::Output`].
+    pub fn write(mut self, link_node: impl Fn(u32) -> Node, out: &mut impl Write) -> Result<()> {
+        let names = self.names;
+        // those of one path stay in order
+        self.chunks.sort_by(|one, two| {
+            names[one.path as usize].cmp(&names[two.path as usize]).then(one.at.cmp(&two.at))
+        });
+        let mut head = Vec::new();
+        for group in self.chunks.chunk_by(|one, two| one.path == two.path) {
+            let mut bytes = Vec::new();
+            file_header(&names[group[0].path as usize], &mut bytes);
+            out.write_all(&bytes).map_err(Error::Output)?;
+            for SpooledChunk { link, at, len, .. } in group {
+                self.spool.read(*at, RevisionChunk::head_len(self.version), &mut head)?;
+                RevisionChunk::set_link(&mut head, link_node(*link));
+                out.write_all(&head).map_err(Error::Output)?;
+                self.spool.copy(
+                    *at + head.len() as u64,
+                    u64::from(*len) - head.len() as u64,
+                    out,
+                )?;
+            }
+            out.write_all(&changegroup::END).map_err(Error::Output)?;
+        }
+        Ok(())
+    }
+}
