@@ -34,6 +34,7 @@ CBINDGEN := $(CACHE)/cbindgen-0.29.4/bin/cbindgen
 CARGO_FUZZ := $(CACHE)/cargo-fuzz-0.13.1/bin/cargo-fuzz
 CARGO_DENY := $(CACHE)/cargo-deny-0.20.2/bin/cargo-deny
 GIT_LFS_VERSION := 3.4.1
+AZURITE := $(CACHE)/azurite-3.35.0
 VERSITYGW := $(CACHE)/versitygw-1.8.0/versitygw
 GIT_LFS := $(CACHE)/git-lfs-$(GIT_LFS_VERSION)/git-lfs
 CINNABAR := $(CACHE)/git-cinnabar-0.7.5/bin/git-cinnabar
@@ -112,14 +113,24 @@ test-hg-rust: ## the same with a Mercurial that is built with Rust
 ODD = 30
 # those who receive hg's bundles, besides HG: `make HG=6.9.5 local` makes one
 RECEIVERS = $(filter-out $(VENV)/bin/python3,$(wildcard build/venv-[67].*/bin/python3))
+# random histories that are pushed: all of them are PUSHES=1000 PUSHES_BY_BOTH=200
+PUSHES = 60
+PUSHES_BY_BOTH = 30
+# directories of git repositories, and how many commits of each are pushed
+GIT_HISTORIES =
+GIT_COMMITS = 2000
 .PHONY: oracle
-oracle: local $(CINNABAR) ## compare ids and metadata with git-cinnabar, bundles with stock hg, clone from bundles; CORPORA=DIR: its *.hg, too
+oracle: local $(CINNABAR) ## compare ids, metadata and pushes with git-cinnabar, bundles with stock hg, clone from bundles; CORPORA=DIR: its *.hg, too; GIT_HISTORIES="DIR ..."
 	@cd tests && $(BIN)/python3 -m oracle --cinnabar $(CINNABAR) --odd $(ODD) \
 	  $(if $(CORPORA),--corpora $(call absolute,$(CORPORA))) \
 	  --keep "$$TREE"/build/oracle --json "$$TREE"/build/oracle.json
 	@cd tests && $(BIN)/python3 -m oracle.hgbundles --cinnabar $(CINNABAR) --odd $(ODD) \
 	  $(if $(CORPORA),--corpora $(call absolute,$(CORPORA))) \
 	  $(RECEIVERS:%=--receiver "$$TREE"/%) --json "$$TREE"/build/oracle-hgbundles.json
+	@cd tests && $(BIN)/python3 -m oracle.pushes --cinnabar $(CINNABAR) --random $(PUSHES) \
+	  --both $(PUSHES_BY_BOTH) --commits $(GIT_COMMITS) \
+	  $(foreach dir,$(GIT_HISTORIES),--git $(call absolute,$(dir))) \
+	  --json "$$TREE"/build/oracle-pushes.json
 
 .PHONY: torture
 torture: local ## kills, full disks, hostile files, clients under load; CORPORA=DIR, ONLY="git clients"
@@ -366,6 +377,12 @@ s3-server: $(VERSITYGW) ## build an S3 server, with go, for the tests that need 
 
 $(VERSITYGW):
 	GOBIN=$(@D) GOFLAGS=-modcacherw go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+.PHONY: azure-server
+azure-server: $(AZURITE)/node_modules/.bin/azurite-blob ## install an emulator of Azure's store, with npm, for the tests that need it
+
+$(AZURITE)/node_modules/.bin/azurite-blob:
+	npm install --silent --no-audit --no-fund --prefix $(AZURITE) azurite@3.35.0
 
 # git runs it by its other name
 $(CINNABAR):

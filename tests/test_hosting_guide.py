@@ -14,7 +14,7 @@ GUIDE = ROOT / "contrib" / "hosting" / "guide.py"
 STARTED = {
     "hosting": "web server: ",
     "serving-git": "gunicorn: clones, ",
-    "public-servers": "nginx: ",
+    "public-servers": "web server: ",
     "adopting": "migration: ",
 }
 

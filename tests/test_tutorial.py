@@ -23,6 +23,7 @@ class Reader:
     def __init__(self, page: str, here: Path, names: dict[str, str]) -> None:
         self._text = (ROOT / "docs" / page).read_text()
         self.here = here
+        self._home = str(here)
         self._names = names
         self._environment = ENVIRONMENT | {
             "PATH": f"{HG.parent}:{os.environ['PATH']}",
@@ -40,7 +41,7 @@ class Reader:
                 if command.startswith("cd "):
                     self.here = self.here / command[3:]
                     continue
-                said = self.run(command)
+                said = self.run(command).replace(self._home, "/home")
                 if expected:
                     assert masked(said.splitlines()) == masked(expected), command
                 yield command

@@ -4,7 +4,7 @@ In a scratch directory: generate a repository, map its indexes, export it to git
 clone that, write it as one file and clone that, publish bundles and let clients start
 from them, and do the same with what Mercurial ships. git and stock hg check each step.
 Exit status 1 if anything is wrong. Knows amalgam only from outside, by its commands;
-no configuration of the user is read.
+no configuration of the user is read. One module, read from top to bottom as it runs.
 """
 
 from __future__ import annotations

@@ -24,16 +24,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from page import Servers, blocks, free_port
+from page import PATHS
+from walk import Walk
 
-PAGE = Path(__file__).parents[2] / "docs" / "serving-git.rst"
 # Apache wants an account, and every system has this one
 _USERS = {"alice": 20001, "bob": 20002, "hg": pwd.getpwnam("nobody").pw_uid}
-_PATHS = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _MOD_WSGI = Path("/usr/lib/apache2/modules/mod_wsgi.so")
-_FILE_BYTES = 16 << 20
 _CHANGESETS = 1600
+_KERNEL = Path("/proc/sys/net/ipv4")
+_BUFFERS = ("tcp_wmem", "tcp_rmem")
 _MOST_FETCHES = 4
 _MOST_CONNECTIONS = 12
 _QUEUE_SECONDS = 2
@@ -50,17 +50,6 @@ WSGISocketPrefix {scratch}/wsgi
 {user}
 Include {scratch}/etc/apache2/sites-enabled/*.conf
 """
-_NGINX = """
-daemon off;
-pid {scratch}/git-nginx.pid;
-error_log {scratch}/git-nginx.log;
-events {{ }}
-http {{
-  access_log off;
-  {temporary}
-  include {scratch}/etc/nginx/conf.d/*.conf;
-}}
-"""
 
 
 def pkt(line: str) -> bytes:
@@ -71,15 +60,15 @@ def pkt(line: str) -> bytes:
 LS_REFS = pkt("command=ls-refs\n") + b"0001" + pkt("ref-prefix refs/heads/\n") + b"0000"
 
 
-class GitServers:
+class GitServers(Walk):
     """One run: the place, the programs, and the servers."""
 
+    page = "serving-git.rst"
+    hosts = ("hg.example.org", "uwsgi.example.org")
+    numbers = ("8000", "8001", "8002")
+
     def __init__(self, scratch: Path, hg: Path, nginx: str | None) -> None:
-        self._scratch, self._nginx = scratch, nginx
-        self._ports = {port: free_port() for port in ("8000", "8001", "8002")}
-        self._hosts = {
-            host: free_port() for host in ("hg.example.org", "uwsgi.example.org")
-        }
+        super().__init__(scratch, hg, nginx)
         self._site = Path(
             subprocess.run(
                 [str(hg.with_name("python3")), "-c", _SITE],
@@ -91,19 +80,12 @@ class GitServers:
         self._python = self._choose_python(hg)
         (scratch / "tmp").mkdir()
         (scratch / "tmp").chmod(0o1777)
-        self._environment = {
+        self.environment |= {
             "TMPDIR": str(scratch / "tmp"),
-            "PATH": f"{scratch}/opt/hg/bin:{_PATHS}",
-            "HOME": str(scratch),
+            "PATH": f"{scratch}/opt/hg/bin:{PATHS}",
             "HGRCPATH": str(scratch / "etc/mercurial/hgrc"),
-            "HGUSER": "guide",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": str(scratch / "gitconfig"),
         }
-        (scratch / "gitconfig").write_text("[pull]\n\tff = only\n")
-        self._servers = Servers(self._environment)
-        self.problems = self._servers.problems
         self._bases: dict[str, str] = {}
         self._make_venv()
         self._has_users = self._reaches_others()
@@ -124,7 +106,7 @@ class GitServers:
 
     def _make_venv(self) -> None:
         """Make /opt/hg of what is installed beside hg, instead of downloading it."""
-        venv = self._scratch / "opt/hg"
+        venv = self.scratch / "opt/hg"
         command = [self._python, "-m", "venv", "--without-pip", str(venv)]
         subprocess.run(command, check=True)
         site = next(venv.glob("lib/python*/site-packages"))
@@ -141,15 +123,15 @@ class GitServers:
         if os.geteuid() or not shutil.which("setpriv"):
             print("left out: other users, because root does not run this")
             return False
-        self._scratch.chmod(0o755)
+        self.scratch.chmod(0o755)
         command = [
             *_become("hg"),
-            str(self._scratch / "opt/hg/bin/hg"),
+            str(self.scratch / "opt/hg/bin/hg"),
             "version",
             "-q",
         ]
         config = ["--config", "extensions.amalgam="]
-        environment = self._environment | {"HGRCPATH": ""}
+        environment = self.environment | {"HGRCPATH": ""}
         done = subprocess.run(
             [*command, *config], env=environment, capture_output=True, cwd="/"
         )
@@ -158,18 +140,9 @@ class GitServers:
             return False
         return True
 
-    def _local(self, text: str) -> str:
-        """Return ``text`` of the page with names of this run."""
-        text = re.sub(r"\s*ssl_certificate\S* .*", "", text)
-        for host, port in self._hosts.items():
-            text = text.replace(
-                f"listen 443 ssl;\n    server_name {host};",
-                f"listen 127.0.0.1:{port};\n    server_name {host};",
-            )
-            text = re.sub(rf"https?://{host}", f"http://127.0.0.1:{port}", text)
-        for page_port, port in self._ports.items():
-            text = text.replace(f"127.0.0.1:{page_port}", f"127.0.0.1:{port}")
-        text = re.sub(r"/(srv|etc|run|opt)/", rf"{self._scratch}/\1/", text)
+    def local(self, text: str) -> str:
+        """Return ``text`` of the page with the names of this run."""
+        text = super().local(text)
         # whoever waits for his turn waits as long
         text = re.sub("queue-timeout = .*", f"queue-timeout = {_QUEUE_SECONDS}", text)
         return self._with_users(text)
@@ -193,25 +166,15 @@ class GitServers:
                 text = text.replace(f"user={name} group={name} ", "")
         return text
 
-    def follow(self) -> None:
-        """Take all steps."""
-        for block in blocks(PAGE.read_text()):
-            if block[0].startswith("# /"):
-                self._write(block[0][2:], "\n".join(block))
-            for line in block:
-                if line.startswith("$ "):
-                    self._run(line[2:])
-
-    def _write(self, name: str, text: str) -> None:
-        path = Path(self._local(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the page, for the owner of its directory."""
+        super().write(name, text)
+        path = Path(self.local(name))
         owner = path.parent.stat()
-        path.write_text(self._local(text).rstrip() + "\n")
         os.chown(path, owner.st_uid, owner.st_gid)
-        print(f"wrote {name}")
 
-    def _run(self, command: str) -> None:
-        print(f"$ {command}", flush=True)
+    def replaced(self, command: str) -> bool:
+        """Start a server in the place of a command that does; leave some out."""
         starts = {
             "/opt/hg/bin/gunicorn": self._start_gunicorn,
             "apachectl graceful": self._start_apache,
@@ -220,116 +183,101 @@ class GitServers:
         }
         for beginning, start in starts.items():
             if command.startswith(beginning):
+                print(f"$ {command}", flush=True)
                 start(command)
-                return
+                return True
         if "-m venv" in command or "pip install" in command:
-            print("  made of what is installed already")
-            return
-        if "example.org" in command and not self._nginx:
-            print("  left out: there is no nginx")
-            return
-        done = self._shell(self._local(command))
-        for line in done.stdout.splitlines():
-            print(f"  {line}")
-        if done.returncode and not ("project-git" in command and not self._nginx):
-            self.problems.append(f"'{command}' ended with {done.returncode}")
+            print(f"made of what is installed already: {command}")
+            return True
+        if not self.nginx and ("example.org" in command or "project-git" in command):
+            print(f"left out: there is no nginx: {command}")
+            return True
+        return False
+
+    def run(self, command: str, code: int = 0) -> str:
+        """Run a command; what alice commits first comes with more of hers."""
+        said = super().run(command, code)
         if command.endswith("'first change'"):
             self._add_contents()
-
-    def _shell(self, command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["sh", "-c", command],
-            cwd=self._scratch,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return said
 
     def _add_contents(self) -> None:
-        """Give alice a file that takes a while to be sent, and another repository."""
-        root = self._scratch / "srv/hg/alice"
-        (root / "project/large").write_bytes(random.Random(0).randbytes(_FILE_BYTES))
+        """Give alice repositories: of many commits, and of more than sockets hold."""
+        root = "/srv/hg/alice"
+        large = self.scratch / "large"
+        large.write_bytes(random.Random(0).randbytes(_bytes_in_sockets() + (8 << 20)))
         steps = [
-            f"hg -R {root}/project commit -A -q -m large",
+            f"hg init {root}/large",
+            f"cp large {root}/large",
+            f"hg -R {root}/large commit -A -q -m large",
             f"hg init {root}/many",
             f"hg -R {root}/many debugbuilddag +{_CHANGESETS}",
             f"hg -R {root}/many log -T '{{node}} b{{rev}}\\n' > {root}/bookmarks",
             f"mv {root}/bookmarks {root}/many/.hg/bookmarks",
             f"hg -R {root}/many phase -p 'all()'",
             f"hg -R {root}/many git::export -q",
+            f"hg -R {root}/large git::export -q",
             f"hg -R {root}/project git::export -q",
         ]
         for step in steps:
-            become = self._local("sudo -u alice ")
-            done = self._shell(f"{become}sh -c {shlex.quote(step)}")
-            if done.returncode:
-                self.problems.append(f"'{step}' ended with {done.stdout}")
+            super().run(f"sudo -u alice sh -c {shlex.quote(step)}")
 
     def _start_gunicorn(self, command: str) -> None:
-        words = shlex.split(self._local(command.removesuffix(" --daemon")))
+        words = shlex.split(self.local(command.removesuffix(" --daemon")))
         if not (self._site / "gunicorn").exists():
             print("left out: there is no gunicorn")
             return
-        self._serve("gunicorn", words, self._ports["8000"])
+        self._serve("gunicorn", words, self.ports["8000"])
 
     def _start_apache(self, _command: str) -> None:
-        apache = shutil.which("apache2", path=_PATHS)
+        apache = shutil.which("apache2", path=PATHS)
         if not apache or not _MOD_WSGI.exists() or self._python != _SYSTEM_PYTHON:
             print("left out: there is no Apache with mod_wsgi for this Python")
             return
         user = f"User #{_USERS['hg']}\nGroup #{_USERS['hg']}" if self._has_users else ""
-        config = self._scratch / "apache.conf"
-        text = _APACHE.format(scratch=self._scratch, user=user, mod_wsgi=_MOD_WSGI)
+        config = self.scratch / "apache.conf"
+        text = _APACHE.format(scratch=self.scratch, user=user, mod_wsgi=_MOD_WSGI)
         config.write_text(text)
         command = [apache, "-f", str(config), "-DFOREGROUND"]
-        self._serve("mod_wsgi", command, self._ports["8001"])
+        self._serve("mod_wsgi", command, self.ports["8001"])
 
     def _start_uwsgi(self, _command: str) -> None:
-        uwsgi = shutil.which("uwsgi", path=_PATHS)
-        if not uwsgi or not self._nginx or self._python != _SYSTEM_PYTHON:
+        uwsgi = shutil.which("uwsgi", path=PATHS)
+        if not uwsgi or not self.nginx or self._python != _SYSTEM_PYTHON:
             print("left out: there is no uWSGI for this Python, or no nginx")
             return
-        config = str(self._scratch / "etc/uwsgi/apps-enabled/hg.ini")
-        self._serve("uWSGI", [uwsgi, "--ini", config], self._ports["8002"])
-        self._bases["uWSGI"] = self._local("https://uwsgi.example.org")
+        config = str(self.scratch / "etc/uwsgi/apps-enabled/hg.ini")
+        self._serve("uWSGI", [uwsgi, "--ini", config], self.ports["8002"])
+        self._bases["uWSGI"] = self.local("https://uwsgi.example.org")
 
     def _serve(self, name: str, command: list[str], port: int) -> None:
-        log = self._scratch / f"{name}.log"
-        self._servers.start(command, cwd=self._scratch, log=log)
-        self._servers.wait(port)
+        log = self.scratch / f"{name}.log"
+        self.servers.start(command, cwd=self.scratch, log=log)
+        self.servers.wait(port)
         self._bases[name] = f"http://127.0.0.1:{port}"
 
     def _start_nginx(self, _command: str) -> None:
-        if not self._nginx:
+        if not self.nginx:
             print("left out: there is no nginx")
             return
         parameters = Path("/etc/nginx/uwsgi_params")
         if "uWSGI" in self._bases and parameters.exists():
-            shutil.copy(parameters, self._scratch / "etc/nginx/uwsgi_params")
+            shutil.copy(parameters, self.scratch / "etc/nginx/uwsgi_params")
         else:
-            (self._scratch / "etc/nginx/conf.d/uwsgi.conf").unlink()
-        temporary = "".join(
-            f"{what}_temp_path {self._scratch}/{what};\n"
-            for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        config = self._scratch / "git-nginx.conf"
-        config.write_text(_NGINX.format(scratch=self._scratch, temporary=temporary))
-        command = [self._nginx, "-p", str(self._scratch), "-c", str(config)]
-        log = self._scratch / "git-nginx.out"
-        self._servers.start(command, cwd=self._scratch, log=log)
-        self._servers.wait(self._hosts["hg.example.org"])
-        self._bases["nginx"] = self._local("https://hg.example.org")
+            (self.scratch / "etc/nginx/conf.d/uwsgi.conf").unlink()
+        self.start_nginx()
+        self.servers.wait(self.ports["hg.example.org"])
+        self._bases["nginx"] = self.local("https://hg.example.org")
 
     def check(self) -> None:
         """See what clients get from each server."""
         if "nginx" in self._bases:
             for name in ("project-hg", "project-git"):
-                readme = self._scratch / name / "README"
+                readme = self.scratch / name / "README"
                 text = readme.read_text() if readme.exists() else "nothing"
                 # hg has pulled nothing since
                 expected = "hello\n" if name == "project-hg" else "hello\nmore\n"
-                self._servers.expect(f"README of {name}", text, expected)
+                self.servers.expect(f"README of {name}", text, expected)
         for name, base in self._bases.items():
             print(f"{name}: clones, requests, and limits", flush=True)
             try:
@@ -352,22 +300,22 @@ class GitServers:
             ("0", ["--mirror", "-c", "http.postBuffer=65537", many]),
             ("2", ["--mirror", "-c", "http.postBuffer=65537", many]),
         ):
-            target = self._scratch / f"clone-of-{name}"
+            target = self.scratch / f"clone-of-{name}"
             command = ["git", "-c", f"protocol.version={version}", "clone", "-q"]
             what = f"{name}: {' '.join(words[:-1])} by version {version}"
             done = self._git(*command[1:], *words, str(target))
-            self._servers.expect(what, (done.returncode, done.stderr), (0, ""))
+            self.servers.expect(what, (done.returncode, done.stderr), (0, ""))
             done = self._git("-C", str(target), "fsck", "--strict")
-            self._servers.expect(f"{what}: fsck", done.returncode, 0)
+            self.servers.expect(f"{what}: fsck", done.returncode, 0)
             shutil.rmtree(target, ignore_errors=True)
         if self._has_users:
             done = self._git("ls-remote", f"{base}/bob/closed")
-            self._servers.expect(f"{name}: denied", done.returncode, 128)
+            self.servers.expect(f"{name}: denied", done.returncode, 128)
 
     def _git(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["git", *words],
-            env=self._environment | {"GIT_TERMINAL_PROMPT": "0"},
+            env=self.environment | {"GIT_TERMINAL_PROMPT": "0"},
             capture_output=True,
             text=True,
         )
@@ -375,7 +323,7 @@ class GitServers:
     def _check_requests(self, name: str, base: str) -> None:
         """See that large and compressed requests arrive whole."""
         status, _headers, refs = _post(base, LS_REFS)
-        self._servers.expect(f"{name}: ls-refs", status, 200)
+        self.servers.expect(f"{name}: ls-refs", status, 200)
         for what, headers, body in (
             ("gzip", {"Content-Encoding": "gzip"}, gzip.compress(LS_REFS)),
             ("chunked", {}, iter([LS_REFS])),
@@ -386,16 +334,16 @@ class GitServers:
             ),
         ):
             found = _post(base, body, **headers)
-            self._servers.expect(f"{name}: {what}", (found[0], found[2]), (200, refs))
+            self.servers.expect(f"{name}: {what}", (found[0], found[2]), (200, refs))
         known = b"".join(pkt(f"have {number:040x}\n") for number in range(1, 30_000))
         asked = self._fetch(refs, known)
         for what, sent in (("whole", asked), ("chunked", iter(_parts(asked)))):
             status, _headers, answer = _post(base, sent)
             label = f"{name}: {len(asked)} bytes, {what}"
-            self._servers.expect(label, (status, b"NAK" in answer[:100]), (200, True))
+            self.servers.expect(label, (status, b"NAK" in answer[:100]), (200, True))
 
     def _fetch(self, refs: bytes, known: bytes = b"") -> bytes:
-        """Return a request for all that is in alice's project."""
+        """Return a request for all that ``refs`` name."""
         oids = sorted(set(re.findall(rb"([0-9a-f]{40}) refs/", refs)))
         wanted = b"".join(pkt(f"want {oid.decode()}\n") for oid in oids)
         end = b"" if known else pkt("done\n")
@@ -404,7 +352,7 @@ class GitServers:
     def _check_abort(self, name: str, base: str) -> None:
         """See that no process of git stays when its client leaves."""
         with self._stuck(base, 1):
-            self._servers.expect(f"{name}: git runs", bool(self._gits()), True)
+            self.servers.expect(f"{name}: git runs", bool(self._gits()), True)
         self._expect_no_git(name)
 
     def _expect_no_git(self, name: str) -> None:
@@ -412,7 +360,7 @@ class GitServers:
             if not self._gits():
                 return
             time.sleep(0.1)
-        self._servers.expect(f"{name}: processes of git that stay", self._gits(), [])
+        self.servers.expect(f"{name}: processes of git that stay", self._gits(), [])
 
     def _check_limits(self, name: str, base: str) -> None:
         """See that who comes too late is told so, and that all others are served."""
@@ -420,10 +368,10 @@ class GitServers:
         with self._stuck(base, _MOST_FETCHES):
             status, headers, _body = _post(base, self._fetch(refs))
             found = (status, headers.get("Retry-After"))
-            self._servers.expect(f"{name}: one fetch too many", found, (503, "10"))
-            self._servers.expect(f"{name}: ls-refs", _post(base, LS_REFS)[0], 200)
+            self.servers.expect(f"{name}: one fetch too many", found, (503, "10"))
+            self.servers.expect(f"{name}: ls-refs", _post(base, LS_REFS)[0], 200)
             served = (_get(base, "?cmd=capabilities"), len(self._gits()) > 0)
-            self._servers.expect(f"{name}: hg meanwhile", served, (200, True))
+            self.servers.expect(f"{name}: hg meanwhile", served, (200, True))
         self._expect_no_git(name)
 
     def _check_connections(self, base: str) -> None:
@@ -431,24 +379,24 @@ class GitServers:
         with self._stuck(base, _MOST_CONNECTIONS, answered=_MOST_FETCHES):
             status, headers, _body = _post(base, LS_REFS)
             found = (status, headers.get("Retry-After"))
-            self._servers.expect("one connection too many", found, (503, "10"))
+            self.servers.expect("one connection too many", found, (503, "10"))
             answered_hg = _get(base, "?cmd=capabilities")
-            self._servers.expect("hg meanwhile", answered_hg, 200)
+            self.servers.expect("hg meanwhile", answered_hg, 200)
         self._expect_no_git("nginx")
 
     @contextlib.contextmanager
     def _stuck(
         self, base: str, count: int, answered: int | None = None
     ) -> Iterator[None]:
-        """Let clients ask for everything, and read only how the answer begins.
+        """Let clients ask for a large file, and read only how the answer begins.
 
         ``answered``: how many of them get one.
         """
-        body = self._fetch(_post(base, LS_REFS)[2])
+        body = self._fetch(_post(base, LS_REFS, "large")[2])
         port = int(base.rpartition(":")[2])
         lines = [f"{key}: {value}" for key, value in _POST.items()]
         lines += ["Host: x", f"Content-Length: {len(body)}"]
-        head = "POST /alice/project/git-upload-pack HTTP/1.1\r\n" + "\r\n".join(lines)
+        head = "POST /alice/large/git-upload-pack HTTP/1.1\r\n" + "\r\n".join(lines)
         with contextlib.ExitStack() as stack:
             clients = []
             for _number in range(count):
@@ -468,7 +416,7 @@ class GitServers:
     def _gits(self) -> list[int]:
         """Return the processes that send packs of the repositories here."""
         found = []
-        store = f"GIT_DIR={self._scratch}".encode()
+        store = f"GIT_DIR={self.scratch}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 variables = (process / "environ").read_bytes()
@@ -477,9 +425,9 @@ class GitServers:
         return found
 
     def close(self) -> None:
-        """End all servers."""
-        self._servers.stop()
-        for log in sorted(self._scratch.glob("*.log")) if self.problems else ():
+        """End all servers, and show what they said if something is wrong."""
+        super().close()
+        for log in sorted(self.scratch.glob("*.log")) if self.problems else ():
             print(f"{log.name}:\n{log.read_text(errors='replace')[-2000:]}")
 
 
@@ -497,14 +445,27 @@ def _parts(body: bytes) -> Iterator[bytes]:
         yield body[start : start + 50_000]
 
 
+def _bytes_in_sockets() -> int:
+    """Return how much a kernel takes between git and a client that does not read.
+
+    A server sends to nginx, and nginx to the client: two times two buffers.
+    """
+    largest = [(_KERNEL / name).read_text().split()[-1] for name in _BUFFERS]
+    return 2 * sum(map(int, largest))
+
+
 def _post(
-    base: str, body: bytes | Iterator[bytes], **headers: str
+    base: str,
+    body: bytes | Iterator[bytes],
+    repository: str = "project",
+    **headers: str,
 ) -> tuple[int, dict[str, str], bytes]:
-    """Send a request for alice's project, in chunks if it comes in pieces."""
+    """Send a request for a repository of alice, in chunks if it comes in pieces."""
     sent = _POST | {name.replace("_", "-"): value for name, value in headers.items()}
     connection = http.client.HTTPConnection(base.removeprefix("http://"), timeout=60)
     with contextlib.closing(connection):
-        connection.request("POST", "/alice/project/git-upload-pack", body, sent)
+        path = f"/alice/{repository}/git-upload-pack"
+        connection.request("POST", path, body, sent)
         answer = connection.getresponse()
         return answer.status, dict(answer.getheaders()), answer.read()
 

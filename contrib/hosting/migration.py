@@ -36,8 +36,8 @@ class Migration(Walk):
 
     page = "adopting.rst"
 
-    def __init__(self, scratch: Path, hg: Path, _nginx: str | None) -> None:
-        super().__init__(scratch, hg)
+    def __init__(self, scratch: Path, hg: Path, nginx: str | None) -> None:
+        super().__init__(scratch, hg, nginx)
         self._python = hg.with_name("python3")
 
     def follow(self) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import random
 import re
 import socket
 import subprocess
@@ -10,6 +13,9 @@ import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+# servers are not in everybody's PATH
+PATHS = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 def blocks(text: str) -> Iterator[list[str]]:
@@ -20,10 +26,23 @@ def blocks(text: str) -> Iterator[list[str]]:
 
 
 def free_port() -> int:
-    """Return the number of a port that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return the number of a port that nobody uses.
+
+    Below those that the kernel gives to connections, since it would give a free one to
+    the next.
+    """
+    ports = range(10_000, _first_given())
+    for port in random.sample(ports, len(ports)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(errno.EADDRINUSE, "no port is free")
+
+
+def _first_given() -> int:
+    given = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first = int(given.read_text().split()[0]) if given.exists() else 32_768
+    return first if first > 11_000 else 65_536
 
 
 class Servers:

@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import socket
 import urllib.request
-from pathlib import Path
 
 from walk import Walk
 
@@ -22,14 +21,10 @@ class PublicServer(Walk):
 
     page = "public-servers.rst"
 
-    def __init__(self, scratch: Path, hg: Path, nginx: str | None) -> None:
-        super().__init__(scratch, hg)
-        self._nginx = nginx
-
     def follow(self) -> None:
         """Take all steps, if there is nginx."""
-        if self._nginx is None:
-            print("nginx: left out, because there is none")
+        if self.nginx is None:
+            print("web server: left out, because there is no nginx")
             return
         super().follow()
 
@@ -46,7 +41,7 @@ class PublicServer(Walk):
         config = "[paths]\n/ = /srv/hg/*\n[web]\nbaseurl = https://hg.example.org\n"
         config += extensions
         self.write("/srv/hg/hgweb.conf", config)
-        port = self.ports["127.0.0.1:8000"]
+        port = self.ports["8000"]
         serve = ["hg", "serve", "--webdir-conf", f"{self.scratch}/srv/hg/hgweb.conf"]
         serve += ["-a", "127.0.0.1", "-p", str(port)]
         self.servers.start(serve, self.scratch, self.scratch / "hgweb.log")
@@ -56,26 +51,13 @@ class PublicServer(Walk):
         """Start nginx in the place of its reload."""
         if command != "nginx -s reload":
             return False
-        config = self.scratch / "nginx.conf"
-        temporary = "".join(
-            f"{what}_temp_path {self.scratch}/{what};\n"
-            for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        config.write_text(
-            f"daemon off; pid {self.scratch}/nginx.pid;\n"
-            f"error_log {self.scratch}/nginx.err;\nevents {{ }}\nhttp {{\n"
-            f"access_log off;\n{temporary}"
-            f"include {self.scratch}/etc/nginx/conf.d/*.conf;\n}}\n"
-        )
-        start = [str(self._nginx), "-p", str(self.scratch), "-c", str(config)]
-        self.servers.start(start, self.scratch, self.scratch / "nginx.out")
+        self.start_nginx()
         self.servers.wait(self.ports["hg.example.org"])
-        print("nginx: started with the configuration of the page")
         return True
 
     def check(self) -> None:
         """See what the limits hold up, and what they do not."""
-        if self._nginx is None:
+        if self.nginx is None:
             return
         base = self.local("https://hg.example.org")
         with urllib.request.urlopen(f"{base}/robots.txt") as answer:

@@ -8,11 +8,23 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 from page import Servers, blocks, free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
+_NGINX = """
+daemon off;
+pid {scratch}/nginx.pid;
+error_log {scratch}/nginx.log;
+events {{ }}
+http {{
+  access_log {log};
+  {temporary}
+  include {scratch}/etc/nginx/conf.d/*.conf;
+}}
+"""
 
 
 class Walk:
@@ -20,10 +32,15 @@ class Walk:
 
     page = ""
     """The page, below ``docs``."""
+    hosts: tuple[str, ...] = ("hg.example.org",)
+    """What is on the page in the place of addresses of this host."""
+    numbers: tuple[str, ...] = ("8000",)
+    """Its ports of servers that are behind another."""
 
-    def __init__(self, scratch: Path, hg: Path) -> None:
+    def __init__(self, scratch: Path, hg: Path, nginx: str | None) -> None:
         self.scratch = self.here = scratch
-        self.ports = {"hg.example.org": free_port(), "127.0.0.1:8000": free_port()}
+        self.nginx = nginx
+        self.ports = {name: free_port() for name in (*self.hosts, *self.numbers)}
         self.environment = {
             "PATH": f"{hg.parent}:{os.environ['PATH']}",
             "HOME": str(scratch),
@@ -41,13 +58,18 @@ class Walk:
 
     def local(self, text: str) -> str:
         """Return ``text`` of the page with the names of this run."""
-        public = self.ports["hg.example.org"]
         text = re.sub(r"\s*ssl_certificate\S* .*", "", text)
-        text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{public};")
-        text = text.replace("https://hg.example.org", f"http://127.0.0.1:{public}")
-        behind = self.ports["127.0.0.1:8000"]
-        text = text.replace("127.0.0.1:8000", f"127.0.0.1:{behind}")
-        return re.sub(r"/(srv|etc)/", rf"{self.scratch}/\1/", text)
+        for host in self.hosts:
+            text = text.replace(
+                f"listen 443 ssl;\n    server_name {host};",
+                f"listen 127.0.0.1:{self.ports[host]};\n    server_name {host};",
+            )
+            address = f"http://127.0.0.1:{self.ports[host]}"
+            text = re.sub(rf"https?://{host}", address, text)
+        for number in self.numbers:
+            here = f"127.0.0.1:{self.ports[number]}"
+            text = text.replace(f"127.0.0.1:{number}", here)
+        return re.sub(r"/(srv|etc|run|opt)/", rf"{self.scratch}/\1/", text)
 
     def follow(self) -> None:
         """Take all steps."""
@@ -80,6 +102,21 @@ class Walk:
         """Run a command; return what it says."""
         print(f"$ {command}", flush=True)
         return self.servers.shell(self.local(command), self.here, code)
+
+    def start_nginx(self, log: str = "off") -> None:
+        """Start it with the configuration of the page; ``log`` is of requests."""
+        temporary = "".join(
+            f"{what}_temp_path {self.scratch}/{what};\n"
+            for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        config = self.scratch / "nginx.conf"
+        config.write_text(
+            _NGINX.format(scratch=self.scratch, temporary=temporary, log=log)
+        )
+        command = [str(self.nginx), "-p", str(self.scratch), "-c", str(config)]
+        self.servers.start(command, self.scratch, self.scratch / "nginx.out")
+        said = subprocess.run([str(self.nginx), "-v"], capture_output=True, text=True)
+        print(f"web server: {said.stderr.strip()}")
 
     def close(self) -> None:
         """End what was started."""

@@ -15,6 +15,8 @@ Prints, and writes as JSON with ``-o``:
 - the time until the first byte of an answer to ls-refs;
 - with ``--refs N``, the processor time of ls-refs with one prefix, in a copy with N
   bookmarks, and that of ``git upload-pack`` without a server.
+
+One module: a script that somebody reads before they believe its figures.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ An environment is a CPython of this machine with a Mercurial from PyPI in a venv
 root of debootstrap with Debian's own Python and Mercurial. Neither has cargo or a C
 compiler in its PATH. In each, the wheel is installed, a repository is exported and
 cloned, and the ``.t`` tests run. With --older, data goes from that wheel to this one,
-and back. At last the wheel is removed, and hg has to work. What is missing is not run,
-and listed as such.
+and back. At last the wheel is removed, and hg has to work. Where Mercurial is too old,
+it has to say so in one line, and to work. What is missing is not run, and listed as
+such.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ COMPILERS = re.compile(
 PIP = ["-m", "pip", "--disable-pip-version-check"]
 CONFIGURATION = ["[extensions]", "amalgam =", "[amalgam]", "git.refs = bookmarks, tips"]
 NOT_LOADED = "failed to import extension"
+OLDEST = (6, 9)
+TOO_OLD = "requires version 6.9 or newer of Mercurial"
 
 
 class StepError(Exception):
@@ -68,22 +71,26 @@ def main() -> None:
     scratch: Path = options.scratch
     scratch.mkdir(parents=True, exist_ok=True)
     results: dict[str, str] = {}
+
+    def note(name: str, result: str) -> None:
+        """Say a result at once, and keep it: all of them take more than an hour."""
+        results[name] = result
+        print(f"{name}: {result}", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
+
     for version in options.python:
         python = found_python(version)
         for hg in options.hg:
             name = f"python {version}, hg {hg}"
             if not python:
-                results[name] = "not run: this machine has no such Python"
+                note(name, "not run: this machine has no such Python")
                 continue
             make = functools.partial(venv, name, python, hg, scratch)
-            results[name] = tried(make, options, hg)
+            note(name, tried(make, options, hg))
     for root in options.root:
         name = f"debian root {root.name}"
-        results[name] = tried(functools.partial(chroot, name, root), options, "")
-    for name, result in results.items():
-        print(f"{name}: {result}")
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+        note(name, tried(functools.partial(chroot, name, root), options, ""))
     if any(result.startswith("failed") for result in results.values()):
         raise SystemExit(1)
 
@@ -118,7 +125,10 @@ def tried(
         place = make()
         if place is None:
             return f"not run: PyPI has no wheel of Mercurial {hg} for this Python"
-        print(f"--- {place.name}", flush=True)
+        version = mercurial_version(place)
+        if tuple(map(int, version.split(".")[:2])) < OLDEST:
+            check_too_old(place, options.wheel)
+            return f"passed: hg {version} says that it is too old, and works"
         check(place, options.wheel)
         tests = 0 if options.no_t else run_t(place, sources(options.sources, place))
         if options.older:
@@ -215,6 +225,31 @@ def check(place: Environment, wheel: Path) -> None:
         raise StepError(f"amalgam was loaded from the source tree: {where}")
 
 
+def check_too_old(place: Environment, wheel: Path) -> None:
+    """Install the wheel: hg says that it is too old in one line, and works."""
+    install(place, wheel)
+    repo = place.scratch / "repo"
+    place.run(place.hg, "init", repo)
+    write(place, "repo/.hg/hgrc", "\n".join(CONFIGURATION) + "\n")
+    write(place, "repo/file", "content\n")
+    answer = place.run(place.hg, "commit", "-qAm", "one", "-u", "test", cwd=repo)
+    if TOO_OLD not in answer or len(answer.splitlines()) != 1:
+        raise StepError(f"an hg that is too old said: {answer}")
+    answer = place.run(place.hg, "verify", "-q", cwd=repo)
+    if TOO_OLD not in answer or len(answer.splitlines()) != 1:
+        raise StepError(f"hg verify with an hg that is too old said: {answer}")
+    check_removal(place)
+
+
+def mercurial_version(place: Environment) -> str:
+    """Return the version of the Mercurial in ``place``."""
+    said = place.run(place.hg, "version", "-q")
+    match = re.search(r"version ([\d.]+)", said)
+    if not match:
+        raise StepError(f"no version in {said.strip()}")
+    return match[1].rstrip(".")
+
+
 def install(place: Environment, wheel: Path, *options: str) -> None:
     """Install ``wheel``, which is copied to where the environment sees it."""
     copy(place, wheel, wheel.name)
@@ -263,11 +298,9 @@ def run_t(place: Environment, source: Path) -> int:
 
 def sources(cache: Path | None, place: Environment) -> Path:
     """Return the tests of the Mercurial in ``place``, from its source distribution."""
-    said = place.run(place.hg, "version", "-q")
-    match = re.search(r"version ([\d.]+)", said)
-    if not match or not cache:
-        raise StepError(f"no source of tests for {said.strip()}")
-    version = match[1]
+    version = mercurial_version(place)
+    if not cache:
+        raise StepError(f"no source of tests for Mercurial {version}")
     directory = cache / f"mercurial-{version}"
     if not (directory / "tests" / "run-tests.py").exists():
         command = [sys.executable, *PIP, "download", "-q", "--no-deps", "--no-binary"]

@@ -26,6 +26,15 @@ _GROWTH = (
     "Processor time of a first export, start of Python included. The line is a power "
     "law. If its exponent is 1, twice the changesets take twice the time."
 )
+_INDEXES = (
+    "Milliseconds in a fresh process, medians, by the number of changesets. Cold means "
+    "that no file of the repository is in the page cache; in parentheses is what was "
+    "read from disk. *read* is plain Mercurial, and *read, again* the same once more: "
+    "what these two differ by is noise. *mmap* is Mercurial's own mapping. The others "
+    "are amalgam with the values of ``amalgam.index.prefault``. Indexes of less than "
+    "1 MB are read, unless ``experimental.mmapindexthreshold`` says otherwise: mapping "
+    "them gains nothing."
+)
 _HEAD = ["what", "by", "processor time, s", "memory, MB"]
 
 
@@ -52,6 +61,7 @@ def write(results: Results, page: Path) -> None:
     shown = [row for row in results.tables if _is_shown(row["title"])]
     if shown:
         lines += _heading("Indexes, warm and cold")
+        lines += [*_paragraph(_INDEXES), ""]
         lines += [tables.as_rst(shown).strip("\n"), ""]
     headline.fill(page, BEGIN, END, lines)
 
