@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,12 @@ from pathlib import Path
 import pytest
 from testlib.bundled import Bundled, Served
 from testlib.hgserver import HgServer
+from testlib.slowclients import connected, endless_bytes
 
 # servers and generators are processes of their own
 pytestmark = pytest.mark.slow
 
-LARGE = 12 << 20
-"""More than sockets on both sides buffer."""
+LARGE = max(12 << 20, endless_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +44,9 @@ def large(template: Bundled) -> Path:
     )
 
 
-def connected(served: Served) -> socket.socket:
-    host, _colon, port = served.url.removeprefix("http://").rstrip("/").partition(":")
-    connection = socket.create_connection((host, int(port)), timeout=60)
-    return connection
-
-
 def asking(served: Served, request: bytes, method: str = "GET") -> tuple[int, bytes]:
     """Send bytes as they are; return status and body, which may be cut."""
-    with connected(served) as connection:
+    with connected(served.port) as connection:
         connection.sendall(request)
         with http.client.HTTPResponse(connection, method=method) as response:
             response.begin()
@@ -132,7 +125,7 @@ def test_odd_headers_are_answered_with_all(
     served: Served, large: Path, lines: list[str]
 ) -> None:
     size = large.stat().st_size
-    with connected(served) as connection:
+    with connected(served.port) as connection:
         connection.sendall(get(large.name, *lines))
         response = http.client.HTTPResponse(connection)
         with response:  # it has the socket, too
@@ -155,9 +148,7 @@ class Slow:
     """A client that has got the beginning of a file and reads no further."""
 
     def __init__(self, served: Served, path: Path) -> None:
-        self._connection = connected(served)
-        # so that the server cannot be done with it
-        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
+        self._connection = connected(served.port)
         self._connection.sendall(get(path.name))
         self._response = http.client.HTTPResponse(self._connection)
         self._response.begin()

@@ -102,7 +102,7 @@ def test_file_that_cannot_be_opened_stays(repo: Path) -> None:
     out = repo.parent / "out.hg"
     shutil.copy(shutil.which("sleep") or "", out)
     content = out.read_bytes()
-    with subprocess.Popen([out, "60"]) as program:
+    with subprocess.Popen([out, "6000"]) as program:
         process = bundle(repo, out)
         assert b"abort: Text file busy" in process.communicate()[1]
         program.kill()
@@ -151,7 +151,7 @@ def test_reader_that_goes_away_does_not_end_a_server(
     args = f"bundlecaps={caps}&cg=1&common={'0' * 40}&heads={tip}"
     request = f"GET /?cmd=getbundle HTTP/1.1\r\nHost: x\r\nX-HgArg-1: {args}\r\n\r\n"
     for _time in range(3):
-        with socket.create_connection(("127.0.0.1", web.port), 30) as connection:
+        with socket.create_connection(("127.0.0.1", web.port), 600) as connection:
             connection.sendall(request.encode())
             assert connection.recv(1000).startswith(b"HTTP/1.1 200")
     check_serves(web, repo.parent, server)

@@ -160,13 +160,17 @@ class Bundled:
             left.add("PENDING")
         return left
 
-    def wait(self, seconds: float = 60) -> None:
-        """Wait until no generator runs in the background, nor is about to."""
+    def wait(self, seconds: float = 300) -> None:
+        """Wait until no generator runs in the background, nor is about to.
+
+        Who starts one does not end before it is there. It may be missed only if it
+        starts while processes are listed, so they are listed again.
+        """
         deadline = time.monotonic() + seconds
         quiet = 0
-        while quiet < 10:
+        while quiet < 3:
             assert time.monotonic() < deadline, "a generator does not end"
-            time.sleep(0.05)
+            time.sleep(0.02)
             quiet = 0 if generators(self.dot_hg) else quiet + 1
 
     @contextlib.contextmanager
@@ -226,15 +230,19 @@ class Served:
         self.log = log
         self.sent = sent
 
+    @property
+    def port(self) -> int:
+        return int(self.url.rstrip("/").rpartition(":")[2])
+
     def get(self, path: str) -> bytes:
         """Return what is there."""
         with urllib.request.urlopen(self.url + path) as response:
             return bytes(response.read())
 
     def status(self, path: str) -> int:
-        """Return the status of what is there; a request ends within 10 seconds."""
+        """Return the status of what is there; a request ends in the end."""
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as response:
+            with urllib.request.urlopen(self.url + path, timeout=300) as response:
                 return int(response.status)
         except urllib.error.HTTPError as exc:
             with exc:

@@ -12,7 +12,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from ...gitstore.exporting.conversion import Conversion
+from ...gitstore.exporting.conversion import ExportConversion
 from ...gitstore.git import idx
 from ...gitstore.git.refs import METADATA
 from ...gitstore.git.repository import make_empty
@@ -147,7 +147,7 @@ def _converted(
         os.makedirs(packs_path)
         maps = MapFiles(Directory(directory), store.trust)
         made = Directory(packs_path)
-        conversion = Conversion.of(repo, store.config, made, maps)
+        conversion = ExportConversion.of(repo, store.config, made, maps)
         done = conversion.run(repo.ui, selected, 0, names_heads=True)
         commit = done.commit.oid
         with contextlib.ExitStack() as stack:

@@ -7,7 +7,8 @@ can write a changegroup: ``fallthrough`` does.
 from __future__ import annotations
 
 import array
-from operator import itemgetter
+import operator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from mercurial.i18n import _
@@ -55,11 +56,12 @@ class NativeChangegroup:
         *,
         trusts_links: bool,
     ) -> None:
-        numbers = [*map(repo.unfiltered().changelog.rev, nodes)]
-        if numbers != sorted(numbers):
-            pairs = sorted(zip(numbers, nodes, strict=True))
-            numbers, nodes = [*map(itemgetter(0), pairs)], [*map(itemgetter(1), pairs)]
-        revs = array.array("I", numbers)
+        # no list of numbers, which takes ten times the memory
+        revs = array.array("I", map(repo.unfiltered().changelog.rev, nodes))
+        if any(map(operator.gt, revs, islice(revs, 1, None))):
+            pairs = sorted(zip(revs, nodes, strict=True))
+            revs = array.array("I", map(operator.itemgetter(0), pairs))
+            nodes = [*map(operator.itemgetter(1), pairs)]
         known = array.array("I", sorted(common))
         assert revs.itemsize == 4
         request = ffi.new("amalgam_changegroup_request *")

@@ -33,7 +33,10 @@ def exclusive(repo: RepoT) -> Iterator[None]:
     directory, placement = register.directory_of(repo), Placement.of(repo)
     directory.make(placement)
     desc = _(b"bundles of %s") % repo.origroot
-    with locking.held(repo.ui, directory, placement, desc):
+    with (
+        locking.held(repo.ui, directory, placement, desc) as hold,
+        register.holding(repo, hold),
+    ):
         yield
 
 

@@ -25,7 +25,14 @@ from ...terminal import one_line, printable
 from . import directories, eligibility as bundles, headset, urls
 from .formats import kind_of, suffix_of
 from .objectstore import storeclient, stored
-from .register import NAME, Entry, Register, directory_of, is_address
+from .register import (
+    NAME,
+    Entry,
+    Register,
+    directory_of,
+    is_address,
+    require_lock,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -273,6 +280,7 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: _Delete) -> None:
     ``live``: the names of bundles that are ready. ``delete``: deletes what was
     uploaded; if it fails, it is tried again the next time.
     """
+    require_lock(repo)
     register = Register.read(repo)
     config = BundlesConfig.from_ui(repo.ui)
     wanted = frozenset(os.fsdecode(name) for name in live)

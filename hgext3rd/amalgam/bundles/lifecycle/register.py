@@ -10,6 +10,7 @@ Others may have edited it, so each field is checked when it is read.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -26,11 +27,12 @@ from ...terminal import printable
 from .objectstore.keys import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from mercurial.interfaces.types import RepoT
 
     from ...docketfile import Fields
+    from ...locking import Hold
 
 NAME = re.compile(rb"[0-9a-f]{64}\.(?:bundle|hg)")
 """What a bundle is named: after the SHA-256 of its content, and after its reader."""
@@ -154,6 +156,7 @@ class Register:
 
     def write(self, repo: RepoT) -> None:
         """Write it. Only for generators."""
+        require_lock(repo)
         content = self.format()
         self.parse(content)  # what is written can be read
         if len(content) >= _LIMIT_BYTES:
@@ -173,6 +176,28 @@ def directory_of(repo: RepoT) -> Directory:
     extension, of which shares have their own.
     """
     return Directory(repo.path, (b"amalgam", b"bundles"))
+
+
+_holds: dict[bytes, Hold] = {}
+"""The locks that generators of this process have, by directory."""
+
+
+@contextlib.contextmanager
+def holding(repo: RepoT, hold: Hold) -> Iterator[None]:
+    """Let ``require_lock`` ask for this lock as long as the context lasts."""
+    path = directory_of(repo).path
+    _holds[path] = hold
+    try:
+        yield
+    finally:
+        del _holds[path]
+
+
+def require_lock(repo: RepoT) -> None:
+    """Raise ``StateError`` if the lock of generators was lost to another host."""
+    hold = _holds.get(directory_of(repo).path)
+    if hold is not None:
+        hold.require()
 
 
 def is_address(url: str) -> bool:
