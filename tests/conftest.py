@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mercurial import extensions, ui as uimod
 from testlib.bundled import Bundled
-from testlib.environment import git
+from testlib.environment import git, seal
 from testlib.exported import Exported
 from testlib.generated import generate
 from testlib.hgserver import HgServer
@@ -18,6 +18,7 @@ from testlib.needs import Skips
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    seal()
     config.pluginmanager.register(Skips())
 
 

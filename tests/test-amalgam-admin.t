@@ -38,7 +38,7 @@ Before the first export, nothing is wrong:
     exported      3 of 3 changesets, up to date
     refs          1
     objects       27 in 2 packs, * KB (glob)
-    disk          about * more before packs are rolled up, * KB meanwhile (glob)
+    disk          about * KB before the next roll-up of packs, * KB during it (glob)
     map           3 changesets, 3 manifests, 3 file revisions in 1 segments, * KB (glob)
     lock          free
   
@@ -144,7 +144,7 @@ So does what an export would not mend, or not expect:
     exported      4 of 4 changesets, up to date
     refs          3
     objects       33 in 3 packs, * KB (glob)
-    disk          about * more before packs are rolled up, * KB meanwhile (glob)
+    disk          about * KB before the next roll-up of packs, * KB during it (glob)
     map           4 changesets, 4 manifests, 4 file revisions in 2 segments, * KB (glob)
     metadata      1 changesets behind (updated when git-cinnabar needs it)
     lock          free
@@ -175,7 +175,7 @@ So does what an export would not mend, or not expect:
     exported      4 of 4 changesets, up to date
     refs          3
     objects       33 in 2 packs, * KB (glob)
-    disk          about * more before packs are rolled up, * KB meanwhile (glob)
+    disk          about * KB before the next roll-up of packs, * KB during it (glob)
     map           4 changesets, 4 manifests, 4 file revisions in 1 segments, * KB (glob)
     lock          free
   

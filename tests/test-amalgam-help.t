@@ -58,6 +58,10 @@ Its configuration items are known too:
   amalgam.git.memory=192 MB
   amalgam.git.path=None
   amalgam.git.program=git
+  amalgam.git.push=no
+  amalgam.git.push-branches=False
+  amalgam.git.push-message=None
+  amalgam.git.push-tags=False
   amalgam.git.refs=[b'bookmarks', b'tips', b'tags']
   amalgam.git.serve=False
   amalgam.index.node-map=True
@@ -66,13 +70,17 @@ Its configuration items are known too:
   amalgam.serve.freshness=1000
   amalgam.serve.max-body=32 MB
   amalgam.serve.max-fetches=4
+  amalgam.serve.max-push=512 MB
+  amalgam.serve.max-push-commits=100000
+  amalgam.serve.max-push-file=100 MB
+  amalgam.serve.max-push-objects=1000000
   amalgam.serve.queue-timeout=30
   amalgam.serve.run-directory=None
   amalgam.serve.timeout=300
 
 It has a section of Mercurial's own page on configuration:
 
-  $ hg help config.amalgam | sed -n 1,12p
+  $ hg help config.amalgam | sed -n 1,13p
       "amalgam"
       ---------
   
@@ -82,9 +90,15 @@ It has a section of Mercurial's own page on configuration:
   
       What is exported, and where to:
   
-        [amalgam]
-        # which changesets to export: those that a server shows to clients
-        # (served), or only public ones (public)
+      "git.export"
+          Which changesets to export: those that a server shows to clients
+          (served), or only public ones (public). (default: served)
+  
+  $ hg help config.amalgam.git.memory
+      "amalgam.git.memory"
+          How much memory an export may take; the rest goes to temporary files.
+          (default: 192 MB)
+  
   $ hg help config.ui | grep -c amalgam
   0
   [1]

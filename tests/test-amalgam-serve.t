@@ -46,7 +46,7 @@ What goes back to being secret cannot be cloned any more:
 Git cannot push here, and says so:
 
   $ git -C ../clone push -q origin HEAD:new
-  remote: this repository is read-only for git; push with Mercurial instead
+  remote: this repository is read-only for git; push with Mercurial, or ask its operator to set amalgam.git.push = yes
   fatal: unable to access 'http://localhost:$HGPORT1/': The requested URL returned error: 403
   [128]
 

@@ -325,6 +325,21 @@ def test_public_twin_of_a_draft_gets_the_id_of_an_export_from_nothing(
     check(stacks)
 
 
+@pytest.mark.parametrize(
+    ("published", "converted"), [("one", 0), ("one + two~2", 0), ("one + two", 12)]
+)
+def test_drafts_are_converted_again_when_many_of_them_are_published(
+    stacks: Exported, published: str, converted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 12, which takes less time than to move 8."""
+    before = ids(stacks)
+    monkeypatch.setattr(moving, "_MOST_MOVED", 4)
+    stacks.hg("phase", "--public", published)
+    assert exported(stacks).changesets == converted
+    assert ids(stacks) == before
+    check(stacks)
+
+
 @pytest.mark.slow
 def test_publishing_that_is_killed_ends_as_if_it_was_not(
     stacks: Exported, tmp_path: Path

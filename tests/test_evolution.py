@@ -4,16 +4,25 @@ only renamed, published or closed.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
+from testlib.hiding import has_pack
+from testlib.webserver import serving
 
 pytest.importorskip("hgext3rd.evolve")
 pytestmark = pytest.mark.slow
 
+SERVING = (
+    "--config=extensions.amalgam=",
+    "--config=amalgam.git.serve=yes",
+    "--config=amalgam.serve.queue-timeout=1",
+)
 CONFIG = """
 [extensions]
 evolve =
@@ -142,6 +151,34 @@ def test_draft_that_gets_a_topic_leaves(store: Exported) -> None:
     store.hg("git::export")
     assert subjects(store) == {"zero", "one"}
     assert refs(store) == {"refs/heads/default": "one"}
+
+
+def test_git_is_served_what_hg_shows_to_those_without_topics(
+    store: Exported, tmp_path: Path
+) -> None:
+    draft = store.ids("2")[1]
+    gate = "--config=experimental.topic.server-gate-topic-changesets=yes"
+    with serving(store.root, *SERVING, gate) as web:
+
+        def cloned(name: str) -> set[str]:
+            target = tmp_path / name
+            git(tmp_path, "clone", "-q", "--mirror", web.url, str(target))
+            said = git(target, "log", "--all", "--format=%s").decode()
+            command = [str(HG), "clone", "-qU", web.url, f"{target}-hg"]
+            subprocess.run(command, env=ENVIRONMENT, check=True)
+            command = [str(HG), "-R", f"{target}-hg", "log", "-T", "{desc}\n"]
+            by_hg = subprocess.check_output(command, env=ENVIRONMENT).decode()
+            assert said.split() == by_hg.split()
+            return set(said.split())
+
+        assert cloned("before") == {"zero", "one", "two"}
+        assert has_pack(web, draft)
+        store.hg("topic", "-r", "2", "work")
+        assert not has_pack(web, draft), web.said()
+        assert cloned("with-topic") == {"zero", "one"}
+        assert not has_pack(web, draft), web.said()
+        store.hg("phase", "--public", "desc(two)")
+        assert cloned("published") == {"zero", "one", "two"}
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +19,9 @@ import pytest
 from mercurial import lock as lockmod
 from testlib.environment import ENVIRONMENT, HG
 from testlib.exported import Exported
-from testlib.followed import Followed, until
+from testlib.followed import Followed
 from testlib.hgserver import HgServer
+from testlib.webserver import until
 
 from hgext3rd.amalgam import background
 from hgext3rd.amalgam.gitstore.exporting import exporterlock, exportrequest
@@ -358,7 +361,8 @@ def test_manual_export_ends_a_failure(followed: Followed) -> None:
 
 @pytest.mark.slow
 def test_exporter_has_nothing_of_who_started_it(followed: Followed) -> None:
-    environment = ENVIRONMENT | {"GIT_DIR": "/nowhere", "HG_PENDING": "/nowhere"}
+    foreign = {"GIT_DIR", "HG_PENDING", "QUERY_STRING", "REMOTE_USER"}
+    environment = ENVIRONMENT | dict.fromkeys(foreign, "/nowhere")
     with (followed.root / "open").open("w") as file:
         os.set_inheritable(file.fileno(), True)
         subprocess.run(
@@ -370,7 +374,8 @@ def test_exporter_has_nothing_of_who_started_it(followed: Followed) -> None:
         )
     followed.follow()
     (seen,) = followed.exporters()[1:]
-    assert not [it for it in seen["environment"] if it.startswith(("GIT_D", "HG_"))]
+    assert not foreign.intersection(seen["environment"])
+    assert not [it for it in seen["environment"] if it.startswith("HG_")]
     assert set(seen["descriptors"].values()) == {os.devnull}
     assert not [path for path in seen["others"] if "/open" in path or "pipe:" in path]
     assert seen["session"] not in (os.getsid(0), seen["pid"])
@@ -460,6 +465,26 @@ def test_no_request_while_an_exporter_works(
     os.close(fd)
     change(repo)
     assert started == [repo.root]
+
+
+def test_reader_who_keeps_the_lock_makes_no_exporter_spin(store: Exported) -> None:
+    repo = store.open()
+    directory, placement = exporterlock.directory_of(repo), background_placement(repo)
+    lock = exporterlock.take(directory, placement)
+    assert lock is not None
+    os.close(lock)
+    taken: list[int | None] = []
+    with (store.amalgam / "exporter" / "lock").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        used = time.process_time()
+        taking = threading.Thread(
+            target=lambda: taken.append(exporterlock.take(directory, placement)),
+            daemon=True,
+        )
+        taking.start()
+        taking.join(30)
+        assert taken == [None]
+        assert time.process_time() - used < 0.5
 
 
 def background_placement(repo: Any) -> Any:

@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,10 +55,9 @@ def holding(repo: Path, which: str) -> Iterator[int]:
 
 def test_locks_of_mercurial_are_not_waited_for(repo: Path) -> None:
     with holding(repo, "hg"):
-        started = time.monotonic()
-        done = hg(repo, "git::export", "--config", "ui.timeout=60")
+        # it would wait in vain
+        done = hg(repo, "git::export", "--config", "ui.timeout=1")
         assert b"exported 1 changesets" in done
-        assert time.monotonic() - started < 50
 
 
 def test_export_waits_for_another_one(repo: Path) -> None:
@@ -98,11 +96,10 @@ def test_with_a_lock_of_mercurial_nobody_is_waited_for(repo: Path) -> None:
     )
     option = ("--config", f"extensions.locking={extension}")
     with holding(repo, "amalgam") as pid:
-        started = time.monotonic()
         done = run_hg(repo, *option, "export-with-lock", "--config", "ui.timeout=60")
-        assert time.monotonic() - started < 50
     assert done.returncode == 20
     line = done.stderr.decode()
+    # not "timed out waiting for lock"
     assert line.startswith(f"abort: git store of {repo}: lock held by ")
     assert f":{pid}'" in line
     assert hg(repo, *option, "export-with-lock") == b"nothing new to export\n"
@@ -142,8 +139,8 @@ def extsetup(ui):
             happen()
         return converted
 
-    orig = conversion.Conversion.run
-    conversion.Conversion.run = lambda *args, **kwargs: run(orig, *args, **kwargs)
+    orig = conversion.ExportConversion.run
+    conversion.ExportConversion.run = lambda *args, **kwargs: run(orig, *args, **kwargs)
 """
 
 EVENTS = {

@@ -99,8 +99,8 @@ def test_harm_is_noticed(scene_of: SceneOf) -> None:
 
 
 def test_hang_is_ended(tmp_path: Path) -> None:
-    server = ForkServer(timeout_seconds=0.5)
-    hook = "hooks.pre-version=sleep 1000"
-    assert server.run(tmp_path, "version", "-q", "--config", hook).code is None
+    server = ForkServer()
+    hanging = ("version", "-q", "--config", "hooks.pre-version=sleep 1000")
+    assert server.run(tmp_path, *hanging, timeout_seconds=0.5).code is None
     assert server.run(tmp_path, "version", "-q").code == 0
     server.close()

@@ -74,7 +74,7 @@ def test_threads_that_the_system_does_not_give_are_done_without(
         case.clear()
         process = case.start(environment=environment | {"THREADS": str(threads)})
         try:
-            _out, err = process.communicate(timeout=60)
+            _out, err = process.communicate(timeout=600)
         finally:
             process.kill()
         assert process.returncode in (0, 255), err
@@ -117,16 +117,21 @@ def test_killed_export_can_be_run_again(case: Interrupted) -> None:
     whole_seconds = time.monotonic() - started
     killed = 0
     case.clear()
-    for round_ in range(KILLS):
+    for round_ in range(10 * KILLS):
+        if killed == KILLS:
+            break
         process = case.start(*["--rebuild"] * (round_ % 5 == 4))
-        time.sleep(draw.uniform(0.1, 1) * whole_seconds)
+        time.sleep(draw.uniform(0.1, 0.9) * whole_seconds)
         process.kill()
         process.communicate()
-        killed += process.returncode < 0
+        if process.returncode < 0:
+            killed += 1
+        else:  # the machine is faster than it was, so be earlier
+            whole_seconds *= 0.7
         case.check_valid()
         if round_ % 2:  # what two kills left is no more than what one left
             case.check_next()
             case.clear()
         if round_ % 4 == 2:
             case.export("-r", "70")
-    assert killed >= KILLS // 2
+    assert killed == KILLS

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
+import resource
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ from testlib.hgserver import HgServer
 from testlib.webserver import until
 
 from hgext3rd.amalgam import locking
+from hgext3rd.amalgam.bundles.lifecycle import generator, publication
+from hgext3rd.amalgam.bundles.lifecycle.register import Register
 from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore.exporting import export as exporting
 from hgext3rd.amalgam.gitstore.store import GitStore
@@ -63,6 +68,45 @@ def test_who_takes_a_lock_over_may_die(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path)
 
 
+def test_lock_that_nobody_came_to_write_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are no links, a lock is a file. It is made before it is written."""
+
+    def no_links(*_args: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Directory, "symlink", no_links)
+    path = tmp_path / "lock"
+    path.touch()
+    with pytest.raises(error.LockHeld), held(tmp_path):
+        pass
+    then = time.time() - locking.SILENT_SECONDS - 60
+    os.utime(path, (then, then))
+    with held(tmp_path) as hold:
+        hold.require()
+    assert not os.listdir(tmp_path)
+
+
+def test_lock_without_room_for_it_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_args: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Directory, "symlink", no_links)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(error.LockUnavailable), held(tmp_path):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not os.listdir(tmp_path)
+
+
 def _count(path: str, times: int) -> None:
     counter = Path(path) / "counter"
     for _time in range(times):
@@ -89,6 +133,17 @@ def test_only_one_takes_it_over(tmp_path: Path) -> None:
 
 
 def test_holder_renews_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, has_own = [], locking._Files.has_own
+
+    def counted(files: Any, name: bytes) -> bool:
+        looks.append(name)
+        return has_own(files, name)
+
+    def let_it_look() -> None:
+        before = len(looks)
+        until(lambda: len(looks) >= before + 2)
+
+    monkeypatch.setattr(locking._Files, "has_own", counted)
     monkeypatch.setattr(locking, "_RENEWAL_SECONDS", 0.01)
     path = tmp_path / "lock"
     with held(tmp_path):
@@ -97,8 +152,9 @@ def test_holder_renews_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         # but not that of somebody else
         path.unlink()
         lock_elsewhere(path, 100)
+        let_it_look()  # it may have been about to touch its own
         before = path.lstat().st_mtime
-        time.sleep(0.1)
+        let_it_look()
         assert path.lstat().st_mtime == before
     assert os.readlink(path) == ELSEWHERE
 
@@ -148,6 +204,24 @@ def test_process_that_lost_its_lock_changes_nothing(
         git(store.git_dir, "fsck", "--strict")
     assert len(left) == 1
     assert step > 5
+
+
+def test_generator_that_lost_its_lock_changes_nothing(
+    tmp_path: Path, server: HgServer
+) -> None:
+    store = Exported.init(tmp_path / "repo", server)
+    repo = store.open()
+    lock = store.amalgam / "bundles" / "lock"
+    with generator.exclusive(repo):
+        Register(last_token=1).write(repo)
+        lock.unlink()
+        lock_elsewhere(lock, 0)
+        with pytest.raises(error.StateError, match="taken over"):
+            Register(last_token=2).write(repo)
+        with pytest.raises(error.StateError, match="taken over"):
+            publication.sweep(repo, [], lambda _entry: None)
+    assert os.readlink(lock) == ELSEWHERE
+    assert Register.read(repo).last_token == 1
 
 
 def export(store: Exported) -> bytes:

@@ -21,6 +21,7 @@ CORE = re.compile(r"^- ``(.+)``$", re.MULTILINE)
 #: Calls that hold a message, and which of their arguments it is.
 SINKS = {
     "Problem": 0,
+    "PushRefusedError": 0,
     "RefusedError": 1,
     "Unusable": 1,
     "_refuse": 1,
@@ -38,6 +39,7 @@ SINKS = {
 }
 #: Sinks that raise, and amalgam's own errors: what Mercurial takes them for.
 ERRORS = {
+    "ConversionUnsupported": "StateError",
     "NothingToBundleError": "InputError",
     "UnfitError": "StorageError",
     "Unsupported": "StorageError",
@@ -60,6 +62,19 @@ RUST = re.compile(
     r"|\b(?:corrupt|unsupported|damaged|malformed|blame|Damaged)\()"
     r'\s*(?:[\w.*]+,\s*|format!\(\s*)?"((?:[^"\\]|\\.)*)"'
 )
+#: Other prose of the core is a message, too, unless what comes before it says that it
+#: is for a programmer, or a hint.
+LITERAL = re.compile(r"""'\\?"'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
+PROSE = re.compile(r"[a-z{][^\\]* \S+ [^\\]*[a-z]{3}[^\\]*")
+NO_MESSAGE = re.compile(
+    r"(?:\b(?:expect|panic!|unreachable!|unwrap_or|hint|bug)\((?:format!\()?"
+    r"|\b(?:debug_)?assert(?:_eq|_ne)?!\([^;]*,|\breason =|\bb|\bMoved\()\s*$"
+)
+#: Prose that nobody sees, or that becomes a part of a message.
+NOT_SHOWN = {
+    "bytes follow its end",  # in "zstd data is damaged ({0})"
+    "Destination buffer is too small",  # of zstd: to be compared with
+}
 #: What stays of a message that only passes on another one.
 PASSED_ON = re.compile(r"(?:warning|%[a-z]|\{[^}]*\}|[^a-z])*")
 
@@ -99,10 +114,11 @@ UNRESOLVED = {
     ("gitstore/status.py", "ref.line().rstrip()"),
     ("gitstore/status.py", "text"),
     ("gitstore/verify/mapping.py", "*kinds[table]"),
-    ("serve/admission.py", "exc.message + hint"),
     ("serve/exchange.py", "pycompat.bytestr(exc)"),
     ("serve/ids/routes.py", "found"),
+    ("push/applying.py", "message + hint"),
     ("serve/permissions.py", "stringutil.forcebytestr(exc)"),
+    ("serve/receive/policy.py", "config.message"),
     ("serve/ssh/program.py", "exc.sentence"),
     ("serve/ssh/program.py", "sentence"),
     ("serve/ssh/program.py", "stringutil.forcebytestr(exc)"),
@@ -112,6 +128,22 @@ UNRESOLVED = {
 def of_core() -> list[str]:
     """Return the messages of the core that the page lists."""
     return CORE.findall(PAGE.partition(".. _core:")[2])
+
+
+def test_messages_of_the_build_are_listed() -> None:
+    tree = ast.parse((ROOT / "setup.py").read_text())
+    found = [
+        "".join(
+            str(part.value) if isinstance(part, ast.Constant) else "%s"
+            for part in getattr(node.args[0], "values", node.args)
+        )
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "stop"
+    ]
+    _before, begin, rest = PAGE.partition("\nBuilding\n=")
+    listed = re.findall(r"(?m)^``(.+)``\n   \S", rest.partition(".. _core:")[0])
+    assert begin
+    assert sorted(listed) == sorted(found)
 
 
 def in_source() -> dict[str, set[str]]:
@@ -124,10 +156,19 @@ def in_source() -> dict[str, set[str]]:
         if path.stem == "tests":
             continue
         code = path.read_text().partition("mod tests {")[0]
-        for text in RUST.findall(re.sub(r"///?.*", "", code)):
+        code = re.sub(r"(?m)^\s*//.*|\s//[^\"\n]*$", "", code)
+        for text in (*RUST.findall(code), *prose(code)):
             if not PASSED_ON.fullmatch(text):
                 found[text].add("core")
     return found
+
+
+def prose(code: str) -> Iterator[str]:
+    """Yield what looks like a sentence to users in a file of the core."""
+    for literal in LITERAL.finditer(code):
+        before, text = code[: literal.start()][-200:], literal[1] or ""
+        if PROSE.fullmatch(text) and not NO_MESSAGE.search(before):
+            yield from {text} - NOT_SHOWN
 
 
 def unresolved() -> Iterator[tuple[str, str]]:
@@ -206,7 +247,12 @@ class Module:
         if name in ("RefusedError", "later"):
             code = ast.unparse(node.args[0]) if name == "RefusedError" else "503"
             return f"HTTP {code}", at
-        kinds = {"Problem": "problem", "explain": "problem", "unavailable": "log"}
+        kinds = {
+            "Problem": "problem",
+            "PushRefusedError": "push",
+            "explain": "problem",
+            "unavailable": "log",
+        }
         return kinds.get(name, "warning"), at
 
     def _class_around(self, node: ast.AST) -> str:

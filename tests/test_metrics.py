@@ -196,6 +196,7 @@ def test_slots_are_counted_and_left_alone(store: Exported, tmp_path: Path) -> No
         assert found["serve_slots"][("pool", "fetch"),] == 3
         assert found["serve_slots_held"] == {
             (("pool", "fetch"),): 2,
+            (("pool", "push"),): 0,
             (("pool", "query"),): 0,
             (("pool", "waiting"),): 0,
         }

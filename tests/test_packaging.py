@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +55,12 @@ def test_missing_tool_is_named_in_one_line(
     assert code == 1
     assert len(lines) == 1
     assert lines[0].startswith(f"error: cannot build hg-amalgam: {expected}")
+
+
+def test_an_address_for_reports_is_in_the_package_or_nowhere() -> None:
+    """SECURITY.rst has other ways as long as the package names nobody."""
+    project = (ROOT / "pyproject.toml").read_text().partition("[tool.")[0]
+    has_address = re.search(r"(?m)^(?:authors|maintainers|\[project\.urls\])", project)
+    security = " ".join((ROOT / "SECURITY.rst").read_text().split())
+    assert bool(has_address) != ("has no address of its own yet" in security)
+    assert bool(has_address) != ("``pip show hg-amalgam`` names none" in security)

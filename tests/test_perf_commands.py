@@ -8,6 +8,7 @@ import mmap
 import os
 import random
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import pytest
 from mercurial import error
 from testlib.environment import ENVIRONMENT, HG, ROOT
 from testlib.generated import generate
+from testlib.webserver import until
 
 from hgext3rd.amalgam.perf import options, pagecache, passes, table
 from hgext3rd.amalgam.perf.options import PerfConfig
@@ -204,6 +206,35 @@ def test_the_repository_is_left_as_it_was(
     found = rows(copy, f"perf::amalgam-{name}", "--cache=warm", *words, *mapped)
     assert any("wall" in row for row in found)
     assert state(copy) == before
+
+
+@pytest.mark.slow
+def test_files_of_any_name_are_measured(tmp_path: Path) -> None:
+    repo = generate(tmp_path / "repo", "linear", "--changesets=2", "--files=1")
+    for name in ("amalgam", "lock"):
+        (repo / name).mkdir()
+        (repo / name / "journal").write_text(name)
+    hg = [str(HG), "-R", str(repo)]
+    commit = [*hg, "commit", "-qAm", "names of locks"]
+    subprocess.run(commit, env=ENVIRONMENT, check=True, cwd=repo)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(repo / ".hg" / "socket"))
+        found = rows(repo, "perf::amalgam-export", "--cache=warm")
+    assert any("wall" in row for row in found)
+
+
+@pytest.mark.slow
+def test_what_a_killed_run_leaves_is_removed(repo: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(repo, copy)
+    command = [str(HG), "-R", str(copy), "--config", "perf.presleep=60"]
+    command += ["--config", "extensions.hgext3rd.amalgam.perf="]
+    command += ["perf::amalgam-index", "--cache=warm"]
+    with subprocess.Popen(command, env=ENVIRONMENT) as process:
+        until(lambda: [*copy.glob(".hg/amalgam/*/.hg/store/00changelog.i")])
+        process.kill()
+    rows(copy, "perf::amalgam-index", "--cache=warm")
+    assert not os.listdir(copy / ".hg/amalgam")
 
 
 @pytest.mark.slow

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from testlib.environment import HG, WITHOUT_BYTECODE
 from testlib.exported import Exported
-from testlib.webserver import GIT_TYPE, WebServer, serving, started
+from testlib.webserver import GIT_TYPE, WebServer, serving, started, until
+
+from hgext3rd.amalgam.serve import watchdog
 
 pytestmark = pytest.mark.slow
 
@@ -23,11 +27,26 @@ HEAD = (
 
 
 def connected(web: WebServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", web.port), 30)
+    return socket.create_connection(("127.0.0.1", web.port), 600)
 
 
 def ls_refs(web: WebServer) -> tuple[int, dict[str, str], bytes]:
     return web.ask("git-upload-pack", "POST", LS_REFS, Git_Protocol="version=2")
+
+
+def test_progress_does_not_prolong_a_request_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # a second in all, and so long without progress that it does not come to that
+    monkeypatch.setattr(watchdog, "LONGEST", 1 / 600)
+    bitten = threading.Event()
+    began = time.monotonic()
+    watching = watchdog.Watchdog(600, bitten.set)
+    while not bitten.wait(0.01):
+        watching.feed()
+        assert time.monotonic() - began < 600
+    assert time.monotonic() - began >= 1
+    assert watching.has_bitten
 
 
 def test_header_that_does_not_come_holds_nothing(exported_template: Exported) -> None:
@@ -37,8 +56,9 @@ def test_header_that_does_not_come_holds_nothing(exported_template: Exported) ->
             slow.sendall(HEAD)
             for _time in range(3):
                 assert ls_refs(web)[0] == 200
-            assert not web.children()
+            until(lambda: not web.children())
             silent.close()
+        until(lambda: len(web.logged()) >= 3)
         assert len(web.logged()) == 3
 
 

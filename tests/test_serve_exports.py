@@ -132,6 +132,18 @@ def test_threads_find_out_once_what_is_so(
     assert len(looks) == 1
 
 
+def test_packs_of_exports_for_requests_are_rolled_up(store: Exported) -> None:
+    enable(store)
+    most = 0
+    with serving(store.root, *ON) as web:
+        while (packs := len(store.packs())) >= most:
+            assert packs <= 64
+            most = packs
+            store.commit_nothing(f"commit with {packs} packs")
+            said = listed(web)[1]
+            assert listed_refs(store) in said
+
+
 def has_exporter(store: Exported) -> bool:
     return exporterlock.is_held(exporterlock.directory_of(store.open()))
 

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 from testlib.environment import ENVIRONMENT, git
 from testlib.exported import Exported, cut, edit, replace
-from testlib.hiding import has_pack
+from testlib.hiding import fetch_of, has_pack
 from testlib.webserver import serving
 
+from hgext3rd.amalgam.configitems import GitConfig
 from hgext3rd.amalgam.gitstore.git import idx
+from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.placement import Directory
+from hgext3rd.amalgam.serve.uploadpack import config_of
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +83,57 @@ def test_pack_that_git_cannot_open_is_named_to_the_operator(store: Exported) -> 
                 file.write_bytes(content)
         assert f"{first.stem}' is missing or damaged" in web.said()
         assert "hg git::export --rebuild" in web.said()
+
+
+def test_damage_inside_of_a_pack_is_not_the_fault_of_the_client(
+    store: Exported,
+) -> None:
+    for pack in store.packs_dir.glob("*.pack"):
+        content = pack.read_bytes()
+        broken = bytes(byte ^ 0xFF for byte in content[12:-20])
+        pack.chmod(0o644)
+        pack.write_bytes(content[:12] + broken + content[-20:])
+    oid = store.ids("tip")[1]
+    with serving(store.root, *ON) as web:
+        for version in (2, 0):
+            status, _headers, said = web.ask(
+                "git-upload-pack",
+                "POST",
+                fetch_of(oid, version),
+                Git_Protocol=f"version={version}",
+            )
+            assert (status, said) == (500, b"git failed on the server\n")
+        assert "warning: git: git upload-pack ended with 128: error: " in web.said()
+
+
+def test_summaries_that_no_export_has_checked_are_not_used(store: Exported) -> None:
+    oid = store.ids("tip")[1]
+    pack_index = store.packs_dir / "multi-pack-index"
+    graph = store.git_dir / "objects/info/commit-graph"
+    with serving(store.root, *ON) as web:
+        for file in (pack_index, graph):
+            file.write_bytes(bytes(2000))
+            assert has_pack(web, oid)
+            file.unlink()
+    repo = store.open()
+    git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    store.git("multi-pack-index", "write")
+    assert config_of(git_store)["core.multiPackIndex"] == "false"
+    store.hg("git::export")
+    assert pack_index.exists()
+    assert "core.multiPackIndex" not in config_of(git_store)
+
+
+@pytest.mark.parametrize("told", [b"memory", b"x\nerror: y"])
+def test_client_cannot_make_its_request_the_fault_of_the_server(
+    exported_template: Exported, told: bytes
+) -> None:
+    line = b"fetch-" + told + b"\n"
+    body = b"0012command=fetch\n0001%04x%s0000" % (len(line) + 4, line)
+    with serving(exported_template.root, *ON) as web:
+        ask = web.ask("git-upload-pack", "POST", body, Git_Protocol="version=2")
+        assert ask[0] == 400
+        assert "warning: git: " not in web.said()
 
 
 def test_operator_finds_and_repairs_a_cut_pack(store: Exported) -> None:

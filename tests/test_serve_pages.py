@@ -198,6 +198,14 @@ def test_changeset_that_is_not_exported_shows_no_commit(
         assert store.ids("tip")[1].encode() in body
 
 
+def test_pages_do_without_a_store_that_cannot_be_read(store: Exported) -> None:
+    store.packs_dir.rename(store.packs_dir.with_name("kept"))
+    os.mkfifo(store.packs_dir)
+    with serving(store.root, *ON) as web:
+        assert json.loads(page(web, "json-rev/tip"))["gitnode"] is None
+        assert "changesetEntry" in page(web, "rev/tip")
+
+
 def test_templates_of_others_have_the_keywords(
     exported_template: Exported, tmp_path: Path
 ) -> None:

@@ -20,6 +20,8 @@ from testlib.hgserver import HgServer
 from testlib.hiding import fetch_of
 from testlib.webserver import WebServer, serving, until
 
+from hgext3rd.amalgam.serve import slots
+
 pytestmark = pytest.mark.slow
 
 ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
@@ -175,20 +177,30 @@ def test_tree_and_blob_of_a_partial_clone_are_waited_for(
         assert all(b"PACK" in future.result()[1] for future in asked)
 
 
-def test_strangers_fill_the_lane_and_not_the_slots(store: Exported) -> None:
+def test_strangers_fill_the_lane_and_not_the_slots(
+    store: Exported, tmp_path: Path
+) -> None:
     oid = store.ids("tip")[1]
     option = "--config=amalgam.serve.max-fetches=2"
-    with serving(store.root, *ON, option) as web, ThreadPoolExecutor(8) as threads:
+    run = tmp_path / "run"
+    options = [option, f"--config=amalgam.serve.run-directory={run}"]
+    options += ["--config=amalgam.serve.queue-timeout=600"]
+    with serving(store.root, *ON, *options) as web, ThreadPoolExecutor(8) as threads:
         asked = [threads.submit(wanting, web, f"{n + 1:040x}") for n in range(2)]
-        until(lambda: not any(future.done() for future in asked))
-        time.sleep(0.3)
+        until(lambda: run.exists() and usage(run).held == 2)
         status, said = wanting(web, UNKNOWN)
         assert status == 503
         assert b"does not have" in said
         for _number in range(3):
             assert b"PACK" in wanting(web, oid)[1]
-        assert not web.children()  # git has not been asked
+        assert not any(future.done() for future in asked)
+        until(lambda: not web.children())  # git has not been asked
         web.process.kill()
+
+
+def usage(run: Path) -> slots.Usage:
+    """Return how the lane of those who wait for objects is used."""
+    return slots.usage(os.fsencode(run), [b"waiting"])[b"waiting"]
 
 
 def test_unknown_id_is_git_s_to_refuse_in_the_end(store: Exported) -> None:

@@ -130,6 +130,15 @@ def test_who_does_not_trust_the_owner_is_told_once_what_to_set(owned: Exported) 
     assert shot(owned) == before
 
 
+def test_directory_that_the_server_may_not_enter_is_named(owned: Exported) -> None:
+    hooks = owned.git_dir / "hooks"
+    hooks.chmod(0)
+    with serving_as(WEB, owned.root, *ON, *TRUSTED) as web:
+        assert listed(web)[0] == 503
+        (line,) = (it for it in web.said().splitlines() if "warning: git: " in it)
+        assert f"Permission denied: '{hooks}'" in line
+
+
 def owned_tip(store: Exported) -> str:
     return of_owner(store, "log", "-r", "tip", "-T", "{gitnode}")
 

@@ -15,6 +15,7 @@ import pytest
 from testlib.environment import ENVIRONMENT, HG, git, hg
 from testlib.small import DETAILED, STORE, commit, refs, repository, run_hg, said
 from testlib.users import User, in_namespace
+from testlib.webserver import serving
 
 pytestmark = pytest.mark.slow
 
@@ -285,7 +286,7 @@ def run(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def extsetup(ui):
-    conversion.Conversion.run = run
+    conversion.ExportConversion.run = run
 """
 
 
@@ -475,3 +476,22 @@ def test_push_of_a_member_of_the_group_is_refused(server: Path) -> None:
         assert f"(push with Mercurial to '{server}' instead)" in said(done)
     assert (server / STORE / "packed-refs").read_text() == named
     assert not list((server / STORE / "refs/heads").iterdir())
+
+
+def test_share_of_a_source_with_a_mistake_works_as_ever(tmp_path: Path) -> None:
+    """One that does not read its source's configuration otherwise."""
+    unsafe = ("--config", "format.use-share-safe=no", "--config", "extensions.share=")
+    hg(tmp_path, *unsafe, "init", "source")
+    hg(tmp_path, *unsafe, "share", "-q", "source", "share")
+    (tmp_path / "source/.hg/hgrc").write_text("[amalgam\n")
+    share = tmp_path / "share"
+    commit(share, "one")
+    assert hg(share, "log", "-T", "{desc}") == b"one"
+    assert run_hg(share, "git::export").returncode == 30
+    served = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
+    with serving(share, *served) as web:
+        status, _headers, body = web.ask("info/refs?service=git-upload-pack")
+        assert status == 503
+        assert b"operator" in body
+        assert "warning: git: " in web.said()
+        assert web.ask("rev/tip")[0] == 200

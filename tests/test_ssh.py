@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import random
 import re
 import subprocess
 import sys
@@ -133,8 +134,56 @@ def test_push_is_refused_with_a_sentence(account: Account) -> None:
     account.git("clone", "-q", "host:repo", "clone")
     done = account.git("-C", "clone", "push", "origin", "HEAD:refs/heads/new")
     assert done.returncode
-    sentence = b"this repository is read-only for git; push with Mercurial instead"
+    sentence = b"this repository is read-only for git; push with Mercurial, or ask its "
+    sentence += b"operator to set amalgam.git.push = yes"
     assert b"fatal: remote error: " + sentence in done.stderr
+
+
+@pytest.fixture
+def pushing(account: Account) -> Account:
+    """Return an account that may push, and has a clone."""
+    with (account.home / "hgrc").open("a") as file:
+        file.write("git.push = yes\n")
+    assert not account.git("clone", "-q", "host:repo", "clone").returncode
+    return account
+
+
+def test_git_pushes(pushing: Account, store: Exported) -> None:
+    clone = pushing.home / "clone"
+    # more than any pipe holds
+    noise = random.Random(0).randbytes(3_000_000)
+    (clone / "noise").write_bytes(noise)
+    git(clone, "add", "noise")
+    git(clone, "commit", "-qm", "by git")
+    done = pushing.git("-C", "clone", "push", "origin", "HEAD:refs/heads/new")
+    assert not done.returncode, done.stderr
+    assert b"remote: added 1 changesets with" in done.stderr
+    assert "by git" in store.hg("log", "-r", "new", "-T", "{desc}")
+    assert store.server.hg(store.root, "cat", "-r", "new", "noise") == noise
+    refs = git(clone, "for-each-ref")
+    # the tip of the branch that the bookmark is on has moved, too
+    pushing.git("-C", "clone", "fetch", "-q", "origin", "new")
+    assert git(clone, "for-each-ref") == refs
+    pushing.git("-C", "clone", "push", "-q", "origin", ":new")
+    assert "new" not in store.hg("bookmarks")
+    store.hg("git::verify", "--full")
+
+
+def test_read_only_key_may_not_push(pushing: Account, store: Exported) -> None:
+    reading = Account(pushing.home, "--read-only", "repo")
+    with (pushing.home / "hgrc").open("a") as file:
+        file.write("git.push = yes\n")
+    done = reading.git("-C", "clone", "push", "origin", "HEAD:refs/heads/new")
+    assert b"fatal: remote error: you may not push into this repository" in done.stderr
+    assert "new" not in store.hg("bookmarks")
+
+
+def test_what_hooks_print_is_for_people(pushing: Account, store: Exported) -> None:
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write("[hooks]\ntxnclose = echo done by a hook\n")
+    done = pushing.git("-C", "clone", "push", "origin", "HEAD:refs/heads/new")
+    assert not done.returncode, done.stderr
+    assert b"remote: done by a hook" in done.stderr
 
 
 def test_archive_is_refused_with_a_sentence(account: Account) -> None:

@@ -82,6 +82,7 @@ def sparse(path: Path, _victim: Path) -> None:
 SMALL_FILES = [
     "map/cinnabar.docket",
     "map/cinnabar.pending",
+    "map/cinnabar.removals",
     "git/cinnabar.git/config",
     "git/cinnabar.git/HEAD",
     "git/cinnabar.git/packed-refs",

@@ -284,7 +284,7 @@ def test_interrupted_survey_leaves_nothing(
     slow = tmp_path / "slow-git"
     slow.write_text(
         "#!/bin/sh\n"
-        'case "$*" in *--batch-command*) echo > "$0.began"; exec sleep 60 ;; esac\n'
+        'case "$*" in *--batch-command*) echo > "$0.began"; exec sleep 6000 ;; esac\n'
         'exec git "$@"\n'
     )
     slow.chmod(0o755)
@@ -306,7 +306,7 @@ def test_interrupted_survey_leaves_nothing(
     time.sleep(0.5)  # let it wait for an answer
     # to hg alone, and as a terminal does: also to all that it has started
     kill(process.pid, signal.SIGINT)
-    _output, errors = process.communicate(timeout=30)
+    _output, errors = process.communicate(timeout=600)
     assert process.returncode == 255
     assert errors == b"interrupted!\n"
     assert not [*temporary.iterdir()]

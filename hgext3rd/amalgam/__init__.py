@@ -102,6 +102,12 @@ hgweb answers git at the URL of the repository, with the permissions of ``pull``
 
   $ git clone https://example.org/repo
 
+Developers may push with git, too, if they may push with Mercurial. What they push
+becomes changesets, and they keep the commits that they have::
+
+  [amalgam]
+  git.push = yes
+
 Configuration
 =============
 
@@ -141,22 +147,48 @@ What is exported, and where to::
 Whether hgweb serves git, and within what limits::
 
   [amalgam]
+  # whether git clients may clone and fetch
   git.serve = no
+
+  # whether pushes of git are taken: no, yes, or locked, which refuses them
+  # with a message
+  git.push = no
+
+  # that message
+  git.push-message =
+
+  # whether a push may make named branches: git push -o branch=NAME
+  git.push-branches = no
+
+  # whether pushed tags become a commit to .hgtags
+  git.push-tags = no
 
   # up to how many missing changesets a request exports before it is answered
   serve.freshness = 1000
 
-  # how many git processes may make packs at the same time, and a directory in
-  # which all processes of a host share that limit
+  # how many git processes may make packs at the same time
   serve.max-fetches = 4
+
+  # a directory in which all processes of a host share that limit
   serve.run-directory =
 
-  # how many seconds a request waits for its turn, and lasts without progress
+  # how many seconds a request waits for its turn
   serve.queue-timeout = 30
+
+  # how many seconds a request lasts without progress
   serve.timeout = 300
 
   # the largest request, after decompression
   serve.max-body = 32 MB
+
+  # the largest push
+  serve.max-push = 512 MB
+
+  # how many objects a push may send, how many new commits it may have, and the
+  # largest file in one
+  serve.max-push-objects = 1000000
+  serve.max-push-commits = 100000
+  serve.max-push-file = 100 MB
 
   # whether git clients are told of bundles
   serve.bundle-uri = no
@@ -173,23 +205,26 @@ Where bundles are kept, and for how long::
   # the directory for bundles; .hg/amalgam/bundles if not set
   bundles.directory =
 
-  # where a web server serves that directory; if not set, hgweb serves it; or
-  # an object store to upload to: s3://BUCKET/PREFIX, gs://... or az://...
+  # an object store to upload to (s3://BUCKET/PREFIX, gs://... or az://...), or
+  # where a web server serves that directory; if not set, hgweb serves it
   bundles.url =
 
   # where everybody can read what is in the object store
   bundles.public-url =
 
-  # if it is private: for how many seconds a link to a bundle is valid
+  # for how many seconds a link to a bundle in a private object store is valid
   bundles.link-seconds = 0
 
   # how many seconds to keep a bundle after another has replaced it
   bundles.retention = 604800
 
-  # how bundles for hg are compressed: level of zstd, number of threads (0: one
-  # for each core, at most 4), and how far back repetitions are found
+  # how much bundles for hg are compressed: the level of zstd
   bundles.level = 5
+
+  # by how many threads; 0: one for each core, at most 4
   bundles.threads = 0
+
+  # how far back in a bundle repetitions are found
   bundles.window = 64 MB
 
   # whether bundles may be put where hgweb's permissions do not hold; if not

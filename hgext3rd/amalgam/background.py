@@ -27,8 +27,14 @@ _DETACHED = b'(sleep 0.05; exec "$@") &'
 _DETACHED_KEPT = b'exec 3<&0; (sleep 0.05; exec "$@" <&3 3<&-) &'
 # the descriptor that is kept is for hg alone
 _LATER = b'sleep "$0" </dev/null; exec "$@"'
-# of hooks; of git; of CGI; of systemd
-_FOREIGN = (b"HG_", b"GIT_", b"HTTP_", b"GATEWAY_INTERFACE", b"LISTEN_", b"NOTIFY_")
+_FOREIGN = (
+    *(b"HG_", b"GIT_"),  # of hooks, and of git
+    # of CGI (RFC 3875, section 4.1)
+    *(b"AUTH_TYPE", b"CONTENT_", b"GATEWAY_INTERFACE", b"HTTP_", b"PATH_INFO"),
+    *(b"PATH_TRANSLATED", b"QUERY_STRING", b"REMOTE_", b"REQUEST_", b"SCRIPT_"),
+    b"SERVER_",
+    *(b"LISTEN_", b"NOTIFY_"),  # of systemd
+)
 
 
 def start(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 GIT_FORMATS = GIT_V2, CINNABAR_V1 = (b"git-v2", b"cinnabar-v1")
 DIALECTS = (b"cinnabar",)
 EXPORTS = (b"served", b"public")
+PUSHES = (b"no", b"yes", b"locked")
 REF_KINDS = (b"bookmarks", b"tips", b"heads", b"tags")
 DEFAULT_REFS = (b"bookmarks", b"tips", b"tags")
 MEMORY_BYTES = 192 << 20
@@ -43,6 +44,10 @@ MOST_THREADS = 256
 _STOCK_THRESHOLD_BYTES = 1 << 20
 FRESHNESS = 1000
 BODY_BYTES = 32 << 20
+PUSH_BYTES = 512 << 20
+PUSH_OBJECTS = 1_000_000
+PUSH_COMMITS = 100_000
+PUSH_FILE_BYTES = 100 << 20
 FETCHES = 4
 QUEUE_SECONDS = 30
 QUIET_SECONDS = 300
@@ -72,6 +77,10 @@ configitem(b"amalgam", b"git.export-on-change", default=False)
 configitem(b"amalgam", b"git.memory", default=b"%d MB" % (MEMORY_BYTES >> 20))
 configitem(b"amalgam", b"git.path", default=None)
 configitem(b"amalgam", b"git.program", default=b"git")
+configitem(b"amalgam", b"git.push", default=b"no")
+configitem(b"amalgam", b"git.push-branches", default=False)
+configitem(b"amalgam", b"git.push-message", default=None)
+configitem(b"amalgam", b"git.push-tags", default=False)
 configitem(b"amalgam", b"git.refs", default=lambda: list(DEFAULT_REFS))
 configitem(b"amalgam", b"git.serve", default=False)
 configitem(b"amalgam", b"index.node-map", default=True)
@@ -80,6 +89,11 @@ configitem(b"amalgam", b"serve.bundle-uri", default=False)
 configitem(b"amalgam", b"serve.freshness", default=FRESHNESS)
 configitem(b"amalgam", b"serve.max-body", default=b"%d MB" % (BODY_BYTES >> 20))
 configitem(b"amalgam", b"serve.max-fetches", default=FETCHES)
+configitem(b"amalgam", b"serve.max-push", default=b"%d MB" % (PUSH_BYTES >> 20))
+configitem(b"amalgam", b"serve.max-push-commits", default=PUSH_COMMITS)
+_file_bytes = b"%d MB" % (PUSH_FILE_BYTES >> 20)
+configitem(b"amalgam", b"serve.max-push-file", default=_file_bytes)
+configitem(b"amalgam", b"serve.max-push-objects", default=PUSH_OBJECTS)
 configitem(b"amalgam", b"serve.queue-timeout", default=QUEUE_SECONDS)
 configitem(b"amalgam", b"serve.run-directory", default=None)
 configitem(b"amalgam", b"serve.timeout", default=QUIET_SECONDS)
@@ -304,7 +318,15 @@ class ServeConfig(Record):
     max_body_bytes: int
     """Bound of the body of a request, after decompression."""
     max_fetches: int
-    """How many git processes may make packs at the same time."""
+    """How many git processes may make packs at the same time; and receive pushes."""
+    max_push_bytes: int
+    """Bound of what a push sends, after decompression of the request."""
+    max_push_commits: int
+    """Bound of the new commits of a push."""
+    max_push_file_bytes: int
+    """Bound of a file in a new commit of a push."""
+    max_push_objects: int
+    """Bound of the objects that a push sends."""
     queue_seconds: int
     """How long a request waits for its turn, an export, or a commit to come."""
     run_directory: bytes | None
@@ -323,6 +345,10 @@ class ServeConfig(Record):
         count, seconds = values.count, values.seconds
         size = _(b"a size such as 32 MB")
         body = values.size(b"amalgam", b"serve.max-body", BODY_BYTES, size, 1)
+        most = _(b"a size such as 512 MB")
+        push = values.size(b"amalgam", b"serve.max-push", PUSH_BYTES, most, 1)
+        most = _(b"a size such as 100 MB")
+        file = values.size(b"amalgam", b"serve.max-push-file", PUSH_FILE_BYTES, most, 1)
         return cls(
             bundle_uri=bool(
                 values.boolean(b"amalgam", b"serve.bundle-uri", False, untrusted=True)
@@ -330,6 +356,14 @@ class ServeConfig(Record):
             freshness=count(b"amalgam", b"serve.freshness", FRESHNESS, 0),
             max_body_bytes=body,
             max_fetches=count(b"amalgam", b"serve.max-fetches", FETCHES, 1),
+            max_push_bytes=push,
+            max_push_commits=count(
+                b"amalgam", b"serve.max-push-commits", PUSH_COMMITS, 1
+            ),
+            max_push_file_bytes=file,
+            max_push_objects=count(
+                b"amalgam", b"serve.max-push-objects", PUSH_OBJECTS, 1
+            ),
             queue_seconds=seconds(b"amalgam", b"serve.queue-timeout", QUEUE_SECONDS),
             run_directory=values.path(b"amalgam", b"serve.run-directory"),
             quiet_seconds=seconds(b"amalgam", b"serve.timeout", QUIET_SECONDS, 1),
@@ -347,6 +381,40 @@ def wants_serve(ui: UiT) -> bool:
 
 def _wants_serve(values: Values) -> bool:
     return bool(values.boolean(b"amalgam", b"git.serve", False, untrusted=True))
+
+
+class PushConfig(Record):
+    """The items ``amalgam.git.push*``: whether pushes of git clients are taken.
+
+    The repository's owner decides, trusted or not, as for items of ``[web]``. A mistake
+    is a no, and ``admin::amalgam`` names it.
+    """
+
+    push: bytes
+    """One of ``PUSHES``; ``locked``: they are refused with ``message`` for now."""
+    message: bytes
+    """What those are told whose push is refused while it is locked."""
+    may_branch: bool
+    """Whether a push may make a named branch."""
+    may_tag: bool
+    """Whether tags of a push become a commit to ``.hgtags``."""
+
+    @classmethod
+    def from_ui(cls, ui: UiT) -> PushConfig:
+        """Read the items."""
+        return cls._read(Values(ui, lambda _mistake: None), ui)
+
+    @classmethod
+    def _read(cls, values: Values, ui: UiT) -> PushConfig:
+        message = ui.config(b"amalgam", b"git.push-message", untrusted=True)
+        return cls(
+            push=values.one_of(b"amalgam", b"git.push", PUSHES),
+            message=b" ".join((message or b"").split()),
+            may_branch=values.boolean(
+                b"amalgam", b"git.push-branches", False, untrusted=True
+            ),
+            may_tag=values.boolean(b"amalgam", b"git.push-tags", False, untrusted=True),
+        )
 
 
 def wants_export_on_change(ui: UiT) -> bool:
@@ -393,6 +461,7 @@ def mistakes(ui: UiT) -> list[error.ConfigError]:
     CompressionConfig._read(values)
     IndexConfig._read(values, None)
     ServeConfig._read(values)
+    PushConfig._read(values, ui)
     _wants_serve(values)
     _wants_node_map(values)
     _wants_native_bundles(values)

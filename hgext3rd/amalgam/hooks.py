@@ -14,6 +14,7 @@ from mercurial import (
     bundle2,
     changegroup,
     cmdutil,
+    error,
     extensions,
     help as helpmod,
     hg,
@@ -94,10 +95,11 @@ def extsetup(ui: UiT) -> None:
         extension.install()
 
     def changegroups_are_made() -> None:
-        from .bundles.hg import changegroups, endings
+        from .bundles.hg import changegroups, endings, wholehistory
 
         changegroups.install()
         endings.remove_cut_files()
+        wholehistory.install()
 
     when_loaded(bundle2, lambda: _wrap(bundle2.bundle20, "setcompression", _compress))
     when_loaded(changegroup, changegroups_are_made)
@@ -155,7 +157,11 @@ def _of_source(ui: UiT, repo: RepoT) -> UiT:
         from .gitstore.state import source
 
         load(source)
-    return source.configuration_of_source(repo)
+    try:
+        return source.configuration_of_source(repo)
+    except error.ConfigError:
+        base: UiT = repo.baseui  # commands of the source name the mistake
+        return base
 
 
 def _summary(ui: UiT, repo: RepoT) -> None:

@@ -110,12 +110,14 @@ def held(
 def is_silent(directory: Directory, now: float, name: bytes = LOCK) -> bool:
     """Tell whether a lock in ``directory`` is another host's, and not renewed.
 
+    So is a file without a name: whoever made it died before it was written.
+
     ``now``: seconds since the epoch. ``FileNotFoundError`` if it is free, ``Unusable``
     if it is no lock.
     """
     host = locker(directory, name).rpartition(b":")[0]
     age_seconds = now - directory.stat(name).st_mtime
-    return host not in (b"", lockmod._getlockprefix()) and age_seconds > SILENT_SECONDS
+    return host != lockmod._getlockprefix() and age_seconds > SILENT_SECONDS
 
 
 def locker(directory: Directory, name: bytes = LOCK) -> bytes:
@@ -156,9 +158,18 @@ class _Files:
         except OSError as exc:
             if exc.errno not in _NO_LINKS:
                 raise
-            with os.fdopen(self.directory.create(name, self._placement), "wb") as file:
-                file.write(info)
+            self._write(info, name)
         self._own[name] = info
+
+    def _write(self, info: bytes, name: bytes) -> None:
+        fd = self.directory.create(name, self._placement)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(info)
+        except OSError as exc:
+            self.directory.remove(name)
+            exc.filename = self.directory.join(name)  # mercurial.lock names it
+            raise
 
     def readlock(self, name: bytes) -> bytes:
         """Return what a lock names; ``FileNotFoundError`` if it is free.

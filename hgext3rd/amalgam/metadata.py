@@ -8,7 +8,8 @@ import re
 __version__ = b"0.1.0"
 testedwith = b"6.9 7.0 7.1 7.2"
 minimumhgversion = b"6.9"
-buglink = b"the maintainers that 'pip show hg-amalgam' names"
+# "please report the bug to ...": there is no tracker yet
+buglink = b"the place where you got hg-amalgam from"
 
 _COMMIT = re.compile(rb"[0-9a-f]{7,64}\+?")
 _LONGEST = 80

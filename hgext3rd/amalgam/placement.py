@@ -216,6 +216,10 @@ class Directory(Record):
                 yield from _walk(fd, b"", 0)
         except FileNotFoundError:
             return
+        except OSError as exc:
+            if isinstance(exc.filename, bytes):
+                exc.filename = self.join(exc.filename)
+            raise
 
     def readlink(self, name: bytes) -> bytes:
         """Return where a symbolic link leads; ``OSError`` if it is none."""
@@ -445,7 +449,11 @@ def _walk(
         if depth > _DEEPEST or not entry.is_dir(follow_symlinks=False):
             continue
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            try:
+                inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            except OSError as exc:
+                exc.filename = prefix + name
+                raise
             try:
                 yield from _walk(inner, prefix + name + b"/", depth + 1)
             finally:

@@ -33,6 +33,14 @@ ENVIRONMENT = {name: os.environ[name] for name in _KEPT if name in os.environ} |
 WITHOUT_BYTECODE = ENVIRONMENT | {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def seal() -> None:
+    """Let what runs in this process know as little of this machine."""
+    for name in os.environ.keys() - ENVIRONMENT.keys():
+        if name.startswith(("GIT_", "HG", "LC_")):
+            del os.environ[name]
+    os.environ.update(ENVIRONMENT)
+
+
 def hg(cwd: Path, *args: str) -> bytes:
     """Run hg with amalgam enabled in ``cwd`` and return its stdout."""
     command = [str(HG), "--config", "extensions.amalgam=", *args]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .environment import publish_commits
 from .exported import Exported
 from .hgserver import HgServer
+from .webserver import until
 
 #: Notes each exporter, and holds it up at a place while a file of that name exists.
 #: While there is a file ``restless``, somebody commits after each conversion.
@@ -44,8 +43,8 @@ def commits(root):
 def command_runs(orig, ui, repo, **opts):
     from hgext3rd.amalgam.gitstore.exporting import conversion, exporter
 
-    extensions.wrapfunction(conversion.Conversion, "run", held_up("conversion"))
-    extensions.wrapfunction(conversion.Conversion, "run", commits(repo.root))
+    extensions.wrapfunction(conversion.ExportConversion, "run", held_up("conversion"))
+    extensions.wrapfunction(conversion.ExportConversion, "run", commits(repo.root))
     extensions.wrapfunction(exporter, "forget_failure", held_up("end"))
     seen = {
         "pid": os.getpid(),
@@ -66,8 +65,6 @@ def extsetup(ui):
     table = extensions.find(b"amalgam").cmdtable
     extensions.wrapcommand(table, b"debug::amalgam-export", command_runs)
 """
-#: A condition that does not come in this time never does, however busy the machine is.
-LONGEST_SECONDS = 600
 
 
 class Followed(Exported):
@@ -138,11 +135,3 @@ class Followed(Exported):
         """End the last exporter at once, and wait until its lock is free."""
         os.kill(self.exporters()[-1]["pid"], signal.SIGKILL)
         until(lambda: self.admin()["exporter"] == "idle")
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that is going to be so."""
-    end = time.monotonic() + LONGEST_SECONDS
-    while not condition():
-        assert time.monotonic() < end, "what was waited for does not come"
-        time.sleep(0.1)

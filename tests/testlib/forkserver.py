@@ -45,10 +45,8 @@ class Ending:
 class ForkServer:
     """The process. If root starts it, commands can be those of other users."""
 
-    def __init__(
-        self, *, imports: Sequence[str] = (), timeout_seconds: float = 20
-    ) -> None:
-        command = [sys.executable, "-m", "testlib.forkserver", str(timeout_seconds)]
+    def __init__(self, *, imports: Sequence[str] = ()) -> None:
+        command = [sys.executable, "-m", "testlib.forkserver"]
         command += imports
         if not missing("users"):
             command = reachable(command, Path("/"))
@@ -72,6 +70,7 @@ class ForkServer:
         job: str = "hg",
         user: User | None = None,
         environment: Mapping[str, str] | None = None,
+        timeout_seconds: float = 120,
     ) -> Ending:
         """Run ``job`` in ``cwd`` as ``user``, else as ourselves; wait for its end."""
         requests, answers = self._process.stdin, self._process.stdout
@@ -80,6 +79,7 @@ class ForkServer:
         request: dict[str, Any] = {"job": job, "cwd": str(cwd), "args": args}
         request["user"] = dataclasses.astuple(user) if user else None
         request["environment"] = dict(environment or {})
+        request["seconds"] = timeout_seconds
         requests.write(json.dumps(request).encode() + b"\n")
         requests.flush()
         answer = json.loads(answers.readline())
@@ -178,7 +178,7 @@ def _wait(child: int, seconds: float) -> int | None:
 
 def main() -> None:
     """Answer requests until there are no more."""
-    jobs = _import(sys.argv[2:])
+    jobs = _import(sys.argv[1:])
     gc.freeze()
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     for line in requests:
@@ -189,7 +189,7 @@ def main() -> None:
             child = _fork(jobs[request["job"]], request, out)
             os.dup2(kept, 2)
             os.close(kept)
-            code = _wait(child, float(sys.argv[1]))
+            code = _wait(child, request["seconds"])
             answer: dict[str, Any] = {"code": code}
             for name, file in (("out", out), ("err", err)):
                 file.seek(0)

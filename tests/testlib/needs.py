@@ -8,6 +8,7 @@ is skipped that nobody knows of.
 from __future__ import annotations
 
 import functools
+import io
 import os
 import shutil
 import subprocess
@@ -18,8 +19,9 @@ from typing import Any
 
 import pytest
 from mercurial import policy
+from mercurial.hgweb import common
 
-from . import lfs, residency, s3server
+from . import azureserver, lfs, residency, s3server
 
 SKIPS = Path(__file__).parents[1] / "SKIPS"
 
@@ -75,6 +77,10 @@ def _s3_server() -> str:
     return "" if s3server.versitygw() else "no versitygw; see 'make s3-server'"
 
 
+def _azure_server() -> str:
+    return "" if azureserver.azurite() else "no azurite; see 'make azure-server'"
+
+
 def _git_lfs() -> str:
     return "" if lfs.git_lfs() else "no git-lfs(1); see 'make git-lfs'"
 
@@ -98,6 +104,12 @@ def _git_2_40() -> str:
     return "" if (major, minor) >= (2, 40) else said.strip()
 
 
+def _continue() -> str:
+    reader = common.continuereader(io.BytesIO(), lambda _line: None)
+    has = hasattr(reader, "readline")
+    return "" if has else "Mercurial fails if a client waits to continue"
+
+
 _NEEDS: dict[str, Callable[[], str]] = {
     "root": _root,  # to give files to another user
     "mounts": _mounts,  # of its own, or for all to see
@@ -106,8 +118,10 @@ _NEEDS: dict[str, Callable[[], str]] = {
     "c-index": _c_index,  # to look nodes up in our map
     "cold": _cold,  # to have files that are not in memory
     "curl": _curl,  # as a client that goes on with a download
+    "continue": _continue,  # as a server for clients that wait before they send
     "git-2.40": _git_2_40,  # as a client that takes bundles which a server names
     "s3-server": _s3_server,  # as an object store
+    "azure-server": _azure_server,  # the same
     "systemd": _systemd,  # to check units
     "logrotate": _logrotate,  # to rotate logs of servers
     "git-lfs": _git_lfs,  # as a client of what is in LFS

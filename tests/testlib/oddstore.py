@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mercurial import hg, phases, ui as uimod
+from mercurial.revlogutils import constants
 
 NULL = -1
 """The key of no step at all, for a parent that is null."""
@@ -242,6 +243,9 @@ class _Tree:
             ours, theirs = max(ours, theirs), _NULL_NODE
         if meta:  # the first parent of a copy is null
             ours, theirs = _NULL_NODE, theirs
+            if hasattr(constants, "REVIDX_HASMETA"):
+                # hg >= 7.1 puts it second itself; otherwise, 7.2 stores the flag
+                ours, theirs = theirs, ours
         elif ours != _NULL_NODE == theirs and log.read(ours) == content:
             return ours
         link = len(self._repo.changelog)

@@ -17,15 +17,19 @@ from .environment import ENVIRONMENT, HG
 from .users import HOMELESS, User
 
 GIT_TYPE = "application/x-git-upload-pack-request"
-_LONGEST_SECONDS = 60
+# what does not come in this time never does, however busy the machine is
+_LONGEST_SECONDS = 600
+_LONGEST_PAUSE = 0.1
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for something that a server is going to do."""
+    """Wait for something that another process is going to do."""
     end = time.monotonic() + _LONGEST_SECONDS
+    pause = 0.01
     while not condition():
         assert time.monotonic() < end, "what was waited for does not come"
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(1.5 * pause, _LONGEST_PAUSE)
 
 
 class WebServer:
@@ -78,7 +82,8 @@ class WebServer:
 
     def exchange(self, request: bytes) -> bytes:
         """Send bytes and return all that comes until the server closes."""
-        with socket.create_connection(("127.0.0.1", self.port), 30) as connection:
+        address = ("127.0.0.1", self.port)
+        with socket.create_connection(address, _LONGEST_SECONDS) as connection:
             with contextlib.suppress(OSError):  # it may be closed before it has all
                 connection.sendall(request)
             found = b""

@@ -27,6 +27,7 @@ from . import (
     hostile,
     kills,
     objectstores,
+    pushes,
     sequences,
     serving,
     truncations,
@@ -123,6 +124,8 @@ def main() -> int:
             torture.run(name, part)
         for name, part in objectstores.all_of(scratch, options):
             torture.run(name, part)
+        for name, part in pushes.all_of(scratch, options.pushes, options.seed):
+            torture.run(name, part)
         server.close()
     report = {"seed": options.seed, "counts": torture.counts}
     report |= {"problems": torture.problems, "seconds": torture.seconds}
@@ -150,6 +153,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--load", type=float, default=600, help="seconds of them")
     parser.add_argument("--corpora", type=Path, help="with bundles *.hg to serve, too")
     parser.add_argument("--only", default="", help="parts whose names begin so")
+    parser.add_argument("--pushes", type=int, default=200, help="that end early")
     parser.add_argument("--changes", type=int, default=100, help="with bundles")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--json", type=Path, help="file for counts and problems")

@@ -128,8 +128,8 @@ class Load:
                     thread.join()
             self.counts += visitors.counts
             self.problems += visitors.problems
-            self._finish(server)
-            self._finish(other)
+            self._finish(server, "clients")
+            self._finish(other, "those who ask for what is hidden")
             self._compare_samples()
 
     def _take_root(self) -> None:
@@ -294,7 +294,7 @@ class Load:
         if last > first + _MORE_DESCRIPTORS:
             self.problems.append(f"{last} descriptors are left, {first} at first")
 
-    def _finish(self, server: WebServer) -> None:
+    def _finish(self, server: WebServer, whose: str) -> None:
         """See that no process is left, and nothing was raised."""
         deadline = time.monotonic() + 60
         while server.children() and time.monotonic() < deadline:
@@ -309,7 +309,8 @@ class Load:
             for line in server.logged()
             if "refused with" in line
         )
-        self.counts += Counter({f"refused: {it}": refused[it] for it in refused})
+        counts = {f"refused of {whose}: {it}": refused[it] for it in refused}
+        self.counts += Counter(counts)
 
     def _tell(self, problem: str) -> None:
         with self._lock:

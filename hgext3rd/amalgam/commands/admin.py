@@ -230,8 +230,8 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
     size = util.bytecount(status.pack_bytes)
     objects = _(b"%d in %d packs, %s") % (status.objects, status.packs, size)
     _show_line(fm, _(b"objects"), objects)
-    disk = _(b"about %s more before packs are rolled up, %s meanwhile") % (
-        util.bytecount(status.growth_bytes),
+    disk = _(b"about %s before the next roll-up of packs, %s during it") % (
+        util.bytecount(status.pack_bytes + status.growth_bytes),
         util.bytecount(status.peak_bytes),
     )
     _show_line(fm, _(b"disk"), disk)

@@ -33,7 +33,7 @@ def run(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     with ui.formatter(b"git-survey", byte_opts) as fm:
         fm.startitem()
         _show(fm, found, lists_commits=opts["commits"])
-        fm.data(path=gitrepo, seconds=seconds)
+        fm.data(path=gitrepo, seconds=round(seconds, 3))
     return 1 if found.findings else 0
 
 

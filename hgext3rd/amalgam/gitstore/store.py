@@ -35,6 +35,7 @@ _CINNABAR = b"cinnabar"
 _TRIES = 5
 # the names of all packs that there could be
 _PENDING_BYTES = 1 << 24
+_REMOVALS_BYTES = 100
 
 
 class GitStore:
@@ -78,6 +79,15 @@ class GitStore:
         except Unusable:
             return []
         return content.decode("ascii", "replace").split()
+
+    @property
+    def removals(self) -> bytes:
+        """The file with a random value, another one before packs are removed."""
+        return self.config.dialect + b".removals"
+
+    def removals_mark(self) -> bytes:
+        """Return that value; nothing if there is none."""
+        return self.maps.directory.tryread(self.removals, _REMOVALS_BYTES)
 
     def require_trust(self) -> None:
         """Raise ``SecurityError`` in a repository of somebody who is not trusted.

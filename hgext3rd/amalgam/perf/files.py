@@ -5,17 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
+import stat
 from typing import TYPE_CHECKING
 
-from ..placement import Directory, Placement
+from mercurial import error
+from mercurial.i18n import _
+
+from ..placement import Directory
+from ..scratch import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mercurial.interfaces.types import RepoT
 
-_NOT_COPIED = {"amalgam", "wlock", "lock", "journal"}
+_NOT_COPIED = frozenset({"amalgam", "wlock", "lock", "journal"})
 _FILELOGS = ("data", "dh")
 
 
@@ -51,22 +55,46 @@ def scratch_copy(repo: RepoT, *, revisions: bool) -> Iterator[bytes]:
     hard links; or, for a user who may not write there, among temporary files. In the
     end it goes, and so does ``.hg/amalgam`` if there was none. Nobody may write to the
     repository while it is made, unless this user cannot keep them from it.
+    ``StateError`` if a file cannot be copied.
     """
     place = Directory(repo.sharedpath, (b"amalgam",))
-    writable = os.access(repo.sharedpath, os.W_OK)
     was_there = place.exists()
-    if writable:
-        place.make(Placement.of(repo))
-    root = tempfile.mkdtemp(prefix=b"perf-", dir=place.path if writable else None)
-    copied = os.fsdecode(repo.sharedpath)
-    filelogs = tuple(os.path.join(copied, "store", name) for name in _FILELOGS)
+    writable = os.access(repo.sharedpath, os.W_OK)
+    try:
+        with scratch(repo) as root:
+            with repo.lock() if writable else contextlib.nullcontext():
+                _copy(repo.sharedpath, os.path.join(root, b".hg"), revisions=revisions)
+            yield root
+    finally:
+        if not was_there:
+            with contextlib.suppress(OSError):  # another process has files in it
+                os.rmdir(place.path)
+
+
+def _is_copied(path: str) -> bool:
+    """Tell whether it is neither gone, nor something on which a program listens."""
+    try:
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
+    return kind in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+
+
+def _copy(source: bytes, target: bytes, *, revisions: bool) -> None:
+    hg = os.fsdecode(source)
+    store = os.path.join(hg, "store")
+    filelogs = tuple(os.path.join(store, name) for name in _FILELOGS)
 
     def ignore(place: str, names: list[str]) -> set[str]:
-        inner = os.path.join(place, "")
+        # a tracked file may have any name
+        left_out = _NOT_COPIED if place in (hg, store) else frozenset()
+        paths = {name: os.path.join(place, name) for name in names}
         return {
             name
-            for name in names
-            if name in _NOT_COPIED or (not revisions and inner + name in filelogs)
+            for name, path in paths.items()
+            if name in left_out
+            or (not revisions and path in filelogs)
+            or not _is_copied(path)
         }
 
     def link_or_copy(source: str, target: str) -> None:
@@ -78,17 +106,16 @@ def scratch_copy(repo: RepoT, *, revisions: bool) -> Iterator[bytes]:
         shutil.copy2(source, target)
 
     try:
-        with repo.lock() if writable else contextlib.nullcontext():
-            shutil.copytree(
-                copied,
-                os.fsdecode(os.path.join(root, b".hg")),
-                symlinks=True,
-                ignore=ignore,
-                copy_function=link_or_copy,
-            )
-        yield root
-    finally:
-        shutil.rmtree(root)
-        if writable and not was_there:
-            with contextlib.suppress(OSError):  # another process has files in it
-                os.rmdir(place.path)
+        shutil.copytree(
+            hg,
+            os.fsdecode(target),
+            symlinks=True,
+            ignore=ignore,
+            copy_function=link_or_copy,
+        )
+    except shutil.Error as exc:
+        path, _target, problem = exc.args[0][0]
+        raise error.StateError(
+            _(b"cannot copy '%s' to measure with it: %s")
+            % (os.fsencode(path), os.fsencode(problem))
+        ) from None

@@ -1,5 +1,6 @@
-"""git pushes into Mercurial. So far only the survey: what such a push would refuse.
+"""git pushes into Mercurial: which commits can be pushed, and the changesets of them.
 
-``survey`` has the order of work, ``reasons`` what is refused, and ``mirrorrefs`` the
-branches and tags of a git repository whose configuration is not obeyed.
+``survey`` has the order of work of a survey, ``conversion`` that of a conversion,
+``processes`` the git processes of both, ``reasons`` what is refused, and ``mirrorrefs``
+the branches and tags of a git repository whose configuration is not obeyed.
 """

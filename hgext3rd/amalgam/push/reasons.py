@@ -19,6 +19,7 @@ class PushReason(Record):
     """What a commit has, for people."""
 
 
+FILE_SIZE = PushReason(b"file-size", _(b"a file is too large"))
 #: By the numbers of the core, in the order in which they are looked for.
 REASONS = {
     1: PushReason(b"malformed-commit", _(b"the commit object is malformed")),
@@ -37,4 +38,6 @@ REASONS = {
     12: PushReason(b"malformed-tree", _(b"git itself refuses the tree")),
     13: PushReason(b"path", _(b"Mercurial refuses a path")),
     14: PushReason(b"ancestor", _(b"an ancestor cannot be pushed")),
+    15: FILE_SIZE,
+    16: PushReason(b"differs", _(b"its changeset is not exported as the same commit")),
 }

@@ -7,17 +7,14 @@ lists the commits and reads commits and trees; the core judges them.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from subprocess import PIPE
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from mercurial import error
 from mercurial.i18n import _
 
 from ..gitstore.adoption import mirror as mirrors
-from ..gitstore.git.gitprocess import last_words
 from ..native._core import ffi, lib
 from ..native.errors import call
 from ..native.operation import Operation
@@ -26,15 +23,14 @@ from ..records import Record
 from ..scratch import outside
 from ..terminal import printable
 from . import mirrorrefs
+from .processes import GitProcesses
 from .reasons import REASONS, PushReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from subprocess import Popen
 
     from mercurial.interfaces.types import UiT
 
-    from ..gitstore.adoption.mirror import Mirror
     from ..gitstore.git.gitprocess import Git
 
 _PHASES = {
@@ -44,8 +40,6 @@ _PHASES = {
 # what a push would be of: no notes, no stash, no pull requests
 _EVERYTHING = ("--branches", "--tags", "--remotes")
 _ORDER = ("--topo-order", "--full-history", "--reverse")
-# parents are what commits say, and not what a cache says of them
-_CONFIG = {"core.commitGraph": "false"}
 
 
 class SurveyFinding(Record):
@@ -106,8 +100,8 @@ def run(ui: UiT, git: Git, name: bytes, revs: Sequence[bytes]) -> Survey:
             refs.write(mirror.git.directory, own)
             if not revs and refs.is_detached:
                 asked = [b"HEAD"]
-        with contextlib.ExitStack() as stack:
-            return _Run(stack, mirror).survey(ui, asked, everything=not revs)
+        with GitProcesses(mirror.git) as processes:
+            return _survey(ui, processes, mirror.name, asked, everything=not revs)
 
 
 def _check_rev(rev: bytes) -> None:
@@ -118,88 +112,52 @@ def _check_rev(rev: bytes) -> None:
         )
 
 
-class _Run:
-    """The git processes of one survey, which end with ``stack``."""
+def _survey(
+    ui: UiT, git: GitProcesses, name: bytes, revs: Sequence[bytes], *, everything: bool
+) -> Survey:
+    """Start git, and let the core read what it writes."""
+    asked = git.temporary_file()
+    asked.writelines(b"%s\n" % rev for rev in revs)
+    asked.seek(0)
+    which = _EVERYTHING if everything else ()
+    oids = git.start("rev-list", *_ORDER, *which, "--stdin", stdin=asked).stdout
+    assert oids is not None
+    commits = git.start("cat-file", "--batch", "--buffer", stdin=oids).stdout
+    oids.close()  # so that rev-list ends when its reader does
+    trees = git.start("cat-file", "--batch-command", "--buffer", stdin=PIPE)
+    assert commits is not None
+    assert trees.stdin is not None
+    assert trees.stdout is not None
+    descriptors = (commits.fileno(), trees.stdin.fileno(), trees.stdout.fileno())
+    pipes = ffi.new("amalgam_survey_pipes *", descriptors)
+    handle = ffi.new("amalgam_survey **")
+    try:
+        operation = Operation(ui, _PHASES, git.kill)
+        operation.run(lib.amalgam_survey_run, handle, pipes[0])
+    except error.InputError as exc:
+        _check(git, name)
+        raise error.InputError(
+            _(b"cannot survey '%s': %s") % (printable(name), exc.message), hint=exc.hint
+        ) from None
+    except error.StorageError as exc:
+        _check(git, name)
+        raise error.StorageError(
+            _(b"cannot survey '%s': %s") % (printable(name), exc.message), hint=exc.hint
+        ) from None
+    found = ffi.gc(handle[0], lib.amalgam_survey_free)
+    trees.stdin.close()
+    git.wait()
+    _check(git, name)
+    return _answer(found)
 
-    def __init__(self, stack: contextlib.ExitStack, mirror: Mirror) -> None:
-        self._stack = stack
-        self._git = mirror.git
-        self._name = printable(mirror.name)
-        self._processes: list[tuple[Popen[bytes], IO[bytes]]] = []
 
-    def survey(self, ui: UiT, revs: Sequence[bytes], *, everything: bool) -> Survey:
-        """Start git, and let the core read what it writes."""
-        asked = self._temporary_file()
-        asked.writelines(b"%s\n" % rev for rev in revs)
-        asked.seek(0)
-        which = _EVERYTHING if everything else ()
-        oids = self._start("rev-list", *_ORDER, *which, "--stdin", stdin=asked).stdout
-        assert oids is not None
-        commits = self._start("cat-file", "--batch", "--buffer", stdin=oids).stdout
-        oids.close()  # so that rev-list ends when its reader does
-        trees = self._start(*("cat-file", "--batch-command", "--buffer"), stdin=PIPE)
-        assert commits is not None
-        assert trees.stdin is not None
-        assert trees.stdout is not None
-        descriptors = (commits.fileno(), trees.stdin.fileno(), trees.stdout.fileno())
-        pipes = ffi.new("amalgam_survey_pipes *", descriptors)
-        handle = ffi.new("amalgam_survey **")
-        try:
-            operation = Operation(ui, _PHASES, self._kill)
-            operation.run(lib.amalgam_survey_run, handle, pipes[0])
-        except error.InputError as exc:
-            self._check_ended()
-            raise error.InputError(
-                _(b"cannot survey '%s': %s") % (self._name, exc.message), hint=exc.hint
-            ) from None
-        except error.StorageError as exc:
-            self._check_ended()
-            raise error.StorageError(
-                _(b"cannot survey '%s': %s") % (self._name, exc.message), hint=exc.hint
-            ) from None
-        found = ffi.gc(handle[0], lib.amalgam_survey_free)
-        trees.stdin.close()
-        for process, _errors in self._processes:
-            process.wait()
-        self._check_ended()
-        return _answer(found)
-
-    def _start(self, *args: str, stdin: Any) -> Popen[bytes]:
-        errors = self._temporary_file()
-        process = self._git.start(
-            *args, config=_CONFIG, stdin=stdin, stdout=PIPE, stderr=errors
+def _check(git: GitProcesses, name: bytes) -> None:
+    """Abort if a process has failed."""
+    message = git.failure()
+    if message:
+        raise error.InputError(
+            _(b"git cannot read '%s': %s") % (printable(name), printable(message))
         )
-        self._stack.callback(_end, process)
-        self._processes.append((process, errors))
-        return process
-
-    def _kill(self) -> None:
-        """End what the core may wait for."""
-        for process, _errors in self._processes:
-            process.kill()
-
-    def _temporary_file(self) -> IO[bytes]:
-        file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the stack
-        return self._stack.enter_context(file)
-
-    def _check_ended(self) -> None:
-        """Abort if a process has failed: what it said is the cause of all else."""
-        for process, errors in self._processes:
-            if process.poll():
-                message = last_words(process, errors)
-                raise error.InputError(
-                    _(b"git cannot read '%s': %s") % (self._name, printable(message))
-                )
-
-
-def _end(process: Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            # git may have ended before it was closed
-            with contextlib.suppress(OSError):
-                pipe.close()
-    process.kill()
-    process.wait()
 
 
 def _answer(found: Any) -> Survey:

@@ -15,9 +15,10 @@ from mercurial.utils import stringutil
 
 from ..configitems import GitConfig, ServeConfig, wants_serve
 from ..gitstore.store import GitStore
+from ..records import Record
 from . import permissions, pktlines, slots
 from .freshness import Freshness, look
-from .refusal import RefusedError, unavailable
+from .refusal import RefusedError, unavailable, unavailable_since
 from .replicas import wants
 from .slots import Pool
 
@@ -31,20 +32,34 @@ if TYPE_CHECKING:
 _QUERIES_PER_FETCH = 4
 _WAITING = b"waiting"
 """The lane of those who wait for objects."""
+# a mistake, a stranger's repository, or a share whose source cannot be opened
+_UNUSABLE = (error.ConfigError, error.SecurityError, error.RepoError, OSError)
 _OFF = (
     b"this server does not serve git from this repository; "
     b"its operator enables that with amalgam.git.serve = yes"
 )
 
 
-def pools(config: ServeConfig) -> tuple[Pool, Pool, Pool]:
-    """Return the pools of a configuration: to make packs, to list refs, to wait."""
+def pools(config: ServeConfig) -> tuple[Pool, Pool, Pool, Pool]:
+    """Return the pools of a configuration.
+
+    To make packs, to list refs, to wait, and to receive pushes.
+    """
     count = config.max_fetches
     return (
         Pool(b"fetch", count),
         Pool(b"query", _QUERIES_PER_FETCH * count),
         Pool(_WAITING, count),
+        Pool(b"push", count),
     )
+
+
+class Seen(Record):
+    """What a git process may have open that was started after this was seen."""
+
+    removals: bytes
+    """``GitStore.removals_mark``."""
+    packs: frozenset[str]
 
 
 class Admission:
@@ -63,10 +78,9 @@ class Admission:
             self.config = ServeConfig.from_ui(repo.ui)
             self.store = GitStore(repo, GitConfig.from_ui(repo.ui))
             self.store.require_trust()
-        except (error.ConfigError, error.SecurityError) as exc:
-            hint = b" (%s)" % exc.hint if exc.hint else b""
-            raise unavailable(exc.message + hint) from None
-        permissions.check_view(repo, self.store, proto)
+            permissions.check_view(repo, self.store, proto)
+        except _UNUSABLE as exc:
+            raise unavailable_since(exc) from None
 
     def make_fresh(self, *, now: bool = False, seconds: float | None = None) -> None:
         """See that the store may be read, and is as fresh as it has to be.
@@ -89,23 +103,39 @@ class Admission:
             make_fresh=lambda seconds: self.make_fresh(seconds=seconds),
         )
 
-    def packs(self) -> frozenset[str]:
-        """Return the packs that a git process finds which starts now."""
-        return frozenset(self.store.docket().packs)
+    def seen(self) -> Seen:
+        """Return what a git process finds that starts now."""
+        return Seen(self._removals(), frozenset(self.store.docket().packs))
 
-    def is_safe(self, packs: frozenset[str] = frozenset()) -> bool:
-        """Tell whether the store may be read now, and still has all of ``packs``.
+    def is_safe(self, seen: Seen | None = None) -> bool:
+        """Tell whether the store may be read now, and no pack has gone since ``seen``.
 
-        Else an export has removed them, maybe since something in them is hidden. A git
-        process that has them open may not answer.
+        Else an export has removed it, maybe since something in it is hidden, and maybe
+        after it had come since. A git process that has it open may not answer.
         """
         known = look(self.store)
-        return known.is_safe and packs.issubset(known.docket.packs)
+        if seen is None or not known.is_safe:
+            return known.is_safe
+        # after the look: an export may end at any time
+        is_as_seen = self._removals() == seen.removals
+        return is_as_seen and seen.packs.issubset(known.docket.packs)
+
+    def _removals(self) -> bytes:
+        try:
+            return self.store.removals_mark()
+        except (OSError, error.StorageError) as exc:
+            raise unavailable_since(exc) from None
 
     def take_slot(self, *, is_fetch: bool) -> Slot:
         """Wait for a slot and take it; ``RefusedError`` if there is none in time."""
-        fetch, query, _waiting = pools(self.config)
-        pool = fetch if is_fetch else query
+        fetch, query, *_others = pools(self.config)
+        return self._take(fetch if is_fetch else query)
+
+    def take_push_slot(self) -> Slot:
+        """Wait for a slot to receive a push, as ``take_slot`` does."""
+        return self._take(pools(self.config)[3])
+
+    def _take(self, pool: Pool) -> Slot:
         slot = self._slot(pool, self.config.queue_seconds)
         if slot is None:
             raise RefusedError.later(b"this server is busy; try again later")
@@ -125,7 +155,8 @@ class Admission:
 
     def tell_hooks(self, oid: bytes) -> None:
         """Let hooks know of a fetch; ``oid``: the first object that is wanted."""
-        permissions.tell_hooks(self._repo, self._changeset(oid))
+        if permissions.are_hooks_told(self._repo):
+            permissions.tell_hooks(self._repo, self._changeset(oid))
 
     def _changeset(self, oid: bytes) -> bytes | None:
         """Return the changeset of an object, if it is a commit."""

@@ -9,11 +9,15 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mercurial.hgweb import server
 
+from .economy import splicing
 from .refusal import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _LONGEST_LINE = 1024
 _MOST_TRAILERS = 16
@@ -48,6 +52,20 @@ class Connection:
         """Take no further request from here: this one may not have been read whole."""
         if handler := self._handler:
             handler.close_connection = True
+
+    def spliced(self, pipe: int) -> Iterator[int] | None:
+        """Return what sends the rest of an answer from ``pipe``, as ``splice`` does.
+
+        ``None`` if that cannot be here. The head of the answer has been sent.
+        """
+        handler = self._handler
+        if handler is None or not handler.sent_headers or handler.length is not None:
+            return None
+        if not splicing.can_splice(handler.connection):
+            return None
+        return splicing.splice(
+            pipe, handler.connection, is_chunked=bool(handler._chunked)
+        )
 
     def break_off(self) -> None:
         """End it now, for threads that read from it or write to it, too."""

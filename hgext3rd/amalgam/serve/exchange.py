@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
     from .slots import Slot
-    from .uploadpack import UploadPack
+    from .uploadpack import GitService
 
 _NO_CACHE = (
     (b"Expires", b"Fri, 01 Jan 1980 00:00:00 GMT"),
@@ -38,10 +39,19 @@ _NO_CACHE = (
     (b"Cache-Control", b"no-cache, max-age=0, must-revalidate"),
     (b"X-Content-Type-Options", b"nosniff"),
 )
+# not dulwich, which expects no line about an error after its wants
+GIT_AGENT = re.compile(rb"git/[0-9]")
+"""How git itself begins its name."""
 _REFUSED_SECONDS = 10
 """How long a client may go on sending what is refused."""
 _DIED = 128
 """The exit code of git if it does not go on with a request."""
+_OUR_FAULT = re.compile(
+    rb"error: |fatal: (?:packed object|multi-pack-index|mmap|out of memory|unable to)",
+    re.IGNORECASE,
+)
+"""How begins what git says if the reason is not in the request. The rest may repeat
+what is."""
 
 
 class Exchange:
@@ -55,7 +65,7 @@ class Exchange:
         self._started = time.monotonic()
         self.watchdog: Watchdog | None = None
         self.slot: Slot | None = None
-        self.running: UploadPack | None = None
+        self.running: GitService | None = None
         self.command = b"advertisement"
         self._sent_bytes = 0
         self._is_ended = False
@@ -126,6 +136,20 @@ class Exchange:
             self.running.kill()
         self.connection.break_off()
 
+    def rest(self) -> Iterator[bytes]:
+        """Yield what git goes on to write after the answer has begun.
+
+        Unless the kernel can send it: then it is sent, and nothing is yielded.
+        """
+        assert self.running is not None
+        spliced = self.connection.spliced(self.running.output)
+        if spliced is None:
+            yield from self.pieces()
+            return
+        for size in spliced:
+            self._sent_bytes += size
+            self.progress()
+
     def pieces(self) -> Iterator[bytes]:
         """Yield what git writes."""
         assert self.running is not None
@@ -173,7 +197,8 @@ class Exchange:
         assert self.running is not None
         code = self.running.close(kill=False)
         said, self.running = self.running.said(), None
-        if code == _DIED and self.req.method == b"POST":
+        is_ours = _OUR_FAULT.match(said) is not None
+        if code == _DIED and self.req.method == b"POST" and not is_ours:
             raise malformed(said)
         if code:
             logged = _(b"git upload-pack ended with %d: %s") % (code, said)
@@ -188,10 +213,23 @@ class Exchange:
             is_whole = True
         finally:
             timed_out = self.watchdog is not None and self.watchdog.has_bitten
-            how = b"timed out" if timed_out else b"done" if is_whole else b"cut"
+            how = b"timed out" if timed_out else b"cut"
+            if is_whole and not timed_out:
+                how = self._outcome()
             self.end(how, kill=not is_whole)
         if timed_out and not self.connection.is_raw:
             raise TimeoutError("git made no progress, or the client did not read")
+
+    def _outcome(self) -> bytes:
+        """Return how a request ended whose whole answer was sent.
+
+        git may have broken off: the status was sent before, so the log has to say it.
+        """
+        if self.running is None:
+            return b"done"
+        code = self.running.close(kill=False)
+        said, self.running = self.running.said(), None
+        return b"git ended with %d: %s" % (code, said) if code else b"done"
 
     def refuse(self, refusal: RefusedError) -> None:
         """Answer with a status and a sentence."""

@@ -172,6 +172,8 @@ class Freshness:
                 exporting.export(store, once=True)
             exports.note(began)
             exporter.forget_failure(store.repo)
+            with contextlib.suppress(*_UNREADABLE):  # the next export tries again
+                exporter.roll_up_if_due(store)
         except Exception as exc:
             problem = stringutil.forcebytestr(exc)
             store.repo.ui.log(b"amalgam", b"export for git failed: %s\n", problem)

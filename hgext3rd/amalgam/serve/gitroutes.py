@@ -19,25 +19,23 @@ import sys
 import time
 from typing import IO, TYPE_CHECKING, Any
 
-from ..configitems import wants_serve
 from ..index import openhooks
 from ..loading import load
 from . import bundleuri, permissions, pktlines, requestbody
 from .admission import Admission
-from .exchange import Exchange, malformed
+from .economy import capabilities
+from .exchange import GIT_AGENT, Exchange, malformed
+from .receive import pushroutes
 from .refusal import RefusedError
-from .uploadpack import PROTOCOL, UploadPack, capabilities_of
+from .uploadpack import PROTOCOL, UploadPack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SERVICE = b"git-upload-pack"
-_PUSH = b"git-receive-pack"
 _ARCHIVE = b"git-upload-archive"
 _ADVERTISEMENT = b"info/refs"
 _DUMB = re.compile(rb"HEAD|objects(?:/.*)?")
-# not dulwich, which expects no such line after its wants
-_GIT = re.compile(rb"git/[0-9]")
 _TYPE = b"application/x-git-upload-pack-%s"
 _COMMANDS = (b"ls-refs", b"fetch", bundleuri.COMMAND)
 _ADVERTISEMENT_START = pktlines.line(b"# service=git-upload-pack\n") + pktlines.FLUSH
@@ -47,7 +45,6 @@ _MOST_STARTS = 5
 """How often git is started if the repository hides something meanwhile."""
 
 _NOT_SMART = b"only git's smart protocol is served here"
-_PUSHES = b"this repository is read-only for git; push with Mercurial instead"
 
 
 def handle_request(
@@ -58,7 +55,11 @@ def handle_request(
     if not _is_ours(req) or not openhooks.enabled(rctx.repo.ui):
         return orig(rctx, req, res, checkperm)
     may = functools.partial(checkperm, rctx, req)
-    _GitRequest(rctx.repo, req, res).serve(may)
+    if pushroutes.is_push(req):
+        may_push = functools.partial(checkperm, rctx, pushroutes.as_post(req), b"push")
+        pushroutes.PushExchange(rctx.repo, req, res, may_push).serve(may)
+    else:
+        _GitRequest(rctx.repo, req, res).serve(may)
     return True
 
 
@@ -66,7 +67,7 @@ def _is_ours(req: Any) -> bool:
     path = req.dispatchpath or b""
     if path == _ADVERTISEMENT:
         return b"service" in req.qsparams or b"cmd" not in req.qsparams
-    return path in (_SERVICE, _PUSH, _ARCHIVE) or bool(_DUMB.fullmatch(path))
+    return path in (_SERVICE, pushroutes.PUSH, _ARCHIVE) or bool(_DUMB.fullmatch(path))
 
 
 class _GitRequest(Exchange):
@@ -92,7 +93,7 @@ class _GitRequest(Exchange):
         answer now. All others need the status.
         """
         is_late = code >= 500 and self.req.dispatchpath == _SERVICE
-        if is_late and _GIT.match(self.req.headers.get(b"User-Agent", b"")):
+        if is_late and GIT_AGENT.match(self.req.headers.get(b"User-Agent", b"")):
             return 200, _TYPE % b"result", pktlines.line(b"ERR %s\n" % sentence)
         return super().explained(code, sentence)
 
@@ -107,9 +108,7 @@ class _GitRequest(Exchange):
             self.expect(b"GET")
         if not service:
             raise RefusedError(403, _NOT_SMART)
-        if service == _PUSH and wants_serve(self.repo.ui):
-            raise RefusedError(403, _PUSHES)
-        if service not in (_SERVICE, _PUSH):
+        if service != _SERVICE:
             raise RefusedError(403, b"this service of git is not offered here")
         if path != _ADVERTISEMENT:
             self.expect(b"POST")
@@ -136,6 +135,11 @@ class _GitRequest(Exchange):
     def _advertise(self) -> None:
         """Answer with capabilities, and in versions 0 and 1 with all refs."""
         self._make_fresh()
+        if self._is_v2:
+            self._basis = capabilities.basis_of(self._admission.store)
+            if told := capabilities.kept(self._basis):
+                self.send_whole(_TYPE % b"advertisement", self._shown(told))
+                return
         self._take_slot(is_fetch=False)
         self._run(b"advertisement", "--http-backend-info-refs")
 
@@ -191,7 +195,7 @@ class _GitRequest(Exchange):
                 self._make_fresh()
             if body:
                 os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
-            packs = admission.packs()
+            seen = admission.seen()
             self.running = UploadPack.start(
                 admission.store,
                 "--stateless-rpc",
@@ -202,26 +206,31 @@ class _GitRequest(Exchange):
             )
             pieces = self.pieces()
             first = next(pieces, b"")
-            if admission.is_safe(packs):
+            if admission.is_safe(seen):
                 break
             self.stop_git()
         else:
             raise RefusedError.later(b"the repository keeps changing; try again")
         if not first:
             self.check_end()
-        if kind == b"advertisement":
-            pieces = self._advertised(first, pieces)
-            first = next(pieces)
-        self.send(_TYPE % kind, itertools.chain((first,), pieces))
+        rest: Iterator[bytes] = iter(())
+        if kind == b"result":
+            rest = self.rest()
+        elif self._is_v2:
+            first = self._asked(b"".join((first, *pieces)))  # a handful
+        else:
+            first, rest = _ADVERTISEMENT_START + first, self.rest()
+        self.send(_TYPE % kind, itertools.chain((first,), rest))
 
-    def _advertised(self, first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        if not self._is_v2:
-            yield _ADVERTISEMENT_START + first
-            yield from pieces
-            return
-        found = b"".join((first, *pieces))  # git has a handful of capabilities
+    def _asked(self, told: bytes) -> bytes:
+        """Return the capabilities that this client is told, and keep those of git."""
+        shown = self._shown(told)
+        capabilities.keep(self._basis, told)
+        return shown
+
+    def _shown(self, told: bytes) -> bytes:
+        """Return the capabilities that this client is told, of those of git."""
         offers = self._admission.config.bundle_uri
         if offers and bundleuri.answer_of(self.repo, self.req):
-            yield capabilities_of(found, bundleuri.COMMAND)
-        else:
-            yield capabilities_of(found)
+            return capabilities.shown(told, bundleuri.COMMAND)
+        return capabilities.shown(told)

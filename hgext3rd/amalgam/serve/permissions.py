@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, wireprotoserver, wireprotov1server
+from mercurial import error, hook, wireprotoserver, wireprotov1server
 from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 from mercurial.utils import stringutil
@@ -65,6 +65,11 @@ def ask_hooks(repo: RepoT) -> None:
         repo.hook(b"preoutgoing", throw=True, source=b"serve")
     except error.Abort as exc:
         raise RefusedError(403, stringutil.forcebytestr(exc)) from None
+
+
+def are_hooks_told(repo: RepoT) -> bool:
+    """Tell whether there are hooks ``outgoing``."""
+    return bool(hook.hashook(repo.ui, b"outgoing"))
 
 
 def tell_hooks(repo: RepoT, node: bytes | None) -> None:

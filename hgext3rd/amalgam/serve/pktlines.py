@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from typing import IO, TYPE_CHECKING
 
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
 
 FLUSH, DELIMITER = b"0000", b"0001"
 _LONGEST = 65520
+LONGEST_CONTENT = _LONGEST - 4
+"""Bytes that a line may have."""
 _LENGTH = re.compile(rb"[0-9a-fA-F]{4}")
 _COMMAND = re.compile(rb"command=([a-z-]{1,40})\n?")
 _WANT = re.compile(rb"want ([0-9a-f]{40})[ \n]?.*", re.DOTALL)
 _MOST_LOOKED_AT = 100
+# as git writes them, but for the first one in versions 0 and 1
+_PLAIN_WANTS = re.compile(rb"(?:0032want [0-9a-f]{40}\n)+")
+_PLAIN_WANT_BYTES, _WANTED = 0x32, slice(9, 49)
+_WANTS_AT_ONCE = 100
 
 
 class Head(Record):
@@ -34,7 +41,7 @@ class Head(Record):
 
 def line(content: bytes) -> bytes:
     """Return ``content`` as one line; ``ValueError`` if it is too long."""
-    if len(content) > _LONGEST - 4:
+    if len(content) > LONGEST_CONTENT:
         raise ValueError("too long for a pkt-line")
     return b"%04x%s" % (len(content) + 4, content)
 
@@ -90,3 +97,21 @@ def wants(file: IO[bytes]) -> Iterator[bytes]:
                 return
             if found := _WANT.fullmatch(content):
                 yield bin_node(found[1])
+                yield from _plain_wants(file)
+
+
+def _plain_wants(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield what is wanted by all lines from here that say nothing else.
+
+    The file is behind them then. Such a line takes a fraction of the time of others.
+    """
+    while True:
+        block = file.read(_WANTS_AT_ONCE * _PLAIN_WANT_BYTES)
+        found = _PLAIN_WANTS.match(block)
+        end = found.end() if found else 0
+        for at in range(0, end, _PLAIN_WANT_BYTES):
+            yield bin_node(block[at : at + _PLAIN_WANT_BYTES][_WANTED])
+        if end < len(block):
+            file.seek(end - len(block), os.SEEK_CUR)
+        if not end:
+            return

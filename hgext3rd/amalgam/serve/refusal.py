@@ -7,6 +7,7 @@ git prints the sentence after ``remote:`` if it is the body of an answer to
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING
 
 from mercurial.i18n import _
@@ -51,6 +52,16 @@ def unavailable(logged: bytes) -> RefusedError:
         b"this server cannot serve git; its operator finds why in the log",
         logged=logged,
     )
+
+
+def unavailable_since(exc: BaseException) -> RefusedError:
+    """Return the same for an error; the operator finds it in the log, with its hint."""
+    hint = getattr(exc, "hint", None)
+    text = getattr(exc, "message", None) or stringutil.forcebytestr(exc)
+    if isinstance(exc, OSError) and exc.filename:
+        reason = os.fsencode(exc.strerror or "")
+        text = b"%s: '%s'" % (reason, os.fsencode(exc.filename))
+    return unavailable(b"%s (%s)" % (text, hint) if hint else text)
 
 
 @contextlib.contextmanager

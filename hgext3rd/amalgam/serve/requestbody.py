@@ -8,6 +8,7 @@ clients read nothing before, and what is left there would be taken for a request
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import tempfile
 import zlib
@@ -44,12 +45,17 @@ def is_empty(req: Any) -> bool:
 
 @contextlib.contextmanager
 def received(
-    req: Any, connection: Connection, limit_bytes: int, progress: Callable[[], None]
+    req: Any,
+    connection: Connection,
+    limit_bytes: int,
+    progress: Callable[[], None],
+    directory: bytes | None = None,
 ) -> Iterator[IO[bytes]]:
     """Receive the body of ``req`` into a file, which is at its beginning.
 
     ``limit_bytes`` bounds it after decompression. ``progress`` is called when something
-    came. ``RefusedError`` if it is too long, or malformed.
+    came. ``directory``: where the file is, if not in ``TMPDIR``. ``RefusedError`` if it
+    is too long, or malformed.
     """
     pieces = _read(_reader(req, connection), limit_bytes, progress)
     encoding = req.headers.get(b"Content-Encoding", b"identity").strip().lower()
@@ -59,7 +65,10 @@ def received(
         raise RefusedError(415, b"the encoding of the request is not known")
     with contextlib.ExitStack() as stack:
         with temporary_file_in_use():
-            opened = tempfile.TemporaryFile(prefix="amalgam-request-")  # noqa: SIM115
+            place = os.fsdecode(directory) if directory else None
+            opened = tempfile.TemporaryFile(  # noqa: SIM115
+                prefix="amalgam-request-", dir=place
+            )
         file = stack.enter_context(opened)
         size = 0
         for piece in pieces:

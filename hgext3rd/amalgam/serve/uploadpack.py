@@ -1,4 +1,7 @@
-"""Runs of ``git upload-pack``: its configuration, its limits, and how it ends.
+"""Services of git for clients: how they run and end; ``git upload-pack`` itself.
+
+Owns the configuration and the limits of upload-pack. Those of receive-pack are in
+``receive.receivepack``.
 
 Every key that upload-pack reads is set on each run, so that nothing in a store's own
 configuration decides what clients get (git-config(1), "uploadpack", "transfer").
@@ -10,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import os
 import re
 import select
@@ -18,24 +20,27 @@ import signal
 import tempfile
 import threading
 from subprocess import DEVNULL, PIPE
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from mercurial import error
 from mercurial.i18n import _
 
+from ..gitstore.git import summaries
 from ..gitstore.git.gitprocess import CONFIG, CONFIG_BYTES, settings
-from . import pktlines
-from .refusal import RefusedError, temporary_file_in_use, unavailable
+from .refusal import (
+    temporary_file_in_use,
+    unavailable,
+    unavailable_since,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from subprocess import Popen
 
-    from ..gitstore.git.gitprocess import Value
+    from ..gitstore.git.gitprocess import Git, Value
     from ..gitstore.store import GitStore
     from .slots import Slot
 
-# git 2.39 offers the first, whatever its configuration says; amalgam answers the second
-_NOT_OFFERED = (b"object-info", b"bundle-uri")
 PROTOCOL = re.compile(rb"version=[012]")
 """What clients may ask for, as ``GIT_PROTOCOL`` has it."""
 _PIECE_BYTES = 1 << 16
@@ -85,19 +90,40 @@ _CONFIG: dict[str, Value] = {
     "pack.threads": _THREADS,
     "pack.windowMemory": "128m",
 }
+# One that is wrong ends git. Exports check what others have put there.
+_WITHOUT_SUMMARIES: dict[str, Value] = {
+    "core.commitGraph": "false",
+    "core.multiPackIndex": "false",
+}
 
 
 def config_of(store: GitStore) -> dict[str, Value]:
     """Return the configuration of git for clients of ``store``."""
+    hidden = hidden_refs(store)
+    return {**_CONFIG, "transfer.hideRefs": hidden, **unread_summaries(store)}
+
+
+def hidden_refs(store: GitStore) -> tuple[str, ...]:
+    """Return the refs that no client is shown, as ``transfer.hideRefs`` has them."""
     # the last pattern that matches decides: the first two undo those of the store
     hidden = ["!refs", "!HEAD", "refs/cinnabar"]
     if b"heads" not in store.config.refs:
         hidden.append("refs/hg")
-    return {**_CONFIG, "transfer.hideRefs": tuple(hidden)}
+    return tuple(hidden)
 
 
-class UploadPack:
-    """A running git upload-pack, with all processes that it starts."""
+def unread_summaries(store: GitStore) -> dict[str, Value]:
+    """Return what keeps git from summaries of ``store`` that no export has checked."""
+    if summaries.digest(store.repository) == store.docket().summaries:
+        return {}
+    return _WITHOUT_SUMMARIES
+
+
+_Service = TypeVar("_Service", bound="GitService")
+
+
+class GitService:
+    """A running program of git that answers a client, with all that it starts."""
 
     def __init__(self, process: Popen[bytes], errors: IO[bytes]) -> None:
         """``process`` leads a process group; what it says goes to ``errors``."""
@@ -113,40 +139,45 @@ class UploadPack:
                 fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     @classmethod
-    def start(
-        cls,
-        store: GitStore,
+    def launch(
+        cls: type[_Service],
+        git: Git,
+        service: str,
         *options: str,
+        config: Mapping[str, Value],
+        address_bytes: int,
         spoken: bytes = b"",
         slot: Slot | None = None,
         stdin: Any = None,
-    ) -> UploadPack:
-        """Start it on ``store``; ``spoken`` is the protocol that the client speaks.
+        pass_fds: tuple[int, ...] = (),
+    ) -> _Service:
+        """Start a service on the repository of ``git``.
 
+        ``spoken`` is the protocol that the client speaks. ``address_bytes``: how much
+        memory each process may address. ``pass_fds``: what they inherit besides.
         ``RefusedError`` if git cannot be run there.
         """
-        _check_settings(store)
+        assert git.directory is not None
         with temporary_file_in_use():
             # it ends with the object that is returned
             errors = tempfile.TemporaryFile(prefix="amalgam-said-")  # noqa: SIM115
         try:
-            process = store.repository.git.start(
-                "upload-pack",
-                "--strict",
+            process = git.start(
+                service,
                 *options,
-                operands=[store.repository.path],
-                config=config_of(store),
+                operands=[git.directory.path],
+                config=config,
                 spoken=spoken,
-                address_bytes=_address_bytes(store),
+                address_bytes=address_bytes,
                 stdin=DEVNULL if stdin is None else stdin,
                 stdout=PIPE,
                 stderr=errors,
                 start_new_session=True,
-                pass_fds=slot.inherited if slot else (),
+                pass_fds=(*pass_fds, *(slot.inherited if slot else ())),
             )
-        except error.Abort as exc:
+        except (OSError, error.Abort, error.StorageError) as exc:
             errors.close()
-            raise _unavailable(exc) from None
+            raise unavailable_since(exc) from None
         except BaseException:
             errors.close()
             raise
@@ -157,12 +188,17 @@ class UploadPack:
 
         After a short piece, waits a moment for more, but not longer than git runs.
         """
-        assert self._process.stdout is not None
         if not self._has_more:
             self._end.poll(_PAUSE_MILLISECONDS)
-        piece = os.read(self._process.stdout.fileno(), _PIECE_BYTES)
+        piece = os.read(self.output, _PIECE_BYTES)
         self._has_more = len(piece) == _PIECE_BYTES
         return piece
+
+    @property
+    def output(self) -> int:
+        """The descriptor that ``read`` reads from, to wait for it."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
 
     def kill(self) -> None:
         """Kill all of its processes; also from another thread."""
@@ -193,9 +229,8 @@ class UploadPack:
 
     def descriptors(self) -> tuple[int, int]:
         """Return those of its output, and of its input if that is a pipe."""
-        assert self._process.stdout is not None
         assert self._process.stdin is not None
-        return self._process.stdout.fileno(), self._process.stdin.fileno()
+        return self.output, self._process.stdin.fileno()
 
     def hang_up(self) -> None:
         """Let it know that nothing more comes."""
@@ -210,18 +245,34 @@ class UploadPack:
             return file.read().strip()
 
 
-def capabilities_of(advertised: bytes, *more: bytes) -> bytes:
-    """Return what git can do in protocol version 2, as clients are told.
+class UploadPack(GitService):
+    """A running git upload-pack."""
 
-    Without what is not answered here, and with ``more``.
-    """
-    try:
-        lines = [*pktlines.lines(io.BytesIO(advertised))]
-    except ValueError:
-        raise RefusedError(500, b"git failed on the server") from None
-    kept = [line for line in lines[:-1] if line.rstrip(b"\n") not in _NOT_OFFERED]
-    kept += [name + b"\n" for name in more]
-    return b"".join(map(pktlines.line, kept)) + pktlines.FLUSH
+    @classmethod
+    def start(
+        cls,
+        store: GitStore,
+        *options: str,
+        spoken: bytes = b"",
+        slot: Slot | None = None,
+        stdin: Any = None,
+    ) -> UploadPack:
+        """Start it on ``store``; ``spoken`` is the protocol that the client speaks.
+
+        ``RefusedError`` if git cannot be run there.
+        """
+        _check_settings(store)
+        return cls.launch(
+            store.repository.git,
+            "upload-pack",
+            "--strict",
+            *options,
+            config=config_of(store),
+            address_bytes=address_bytes(store),
+            spoken=spoken,
+            slot=slot,
+            stdin=stdin,
+        )
 
 
 def _check_settings(store: GitStore) -> None:
@@ -231,13 +282,13 @@ def _check_settings(store: GitStore) -> None:
         content = directory.tryread(CONFIG, CONFIG_BYTES)
         keys = {key for key, _value in settings(git.program, content)}
     except (OSError, error.Abort, error.StorageError) as exc:
-        raise _unavailable(exc) from None
+        raise unavailable_since(exc) from None
     for key in keys & _REFUSED_KEYS:
         logged = _(b"git store has a setting that may not be there: %s") % key
         raise unavailable(logged)
 
 
-def _address_bytes(store: GitStore) -> int:
+def address_bytes(store: GitStore) -> int:
     """Return how much memory a process of git may address, by the size of a store."""
     size = 0
     with store.repository.packs_directory.opened() as fd:
@@ -246,9 +297,3 @@ def _address_bytes(store: GitStore) -> int:
                 with contextlib.suppress(FileNotFoundError):
                     size += os.stat(name, dir_fd=fd, follow_symlinks=False).st_size
     return _ADDRESS_BYTES + _ADDRESS_PER_INDEX_BYTE * size
-
-
-def _unavailable(exc: BaseException) -> RefusedError:
-    hint = getattr(exc, "hint", None)
-    text = getattr(exc, "message", None) or os.fsencode(str(exc))
-    return unavailable(b"%s (%s)" % (text, hint) if hint else text)

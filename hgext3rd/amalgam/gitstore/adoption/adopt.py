@@ -20,7 +20,7 @@ from ...placement import Directory
 from ...records import Record
 from ...scratch import scratch
 from ...terminal import printable
-from ..exporting.conversion import AdoptedInput, Conversion, UnfitError
+from ..exporting.conversion import AdoptedInput, ExportConversion, UnfitError
 from ..exporting.exportlock import locked
 from ..state import requirements, selection
 from ..state.adopted import AdoptedFile
@@ -146,7 +146,7 @@ def _is_foreign(
     packs, maps = Directory(path, (b"packs",)), Directory(path, (b"map",))
     for made in (packs, maps):
         made.make(store.placement)
-    conversion = Conversion.of(
+    conversion = ExportConversion.of(
         store.repo, store.config, packs, MapFiles(maps, store.trust)
     )._replace(
         adopted=AdoptedInput(proposed, is_judged=True),
@@ -160,7 +160,7 @@ def _is_foreign(
 
 
 def _converted(
-    store: GitStore, conversion: Conversion, selected: Selection
+    store: GitStore, conversion: ExportConversion, selected: Selection
 ) -> Converted:
     for _try in range(_TRIES):
         with contextlib.suppress(Moved):

@@ -83,7 +83,7 @@ class AdoptedInput(Record):
     """Whether to find out if the dialect would have made them."""
 
 
-class Conversion(Record):
+class ExportConversion(Record):
     """From where to where; the same for all runs of an export."""
 
     repo: RepoT
@@ -115,7 +115,7 @@ class Conversion(Record):
         maps: MapFiles,
         placement: Placement = _PRIVATE,
         adopted: AdoptedFile | None = None,
-    ) -> Conversion:
+    ) -> ExportConversion:
         """From the store of ``repo``; by default for the user alone."""
         return cls(
             repo=repo,
@@ -132,7 +132,7 @@ class Conversion(Record):
         )
 
     @classmethod
-    def into(cls, store: GitStore) -> Conversion:
+    def into(cls, store: GitStore) -> ExportConversion:
         """Into ``store`` itself."""
         return cls.of(
             store.repo,

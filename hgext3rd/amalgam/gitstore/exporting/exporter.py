@@ -121,9 +121,14 @@ def _export(repo: RepoT) -> FilesState:
     """Export, and return the state of the repository's files that was exported."""
     store = GitStore(repo, GitConfig.from_ui(repo.ui))
     report = export(store, once=True)
-    if rollup.is_due(store):  # by another process: exports go on meanwhile
-        background.start(repo.root, _MAINTENANCE)
+    roll_up_if_due(store)
     return report.state
+
+
+def roll_up_if_due(store: GitStore) -> None:
+    """Let another process roll up packs, if they are due: exports go on meanwhile."""
+    if rollup.is_due(store):
+        background.start(store.repo.root, _MAINTENANCE)
 
 
 def _try_again(repo: RepoT, exc: Exception, attempts: int, lock: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from typing import TYPE_CHECKING
 
 from mercurial import error
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from ...placement import Placement
 
 LOCK = b"lock"
+_LOOKING_SECONDS = 1
+"""How long an exporter waits for processes that look at the lock. Each holds it for an
+instant. But whoever may read the file can hold it for ever."""
+_PAUSE_SECONDS = 0.01
 
 
 def directory_of(repo: RepoT) -> Directory:
@@ -47,8 +52,8 @@ def is_held(directory: Directory) -> bool:
 def take(directory: Directory, placement: Placement) -> int | None:
     """Return a descriptor that holds the lock until it is closed.
 
-    ``None`` if another exporter holds it. ``OSError`` or ``Unusable`` if there can be
-    no lock. An exporter that replaces itself keeps it as standard input.
+    ``None`` if another process holds it. ``OSError`` or ``Unusable`` if there can be no
+    lock. An exporter that replaces itself keeps it as standard input.
     """
     directory.make(placement)
     fd = _inherited(directory)
@@ -60,12 +65,13 @@ def take(directory: Directory, placement: Placement) -> int | None:
         except FileNotFoundError:
             with contextlib.suppress(FileExistsError):
                 fd = directory.create(LOCK, placement)
+    end = time.monotonic() + _LOOKING_SECONDS
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # whoever only looks holds it, too, and for an instant
-            if not _is_exclusive(fd):
+            if not _is_exclusive(fd) and time.monotonic() < end:
+                time.sleep(_PAUSE_SECONDS)
                 continue
             os.close(fd)
             return None

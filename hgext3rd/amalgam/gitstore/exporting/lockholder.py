@@ -1,6 +1,7 @@
 """The holder of ``.hg/amalgam/lock``, for messages.
 
-Never takes the lock; ``exportlock`` does.
+Never takes the lock; ``exportlock`` does. Writes nothing, so it has no clock but that
+of this machine. If the file server's differs, so does what is called silent here.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from mercurial import error
 
 from ..state.oidmap import Table
 from . import transitions
-from .conversion import Conversion
+from .conversion import ExportConversion
 from .exportlock import locked
 from .storefiles import StoreFiles, with_metadata
 
@@ -67,7 +67,7 @@ def make(store: GitStore, files: StoreFiles, covers: Covers) -> None:
     docket, repository = files.docket, store.repository
     if is_current(store, docket, covers):
         return
-    conversion = Conversion.into(store)
+    conversion = ExportConversion.into(store)
     layers = (docket.drafts, docket.base) if covers is Covers.ALL else (docket.base,)
     commit = conversion.metadata_commit(store.repo.ui, *layers)
     if covers is Covers.ALL and docket.drafts.segments:

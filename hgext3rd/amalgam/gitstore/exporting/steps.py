@@ -25,7 +25,7 @@ from ..state.docket import Docket, Layer
 from ..state.layers import Drafts, ExportPlan
 from ..state.oidmap import Table
 from . import metadatacommit, transitions
-from .conversion import Conversion, Converted
+from .conversion import Converted, ExportConversion
 from .metadatacommit import Covers
 from .storefiles import StoreFiles, with_metadata
 
@@ -82,7 +82,7 @@ class ExportRun:
         self._maps = store.maps.directory
         self._repository = store.repository
         self._files = StoreFiles(store)
-        self._conversion = Conversion.into(store)
+        self._conversion = ExportConversion.into(store)
 
     def update(self, rebuild: bool) -> None:
         """Do what there is to do."""

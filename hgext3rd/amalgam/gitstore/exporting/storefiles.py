@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ...placement import TEMPORARY
+from ...placement import TEMPORARY, Unusable
 from ..git import refs as refsmod, staging, strays, summaries
 from ..git.repository import differences
 from ..state import censorship
@@ -103,6 +103,7 @@ class StoreFiles:
         """Remove what the docket does not name, and what names its objects."""
         self._store.require_lock()
         if strays.holders(self._repository, self.docket):
+            self._announce_removal()
             self._remove_summaries()
         strays.remove(self._repository, self.docket)
 
@@ -136,6 +137,7 @@ class StoreFiles:
         """Remove what no ref needs any more, and what others have put there."""
         self._store.require_lock()
         if self.docket.dropped:
+            self._announce_removal()
             self._remove_summaries()
             self._repository.remove_packs(self.docket.dropped)
             self.write(transitions.removed(self.docket))
@@ -347,9 +349,25 @@ class StoreFiles:
         self._refs_before()
         self._repository.set_refs(refs, self._repository.head())
 
+    def _announce_removal(self) -> None:
+        """Let servers know that a git process may have packs open that go now.
+
+        They compare the value with the one from before that process was started. So it
+        need not outlast a crash of the machine.
+        """
+        store, value = self._store, os.urandom(16).hex().encode() + b"\n"
+        directory = store.maps.directory
+        with contextlib.suppress(Unusable):
+            directory.tryread(store.removals, len(value))
+            directory.replace(store.removals, value, store.placement, durable=False)
+            return
+        directory.remove(store.removals)  # what others have put there
+        directory.replace(store.removals, value, store.placement, durable=False)
+
     def remove(self) -> None:
         """Remove what the docket, which is refused, does not name."""
         self._store.require_lock()
+        self._announce_removal()
         self._remove_summaries()
         strays.remove(self._repository, self.docket)
         self.next = transitions.removed(self.docket)
@@ -360,8 +378,10 @@ class StoreFiles:
         directory = self._store.maps.directory
         pending = self._store.pending_packs()
         packs = [pack for pack in pending if pack not in self.docket.packs]
-        if packs and not self._has_ours():
-            summaries.remove_those_of_packs(self._repository)
+        if packs:
+            self._announce_removal()
+            if not self._has_ours():
+                summaries.remove_those_of_packs(self._repository)
         self._repository.remove_packs(packs)
         directory.remove(self._store.pending)
         kept = frozenset(map(os.fsencode, self.docket.map_files))

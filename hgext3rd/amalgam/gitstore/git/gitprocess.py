@@ -157,6 +157,8 @@ class Git(Record):
     """Where new objects go, if not into the repository."""
     is_apart: bool = False
     """Whether git sees no other objects than those where new ones go."""
+    lender: Git | None = None
+    """git for another repository, whose objects this one sees, too."""
 
     def run(
         self,
@@ -223,6 +225,10 @@ class Git(Record):
             if not self.is_apart:
                 objects = _quoted(os.path.join(path, b"objects"))
                 environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
+        if self.lender and self.lender.directory:
+            # not by a file of the repository, which ``skeleton`` refuses
+            lent = _quoted(self.lender.directory.join(b"objects"))
+            environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = lent
         command = [self.program, *command]
         if address_bytes:
             command = [*_LIMITED, b"%d" % (address_bytes >> 10), *command]
@@ -256,6 +262,8 @@ class Git(Record):
     def check(self) -> dict[str, str]:
         """Abort as ``start`` does; return the configuration that trusts the owner."""
         version_of(self.program)
+        if self.lender:
+            self.lender.check()
         if self.directory is None:
             return {}
         try:

@@ -105,16 +105,23 @@ class NamedNodes(Record):
             tip_branch = view[b"tip"].branch()
         return cls(bookmarks, dict(tips), others, tags, tip_branch)
 
-    def refs(self) -> tuple[dict[bytes, bytes], bytes]:
-        """Return the refs, name to node, and the name that HEAD leads to.
+    def branches(self) -> dict[tuple[str, bytes], bytes]:
+        """Return the git branch of each bookmark and of each tip, without prefix.
 
-        HEAD may lead to no ref, as in an empty repository.
+        The keys are ``("bookmark", name)`` and ``("tip", branch)``.
         """
         names = {("bookmark", name): name for name in self.bookmarks}
         for branch in self.tips:
             clashes = branch in self.bookmarks
             names["tip", branch] = b"branches/" + branch if clashes else branch
-        heads_refs = distinct(names)
+        return distinct(names)
+
+    def refs(self) -> tuple[dict[bytes, bytes], bytes]:
+        """Return the refs, name to node, and the name that HEAD leads to.
+
+        HEAD may lead to no ref, as in an empty repository.
+        """
+        heads_refs = self.branches()
         refs = {
             HEADS + heads_refs["bookmark", name]: node
             for name, node in self.bookmarks.items()

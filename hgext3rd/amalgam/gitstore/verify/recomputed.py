@@ -19,7 +19,7 @@ from mercurial.node import hex as hex_id
 
 from ...placement import Directory
 from ...scratch import scratch
-from ..exporting.conversion import Conversion
+from ..exporting.conversion import ExportConversion
 from ..git.cruft import cruft
 from ..git.idx import object_ids
 from ..git.refs import METADATA
@@ -74,7 +74,7 @@ class Recomputed:
         with scratch(repo) as path:
             directory = Directory(path)
             maps = MapFiles(directory, store.trust)
-            conversion = Conversion.of(
+            conversion = ExportConversion.of(
                 repo, store.config, directory, maps, adopted=store.adopted
             )
             conversion = conversion._replace(check_each_manifest=True)

@@ -70,9 +70,9 @@ class _Page:
     @functools.cached_property
     def _oidmap(self) -> OidMap | None:
         store = self._store
-        if store is None or store.docket().refused:
-            return None
         try:
+            if store is None or store.docket().refused:
+                return None
             return store.open_map()
         except (OSError, error.StorageError):
             return None  # the operator is told elsewhere

@@ -85,6 +85,8 @@ def _first_lacking(store: GitStore, wanted: Iterable[bytes]) -> bytes:
         with contextlib.closing(store.open_map()) as oidmap:
             while some := [*itertools.islice(wanted, _AT_ONCE)]:
                 nodes = oidmap.changesets(some)
+                if None not in nodes:
+                    continue
                 for oid, node in zip(some, nodes, strict=True):
                     others += node is None
                     is_looked_for = node is None and others <= _MOST_OTHERS

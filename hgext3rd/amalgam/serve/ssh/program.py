@@ -32,6 +32,7 @@ from .. import pktlines
 from ..refusal import RefusedError
 from ..uploadpack import PROTOCOL
 from . import command
+from .pushsession import PushSession
 from .session import Session
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 _ILLEGAL = 255
 """The exit code of hg-ssh for what is not allowed."""
-_PUSHES = b"this repository is read-only for git; push with Mercurial instead"
+_READ_ONLY = b"you may not push into this repository"
 _ARCHIVES = b"this service of git is not offered here"
 _OFF = b"amalgam is not enabled for this repository; its operator does that"
 
@@ -61,12 +62,12 @@ def main() -> int:
     if path is None:
         sentence = b'illegal repository "%s"' % os.fsencode(wanted.path)
         return _refuse(wanted.service, sentence, _ILLEGAL)
-    if wanted.service is command.Service.PUSH:
-        return _refuse(wanted.service, _PUSHES)
     if wanted.service is command.Service.ARCHIVE:
         return _refuse(wanted.service, _ARCHIVES)
-    if wanted.service is command.Service.FETCH:
-        return _fetch(os.fsencode(path))
+    if wanted.service is command.Service.PUSH and is_read_only:
+        return _refuse(wanted.service, _READ_ONLY)
+    if wanted.service in (command.Service.FETCH, command.Service.PUSH):
+        return _serve_git(wanted.service, os.fsencode(path))
     return _serve_hg(os.fsencode(path), is_read_only)
 
 
@@ -94,12 +95,11 @@ def _refuse_push(ui: UiT, **_details: Any) -> bool:
     return True
 
 
-def _fetch(path: bytes) -> int:
+def _serve_git(service: command.Service, path: bytes) -> int:
     """Let git serve its client, once it has passed what clients of hgweb pass."""
     asked = os.fsencode(os.environ.get("GIT_PROTOCOL", ""))
     spoken = asked if PROTOCOL.fullmatch(asked) else b""
     started = time.monotonic()
-    service = command.Service.FETCH
     try:
         ui = uimod.ui.load()
         extensions.loadall(ui)
@@ -107,29 +107,45 @@ def _fetch(path: bytes) -> int:
         repo = compat.open_repository(ui, path)
         if not openhooks.enabled(repo.ui):
             raise RefusedError(403, _OFF)
-        code, said = _serve_git(repo, spoken)
+        if service is command.Service.PUSH:
+            code, said = _receive(repo)
+        else:
+            code, said = _fetch(repo, spoken)
     except RefusedError as exc:
         if exc.logged != exc.sentence:
-            _log(repo.ui, path, b"refused: %s" % exc.logged, started)
+            _log(repo.ui, service, path, b"refused: %s" % exc.logged, started)
         return _refuse(service, exc.sentence)
     except (error.Abort, error.RepoError, error.StorageError, OSError) as exc:
         return _refuse(service, stringutil.forcebytestr(exc))
     how = b"git ended with %d: %s" % (code, said) if code else b"done"
-    _log(repo.ui, path, how, started)
+    _log(repo.ui, service, path, how, started)
     return code
 
 
-def _serve_git(repo: RepoT, spoken: bytes) -> tuple[int, bytes]:
+def _fetch(repo: RepoT, spoken: bytes) -> tuple[int, bytes]:
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     proto = wireprotoserver.sshv1protocolhandler(repo.ui, stdin, stdout)
     session = Session(repo, proto, stdin.fileno(), stdout.fileno())
     return session.run(spoken)
 
 
-def _log(ui: UiT, path: bytes, how: bytes, started: float) -> None:
+def _receive(repo: RepoT) -> tuple[int, bytes]:
+    # what Mercurial and its hooks print must not get between what git says
+    stdin, stdout = repo.ui.protectfinout()
+    try:
+        proto = wireprotoserver.sshv1protocolhandler(repo.ui, stdin, stdout)
+        return PushSession(repo, proto, stdin.fileno(), stdout.fileno()).run()
+    finally:
+        repo.ui.restorefinout(stdin, stdout)
+
+
+def _log(
+    ui: UiT, service: command.Service, path: bytes, how: bytes, started: float
+) -> None:
     ui.log(
         b"amalgam",
-        b"git fetch of %s by %s over ssh: %s in %.3f seconds\n",
+        b"git %s of %s by %s over ssh: %s in %.3f seconds\n",
+        b"push" if service is command.Service.PUSH else b"fetch",
         path,
         procutil.getuser(),
         printable(how),

@@ -23,8 +23,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .. import pktlines
 from ..admission import Admission
+from ..economy import capabilities
 from ..refusal import RefusedError, temporary_file_in_use
-from ..uploadpack import UploadPack, capabilities_of
+from ..uploadpack import UploadPack
 from ..watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
+    from ..admission import Seen
     from ..slots import Slot
 
 _PIECE_BYTES = 1 << 16
@@ -51,7 +53,7 @@ class Session:
         """``RefusedError`` if it gets no answer. ``proto``: how it would speak hg's."""
         self._admission = Admission(repo, proto)
         self._stdin, self._stdout = stdin, stdout
-        self._watchdog = Watchdog(self._admission.config.quiet_seconds, _end_all)
+        self._watchdog = Watchdog(self._admission.config.quiet_seconds, end_all)
 
     def run(self, spoken: bytes) -> tuple[int, bytes]:
         """Serve the client to its end.
@@ -72,7 +74,7 @@ class Session:
             found = first
             while len(found) < _LONGEST_LIST and (piece := running.read()):
                 found += piece
-        self._write(capabilities_of(found))
+        self._write(capabilities.shown(found))
         with io.BufferedReader(_Input(self._stdin, self._watchdog)) as stream:
             while body := self._next_request(stream):
                 with body:
@@ -168,14 +170,14 @@ class Session:
             if body:
                 body.flush()
                 os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
-            packs = admission.packs()
+            seen = admission.seen()
             running = UploadPack.start(
                 admission.store, *options, spoken=spoken, slot=slot, stdin=body
             )
             try:
                 first = running.read()
                 self._watchdog.feed()
-                if admission.is_safe(packs):
+                if admission.is_safe(seen):
                     return running, first
             except BaseException:
                 running.end()
@@ -193,18 +195,18 @@ class Session:
         try:
             admission.tell_hooks(b"")
             admission.make_fresh()
-            packs = admission.packs()
+            seen = admission.seen()
             running = UploadPack.start(
                 admission.store, spoken=spoken, slot=slot, stdin=PIPE
             )
-            self._pump(running, packs)
+            self._pump(running, seen)
             return running.close(kill=False), running.said()
         finally:
             if running is not None:
                 running.end()
             slot.release()
 
-    def _pump(self, running: UploadPack, packs: frozenset[str]) -> None:
+    def _pump(self, running: UploadPack, seen: Seen) -> None:
         """Pass on what both say, until git ends. What it has open may be gone."""
         admission = self._admission
         answers, asks = running.descriptors()
@@ -217,7 +219,7 @@ class Session:
                 piece = running.read()
                 if not piece:
                     return
-                if was_asked and not admission.is_safe(packs):
+                if was_asked and not admission.is_safe(seen):
                     raise RefusedError.later(_CHANGES)
                 was_asked = False
                 self._write(piece)
@@ -226,13 +228,13 @@ class Session:
                 was_asked = True
                 if said:
                     with contextlib.suppress(BrokenPipeError):
-                        _write_all(asks, said)
+                        write_all(asks, said)
                 else:
                     sources.remove(self._stdin)
                     running.hang_up()
 
     def _write(self, piece: bytes) -> None:
-        _write_all(self._stdout, piece)
+        write_all(self._stdout, piece)
         self._watchdog.feed()
 
 
@@ -253,13 +255,14 @@ class _Input(io.RawIOBase):
         return len(found)
 
 
-def _write_all(fd: int, content: bytes) -> None:
+def write_all(fd: int, content: bytes) -> None:
+    """Write all of ``content``, however long that takes."""
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]
 
 
-def _end_all() -> None:
+def end_all() -> None:
     """End this process, whatever its main thread waits for."""
     ident = threading.main_thread().ident
     assert ident is not None

@@ -1,0 +1,71 @@
+"""The receiving repository of one push: an empty git repository that borrows objects.
+
+git receives into it. It sees the objects of the git store, and has a copy of its refs,
+but nothing of a push gets into the store from here: what is accepted becomes
+changesets, and an export converts these. It is removed with the push. If the process is
+killed, the next one removes it (``scratch``).
+
+Nothing in it is of others but packs and what git makes of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from ..gitstore.git import skeleton
+from ..gitstore.git.gitprocess import CONFIG, Git
+from ..placement import Directory, Placement
+from ..scratch import scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..gitstore.store import GitStore
+
+HOOKS = b"hooks"
+_HOOK = b"proc-receive"
+_CONFIG = b"""\
+[core]
+\trepositoryFormatVersion = 0
+\tfileMode = true
+\tbare = true
+"""
+
+
+class Receiving:
+    """A receiving repository."""
+
+    def __init__(self, store: GitStore, directory: Directory) -> None:
+        """Make it in ``directory``, which is empty; it borrows from ``store``."""
+        self.directory = directory
+        self.hooks = directory.join(HOOKS)
+        self._store = store
+        self._own = Placement(0o700, os.geteuid(), os.getegid())
+        self.git = Git(store.config.program, directory, lender=store.repository.git)
+        skeleton.complete(directory, self._own)
+        self._put(CONFIG, _CONFIG)
+
+    def copy_refs(self) -> bytes:
+        """Copy the refs of the store, hidden ones included; return what was copied."""
+        content = self._store.repository.packed_refs()
+        self._put(b"packed-refs", content)
+        self._put(b"HEAD", self._store.repository.head_content() or skeleton.HEAD)
+        return content
+
+    def write_hook(self, script: bytes) -> None:
+        """Let git run ``script`` for the refs that are pushed (githooks(5))."""
+        hooks = self.directory.sub(HOOKS)
+        hooks.make(self._own)
+        hooks.replace(_HOOK, script, self._own, executable=True, durable=False)
+
+    def _put(self, name: bytes, content: bytes) -> None:
+        self.directory.replace(name, content, self._own, durable=False)
+
+
+@contextlib.contextmanager
+def receiving(store: GitStore) -> Iterator[Receiving]:
+    """Make a receiving repository that lasts as long as the context."""
+    with scratch(store.repo) as path:
+        yield Receiving(store, Directory(path))

@@ -1,0 +1,343 @@
+"""What each ref of a push is in Mercurial, and what may become of it.
+
+A branch of git is a bookmark, or the tip of a named branch (docs/git-view.rst). A
+bookmark is created, moved or deleted as ``hg push --bookmark`` does it. The tip of a
+named branch moves forward only, on that branch. Tags are a commit on top of a branch
+(``tagging``). All else is refused, each ref by a sentence of its own. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from mercurial import error, scmutil
+from mercurial.i18n import _
+from mercurial.node import bin as bin_node
+from mercurial.utils import stringutil
+
+from ..gitstore.git.refs import HEADS, TAGS, NamedNodes
+from ..gitstore.state import selection
+from ..records import Record
+from . import successors, tagging
+from .refcommands import ZERO, PushRefusedError, RefCommand
+from .tagging import TagChange
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+    from ..gitstore.git.gitprocess import Git
+    from ..gitstore.store import GitStore
+
+Known: TypeAlias = Callable[[Iterable[bytes]], Mapping[bytes, bytes]]
+"""Which of some commits are changesets that the pusher may see, and their nodes."""
+RACED = b"fetch first"
+"""What git itself says of a ref that has moved meanwhile."""
+BOOKMARK, TIP, TAG = "bookmark", "tip", "tag"
+
+
+def only_forward(branch: bytes) -> PushRefusedError:
+    """Return the refusal to replace the tip of a named branch."""
+    return PushRefusedError(
+        _(b"it is the Mercurial branch '%s', which moves forward only") % branch
+    )
+
+
+class RefUpdate(Record):
+    """A ref that may be changed."""
+
+    command: RefCommand
+    kind: str
+    """``BOOKMARK``, ``TIP`` or ``TAG``."""
+    name: bytes
+    """That of the bookmark, the named branch, or the tag."""
+    is_replaced: bool = False
+    """Whether drafts at the tip of a named branch have to become obsolete."""
+
+
+class RefState(Record):
+    """What the refs of a repository are at one moment."""
+
+    view: RepoT
+    """The repository as git users see it."""
+    named: NamedNodes
+    refs: dict[bytes, bytes]
+    """All refs that git users see: name to node."""
+    head: bytes
+    """The ref that a clone checks out; there may be none of that name."""
+
+    @classmethod
+    def of(cls, store: GitStore, *, tags: bool = False) -> RefState:
+        """Look at the repository of ``store`` as it is now, in a transaction too.
+
+        ``tags``: look at them, too, and not at what Mercurial has in memory of them.
+        """
+        view = selection.view_of(store.repo, store.config.export)
+        if tags:
+            view.invalidatecaches()
+        named = NamedNodes.of(view, store.config.refs)
+        return cls(view, named, *named.refs())
+
+    def stands_for(self, ref: bytes) -> tuple[str, bytes] | None:
+        """Return kind and name of what a ref below ``refs/heads/`` is; or ``None``."""
+        branches = self.named.branches()
+        wanted = ref.removeprefix(HEADS)
+        return next((key for key, name in branches.items() if name == wanted), None)
+
+    def oids(self, store: GitStore, refs: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Return what each of ``refs`` is in git, oid in hex.
+
+        ``ZERO`` for one that does not exist. Empty for one that is not exported yet, so
+        that no client can know it.
+        """
+        refs = [*refs]
+        there = [ref for ref in refs if ref in self.refs]
+        with contextlib.closing(store.open_map()) as oidmap:
+            found = oidmap.oids([self.refs[ref] for ref in there])
+        oids = dict.fromkeys(refs, ZERO)
+        for ref, oid in zip(there, found, strict=True):
+            oids[ref] = oid.hex().encode() if oid else b""
+        return oids
+
+
+class RefPlan:
+    """The refs of a push: which may be changed, and why others may not."""
+
+    def __init__(self, store: GitStore, git: Git, *, may_tag: bool = False) -> None:
+        """``git`` is for the repository that the push was received into."""
+        self._may_tag = may_tag
+        self._tagged: RefUpdate | None = None
+        """The branch that has the commit of the tags, as it was to be without."""
+        self._is_asked = False
+        self._store = store
+        self._git = git
+        self.state = RefState.of(store)
+        self.updates: list[RefUpdate] = []
+        self.refused: dict[bytes, bytes] = {}
+
+    def refuse(self, ref: bytes, sentence: bytes) -> None:
+        """Let a ref be as it is."""
+        self.refused.setdefault(ref, sentence)
+        self.updates = [it for it in self.updates if it.command.ref != ref]
+
+    def add(self, commands: Iterable[RefCommand]) -> None:
+        """Plan what needs no look at the commits that are new."""
+        commands = [*commands]
+        oids = self.state.oids(self._store, (it.ref for it in commands))
+        kinds = self._kinds([it.new for it in commands if it.new != ZERO])
+        tags = self.state.named.tags
+        seen: set[bytes] = set()
+        for command in commands:
+            with self._refusing(command.ref):
+                if command.ref in seen:
+                    raise PushRefusedError(_(b"the push names it twice"))
+                seen.add(command.ref)
+                self._check(command, oids)
+                is_deleted = command.new == ZERO
+                found = b"commit" if is_deleted else kinds.get(command.new)
+                if command.ref.startswith(TAGS):
+                    name = tagging.name_of(self.state.view, tags, command.ref, found)
+                    self.updates.append(RefUpdate(command, TAG, name))
+                    continue
+                if found != b"commit":
+                    raise PushRefusedError(_(b"only commits can be pushed to a branch"))
+                kind, name = self.state.stands_for(command.ref) or (
+                    BOOKMARK,
+                    command.ref.removeprefix(HEADS),
+                )
+                self.updates.append(RefUpdate(command, kind, name))
+
+    @contextlib.contextmanager
+    def _refusing(self, ref: bytes) -> Iterator[None]:
+        """Let ``ref`` be as it is if it is refused in the context."""
+        try:
+            yield
+        except PushRefusedError as exc:
+            self.refuse(ref, exc.sentence)
+
+    def raced(self, commands: Iterable[RefCommand]) -> list[bytes]:
+        """Return the refs that are no more what the client believes, as of now."""
+        commands = [*commands]
+        state = RefState.of(self._store, tags=bool(self.tags))
+        now = state.oids(self._store, (it.ref for it in commands))
+        return [it.ref for it in commands if now[it.ref] != it.old]
+
+    def check_branches(self, known: Known, new: set[bytes], chosen: bytes) -> None:
+        """Refuse what does not fit the branches of commits.
+
+        ``new``: oids that are no changesets yet; ``known`` tells what the others are. A
+        new commit is on the branch ``chosen``, or else on that of its first parent.
+        """
+        for update in [*self.updates]:
+            command = update.command
+            if command.new == ZERO or update.kind == TAG:
+                continue
+            with self._refusing(command.ref):
+                is_chosen = bool(chosen and command.new in new)
+                branch = chosen if is_chosen else self._branch(command.new, known, new)
+                if is_chosen and update.kind == TIP:
+                    raise PushRefusedError(
+                        _(b"it is the Mercurial branch '%s'; push '%s' to a new branch")
+                        % (update.name, chosen)
+                    )
+                if command.old != ZERO:
+                    if update.kind == TIP:
+                        at = self.updates.index(update)
+                        self.updates[at] = self._checked_tip(update, branch)
+                elif branch == update.name and command.new in new:
+                    # it becomes the tip of that branch, and needs no bookmark
+                    at = self.updates.index(update)
+                    self.updates[at] = update._replace(kind=TIP)
+                else:
+                    self._check_new_bookmark(update.name)
+        tips = [it.command.new for it in self.updates if it.kind != TAG]
+        for update in self.tags:
+            with self._refusing(update.command.ref):
+                oid = update.command.new
+                if oid in new and not any(self._is_below(oid, tip) for tip in tips):
+                    raise PushRefusedError(
+                        _(b"its commit is new; push it to a branch, too")
+                    )
+
+    @property
+    def tags(self) -> list[RefUpdate]:
+        """The tags among the refs."""
+        return [it for it in self.updates if it.kind == TAG]
+
+    def tag_changes(self, nodes: Mapping[bytes, bytes]) -> list[TagChange]:
+        """Return what becomes of the tags; ``nodes``: changesets of commits, in hex."""
+        before = self.state.named.tags
+        return [
+            TagChange(
+                it.name,
+                before.get(it.name, b"").hex().encode(),
+                b"" if it.command.new == ZERO else nodes[it.command.new],
+            )
+            for it in self.tags
+        ]
+
+    def tagged(self) -> RefUpdate:
+        """Return the branch that gets the commit of the tags: the one of a clone."""
+        ref = self.state.head
+        for update in self.updates:
+            if update.command.ref == ref and update.command.new != ZERO:
+                return update
+        found = self.state.stands_for(ref)
+        oid = self.state.oids(self._store, [ref])[ref]
+        is_there = found and oid not in (b"", ZERO)
+        if not found or not is_there or ref in (it.command.ref for it in self.updates):
+            raise PushRefusedError(_(b"there is no branch '%s' for tags") % ref)
+        return RefUpdate(RefCommand(oid, oid, ref), *found)
+
+    def put_tags(self, oid: bytes) -> None:
+        """Let the branch of the tags lead to the commit that has them."""
+        base = self._tagged = self.tagged()
+        self._is_asked = base in self.updates
+        command = base.command._replace(new=oid)
+        self.updates = [it for it in self.updates if it != base]
+        self.updates.append(base._replace(command=command))
+
+    def drop_tags(self, sentence: bytes) -> None:
+        """Let all tags be as they are, and the branch be without their commit."""
+        base, self._tagged = self._tagged, None
+        if base:
+            ref = base.command.ref
+            others = [it for it in self.updates if it.command.ref != ref]
+            self.updates = others + [base] * self._is_asked
+        for update in self.tags:
+            self.refuse(update.command.ref, sentence)
+
+    def _check(self, command: RefCommand, oids: Mapping[bytes, bytes]) -> None:
+        """Refuse a ref, whatever it is to be."""
+        ref = command.ref
+        if ref.startswith(TAGS) and not self._may_tag:
+            raise PushRefusedError(_(b"tags are made with Mercurial: hg tag"))
+        if not ref.startswith((HEADS, TAGS)):
+            raise PushRefusedError(_(b"only branches can be pushed (refs/heads/...)"))
+        if oids[ref] != command.old:
+            raise PushRefusedError(RACED)
+        if ref.startswith(TAGS):
+            if command.old == command.new:
+                raise PushRefusedError(RACED)
+            return
+        found = self.state.stands_for(ref)
+        if found is None and command.new == ZERO:
+            raise PushRefusedError(RACED)
+        if found is None and b"bookmarks" not in self._store.config.refs:
+            raise PushRefusedError(
+                _(b"no new branches: 'bookmarks' is not in amalgam.git.refs")
+            )
+        if found and found[0] == TIP and command.new == ZERO:
+            raise PushRefusedError(
+                _(b"it is the Mercurial branch '%s'; hg commit --close-branch ends it")
+                % found[1]
+            )
+
+    def _check_new_bookmark(self, name: bytes) -> None:
+        """Refuse a name that no bookmark may have, or that git users would not see."""
+        try:
+            scmutil.checknewlabel(self.state.view, name, b"bookmark")
+        except error.Abort as exc:
+            problem = stringutil.forcebytestr(exc)
+            raise PushRefusedError(_(b"no bookmark: %s") % problem) from None
+        if name in self.state.view.branchmap():
+            raise PushRefusedError(
+                _(b"the pushed commits are not on the Mercurial branch '%s'") % name
+            )
+        named = self.state.named
+        bookmarks = {**named.bookmarks, name: self.state.view.nodeconstants.nullid}
+        before = named.branches()
+        after = named._replace(bookmarks=bookmarks).branches()
+        if after != {**before, ("bookmark", name): name}:
+            raise PushRefusedError(
+                _(b"the name clashes with another branch, or git refuses it")
+            )
+
+    def _checked_tip(self, update: RefUpdate, branch: bytes) -> RefUpdate:
+        """Refuse a commit on another branch, or one that is not above the tip.
+
+        Drafts at the tip may be replaced if they become obsolete.
+        """
+        command = update.command
+        if branch != update.name:
+            raise PushRefusedError(
+                _(
+                    b"it is the Mercurial branch '%s', but the commit's first parent "
+                    b"is on '%s'"
+                )
+                % (update.name, branch)
+            )
+        if self._is_below(command.old, command.new):
+            return update
+        old = self.state.refs[command.ref]
+        if self.state.view[old].mutable() and successors.is_wanted(self._store.repo):
+            return update._replace(is_replaced=True)
+        raise only_forward(update.name)
+
+    def _is_below(self, oid: bytes, tip: bytes) -> bool:
+        """Tell whether a commit is ``tip`` or an ancestor of it."""
+        if tip == ZERO:
+            return False
+        args = ("merge-base", "--is-ancestor", oid.decode(), tip.decode())
+        return not self._git.run(*args, check=False).returncode
+
+    def _branch(self, oid: bytes, known: Known, new: set[bytes]) -> bytes:
+        """Return the named branch that a commit is, or will be on."""
+        if oid in new:
+            args = ("rev-list", "--first-parent", f"--max-count={len(new) + 1}")
+            listed = self._git.run(*args, oid.decode()).stdout.split()
+            below = next((it for it in listed if it not in new), None)
+            if below is None:
+                return b"default"
+            oid = below
+        branch: bytes = self.state.view[bin_node(known([oid])[oid])].branch()
+        return branch
+
+    def _kinds(self, oids: list[bytes]) -> dict[bytes, bytes]:
+        """Return the type of each object that is there."""
+        listing = b"".join(b"%s\n" % oid for oid in oids)
+        args = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+        lines = self._git.run(*args, input=listing).stdout.splitlines()
+        found = [line.split(b" ") for line in lines]
+        return {oid: kind for oid, kind in found if kind != b"missing"}

@@ -1,0 +1,127 @@
+"""Obsolescence markers of a push that replaces drafts: an amend, a rebase, a squash.
+
+git does not say what became of a commit. The branch that is forced from one commit to
+another does: what it had before, and has no more, are the predecessors. Owns which of
+the new changesets replaces which. Knows nothing of git.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mercurial import obsolete
+from mercurial.i18n import _
+from mercurial.node import short
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from mercurial.interfaces.types import RepoT
+
+_OPERATION = b"push"
+Relation = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""Changesets, and those which replace them."""
+
+
+def is_wanted(repo: RepoT) -> bool:
+    """Tell whether Mercurial would make markers here (``experimental.evolution``)."""
+    return bool(obsolete.isenabled(repo, obsolete.createmarkersopt))
+
+
+def replaced(repo: RepoT, old: bytes, new: bytes) -> list[Any]:
+    """Return the drafts that a ref had at ``old`` and that ``new`` has not, by age."""
+    found = repo.revs(b"only(%n, %n) and draft() and not obsolete()", old, new)
+    return [repo[rev] for rev in sorted(found)]
+
+
+def mark(
+    repo: RepoT,
+    moves: Iterable[tuple[bytes, bytes]],
+    added: Collection[bytes],
+    user: bytes,
+) -> list[bytes]:
+    """Make the markers of refs that move from a node to another, in a transaction.
+
+    ``added``: nodes that this push has brought. Return lines for the pusher.
+    """
+    repo = repo.unfiltered()
+    lines: list[bytes] = []
+    for old, new in moves:
+        left = replaced(repo, old, new)
+        gained = repo.revs(b"only(%n, %n)", new, old)
+        brought = [
+            ctx for ctx in (repo[rev] for rev in sorted(gained)) if ctx.node() in added
+        ]
+        relations = _allowed(repo, _relations(left, brought), left)
+        marked = {ctx for it in relations for ctx in it[0]}
+        kept = [ctx for ctx in left if ctx not in marked]
+        if relations:
+            metadata = {b"user": user} if user else None
+            obsolete.createmarkers(
+                repo, relations, metadata=metadata, operation=_OPERATION
+            )
+        if kept and brought:
+            names = b", ".join(short(ctx.node()) for ctx in kept)
+            lines.append(
+                _(b"not replaced by the push, and still there for hg: %s") % names
+            )
+    return lines
+
+
+def _relations(left: Sequence[Any], brought: Sequence[Any]) -> list[Relation]:
+    """Pair what is gone with what has come.
+
+    One new changeset replaces all. Of several, each replaces that of the same author
+    and date: git keeps both when it amends or rebases. One that is left over on each
+    side is a pair, too.
+    """
+    if not left or not brought:
+        return []
+    if len(brought) == 1:
+        return [(tuple(left), (brought[0],))]
+    old, new = _by_author(left), _by_author(brought)
+    pairs = {
+        was[0]: new[key][0]
+        for key, was in old.items()
+        if len(was) == 1 and len(new.get(key, ())) == 1
+    }
+    rest = [ctx for ctx in left if ctx not in pairs]
+    others = [ctx for ctx in brought if ctx not in pairs.values()]
+    if len(rest) == len(others) == 1:
+        pairs[rest[0]] = others[0]
+    return [((ctx,), (pairs[ctx],)) for ctx in left if ctx in pairs]
+
+
+def _by_author(changesets: Iterable[Any]) -> dict[Any, list[Any]]:
+    found: dict[Any, list[Any]] = {}
+    for ctx in changesets:
+        found.setdefault((ctx.user(), ctx.date()), []).append(ctx)
+    return found
+
+
+def _allowed(
+    repo: RepoT, relations: list[Relation], left: Iterable[Any]
+) -> list[Relation]:
+    """Return the relations that may be.
+
+    What another bookmark has stays. So does what has children that stay, unless
+    Mercurial itself would leave these on an obsolete parent (``allowunstable``).
+    """
+    is_unstable = obsolete.isenabled(repo, obsolete.allowunstableopt)
+    revs = [ctx.rev() for ctx in left]
+    bookmarks = [*repo._bookmarks.values()]
+    while True:
+        marked = [ctx.rev() for it in relations for ctx in it[0]]
+        alive = repo.revs(b"(%ld::) - %ld - obsolete()", revs, marked)
+        if is_unstable:
+            alive = []
+        wanted = {*repo.revs(b"::%ln + ::%ld", bookmarks, alive)}
+        allowed = [it for it in relations if wanted.isdisjoint(map(_rev, it[0]))]
+        if len(allowed) == len(relations):
+            return allowed
+        relations = allowed  # what is not replaced may have ancestors that were to be
+
+
+def _rev(ctx: Any) -> int:
+    rev: int = ctx.rev()
+    return rev

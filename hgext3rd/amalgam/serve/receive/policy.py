@@ -1,0 +1,33 @@
+"""Whether a repository takes pushes of git clients at all: ``amalgam.git.push``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...configitems import PushConfig, wants_serve
+from ..refusal import RefusedError
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+_READ_ONLY = (
+    b"this repository is read-only for git; push with Mercurial, "
+    b"or ask its operator to set amalgam.git.push = yes"
+)
+_LOCKED = b"this repository takes no pushes at the moment"
+_SHARE = b"git cannot push into a share; push into the repository that it is a share of"
+
+
+def check(repo: RepoT) -> None:
+    """Raise ``RefusedError`` if the repository takes no pushes now."""
+    config = PushConfig.from_ui(repo.ui)
+    if not wants_serve(repo.ui):
+        return  # all of git is refused, by another sentence
+    if config.push == b"no":
+        raise RefusedError(403, _READ_ONLY)
+    if config.push == b"locked":
+        if config.message:
+            raise RefusedError(403, config.message)
+        raise RefusedError(403, _LOCKED)
+    if repo.shared():
+        raise RefusedError(403, _SHARE)

@@ -1,0 +1,31 @@
+"""The answer to git's question what becomes of a push (githooks(5), proc-receive)."""
+
+from __future__ import annotations
+
+import tempfile
+
+from hgext3rd.amalgam.push.refcommands import PushRequest, PushResult, RefCommand
+from hgext3rd.amalgam.serve import pktlines
+from hgext3rd.amalgam.serve.receive import procreceive
+
+OID = b"1" * 40
+LONGEST = 65520 - 4
+"""Bytes of a line, without its length."""
+
+
+def test_each_ref_is_answered_however_long_its_name_is() -> None:
+    """A ref that could not be answered would hide what became of those after it."""
+    room = LONGEST - len(b"%s %s " % (OID, OID))
+    refs = [b"refs/heads/".ljust(count, b"a") for count in (20, 64_000, room)]
+    request = PushRequest(
+        tuple(RefCommand(OID, OID, ref) for ref in (*refs, b"refs/b"))
+    )
+    result = PushResult(dict.fromkeys(refs, b"because " * 500))
+    with tempfile.TemporaryFile() as file:
+        procreceive.write_result(request, result, file.fileno())
+        file.seek(0)
+        found = [*pktlines.lines(file)]
+    assert found[3:] == [b"ok refs/b", pktlines.FLUSH]
+    for line, ref in zip(found, refs, strict=False):
+        assert line.startswith(b"ng %s because" % ref)
+        assert len(line) <= LONGEST

@@ -1,0 +1,169 @@
+"""What saves hgweb work: capabilities that are kept, packs that are spliced."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fuzz.requests import _wants as each_want
+from testlib.exported import Exported
+from testlib.webserver import answer_of, serving
+
+from hgext3rd.amalgam.serve import pktlines
+from hgext3rd.amalgam.serve.economy import capabilities, splicing
+from hgext3rd.amalgam.serve.refusal import RefusedError
+
+ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
+SERVICE = "info/refs?service=git-upload-pack"
+WANT = b"0032want " + b"1" * 40 + b"\n"
+OTHER = b"003ewant " + b"2" * 40 + b" no-progress"
+HAVE = b"0032have " + b"3" * 40 + b"\n"
+
+
+def noting_git(program: Path, noted: Path) -> None:
+    """Write a program that is git, and notes when it is asked for capabilities."""
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *info-refs*) echo x >> {noted};; esac\n'
+        'exec git "$@"\n'
+    )
+    program.chmod(0o755)
+
+
+@pytest.mark.slow
+def test_git_is_asked_for_capabilities_once(store: Exported, tmp_path: Path) -> None:
+    program, noted = tmp_path / "noting-git", tmp_path / "noted"
+    noting_git(program, noted)
+    option = f"--config=amalgam.git.program={program}"
+    with serving(store.root, *ON, option) as web:
+
+        def told() -> bytes:
+            status, _headers, body = web.ask(SERVICE, Git_Protocol="version=2")
+            assert status == 200
+            return body
+
+        def asked() -> int:
+            return len(noted.read_text().splitlines())
+
+        first = told()
+        assert first.startswith(b"000eversion 2\n")
+        assert first.endswith(b"0000")
+        assert [told() for _time in range(3)] == [first] * 3
+        assert asked() == 1
+        store.git("config", "core.compression", "7")
+        assert told() == first
+        assert asked() == 2
+        moved = tmp_path / "moved"
+        noting_git(moved, noted)
+        moved.rename(program)  # another file, as after an update of git
+        assert told() == first
+        assert asked() == 3
+        web.ask(SERVICE)  # version 0 lists refs
+        assert asked() == 4
+
+
+@pytest.mark.parametrize("told", [b"", b"000eversion 2\n", b"000eversion 2\n00", b"x"])
+def test_capabilities_that_are_cut_are_not_told(told: bytes) -> None:
+    with pytest.raises(RefusedError):
+        capabilities.shown(told)
+
+
+def spliced(write: Callable[[int], None], *, is_chunked: bool) -> tuple[bytes, int]:
+    """Return what a client gets of what ``write`` writes, and how much was counted."""
+    ours, theirs = socket.socketpair()
+    reading, writing = os.pipe()
+
+    def fill() -> None:
+        try:
+            write(writing)
+        finally:
+            os.close(writing)
+
+    got: list[bytes] = []
+
+    def read() -> None:
+        while piece := theirs.recv(1 << 16):
+            got.append(piece)
+
+    threads = [threading.Thread(target=fill), threading.Thread(target=read)]
+    for thread in threads:
+        thread.start()
+    with theirs, ours:
+        counted = sum(splicing.splice(reading, ours, is_chunked=is_chunked))
+        ours.sendall(b"0\r\n\r\n" if is_chunked else b"")
+        ours.shutdown(socket.SHUT_WR)
+        for thread in threads:
+            thread.join()
+    os.close(reading)
+    return b"".join(got), counted
+
+
+CONTENT = bytes(range(256)) * 12_000
+
+
+def at_once(fd: int) -> None:
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.write(CONTENT)
+
+
+def bit_by_bit(fd: int) -> None:
+    for at in range(0, 3000, 100):
+        os.write(fd, CONTENT[at : at + 100])
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [(at_once, CONTENT), (bit_by_bit, CONTENT[:3000]), (lambda _fd: None, b"")],
+    ids=["much", "little", "nothing"],
+)
+def test_what_is_spliced_is_what_was_written(
+    write: Callable[[int], None], expected: bytes, is_chunked: bool
+) -> None:
+    got, counted = spliced(write, is_chunked=is_chunked)
+    assert counted == len(expected)
+    if is_chunked:
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        got = answer_of(head + got)[2]
+    assert got == expected
+
+
+def test_client_that_has_left_ends_a_splice() -> None:
+    ours, theirs = socket.socketpair()
+    reading, writing = os.pipe()
+    os.write(writing, b"x" * 1000)
+    with ours:
+        theirs.close()
+        with pytest.raises(OSError, match=r"pipe|reset"):
+            [*splicing.splice(reading, ours, is_chunked=True)]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_connection_with_a_time_limit_is_not_spliced() -> None:
+    with socket.socket() as plain:
+        plain.settimeout(5)
+        assert not splicing.can_splice(plain)
+    assert not splicing.can_splice(io.BytesIO())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        WANT * 250 + b"0000" + WANT,
+        WANT * 3 + OTHER + WANT * 101 + HAVE + WANT + b"0000",
+        WANT * 100 + b"0001" + WANT + HAVE * 3,
+        WANT * 2 + WANT[:-1] + b"\0" + WANT,
+        WANT * 2 + WANT.replace(b"1", b"g") + WANT,
+        WANT * 5 + WANT[:20],
+        WANT * 5 + b"zz",
+        b"",
+    ],
+)
+def test_wants_are_those_of_all_lines(body: bytes) -> None:
+    body = b"0012command=fetch\n0001" + body
+    assert [*pktlines.wants(io.BytesIO(body))] == each_want(body)
