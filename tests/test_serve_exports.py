@@ -132,6 +132,30 @@ def test_threads_find_out_once_what_is_so(
     assert len(looks) == 1
 
 
+@pytest.mark.parametrize("begins", ["before", "meanwhile"])
+def test_what_is_found_during_an_exchange_of_packs_is_not_kept(
+    store: Exported, monkeypatch: pytest.MonkeyPatch, begins: str
+) -> None:
+    """Nothing but the file ``.pending`` need tell that the exchange is over."""
+    found, pending = freshness._found, store.map_dir / "cinnabar.pending"
+    packs = "".join(f"{name}\n" for name in store.packs())
+
+    def meanwhile(*args: Any) -> Any:
+        pending.write_text(packs)
+        return found(*args)
+
+    repo = store.open()
+    git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    if begins == "before":
+        pending.write_text(packs)
+    else:
+        monkeypatch.setattr(freshness, "_found", meanwhile)
+    assert not freshness.look(git_store).is_safe
+    monkeypatch.undo()
+    pending.unlink()
+    assert freshness.look(git_store).is_current
+
+
 def test_packs_of_exports_for_requests_are_rolled_up(store: Exported) -> None:
     enable(store)
     most = 0

@@ -13,7 +13,7 @@ import math
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from mercurial import error
 from mercurial.i18n import _
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ..gitstore.state.docket import Docket
     from ..gitstore.state.selection import FilesState
     from ..gitstore.store import GitStore
+
+    _Key: TypeAlias = tuple[bytes, bytes, object]
 
 _MOST_KNOWN = 10_000
 _PAUSE_SECONDS = 0.02
@@ -77,9 +79,9 @@ class _Exports:
         self.last_began = began
 
 
-_known: dict[tuple[bytes, bytes, object], _Known] = {}
+_known: dict[_Key, _Known] = {}
 _exports: dict[tuple[bytes, object], _Exports] = {}
-_finding: dict[tuple[bytes, bytes, object], threading.Lock] = {}
+_finding: dict[_Key, threading.Lock] = {}
 _one_at_a_time = threading.Lock()
 
 
@@ -228,32 +230,47 @@ def _look(store: GitStore) -> _Known:
     key = (store.repo.sharedpath, store.repository.path, (store.config, shown))
     state = selection.state_of(store.repo)
     names = store.repository.names_state()
-    known = _known.get(key)
-    try:
+    known, damaged = _known.get(key), b""
+    with contextlib.suppress(FileNotFoundError):  # an export has just replaced a file
         if not _holds(known, store, state, names):
-            # the other threads would find out the same
-            with _one_at_a_time:
-                lock = _finding.setdefault(key, threading.Lock())
-            with lock:
-                state = selection.state_of(store.repo)
-                names = store.repository.names_state()
-                known = _known.get(key)
-                if not _holds(known, store, state, names):
-                    known = _found(store, state, names)
-                    if len(_known) >= _MOST_KNOWN:
-                        _known.clear()
-                    _known[key] = known
-        assert known is not None
-        is_whole = store.is_complete(known.docket) and not store.repository.loose_refs()
-        damaged = _damaged(store, known.docket) if is_whole else b""
-    except FileNotFoundError:
-        is_whole, damaged = False, b""  # an export has just replaced a file
-    if known is not None and is_whole and not damaged:
-        return known
+            known = _find(store, key)
+        if known is not None and _is_whole(store, known.docket):
+            damaged = _damaged(store, known.docket)
+            if not damaged:
+                return known
     docket = known.docket if known else store.docket()
     return _Known(
         state, names, docket, is_safe=False, is_current=False, damaged=damaged
     )
+
+
+def _find(store: GitStore, key: _Key) -> _Known | None:
+    """Find out what is so, and keep it; ``None`` if files come or go in the store.
+
+    That need not show in what ``_holds`` compares. So what is found meanwhile is not
+    kept: it would hold when it is over.
+    """
+    # the other threads would find out the same
+    with _one_at_a_time:
+        lock = _finding.setdefault(key, threading.Lock())
+    with lock:
+        state = selection.state_of(store.repo)
+        names = store.repository.names_state()
+        known = _known.get(key)
+        if not _holds(known, store, state, names):
+            if not _is_whole(store, store.docket()):
+                return None
+            known = _found(store, state, names)
+            if not _is_whole(store, known.docket):
+                return None
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[key] = known
+        return known
+
+
+def _is_whole(store: GitStore, docket: Docket) -> bool:
+    return store.is_complete(docket) and not store.repository.loose_refs()
 
 
 def _holds(
