@@ -279,12 +279,12 @@ pytest: local git
 	$(BIN)/python3 -m pytest -n $(JOBS) --dist worksteal
 
 # run-tests.py is not in the wheel. It wants to be started as python3, its output directory
-# to exist, and PYTHONUNBUFFERED unset.
+# to exist, and PYTHONUNBUFFERED unset. Where others use the machine, a test may take long.
 .PHONY: t
 t: local git $(SDIST)/tests/run-tests.py
 	@mkdir -p $(T_OUTPUT)
 	cd tests && $(BIN)/python3 $(SDIST)/tests/run-tests.py --with-hg=$(BIN)/hg -j$(JOBS) --json \
-	  --outputdir "$$TREE"/$(T_OUTPUT) test-amalgam-*.t
+	  --timeout 1800 --outputdir "$$TREE"/$(T_OUTPUT) test-amalgam-*.t
 	@! grep '"result": "skip"' $(T_OUTPUT)/report.json || { echo 'not in tests/SKIPS' >&2; exit 1; }
 
 # What they need.

@@ -292,7 +292,8 @@ def run_t(place: Environment, source: Path) -> int:
     shutil.copytree(source, outside(place, "runner"))
     names = sorted(file.name for file in (ROOT / "tests").glob("test-amalgam-*.t"))
     runner = place.scratch / "runner" / "run-tests.py"
-    place.run(place.python, runner, f"--with-hg={place.hg}", "-j2", *names, cwd=tests)
+    options = (f"--with-hg={place.hg}", "-j2", "--timeout=1800")
+    place.run(place.python, runner, *options, *names, cwd=tests)
     return len(names)
 
 
