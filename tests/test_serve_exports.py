@@ -21,7 +21,7 @@ from hgext3rd.amalgam.gitstore.exporting import (
 from hgext3rd.amalgam.gitstore.state.failures import Failure
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.placement import Placement
-from hgext3rd.amalgam.serve import freshness
+from hgext3rd.amalgam.serve.economy import verdicts
 from hgext3rd.amalgam.serve.freshness import Freshness
 
 pytestmark = pytest.mark.slow
@@ -116,18 +116,18 @@ def test_who_waited_for_an_export_needs_no_other(
 def test_threads_find_out_once_what_is_so(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, looks = freshness._found, []
+    found, looks = verdicts._found, []
 
     def slow(*args: Any) -> Any:
         looks.append(args)
         time.sleep(0.3)
         return found(*args)
 
-    monkeypatch.setattr(freshness, "_found", slow)
+    monkeypatch.setattr(verdicts, "_found", slow)
     repos = [store.open() for _number in range(5)]
     with ThreadPoolExecutor(5) as threads:
         stores = [GitStore(repo, GitConfig.from_ui(repo.ui)) for repo in repos]
-        all_known = [*threads.map(freshness.look, stores)]
+        all_known = [*threads.map(verdicts.look, stores)]
     assert all(known.is_current for known in all_known)
     assert len(looks) == 1
 
@@ -137,7 +137,7 @@ def test_what_is_found_during_an_exchange_of_packs_is_not_kept(
     store: Exported, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
     """Nothing but the file ``.pending`` need tell that the exchange is over."""
-    found, pending = freshness._found, store.map_dir / "cinnabar.pending"
+    found, pending = verdicts._found, store.map_dir / "cinnabar.pending"
     packs = "".join(f"{name}\n" for name in store.packs())
 
     def meanwhile(*args: Any) -> Any:
@@ -149,11 +149,46 @@ def test_what_is_found_during_an_exchange_of_packs_is_not_kept(
     if begins == "before":
         pending.write_text(packs)
     else:
-        monkeypatch.setattr(freshness, "_found", meanwhile)
-    assert not freshness.look(git_store).is_safe
+        monkeypatch.setattr(verdicts, "_found", meanwhile)
+    assert not verdicts.look(git_store).is_safe
     monkeypatch.undo()
     pending.unlink()
-    assert freshness.look(git_store).is_current
+    assert verdicts.look(git_store).is_current
+
+
+def test_what_is_found_during_an_export_that_is_given_up_is_not_kept(
+    store: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after it, all is as it was."""
+    found, pending = verdicts._found, store.map_dir / "cinnabar.pending"
+
+    def meanwhile(*args: Any) -> Any:
+        pending.write_text("")
+        stray = store.git_dir / "objects" / "pack" / "pack-stray.pack"
+        stray.touch()
+        try:
+            return found(*args)
+        finally:
+            stray.unlink()
+            pending.unlink()
+
+    repo = store.open()
+    git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    monkeypatch.setattr(verdicts, "_found", meanwhile)
+    assert not verdicts.look(git_store).is_current
+    monkeypatch.undo()
+    assert verdicts.look(git_store).is_current
+
+
+def test_local_tag_in_the_place_of_a_tag_is_seen(store: Exported) -> None:
+    """What a server names depends on both, also if nothing is obsolete."""
+    store.hg("tag", "-r", "0", "both", "-u", "u", "-d", "0 0")
+    store.hg("git::export")
+    repo = store.open()
+    git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    assert verdicts.look(git_store).is_current
+    store.hg("tag", "--local", "-f", "-r", "tip", "both")
+    assert not verdicts.look(git_store).is_current
 
 
 def test_packs_of_exports_for_requests_are_rolled_up(store: Exported) -> None:

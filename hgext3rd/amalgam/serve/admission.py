@@ -17,7 +17,8 @@ from ..configitems import GitConfig, ServeConfig, wants_serve
 from ..gitstore.store import GitStore
 from ..records import Record
 from . import permissions, pktlines, slots
-from .freshness import Freshness, look
+from .economy.verdicts import look
+from .freshness import Freshness
 from .refusal import RefusedError, unavailable, unavailable_since
 from .replicas import wants
 from .slots import Pool

@@ -1,22 +1,19 @@
-"""Freshness: whether a git store may be read now, and is up to date.
+"""Freshness: a request waits until its git store may be read, and is up to date.
 
 A request is answered from a store only if all that is in it may be read at that moment.
-What is known of a store is kept as long as the files of repository and store are as
-they were, so most requests cost a few system calls.
+``economy.verdicts`` tells whether that is so.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 
 from mercurial import error
-from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from ..gitstore.exporting import (
@@ -26,44 +23,20 @@ from ..gitstore.exporting import (
     lockholder,
 )
 from ..gitstore.exporting.lockholder import LockState
-from ..gitstore.git import idx
-from ..gitstore.state import selection
-from ..placement import Unusable
-from ..records import Record
+from .economy.verdicts import UNREADABLE, damage, look, patiently
 from .refusal import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from ..gitstore.state.docket import Docket
-    from ..gitstore.state.selection import FilesState
     from ..gitstore.store import GitStore
 
-    _Key: TypeAlias = tuple[bytes, bytes, object]
-
-_MOST_KNOWN = 10_000
 _PAUSE_SECONDS = 0.02
-_CUTTING_SECONDS = 1
 _LATER = b"the git repository is being made up to date; try again"
 _FAILED = (
     b"the git repository cannot be made up to date; its operator finds why in the log"
 )
-_BROKEN = b"the git repository cannot be read; its operator finds the reason in the log"
 _READ_ONLY = b"the git store is not up to date, and this process may not write it"
-_UNREADABLE = (OSError, error.Abort, error.StorageError)
-_T = TypeVar("_T")
-
-
-class _Known(Record):
-    """What was found out of a store, and in which state of the files."""
-
-    state: FilesState
-    names: tuple[object, ...]
-    docket: Docket
-    is_safe: bool
-    is_current: bool
-    damaged: bytes = b""
-    """A pack that git cannot open."""
 
 
 class _Exports:
@@ -79,9 +52,7 @@ class _Exports:
         self.last_began = began
 
 
-_known: dict[_Key, _Known] = {}
 _exports: dict[tuple[bytes, object], _Exports] = {}
-_finding: dict[_Key, threading.Lock] = {}
 _one_at_a_time = threading.Lock()
 
 
@@ -111,7 +82,7 @@ class Freshness:
             if known.is_current:
                 return
             if known.damaged and not self._is_locked():
-                raise _damage(store, known.damaged)
+                raise damage(store, known.damaged)
             may_be_old = known.is_safe and not now
             if not _may_write(store):
                 if may_be_old:
@@ -141,7 +112,7 @@ class Freshness:
 
     def _missing(self) -> int:
         try:
-            return _patiently(self._store, self._store.missing)
+            return patiently(self._store, self._store.missing)
         except FileNotFoundError:
             return 0  # segments are being merged; look again
 
@@ -174,7 +145,7 @@ class Freshness:
                 exporting.export(store, once=True)
             exports.note(began)
             exporter.forget_failure(store.repo)
-            with contextlib.suppress(*_UNREADABLE):  # the next export tries again
+            with contextlib.suppress(*UNREADABLE):  # the next export tries again
                 exporter.roll_up_if_due(store)
         except Exception as exc:
             problem = stringutil.forcebytestr(exc)
@@ -193,117 +164,12 @@ class Freshness:
         self._is_started = True
         try:
             exportrequest.start_for_server(self._store.repo)
-        except _UNREADABLE as exc:
+        except UNREADABLE as exc:
             problem = stringutil.forcebytestr(exc)
             self._store.repo.ui.log(b"amalgam", b"no export for git: %s\n", problem)
 
     def _left(self) -> float:
         return self._end - time.monotonic()
-
-
-def look(store: GitStore) -> _Known:
-    """Return what is so now, as quickly as possible."""
-    return _patiently(store, functools.partial(_look, store))
-
-
-def _patiently(store: GitStore, ask: Callable[[], _T]) -> _T:
-    """Return what ``ask`` returns; ``RefusedError`` if it cannot read something.
-
-    Whoever strips cuts one file after the other. So it has some time to succeed.
-    """
-    end = time.monotonic() + _CUTTING_SECONDS
-    while True:
-        try:
-            return ask()
-        except FileNotFoundError:
-            raise
-        except _UNREADABLE as exc:
-            if time.monotonic() > end:
-                raise _failure(exc) from None
-        time.sleep(_PAUSE_SECONDS)
-        with contextlib.suppress(*_UNREADABLE):
-            selection.read_again(store.repo)
-
-
-def _look(store: GitStore) -> _Known:
-    shown = store.repo.ui.config(b"server", b"view")
-    key = (store.repo.sharedpath, store.repository.path, (store.config, shown))
-    state = selection.state_of(store.repo)
-    names = store.repository.names_state()
-    known, damaged = _known.get(key), b""
-    with contextlib.suppress(FileNotFoundError):  # an export has just replaced a file
-        if not _holds(known, store, state, names):
-            known = _find(store, key)
-        if known is not None and _is_whole(store, known.docket):
-            damaged = _damaged(store, known.docket)
-            if not damaged:
-                return known
-    docket = known.docket if known else store.docket()
-    return _Known(
-        state, names, docket, is_safe=False, is_current=False, damaged=damaged
-    )
-
-
-def _find(store: GitStore, key: _Key) -> _Known | None:
-    """Find out what is so, and keep it; ``None`` if files come or go in the store.
-
-    That need not show in what ``_holds`` compares. So what is found meanwhile is not
-    kept: it would hold when it is over.
-    """
-    # the other threads would find out the same
-    with _one_at_a_time:
-        lock = _finding.setdefault(key, threading.Lock())
-    with lock:
-        state = selection.state_of(store.repo)
-        names = store.repository.names_state()
-        known = _known.get(key)
-        if not _holds(known, store, state, names):
-            if not _is_whole(store, store.docket()):
-                return None
-            known = _found(store, state, names)
-            if not _is_whole(store, known.docket):
-                return None
-            if len(_known) >= _MOST_KNOWN:
-                _known.clear()
-            _known[key] = known
-        return known
-
-
-def _is_whole(store: GitStore, docket: Docket) -> bool:
-    return store.is_complete(docket) and not store.repository.loose_refs()
-
-
-def _holds(
-    known: _Known | None,
-    store: GitStore,
-    state: FilesState,
-    names: tuple[object, ...],
-) -> bool:
-    """Tell whether what is known is of these files, and of the docket that is there."""
-    if known is None or (known.state, known.names) != (state, names):
-        return False
-    return store.docket() == known.docket
-
-
-def _damaged(store: GitStore, docket: Docket) -> bytes:
-    """Return a pack that is named and that git cannot open, if there is one.
-
-    ``FileNotFoundError`` if an export has just replaced packs.
-    """
-    found = idx.damaged(store.repository.packs_directory, docket.packs)
-    if found and store.docket() != docket:
-        raise FileNotFoundError
-    return found
-
-
-def _found(store: GitStore, state: FilesState, names: tuple[object, ...]) -> _Known:
-    """Find out what is so; ``state`` and ``names`` were taken before."""
-    selection.read_again(store.repo)
-    docket = store.docket()
-    is_named = bool(docket.named) and docket.named == store.repository.names_digest()
-    is_safe = is_named and store.may_answer()
-    is_current = is_safe and exporting.is_up_to_date(store)
-    return _Known(state, names, docket, is_safe, is_current)
 
 
 def _may_write(store: GitStore) -> bool:
@@ -322,24 +188,3 @@ def _patience(store: GitStore, seconds: float) -> Iterator[None]:
     overrides = {(b"ui", b"timeout"): wait, (b"ui", b"timeout.warn"): b"0"}
     with store.asked.ui.configoverride(overrides, b"amalgam"):
         yield
-
-
-def _damage(store: GitStore, pack: bytes) -> RefusedError:
-    """Return the refusal for a pack that git would pass over."""
-    text = _(
-        b"pack '%s' is missing or damaged; see 'hg git::verify', or make all packs "
-        b"again with 'hg git::export --rebuild'"
-    )
-    path = store.repository.packs_directory.join(pack)
-    return RefusedError.later(_BROKEN, logged=text % path)
-
-
-def _failure(exc: BaseException) -> RefusedError:
-    """Return the refusal for what keeps this repository from being exported."""
-    problem = stringutil.forcebytestr(exc)
-    if isinstance(exc, Unusable):
-        problem = exc.message
-    return RefusedError.later(
-        _BROKEN,
-        logged=_(b"git store cannot be read: %s") % problem,
-    )

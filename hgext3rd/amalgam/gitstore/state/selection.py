@@ -262,9 +262,11 @@ def _files_of(repo: RepoT) -> list[bytes]:
     files = [repo.svfs.join(name) for name in in_store]
     files.append(bookmarks.bookmarksvfs(repo).join(b"bookmarks"))
     files.append(os.path.join(repo.sharedpath, censorship.NAME))
+    # a local tag stands before one of the same name that others see
+    files.append(repo.vfs.join(b"localtags"))
     if repo.svfs.exists(b"obsstore"):
-        # these keep obsolete changesets from being hidden
-        files += [repo.vfs.join(name) for name in (b"dirstate", b"localtags")]
+        # like local tags, it keeps obsolete changesets from being hidden
+        files.append(repo.vfs.join(b"dirstate"))
     return files
 
 

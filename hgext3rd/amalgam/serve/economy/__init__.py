@@ -1,1 +1,1 @@
-"""What saves the server work: capabilities that are kept, packs that are spliced."""
+"""What saves the server work: what is known of stores and of git; spliced packs."""
