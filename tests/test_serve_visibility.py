@@ -56,32 +56,63 @@ def test_what_is_hidden_is_not_sent_from_then_on(
         assert WORD.encode() not in web.ask(SERVICE)[2]
 
 
+class SlowGit:
+    """A git program whose upload-pack answers in steps: it waits between them.
+
+    Its answer is kept in ``place``. Whatever it is asked, it has read all that it needs
+    before it waits for the last time.
+    """
+
+    def __init__(self, place: Path, *pauses: str) -> None:
+        """``pauses``: each before the answer, but for the last, which is after it."""
+        self._place = place
+        program = place / "git-program"
+        *before, after = (
+            f"touch {place}/{pause}\n"
+            f"while ! [ -e {place}/after-{pause} ]; do sleep 0.05; done\n"
+            for pause in pauses
+        )
+        program.write_text(
+            f"#!{shutil.which('sh')}\n"
+            'case " $* " in *" upload-pack "*) ;; *) exec git "$@";; esac\n'
+            f"{''.join(before)}"
+            f'answer=$(mktemp -p {place}); git "$@" > $answer\n'
+            f"{after}cat $answer\n"
+        )
+        program.chmod(0o755)
+        self.option = f"--config=amalgam.git.program={program}"
+
+    def wait(self, pause: str) -> None:
+        """Wait until it pauses."""
+        until((self._place / pause).exists)
+
+    def go_on(self, pause: str) -> None:
+        """Let it go on."""
+        (self._place / f"after-{pause}").touch()
+
+    def has_packed(self) -> bool:
+        """Tell whether any answer had a pack, be it sent or not."""
+        return any(b"PACK" in it.read_bytes() for it in self._place.glob("tmp.*"))
+
+
 def test_git_that_began_before_an_export_removed_packs_does_not_answer(
     draft: Exported, tmp_path: Path
 ) -> None:
     draft.hg("git::export")
     secret = planted(draft)[0]
-    program = tmp_path / "git-program"
     # it has answered before the export, and nobody has read that yet
-    program.write_text(
-        f"#!{shutil.which('sh')}\n"
-        'case " $* " in *" upload-pack "*) ;; *) exec git "$@";; esac\n'
-        f'answer=$(mktemp -p {tmp_path}); git "$@" > $answer; touch {tmp_path}/ready\n'
-        f"while ! [ -e {tmp_path}/go ]; do sleep 0.05; done; cat $answer\n"
-    )
-    program.chmod(0o755)
-    with serving(
-        draft.root, *ON, AT_ONCE, f"--config=amalgam.git.program={program}"
-    ) as web:
+    slow = SlowGit(tmp_path, "ready")
+    with serving(draft.root, *ON, AT_ONCE, slow.option) as web:
         found: list[bool] = []
         asking = threading.Thread(target=lambda: found.append(has_pack(web, secret)))
         asking.start()
-        until((tmp_path / "ready").exists)
+        slow.wait("ready")
         EVENTS["amended"](draft)
         draft.hg("git::export")
-        (tmp_path / "go").touch()
+        slow.go_on("ready")
         asking.join()
         assert found == [False], web.said()
+    assert slow.has_packed(), "git had nothing to send"
 
 
 def test_what_came_and_went_while_git_started_is_not_sent(
@@ -92,35 +123,22 @@ def test_what_came_and_went_while_git_started_is_not_sent(
     hide = ("phase", "--force", "--secret", ".")
     draft.hg(*hide)
     draft.hg("git::export")
-    program = tmp_path / "git-program"
-    program.write_text(
-        f"#!{shutil.which('sh')}\n"
-        'case " $* " in *" upload-pack "*) ;; *) exec git "$@";; esac\n'
-        f"touch {tmp_path}/started\n"
-        f"while ! [ -e {tmp_path}/here ]; do sleep 0.05; done\n"
-        f'answer=$(mktemp -p {tmp_path}); git "$@" > $answer; touch {tmp_path}/ready\n'
-        f"while ! [ -e {tmp_path}/gone ]; do sleep 0.05; done; cat $answer\n"
-    )
-    program.chmod(0o755)
-    with serving(
-        draft.root, *ON, AT_ONCE, f"--config=amalgam.git.program={program}"
-    ) as web:
+    slow = SlowGit(tmp_path, "started", "ready")
+    with serving(draft.root, *ON, AT_ONCE, slow.option) as web:
         found: list[bool] = []
         asking = threading.Thread(target=lambda: found.append(has_pack(web, secret)))
         asking.start()
-        until((tmp_path / "started").exists)
+        slow.wait("started")
         draft.hg("phase", "--draft", ".")
         draft.hg("git::export")
-        (tmp_path / "here").touch()
-        until((tmp_path / "ready").exists)
+        slow.go_on("started")
+        slow.wait("ready")
         draft.hg(*hide)
         draft.hg("git::export")
-        (tmp_path / "gone").touch()
+        slow.go_on("ready")
         asking.join()
         assert found == [False], web.said()
-    assert any(b"PACK" in answer.read_bytes() for answer in tmp_path.glob("tmp.*")), (
-        "git had nothing to send"
-    )
+    assert slow.has_packed(), "git had nothing to send"
 
 
 def test_object_that_was_brought_back_is_not_sent(draft: Exported) -> None:
