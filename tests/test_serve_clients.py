@@ -25,6 +25,8 @@ pytestmark = pytest.mark.slow
 
 SERVICE = "info/refs?service=git-upload-pack"
 SERVE = "--config=amalgam.git.serve=yes"
+MANY_REFS = 100_000
+WANT_BYTES = len("0032want \n") + 40
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,34 @@ def test_clone_is_what_was_exported(
     assert shown.splitlines() == visible
     head = (clone / "HEAD").read_text()
     assert head == (exported_template.git_dir / "HEAD").read_text()
+
+
+@pytest.fixture(scope="module")
+def many_refs(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Exported:
+    """A repository with 100,000 bookmarks."""
+    store = Exported.init(tmp_path_factory.mktemp("many") / "repo", server)
+    store.commit_nothing("one")
+    node = store.hg("log", "-r", "tip", "-T", "{node}")
+    lines = (f"{node} mark{number:06}\n" for number in range(MANY_REFS))
+    (store.root / ".hg" / "bookmarks").write_text("".join(lines))
+    store.hg("git::export")
+    return store
+
+
+@pytest.mark.parametrize("version", ["0", "2"])
+def test_mirror_of_many_refs_passes_with_the_default_limit(
+    many_refs: Exported, tmp_path: Path, version: str
+) -> None:
+    """git wants the commit of each ref, also if it is always the same one."""
+    clone = ("clone", "-q", "--mirror")
+    with serving(many_refs.root, SERVE, *WITH) as web:
+        mirror = cloned(web, tmp_path / "mirror", *clone[2:], version=version)
+    assert len(git(mirror, "for-each-ref").splitlines()) >= MANY_REFS
+    limit = f"--config=amalgam.serve.max-body={MANY_REFS * WANT_BYTES >> 11} KB"
+    with serving(many_refs.root, SERVE, *WITH, limit) as web:
+        done = fetching(tmp_path, *clone, web.url, "refused", version=version)
+        assert done.returncode
+        assert any("refused with 413" in line for line in web.logged())
 
 
 def test_checkout_has_the_files(

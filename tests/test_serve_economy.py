@@ -8,12 +8,17 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fuzz.requests import _wants as each_want
+from mercurial import ui as uimod
+from mercurial.hgweb import hgweb
+from testlib.bundled import Bundled
 from testlib.exported import Exported
 from testlib.webserver import answer_of, serving
 
+from hgext3rd.amalgam.bundles.lifecycle import headset
 from hgext3rd.amalgam.serve import pktlines
 from hgext3rd.amalgam.serve.economy import capabilities, splicing
 from hgext3rd.amalgam.serve.refusal import RefusedError
@@ -64,6 +69,56 @@ def test_git_is_asked_for_capabilities_once(store: Exported, tmp_path: Path) -> 
         assert asked() == 3
         web.ask(SERVICE)  # version 0 lists refs
         assert asked() == 4
+
+
+def asked_by_hg(app: Any, command: str) -> bytes:
+    """Return the answer of hgweb to a command of Mercurial's protocol."""
+    environ = {
+        "REQUEST_METHOD": "GET",
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/",
+        "QUERY_STRING": f"cmd={command}",
+        "SERVER_NAME": "x",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": "127.0.0.1",
+        "wsgi.input": io.BytesIO(),
+        "wsgi.errors": io.StringIO(),
+        "wsgi.url_scheme": "http",
+    }
+    said: list[bytes] = []
+
+    def start(status: str, _headers: object) -> Callable[[bytes], object]:
+        assert status.startswith("200"), status
+        return said.append
+
+    said += app(environ, start)
+    return b"".join(said)
+
+
+def test_handshakes_of_hg_look_up_no_heads_of_bundles(
+    published: Bundled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first one does, once for each set, however many bundles are listed."""
+    read_heads, reads, verdicts = headset.read, [], []
+    is_public = headset.is_public
+
+    def read(repo: Any, name: str) -> list[bytes]:
+        reads.append(name)
+        return read_heads(repo, name)
+
+    def noting(repo: Any, name: str) -> bool:
+        verdicts.append(name)
+        return is_public(repo, name)
+
+    monkeypatch.setattr(headset, "read", read)
+    monkeypatch.setattr(headset, "is_public", noting)
+    app = hgweb(os.fsencode(published.root), baseui=uimod.ui.load())
+    for _client in range(3):
+        assert b"clonebundles" in asked_by_hg(app, "capabilities")
+        assert b"BUNDLESPEC=" in asked_by_hg(app, "clonebundles")
+    assert len(verdicts) >= 3
+    assert sorted(reads) == sorted({*verdicts})
 
 
 @pytest.mark.parametrize("told", [b"", b"000eversion 2\n", b"000eversion 2\n00", b"x"])
