@@ -25,6 +25,7 @@ from . import (
     disks,
     flips,
     hostile,
+    hostileserving,
     kills,
     objectstores,
     pushes,
@@ -116,6 +117,15 @@ def main() -> int:
             return counts
 
         torture.run("hostile files", visit)
+
+        def serve() -> Counter[str]:
+            counts, problems = hostileserving.cases(
+                scratch, server, options.visits, options.seed
+            )
+            torture.problems += problems
+            return counts
+
+        torture.run("served hostile files", serve)
 
         loads = serving.all_of(scratch, server, options, torture.problems)
         for name, part in loads:
