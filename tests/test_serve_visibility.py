@@ -22,6 +22,8 @@ from testlib.hiding import EVENTS, WORD, fetch_of, has_pack, planted, with_draft
 from testlib.slowclients import connected, endless_bytes
 from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving, until
 
+from hgext3rd.amalgam.serve import slots
+
 pytestmark = pytest.mark.slow
 
 ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
@@ -375,6 +377,19 @@ def begin(web: WebServer, oid: str) -> socket.socket:
     connection = connected(web.port)
     connection.sendall(head.encode() + body)
     return connection
+
+
+def test_slot_is_free_though_a_copy_has_its_file(tmp_path: Path) -> None:
+    """A copy that is made of hard links has the same files."""
+    run, pool = os.fsencode(tmp_path / "run"), slots.Pool(b"fetch", 1)
+    taken = slots.take(run, pool, 0)
+    assert taken
+    taken.release()
+    (tmp_path / "copy").hardlink_to(tmp_path / "run" / "fetch-0")
+    taken = slots.take(run, pool, 0)
+    assert taken
+    assert slots.take(run, pool, 0) is None
+    taken.release()
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["process", "host"])

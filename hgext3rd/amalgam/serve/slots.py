@@ -213,10 +213,16 @@ def _locked(directory: Directory, placement: Placement, name: bytes) -> int | No
 
 
 def _opened(directory: Directory, placement: Placement, name: bytes) -> int | None:
-    """Return a descriptor of a file, which is made if need be; ``None`` if linked."""
-    try:
-        return directory.open_to_append(name)
-    except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):
-            os.close(directory.create(name, placement))
-        return directory.open_to_append(name)
+    """Return a descriptor of a file, which is made if need be.
+
+    One that has another name, too, is made again: a copy made of hard links would keep
+    its slot for ever. ``None`` if that has happened again.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        fd = directory.open_to_append(name)
+        if fd is not None:
+            return fd
+        directory.remove(name)
+    with contextlib.suppress(FileExistsError):
+        os.close(directory.create(name, placement))
+    return directory.open_to_append(name)
