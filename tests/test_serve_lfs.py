@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from testlib import lfs, passwords
 from testlib.environment import ENVIRONMENT, HG
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
+from testlib.slowgit import SlowGit
 from testlib.webserver import WebServer, serving
 
 pytestmark = pytest.mark.slow
@@ -136,6 +139,30 @@ def check(template: Exported, clone: Path) -> None:
         )
         assert (clone / name).read_bytes() == expected, name
     git_lfs(clone, "diff", "--exit-code", "HEAD")
+
+
+def test_what_came_and_went_while_git_was_asked_is_not_offered(
+    template: Exported, tmp_path: Path
+) -> None:
+    shutil.copytree(template.root, tmp_path / "repo", symlinks=True)
+    store = Exported(tmp_path / "repo", template.server)
+    slow = SlowGit(tmp_path, "started", "ready", command="cat-file")
+    with serving(store.root, *ON, slow.option) as web:
+        found: list[tuple[int, Any]] = []
+        asking = threading.Thread(target=lambda: found.append(ask(web, wanted(SECRET))))
+        asking.start()
+        slow.wait("started")
+        store.hg("phase", "--draft", "tip")
+        store.hg("git::export")
+        slow.go_on("started")
+        slow.wait("ready")
+        store.hg("phase", "--force", "--secret", "tip")
+        store.hg("git::export")
+        slow.go_on("ready")
+        asking.join()
+    ((status, answer),) = found
+    assert status == 200
+    assert [list(entry) for entry in answer["objects"]] == [["oid", "size", "error"]]
 
 
 @pytest.mark.needs("git-lfs")

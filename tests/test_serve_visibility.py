@@ -20,6 +20,7 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.hiding import EVENTS, WORD, fetch_of, has_pack, planted, with_draft
 from testlib.slowclients import connected, endless_bytes
+from testlib.slowgit import SlowGit
 from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving, until
 
 from hgext3rd.amalgam.serve import slots
@@ -56,45 +57,6 @@ def test_what_is_hidden_is_not_sent_from_then_on(
         until(lambda: web.ask(SERVICE)[0] == 200)
         assert not any(has_pack(web, oid) for oid in secrets), web.said()
         assert WORD.encode() not in web.ask(SERVICE)[2]
-
-
-class SlowGit:
-    """A git program whose upload-pack answers in steps: it waits between them.
-
-    Its answer is kept in ``place``. Whatever it is asked, it has read all that it needs
-    before it waits for the last time.
-    """
-
-    def __init__(self, place: Path, *pauses: str) -> None:
-        """``pauses``: each before the answer, but for the last, which is after it."""
-        self._place = place
-        program = place / "git-program"
-        *before, after = (
-            f"touch {place}/{pause}\n"
-            f"while ! [ -e {place}/after-{pause} ]; do sleep 0.05; done\n"
-            for pause in pauses
-        )
-        program.write_text(
-            f"#!{shutil.which('sh')}\n"
-            'case " $* " in *" upload-pack "*) ;; *) exec git "$@";; esac\n'
-            f"{''.join(before)}"
-            f'answer=$(mktemp -p {place}); git "$@" > $answer\n'
-            f"{after}cat $answer\n"
-        )
-        program.chmod(0o755)
-        self.option = f"--config=amalgam.git.program={program}"
-
-    def wait(self, pause: str) -> None:
-        """Wait until it pauses."""
-        until((self._place / pause).exists)
-
-    def go_on(self, pause: str) -> None:
-        """Let it go on."""
-        (self._place / f"after-{pause}").touch()
-
-    def has_packed(self) -> bool:
-        """Tell whether any answer had a pack, be it sent or not."""
-        return any(b"PACK" in it.read_bytes() for it in self._place.glob("tmp.*"))
 
 
 def test_git_that_began_before_an_export_removed_packs_does_not_answer(

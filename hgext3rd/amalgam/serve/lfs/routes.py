@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _BATCH = b"info/lfs/objects/batch"
 _OF_HG = b".git/" + _BATCH
+_MOST_TRIES = 5
+"""How often git is asked if the repository hides something meanwhile."""
 _NOT_HERE = b"this server does not serve files in LFS of this repository"
 
 
@@ -109,12 +111,17 @@ class _BatchRequest(Exchange):
         limit = min(admission.config.max_body_bytes, batch.MOST_BYTES)
         with requestbody.received(req, self.connection, limit, self.progress) as body:
             wanted = batch.parse(body.read())
-        with self.waiting(2 * admission.config.queue_seconds):
-            admission.make_fresh()
-            self.slot = admission.take_slot(is_fetch=False)
-        git = admission.store.repository.git
-        named = _blobs(git, [item.pointer_oid for item in wanted])
-        if not admission.is_safe():
+        queue_seconds = admission.config.queue_seconds
+        for _number in range(_MOST_TRIES):
+            with self.waiting(2 * queue_seconds):
+                admission.make_fresh()
+                self.slot = self.slot or admission.take_slot(is_fetch=False)
+            seen = admission.seen()
+            git = admission.store.repository.git
+            named = _blobs(git, [item.pointer_oid for item in wanted])
+            if admission.is_safe(seen):
+                break
+        else:
             raise RefusedError.later(b"the repository keeps changing; try again")
         size_of = self._sizes()
         content = batch.answer(
