@@ -178,6 +178,7 @@ def started(
 
 _LOGGER = Path(__file__).with_name("logger.py")
 _SERVE = [
-    *("serve", "-p", "0", "-a", "127.0.0.1"),
+    # nobody reads its log of requests, which would fill a pipe in the end
+    *("serve", "-p", "0", "-a", "127.0.0.1", "-A", os.devnull),
     *("--config", f"extensions.tolog={_LOGGER}"),
 ]
