@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import re
 import shutil
@@ -59,6 +60,20 @@ KINDS = (
     Kind(("fetch", "--prune", "origin"), at="mirror"),
 )
 _PARTIAL = KINDS[3:5]
+#: What takes seconds of all cores if the repository is large.
+_HEAVY = frozenset(
+    kind for kind in KINDS if kind.words[0] == "clone" and "--depth=2" not in kind.words
+)
+_HEAVY_SHARE = 0.25
+"""Of the visits to a large repository, while few enough others do the same."""
+_HEAVY_AT_ONCE = 2
+_LARGE_BYTES = 20 << 20
+#: Copies of a large repository are not repacked: that would be all they do.
+_QUIET = ("gc.auto=0", "maintenance.auto=false")
+#: Each object that comes is checked as fsck(1) does.
+_CHECKED = "transfer.fsckObjects=true"
+_THOROUGH = 3
+"""So many copies are checked completely in the end."""
 
 
 class Visitors:
@@ -71,8 +86,30 @@ class Visitors:
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._heavy = threading.BoundedSemaphore(_HEAVY_AT_ONCE)
+        self._prepared: dict[str, Path] = {}
+        self._checked: dict[Path, list[str]] = {}
+        """What refs led to in clones when they were whole."""
+        self.is_large = False
+        """Whether there is no time for everybody to clone all."""
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
+
+    def prepare(self) -> None:
+        """Clone all; if that is large, clients start from copies of it."""
+        place = self._scratch / "prepared"
+        place.mkdir()
+        mirror = next(kind for kind in KINDS if kind.at == "mirror")
+        self._visit(place, mirror, "2")
+        packs = (place / mirror.at / "objects/pack").glob("*.pack")
+        self.is_large = sum(path.stat().st_size for path in packs) > _LARGE_BYTES
+        if not self.is_large:
+            return
+        for at, words in (("mirror", ("--mirror",)), ("clone", ("--no-checkout",))):
+            clone = self._prepared[at] = place / f"copy-{at}"
+            run(place, "clone", "-q", *words, str(place / mirror.at), str(clone))
+            run(clone, "remote", "set-url", "origin", self._url)
+            self._note_as_whole(clone)
 
     def start(self, seeds: range) -> None:
         """Let a client visit for each of ``seeds``, again and again."""
@@ -82,6 +119,11 @@ class Visitors:
             draw = random.Random(seed)
             # at first there is something else for each
             kinds = [KINDS[number % len(KINDS)]]
+            if self.is_large:
+                kinds = []
+                for at, prepared in self._prepared.items():
+                    _copy(prepared, place / at)
+                    self._checked[place / at] = self._checked[prepared]
             thread = threading.Thread(target=self._stay, args=(place, draw, kinds))
             self._threads.append(thread)
             thread.start()
@@ -91,15 +133,33 @@ class Visitors:
         self._done.set()
         for thread in self._threads:
             thread.join()
+        if self.is_large:
+            whole = Kind(("fsck", "in the end"))
+            for clone in [*self._checked][-_THOROUGH:]:
+                if clone.exists():
+                    self._fsck(clone, whole, "--full")
+                    self._count(whole.name)
 
     def _stay(self, place: Path, draw: random.Random, kinds: list[Kind]) -> None:
         while not self._done.is_set():
-            kind = kinds.pop() if kinds else draw.choice(KINDS)
+            kind = kinds.pop() if kinds else self._drawn(draw)
             version = draw.choice("02")
             try:
                 self._visit(place, kind, version)
             except subprocess.TimeoutExpired:
                 self._tell(kind, "takes more than an hour")
+            finally:
+                if self.is_large and kind in _HEAVY:
+                    self._heavy.release()
+
+    def _drawn(self, draw: random.Random) -> Kind:
+        """Draw what to do; a heavy kind has a place, to be released."""
+        if not self.is_large:
+            return draw.choice(KINDS)
+        wants_heavy = draw.random() < _HEAVY_SHARE
+        if wants_heavy and self._heavy.acquire(blocking=False):
+            return draw.choice(sorted(_HEAVY, key=KINDS.index))
+        return draw.choice([kind for kind in KINDS if kind not in _HEAVY])
 
     def _visit(self, place: Path, kind: Kind, version: str) -> None:
         began = time.monotonic()
@@ -134,7 +194,7 @@ class Visitors:
         self, place: Path, kind: Kind, version: str
     ) -> subprocess.CompletedProcess[str]:
         config = ["-c", f"protocol.version={version}", "-c", "pack.threads=1"]
-        for item in kind.config:
+        for item in (*kind.config, *(_QUIET if self._prepared else ())):
             config += ["-c", item]
         words = [*config, *kind.words]
         if kind.words == ("ls-remote",):
@@ -142,9 +202,12 @@ class Visitors:
         target = place / (kind.at or "other")
         if kind.words[0] == "fetch":
             if target.exists():
+                if self.is_large:
+                    words = ["-c", _CHECKED, *words]
                 return run(target, *words, "-q")
             words = [*config, "clone", "--no-checkout"]
             words += ["--mirror"] if kind.is_whole else []
+        self._checked.pop(target, None)
         shutil.rmtree(target, ignore_errors=True)
         return run(place, *words, "-q", self._url, str(target))
 
@@ -152,10 +215,7 @@ class Visitors:
         """See that a clone is whole, and has what one state has and nothing hidden."""
         is_partial = kind in _PARTIAL
         if not is_partial:
-            thorough = "--connectivity-only" if kind.words[0] == "fetch" else "--full"
-            done = run(clone, "fsck", "--strict", "--no-dangling", thorough)
-            if done.returncode:
-                self._tell(kind, f"fsck: {done.stderr[:1000]}")
+            self._check_objects(clone, kind)
         is_fresh = kind.words[0] == "clone"
         refs = "--all" if is_fresh or kind.is_whole else "--remotes"
         told = run(clone, "log", "--format=%H %s", refs).stdout
@@ -169,6 +229,31 @@ class Visitors:
             if found := hidden.intersection(listed.split()):
                 self._tell(kind, f"has what is hidden: {sorted(found)}")
 
+    def _check_objects(self, clone: Path, kind: Kind) -> None:
+        """See that all objects are there, and as they should be."""
+        checked = self._checked.get(clone)
+        if kind.words[0] != "fetch":
+            self._fsck(clone, kind, "--full")
+        elif checked is None or not self.is_large:
+            self._fsck(clone, kind, "--connectivity-only")
+        else:
+            # git checked what came, and all else was there before
+            words = ("rev-list", "--objects", "--quiet", "--all", "--not", "--stdin")
+            done = run(clone, *words, input="".join(f"{oid}\n" for oid in checked))
+            if done.returncode:
+                self._tell(kind, f"rev-list: {done.stderr[:1000]}")
+        if self.is_large:
+            self._note_as_whole(clone)
+
+    def _note_as_whole(self, clone: Path) -> None:
+        listed = run(clone, "for-each-ref", "--format=%(objectname)").stdout
+        self._checked[clone] = sorted({*listed.split()})
+
+    def _fsck(self, clone: Path, kind: Kind, how: str) -> None:
+        done = run(clone, "fsck", "--strict", "--no-dangling", how)
+        if done.returncode:
+            self._tell(kind, f"fsck: {done.stderr[:1000]}")
+
     def _count(self, what: str) -> None:
         with self._lock:
             self.counts[what] += 1
@@ -180,11 +265,24 @@ class Visitors:
             self.problems.append(f"{stamp} {kind.name}: {problem}")
 
 
-def run(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def _copy(clone: Path, target: Path) -> None:
+    """Copy a clone; git replaces files of objects, and writes to others in place."""
+
+    def copy(source: str, copied: str) -> str:
+        if f"{os.sep}objects{os.sep}" in source:
+            os.link(source, copied)
+            return copied
+        return shutil.copy2(source, copied)
+
+    shutil.copytree(clone, target, copy_function=copy)
+
+
+def run(cwd: Path, *args: str, input: str = "") -> subprocess.CompletedProcess[str]:
     """Run git, whatever comes of it."""
     return subprocess.run(
         ["git", *args],
         cwd=cwd,
+        input=input,
         env=ENVIRONMENT,
         capture_output=True,
         text=True,

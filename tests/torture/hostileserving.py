@@ -172,8 +172,11 @@ class _Case:
 
     def _ask_for_hidden(self) -> None:
         for oid in self._scene.hidden:
-            if has_pack(self._web, oid):
-                self._tell(f"{oid}, which is hidden, was sent")
+            try:
+                if has_pack(self._web, oid):
+                    self._tell(f"{oid}, which is hidden, was sent")
+            except (IndexError, ValueError, OSError) as exc:
+                self._tell(f"no answer: {exc!r}\n{self._logged()[-3000:]}")
             self.counts["asked for"] += 1
 
     def _check_reason(self, said: str) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.client
-import os
 import shutil
 import subprocess
 import threading
@@ -83,6 +82,8 @@ class Load:
         hgrc.write_text(_CONFIG.format(refusing=self._refusing, backlog=_BACKLOG))
         self._environment = ENVIRONMENT | {"HGRCPATH": str(hgrc)}
         self._done = threading.Event()
+        self._censors_once = False
+        """Whether there is time for one: after it, all is exported anew."""
         self._lock = threading.Lock()
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -91,7 +92,7 @@ class Load:
     @contextlib.contextmanager
     def _serving(self, *config: str) -> Iterator[WebServer]:
         root = self._history.store.root
-        options = ["-A", os.devnull, *(f"--config=amalgam.serve.{it}" for it in config)]
+        options = [f"--config=amalgam.serve.{it}" for it in config]
         with serving(root, *options, environment=self._environment) as server:
             yield server
 
@@ -111,14 +112,17 @@ class Load:
                     (self._refresh, _REFRESH_SECONDS),
                 )
             ]
+            visitors.prepare()
+            self._censors_once = visitors.is_large
             self._sample()
             for thread in others:
                 thread.start()
             visitors.start(range(seed * 1000, seed * 1000 + clients))
             try:
-                end = time.monotonic() + seconds
+                middle = time.monotonic() + seconds / 2
+                end = middle + seconds / 2
                 while time.monotonic() < end:
-                    self.change()
+                    self.change(is_late=time.monotonic() > middle)
                     self._ask_for_all()
                     self._sample()
             finally:
@@ -162,7 +166,7 @@ class Load:
         nodes = history.store.hg("log", "-r", revs, "-T", "{node}\n").split()
         self._timeline.end(ids.values(), [ids[node] for node in nodes])
 
-    def change(self) -> None:
+    def change(self, *, is_late: bool = False) -> None:
         """Change the history, once."""
         history = self._history
         kinds = {
@@ -179,6 +183,9 @@ class Load:
             self._push: 3,
             self._push_in_vain: 2,
         }
+        if self._censors_once:
+            is_time = is_late and not history.censored
+            kinds = {history.censor: 1} if is_time else kinds | {history.censor: 0}
         (kind,) = history.draw.choices([*kinds], [*kinds.values()])
         name = kind.__name__.strip("_")
         self._timeline.begin(name)
