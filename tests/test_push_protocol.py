@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
-from hgext3rd.amalgam.push.refcommands import PushRequest, PushResult, RefCommand
+from hgext3rd.amalgam.push.refs.refcommands import PushRequest, PushResult, RefCommand
 from hgext3rd.amalgam.serve import pktlines
 from hgext3rd.amalgam.serve.receive import procreceive
 

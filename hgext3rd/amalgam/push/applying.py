@@ -18,8 +18,9 @@ from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..records import Record
 from . import successors
-from .refcommands import ZERO, PushRefusedError
-from .refplan import BOOKMARK, TAG, RefState, only_forward
+from .refs.refcommands import ZERO, PushRefusedError
+from .refs.refplan import BOOKMARK, TAG, only_forward
+from .refs.refstate import RefState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
     from ..gitstore.store import GitStore
-    from .refplan import RefUpdate
+    from .refs.refplan import RefUpdate
 
 _SOURCE = b"serve"
 """What Mercurial calls a push that a server takes; hooks see it as HG_SOURCE."""
@@ -90,7 +91,7 @@ def apply(pusher: Pusher, store: GitStore, changes: PushedChanges) -> list[bytes
     refs that were pushed; what hooks and Mercurial raise otherwise.
     """
     repo = pusher.repo
-    before = RefState.of(store).refs
+    before = RefState.of(repo, store).refs
     with repo.transaction(_SOURCE) as transaction:
         for name, value in (
             (b"source", _SOURCE),
@@ -104,7 +105,7 @@ def apply(pusher: Pusher, store: GitStore, changes: PushedChanges) -> list[bytes
         exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, pusher.url)
         lines = _mark(pusher, changes, before)
         has_tags = any(it.kind == TAG for it in changes.updates)
-        after = RefState.of(store, tags=has_tags).refs
+        after = RefState.of(repo, store, tags=has_tags).refs
         _check_refs(changes, after)
     _tell_hooks(repo, b"tag", changes)
     return lines + _moved(changes, before, after)
