@@ -9,6 +9,7 @@ nothing of git but the names of refs.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import IO, TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _SOURCE = b"serve"
 """What Mercurial calls a push that a server takes; hooks see it as HG_SOURCE."""
 _PIECE_BYTES = 1 << 16
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MOST_MOVED = 10
 """Refs that are named to the pusher because they moved, too."""
 
@@ -224,6 +226,8 @@ def refusal_of(exc: BaseException) -> PushRefusedError:
         return exc
     if isinstance(exc, error.LockError):
         return PushRefusedError(_(b"the repository is locked; try again later"))
+    if isinstance(exc, OSError) and exc.errno in _NO_ROOM:
+        return PushRefusedError(_(b"the server has no room for it; try again later"))
     message = getattr(exc, "message", None)
     if isinstance(exc, error.Abort) and isinstance(message, bytes):
         hint = b" (%s)" % exc.hint if exc.hint else b""
