@@ -31,7 +31,7 @@ COMMITS: dict[str, tuple[dict[str, bytes], str]] = {
     "no-name": ({"author": b" <> 1 +0000"}, ""),
     "spaces": ({"author": b"  A  B <a@x> 1 +0000"}, ""),
     "author-backslash": ({"author": b"A\\B <a@x> 1 +0000"}, ""),
-    "bytes": ({"message": bytes(range(1, 256))}, ""),
+    "bytes": ({"message": bytes(range(256))}, ""),
     "no-message": ({"message": b""}, ""),
 }
 #: What git refuses when it receives it, and how it calls that.
