@@ -116,6 +116,8 @@ RECEIVERS = $(filter-out $(VENV)/bin/python3,$(wildcard build/venv-[67].*/bin/py
 # random histories that are pushed: all of them are PUSHES=1000 PUSHES_BY_BOTH=200
 PUSHES = 60
 PUSHES_BY_BOTH = 30
+# and those after which git, git-cinnabar and stock hg pull
+PUSHES_PULLED = 10
 # directories of git repositories, and how many commits of each are pushed
 GIT_HISTORIES =
 GIT_COMMITS = 2000
@@ -129,6 +131,7 @@ oracle: local $(CINNABAR) ## compare ids, metadata and pushes with git-cinnabar,
 	  $(RECEIVERS:%=--receiver "$$TREE"/%) --json "$$TREE"/build/oracle-hgbundles.json
 	@cd tests && $(BIN)/python3 -m oracle.pushes --cinnabar $(CINNABAR) --random $(PUSHES) \
 	  --both $(PUSHES_BY_BOTH) --commits $(GIT_COMMITS) \
+	  --pulled $(PUSHES_PULLED) $(foreach it,$(RECEIVERS),--receiver "$$TREE"/$(dir $(it))hg) \
 	  $(foreach dir,$(GIT_HISTORIES),--git $(call absolute,$(dir))) \
 	  --json "$$TREE"/build/oracle-pushes.json
 

@@ -126,6 +126,29 @@ def test_flag_that_mercurial_leaves_on_a_merge_is_sent(
     assert native == stock
 
 
+def test_manifests_above_an_empty_one_are_sent(
+    tmp_path: Path, server: HgServer
+) -> None:
+    """They are deltas of a text of no length, which is not one of unknown length."""
+    repo = tmp_path / "repo"
+    server.hg(tmp_path, "init", str(repo))
+
+    def commit(name: str, *files: str) -> None:
+        for file in files:
+            (repo / file).write_text(f"{name} {file}\n")
+        server.hg(repo, "commit", "-qAm", name, "-d", "0 0", "-u", "me")
+
+    commit("first", *"abcdef")
+    server.hg(repo, "remove", "-q", "set:**")
+    commit("emptied")
+    commit("again", *"ghijkl")
+    server.hg(repo, "update", "-q", "1")
+    commit("other", "x")
+    # what the receiver has comes after what it has not
+    native, stock = bundles(server, repo, "--base", "3")
+    assert native == stock
+
+
 def test_delta_is_computed_if_the_receiver_has_not_its_base(
     tmp_path: Path, server: HgServer
 ) -> None:

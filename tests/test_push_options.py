@@ -153,3 +153,17 @@ def test_topics_would_not_come_back(tmp_path: Path) -> None:
         assert "git users do not see drafts with a topic; push to a new branch" in said
         clone.pushed("HEAD:refs/heads/work")
         hg(server.root, "verify", "-q")
+
+
+def test_signed_pushes_are_not_offered(tmp_path: Path) -> None:
+    """git itself says so. ``if-asked`` pushes without a signature."""
+    with pushable(tmp_path) as server:
+        clone = server.clone()
+        clone.commit("new")
+        done = clone.push("--signed", "default")
+        assert done.returncode
+        assert b"the receiving end does not support --signed push" in done.stderr
+        assert server.log()[-1] == UNCHANGED
+        clone.pushed("--signed=if-asked", "default")
+        assert server.log()[-1] == "default||public|new"
+        server.check()

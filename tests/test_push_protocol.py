@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
 
-from hgext3rd.amalgam.push.refcommands import PushRequest, PushResult, RefCommand
+from hgext3rd.amalgam.push import applying
+from hgext3rd.amalgam.push.refs.refcommands import PushRequest, PushResult, RefCommand
 from hgext3rd.amalgam.serve import pktlines
 from hgext3rd.amalgam.serve.receive import procreceive
 
@@ -29,3 +32,13 @@ def test_each_ref_is_answered_however_long_its_name_is() -> None:
     for line, ref in zip(found, refs, strict=False):
         assert line.startswith(b"ng %s because" % ref)
         assert len(line) <= LONGEST
+
+
+def test_pusher_is_told_that_a_disk_is_full() -> None:
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        failure = OSError(number, os.strerror(number), "file")
+        assert b"no room" in applying.refusal_of(failure).sentence
+    failure = OSError(errno.EIO, os.strerror(errno.EIO), "file")
+    assert applying.refusal_of(failure).sentence == (
+        b"the server failed; nothing was changed"
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import hg
-from testlib.pushing import Clone, PushServer, pushable
+from testlib.environment import ENVIRONMENT, HG, hg
+from testlib.pushing import NOTHING, Clone, PushServer, pushable
+from testlib.webserver import until
 
 pytestmark = pytest.mark.slow
 
@@ -171,4 +173,48 @@ def test_hooks_of_tags_and_of_pushes_decide(tmp_path: Path) -> None:
             file.write(f"pretxnchangegroup.acl = python:hgext.acl.hook\n{acl}")
         assert 'denied on ".hgtags"' in clone.refused("HEAD:refs/tags/v3")
         assert server.log() == before
+        server.check()
+
+
+def test_tag_that_mercurial_has_made_meanwhile_stays(
+    server: PushServer, clone: Clone
+) -> None:
+    """The client knew nothing of it."""
+    server.hg("tag", "-r", "0", "v1", "-d", "5 0")
+    before = server.log()
+    answer = server.push_raw(clone, NOTHING, clone.head(), "refs/tags/v1")
+    assert b"ng refs/tags/v1 fetch first" in answer
+    assert server.log() == before
+    # another tag goes on top of it
+    answer = server.push_raw(clone, NOTHING, clone.head(), "refs/tags/v2")
+    assert b"ok refs/tags/v2" in answer
+    assert tags(server) == {"v1": "number 0", "v2": "number 1"}
+
+
+def test_tag_of_mercurial_at_the_same_time_is_not_lost(tmp_path: Path) -> None:
+    """``hg tag`` holds the lock; the push began before it, or begins after it."""
+    held = tmp_path / "held"
+    wait = f"touch {held}; while test -e {held}; do sleep 0.05; done"
+    hold = ("--config", f"hooks.pretxnclose={wait}")
+    with pushable(tmp_path, ON) as server:
+        clone = server.clone()
+        command = [str(HG), *hold, "tag", "-r", "0", "by-hg", "-d", "5 0"]
+        by_hg = subprocess.Popen(command, cwd=server.root, env=ENVIRONMENT)
+        until(held.exists)
+        pushing = subprocess.Popen(
+            ["git", "push", "origin", "HEAD:refs/tags/by-git"],
+            cwd=clone.root,
+            env=ENVIRONMENT,
+            stderr=subprocess.PIPE,
+        )
+        until(lambda: any("receive-pack" in it for it in server.web.children()))
+        held.unlink()
+        assert not by_hg.wait()
+        said = pushing.communicate()[1]
+        if pushing.returncode:
+            assert b"by-git (fetch first)" in said
+            assert tags(server) == {"by-hg": "number 0"}
+            clone.pushed("HEAD:refs/tags/by-git")
+        assert tags(server) == {"by-hg": "number 0", "by-git": "number 1"}
+        server.hg("git::export")
         server.check()

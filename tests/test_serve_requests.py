@@ -233,6 +233,17 @@ def test_body_is_bounded(web: WebServer) -> None:
     assert post(web, LS_REFS, Content_Encoding="br")[0] == 415
 
 
+def test_client_that_sends_too_much_reads_why(web: WebServer) -> None:
+    """It gets to that when it has sent all."""
+    chunk = b"10000\r\n" + b"0" * (1 << 16) + b"\r\n"
+    with socket.create_connection(("127.0.0.1", web.port)) as connection:
+        connection.sendall(IN_CHUNKS + chunk * 512 + b"0\r\n\r\n")
+        with connection.makefile("rb") as file:
+            status, _headers, body = answer_of(file.read())
+    assert status == 413
+    assert b"the request is longer than" in body
+
+
 def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(it), it) for it in chunks) + end
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import random
 import re
 import subprocess
@@ -72,6 +73,23 @@ class Account:
 def account(store: Exported) -> Account:
     """Return an account whose key is for one repository."""
     return Account(store.root.parent, "repo")
+
+
+def test_client_that_has_gone_needs_no_answer(account: Account) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [str(account.ssh), "host", "git-upload-pack 'none'"],
+        cwd=account.home,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+    )
+    os.close(writing)
+    listening = account.ask("git-upload-pack 'none'")
+    assert listening.stdout
+    assert (done.returncode, done.stderr) == (listening.returncode, listening.stderr)
 
 
 def test_script_is_installed() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from mercurial import ui as uimod
 from mercurial.hgweb import request, server
 
-from hgext3rd.amalgam.push.refcommands import PushResult, RefCommand
+from hgext3rd.amalgam.push.refs.refcommands import PushResult, RefCommand
 from hgext3rd.amalgam.serve import gitroutes, pktlines, requestbody
 from hgext3rd.amalgam.serve.connection import ChunkedReader, Connection
 from hgext3rd.amalgam.serve.lfs import batch, routes

@@ -1,12 +1,13 @@
 """Pushes of git commits, compared with what git-cinnabar makes of the same commits.
 
-    python3 -m oracle.pushes --cinnabar PROGRAM [--random N] [--both N] [--git DIR]...
+    python3 -m oracle.pushes --cinnabar PROGRAM [--random N] [--both N] [--pulled N]...
 
 Random histories are converted in up to three pushes. Stock hg takes each changegroup.
 The nodes have to be those of the reference (``testlib.pushed``). Other random histories
 and the surviving commits of real ones are pushed by git-cinnabar into a stock server,
 too, which has to get the same nodes. What git-cinnabar cannot push is counted by its
-cause. Ends with 1 if anything differs.
+cause. More random histories are pushed by git to a server, from which all clients pull
+(``pulls``). Ends with 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from testlib.converted import Target
 from testlib.environment import ENVIRONMENT, HG, git, hg
 from testlib.pushed import Pushed
 from testlib.randomhistories import History
+
+from . import pulls
 
 _MARKED = 8
 """One of so many histories for git-cinnabar has contents like Mercurial's metadata."""
@@ -57,7 +60,7 @@ class Cinnabar:
 
     def __init__(self, program: Path) -> None:
         path = [str(program.parent), str(HG.parent), ENVIRONMENT["PATH"]]
-        self._environment = ENVIRONMENT | {
+        self.environment = ENVIRONMENT | {
             "PATH": ":".join(path),
             "GIT_CINNABAR_CHECK": "no-version-check",
         }
@@ -75,7 +78,7 @@ class Cinnabar:
         done = subprocess.run(
             ["git", *options, "push", "-q", f"hg::{target}", *refs],
             cwd=borrowing,
-            env=self._environment,
+            env=self.environment,
             capture_output=True,
         )
         return done.stderr if done.returncode else b""
@@ -128,6 +131,24 @@ def against_real(source: Path, most: int, scratch: Path, program: Path) -> Outco
     place = Path(tempfile.mkdtemp(dir=scratch))
     tips = _surviving(source, most)
     _push_both(outcome, source, tips, scratch, place, program)
+    shutil.rmtree(place)
+    return outcome
+
+
+def pulled(
+    seed: int, scratch: Path, program: Path, receivers: Sequence[Path]
+) -> Outcome:
+    """Push a random history with git, and let all clients pull."""
+    outcome = Outcome(f"random {seed} pulled")
+    place = Path(tempfile.mkdtemp(dir=scratch))
+    environment = Cinnabar(program).environment
+    try:
+        outcome.commits, outcome.problems = pulls.problems_after_pushes(
+            seed, place, [HG, *receivers], environment
+        )
+    except AssertionError as exc:
+        outcome.problems.append(str(exc))
+    outcome.equal = 0 if outcome.problems else outcome.commits
     shutil.rmtree(place)
     return outcome
 
@@ -218,13 +239,16 @@ def _all(
     first = options.first_seed
 
     def each(
-        work: Callable[..., Outcome], count: int, *args: Path
+        work: Callable[..., Outcome], count: int, *args: object
     ) -> Iterator[Outcome]:
         seeds = range(first, first + count)
         yield from pool.map(work, seeds, *map(repeat, (scratch, *args)))
 
     for source in options.git:
         yield "real", against_real(source, options.commits, scratch, program)
+    receivers = [receiver.absolute() for receiver in options.receiver]
+    for outcome in each(pulled, options.pulled, program, receivers):
+        yield "pulled", outcome
     for outcome in each(against_cinnabar, options.both, program):
         yield "by both", outcome
     for outcome in each(against_reference, options.random):
@@ -236,6 +260,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cinnabar", type=Path, required=True, metavar="PROGRAM")
     parser.add_argument("--random", type=int, default=60, help="by the reference")
     parser.add_argument("--both", type=int, default=30, help="by git-cinnabar, too")
+    parser.add_argument("--pulled", type=int, default=10, help="by all clients")
+    parser.add_argument(
+        "--receiver", type=Path, action="append", default=[], metavar="HG"
+    )
     parser.add_argument("--git", type=Path, action="append", default=[], metavar="DIR")
     parser.add_argument("--commits", type=int, default=2000, help="of each real one")
     parser.add_argument("--first-seed", type=int, default=1)

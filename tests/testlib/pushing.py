@@ -20,6 +20,8 @@ ON = (
     "--config=web.allow-push=*",
     "--config=web.push_ssl=no",
 )
+#: What a ref is that does not exist.
+NOTHING = "0" * 40
 Done = subprocess.CompletedProcess[bytes]
 
 
@@ -82,7 +84,9 @@ def request(
     clone: Clone, old: str, new: str, ref: str, options: Iterable[bytes] = ()
 ) -> bytes:
     """Return what git sends to push a commit that is above ``old``."""
-    revs = f"{new}\n^{old}\n".encode()
+    revs = f"{new}\n".encode()
+    if old != NOTHING:
+        revs += f"^{old}\n".encode()
     pack = subprocess.run(
         ["git", "pack-objects", "--revs", "--stdout", "-q"],
         input=revs,

@@ -18,12 +18,13 @@ from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ..configitems import PushConfig
-from ..gitstore.state import selection
 from ..terminal import printable
-from . import applying, conversion, options as pushoptions, tagging
+from . import applying, conversion, options as pushoptions
 from .options import PushOptions
-from .refcommands import ZERO, PushRefusedError, PushResult
-from .refplan import RACED, RefPlan
+from .refs import tagging
+from .refs.refcommands import ZERO, PushRefusedError, PushResult
+from .refs.refplan import RACED, RefPlan
+from .refs.refstate import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .conversion import Conversion
     from .limits import PushLimits
     from .receiving import Receiving
-    from .refcommands import PushRequest
+    from .refs.refcommands import PushRequest
 
 _SHORT = 12
 
@@ -68,7 +69,9 @@ class Acceptance:
     def answer(self, request: PushRequest) -> PushResult:
         """Do what is asked, as far as that may be."""
         may_tag = self._config.may_tag
-        plan = RefPlan(self._store, self._received.git, may_tag=may_tag)
+        plan = RefPlan(
+            self._pusher.repo, self._store, self._received.git, may_tag=may_tag
+        )
         refused: Mapping[bytes, bytes] = plan.refused
         try:
             if not self._accept(plan, request):
@@ -83,7 +86,7 @@ class Acceptance:
             if not applying.is_expected(exc):
                 problem = stringutil.forcebytestr(exc)
                 name = type(exc).__name__.encode()
-                self._store.repo.ui.log(
+                self._pusher.repo.ui.log(
                     b"amalgam", b"git push failed: %s: %s\n", name, problem
                 )
             if not self._is_applied:  # else it failed after that
@@ -142,7 +145,7 @@ class Acceptance:
         oids = [*oids]
         with contextlib.closing(self._store.open_map()) as oidmap:
             found = oidmap.changesets([bytes.fromhex(oid.decode()) for oid in oids])
-        view = selection.view_of(self._store.repo, self._store.config.export)
+        view = view_of(self._pusher.repo, self._store)
         has = view.changelog.hasnode
         known = {
             oid: node.hex().encode()
@@ -188,8 +191,8 @@ class Acceptance:
         if not tips:
             return conversion.Conversion((), (), b"02")
         return conversion.convert(
-            self._store.repo.ui,
-            self._store.repo,
+            self._pusher.repo.ui,
+            self._pusher.repo.unfiltered(),
             self._received.git,
             sorted(tips),
             self._known,
@@ -239,7 +242,7 @@ class Acceptance:
 
     def _check_hidden(self, found: Conversion) -> None:
         """Refuse commits that are changesets which the pusher may not see."""
-        has = self._store.repo.unfiltered().changelog.hasnode
+        has = self._pusher.repo.unfiltered().changelog.hasnode
         for oid, node in found.changesets:
             if has(bin_node(node)):
                 raise PushRefusedError(
@@ -270,7 +273,7 @@ class Acceptance:
         for ref in raced:
             if ref in left:
                 plan.refuse(ref, RACED)
-        view = selection.view_of(self._store.repo, self._store.config.export)
+        view = view_of(self._pusher.repo, self._store)
         for node in self._began_with.values():
             if not view.changelog.hasnode(bin_node(node)):
                 raise PushRefusedError(_(b"the history has changed; fetch first"))
@@ -307,7 +310,7 @@ class Acceptance:
                 self._said.append(_(b"it can be fetched in a moment, not yet"))
                 return
             if there.hex().encode() != oid:
-                self._store.repo.ui.log(
+                self._pusher.repo.ui.log(
                     b"amalgam",
                     b"commit %s became %s in git\n",
                     oid,

@@ -9,6 +9,7 @@ nothing of git but the names of refs.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,8 +19,9 @@ from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..records import Record
 from . import successors
-from .refcommands import ZERO, PushRefusedError
-from .refplan import BOOKMARK, TAG, RefState, only_forward
+from .refs.refcommands import ZERO, PushRefusedError
+from .refs.refplan import BOOKMARK, TAG, only_forward
+from .refs.refstate import RefState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,11 +29,12 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
     from ..gitstore.store import GitStore
-    from .refplan import RefUpdate
+    from .refs.refplan import RefUpdate
 
 _SOURCE = b"serve"
 """What Mercurial calls a push that a server takes; hooks see it as HG_SOURCE."""
 _PIECE_BYTES = 1 << 16
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MOST_MOVED = 10
 """Refs that are named to the pusher because they moved, too."""
 
@@ -90,7 +93,7 @@ def apply(pusher: Pusher, store: GitStore, changes: PushedChanges) -> list[bytes
     refs that were pushed; what hooks and Mercurial raise otherwise.
     """
     repo = pusher.repo
-    before = RefState.of(store).refs
+    before = RefState.of(repo, store).refs
     with repo.transaction(_SOURCE) as transaction:
         for name, value in (
             (b"source", _SOURCE),
@@ -104,7 +107,7 @@ def apply(pusher: Pusher, store: GitStore, changes: PushedChanges) -> list[bytes
         exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, pusher.url)
         lines = _mark(pusher, changes, before)
         has_tags = any(it.kind == TAG for it in changes.updates)
-        after = RefState.of(store, tags=has_tags).refs
+        after = RefState.of(repo, store, tags=has_tags).refs
         _check_refs(changes, after)
     _tell_hooks(repo, b"tag", changes)
     return lines + _moved(changes, before, after)
@@ -223,6 +226,8 @@ def refusal_of(exc: BaseException) -> PushRefusedError:
         return exc
     if isinstance(exc, error.LockError):
         return PushRefusedError(_(b"the repository is locked; try again later"))
+    if isinstance(exc, OSError) and exc.errno in _NO_ROOM:
+        return PushRefusedError(_(b"the server has no room for it; try again later"))
     message = getattr(exc, "message", None)
     if isinstance(exc, error.Abort) and isinstance(message, bytes):
         hint = b" (%s)" % exc.hint if exc.hint else b""

@@ -25,7 +25,7 @@ from ..scratch import scratch
 from ..terminal import printable
 from .processes import GitProcesses
 from .reasons import REASONS, PushReason
-from .refcommands import PushRefusedError
+from .refs.refcommands import PushRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -14,7 +14,7 @@ from mercurial.i18n import _
 from ..records import Record
 from .conversion import ConversionBounds
 from .reasons import FILE_SIZE
-from .refcommands import PushRefusedError
+from .refs.refcommands import PushRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

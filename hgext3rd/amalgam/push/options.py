@@ -14,7 +14,7 @@ from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from ..records import Record
-from .refcommands import PushRefusedError
+from .refs.refcommands import PushRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

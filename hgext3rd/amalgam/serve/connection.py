@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 1024
 _MOST_TRAILERS = 16
+_DISCARDED_BYTES = 1 << 16
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
 
 
@@ -33,6 +34,7 @@ class Connection:
         is_hg_serve = isinstance(handler, server._httprequesthandler)
         self._handler: Any = handler if is_hg_serve else None
         self.file: BinaryIO = req.rawenv[b"wsgi.input"]
+        self._chunks: ChunkedReader | None = None
 
     @property
     def is_raw(self) -> bool:
@@ -47,6 +49,20 @@ class Connection:
             len(headers.get_all(name, ())) > 1
             for name in ("Content-Length", "Transfer-Encoding")
         )
+
+    def chunks(self) -> ChunkedReader:
+        """Return what decodes the body of a chunked request."""
+        self._chunks = ChunkedReader(self.file)
+        return self._chunks
+
+    def discard_chunks(self) -> None:
+        """Read what is left of a chunked request, of which hgweb does not know.
+
+        A client that still sends may not read an answer. Ends when somebody breaks off.
+        """
+        with contextlib.suppress(RefusedError, OSError, ValueError):
+            while self._chunks and self._chunks.read(_DISCARDED_BYTES):
+                pass
 
     def close_after_answer(self) -> None:
         """Take no further request from here: this one may not have been read whole."""
@@ -85,9 +101,19 @@ class ChunkedReader:
         file.read(0)  # lets a client send that waits for "100 Continue"
 
     def read(self, size: int) -> bytes:
-        """Return up to ``size`` bytes, nothing at the end; or ``RefusedError``."""
+        """Return up to ``size`` bytes, nothing at the end; or ``RefusedError``.
+
+        After an error, there is nothing more.
+        """
         if self._is_at_end:
             return b""
+        try:
+            return self._piece(size)
+        except RefusedError:
+            self._is_at_end = True
+            raise
+
+    def _piece(self, size: int) -> bytes:
         if not self._left:
             self._left = self._next_size()
             if not self._left:

@@ -250,7 +250,8 @@ class Exchange:
         pieces = () if req.method == b"HEAD" else (body,)
         # hgweb reads what is left of the request before it answers
         watchdog = Watchdog(_REFUSED_SECONDS, connection.break_off)
-        res.setbodygen(_while_watched(watchdog, pieces))
+        discard = connection.discard_chunks
+        res.setbodygen(_while_watched(watchdog, discard, pieces))
 
     def explained(self, code: int, sentence: bytes) -> tuple[int, bytes, bytes]:
         """Return status, type and body of an answer that is an error."""
@@ -292,8 +293,12 @@ def _bite(exchange: weakref.ReferenceType[Exchange]) -> None:
         found.break_off()
 
 
-def _while_watched(watchdog: Watchdog, pieces: tuple[bytes, ...]) -> Iterator[bytes]:
+def _while_watched(
+    watchdog: Watchdog, discard: Callable[[], None], pieces: tuple[bytes, ...]
+) -> Iterator[bytes]:
+    """Yield an answer when the rest of the request has been discarded."""
     try:
+        discard()
         watchdog.feed()
         yield from pieces
     finally:

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from mercurial import util
 from mercurial.i18n import _
 
-from .connection import ChunkedReader, cut
+from .connection import cut
 from .refusal import RefusedError, temporary_file_in_use
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _reader(req: Any, connection: Connection) -> _Reader:
                 501, b"the transfer encoding of the request is not known"
             )
         if connection.is_raw:
-            return ChunkedReader(connection.file)
+            return connection.chunks()
         sentence = (
             b"the web server does not decode chunked requests "
             b"(git config http.postBuffer 64m)"

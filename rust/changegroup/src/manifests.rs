@@ -65,7 +65,9 @@ pub(crate) fn list(
 ) -> Result<()> {
     let index = manifests.index();
     let Parents(p1, p2) = index.parents(rev);
-    if let Some(base) = index.delta_base(rev).filter(|base| [p1, p2].contains(&Some(*base))) {
+    // without a length, a text may be empty, or of any length
+    let of_parent = |base: &Rev| [p1, p2].contains(&Some(*base)) && index.text_len_hint(*base) > 0;
+    if let Some(base) = index.delta_base(rev).filter(of_parent) {
         let stored;
         let bytes = if form == Form::Stored(base) {
             sent
@@ -74,11 +76,7 @@ pub(crate) fn list(
             &stored
         };
         let start = listed.len();
-        let base_len = match index.text_len_hint(base) {
-            0 => i32::MAX as usize,
-            len => len as usize,
-        };
-        let delta = Delta::parse(bytes, base_len);
+        let delta = Delta::parse(bytes, index.text_len_hint(base) as usize);
         let delta = delta.map_err(|problem| manifests.corrupt(rev, problem))?;
         let is_lined = delta.hunks().all(|hunk| add(hunk.data, changeset, files, listed).is_ok());
         if is_lined {

@@ -65,10 +65,12 @@ class NamedNodes(Record):
         view: RepoT,
         kinds: Iterable[bytes],
         tips: Mapping[bytes, bytes] | None = None,
+        bookmarks: Mapping[bytes, bytes] | None = None,
     ) -> NamedNodes:
         """Look at ``view``; ``kinds`` is the value of ``amalgam.git.refs``.
 
-        ``tips``: those of open branches, if they are known.
+        ``tips``: those of open branches, if they are known. ``bookmarks``: those that
+        count, if they are not the view's own.
         """
         kinds = frozenset(kinds)
 
@@ -76,11 +78,10 @@ class NamedNodes(Record):
             # a strip may leave a bookmark on the null revision, which has no commit
             return node != nullid and view.changelog.hasnode(node)
 
-        bookmarks = {}
+        marks: dict[bytes, bytes] = {}
         if b"bookmarks" in kinds:
-            bookmarks = {
-                name: node for name, node in view._bookmarks.items() if is_served(node)
-            }
+            shown = view._bookmarks if bookmarks is None else bookmarks
+            marks = {name: node for name, node in shown.items() if is_served(node)}
         others: dict[bytes, bytes] = {}
         if tips is None or not can_follow(kinds):
             try:
@@ -101,9 +102,9 @@ class NamedNodes(Record):
                 if is_served(node)
             }
         tip_branch = b""
-        if tips and b"@" not in bookmarks and b"default" not in tips:
+        if tips and b"@" not in marks and b"default" not in tips:
             tip_branch = view[b"tip"].branch()
-        return cls(bookmarks, dict(tips), others, tags, tip_branch)
+        return cls(marks, dict(tips), others, tags, tip_branch)
 
     def branches(self) -> dict[tuple[str, bytes], bytes]:
         """Return the git branch of each bookmark and of each tip, without prefix.

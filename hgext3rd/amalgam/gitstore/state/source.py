@@ -12,6 +12,8 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
+from mercurial import bookmarks, extensions
+
 from ... import compat
 
 if TYPE_CHECKING:
@@ -31,6 +33,21 @@ def source_of(repo: RepoT) -> RepoT:
         path = os.path.dirname(repo.sharedpath)
         _sources[unfiltered] = compat.open_repository(repo.baseui, path)
     return _sources[unfiltered]
+
+
+def has_own_bookmarks(repo: RepoT) -> bool:
+    """Tell whether ``repo`` is a share whose bookmarks are not those of its source.
+
+    Mercurial's extension share is what makes them common (``hg share --bookmarks``). A
+    server without that extension reads the share's own.
+    """
+    if not repo.shared() or bookmarks.bookmarksinstore(repo):
+        return False
+    try:
+        share = extensions.find(b"share")
+    except KeyError:
+        return True
+    return not share._hassharedbookmarks(repo)
 
 
 def configuration_of_source(repo: RepoT) -> UiT:

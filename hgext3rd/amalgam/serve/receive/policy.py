@@ -15,7 +15,6 @@ _READ_ONLY = (
     b"or ask its operator to set amalgam.git.push = yes"
 )
 _LOCKED = b"this repository takes no pushes at the moment"
-_SHARE = b"git cannot push into a share; push into the repository that it is a share of"
 
 
 def check(repo: RepoT) -> None:
@@ -29,5 +28,3 @@ def check(repo: RepoT) -> None:
         if config.message:
             raise RefusedError(403, config.message)
         raise RefusedError(403, _LOCKED)
-    if repo.shared():
-        raise RefusedError(403, _SHARE)

@@ -9,13 +9,13 @@ import contextlib
 import os
 from typing import IO, TYPE_CHECKING
 
-from ...push.refcommands import PushRequest, RefCommand
+from ...push.refs.refcommands import PushRequest, RefCommand
 from .. import pktlines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...push.refcommands import PushResult
+    from ...push.refs.refcommands import PushResult
 
 _VERSION = b"version=1"
 _OPTIONS = b"push-options"

@@ -34,6 +34,8 @@ _CONFIG: dict[str, Value] = {
     "receive.denyDeleteCurrent": "ignore",
     "receive.denyDeletes": "false",
     "receive.denyNonFastForwards": "false",
+    # in a message, it comes back
+    "receive.fsck.nulInCommit": "ignore",
     "receive.fsckObjects": "true",
     "receive.keepAlive": "5",
     "receive.procReceiveRefs": "refs",

@@ -19,7 +19,7 @@ from ...push import receiving
 from ...push.accepting import Acceptance
 from ...push.applying import Pusher
 from ...push.limits import PushLimits
-from ...push.refcommands import PushResult
+from ...push.refs.refcommands import PushResult
 from ..refusal import RefusedError, temporary_file_in_use
 from . import procreceive
 from .receivepack import HookPipes, ReceivePack
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
     from ...push.receiving import Receiving
-    from ...push.refcommands import PushRequest
+    from ...push.refs.refcommands import PushRequest
     from ..admission import Admission
     from ..slots import Slot
 

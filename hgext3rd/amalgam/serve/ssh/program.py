@@ -9,6 +9,7 @@ Of the client's environment, git gets only ``GIT_PROTOCOL``, if it is a version.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -33,7 +34,7 @@ from ..refusal import RefusedError
 from ..uploadpack import PROTOCOL
 from . import command
 from .pushsession import PushSession
-from .session import Session
+from .session import Session, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,8 +159,9 @@ def _refuse(service: command.Service, sentence: bytes, code: int = 1) -> int:
     if service in (command.Service.FETCH, command.Service.PUSH):
         # gitprotocol-pack(5), "error-line"
         line = pktlines.line(b"ERR " + printable(sentence) + b"\n")
-        sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
+        # a client that has gone needs no answer
+        with contextlib.suppress(BrokenPipeError):
+            write_all(sys.stdout.fileno(), line)
         return code
     return _say(sentence, code)
 

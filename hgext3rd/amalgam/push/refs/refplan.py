@@ -17,18 +17,20 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
-from ..gitstore.git.refs import HEADS, TAGS, NamedNodes
-from ..gitstore.state import selection
-from ..records import Record
-from . import successors, tagging
+from ...gitstore.git.refs import HEADS, TAGS
+from ...gitstore.state.source import has_own_bookmarks
+from ...records import Record
+from .. import successors
+from . import tagging
 from .refcommands import ZERO, PushRefusedError, RefCommand
+from .refstate import RefState
 from .tagging import TagChange
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
-    from ..gitstore.git.gitprocess import Git
-    from ..gitstore.store import GitStore
+    from ...gitstore.git.gitprocess import Git
+    from ...gitstore.store import GitStore
 
 Known: TypeAlias = Callable[[Iterable[bytes]], Mapping[bytes, bytes]]
 """Which of some commits are changesets that the pusher may see, and their nodes."""
@@ -56,63 +58,21 @@ class RefUpdate(Record):
     """Whether drafts at the tip of a named branch have to become obsolete."""
 
 
-class RefState(Record):
-    """What the refs of a repository are at one moment."""
-
-    view: RepoT
-    """The repository as git users see it."""
-    named: NamedNodes
-    refs: dict[bytes, bytes]
-    """All refs that git users see: name to node."""
-    head: bytes
-    """The ref that a clone checks out; there may be none of that name."""
-
-    @classmethod
-    def of(cls, store: GitStore, *, tags: bool = False) -> RefState:
-        """Look at the repository of ``store`` as it is now, in a transaction too.
-
-        ``tags``: look at them, too, and not at what Mercurial has in memory of them.
-        """
-        view = selection.view_of(store.repo, store.config.export)
-        if tags:
-            view.invalidatecaches()
-        named = NamedNodes.of(view, store.config.refs)
-        return cls(view, named, *named.refs())
-
-    def stands_for(self, ref: bytes) -> tuple[str, bytes] | None:
-        """Return kind and name of what a ref below ``refs/heads/`` is; or ``None``."""
-        branches = self.named.branches()
-        wanted = ref.removeprefix(HEADS)
-        return next((key for key, name in branches.items() if name == wanted), None)
-
-    def oids(self, store: GitStore, refs: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return what each of ``refs`` is in git, oid in hex.
-
-        ``ZERO`` for one that does not exist. Empty for one that is not exported yet, so
-        that no client can know it.
-        """
-        refs = [*refs]
-        there = [ref for ref in refs if ref in self.refs]
-        with contextlib.closing(store.open_map()) as oidmap:
-            found = oidmap.oids([self.refs[ref] for ref in there])
-        oids = dict.fromkeys(refs, ZERO)
-        for ref, oid in zip(there, found, strict=True):
-            oids[ref] = oid.hex().encode() if oid else b""
-        return oids
-
-
 class RefPlan:
     """The refs of a push: which may be changed, and why others may not."""
 
-    def __init__(self, store: GitStore, git: Git, *, may_tag: bool = False) -> None:
+    def __init__(
+        self, repo: RepoT, store: GitStore, git: Git, *, may_tag: bool = False
+    ) -> None:
         """``git`` is for the repository that the push was received into."""
         self._may_tag = may_tag
         self._tagged: RefUpdate | None = None
         """The branch that has the commit of the tags, as it was to be without."""
         self._is_asked = False
+        self._repo = repo
         self._store = store
         self._git = git
-        self.state = RefState.of(store)
+        self.state = RefState.of(repo, store)
         self.updates: list[RefUpdate] = []
         self.refused: dict[bytes, bytes] = {}
 
@@ -159,7 +119,7 @@ class RefPlan:
     def raced(self, commands: Iterable[RefCommand]) -> list[bytes]:
         """Return the refs that are no more what the client believes, as of now."""
         commands = [*commands]
-        state = RefState.of(self._store, tags=bool(self.tags))
+        state = RefState.of(self._repo, self._store, tags=bool(self.tags))
         now = state.oids(self._store, (it.ref for it in commands))
         return [it.ref for it in commands if now[it.ref] != it.old]
 
@@ -264,6 +224,8 @@ class RefPlan:
         found = self.state.stands_for(ref)
         if found is None and command.new == ZERO:
             raise PushRefusedError(RACED)
+        if found and found[0] == BOOKMARK:
+            self._check_share()
         if found is None and b"bookmarks" not in self._store.config.refs:
             raise PushRefusedError(
                 _(b"no new branches: 'bookmarks' is not in amalgam.git.refs")
@@ -274,8 +236,19 @@ class RefPlan:
                 % found[1]
             )
 
+    def _check_share(self) -> None:
+        """Refuse bookmarks of a share that git users would not see."""
+        if has_own_bookmarks(self._repo):
+            raise PushRefusedError(
+                _(
+                    b"this is a share with bookmarks of its own; push to the "
+                    b"repository that it is a share of"
+                )
+            )
+
     def _check_new_bookmark(self, name: bytes) -> None:
         """Refuse a name that no bookmark may have, or that git users would not see."""
+        self._check_share()
         try:
             scmutil.checknewlabel(self.state.view, name, b"bookmark")
         except error.Abort as exc:
@@ -311,7 +284,7 @@ class RefPlan:
         if self._is_below(command.old, command.new):
             return update
         old = self.state.refs[command.ref]
-        if self.state.view[old].mutable() and successors.is_wanted(self._store.repo):
+        if self.state.view[old].mutable() and successors.is_wanted(self._repo):
             return update._replace(is_replaced=True)
         raise only_forward(update.name)
 

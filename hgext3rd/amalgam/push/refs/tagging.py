@@ -15,8 +15,8 @@ from mercurial import encoding, error, scmutil
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ..gitstore.git.refs import TAGS, distinct
-from ..records import Record
+from ...gitstore.git.refs import TAGS, distinct
+from ...records import Record
 from .refcommands import PushRefusedError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
-    from ..gitstore.git.gitprocess import Git
+    from ...gitstore.git.gitprocess import Git
 
 _FILE = b".hgtags"
 _NULL = b"0" * 40

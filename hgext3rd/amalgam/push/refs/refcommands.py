@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..records import Record
+from ...records import Record
 
 ZERO = b"0" * 40
 """The oid that stands for no ref."""

@@ -1,0 +1,157 @@
+"""Commits that are refused: each line of the list, pushed by real git.
+
+The list is that of commits which git-cinnabar loses, or fails on. What is refused can
+never be fetched. What git itself refuses (``receive.fsckObjects``) ends the whole push.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from testlib.environment import git, hg
+from testlib.pushing import Clone, PushServer, pushable
+from testlib.randomcommits import EMPTY_TREE, GitObjects
+
+pytestmark = pytest.mark.slow
+
+IDENTITY = "the name or address cannot be written back as it is"
+DATE = "the date cannot be written back as it is"
+#: What commits have: the server's sentence; empty if they are accepted.
+COMMITS: dict[str, tuple[dict[str, bytes], str]] = {
+    "signed": ({"headers": b"gpgsig a\n b\n"}, "the commit is signed"),
+    "encoding": ({"headers": b"encoding koi8-r\n"}, "the message has an encoding"),
+    "mergetag": ({"headers": b"mergetag object\n x\n"}, "the commit has another head"),
+    "at-name": ({"author": b"n@x <> 1 +0000"}, IDENTITY),
+    "two-spaces": ({"author": b"A <a@x>  1 +0000"}, IDENTITY),
+    "minutes": ({"author": b"A <a@x> 1 +0060"}, DATE),
+    "minus-0": ({"author": b"A <a@x> 1 -0000"}, DATE),
+    "backslash": ({"committer": b"A\\B <a@x> 1 +0000"}, "the committer contains a ba"),
+    "late": ({"author": b"A <a@x> 2147483648 +0000"}, ""),
+    "no-name": ({"author": b" <> 1 +0000"}, ""),
+    "spaces": ({"author": b"  A  B <a@x> 1 +0000"}, ""),
+    "author-backslash": ({"author": b"A\\B <a@x> 1 +0000"}, ""),
+    "bytes": ({"message": bytes(range(256))}, ""),
+    "no-message": ({"message": b""}, ""),
+}
+#: What git refuses when it receives it, and how it calls that.
+BY_GIT: dict[str, tuple[dict[str, bytes], str]] = {
+    "no-space": ({"author": b"A<a@x> 1 +0000"}, "missingSpaceBeforeEmail"),
+    "zeros": ({"author": b"A <a@x> 01 +0000"}, "zeroPaddedDate"),
+    "nested": ({"author": b"A <<a@x>> 1 +0000"}, "badEmail"),
+    "long-zone": ({"author": b"A <a@x> 1 +051800"}, "badTimezone"),
+    "negative": ({"author": b"A <a@x> -1 +0000"}, "badDateOverflow: "),
+    "no-zone": ({"author": b"A <a@x> 1"}, "badDate"),
+}
+#: Entries of trees, and the server's sentence.
+TREES: dict[str, tuple[list[tuple[bytes, bytes]], str]] = {
+    "submodule": ([(b"100644", b"a"), (b"160000", b"sub")], "the tree has a submodule"),
+    "group-write": ([(b"100664", b"a")], "a file has a mode that Mercurial cannot st"),
+    "line-feed": ([(b"100644", b"a\nb")], "Mercurial refuses a path"),
+    "return": ([(b"100644", b"a\rb")], "Mercurial refuses a path"),
+    "dot-hg": ([(b"100644", b".hg")], "Mercurial refuses a path"),
+}
+TREES_BY_GIT: dict[str, tuple[list[tuple[bytes, bytes]], str]] = {
+    "unsorted": ([(b"100644", b"b"), (b"100644", b"a")], "treeNotSorted"),
+    "twice": ([(b"100644", b"a"), (b"100644", b"a")], "duplicateEntries"),
+    "dots": ([(b"100644", b"..")], "hasDotdot"),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushServer]:
+    with pushable(tmp_path_factory.mktemp("refusing")) as served:
+        yield served
+        served.check()
+
+
+@pytest.fixture(scope="module")
+def clone(server: PushServer) -> Clone:
+    return server.clone()
+
+
+@pytest.fixture
+def objects(clone: Clone) -> GitObjects:
+    return GitObjects(clone.root / ".git")
+
+
+def all_objects(server: PushServer) -> set[str]:
+    listing = ("cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
+    return {*git(server.store, *listing).decode().split()}
+
+
+def test_each_commit_has_its_sentence(
+    server: PushServer, clone: Clone, objects: GitObjects
+) -> None:
+    """All in one push: a branch each."""
+    base = clone.head()
+    expected = {
+        name: (objects.commit(base, **given), sentence)  # type: ignore[arg-type]
+        for name, (given, sentence) in COMMITS.items()
+    }
+    for name, (entries, sentence) in TREES.items():
+        for below in ("", "-below"):
+            tree = objects.tree(*entries)
+            if below:
+                tree = objects.tree((b"40000", b"dir", tree))
+            expected[name + below] = objects.commit(base, tree=tree), sentence
+    inner = objects.tree((b"40000", b"b", EMPTY_TREE))
+    tree = objects.tree((b"40000", b"a", inner))
+    text = "the tree has an empty directory"
+    expected["empty"] = objects.commit(base, tree=tree), text
+    sides = [objects.commit(base, message=it) for it in (b"1", b"2")]
+    octopus = objects.commit(base, *sides)
+    expected["octopus"] = octopus, "the commit has more than two parents"
+    above = objects.commit(octopus, tree=objects.tree((b"100644", b"a")))
+    expected["above"] = above, "2 commits cannot be pushed; the first is"
+    expected["sides"] = objects.commit(*sides), ""
+
+    refs = [f"{oid}:refs/heads/{name}" for name, (oid, _text) in expected.items()]
+    said = clone.refused(*refs)
+    there = all_objects(server)
+    shown = server.hg("bookmarks", "-T", "{bookmark}\n").split()
+    answers = [(it.split(" (")[0], it) for it in said.splitlines()]
+    for name, (oid, sentence) in expected.items():
+        lines = [line for head, line in answers if head.endswith(f" {name}")]
+        assert len(lines) == 1, (name, said)
+        is_refused = "[remote rejected]" in lines[0]
+        assert is_refused == bool(sentence), lines
+        assert sentence in lines[0]
+        if sentence and name != "above":
+            assert f"commit {oid[:12]} cannot be pushed" in lines[0]
+        assert (oid in there) == (name in shown) == (not sentence), name
+    clone.git("fetch", "-q")
+    for name, (oid, sentence) in expected.items():
+        if not sentence:
+            assert clone.git("rev-parse", f"origin/{name}") == oid
+
+
+@pytest.mark.parametrize("name", [*BY_GIT, *TREES_BY_GIT])
+def test_what_git_refuses_ends_the_push(
+    server: PushServer, clone: Clone, objects: GitObjects, name: str
+) -> None:
+    before, base = server.log(), clone.head()
+    if name in BY_GIT:
+        given, sentence = BY_GIT[name]
+        oid = objects.commit(base, **given)  # type: ignore[arg-type]
+    else:
+        entries, sentence = TREES_BY_GIT[name]
+        oid = objects.commit(base, tree=objects.tree(*entries))
+    said = clone.refused(f"{oid}:refs/heads/bad")
+    assert sentence in said
+    assert "bad (unpacker error)" in said
+    assert server.log() == before
+    assert oid not in all_objects(server)
+
+
+def test_content_like_metadata_of_mercurial_comes_back(
+    server: PushServer, clone: Clone
+) -> None:
+    base = clone.head()
+    clone.commit("marks", {"one": "\1\n", "two": "\1\na: b\n\1\ntext"})
+    clone.pushed("HEAD:refs/heads/marks")
+    again = server.clone("marks")
+    assert again.git("rev-parse", "origin/marks") == clone.head()
+    shown = hg(server.root, "cat", "-r", "marks", str(server.root / "two"))
+    assert shown == b"\1\na: b\n\1\ntext"
+    clone.git("reset", "-q", "--hard", base)
