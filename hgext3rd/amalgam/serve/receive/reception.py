@@ -17,9 +17,10 @@ from mercurial.utils import stringutil
 
 from ...push import receiving
 from ...push.accepting import Acceptance
-from ...push.applying import Pusher
+from ...push.applying import Pusher, refusal_of
 from ...push.limits import PushLimits
-from ...push.refs.refcommands import PushResult
+from ...push.refs.refcommands import PushRefusedError, PushRequest, PushResult
+from ...terminal import printable
 from ..refusal import RefusedError, temporary_file_in_use
 from . import procreceive
 from .receivepack import HookPipes, ReceivePack
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
     from ...push.receiving import Receiving
-    from ...push.refs.refcommands import PushRequest
     from ..admission import Admission
     from ..slots import Slot
 
@@ -124,18 +124,33 @@ class Reception:
     def _answer_hook(self) -> None:
         pipes = self._pipes
         assert pipes is not None
+        request: PushRequest | None = PushRequest(())
+        result = PushResult({})
         with os.fdopen(pipes.asked, "rb", closefd=False) as file:
             try:
                 request = procreceive.read_request(file, pipes.answers)
+            except PushRefusedError as exc:
+                result = PushResult({}, (exc.sentence,))
             except ValueError as exc:
                 problem = stringutil.forcebytestr(exc)
                 self._repo.ui.log(b"amalgam", b"git push: %s\n", problem)
-                request = None
-            result = self._accepted(request) if request else PushResult({})
+                pipes.close()  # git may wait until all that it says is read
+                return
+        if request and request.commands:
+            result = self._answered(request)
         procreceive.say(result, pipes.says)
         if request is not None:
             procreceive.write_result(request, result, pipes.answers)
         pipes.hang_up()
+
+    def _answered(self, request: PushRequest) -> PushResult:
+        try:
+            return self._accepted(request)
+        except Exception as exc:  # Mercurial's of the repository, before it was asked
+            problem = stringutil.forcebytestr(exc)
+            self._repo.ui.log(b"amalgam", b"git push failed: %s\n", problem)
+            sentence = printable(refusal_of(exc).sentence)
+            return PushResult({it.ref: sentence for it in request.commands})
 
     def _accepted(self, request: PushRequest) -> PushResult:
         repo = wireprotov1server.getdispatchrepo(self._repo, self._proto, b"unbundle")
@@ -161,14 +176,13 @@ class Reception:
 
 
 def _name_of(ui: UiT, url: bytes) -> bytes:
-    """Return who pushes: the web server's user, or whom the environment names.
+    """Return who pushes, if that is known: the user of a request, or of the process.
 
     Over ssh, ``HGUSER`` can be set for each key (sshd(8), "environment").
     """
     if url.startswith((b"remote:http:", b"remote:https:")):
         user: bytes = urlreq.unquote(url.rpartition(b":")[2])
-        if user:
-            return user.decode("utf-8", "replace").encode()
+        return user.decode("utf-8", "replace").encode()
     return encoding.fromlocal(ui.username(acceptempty=True) or b"")
 
 
