@@ -151,7 +151,11 @@ class PushExchange(Exchange):
         self.send(_TYPE % kind, itertools.chain((first,), pieces))
 
     def _pieces(self, reception: Reception, running: ReceivePack) -> Iterator[bytes]:
-        for piece in reception.pieces(running, self._is_answering, self.progress):
+        watchdog = self.watchdog
+        assert watchdog is not None
+        for piece in reception.pieces(
+            running, self._is_answering, self.progress, lambda: watchdog.has_bitten
+        ):
             yield piece
             self.progress()  # the server has taken it
 

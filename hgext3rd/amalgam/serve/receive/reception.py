@@ -93,12 +93,14 @@ class Reception:
         running: ReceivePack,
         answering: Callable[[], None],
         progress: Callable[[], None],
+        is_over: Callable[[], bool],
         source: int | None = None,
     ) -> Iterator[bytes]:
         """Yield what git writes, and answer its hook when that asks.
 
         ``answering`` is called before that, which may last; ``progress`` when something
-        came. ``source``: the descriptor of a client, whose words are passed on to git.
+        came; ``is_over`` tells whether the client has been cut off. ``source``: the
+        descriptor of a client, whose words are passed on to git.
         """
         assert self._pipes is not None
         asked = self._pipes.asked
@@ -113,7 +115,7 @@ class Reception:
                 poll.unregister(asked)
                 if ready[asked] & select.POLLIN:  # else git ends without a question
                     answering()
-                    self._answer_hook()
+                    self._answer_hook(is_over)
             if words:
                 words.pass_on(ready)
             if running.output in ready:
@@ -121,7 +123,7 @@ class Reception:
                     return
                 yield piece
 
-    def _answer_hook(self) -> None:
+    def _answer_hook(self, is_over: Callable[[], bool]) -> None:
         pipes = self._pipes
         assert pipes is not None
         request: PushRequest | None = PushRequest(())
@@ -137,22 +139,26 @@ class Reception:
                 pipes.close()  # git may wait until all that it says is read
                 return
         if request and request.commands:
-            result = self._answered(request)
+            result = self._answered(request, is_over)
         procreceive.say(result, pipes.says)
         if request is not None:
             procreceive.write_result(request, result, pipes.answers)
         pipes.hang_up()
 
-    def _answered(self, request: PushRequest) -> PushResult:
+    def _answered(
+        self, request: PushRequest, is_over: Callable[[], bool]
+    ) -> PushResult:
         try:
-            return self._accepted(request)
+            return self._accepted(request, is_over)
         except Exception as exc:  # Mercurial's of the repository, before it was asked
             problem = stringutil.forcebytestr(exc)
             self._repo.ui.log(b"amalgam", b"git push failed: %s\n", problem)
             sentence = printable(refusal_of(exc).sentence)
             return PushResult({it.ref: sentence for it in request.commands})
 
-    def _accepted(self, request: PushRequest) -> PushResult:
+    def _accepted(
+        self, request: PushRequest, is_over: Callable[[], bool]
+    ) -> PushResult:
         repo = wireprotov1server.getdispatchrepo(self._repo, self._proto, b"unbundle")
         config = self._admission.config
         url = self._proto.client()
@@ -163,7 +169,7 @@ class Reception:
             file_bytes=config.max_push_file_bytes,
         )
         acceptance = Acceptance(
-            pusher, self._admission.store, self.received, limits, self._export
+            pusher, self._admission.store, self.received, limits, self._export, is_over
         )
         return acceptance.answer(request)
 
