@@ -116,6 +116,7 @@ UNRESOLVED = {
     ("gitstore/verify/mapping.py", "*kinds[table]"),
     ("serve/exchange.py", "pycompat.bytestr(exc)"),
     ("serve/ids/routes.py", "found"),
+    ("push/accepting.py", "RACED"),
     ("push/applying.py", "message + hint"),
     ("serve/permissions.py", "stringutil.forcebytestr(exc)"),
     ("serve/receive/policy.py", "config.message"),

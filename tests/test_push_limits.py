@@ -107,6 +107,37 @@ def test_push_of_too_much_says_what_to_do(tmp_path: Path) -> None:
         server.check()
 
 
+def test_push_of_too_many_refs_says_what_to_do(server: PushServer) -> None:
+    clone = server.clone()
+    clone.commit("new")
+    said = clone.refused(*(f"HEAD:refs/heads/b{number}" for number in range(2001)))
+    assert "remote: the push has more than 2000 refs or options" in said
+    assert said.count("[remote rejected]") == 2001
+    assert len(server.log()) == 2
+    server.check()
+
+
+def test_no_more_bodies_are_received_than_there_are_slots(tmp_path: Path) -> None:
+    settings = ("max-fetches=1", "queue-timeout=1")
+    options = [f"--config=amalgam.serve.{setting}" for setting in settings]
+    with pushable(tmp_path, *options) as server:
+        head = f"POST /git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: {KIND}\r\n"
+        head += "Content-Length: 1000\r\n\r\n0000"
+        with socket.create_connection(("127.0.0.1", server.web.port)) as connection:
+            connection.sendall(head.encode())
+            until(server.leftovers)
+            answer = server.web.ask(
+                "git-receive-pack", "POST", b"0000", Content_Type=KIND
+            )
+            assert answer[0] == 503, answer
+            assert len(server.leftovers()) == 1
+        until(lambda: not server.leftovers())
+        clone = server.clone()
+        clone.commit("new")
+        clone.pushed("default")
+        server.check()
+
+
 def test_damaged_objects_are_refused(tmp_path: Path) -> None:
     with pushable(tmp_path) as server:
         clone = server.clone()

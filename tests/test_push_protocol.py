@@ -5,9 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from io import BytesIO
+
+import pytest
 
 from hgext3rd.amalgam.push import applying
-from hgext3rd.amalgam.push.refs.refcommands import PushRequest, PushResult, RefCommand
+from hgext3rd.amalgam.push.refs.refcommands import (
+    PushRefusedError,
+    PushRequest,
+    PushResult,
+    RefCommand,
+)
 from hgext3rd.amalgam.serve import pktlines
 from hgext3rd.amalgam.serve.receive import procreceive
 
@@ -32,6 +40,37 @@ def test_each_ref_is_answered_however_long_its_name_is() -> None:
     for line, ref in zip(found, refs, strict=False):
         assert line.startswith(b"ng %s because" % ref)
         assert len(line) <= LONGEST
+
+
+OFFER = pktlines.line(b"version=1\0push-options atomic\n") + pktlines.FLUSH
+COMMAND = pktlines.line(b"%s %s refs/heads/a" % (OID, OID))
+OPTION = pktlines.line(b"branch=a")
+LONG = pktlines.line(b"x" * LONGEST)
+
+
+def asked(commands: bytes, options: bytes) -> PushRequest | None:
+    """Return what is asked; all of it has to be read, since git waits for that."""
+    question = OFFER + commands + pktlines.FLUSH + options + pktlines.FLUSH
+    file = BytesIO(question)
+    with tempfile.TemporaryFile() as answers:
+        try:
+            return procreceive.read_request(file, answers.fileno())
+        finally:
+            assert file.tell() == len(question)
+
+
+def test_request_has_a_bound() -> None:
+    request = asked(COMMAND * 2000, OPTION * 2000)
+    assert request is not None
+    assert (len(request.commands), len(request.options)) == (2000, 2000)
+    for commands, options in (
+        (COMMAND * 2001, b""),
+        (COMMAND, OPTION * 2001),
+        (COMMAND, LONG * 17),
+    ):
+        with pytest.raises(PushRefusedError) as refusal:
+            asked(commands, options)
+        assert refusal.value.sentence.startswith(b"the push has more than 2000 refs")
 
 
 def test_pusher_is_told_that_a_disk_is_full() -> None:

@@ -103,7 +103,7 @@ def test_each_commit_has_its_sentence(
     octopus = objects.commit(base, *sides)
     expected["octopus"] = octopus, "the commit has more than two parents"
     above = objects.commit(octopus, tree=objects.tree((b"100644", b"a")))
-    expected["above"] = above, "2 commits cannot be pushed; the first is"
+    expected["above"] = above, f"commit {octopus[:12]} cannot be pushed: the commit has"
     expected["sides"] = objects.commit(*sides), ""
 
     refs = [f"{oid}:refs/heads/{name}" for name, (oid, _text) in expected.items()]

@@ -40,7 +40,7 @@ def test_tag_is_a_commit_that_is_reported(server: PushServer, clone: Clone) -> N
     assert tags(server) == {"v1": "number 0"}
     node = server.hg("log", "-r", "0", "-T", "{node|short}")
     shown = server.hg("log", "-r", "tip", "-T", "{author}|{desc}|{files}|{phase}")
-    assert shown == (f"test|Added tag v1 for changeset {node}|.hgtags|public")
+    assert shown == (f"anonymous|Added tag v1 for changeset {node}|.hgtags|public")
     clone.git("fetch", "-q", "--tags")
     assert clone.git("rev-parse", "v1") == old
     assert clone.git("rev-parse", "origin/default~1") == clone.head()

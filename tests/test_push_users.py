@@ -69,3 +69,13 @@ def test_acl_and_tags_have_the_user(tmp_path: Path) -> None:
         shown = server.hg("log", "-r", "tip", "-T", "{author}")
         assert shown == "<ann@example.org>"
         server.check()
+
+
+def test_nobody_pushes_in_the_name_of_the_operator(tmp_path: Path) -> None:
+    """Without a login there is no user, whoever the server runs as."""
+    hgrc = "[ui]\nusername = The Operator <op@example.org>\n"
+    hgrc += "[amalgam]\ngit.push-tags = yes\n"
+    with pushable(tmp_path, hgrc=hgrc) as server:
+        server.clone().pushed("HEAD:refs/tags/v1")
+        assert server.hg("log", "-r", "tip", "-T", "{author}") == "anonymous"
+        server.check()

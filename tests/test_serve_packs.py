@@ -103,7 +103,7 @@ def test_damage_inside_of_a_pack_is_not_the_fault_of_the_client(
                 Git_Protocol=f"version={version}",
             )
             assert (status, said) == (500, b"git failed on the server\n")
-        assert "warning: git: git upload-pack ended with 128: error: " in web.said()
+        assert "warning: git: git ended with 128: error: " in web.said()
 
 
 def test_summaries_that_no_export_has_checked_are_not_used(store: Exported) -> None:

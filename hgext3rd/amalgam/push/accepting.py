@@ -12,31 +12,33 @@ import contextlib
 import tempfile
 from typing import IO, TYPE_CHECKING
 
-from mercurial import error
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ..configitems import PushConfig
 from ..terminal import printable
-from . import applying, conversion, options as pushoptions
+from . import applying, comingback, conversion, options as pushoptions
 from .options import PushOptions
+from .reasons import ANCESTOR
 from .refs import tagging
 from .refs.refcommands import ZERO, PushRefusedError, PushResult
 from .refs.refplan import RACED, RefPlan
 from .refs.refstate import view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..gitstore.store import GitStore
     from .applying import Pusher
-    from .conversion import Conversion
+    from .conversion import Conversion, Refusal
     from .limits import PushLimits
     from .receiving import Receiving
     from .refs.refcommands import PushRequest
 
 _SHORT = 12
+_MOST_TRIES = 5
+"""How often refs of a push may move while it is converted."""
 
 
 class Acceptance:
@@ -49,18 +51,24 @@ class Acceptance:
         received: Receiving,
         limits: PushLimits,
         export: Callable[[], None],
+        is_over: Callable[[], bool],
     ) -> None:
-        """``export`` brings the store up to date; what it raises is left to it."""
+        """``export`` brings the store up to date; what it raises is left to it.
+
+        ``is_over`` tells whether the client has been told that it took too long.
+        """
         self._pusher = pusher
         self._store = store
         self._received = received
         self._limits = limits
         self._export = export
+        self._is_over = is_over
         self._options = PushOptions()
         self._config = PushConfig.from_ui(pusher.repo.ui)
         self._said: list[bytes] = []
         self._moved: tuple[bytes, ...] = ()
         self._is_applied = False
+        """Whether Mercurial has closed the transaction."""
         self._tagged = b""
         """The commit of tags, if there is one."""
         self._began_with: dict[bytes, bytes] = {}
@@ -68,33 +76,24 @@ class Acceptance:
 
     def answer(self, request: PushRequest) -> PushResult:
         """Do what is asked, as far as that may be."""
-        may_tag = self._config.may_tag
-        plan = RefPlan(
-            self._pusher.repo, self._store, self._received.git, may_tag=may_tag
-        )
-        refused: Mapping[bytes, bytes] = plan.refused
+        refused: Mapping[bytes, bytes] = {}
+        problem = PushRefusedError(_(b"another branch of the atomic push is refused"))
         try:
-            if not self._accept(plan, request):
-                others = PushRefusedError(
-                    _(b"another branch of the atomic push is refused")
-                )
-                refused = {
-                    it.ref: plan.refused.get(it.ref, others.sentence)
-                    for it in request.commands
-                }
+            plan = RefPlan(
+                self._pusher.repo,
+                self._store,
+                self._received.git,
+                may_tag=self._config.may_tag,
+            )
+            refused = plan.refused
+            is_accepted = self._accept(plan, request)
         except Exception as exc:
-            if not applying.is_expected(exc):
-                problem = stringutil.forcebytestr(exc)
-                name = type(exc).__name__.encode()
-                self._pusher.repo.ui.log(
-                    b"amalgam", b"git push failed: %s: %s\n", name, problem
-                )
-            if not self._is_applied:  # else it failed after that
-                sentence = applying.refusal_of(exc).sentence
-                refused = {
-                    it.ref: plan.refused.get(it.ref, sentence)
-                    for it in request.commands
-                }
+            self._log(exc)
+            is_accepted = self._is_applied  # then it failed after that
+            problem = applying.refusal_of(exc)
+        if not is_accepted:
+            refs = (it.ref for it in request.commands)
+            refused = {ref: refused.get(ref, problem.sentence) for ref in refs}
         said = tuple(printable(line) for line in (*self._said, *self._moved))
         return PushResult(
             {ref: printable(sentence) for ref, sentence in refused.items()}, said
@@ -112,27 +111,47 @@ class Acceptance:
         with tempfile.TemporaryFile(dir=self._received.directory.path) as out:
             found = self._convert(plan, request, out)
             new = {oid for oid, _node in found.changesets}
+            count = len(plan.updates)
             self._check_branch(found)
             plan.check_branches(self._known, new, self._options.branch)
             if self._is_given_up(plan, request):
                 return False
-            if plan.refused:
-                found = self._convert_again(plan, request, out)
+            if len(plan.updates) < count:
+                found = self._convert(plan, request, out)
             if plan.tags:
                 found = self._tag(plan, request, found, out)
                 if self._is_given_up(plan, request):
                     return False
-            self._check_hidden(found)
-            with self._listening(), applying.locked(self._pusher):
-                if self._has_raced(plan):
-                    if self._is_given_up(plan, request):
-                        return False
-                    found = self._convert_again(plan, request, out)
-                self._apply(plan, found, out)
-                self._is_applied = True
+            for _try in range(_MOST_TRIES):
+                with self._listening(), applying.locked(self._pusher):
+                    if not self._has_raced(plan):
+                        self._check_hidden(found)
+                        self._check_branch(found)
+                        self._apply(plan, found, out)
+                        break
+                if self._is_given_up(plan, request):
+                    return False
+                found = self._convert(plan, request, out)
+            else:
+                raise PushRefusedError(RACED)
         self._export()
-        self._check_exported(found)
+        if found.changesets:
+            self._said += comingback.warnings(self._store, found.changesets)
         return True
+
+    def _log(self, exc: Exception) -> None:
+        """Let the operator know of a failure that is no refusal."""
+        if not applying.is_expected(exc):
+            problem = stringutil.forcebytestr(exc)
+            name = type(exc).__name__.encode()
+            self._pusher.repo.ui.log(
+                b"amalgam", b"git push failed: %s: %s\n", name, problem
+            )
+
+    def _check_time(self) -> None:
+        """Refuse what comes too late for the client."""
+        if self._is_over():
+            raise PushRefusedError(_(b"the server has taken too long"))
 
     def _is_given_up(self, plan: RefPlan, request: PushRequest) -> bool:
         return not plan.updates or bool(request.is_atomic and plan.refused)
@@ -158,34 +177,30 @@ class Acceptance:
     def _convert(
         self, plan: RefPlan, request: PushRequest, out: IO[bytes]
     ) -> Conversion:
-        """Convert what the refs need; refuse those whose commits cannot be."""
+        """Convert what the refs that are left need; refuse those that cannot be."""
         found = self._converted([it.command.new for it in plan.updates], out)
         if not found.refused:
             return found
         if request.is_atomic or len(plan.updates) == 1:
-            refusal = self._explained(found)
+            refusal = self._explained(found.refused)
             for update in plan.updates:
                 if update.command.new != ZERO:
                     plan.refuse(update.command.ref, refusal.sentence)
             return found
-        for update in plan.updates:
-            alone = self._converted([update.command.new], out)
-            if alone.refused:
-                refusal = self._explained(alone)
-                plan.refuse(update.command.ref, refusal.sentence)
-            out.seek(0)
-            out.truncate()
-        return self._converted([it.command.new for it in plan.updates], out)
-
-    def _convert_again(
-        self, plan: RefPlan, request: PushRequest, out: IO[bytes]
-    ) -> Conversion:
-        """Convert no more than what the refs need that are left."""
-        out.seek(0)
-        out.truncate()
-        return self._convert(plan, request, out)
+        while found.refused and plan.updates:
+            causes = [it for it in found.refused if it.reason != ANCESTOR]
+            causes = causes or [*found.refused]
+            refs = plan.leading_to(it.oid for it in causes)
+            for refused in causes:
+                for ref in refs.get(refused.oid, ()):
+                    plan.refuse(ref, self._explained([refused]).sentence)
+            found = self._converted([it.command.new for it in plan.updates], out)
+        return found
 
     def _converted(self, tips: Iterable[bytes], out: IO[bytes]) -> Conversion:
+        self._check_time()
+        out.seek(0)
+        out.truncate()
         tips = {oid for oid in tips if oid != ZERO}
         tips -= self._known(tips).keys()
         if not tips:
@@ -215,36 +230,37 @@ class Acceptance:
             tags = plan.tag_changes(nodes)
             oid = tagging.commit(self._received.git, base, tags, user)
             plan.put_tags(oid)
-            out.seek(0)
-            out.truncate()
             found = self._converted([it.command.new for it in plan.updates], out)
             if found.refused:
-                raise self._explained(found)
+                raise self._explained(found.refused)
             self._tagged = oid
         except PushRefusedError as exc:
             plan.drop_tags(exc.sentence)
-            return self._convert_again(plan, request, out)
+            return self._convert(plan, request, out)
         return found
 
     def _check_branch(self, found: Conversion) -> None:
-        """Refuse a new named branch that nothing would be on."""
-        if self._options.branch and not (found.changesets or found.refused):
+        """Refuse a new named branch that is there, or that nothing would be on."""
+        name = self._options.branch
+        if name:
+            pushoptions.check_new(name, self._pusher.repo)
+        if name and not (found.changesets or found.refused):
             raise PushRefusedError(
-                _(b"no new commits for the Mercurial branch '%s'")
-                % self._options.branch
+                _(b"no new commits for the Mercurial branch '%s'") % name
             )
 
-    def _explained(self, found: Conversion) -> PushRefusedError:
+    def _explained(self, refused: Sequence[Refusal]) -> PushRefusedError:
         """Say what commits have; return the refusal of a ref."""
-        lines, refusal = self._limits.explained(found.refused)
+        lines, refusal = self._limits.explained(refused)
         self._said += [line for line in lines if line not in self._said]
         return refusal
 
     def _check_hidden(self, found: Conversion) -> None:
         """Refuse commits that are changesets which the pusher may not see."""
-        has = self._pusher.repo.unfiltered().changelog.hasnode
+        is_there = self._pusher.repo.unfiltered().changelog.hasnode
+        is_seen = view_of(self._pusher.repo, self._store).changelog.hasnode
         for oid, node in found.changesets:
-            if has(bin_node(node)):
+            if is_there(bin_node(node)) and not is_seen(bin_node(node)):
                 raise PushRefusedError(
                     _(b"commit %s is a changeset here that is secret or obsolete")
                     % oid[:_SHORT]
@@ -265,7 +281,7 @@ class Acceptance:
 
         ``PushRefusedError`` if a changeset has gone that the conversion began with.
         """
-        raced = plan.raced([it.command for it in plan.updates])
+        raced = plan.raced()
         if raced:
             plan.drop_tags(RACED)
             self._tagged = b""
@@ -288,36 +304,21 @@ class Acceptance:
             added=found.changesets,
             publishes=self._options.publishes,
         )
-        moved = applying.apply(self._pusher, self._store, changes)
+        self._check_time()
+        try:
+            moved = applying.apply(
+                self._pusher, self._store, changes, self._note_applied
+            )
+        except Exception as exc:
+            if not self._is_applied:
+                raise
+            self._log(exc)  # what came after that is of no concern to the client
+            return
         if self._tagged:
             line = _(b"the tags are changeset %s on top of '%s': fetch it")
             node = dict(found.changesets)[self._tagged]
             moved.append(line % (node[:_SHORT], plan.state.head))
         self._moved = tuple(moved)
 
-    def _check_exported(self, found: Conversion) -> None:
-        """Warn the pusher of a commit that has not come back."""
-        if not found.changesets:
-            return
-        nodes = [bin_node(node) for _oid, node in found.changesets]
-        try:
-            with contextlib.closing(self._store.open_map()) as oidmap:
-                oids = oidmap.oids(nodes)
-        except (OSError, error.StorageError):
-            return  # the next export tells
-        for (oid, node), there in zip(found.changesets, oids, strict=True):
-            if there is None:
-                self._said.append(_(b"it can be fetched in a moment, not yet"))
-                return
-            if there.hex().encode() != oid:
-                self._pusher.repo.ui.log(
-                    b"amalgam",
-                    b"commit %s became %s in git\n",
-                    oid,
-                    there.hex().encode(),
-                )
-                self._said.append(
-                    _(b"warning: commit %s is another one on the server: changeset %s")
-                    % (oid[:_SHORT], node[:_SHORT])
-                )
-                return
+    def _note_applied(self, _transaction: object) -> None:
+        self._is_applied = True

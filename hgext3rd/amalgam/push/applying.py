@@ -24,7 +24,7 @@ from .refs.refplan import BOOKMARK, TAG, only_forward
 from .refs.refstate import RefState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from mercurial.interfaces.types import RepoT
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _SOURCE = b"serve"
 """What Mercurial calls a push that a server takes; hooks see it as HG_SOURCE."""
+_FIRST = b"\0amalgam"
+"""What is called in the order of names is called first by this one."""
 _PIECE_BYTES = 1 << 16
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MOST_MOVED = 10
@@ -86,11 +88,18 @@ def locked(pusher: Pusher) -> Iterator[None]:
         yield
 
 
-def apply(pusher: Pusher, store: GitStore, changes: PushedChanges) -> list[bytes]:
+def apply(
+    pusher: Pusher,
+    store: GitStore,
+    changes: PushedChanges,
+    note_applied: Callable[[Any], None],
+) -> list[bytes]:
     """Apply ``changes``, or nothing; the locks are held.
 
-    Return lines for the pusher. ``PushRefusedError`` if git users would not see the
-    refs that were pushed; what hooks and Mercurial raise otherwise.
+    ``note_applied`` is called when nothing can undo them any more: caches are written
+    and hooks run after that, and may fail. Return lines for the pusher.
+    ``PushRefusedError`` if git users would not see the refs that were pushed; what
+    hooks and Mercurial raise otherwise.
     """
     repo = pusher.repo
     before = RefState.of(repo, store).refs
@@ -101,6 +110,7 @@ def apply(pusher: Pusher, store: GitStore, changes: PushedChanges) -> list[bytes
             (b"bundle2", b"1"),
         ):
             transaction.hookargs[name] = value
+        transaction.addpostclose(_FIRST, note_applied)
         _tell_hooks(repo, b"pretag", changes)
         stream = util.chunkbuffer(_bundle(pusher, changes))
         unbundler = exchange.readbundle(repo.ui, stream, None)

@@ -97,6 +97,18 @@ def _publishes(value: bytes, repo: RepoT) -> bool:
     return _BOOLEANS[value]
 
 
+def check_new(name: bytes, repo: RepoT) -> None:
+    """Refuse a new named branch that is there; ``name`` as Mercurial has it."""
+    if name in repo.unfiltered().branchmap():
+        raise PushRefusedError(
+            _(
+                b"'%s' is a Mercurial branch already: start from its tip, and push "
+                b"without the option"
+            )
+            % encoding.fromlocal(name)[:_LONGEST_SHOWN]
+        )
+
+
 def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
     """Return the name of a new Mercurial branch."""
     if not may_branch:
@@ -115,14 +127,7 @@ def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
     except error.Abort as exc:
         problem = stringutil.forcebytestr(exc)
         raise PushRefusedError(_(b"no Mercurial branch: %s") % problem) from None
-    if name in repo.unfiltered().branchmap():
-        raise PushRefusedError(
-            _(
-                b"'%s' is a Mercurial branch already: start from its tip, and push "
-                b"without the option"
-            )
-            % shown
-        )
+    check_new(name, repo)
     if name in repo._bookmarks:
         raise PushRefusedError(
             _(b"'%s' is a bookmark already; choose another name") % shown

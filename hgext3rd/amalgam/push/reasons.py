@@ -20,6 +20,7 @@ class PushReason(Record):
 
 
 FILE_SIZE = PushReason(b"file-size", _(b"a file is too large"))
+ANCESTOR = PushReason(b"ancestor", _(b"an ancestor cannot be pushed"))
 #: By the numbers of the core, in the order in which they are looked for.
 REASONS = {
     1: PushReason(b"malformed-commit", _(b"the commit object is malformed")),
@@ -37,7 +38,7 @@ REASONS = {
     11: PushReason(b"empty-directory", _(b"the tree has an empty directory")),
     12: PushReason(b"malformed-tree", _(b"git itself refuses the tree")),
     13: PushReason(b"path", _(b"Mercurial refuses a path")),
-    14: PushReason(b"ancestor", _(b"an ancestor cannot be pushed")),
+    14: ANCESTOR,
     15: FILE_SIZE,
     16: PushReason(b"differs", _(b"its changeset is not exported as the same commit")),
 }

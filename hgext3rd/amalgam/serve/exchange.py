@@ -201,7 +201,7 @@ class Exchange:
         if code == _DIED and self.req.method == b"POST" and not is_ours:
             raise malformed(said)
         if code:
-            logged = _(b"git upload-pack ended with %d: %s") % (code, said)
+            logged = _(b"git ended with %d: %s") % (code, said)
             raise RefusedError(500, b"git failed on the server", logged=logged)
 
     def _body(self, pieces: Iterator[bytes]) -> Iterator[bytes]:

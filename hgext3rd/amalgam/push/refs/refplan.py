@@ -22,6 +22,7 @@ from ...gitstore.state.source import has_own_bookmarks
 from ...records import Record
 from .. import successors
 from . import tagging
+from .gitgraph import GitGraph
 from .refcommands import ZERO, PushRefusedError, RefCommand
 from .refstate import RefState
 from .tagging import TagChange
@@ -71,7 +72,7 @@ class RefPlan:
         self._is_asked = False
         self._repo = repo
         self._store = store
-        self._git = git
+        self._graph = GitGraph(git)
         self.state = RefState.of(repo, store)
         self.updates: list[RefUpdate] = []
         self.refused: dict[bytes, bytes] = {}
@@ -85,7 +86,7 @@ class RefPlan:
         """Plan what needs no look at the commits that are new."""
         commands = [*commands]
         oids = self.state.oids(self._store, (it.ref for it in commands))
-        kinds = self._kinds([it.new for it in commands if it.new != ZERO])
+        kinds = self._graph.kinds(it.new for it in commands if it.new != ZERO)
         tags = self.state.named.tags
         seen: set[bytes] = set()
         for command in commands:
@@ -116,12 +117,22 @@ class RefPlan:
         except PushRefusedError as exc:
             self.refuse(ref, exc.sentence)
 
-    def raced(self, commands: Iterable[RefCommand]) -> list[bytes]:
-        """Return the refs that are no more what the client believes, as of now."""
-        commands = [*commands]
+    def raced(self) -> list[bytes]:
+        """Return the refs that are no more what the client believes, as of now.
+
+        A bookmark that git users do not see is there, too.
+        """
+        commands = [it.command for it in self.updates]
         state = RefState.of(self._repo, self._store, tags=bool(self.tags))
         now = state.oids(self._store, (it.ref for it in commands))
-        return [it.ref for it in commands if now[it.ref] != it.old]
+        taken = {
+            it.command.ref
+            for it in self.updates
+            if it.kind == BOOKMARK
+            and it.command.old == ZERO
+            and it.name in self._repo._bookmarks
+        }
+        return [it.ref for it in commands if now[it.ref] != it.old or it.ref in taken]
 
     def check_branches(self, known: Known, new: set[bytes], chosen: bytes) -> None:
         """Refuse what does not fit the branches of commits.
@@ -151,14 +162,30 @@ class RefPlan:
                     self.updates[at] = update._replace(kind=TIP)
                 else:
                     self._check_new_bookmark(update.name)
-        tips = [it.command.new for it in self.updates if it.kind != TAG]
+        tips = {it.command.new for it in self.updates if it.kind != TAG} - {ZERO}
+        tagged = {it.command.new for it in self.tags} & new
+        left = self._graph.left_out(tagged, tips)
         for update in self.tags:
             with self._refusing(update.command.ref):
-                oid = update.command.new
-                if oid in new and not any(self._is_below(oid, tip) for tip in tips):
+                if update.command.new in left:
                     raise PushRefusedError(
                         _(b"its commit is new; push it to a branch, too")
                     )
+
+    def leading_to(self, oids: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+        """Return the refs that lead to new commits, each with one of them.
+
+        All are with the first, if git knows of no way.
+        """
+        oids = [*oids]
+        refs = {it.command.ref: it.command.new for it in self.updates}
+        refs = {ref: tip for ref, tip in refs.items() if tip != ZERO}
+        ends = self._graph.leading_to(oids, refs.values())
+        found: dict[bytes, list[bytes]] = {}
+        for ref, tip in refs.items():
+            if tip in ends:
+                found.setdefault(ends[tip], []).append(ref)
+        return found or {oids[0]: [*refs]}
 
     @property
     def tags(self) -> list[RefUpdate]:
@@ -254,6 +281,10 @@ class RefPlan:
         except error.Abort as exc:
             problem = stringutil.forcebytestr(exc)
             raise PushRefusedError(_(b"no bookmark: %s") % problem) from None
+        if name in self._repo._bookmarks:
+            raise PushRefusedError(
+                _(b"there is a bookmark of that name, which git users do not see")
+            )
         if name in self.state.view.branchmap():
             raise PushRefusedError(
                 _(b"the pushed commits are not on the Mercurial branch '%s'") % name
@@ -281,36 +312,19 @@ class RefPlan:
                 )
                 % (update.name, branch)
             )
-        if self._is_below(command.old, command.new):
+        if self._graph.is_below(command.old, command.new):
             return update
         old = self.state.refs[command.ref]
         if self.state.view[old].mutable() and successors.is_wanted(self._repo):
             return update._replace(is_replaced=True)
         raise only_forward(update.name)
 
-    def _is_below(self, oid: bytes, tip: bytes) -> bool:
-        """Tell whether a commit is ``tip`` or an ancestor of it."""
-        if tip == ZERO:
-            return False
-        args = ("merge-base", "--is-ancestor", oid.decode(), tip.decode())
-        return not self._git.run(*args, check=False).returncode
-
     def _branch(self, oid: bytes, known: Known, new: set[bytes]) -> bytes:
         """Return the named branch that a commit is, or will be on."""
         if oid in new:
-            args = ("rev-list", "--first-parent", f"--max-count={len(new) + 1}")
-            listed = self._git.run(*args, oid.decode()).stdout.split()
-            below = next((it for it in listed if it not in new), None)
+            below = self._graph.first_outside(oid, new)
             if below is None:
                 return b"default"
             oid = below
         branch: bytes = self.state.view[bin_node(known([oid])[oid])].branch()
         return branch
-
-    def _kinds(self, oids: list[bytes]) -> dict[bytes, bytes]:
-        """Return the type of each object that is there."""
-        listing = b"".join(b"%s\n" % oid for oid in oids)
-        args = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
-        lines = self._git.run(*args, input=listing).stdout.splitlines()
-        found = [line.split(b" ") for line in lines]
-        return {oid: kind for oid, kind in found if kind != b"missing"}

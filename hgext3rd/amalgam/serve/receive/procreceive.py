@@ -9,17 +9,19 @@ import contextlib
 import os
 from typing import IO, TYPE_CHECKING
 
-from ...push.refs.refcommands import PushRequest, RefCommand
+from mercurial.i18n import _
+
+from ...push.refs.refcommands import PushRefusedError, PushRequest, RefCommand
+from ...records import Record
 from .. import pktlines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ...push.refs.refcommands import PushResult
 
 _VERSION = b"version=1"
 _OPTIONS = b"push-options"
-_MOST_COMMANDS = 20_000
+_MOST_LINES = 2_000
+_MOST_BYTES = 1 << 20
 _LONGEST_SAID = 1 << 15
 _LONGEST_REASON = 1 << 10
 
@@ -28,31 +30,43 @@ def read_request(file: IO[bytes], answers: int) -> PushRequest | None:
     """Read what git asks; ``None`` if it ends before it has asked.
 
     ``answers`` is the descriptor for the first line of the answer, which git awaits.
-    ``ValueError`` for what is not this protocol.
+    ``ValueError`` for what is not this protocol; ``PushRefusedError`` for too much of
+    it, all of which was read.
     """
-    group = _group(file)
-    if group is None:
+    offer = _group(file)
+    if offer is None:
         return None
-    version, _nul, features = b"".join(group).rstrip(b"\n").partition(b"\0")
+    version, _nul, features = b"".join(offer.lines).rstrip(b"\n").partition(b"\0")
     if version != _VERSION:
         raise ValueError("another version of proc-receive")
     offered = features.split(b" ")
     has_options = _OPTIONS in offered
     wanted = b"\0" + _OPTIONS if has_options else b""
     _write(answers, pktlines.line(_VERSION + wanted + b"\n") + pktlines.FLUSH)
-    lines = _group(file)
-    options = _group(file) if has_options else []
-    if lines is None or options is None:
+    commands = _group(file)
+    options = _group(file) if has_options else _Group((), is_cut=False)
+    if commands is None or options is None:
         return None
+    if commands.is_cut or options.is_cut:
+        raise PushRefusedError(
+            _(
+                b"the push has more than %d refs or options, or they are too long; "
+                b"push fewer at a time"
+            )
+            % _MOST_LINES
+        )
     return PushRequest(
-        tuple(map(RefCommand.parse, lines)),
+        tuple(map(RefCommand.parse, commands.lines)),
         is_atomic=b"atomic" in offered,
-        options=tuple(options),
+        options=options.lines,
     )
 
 
 def write_result(request: PushRequest, result: PushResult, pipe: int) -> None:
-    """Tell git what became of each ref; nothing if git has ended."""
+    """Tell git what became of each ref; nothing if git has ended.
+
+    git itself refuses those that are not in ``request``.
+    """
     with contextlib.suppress(BrokenPipeError):
         for command in request.commands:
             reason = result.refused.get(command.ref)
@@ -72,16 +86,25 @@ def say(result: PushResult, pipe: int) -> None:
         _write(pipe, text[:_LONGEST_SAID])
 
 
-def _group(file: IO[bytes]) -> list[bytes] | None:
-    """Return the lines up to the next flush; ``None`` if there is no end."""
+class _Group(Record):
+    """Lines up to a flush."""
+
+    lines: tuple[bytes, ...]
+    is_cut: bool
+    """Whether there were more than are kept."""
+
+
+def _group(file: IO[bytes]) -> _Group | None:
+    """Read all lines up to the next flush; ``None`` if there is no end."""
     found: list[bytes] = []
-    lines: Iterator[bytes] = pktlines.lines(file)
-    for line in lines:
+    size, is_cut = 0, False
+    for line in pktlines.lines(file):
         if line == pktlines.FLUSH:
-            return found
-        found.append(line)
-        if len(found) > _MOST_COMMANDS:
-            raise ValueError("too many commands")
+            return _Group(tuple(found), is_cut)
+        size += len(line)
+        is_cut = is_cut or len(found) == _MOST_LINES or size > _MOST_BYTES
+        if not is_cut:
+            found.append(line)
     return None
 
 

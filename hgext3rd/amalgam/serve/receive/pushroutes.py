@@ -107,6 +107,9 @@ class PushExchange(Exchange):
     def _receive(self, proto: Any) -> None:
         """Receive a push and answer what became of it."""
         self.expect_type(_TYPE % b"request")
+        # first, so that no more bodies are on the disk than there are slots
+        with self.waiting(self._admission.config.queue_seconds):
+            self.slot = self._admission.take_push_slot()
         reception = Reception(self._stack, self._admission, self.repo, proto)
         assert self.watchdog is not None
         # a method of this would keep this alive
@@ -130,7 +133,6 @@ class PushExchange(Exchange):
         os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
         with self.waiting(self._admission.config.queue_seconds):
             self._admission.make_fresh()
-            self.slot = self._admission.take_push_slot()
         self._run(reception, body)
 
     def _run(self, reception: Reception, body: IO[bytes] | None) -> None:
@@ -149,7 +151,11 @@ class PushExchange(Exchange):
         self.send(_TYPE % kind, itertools.chain((first,), pieces))
 
     def _pieces(self, reception: Reception, running: ReceivePack) -> Iterator[bytes]:
-        for piece in reception.pieces(running, self._is_answering, self.progress):
+        watchdog = self.watchdog
+        assert watchdog is not None
+        for piece in reception.pieces(
+            running, self._is_answering, self.progress, lambda: watchdog.has_bitten
+        ):
             yield piece
             self.progress()  # the server has taken it
 

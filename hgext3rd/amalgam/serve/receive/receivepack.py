@@ -7,6 +7,7 @@ and the answer to git (githooks(5), "proc-receive").
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -65,10 +66,12 @@ class HookPipes:
 
     def __init__(self) -> None:
         """Make them."""
-        self.asked, self._asks = os.pipe()
-        self._heard, self.says = os.pipe()
-        self._answered, self.answers = os.pipe()
-        self._is_open = True
+        with contextlib.ExitStack() as made:
+            self.asked, self._asks = _pipe(made)
+            self._heard, self.says = _pipe(made)
+            self._answered, self.answers = _pipe(made)
+            made.pop_all()
+        self._is_open = self._is_read = True
 
     @property
     def of_git(self) -> tuple[int, int, int]:
@@ -95,7 +98,17 @@ class HookPipes:
         """Close the own ends."""
         if self._is_open:
             self.hang_up()
-        os.close(self.asked)
+        if self._is_read:
+            os.close(self.asked)
+        self._is_read = False
+
+
+def _pipe(stack: contextlib.ExitStack) -> tuple[int, int]:
+    """Return both ends of a pipe; ``stack`` closes them."""
+    ends = os.pipe()
+    for end in ends:
+        stack.callback(os.close, end)
+    return ends
 
 
 class ReceivePack(GitService):

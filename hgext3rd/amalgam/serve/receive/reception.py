@@ -17,9 +17,10 @@ from mercurial.utils import stringutil
 
 from ...push import receiving
 from ...push.accepting import Acceptance
-from ...push.applying import Pusher
+from ...push.applying import Pusher, refusal_of
 from ...push.limits import PushLimits
-from ...push.refs.refcommands import PushResult
+from ...push.refs.refcommands import PushRefusedError, PushRequest, PushResult
+from ...terminal import printable
 from ..refusal import RefusedError, temporary_file_in_use
 from . import procreceive
 from .receivepack import HookPipes, ReceivePack
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
     from ...push.receiving import Receiving
-    from ...push.refs.refcommands import PushRequest
     from ..admission import Admission
     from ..slots import Slot
 
@@ -93,12 +93,14 @@ class Reception:
         running: ReceivePack,
         answering: Callable[[], None],
         progress: Callable[[], None],
+        is_over: Callable[[], bool],
         source: int | None = None,
     ) -> Iterator[bytes]:
         """Yield what git writes, and answer its hook when that asks.
 
         ``answering`` is called before that, which may last; ``progress`` when something
-        came. ``source``: the descriptor of a client, whose words are passed on to git.
+        came; ``is_over`` tells whether the client has been cut off. ``source``: the
+        descriptor of a client, whose words are passed on to git.
         """
         assert self._pipes is not None
         asked = self._pipes.asked
@@ -113,7 +115,7 @@ class Reception:
                 poll.unregister(asked)
                 if ready[asked] & select.POLLIN:  # else git ends without a question
                     answering()
-                    self._answer_hook()
+                    self._answer_hook(is_over)
             if words:
                 words.pass_on(ready)
             if running.output in ready:
@@ -121,23 +123,42 @@ class Reception:
                     return
                 yield piece
 
-    def _answer_hook(self) -> None:
+    def _answer_hook(self, is_over: Callable[[], bool]) -> None:
         pipes = self._pipes
         assert pipes is not None
+        request: PushRequest | None = PushRequest(())
+        result = PushResult({})
         with os.fdopen(pipes.asked, "rb", closefd=False) as file:
             try:
                 request = procreceive.read_request(file, pipes.answers)
+            except PushRefusedError as exc:
+                result = PushResult({}, (exc.sentence,))
             except ValueError as exc:
                 problem = stringutil.forcebytestr(exc)
                 self._repo.ui.log(b"amalgam", b"git push: %s\n", problem)
-                request = None
-            result = self._accepted(request) if request else PushResult({})
+                pipes.close()  # git may wait until all that it says is read
+                return
+        if request and request.commands:
+            result = self._answered(request, is_over)
         procreceive.say(result, pipes.says)
         if request is not None:
             procreceive.write_result(request, result, pipes.answers)
         pipes.hang_up()
 
-    def _accepted(self, request: PushRequest) -> PushResult:
+    def _answered(
+        self, request: PushRequest, is_over: Callable[[], bool]
+    ) -> PushResult:
+        try:
+            return self._accepted(request, is_over)
+        except Exception as exc:  # Mercurial's of the repository, before it was asked
+            problem = stringutil.forcebytestr(exc)
+            self._repo.ui.log(b"amalgam", b"git push failed: %s\n", problem)
+            sentence = printable(refusal_of(exc).sentence)
+            return PushResult({it.ref: sentence for it in request.commands})
+
+    def _accepted(
+        self, request: PushRequest, is_over: Callable[[], bool]
+    ) -> PushResult:
         repo = wireprotov1server.getdispatchrepo(self._repo, self._proto, b"unbundle")
         config = self._admission.config
         url = self._proto.client()
@@ -148,7 +169,7 @@ class Reception:
             file_bytes=config.max_push_file_bytes,
         )
         acceptance = Acceptance(
-            pusher, self._admission.store, self.received, limits, self._export
+            pusher, self._admission.store, self.received, limits, self._export, is_over
         )
         return acceptance.answer(request)
 
@@ -161,14 +182,13 @@ class Reception:
 
 
 def _name_of(ui: UiT, url: bytes) -> bytes:
-    """Return who pushes: the web server's user, or whom the environment names.
+    """Return who pushes, if that is known: the user of a request, or of the process.
 
     Over ssh, ``HGUSER`` can be set for each key (sshd(8), "environment").
     """
     if url.startswith((b"remote:http:", b"remote:https:")):
         user: bytes = urlreq.unquote(url.rpartition(b":")[2])
-        if user:
-            return user.decode("utf-8", "replace").encode()
+        return user.decode("utf-8", "replace").encode()
     return encoding.fromlocal(ui.username(acceptempty=True) or b"")
 
 

@@ -50,7 +50,11 @@ class PushSession:
             running = reception.start(slot=slot, stdin=PIPE)
             stack.callback(running.end)
             pieces = reception.pieces(
-                running, self._is_answering, self._watchdog.feed, self._stdin
+                running,
+                self._is_answering,
+                self._watchdog.feed,
+                lambda: self._watchdog.has_bitten,
+                self._stdin,
             )
             for piece in pieces:
                 write_all(self._stdout, piece)

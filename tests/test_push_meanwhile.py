@@ -1,0 +1,231 @@
+"""What changes between the conversion of a push and Mercurial's lock, or after it.
+
+Commits are converted without the lock. An extension of the tests acts just before it is
+taken, once, as somebody else could; so no test depends on who is faster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testlib.environment import HG
+from testlib.pushing import PushServer, pushable
+
+pytestmark = pytest.mark.slow
+
+DRAFTS = "[phases]\npublish = no\n[experimental]\nevolution = all\n"
+MEANWHILE = """\
+import os
+import subprocess
+
+from mercurial import extensions
+
+from hgext3rd.amalgam.push import applying, conversion
+
+here = os.path.dirname(__file__)
+
+
+def locked(orig, pusher):
+    script = os.path.join(here, "script")
+    if os.path.exists(script):
+        os.rename(script, script + ".done")
+        subprocess.run(["sh", script + ".done"], cwd=here, check=True)
+    return orig(pusher)
+
+
+def convert(orig, ui, repo, *args, **kwargs):
+    is_locked = os.path.lexists(os.path.join(here, "server", ".hg", "store", "lock"))
+    with open(os.path.join(here, "conversions"), "a") as file:
+        file.write("locked\\n" if is_locked else "free\\n")
+    return orig(ui, repo, *args, **kwargs)
+
+
+def uisetup(ui):
+    extensions.wrapfunction(applying, "locked", locked)
+    extensions.wrapfunction(conversion, "convert", convert)
+"""
+
+
+@contextlib.contextmanager
+def meanwhile(directory: Path, script: str, hgrc: str = "") -> Iterator[PushServer]:
+    """Serve a repository; ``script`` runs in it before the first push takes the lock.
+
+    ``hg`` in it is ours.
+    """
+    extension = directory / "meanwhile.py"
+    extension.write_text(MEANWHILE)
+    hg = f'hg() {{ {HG} -q --config extensions.amalgam= -R server "$@"; }}\n'
+    (directory / "script").write_text(f"set -e\n{hg}{script}\n")
+    with pushable(
+        directory, f"--config=extensions.meanwhile={extension}", hgrc=hgrc
+    ) as server:
+        yield server
+        assert (directory / "script.done").exists()
+
+
+def conversions(directory: Path) -> list[str]:
+    """Return whether the repository was locked during each conversion."""
+    return (directory / "conversions").read_text().split()
+
+
+@pytest.mark.parametrize(
+    "hide", ["phase -fs", "debugobsolete $(hg log -r tip -T {node}) #"]
+)
+def test_changeset_that_is_hidden_meanwhile_is_not_taken_for_new(
+    tmp_path: Path, hide: str
+) -> None:
+    """Mercurial adds nothing that is there; so nobody would see what was pushed."""
+    twin = tmp_path / "twin"
+    twin.mkdir()
+    with pushable(twin, hgrc=DRAFTS) as other:
+        clone = other.clone()
+        clone.commit("three")
+        clone.pushed("HEAD:refs/heads/work")
+        other.hg("bundle", "-q", "--base", "1", "-r", "2", "../three.hg")
+    script = f"hg unbundle twin/three.hg\nhg {hide} 2"
+    with meanwhile(tmp_path, script, DRAFTS) as server:
+        clone.git("remote", "set-url", "origin", server.web.url)
+        said = clone.refused("HEAD:refs/heads/work")
+        assert "is a changeset here that is secret or obsolete" in said
+        assert not server.hg("bookmarks", "-T", "{bookmark}")
+        server.check()
+
+
+def test_ref_that_moves_meanwhile_is_lost_alone(tmp_path: Path) -> None:
+    """What is left is converted again, and the lock is not held for that."""
+    with meanwhile(tmp_path, "hg bookmark -f -r 0 work") as server:
+        server.hg("bookmark", "-r", "1", "work")
+        clone = server.clone()
+        clone.git("checkout", "-q", "-b", "free")
+        clone.commit("free")
+        clone.git("checkout", "-q", "-b", "lost", "origin/default")
+        clone.commit("lost")
+        said = clone.refused("free", "lost:work")
+        assert "lost -> work (fetch first)" in said
+        assert "[new branch]      free -> free" in said
+        assert conversions(tmp_path) == ["free", "free"]
+        assert server.log()[2:] == ["default|free|public|free"]
+        server.check()
+
+
+def test_bookmark_of_a_secret_changeset_is_made_meanwhile(tmp_path: Path) -> None:
+    script = (
+        "hg update null\necho s > server/s\nhg commit -qAm secret --secret server/s\n"
+        "hg bookmark -f -r tip work"
+    )
+    with meanwhile(tmp_path, script) as server:
+        clone = server.clone()
+        clone.commit("three")
+        assert "(fetch first)" in clone.refused("HEAD:refs/heads/work")
+        assert server.log()[-1] == "default|work|secret|secret"
+        said = clone.refused("HEAD:refs/heads/work")
+        assert "a bookmark of that name, which git users do not see" in said
+        assert server.log()[-1] == "default|work|secret|secret"
+
+
+def test_branch_that_is_made_meanwhile_is_not_a_new_one(tmp_path: Path) -> None:
+    script = "hg branch next\necho n > server/n\nhg commit -qAm next server/n"
+    hgrc = "[amalgam]\ngit.push-branches = yes\n"
+    with meanwhile(tmp_path, script, hgrc) as server:
+        clone = server.clone()
+        clone.commit("three")
+        said = clone.refused("-o", "branch=next", "HEAD:refs/heads/work")
+        assert "'next' is a Mercurial branch already" in said
+        assert server.log()[-1] == "next||public|next"
+        server.hg("git::export", "-q")
+        server.check()
+
+
+def test_one_refused_commit_costs_no_conversion_of_each_ref(tmp_path: Path) -> None:
+    with meanwhile(tmp_path, ":") as server:
+        clone = server.clone()
+        for number in range(6):
+            clone.git("checkout", "-q", "-b", f"b{number}", "origin/default")
+            clone.commit(f"b{number}")
+        clone.git("checkout", "-q", "-b", "bad", "b3")
+        link = f"160000,{clone.head()},sub"
+        clone.git("update-index", "--add", "--cacheinfo", link)
+        clone.git("commit", "-qm", "submodule")
+        clone.git("checkout", "-q", "-f", "-b", "above")
+        clone.git("commit", "-q", "--allow-empty", "-m", "above")
+        said = clone.refused("--all")
+        refused = [line.split()[3] for line in said.splitlines() if "[remote r" in line]
+        assert sorted(refused) == ["above", "bad"]
+        assert len(conversions(tmp_path)) == 2
+        assert len(server.log()) == 8
+        server.check()
+
+
+def test_nothing_is_applied_for_a_client_that_is_gone(tmp_path: Path) -> None:
+    extension = tmp_path / "late.py"
+    extension.write_text(
+        "from hgext3rd.amalgam.serve import watchdog\n"
+        "class Late(watchdog.Watchdog):\n"
+        "    def feed(self, more_seconds=0):\n"
+        "        super().feed(more_seconds)\n"
+        "        self.has_bitten = more_seconds > 0\n"  # while Mercurial answers
+        "def uisetup(ui):\n"
+        "    from hgext3rd.amalgam.serve import exchange\n"
+        "    exchange.Watchdog = Late\n"
+    )
+    with pushable(tmp_path, f"--config=extensions.late={extension}") as server:
+        clone = server.clone()
+        clone.commit("three")
+        assert "(the server has taken too long)" in clone.refused("default")
+        assert len(server.log()) == 2
+        server.check()
+
+
+def test_what_fails_after_the_transaction_is_not_a_refusal(tmp_path: Path) -> None:
+    extension = tmp_path / "failing.py"
+    extension.write_text(
+        "def reposetup(ui, repo):\n"
+        "    class failing(repo.__class__):\n"
+        "        def transaction(self, desc, report=None):\n"
+        "            tr = super().transaction(desc, report=report)\n"
+        "            if desc == b'serve':\n"
+        "                tr.addpostclose(b'warm-cache-x', fail)\n"
+        "            return tr\n"
+        "    repo.__class__ = failing\n"
+        "def fail(tr):\n"
+        "    raise OSError(28, 'No space left on device')\n"
+    )
+    option = f"--config=extensions.failing={extension}"
+    with pushable(tmp_path, option) as server:
+        clone = server.clone()
+        clone.commit("three")
+        clone.pushed("default")
+        assert server.log()[-1] == "default||public|three"
+        server.check()
+    tagged = tmp_path / "tagged"
+    tagged.mkdir()
+    hgrc = "[hooks]\ntag = python:missing.py:f\n[amalgam]\ngit.push-tags = yes\n"
+    with pushable(tagged, hgrc=hgrc) as server:
+        clone = server.clone()
+        clone.commit("three")
+        clone.git("tag", "v1")
+        clone.pushed("default", "v1")
+        assert server.log()[-1].endswith(
+            "Added tag v1 for changeset " + server.node(clone.head())[:12]
+        )
+
+
+def test_failure_before_the_first_question_is_told(tmp_path: Path) -> None:
+    extension = tmp_path / "damaged.py"
+    extension.write_text(
+        "from mercurial import error\n"
+        "from hgext3rd.amalgam.push.refs import refplan\n"
+        "def of(*args, **kwargs):\n"
+        "    raise error.StorageError(b'branch cache is damaged')\n"
+        "def uisetup(ui):\n"
+        "    refplan.RefState.of = of\n"
+    )
+    with pushable(tmp_path, f"--config=extensions.damaged={extension}") as server:
+        clone = server.clone()
+        clone.commit("three")
+        assert "the server failed" in clone.refused("default")
+        assert len(server.log()) == 2
+        server.check()
