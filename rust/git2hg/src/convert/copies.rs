@@ -25,7 +25,7 @@ pub(crate) type CopySources = HashMap<Box<[u8]>, Box<[u8]>>;
 ///
 /// # Errors
 ///
-/// As [`GitTrees::get_all`].
+/// As [`GitTrees::get_some`].
 pub(crate) fn copies(
     trees: &mut GitTrees<impl Write, impl Read>,
     old: Oid,
@@ -89,9 +89,11 @@ fn having(
     let mut pending: Vec<(Vec<u8>, Oid)> = vec![(Vec::new(), root)];
     while !pending.is_empty() {
         let from = pending.len().saturating_sub(ASKED_AT_ONCE);
-        let directories = pending.split_off(from);
+        let mut directories = pending.split_off(from);
         let oids: Vec<Oid> = directories.iter().map(|(_, oid)| *oid).collect();
-        for ((path, _), tree) in directories.iter().zip(trees.get_all(&oids)?) {
+        let found = trees.get_some(&oids)?;
+        pending.extend(directories.drain(found.len()..));
+        for ((path, _), tree) in directories.iter().zip(found) {
             for entry in entries(&tree.content) {
                 match kind_of(entry.mode) {
                     Some(EntryKind::Directory) => pending.push((join(path, entry.name), entry.oid)),
