@@ -127,9 +127,10 @@ impl<W: Write, R: Read> GitTrees<W, R> {
             (bytes, got) = (bytes + tree_bytes, got + 1);
         }
         // what was passed over is asked for again: so that it is never more than what was got
-        self.at_once = match got < asked.len() {
-            true => got.max(LEAST_TREES),
-            false => (self.at_once * 2).min(ASKED_AT_ONCE),
+        self.at_once = if got < asked.len() {
+            got.max(LEAST_TREES)
+        } else {
+            (self.at_once * 2).min(ASKED_AT_ONCE)
         };
         Ok(oids.iter().map_while(|oid| found.get(oid).cloned()).collect())
     }
@@ -163,37 +164,32 @@ impl<W: Write, R: Read> GitTrees<W, R> {
         Ok(())
     }
 
-    /// The file at a path below a root.
+    /// Asks for blobs that were not asked for ahead. All have to be read, or passed over, before anything
+    /// else.
     ///
     /// # Errors
     ///
-    /// As [`Self::get_some`].
-    pub fn file(&mut self, root: Oid, path: &[u8]) -> Result<Option<FileEntry>> {
-        let mut tree = root;
-        let mut names = path.split(|&byte| byte == b'/').peekable();
-        while let Some(name) = names.next() {
-            let is_last = names.peek().is_none();
-            let content = self.get(tree)?;
-            let found = entries(&content.content)
-                .filter(|entry| entry.name == name)
-                .find_map(|entry| Some((kind_of(entry.mode)?, entry.oid)));
-            match found {
-                Some((EntryKind::Directory, below)) if !is_last => tree = below,
-                Some((EntryKind::File(flag), blob)) if is_last => return Ok(Some((flag, blob))),
-                _ => break,
-            }
-        }
-        Ok(None)
+    /// [`Error::Io`].
+    pub fn ask_blobs(&mut self, oids: &[Oid]) -> Result<()> {
+        ask(&mut self.requests, oids)
     }
 
-    /// The content of a blob that was not asked for ahead, as [`gitblobs::read`] does it.
+    /// The content of the next one, as [`gitblobs::read`] does it.
     ///
     /// # Errors
     ///
     /// As [`Self::get_some`].
     pub fn blob(&mut self, oid: Oid, room: Buffer, most_bytes: u64) -> Result<Option<Buffer>> {
-        ask(&mut self.requests, &[oid])?;
         gitblobs::read(&mut self.answers, oid, room, most_bytes)
+    }
+
+    /// Passes over those that are left.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get_some`].
+    pub fn pass_over(&mut self, oids: &[Oid]) -> Result<()> {
+        oids.iter().try_for_each(|oid| pass_over(&mut self.answers, *oid))
     }
 
     /// Adds a tree that the caller has made, whose id is that of its content.
