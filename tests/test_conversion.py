@@ -150,3 +150,15 @@ def test_repositories_with_tree_manifests_are_refused(tmp_path: Path) -> None:
         Target(tmp_path / "target").convert(repo.path, repo.commit())
     assert b"treemanifest" in caught.value.message
     assert caught.value.hint
+
+
+def test_a_commit_that_is_too_long_is_refused(target: Target, tmp_path: Path) -> None:
+    repo = GitObjects(tmp_path / "project.git")
+    good = repo.commit()
+    long = repo.commit(good, message=b"m" * (8 << 20))
+    after = repo.commit(long, message=b"after\n")
+    made = target.convert(repo.path, after)
+    assert [(it.oid.decode(), it.reason.name) for it in made.refused] == [
+        (long, b"commit-size"),
+        (after, b"ancestor"),
+    ]

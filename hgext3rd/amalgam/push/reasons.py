@@ -40,4 +40,5 @@ REASONS = {
     14: PushReason(b"ancestor", _(b"an ancestor cannot be pushed")),
     15: FILE_SIZE,
     16: PushReason(b"differs", _(b"its changeset is not exported as the same commit")),
+    17: PushReason(b"commit-size", _(b"the commit object is larger than 4 MB")),
 }
