@@ -19,6 +19,8 @@ from testlib.randomhistories import History
 
 from hgext3rd.amalgam.push import conversion
 
+# what Mercurial stores
+LONGEST_PATH = 5456
 VECTORS = Path(__file__).parent / "vectors" / "git-push"
 
 
@@ -150,6 +152,24 @@ def test_repositories_with_tree_manifests_are_refused(tmp_path: Path) -> None:
         Target(tmp_path / "target").convert(repo.path, repo.commit())
     assert b"treemanifest" in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_a_path_that_is_too_long_is_refused_where_it_is(
+    longer: int, target: Target, tmp_path: Path
+) -> None:
+    repo = GitObjects(tmp_path / "project.git")
+    innocent = repo.commit(tree=repo.tree((b"100644", b"a")))
+    tree = repo.tree((b"100644", b"n" * (LONGEST_PATH + longer)))
+    made = target.convert(repo.path, repo.commit(innocent, tree=tree))
+    assert len(made.changesets) == 2 * (not longer)
+    if made.changesets:
+        target.unbundle(made)
+        target.hg("verify")
+    assert [(it.reason.name, it.detail) for it in made.refused] == longer * [
+        (b"path", b"n" * 512)
+    ]
+    assert innocent.encode() not in {it.oid for it in made.refused}
 
 
 def test_a_commit_that_is_too_long_is_refused(target: Target, tmp_path: Path) -> None:

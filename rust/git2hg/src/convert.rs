@@ -6,7 +6,7 @@
 //! written, and the rest is only judged.
 
 mod ancestry;
-mod changes;
+pub(crate) mod changes;
 mod comparing;
 mod copies;
 mod filerevisions;

@@ -21,7 +21,10 @@ use crate::reason::{Reason, TreeReasons};
 use crate::tree::{TreeEntry, culprit};
 
 /// What a path takes beside its bytes, about, while it is compared and converted.
-const PATH_BYTES: usize = 200;
+const PATH_BYTES: usize = 600;
+/// Longest path of a file that Mercurial stores: `hashencode()` in its `pathencode.c` takes less than 16 KiB
+/// for three times `PATH.i.s` and a NUL.
+pub(crate) const LONGEST_PATH: usize = (16 << 10) / 3 - 5;
 
 /// A path that differs in two trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +114,9 @@ pub(crate) fn compare(
                     };
                     if file(old).is_some() || file(new).is_some() {
                         let (old, new) = (file(old), file(new));
+                        if new.is_some() && path.len() > LONGEST_PATH {
+                            return comparison.refuse(Reason::Path, path);
+                        }
                         bytes += path.len() + PATH_BYTES;
                         comparison.changes.push(Change { path: path.clone().into(), old, new });
                     }
