@@ -154,6 +154,24 @@ def test_repositories_with_tree_manifests_are_refused(tmp_path: Path) -> None:
     assert caught.value.hint
 
 
+def test_of_sources_of_a_copy_links_are_not_counted(
+    target: Target, tmp_path: Path
+) -> None:
+    """As git does: a hundred links with the content come before the only file."""
+    repo = GitObjects(tmp_path / "project.git")
+    links = repo.tree(*((b"120000", b"l%03d" % number) for number in range(120)))
+    files = repo.tree((b"100644", b"f"))
+    old = (b"40000", b"a", links), (b"40000", b"b", files)
+    before = repo.commit(tree=repo.tree(*old))
+    after = repo.commit(before, tree=repo.tree(*old, (b"40000", b"c", files)))
+    target.push(repo.path, after)
+    assert target.hg("log", "-r", "tip", "-T", "{file_copies}") == "c/f (b/f)"
+    found = git(
+        repo.path, "diff-tree", "-r", "-C100%", "--find-copies-harder", before, after
+    )
+    assert found.split(b"\t")[1:] == [b"b/f", b"c/f\n"]
+
+
 @pytest.mark.parametrize("longer", [0, 1])
 def test_a_path_that_is_too_long_is_refused_where_it_is(
     longer: int, target: Target, tmp_path: Path

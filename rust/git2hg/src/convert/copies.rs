@@ -52,10 +52,10 @@ pub(crate) fn copies(
     for (path, (flag, blob)) in added {
         let Some(sources) = sources.get(&blob) else { continue };
         let mut best: Option<(&[u8], u32)> = None;
-        for (source, source_flag) in sources.iter().take(MOST_SOURCES) {
-            if *source_flag != flag && [*source_flag, flag].contains(&Flag::Symlink) {
-                continue;
-            }
+        // a link is no copy of a file: those are not counted
+        let is_like = |other: Flag| other == flag || ![other, flag].contains(&Flag::Symlink);
+        let sources = sources.iter().filter(|(_, other)| is_like(*other));
+        for (source, _) in sources.take(MOST_SOURCES) {
             let is_free = gone.contains(&**source) && !used.contains(&**source);
             let score = u32::from(is_free) + u32::from(name_of(source) == name_of(path));
             if best.is_none_or(|(_, before)| score > before) {
