@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from mercurial import error
 from testlib.converted import Target
 from testlib.environment import ENVIRONMENT, git, hg
 from testlib.mirrors import ids
@@ -188,6 +189,25 @@ def test_a_path_that_is_too_long_is_refused_where_it_is(
         (b"path", b"n" * 512)
     ]
     assert innocent.encode() not in {it.oid for it in made.refused}
+
+
+def test_what_git_says_last_is_the_cause(target: Target, tmp_path: Path) -> None:
+    """Its pipes close before it has ended."""
+    repo = GitObjects(tmp_path / "project.git")
+    commit = repo.commit(tree=repo.tree((b"100644", b"f")))
+    program = tmp_path / "closing-git"
+    program.write_text(
+        "#!/bin/sh\n"
+        'case " $* " in\n'
+        '  *" --batch-command "*) exec >&-; cat > /dev/null\n'
+        "    echo fatal: late >&2; exit 128;;\n"
+        "esac\n"
+        'exec git "$@"\n'
+    )
+    program.chmod(0o700)
+    with pytest.raises(error.InputError) as caught:
+        target.convert(repo.path, commit, program=bytes(program))
+    assert caught.value.message == b"git cannot read what was pushed: late"
 
 
 def test_a_commit_that_is_too_long_is_refused(target: Target, tmp_path: Path) -> None:
