@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from mercurial import error
 from testlib.converted import Target
 from testlib.environment import ENVIRONMENT, git, hg
 from testlib.mirrors import ids
@@ -19,6 +20,8 @@ from testlib.randomhistories import History
 
 from hgext3rd.amalgam.push import conversion
 
+# what Mercurial stores
+LONGEST_PATH = 5456
 VECTORS = Path(__file__).parent / "vectors" / "git-push"
 
 
@@ -150,3 +153,70 @@ def test_repositories_with_tree_manifests_are_refused(tmp_path: Path) -> None:
         Target(tmp_path / "target").convert(repo.path, repo.commit())
     assert b"treemanifest" in caught.value.message
     assert caught.value.hint
+
+
+def test_of_sources_of_a_copy_links_are_not_counted(
+    target: Target, tmp_path: Path
+) -> None:
+    """As git does: a hundred links with the content come before the only file."""
+    repo = GitObjects(tmp_path / "project.git")
+    links = repo.tree(*((b"120000", b"l%03d" % number) for number in range(120)))
+    files = repo.tree((b"100644", b"f"))
+    old = (b"40000", b"a", links), (b"40000", b"b", files)
+    before = repo.commit(tree=repo.tree(*old))
+    after = repo.commit(before, tree=repo.tree(*old, (b"40000", b"c", files)))
+    target.push(repo.path, after)
+    assert target.hg("log", "-r", "tip", "-T", "{file_copies}") == "c/f (b/f)"
+    found = git(
+        repo.path, "diff-tree", "-r", "-C100%", "--find-copies-harder", before, after
+    )
+    assert found.split(b"\t")[1:] == [b"b/f", b"c/f\n"]
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_a_path_that_is_too_long_is_refused_where_it_is(
+    longer: int, target: Target, tmp_path: Path
+) -> None:
+    repo = GitObjects(tmp_path / "project.git")
+    innocent = repo.commit(tree=repo.tree((b"100644", b"a")))
+    tree = repo.tree((b"100644", b"n" * (LONGEST_PATH + longer)))
+    made = target.convert(repo.path, repo.commit(innocent, tree=tree))
+    assert len(made.changesets) == 2 * (not longer)
+    if made.changesets:
+        target.unbundle(made)
+        target.hg("verify")
+    assert [(it.reason.name, it.detail) for it in made.refused] == longer * [
+        (b"path", b"n" * 512)
+    ]
+    assert innocent.encode() not in {it.oid for it in made.refused}
+
+
+def test_what_git_says_last_is_the_cause(target: Target, tmp_path: Path) -> None:
+    """Its pipes close before it has ended."""
+    repo = GitObjects(tmp_path / "project.git")
+    commit = repo.commit(tree=repo.tree((b"100644", b"f")))
+    program = tmp_path / "closing-git"
+    program.write_text(
+        "#!/bin/sh\n"
+        'case " $* " in\n'
+        '  *" --batch-command "*) exec >&-; cat > /dev/null\n'
+        "    echo fatal: late >&2; exit 128;;\n"
+        "esac\n"
+        'exec git "$@"\n'
+    )
+    program.chmod(0o700)
+    with pytest.raises(error.InputError) as caught:
+        target.convert(repo.path, commit, program=bytes(program))
+    assert caught.value.message == b"git cannot read what was pushed: late"
+
+
+def test_a_commit_that_is_too_long_is_refused(target: Target, tmp_path: Path) -> None:
+    repo = GitObjects(tmp_path / "project.git")
+    good = repo.commit()
+    long = repo.commit(good, message=b"m" * (8 << 20))
+    after = repo.commit(long, message=b"after\n")
+    made = target.convert(repo.path, after)
+    assert [(it.oid.decode(), it.reason.name) for it in made.refused] == [
+        (long, b"commit-size"),
+        (after, b"ancestor"),
+    ]

@@ -28,19 +28,23 @@ class Target:
         self.bundle = root.parent / f"{root.name}-pushed.hg"
 
     def convert(
-        self, git_dir: Path, *tips: str, memory_bytes: int = MEMORY_BYTES
+        self,
+        git_dir: Path,
+        *tips: str,
+        memory_bytes: int = MEMORY_BYTES,
+        program: bytes = b"git",
     ) -> Any:
         """Convert commits; the changegroup is a bundle then."""
         ui = uimod.ui.load()
         repo = hgmod.repository(ui, bytes(self.root))
         inner = git_dir / ".git"
         directory = inner if inner.exists() else git_dir
-        program = Git(b"git", Directory(bytes(directory.resolve())))
+        runner = Git(program, Directory(bytes(directory.resolve())))
         oids = [git(git_dir, "rev-parse", tip).strip() for tip in tips]
         with tempfile.TemporaryFile() as out:
             out.write(b"before")
             made = conversion.convert(
-                *(ui, repo, program, oids, self._known, out), memory_bytes=memory_bytes
+                *(ui, repo, runner, oids, self._known, out), memory_bytes=memory_bytes
             )
             end = out.tell()
             out.seek(0)

@@ -6,6 +6,7 @@ They end with their owner. What they said is the cause of whatever else fails.
 from __future__ import annotations
 
 import contextlib
+import signal
 import tempfile
 from typing import IO, TYPE_CHECKING, Any
 
@@ -68,18 +69,29 @@ class GitProcesses:
             process.wait()
 
     def failure(self) -> bytes:
-        """Return what the first process that has failed said; empty if none has."""
+        """Return what the first process that has failed said; empty if none has.
+
+        All end before, since a process closes its pipes before it has ended. One that
+        ends because nobody reads from it has not failed.
+        """
+        for process, _errors in self._started:
+            _close(process)
+        self.wait()
         for process, errors in self._started:
-            if process.poll():
+            if process.returncode not in (0, -signal.SIGPIPE):
                 return last_words(process, errors)
         return b""
 
 
 def _end(process: Popen[bytes]) -> None:
+    _close(process)
+    process.kill()
+    process.wait()
+
+
+def _close(process: Popen[bytes]) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             # git may have ended before it was closed
             with contextlib.suppress(OSError):
                 pipe.close()
-    process.kill()
-    process.wait()

@@ -41,4 +41,5 @@ REASONS = {
     14: ANCESTOR,
     15: FILE_SIZE,
     16: PushReason(b"differs", _(b"its changeset is not exported as the same commit")),
+    17: PushReason(b"commit-size", _(b"the commit object is larger than 4 MB")),
 }

@@ -226,7 +226,7 @@ impl From<Error> for Failure {
                 "make a full clone; alternates are not followed: 'git repack -a -d' copies what \
                  they have",
             ),
-            Error::TooManyFiles(_) => Self::input(message)
+            Error::TooManyFiles(_) | Error::TooManyRevisions(_) => Self::input(message)
                 .hint("push it in parts, or ask the server's operator for more memory"),
             Error::TooLarge { .. } | Error::TooMany => Self::unsupported(message),
             Error::Store(problem) => changegroup::Error::Store(problem).into(),

@@ -9,6 +9,11 @@ use imara_diff::{Algorithm, Diff, InternedInput};
 /// search would be some times as long.
 const MOST_COMPARED: usize = 64 << 20;
 
+/// Lines that differ are not compared if there are more of them than this together: the search is quadratic
+/// where few lines are different ones. For 20,000 random lines of two kinds,
+/// it takes 0.25 seconds (November 2026).
+const MOST_LINES: usize = 20_000;
+
 /// Appends a delta that makes `target` from `base` to `out`. Both are shorter than 2 GiB.
 pub fn line_delta(base: &[u8], target: &[u8], out: &mut Vec<u8>) {
     let front = start_of_line(base, common_prefix(base, target));
@@ -20,7 +25,8 @@ pub fn line_delta(base: &[u8], target: &[u8], out: &mut Vec<u8>) {
         return;
     }
     let is_long = base_part.len() + target_part.len() > MOST_COMPARED;
-    if base_part.is_empty() || target_part.is_empty() || is_long {
+    let has_many = || lines(base_part).chain(lines(target_part)).nth(MOST_LINES).is_some();
+    if base_part.is_empty() || target_part.is_empty() || is_long || has_many() {
         return hunk(front, front + base_part.len(), target_part, out);
     }
     let mut input = InternedInput::default();
@@ -137,6 +143,26 @@ mod tests {
         assert!(delta(&base, &base).is_empty());
         assert_eq!(delta(b"", &target).len(), 12 + target.len());
         assert_eq!(delta(&target, b"").len(), 12);
+    }
+
+    #[test]
+    fn many_lines_that_differ_are_sent_as_they_are() {
+        // every second line is the same, so that a search finds thousands of ranges
+        let text = |lines: usize, word: &str| -> Vec<u8> {
+            let line = |number| format!("{number}\n{word}{number}\n");
+            (0..lines / 2).map(line).collect::<String>().into_bytes()
+        };
+        let hunks = |lines| {
+            let (base, target) = (text(lines, "a"), text(lines, "b"));
+            let found = delta(&base, &target);
+            Delta::parse(&found, base.len()).expect("is a delta").hunks().count()
+        };
+        assert_eq!(hunks(MOST_LINES / 2), MOST_LINES / 4);
+        assert_eq!(hunks(MOST_LINES / 2 + 2), 1);
+        // lines around what differs do not count
+        let (same, end) = (text(2 * MOST_LINES, "a"), text(100, "c"));
+        let [base, target] = ["x", "y"].map(|it| [&same, it.as_bytes(), &end].concat());
+        assert!(delta(&base, &target).len() < 40);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use workshop::hex::hex;
 
 use crate::error::{Error, Result};
 
-/// Bytes that an object may have: the largest trees known have some megabytes.
+/// Bytes that an object may have which is read as a whole: the largest trees known have some megabytes.
+/// Blobs are read in pieces, and of commits only the beginning.
 const MOST_BYTES: u64 = 256 << 20;
 /// Bytes that the line before an object may have. An id and a kind have less.
 const LONGEST_LINE: u64 = 256;
@@ -89,7 +90,27 @@ impl<R: Read> Answers<R> {
         }
     }
 
-    /// The line before the next object, which [`Self::content`] or [`Self::skip`] has to follow.
+    /// The next one, of which only the first `most` bytes are read; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`], but for [`Error::TooLarge`].
+    pub(crate) fn read_start(&mut self, most: usize) -> Result<Option<Answer<'_>>> {
+        let Some(AnswerHead { oid, bytes }) = self.head()? else { return Ok(None) };
+        let Some(bytes) = bytes else {
+            return Ok(Some(Answer { oid, kind: b"", content: b"" }));
+        };
+        let mut start = std::mem::take(&mut self.content);
+        start.clear();
+        self.content(bytes, |piece| {
+            start.extend_from_slice(&piece[..piece.len().min(most - start.len())]);
+            Ok(())
+        })?;
+        self.content = start;
+        Ok(Some(Answer { oid, kind: kind_of(&self.line), content: &self.content }))
+    }
+
+    /// The line before the next object, which [`Self::content`] has to follow.
     ///
     /// # Errors
     ///
@@ -190,6 +211,19 @@ mod tests {
             assert_eq!(answer, Some(Answer { oid, kind, content }));
         }
         assert_eq!(answers.read().expect("ends"), None);
+    }
+
+    #[test]
+    fn of_a_long_object_only_the_start_is_read() {
+        let long = "x".repeat(3 * BUFFER_BYTES);
+        let input = format!("{ID} commit {}\n{long}\n{ID} commit 2\nab\n", long.len());
+        let mut answers = Answers::new(input.as_bytes());
+        for content in [&long[..BUFFER_BYTES + 9], "ab"] {
+            let answer = answers.read_start(BUFFER_BYTES + 9).expect("well-formed");
+            assert_eq!(answer.map(|it| it.content.to_vec()), Some(content.as_bytes().to_vec()));
+        }
+        assert_eq!(answers.read_start(9).expect("ends"), None);
+        assert!(answers.content.capacity() < long.len());
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The way back: each changeset of a changegroup becomes a commit again, which has to be the one that was
 //! pushed.
 //!
-//! Nothing that the conversion has noted is used. The changegroup is read from its file, as Mercurial
-//! reads it. Contents come from the texts in it, trees from what manifests change, commits from
-//! [`hg2git::write_commit`]. What is in the store already is read from there, and its trees from git: an
-//! export has made them. On the way all nodes are compared with their texts, and the files that
-//! a changeset lists with its manifest.
+//! Two things are taken from the conversion: which commit each changeset should be, and the trees that git
+//! has answered. The changegroup is read from its file, as Mercurial reads it. Contents come from the texts
+//! in it, trees from what manifests change, commits from [`hg2git::write_commit`]. What is in the store
+//! already is read from there, and its trees from git: an export has made them. On the way all nodes are
+//! compared with their texts, and the files that a changeset lists with its manifest.
 //!
 //! A branch, a copy, or the parents of a file leave no trace in git, so they are not checked.
 
@@ -135,14 +135,10 @@ impl Back<'_> {
         let manifests = ChunkTexts::read(&mut group, &budget, quarter)?;
         group.end_of_manifests()?;
         let mut contents = FileContents::new(self.request.store, quarter);
-        let mut done = 0;
         while let Some(path) = group.file_name()? {
             let mut texts = ChunkTexts::read(&mut group, &budget, quarter)?;
             texts.check_links(&nodes)?;
-            contents.add(&path, &mut texts, || {
-                done += 1;
-                self.tick(0)
-            })?;
+            contents.add(&path, &mut texts, || self.tick(0))?;
         }
         group.check_end()?;
         manifests.check_links(&nodes)?;

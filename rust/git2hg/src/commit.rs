@@ -13,6 +13,8 @@ use crate::reason::Reason;
 
 /// Parents that a changeset can have.
 pub(crate) const MOST_PARENTS: usize = 2;
+/// Bytes that a commit may have: it is held several times while it is converted.
+pub(crate) const MOST_BYTES: usize = 4 << 20;
 
 /// What a commit has, and whether it comes back.
 #[derive(Debug)]
@@ -105,6 +107,9 @@ fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), R
     while let Some(digits) = line.strip_prefix(b"parent ") {
         judged.parents.push(oid(digits).ok_or(malformed(line))?);
         line = lines.next().unwrap_or_default();
+    }
+    if content.len() > MOST_BYTES {
+        return Err((Reason::CommitSize, b""));
     }
     let author = line.strip_prefix(b"author ").ok_or(malformed(line))?;
     line = lines.next().unwrap_or_default();
@@ -219,6 +224,14 @@ mod tests {
 
     fn reason(content: &str) -> Option<Reason> {
         judge(content.as_bytes()).refused.map(|(reason, _)| reason)
+    }
+
+    #[test]
+    fn a_commit_that_is_too_long_is_refused() {
+        let content = commit(PLAIN, PLAIN, "");
+        let filled = |len: usize| content.clone() + &"x".repeat(len - content.len());
+        assert_eq!(reason(&filled(MOST_BYTES)), None);
+        assert_eq!(reason(&filled(MOST_BYTES + 1)), Some(Reason::CommitSize));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! written, and the rest is only judged.
 
 mod ancestry;
-mod changes;
+pub(crate) mod changes;
 mod comparing;
 mod copies;
 mod filerevisions;
@@ -297,6 +297,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
                 let refusal = Refusal { oid: commit.oid, reason: Reason::FileSize, detail };
                 return self.judge_after(refusal, commit, &window[at + 1..]);
             }
+            self.check_revisions(commit)?;
             self.tick()?;
         }
         Ok(())

@@ -35,6 +35,9 @@ pub enum Error {
     /// A commit changes more files than the memory of a conversion allows.
     #[error("commit {0} changes more files than amalgam.git.memory allows")]
     TooManyFiles(Oid),
+    /// The commits up to this one have more file revisions than the memory of a conversion allows.
+    #[error("with commit {0} the push changes more files than amalgam.git.memory allows")]
+    TooManyRevisions(Oid),
     /// More commits, trees or entries than can be counted.
     #[error("history is too large: more than {} objects", u32::MAX)]
     TooMany,

@@ -6,7 +6,7 @@ use gitpack::Oid;
 use hashbrown::HashMap;
 
 use crate::answers::Answers;
-use crate::commit::{MOST_PARENTS, judge};
+use crate::commit::{self, MOST_PARENTS, judge};
 use crate::error::{Error, Result};
 use crate::reason::Reason;
 
@@ -42,7 +42,7 @@ impl CommitHistory {
     pub fn read(input: impl Read, mut watch: impl FnMut(usize) -> Result<()>) -> Result<Self> {
         let mut history = Self::default();
         let mut answers = Answers::new(input);
-        while let Some(answer) = answers.read()? {
+        while let Some(answer) = answers.read_start(commit::MOST_BYTES + 1)? {
             match answer.kind {
                 b"commit" => history.add(answer.oid, answer.content)?,
                 b"" => return Err(Error::Missing(answer.oid)),

@@ -34,16 +34,18 @@ pub enum Reason {
     Path = 13,
     /// An ancestor is refused.
     Ancestor = 14,
-    /// A file is longer than Mercurial can store. Only a conversion finds it.
+    /// A file is longer than the server takes, or than Mercurial can store. Only a conversion finds it.
     FileSize = 15,
     /// The changeset that was made is exported as another commit. Only a conversion finds it, and it is
     /// a bug.
     Differs = 16,
+    /// The commit object is longer than 4 MiB. It is looked for first: what else is in it is not read.
+    CommitSize = 17,
 }
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::MalformedCommit,
         Self::Signature,
         Self::Encoding,
@@ -60,6 +62,7 @@ impl Reason {
         Self::Ancestor,
         Self::FileSize,
         Self::Differs,
+        Self::CommitSize,
     ];
 }
 

@@ -59,7 +59,8 @@ fn walk<'a>(
     directories: &mut Vec<(&'a [u8], Oid)>,
     mut report: impl FnMut(Found<'a>),
 ) {
-    let mut names: Vec<(&[u8], bool)> = Vec::new();
+    let mut before: Option<(&[u8], bool)> = None;
+    let mut files = FileNames::default();
     let mut rest = content;
     while !rest.is_empty() {
         let Some(TreeEntry { mode, name, oid, after }) = TreeEntry::first(rest) else {
@@ -77,11 +78,11 @@ fn walk<'a>(
             b"160000" => report(Found::Reason(Reason::Submodule, name)),
             _ => report(Found::Reason(Reason::Mode, name)),
         }
-        let is_in_order = names.last().is_none_or(|(before, was_directory)| {
-            entry_order(before, *was_directory, name, is_directory) == Ordering::Less
+        let is_in_order = before.is_none_or(|(before, was_directory)| {
+            entry_order(before, was_directory, name, is_directory) == Ordering::Less
         });
         if !is_in_order
-            || is_directory && has_file(&names, name)
+            || before.is_some_and(|before| files.has(before, (name, is_directory)))
             || oid.as_bytes() == &[0; 20]
             || names::git_refuses(name)
         {
@@ -92,17 +93,54 @@ fn walk<'a>(
         } else if names::hg_refuses_in_root(name) {
             report(Found::RootName(name));
         }
-        names.push((name, is_directory));
+        before = Some((name, is_directory));
     }
 }
 
-/// Whether a file has the name of a directory. In between are only names that begin with it.
-fn has_file(before: &[(&[u8], bool)], name: &[u8]) -> bool {
-    before
-        .iter()
-        .rev()
-        .take_while(|(other, _)| other.starts_with(name))
-        .any(|(other, is_directory)| *other == name && !is_directory)
+/// Names of files that a directory further on may have, too: `a` in `a`, `a-b`, `a/`.
+///
+/// As `verify_ordered()` in git's `fsck.c`: each name begins with the one before it, and a name is
+/// looked at once for each directory that comes right after it, and once when it is dropped.
+#[derive(Debug, Default)]
+struct FileNames<'a> {
+    names: Vec<&'a [u8]>,
+    #[cfg(test)]
+    looked_at: usize,
+}
+
+impl<'a> FileNames<'a> {
+    /// Whether the next entry is a directory with the name of a file, where `before` is the entry before
+    /// it. Entries have to be in order.
+    fn has(&mut self, before: (&'a [u8], bool), (name, is_directory): (&'a [u8], bool)) -> bool {
+        const IS_LESS: fn(&u8) -> bool = |byte| *byte < b'/';
+        let (last, was_directory) = before;
+        if last == name {
+            return true;
+        }
+        let goes_on = |long: &[u8], short: &[u8]| {
+            long.strip_prefix(short).and_then(<[u8]>::first).is_some_and(IS_LESS)
+        };
+        if !was_directory && goes_on(name, last) {
+            self.names.push(last);
+        } else if is_directory && goes_on(last, name) {
+            while let Some(file) = self.names.pop() {
+                #[cfg(test)]
+                {
+                    self.looked_at += 1;
+                }
+                let Some(rest) = name.strip_prefix(file) else { continue };
+                match rest.first() {
+                    None => return true,
+                    Some(byte) if IS_LESS(byte) => {
+                        self.names.push(file);
+                        break;
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        false
+    }
 }
 
 /// An entry, and what follows it.
@@ -133,6 +171,7 @@ pub(crate) fn not_a_tree() -> TreeReasons {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::btree_set;
     use proptest::prelude::*;
 
     use super::*;
@@ -188,6 +227,25 @@ mod tests {
     }
 
     #[test]
+    fn names_are_looked_at_a_few_times() {
+        // many files between each file and the directory with its name, and between directories
+        let long = "!".repeat(500);
+        let mut entries: Vec<(String, bool)> =
+            (1..500).step_by(2).map(|len| (long[..len].to_owned(), false)).collect();
+        entries.extend((0..500).map(|number| (format!("{long}{number:03}"), false)));
+        entries.extend((1..500).rev().map(|len| (long[..len].to_owned(), true)));
+        let mut files = FileNames::default();
+        let mut same = 0;
+        for pair in entries.windows(2) {
+            let [one, two] = [&pair[0], &pair[1]].map(|(name, is)| (name.as_bytes(), *is));
+            assert_eq!(entry_order(one.0, one.1, two.0, two.1), Ordering::Less);
+            same += usize::from(files.has(one, two));
+        }
+        assert_eq!(same, 250);
+        assert!(files.looked_at <= entries.len(), "{}", files.looked_at);
+    }
+
+    #[test]
     fn the_culprit_is_named() {
         let content = tree(&[("100644", "a"), ("160000", "s"), ("160000", "t")]);
         assert_eq!(culprit(&content, Reason::Submodule, true), Some(&b"s"[..]));
@@ -198,6 +256,23 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_directory_with_the_name_of_a_file_is_found(
+            names in btree_set(("[a!0-]{1,4}", any::<bool>()), 0..30),
+        ) {
+            let mut names: Vec<_> = names.iter().map(|(name, is)| (name.as_bytes(), *is)).collect();
+            names.sort_by(|one, two| entry_order(one.0, one.1, two.0, two.1));
+            let mut files = FileNames::default();
+            for at in 1..names.len() {
+                let (name, is_directory) = names[at];
+                let is_there = is_directory && names[..at].contains(&(name, false));
+                prop_assert_eq!(files.has(names[at - 1], names[at]), is_there);
+                if is_there {
+                    break; // of one tree, one is enough
+                }
+            }
+        }
+
         #[test]
         fn any_content_is_judged(mut content: Vec<u8>) {
             let _ = judge(&content);

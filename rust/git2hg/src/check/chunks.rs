@@ -14,14 +14,12 @@ use revlog::{Delta, Node, node};
 use workshop::{Budget, Buffer};
 
 use crate::check::{Checked, Problem, fault};
+use crate::convert::changes::LONGEST_PATH;
 use crate::convert::recent::Recent;
 use crate::error::Error;
 
 /// Bytes of the length of a chunk.
 const LEN_BYTES: usize = 4;
-/// Longest name of a file.
-const LONGEST_NAME: usize = 64 << 10;
-
 /// The file, and how far it is read.
 #[derive(Debug)]
 pub(crate) struct GroupFile<'a> {
@@ -56,7 +54,7 @@ impl<'a> GroupFile<'a> {
     /// The name of the next file; `None` after the last one.
     pub fn file_name(&mut self) -> Checked<Option<Vec<u8>>> {
         let Some(len) = self.chunk()? else { return Ok(None) };
-        if len > LONGEST_NAME {
+        if len > LONGEST_PATH {
             return Err(fault("a file with a long name"));
         }
         let mut name = vec![0; len];

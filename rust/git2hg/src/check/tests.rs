@@ -302,6 +302,32 @@ fn trees_that_name_more_files_than_there_is_memory_for_are_refused() {
     }
 }
 
+/// Two trees that alternate: each commit changes few enough files, but each time they are new revisions.
+#[test]
+fn more_revisions_than_there_is_memory_for_are_refused() {
+    let git = Git::default();
+    let names: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+    let mut commits: Vec<Oid> = Vec::new();
+    for number in 0..20 {
+        let blob = git.add(ObjectKind::Blob, if number % 2 == 0 { b"even" } else { b"odd" });
+        let mut files: Vec<_> = names.iter().map(|name| (Mode::FILE, &**name, blob)).collect();
+        files.sort_unstable_by_key(|(_, name, _)| *name);
+        let parents = &commits[commits.len().saturating_sub(1)..];
+        commits.push(git.commit(git.tree(&files), parents, PLAIN.author, "some\n"));
+    }
+    let place = tempfile::tempdir().expect("is made");
+    let listed: Vec<u8> =
+        commits.iter().flat_map(|oid| git.0.borrow().objects[oid].clone()).collect();
+    let pipes = ConversionPipes { commits: &*listed, trees: git.pipes(), blobs: git.pipes() };
+    let out = tempfile::tempfile().expect("is made");
+    let made = with_request(&place, GroupVersion::V02, |request| {
+        let request = &ConversionRequest { memory_bytes: 0, ..*request };
+        convert(pipes, request, &out, &|_, _| false)
+    });
+    let is_one = |oid| commits.iter().position(|commit| *commit == oid) == Some(11);
+    assert!(matches!(made, Err(Error::TooManyRevisions(oid)) if is_one(oid)), "{made:?}");
+}
+
 /// More commits than can be compared at once are compared in parts.
 #[test]
 fn many_large_commits_take_several_turns() {

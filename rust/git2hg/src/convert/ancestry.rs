@@ -14,7 +14,7 @@ use std::hash::BuildHasher as _;
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use revlog::Node;
 
-use self::between::Between;
+use self::between::{Between, Nearest};
 use crate::convert::manifests::{Number, PushedManifests, changes};
 use crate::error::Result;
 
@@ -136,8 +136,9 @@ impl Entries {
         let mut wanted: HashMap<u32, Vec<usize>> = HashMap::new();
         let mut known: Vec<HashMap<u32, Option<Node>>> = vec![HashMap::new(); self.of.len()];
         for (path, own) in self.of.iter().enumerate() {
+            let nearest = between.nearest(own.iter().map(|it| it.place));
             for entry in own {
-                for found in parents(between, own, *entry).into_iter().flatten() {
+                for found in parents(between, own, &nearest, *entry).into_iter().flatten() {
                     if let Found::Outside(number) = found
                         && known[path].insert(number, None).is_none()
                     {
@@ -170,17 +171,19 @@ enum Found {
 }
 
 /// What the parents of the manifest of `entry` have at its path; `None` for a parent that is not there.
-fn parents(between: &Between, own: &[Entry], entry: Entry) -> [Option<Found>; 2] {
+fn parents(
+    between: &Between,
+    own: &[Entry],
+    nearest: &Nearest,
+    entry: Entry,
+) -> [Option<Found>; 2] {
     let manifest = between.manifest(entry.place);
     [manifest.first, manifest.second].map(|parent| {
         let parent = parent?;
         let Some(place) = between.place(parent) else { return Some(Found::Outside(parent)) };
         // the last of those that are on the way from it to its first ancestors
-        let until = own.partition_point(|it| it.place <= place);
-        let before = own[..until].iter().rev();
-        let mut before = before.filter(|it| between.inherits(place, it.place));
-        Some(match (before.next(), between.outside(place)) {
-            (Some(entry), _) => Found::Entry(entry.node),
+        Some(match (between.find(nearest, place), between.outside(place)) {
+            (Some(at), _) => Found::Entry(own[at].node),
             (None, Some(number)) => Found::Outside(number),
             (None, None) => Found::Entry(None),
         })
@@ -193,8 +196,9 @@ type Edges = HashMap<Node, [Option<Node>; 2]>;
 /// Those of one path.
 fn edges(between: &Between, own: &[Entry], known: &HashMap<u32, Option<Node>>) -> Edges {
     let mut edges = Edges::new();
+    let nearest = between.nearest(own.iter().map(|it| it.place));
     for entry in own {
-        let before = parents(between, own, *entry).map(|found| {
+        let before = parents(between, own, &nearest, *entry).map(|found| {
             found.map(|found| match found {
                 Found::Entry(node) => node,
                 Found::Outside(number) => known.get(&number).copied().flatten(),

@@ -21,7 +21,10 @@ use crate::reason::{Reason, TreeReasons};
 use crate::tree::{TreeEntry, culprit};
 
 /// What a path takes beside its bytes, about, while it is compared and converted.
-const PATH_BYTES: usize = 200;
+const PATH_BYTES: usize = 600;
+/// Longest path of a file that Mercurial stores: `hashencode()` in its `pathencode.c` takes less than 16 KiB
+/// for three times `PATH.i.s` and a NUL.
+pub(crate) const LONGEST_PATH: usize = (16 << 10) / 3 - 5;
 
 /// A path that differs in two trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,12 +57,19 @@ struct Pair {
     new: Option<Oid>,
 }
 
+impl Pair {
+    /// The trees to be read: one or two.
+    fn trees(&self) -> impl Iterator<Item = Oid> + use<> {
+        [self.old, self.new].into_iter().flatten()
+    }
+}
+
 /// Does all of `comparisons`; answers false if what differs takes more than about `most_bytes`: some
 /// kilobytes of trees can name millions of files. `tick` is called now and then.
 ///
 /// # Errors
 ///
-/// As [`GitTrees::get_all`], and those of `tick`.
+/// As [`GitTrees::get_some`], and those of `tick`.
 pub(crate) fn compare(
     trees: &mut GitTrees<impl Write, impl Read>,
     comparisons: &mut [TreeComparison],
@@ -76,10 +86,10 @@ pub(crate) fn compare(
     }
     while !pending.is_empty() {
         let count = pending.len().min(ASKED_AT_ONCE / 2);
-        let pairs: Vec<Pair> = pending.drain(..count).collect();
-        let oids: Vec<Oid> = pairs.iter().flat_map(|pair| [pair.old, pair.new]).flatten().collect();
-        let mut found = trees.get_all(&oids)?.into_iter();
-        for pair in pairs {
+        let oids = pending.iter().take(count).flat_map(Pair::trees);
+        let mut found = trees.get_some(&oids.collect::<Vec<Oid>>())?.into_iter();
+        while pending.front().is_some_and(|pair| pair.trees().count() <= found.len()) {
+            let Some(pair) = pending.pop_front() else { break };
             if pair.depth > 0 {
                 bytes -= pair.path.len() + PATH_BYTES;
             }
@@ -104,6 +114,9 @@ pub(crate) fn compare(
                     };
                     if file(old).is_some() || file(new).is_some() {
                         let (old, new) = (file(old), file(new));
+                        if new.is_some() && path.len() > LONGEST_PATH {
+                            return comparison.refuse(Reason::Path, path);
+                        }
                         bytes += path.len() + PATH_BYTES;
                         comparison.changes.push(Change { path: path.clone().into(), old, new });
                     }

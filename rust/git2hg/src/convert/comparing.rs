@@ -1,4 +1,5 @@
-//! The trees of a window of commits, compared within the memory of a conversion.
+//! The memory of a conversion: the trees of a window of commits are compared within it, and what is kept of
+//! each file revision has a bound.
 
 use std::io::{Read, Write};
 
@@ -7,8 +8,8 @@ use crate::convert::window::WindowCommit;
 use crate::convert::{ConversionStage, Converter};
 use crate::error::{Error, Result};
 
-/// A commit may change so many files that they take this many times the memory of a conversion. So
-/// millions of them are no obstacle, but a few trees that name billions are.
+/// A commit may change so many files that they take this many times the memory of a conversion, and so may
+/// all commits together. So millions of them are no obstacle, but a few trees that name billions are.
 const MOST_OF_MEMORY: usize = 4;
 /// What comparisons may take however little memory there is.
 const LEAST_BYTES: usize = 1 << 20;
@@ -31,5 +32,11 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
             [commit] if !is_done => Err(Error::TooManyFiles(commit.oid)),
             _ => Ok(is_done),
         }
+    }
+
+    /// An error if there are too many file revisions after `commit`.
+    pub(super) fn check_revisions(&self, commit: &WindowCommit) -> Result<()> {
+        let most = self.memory_bytes.max(LEAST_BYTES) * MOST_OF_MEMORY;
+        if self.files.bytes() > most { Err(Error::TooManyRevisions(commit.oid)) } else { Ok(()) }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) type CopySources = HashMap<Box<[u8]>, Box<[u8]>>;
 ///
 /// # Errors
 ///
-/// As [`GitTrees::get_all`].
+/// As [`GitTrees::get_some`].
 pub(crate) fn copies(
     trees: &mut GitTrees<impl Write, impl Read>,
     old: Oid,
@@ -52,10 +52,10 @@ pub(crate) fn copies(
     for (path, (flag, blob)) in added {
         let Some(sources) = sources.get(&blob) else { continue };
         let mut best: Option<(&[u8], u32)> = None;
-        for (source, source_flag) in sources.iter().take(MOST_SOURCES) {
-            if *source_flag != flag && [*source_flag, flag].contains(&Flag::Symlink) {
-                continue;
-            }
+        // a link is no copy of a file: those are not counted
+        let is_like = |other: Flag| other == flag || ![other, flag].contains(&Flag::Symlink);
+        let sources = sources.iter().filter(|(_, other)| is_like(*other));
+        for (source, _) in sources.take(MOST_SOURCES) {
             let is_free = gone.contains(&**source) && !used.contains(&**source);
             let score = u32::from(is_free) + u32::from(name_of(source) == name_of(path));
             if best.is_none_or(|(_, before)| score > before) {
@@ -89,9 +89,11 @@ fn having(
     let mut pending: Vec<(Vec<u8>, Oid)> = vec![(Vec::new(), root)];
     while !pending.is_empty() {
         let from = pending.len().saturating_sub(ASKED_AT_ONCE);
-        let directories = pending.split_off(from);
+        let mut directories = pending.split_off(from);
         let oids: Vec<Oid> = directories.iter().map(|(_, oid)| *oid).collect();
-        for ((path, _), tree) in directories.iter().zip(trees.get_all(&oids)?) {
+        let found = trees.get_some(&oids)?;
+        pending.extend(directories.drain(found.len()..));
+        for ((path, _), tree) in directories.iter().zip(found) {
             for entry in entries(&tree.content) {
                 match kind_of(entry.mode) {
                     Some(EntryKind::Directory) => pending.push((join(path, entry.name), entry.oid)),

@@ -16,6 +16,8 @@ use crate::error::{Error, Result};
 
 /// Texts longer than this part of what is kept are not kept, and nothing is compared with them.
 const LARGEST_PART: usize = 8;
+/// What a revision takes in memory, about.
+const REVISION_BYTES: usize = 360;
 /// Deltas after which a whole text is sent.
 const LONGEST_CHAIN: u32 = 30;
 
@@ -28,6 +30,8 @@ pub(crate) struct FileRevisions {
     /// The numbers of chunks.
     made: HashMap<(u32, Node), u32>,
     chunks: Vec<SpooledChunk>,
+    /// Bytes of all names.
+    name_bytes: usize,
     spool: Spool,
     texts: Recent<Node, Arc<Buffer>>,
     longest_kept: usize,
@@ -57,10 +61,16 @@ impl FileRevisions {
             numbers: HashMap::new(),
             made: HashMap::new(),
             chunks: Vec::new(),
+            name_bytes: 0,
             spool: Spool::new(dir, "files")?,
             texts: Recent::new(most_bytes),
             longest_kept: most_bytes / LARGEST_PART,
         })
+    }
+
+    /// What all take in memory, about, beside the texts that are kept.
+    pub fn bytes(&self) -> usize {
+        self.chunks.len() * REVISION_BYTES + self.name_bytes
     }
 
     /// The node of the revision of `path` with this text, which the changeset `link` has.
@@ -161,6 +171,7 @@ impl FileRevisions {
         }
         let number = u32::try_from(self.names.len()).map_err(|_| Error::TooMany)?;
         let path: Arc<[u8]> = path.into();
+        self.name_bytes += path.len();
         self.names.push(Arc::clone(&path));
         self.numbers.insert(path, number);
         Ok(number)

@@ -4,18 +4,23 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use gitpack::Oid;
+use hashbrown::{HashMap, HashSet};
 use revlog::manifest::Flag;
 use workshop::Buffer;
 
-use crate::answers::{Answers, ask};
+use crate::answers::{Answer, AnswerHead, Answers, ask};
 use crate::convert::gitblobs;
 use crate::convert::recent::Recent;
 use crate::error::{Error, Result};
 use crate::reason::TreeReasons;
 use crate::tree::{TreeEntry, judge, not_a_tree};
 
-/// Trees asked for at a time.
+/// Most trees that are asked for at a time.
 pub(crate) const ASKED_AT_ONCE: usize = 1000;
+/// Trees of which [`GitTrees::get_some`] answers at least so many, however large they are.
+const LEAST_TREES: usize = 2;
+/// Trees of so many bytes are got at a time however little memory there is.
+const LEAST_BYTES: usize = 1 << 20;
 /// What a tree takes beside its content, about.
 const OVERHEAD_BYTES: usize = 150;
 
@@ -63,64 +68,87 @@ pub(crate) struct GitTrees<W, R> {
     requests: W,
     answers: Answers<R>,
     kept: Recent<Oid, Arc<KeptTree>>,
+    /// Bytes of trees that are got at a time.
+    most_bytes: usize,
+    /// Trees that are asked for at a time: fewer when they were large.
+    at_once: usize,
 }
 
 impl<W: Write, R: Read> GitTrees<W, R> {
     /// Keeps trees of about `most_bytes` together.
     pub fn new(requests: W, answers: R, most_bytes: usize) -> Self {
-        Self { requests, answers: Answers::new(answers), kept: Recent::new(most_bytes) }
+        Self {
+            requests,
+            answers: Answers::new(answers),
+            kept: Recent::new(most_bytes),
+            most_bytes: most_bytes.max(LEAST_BYTES),
+            at_once: ASKED_AT_ONCE,
+        }
     }
 
-    /// The trees with these ids, in their order; at most [`ASKED_AT_ONCE`].
+    /// The trees with the first of these ids, in their order: as many as there is room for, and two if
+    /// there are two. An id that comes again is asked for once.
     ///
     /// # Errors
     ///
-    /// Those of [`Answers::read`], and [`Error::Missing`].
-    pub fn get_all(&mut self, oids: &[Oid]) -> Result<Vec<Arc<KeptTree>>> {
-        let mut found: Vec<Option<Arc<KeptTree>>> = Vec::with_capacity(oids.len());
+    /// Those of [`Answers::read`], [`Error::Missing`], and [`Error::Answer`] if git answers something
+    /// else than it is asked.
+    pub fn get_some(&mut self, oids: &[Oid]) -> Result<Vec<Arc<KeptTree>>> {
+        let oids = &oids[..oids.len().min(self.at_once)];
+        let mut found: HashMap<Oid, Arc<KeptTree>> = HashMap::new();
         let mut asked = Vec::new();
-        for oid in oids {
-            let kept = if *oid == Oid::EMPTY_TREE {
+        let mut seen = HashSet::new();
+        for oid in oids.iter().filter(|oid| seen.insert(**oid)) {
+            if *oid == Oid::EMPTY_TREE {
                 let reasons = TreeReasons::default();
-                Some(Arc::new(KeptTree { content: Vec::new(), reasons }))
+                found.insert(*oid, Arc::new(KeptTree { content: Vec::new(), reasons }));
+            } else if let Some(tree) = self.kept.get(oid) {
+                found.insert(*oid, tree);
             } else {
-                self.kept.get(oid)
-            };
-            if kept.is_none() {
                 asked.push(*oid);
             }
-            found.push(kept);
         }
         ask(&mut self.requests, &asked)?;
-        for place in found.iter_mut().filter(|place| place.is_none()) {
-            let answer = self.answers.read()?.ok_or(Error::Ended)?;
+        let (mut bytes, mut got) = (0, 0);
+        for (number, oid) in asked.iter().enumerate() {
+            if number >= LEAST_TREES && bytes >= self.most_bytes {
+                pass_over(&mut self.answers, *oid)?;
+                continue;
+            }
+            let answer = the_answer(&mut self.answers, *oid)?;
             let (content, reasons) = match answer.kind {
-                b"" => return Err(Error::Missing(answer.oid)),
                 b"tree" => (answer.content.to_vec(), judge(answer.content).reasons),
                 _ => (Vec::new(), not_a_tree()),
             };
-            let (oid, bytes) = (answer.oid, content.len() + OVERHEAD_BYTES);
+            let tree_bytes = content.len() + OVERHEAD_BYTES;
             let tree = Arc::new(KeptTree { content, reasons });
-            self.kept.put(oid, Arc::clone(&tree), bytes);
-            *place = Some(tree);
+            self.kept.put(*oid, Arc::clone(&tree), tree_bytes);
+            found.insert(*oid, tree);
+            (bytes, got) = (bytes + tree_bytes, got + 1);
         }
-        Ok(found.into_iter().flatten().collect())
+        // what was passed over is asked for again: so that it is never more than what was got
+        self.at_once = if got < asked.len() {
+            got.max(LEAST_TREES)
+        } else {
+            (self.at_once * 2).min(ASKED_AT_ONCE)
+        };
+        Ok(oids.iter().map_while(|oid| found.get(oid).cloned()).collect())
     }
 
     /// One tree.
     ///
     /// # Errors
     ///
-    /// As [`Self::get_all`].
+    /// As [`Self::get_some`].
     pub fn get(&mut self, oid: Oid) -> Result<Arc<KeptTree>> {
-        self.get_all(&[oid])?.pop().ok_or(Error::Ended)
+        self.get_some(&[oid])?.pop().ok_or(Error::Ended)
     }
 
     /// Gives the contents of other objects to `each`, in their order.
     ///
     /// # Errors
     ///
-    /// As [`Self::get_all`], and those of `each`.
+    /// As [`Self::get_some`], and those of `each`.
     pub fn read_others(
         &mut self,
         oids: &[Oid],
@@ -128,53 +156,136 @@ impl<W: Write, R: Read> GitTrees<W, R> {
     ) -> Result<()> {
         for (part, oids) in oids.chunks(ASKED_AT_ONCE).enumerate() {
             ask(&mut self.requests, oids)?;
-            for at in 0..oids.len() {
-                let answer = self.answers.read()?.ok_or(Error::Ended)?;
-                if answer.kind.is_empty() {
-                    return Err(Error::Missing(answer.oid));
-                }
+            for (at, oid) in oids.iter().enumerate() {
+                let answer = the_answer(&mut self.answers, *oid)?;
                 each(part * ASKED_AT_ONCE + at, answer.kind, answer.content)?;
             }
         }
         Ok(())
     }
 
-    /// The file at a path below a root.
+    /// Asks for blobs that were not asked for ahead. All have to be read, or passed over, before anything
+    /// else.
     ///
     /// # Errors
     ///
-    /// As [`Self::get_all`].
-    pub fn file(&mut self, root: Oid, path: &[u8]) -> Result<Option<FileEntry>> {
-        let mut tree = root;
-        let mut names = path.split(|&byte| byte == b'/').peekable();
-        while let Some(name) = names.next() {
-            let is_last = names.peek().is_none();
-            let content = self.get(tree)?;
-            let found = entries(&content.content)
-                .filter(|entry| entry.name == name)
-                .find_map(|entry| Some((kind_of(entry.mode)?, entry.oid)));
-            match found {
-                Some((EntryKind::Directory, below)) if !is_last => tree = below,
-                Some((EntryKind::File(flag), blob)) if is_last => return Ok(Some((flag, blob))),
-                _ => break,
-            }
-        }
-        Ok(None)
+    /// [`Error::Io`].
+    pub fn ask_blobs(&mut self, oids: &[Oid]) -> Result<()> {
+        ask(&mut self.requests, oids)
     }
 
-    /// The content of a blob that was not asked for ahead, as [`gitblobs::read`] does it.
+    /// The content of the next one, as [`gitblobs::read`] does it.
     ///
     /// # Errors
     ///
-    /// As [`Self::get_all`].
+    /// As [`Self::get_some`].
     pub fn blob(&mut self, oid: Oid, room: Buffer, most_bytes: u64) -> Result<Option<Buffer>> {
-        ask(&mut self.requests, &[oid])?;
         gitblobs::read(&mut self.answers, oid, room, most_bytes)
+    }
+
+    /// Passes over those that are left.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get_some`].
+    pub fn pass_over(&mut self, oids: &[Oid]) -> Result<()> {
+        oids.iter().try_for_each(|oid| pass_over(&mut self.answers, *oid))
     }
 
     /// Adds a tree that the caller has made, whose id is that of its content.
     pub fn add(&mut self, oid: Oid, content: Vec<u8>) {
         let (bytes, reasons) = (content.len() + OVERHEAD_BYTES, TreeReasons::default());
         self.kept.put(oid, Arc::new(KeptTree { content, reasons }), bytes);
+    }
+}
+
+/// The next answer, which has to be an object and the one that was asked for.
+fn the_answer(answers: &mut Answers<impl Read>, oid: Oid) -> Result<Answer<'_>> {
+    let answer = answers.read()?.ok_or(Error::Ended)?;
+    if answer.oid != oid {
+        return Err(other(answer.oid, oid));
+    }
+    if answer.kind.is_empty() { Err(Error::Missing(oid)) } else { Ok(answer) }
+}
+
+/// Reads the next answer, and keeps nothing of it.
+fn pass_over(answers: &mut Answers<impl Read>, oid: Oid) -> Result<()> {
+    let AnswerHead { oid: found, bytes } = answers.head()?.ok_or(Error::Ended)?;
+    if found != oid {
+        return Err(other(found, oid));
+    }
+    answers.content(bytes.ok_or(Error::Missing(oid))?, |_| Ok(()))
+}
+
+fn other(found: Oid, asked: Oid) -> Error {
+    Error::Answer(format!("{found} instead of {asked}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree with one entry and a long name.
+    fn answer(byte: u8, len: usize) -> Vec<u8> {
+        let content = [b"100644 ", &*vec![b'n'; len], b"\0", &[7; 20]].concat();
+        let head = format!("{} tree {}\n", Oid::from_bytes([byte; 20]), content.len());
+        [head.as_bytes(), &content, b"\n"].concat()
+    }
+
+    fn asked(requests: &[u8]) -> String {
+        let text = std::str::from_utf8(requests).expect("ascii");
+        text.lines().filter_map(|line| line.split(' ').nth(1)?.get(..2)).collect()
+    }
+
+    #[test]
+    fn a_tree_of_many_places_is_asked_for_once() {
+        let (mut requests, given) = (Vec::new(), [answer(1, 9), answer(2, 9)].concat());
+        let mut trees = GitTrees::new(&mut requests, &*given, 0);
+        let oids = [1, 1, 2, 1, 2, 1].map(|byte| Oid::from_bytes([byte; 20]));
+        let found = trees.get_some(&oids).expect("are there");
+        assert_eq!(found.len(), oids.len());
+        assert!(Arc::ptr_eq(&found[0], &found[5]));
+        assert_eq!(asked(&requests), "0102");
+    }
+
+    #[test]
+    fn large_trees_are_got_a_few_at_a_time() {
+        const COUNT: usize = 40;
+        let bytes: Vec<u8> = (1..).take(COUNT).collect();
+        // two are more than there is room for: all that comes after them is asked for again
+        let mut given: Vec<u8> = bytes.iter().flat_map(|byte| answer(*byte, LEAST_BYTES)).collect();
+        given.extend(bytes[2..].iter().flat_map(|byte| answer(*byte, LEAST_BYTES)));
+        let mut requests = Vec::new();
+        let mut trees = GitTrees::new(&mut requests, &*given, 0);
+        let oids: Vec<Oid> = bytes.iter().map(|byte| Oid::from_bytes([*byte; 20])).collect();
+        let mut rest = &*oids;
+        while !rest.is_empty() {
+            let found = trees.get_some(rest).expect("are there");
+            assert_eq!(found.len(), 2);
+            rest = &rest[2..];
+            trees.at_once = 2; // that they grow is not looked at here
+        }
+        assert_eq!(asked(&requests).len(), 2 * (COUNT + COUNT - 2));
+    }
+
+    #[test]
+    fn more_are_asked_for_when_they_were_small() {
+        let given: Vec<u8> = (1..=9).flat_map(|byte| answer(byte, 1)).collect();
+        let mut trees = GitTrees::new(Vec::new(), &*given, 0);
+        let oids: Vec<Oid> = (1..=9).map(|byte| Oid::from_bytes([byte; 20])).collect();
+        trees.at_once = 2;
+        let counts = [0, 2, 6].map(|at| trees.get_some(&oids[at..]).expect("are there").len());
+        assert_eq!(counts, [2, 4, 3]);
+    }
+
+    #[test]
+    fn another_object_than_was_asked_for_is_an_error() {
+        let given = answer(1, 1);
+        let oid = Oid::from_bytes([2; 20]);
+        let mut trees = GitTrees::new(Vec::new(), &*given, 0);
+        assert!(matches!(trees.get(oid), Err(Error::Answer(_))));
+        let mut trees = GitTrees::new(Vec::new(), &*given, 0);
+        let read = trees.read_others(&[oid], |_, _, _| Ok(()));
+        assert!(matches!(read, Err(Error::Answer(_))));
     }
 }

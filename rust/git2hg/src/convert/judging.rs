@@ -5,12 +5,13 @@
 
 use std::io::{Read, Write};
 
+use gitpack::Oid;
+
 use crate::convert::changes::TreeComparison;
 use crate::convert::window::WindowCommit;
 use crate::convert::{Converter, Judged, Refusal};
 use crate::error::Result;
 use crate::reason::Reason;
-use gitpack::Oid;
 
 impl<W: Write, R: Read> Converter<'_, W, R> {
     /// Judges what follows a commit that was refused.

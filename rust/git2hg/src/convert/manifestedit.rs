@@ -164,7 +164,7 @@ fn push_word(out: &mut Vec<u8>, number: usize) {
     out.extend_from_slice(&word(number));
 }
 
-/// A number of a text's length, which is below 2 GiB.
+/// A number of a text's length, which is below 4 GiB.
 fn word(number: usize) -> [u8; 4] {
     u32::try_from(number).expect("manifests are shorter than 4 GiB").to_be_bytes()
 }

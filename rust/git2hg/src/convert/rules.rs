@@ -3,6 +3,9 @@
 //! They are git-cinnabar's: `create_simple_manifest` and `create_merge_changeset` in its `main.rs`. Only
 //! content that begins with the marker of metadata is stored as Mercurial does.
 
+mod merges;
+mod treefiles;
+
 use std::cmp::Ordering;
 use std::io::{Read, Write};
 
@@ -11,11 +14,10 @@ use revlog::Node;
 use workshop::Buffer;
 use workshop::hex::hex;
 
-use crate::convert::ancestry::{Contested, heads};
 use crate::convert::changes::Change;
 use crate::convert::copies::{CopySources, copies};
 use crate::convert::gittrees::FileEntry;
-use crate::convert::manifestedit::{DifferingLine, LineEdit, differing, entry};
+use crate::convert::manifestedit::{LineEdit, entry};
 use crate::convert::manifests::Number;
 use crate::convert::{Converted, Converter};
 use crate::error::{Error, Result};
@@ -181,90 +183,6 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
         Ok(Applied::Made(MadeManifest { manifest, files }))
     }
 
-    fn apply_to_two(
-        &mut self,
-        tree: Oid,
-        parents: [&Converted; 2],
-        paths: &[MergedPath],
-    ) -> Result<Applied> {
-        let merged = parents.map(|parent| parent.manifest);
-        let texts = [self.manifests.text(merged[0])?, self.manifests.text(merged[1])?];
-        let lines = differing(&texts[0], &texts[1]);
-        let contested: Vec<Contested<'_>> = lines.iter().filter_map(contested_of).collect();
-        let watch = self.watch;
-        let done = self.made.len() as u64;
-        let heads = heads(&mut self.manifests, merged, &contested, || {
-            let stops = watch(super::ConversionStage::Convert, done);
-            if stops { Err(Error::Cancelled) } else { Ok(()) }
-        })?;
-        let mut heads = heads.into_iter();
-        let (mut edits, mut files) = (Vec::new(), Vec::new());
-        let (mut lines, mut paths) = (lines.iter().peekable(), paths.iter().peekable());
-        loop {
-            let order = match (lines.peek(), paths.peek()) {
-                (None, None) => break,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(line), Some(path)) => line.path.cmp(&path.path),
-            };
-            let line = if order.is_le() { lines.next() } else { None };
-            let changed = if order.is_ge() { paths.next() } else { None };
-            let path: &[u8] =
-                line.map(|it| it.path).or(changed.map(|it| &*it.path)).unwrap_or_default();
-            let entries = match line {
-                Some(line) => line.entries,
-                None => [entry(&texts[0], path); 2],
-            };
-            let (new, olds) = match changed {
-                Some(changed) => (changed.new, changed.olds),
-                None => {
-                    let there = self.trees.file(tree, path)?;
-                    (there, [there; 2])
-                }
-            };
-            let nodes = entries.map(|entry| entry.map(|(node, _)| node));
-            let is_contested = line.and_then(contested_of).is_some();
-            let heads = if is_contested { heads.next() } else { None };
-            let Some((flag, blob)) = new else {
-                if nodes[0].is_some() {
-                    edits.push(LineEdit { path: path.into(), entry: None });
-                    files.push(path.into());
-                }
-                continue;
-            };
-            let heads = heads.unwrap_or_else(|| nodes[0].or(nodes[1]).into_iter().collect());
-            let is_of = |side: usize| nodes[side] == heads.first().copied();
-            let same = heads.len() == 1
-                && olds[usize::from(!is_of(0))].is_some_and(|(_, other)| other == blob);
-            let node = if same {
-                heads[0]
-            } else {
-                let content = match changed.and_then(MergedPath::own_blob) {
-                    Some(own) => self.blobs.next(own)?,
-                    None => self.trees.blob(blob, self.blobs.room(), self.blobs.most_bytes())?,
-                };
-                let Some(content) = content else {
-                    return Ok(Applied::TooLong(path.into()));
-                };
-                let text = self.escaped(content)?;
-                let parent = |at: usize| heads.get(at).copied().unwrap_or(Node::NULL);
-                self.files.add(path, [parent(0), parent(1)], text, self.link()?)?
-            };
-            if entries[0] != Some((node, flag)) {
-                edits.push(LineEdit { path: path.into(), entry: Some((node, flag)) });
-            }
-            if !same || entries[0].is_some_and(|(_, before)| before != flag) {
-                files.push(path.into());
-            }
-        }
-        if edits.is_empty() {
-            let made = MadeManifest { manifest: merged[0], files: Vec::new() };
-            return Ok(Applied::Made(made));
-        }
-        let manifest = self.manifests.add(merged, &edits, self.link()?)?;
-        Ok(Applied::Made(MadeManifest { manifest, files }))
-    }
-
     /// The number that the changeset will have.
     fn link(&self) -> Result<u32> {
         u32::try_from(self.made.len()).map_err(|_| Error::TooMany)
@@ -292,10 +210,4 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
         text.extend_from_slice(content)?;
         Ok(text)
     }
-}
-
-/// A path that both manifests have, with different nodes.
-fn contested_of<'a>(line: &DifferingLine<'a>) -> Option<Contested<'a>> {
-    let [Some((one, _)), Some((two, _))] = line.entries else { return None };
-    (one != two).then_some(Contested { path: line.path, nodes: [one, two] })
 }

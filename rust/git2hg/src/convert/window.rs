@@ -5,7 +5,7 @@ use std::io::Read;
 use gitpack::Oid;
 
 use crate::answers::Answers;
-use crate::commit::{CommitParts, judge};
+use crate::commit::{self, CommitParts, judge};
 use crate::error::{Error, Result};
 use crate::history::MOST_DETAIL;
 use crate::reason::Reason;
@@ -42,19 +42,19 @@ pub(crate) fn read(answers: &mut Answers<impl Read>) -> Result<Vec<WindowCommit>
     let mut window = Vec::new();
     let mut bytes = 0;
     while window.len() < MOST_COMMITS && bytes < MOST_BYTES {
-        let Some(answer) = answers.read()? else { break };
+        let Some(answer) = answers.read_start(commit::MOST_BYTES + 1)? else { break };
         match answer.kind {
             b"commit" => {}
             b"" => return Err(Error::Missing(answer.oid)),
             kind => return Err(Error::Answer(kind.escape_ascii().to_string())),
         }
-        bytes += answer.content.len();
         let judged = judge(answer.content);
         let refused = judged
             .refused
             .map(|(reason, detail)| (reason, detail[..detail.len().min(MOST_DETAIL)].to_vec()));
         let (tree, parents) = (judged.tree, judged.parents);
-        let content = answer.content.to_vec();
+        let content = if refused.is_some() { Vec::new() } else { answer.content.to_vec() };
+        bytes += content.len();
         window.push(WindowCommit { oid: answer.oid, tree, parents, refused, content });
     }
     Ok(window)

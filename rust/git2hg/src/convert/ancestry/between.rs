@@ -38,26 +38,15 @@ impl Between {
                 BetweenManifest { number, first, second }
             })
             .collect();
-        let count = manifests.len();
         let mut between =
-            Self { manifests, outside: Vec::new(), starts: vec![0; count], lens: vec![1; count] };
+            Self { manifests, outside: Vec::new(), starts: Vec::new(), lens: Vec::new() };
         let above: Vec<Option<u32>> = between
             .manifests
             .iter()
             .map(|manifest| manifest.first.and_then(|first| between.place(first)))
             .collect();
-        for (at, above) in above.iter().enumerate().rev() {
-            if let Some(above) = above {
-                between.lens[*above as usize] += between.lens[at];
-            }
-        }
-        let mut next = vec![0; count];
-        let mut free = 0;
+        (between.starts, between.lens) = ranges(&above);
         for (at, above) in above.iter().enumerate() {
-            let place = above.map_or(&mut free, |above| &mut next[above as usize]);
-            between.starts[at] = *place;
-            *place += between.lens[at];
-            next[at] = between.starts[at] + 1;
             let outside = above.map(|above| between.outside[above as usize]);
             between.outside.push(outside.unwrap_or(between.manifests[at].first));
         }
@@ -86,10 +75,72 @@ impl Between {
         self.outside[place as usize]
     }
 
-    /// Whether first parents lead from the one at `place` to the one at `from`, or these are one.
-    pub fn inherits(&self, place: u32, from: u32) -> bool {
-        let start = self.starts[from as usize];
-        (start..start + self.lens[from as usize]).contains(&self.starts[place as usize])
+    /// Of the ones at `places`, the one that first parents lead to first from each manifest, or that it is
+    /// itself.
+    pub fn nearest(&self, places: impl Iterator<Item = u32>) -> Nearest {
+        let range = |place: u32| {
+            let start = self.starts[place as usize];
+            (start, start + self.lens[place as usize])
+        };
+        let mut ranges: Vec<(u32, u32, usize)> = places
+            .enumerate()
+            .map(|(at, place)| {
+                let (start, end) = range(place);
+                (start, end, at)
+            })
+            .collect();
+        ranges.sort_unstable();
+        // ranges lie within each other or apart
+        let (mut open, mut nearest) =
+            (Vec::new(), Nearest { from: Vec::with_capacity(ranges.len() * 2) });
+        for (start, end, at) in ranges {
+            nearest.close(&mut open, start);
+            nearest.from.push((start, Some(at)));
+            open.push((end, at));
+        }
+        nearest.close(&mut open, u32::MAX);
+        nearest
+    }
+
+    /// Which of those are nearest to the one at `place`, by its number among them.
+    pub fn find(&self, nearest: &Nearest, place: u32) -> Option<usize> {
+        let start = self.starts[place as usize];
+        let until = nearest.from.partition_point(|(from, _)| *from <= start);
+        nearest.from[..until].last().and_then(|(_, at)| *at)
+    }
+}
+
+/// The range of each, where `above` are their first parents.
+fn ranges(above: &[Option<u32>]) -> (Vec<u32>, Vec<u32>) {
+    let (mut starts, mut lens) = (vec![0; above.len()], vec![1; above.len()]);
+    for (at, above) in above.iter().enumerate().rev() {
+        if let Some(above) = above {
+            lens[*above as usize] += lens[at];
+        }
+    }
+    let mut next = vec![0; above.len()];
+    let mut free = 0;
+    for (at, above) in above.iter().enumerate() {
+        let place = above.map_or(&mut free, |above| &mut next[above as usize]);
+        starts[at] = *place;
+        *place += lens[at];
+        next[at] = starts[at] + 1;
+    }
+    (starts, lens)
+}
+
+/// What [`Between::nearest`] finds: from which start on it is which.
+#[derive(Debug)]
+pub(super) struct Nearest {
+    from: Vec<(u32, Option<usize>)>,
+}
+
+impl Nearest {
+    /// Ends the ranges that end up to `until`.
+    fn close(&mut self, open: &mut Vec<(u32, usize)>, until: u32) {
+        while let Some((end, _)) = open.pop_if(|(end, _)| *end <= until) {
+            self.from.push((end, open.last().map(|(_, at)| *at)));
+        }
     }
 }
 
@@ -134,4 +185,32 @@ fn numbers(manifests: &PushedManifests<'_>, merged: [Number; 2]) -> Vec<u32> {
     }
     found.sort_unstable();
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_nearest_is_the_first_on_the_way(
+            drawn in proptest::collection::vec((any::<u32>(), any::<bool>()), 1..60),
+        ) {
+            let above: Vec<Option<u32>> =
+                (0..).zip(&drawn).map(|(at, (it, _))| (it % (at + 1)).checked_sub(1)).collect();
+            let places: Vec<u32> =
+                (0..).zip(&drawn).filter(|(_, (_, is))| *is).map(|(at, _)| at).collect();
+            let (starts, lens) = ranges(&above);
+            let between = Between { manifests: Vec::new(), outside: Vec::new(), starts, lens };
+            let nearest = between.nearest(places.iter().copied());
+            prop_assert!(nearest.from.len() <= 2 * places.len());
+            for place in (0..).take(above.len()) {
+                let mut way = std::iter::successors(Some(place), |at| above[*at as usize]);
+                let expected = way.find_map(|at| places.binary_search(&at).ok());
+                prop_assert_eq!(between.find(&nearest, place), expected);
+            }
+        }
+    }
 }
