@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import shutil
 import struct
 import tempfile
@@ -15,9 +16,11 @@ import zlib
 from pathlib import Path
 
 from testlib import olddockets, revlogs
-from testlib.environment import ROOT, git
+from testlib.converted import Target
+from testlib.environment import ROOT, git, hg
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
+from testlib.randomcommits import GitObjects, write_object
 
 from hgext3rd.amalgam.bundles.lifecycle.register import Entry, Register
 from hgext3rd.amalgam.gitstore.state.docket import Docket
@@ -57,6 +60,7 @@ def main() -> None:
             _of_store(name, repo / ".hg" / "store")
         exported = Exported.make(Path(scratch, "exported"), server)
         _of_exported(exported)
+        _of_conversion(Path(scratch))
     server.close()
     _records()
     _pushes()
@@ -132,6 +136,50 @@ def _of_exported(exported: Exported) -> None:
     for name in ("packed-refs", "config", "HEAD"):
         content = (exported.git_dir / name).read_bytes()
         _put(PYTHON, "git_files", name, content)
+
+
+def _of_conversion(scratch: Path) -> None:
+    """A branch with a file that is copied and changed, and a merge of another one."""
+    repo = GitObjects(scratch / "project.git")
+    changed = write_object(repo.path, "blob", b"text\nmore\n")
+    below = repo.tree((b"100755", b"run"))
+    trees = [
+        repo.tree((b"100644", b"a"), (b"40000", b"d", below)),
+        repo.tree((b"100644", b"a", changed), (b"100644", b"b"), (b"120000", b"c")),
+        repo.tree((b"40000", b"d", below)),
+        repo.tree((b"100644", b"a", changed), (b"40000", b"d", below)),
+    ]
+    root = repo.commit(tree=trees[0])
+    sides = [repo.commit(root, tree=tree) for tree in trees[1:3]]
+    merge = repo.commit(*sides, tree=trees[3])
+    hg(scratch, "init", "target")
+    target = Target(scratch / "target")
+    for name, tip in {"two": sides[0], "merge": merge}.items():
+        assert target.convert(repo.path, tip).version == b"02"
+        _put(RUST, "way_back", name, b"\0" + target.chunks)
+        _put(RUST, "way_back", f"{name}-flags", b"\1" + _with_flags(target.chunks))
+
+
+def _with_flags(changegroup: bytes) -> bytes:
+    """Return the same changegroup in version 03."""
+    rest = io.BytesIO(changegroup)
+
+    def chunk() -> bytes:
+        (length,) = struct.unpack(">I", rest.read(4))
+        return rest.read(max(length - 4, 0))
+
+    def group() -> bytes:
+        revisions = (it[:100] + bytes(2) + it[100:] for it in iter(chunk, b""))
+        return b"".join(map(_chunk, revisions)) + bytes(4)
+
+    made = group() + group() + bytes(4)
+    for name in iter(chunk, b""):
+        made += _chunk(name) + group()
+    return made + bytes(4)
+
+
+def _chunk(data: bytes) -> bytes:
+    return struct.pack(">I", len(data) + 4) + data
 
 
 def _records() -> None:

@@ -26,6 +26,8 @@ class Target:
         self.root = root
         self.known = {**(known or {})}
         self.bundle = root.parent / f"{root.name}-pushed.hg"
+        self.chunks = b""
+        """The changegroup that was made last."""
 
     def convert(
         self,
@@ -49,10 +51,10 @@ class Target:
             end = out.tell()
             out.seek(0)
             assert out.read(6) == b"before"
-            chunks = out.read()
+            self.chunks = out.read()
             assert out.tell() == end
-        assert bool(chunks) == bool(made.changesets)
-        _write_bundle(self.bundle, chunks, made.version)
+        assert bool(self.chunks) == bool(made.changesets)
+        _write_bundle(self.bundle, self.chunks, made.version)
         return made
 
     def _known(self, oids: Iterable[bytes]) -> dict[bytes, bytes]:

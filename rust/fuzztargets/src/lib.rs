@@ -15,6 +15,7 @@ mod pushes;
 mod records;
 mod revlogs;
 mod scratch;
+mod wayback;
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub struct Target {
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
 /// All targets: those of single records, then those of whole files.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     record("chunk", revlogs::chunk),
     record("patch", records::patch),
     record("chain", revlogs::chain),
@@ -59,6 +60,7 @@ pub const TARGETS: [Target; 19] = [
     file("segment", maps::segment),
     file("packs", packs::objects),
     file("pushed_history", pushes::history),
+    file("way_back", wayback::changegroup),
     // tables of a run, whatever it converts: packs, compressors, threads
     Target { base_bytes: 24 << 20, ..file("export", exports::export) },
 ];

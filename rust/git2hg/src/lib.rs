@@ -14,6 +14,8 @@ mod check;
 pub mod commit;
 mod convert;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod history;
 mod names;
 mod reason;

@@ -1,0 +1,56 @@
+//! The way back, for `fuzztargets` alone.
+
+use std::fs::File;
+use std::io;
+
+use gitpack::Oid;
+use revlog::{Node, RevlogKind};
+
+use crate::check::{Fault, check};
+use crate::convert::ConversionRequest;
+use crate::convert::gittrees::GitTrees;
+
+/// Commits whose ids are looked for: the changegroup is read once more for each.
+const MOST_COMMITS: u8 = 8;
+const TREE_BYTES: usize = 1 << 20;
+const OTHER_COMMIT: &str = "it is exported as ";
+
+/// Converts a changegroup back that needs nothing of the store, and has these changesets. Which commits
+/// they are is found out one by one, so that all are read. Answers what is wrong.
+///
+/// # Panics
+///
+/// If a fault has another commit than the first whose id is not known.
+#[must_use]
+pub fn way_back(request: &ConversionRequest<'_>, group: &File, nodes: &[Node]) -> Option<String> {
+    let manifest = match request.store.open(RevlogKind::Manifest) {
+        Ok(manifest) => manifest,
+        Err(problem) => return Some(problem.to_string()),
+    };
+    let unknown = |number: u8| Oid::from_bytes([number; 20]);
+    let mut expected: Vec<(Oid, Node)> =
+        (0..MOST_COMMITS).map(unknown).zip(nodes.iter().copied()).collect();
+    let mut known = 0;
+    loop {
+        let mut trees = GitTrees::new(io::sink(), io::empty(), TREE_BYTES);
+        let found =
+            check((group, 0), (request, &manifest), &[], &mut trees, &expected, &|_, _| false);
+        let Fault { oid, what } = match found {
+            Ok(None) => return None,
+            Ok(Some(fault)) => fault,
+            Err(problem) => return Some(problem.to_string()),
+        };
+        if let Some(oid) = oid {
+            assert_eq!(oid, expected[known].0, "a commit before was right");
+        }
+        let other = what.strip_prefix(OTHER_COMMIT).and_then(|hex| Node::from_hex(hex.as_bytes()));
+        match other.map(|node| Oid::from_bytes(*node.as_bytes())) {
+            // that of a commit before is the fault
+            Some(oid) if expected[..known].iter().all(|(before, _)| *before != oid) => {
+                expected[known].0 = oid;
+                known += 1;
+            }
+            _ => return Some(what),
+        }
+    }
+}
