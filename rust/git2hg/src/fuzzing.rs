@@ -13,7 +13,7 @@ use crate::convert::gittrees::GitTrees;
 /// Commits whose ids are looked for: the changegroup is read once more for each.
 const MOST_COMMITS: u8 = 8;
 const TREE_BYTES: usize = 1 << 20;
-const OTHER_COMMIT: &str = "it is exported as ";
+const OTHER_COMMIT: &[u8] = b"it is exported as ";
 
 /// Converts a changegroup back that needs nothing of the store, and has these changesets. Which commits
 /// they are is found out one by one, so that all are read. Answers what is wrong.
@@ -43,7 +43,7 @@ pub fn way_back(request: &ConversionRequest<'_>, group: &File, nodes: &[Node]) -
         if let Some(oid) = oid {
             assert_eq!(oid, expected[known].0, "a commit before was right");
         }
-        let other = what.strip_prefix(OTHER_COMMIT).and_then(|hex| Node::from_hex(hex.as_bytes()));
+        let other = what.as_bytes().strip_prefix(OTHER_COMMIT).and_then(Node::from_hex);
         match other.map(|node| Oid::from_bytes(*node.as_bytes())) {
             // that of a commit before is the fault
             Some(oid) if expected[..known].iter().all(|(before, _)| *before != oid) => {
