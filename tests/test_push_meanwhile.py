@@ -213,6 +213,22 @@ def test_what_fails_after_the_transaction_is_not_a_refusal(tmp_path: Path) -> No
         )
 
 
+def test_transaction_that_cannot_be_undone_is_told(tmp_path: Path) -> None:
+    """Mercurial writes this file as a transaction ends, and reads it in the next."""
+    with pushable(tmp_path) as server:
+        clone = server.clone()
+        clone.commit("three")
+        undo = server.root / ".hg" / "store" / "undo.backupfiles"
+        undo.write_bytes(b"2\nplain\0branch\0undo")
+        said = clone.refused("default")
+        assert "(the server failed; its operator has to run hg recover)" in said
+        server.hg("recover", "-q")
+        assert len(server.log()) == 2
+        undo.unlink()
+        clone.pushed("default")
+        server.check()
+
+
 def test_failure_before_the_first_question_is_told(tmp_path: Path) -> None:
     extension = tmp_path / "damaged.py"
     extension.write_text(

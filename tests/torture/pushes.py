@@ -147,6 +147,10 @@ class Case:
                 if "read_backup_files" in str(exc):
                     return "not recovered by Mercurial"
                 raise
+        undo = self.root / ".hg/store/undo.backupfiles"
+        if undo.exists() and not undo.read_bytes().endswith(b"\n"):
+            # Mercurial was killed as it wrote that, and cannot read it (docs/messages)
+            undo.unlink()
         template = "{desc} {bookmarks}\n"
         log = hg(self.root, "log", "-r", "desc('re:^new')", "-T", template).decode()
         lines = log.splitlines()

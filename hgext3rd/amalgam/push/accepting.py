@@ -310,10 +310,14 @@ class Acceptance:
                 self._pusher, self._store, changes, self._note_applied
             )
         except Exception as exc:
-            if not self._is_applied:
+            if not self._is_applied and not applying.is_abandoned(self._pusher.repo):
                 raise
-            self._log(exc)  # what came after that is of no concern to the client
-            return
+            self._log(exc)
+            if self._is_applied:  # what came after that is of no concern to the client
+                return
+            raise PushRefusedError(
+                _(b"the server failed; its operator has to run hg recover")
+            ) from None
         if self._tagged:
             line = _(b"the tags are changeset %s on top of '%s': fetch it")
             node = dict(found.changesets)[self._tagged]

@@ -245,6 +245,11 @@ def refusal_of(exc: BaseException) -> PushRefusedError:
     return PushRefusedError(_(b"the server failed; nothing was changed"))
 
 
+def is_abandoned(repo: RepoT) -> bool:
+    """Tell whether a transaction has neither been closed nor undone; locks are held."""
+    return bool(repo.svfs.exists(b"journal"))
+
+
 def is_expected(exc: Any) -> bool:
     """Tell whether ``exc`` is a refusal, and not a failure of the server."""
     return isinstance(exc, PushRefusedError | error.Abort | error.LockError)
