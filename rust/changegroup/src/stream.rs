@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use hashbrown::{HashMap, HashSet};
-use revlog::{Node, Revlog, RevlogKind, Scratch, Store, Texts};
-use workshop::{Width, ordered};
+use revlog::{MappedIndexes, Node, Revlog, RevlogKind, Scratch, Store, Texts};
+use workshop::{Width, ordered, trim};
 
 use crate::changesets::ChangesetHead;
 use crate::chunk::{END, file_header};
@@ -38,6 +38,10 @@ const WINDOW_BYTES: u64 = 32 << 20;
 const MOST_THREADS: usize = 8;
 /// Texts kept to rebuild others, in bytes a thread. Changesets are rarely made from another.
 const KEPT_BYTES: usize = 8 << 20;
+/// So many revisions leave over what is worth giving back to the system.
+const MANY_REVISIONS: usize = 100_000;
+/// After so many blocks it is given back.
+const BLOCKS_LEFT_OVER: usize = 8;
 /// Buffers that a thread keeps, in bytes.
 const POOL_BYTES: usize = 4 << 20;
 
@@ -57,12 +61,17 @@ pub struct Changegroup {
     /// What comes before the next step of the stage.
     queue: VecDeque<Piece>,
     position: Reached,
+    /// How many blocks were made.
+    blocks: usize,
 }
 
 /// What all threads read.
 #[derive(Debug)]
 struct Source {
+    /// All indexes are read from files.
     store: Store,
+    /// The same with the indexes that are mapped already, which may be older than the files.
+    mapped: Store,
     version: GroupVersion,
     changelog: Revlog,
     changesets: RevSet,
@@ -115,7 +124,13 @@ impl Changegroup {
     /// [`Error::Store`] if its changelog cannot be read.
     pub fn open(store: Store, request: Outgoing) -> Result<Self> {
         let Outgoing { version, changesets: expected, common, trusts_links, threads } = request;
-        let changelog = store.open(RevlogKind::Changelog)?;
+        let mapped = store;
+        let store = mapped.clone().with_mapped(MappedIndexes::default());
+        // what is mapped may be of before a strip
+        if mapped.is_mapped() && !store.has_changesets(expected.iter().copied())? {
+            return Err(Error::Moved);
+        }
+        let changelog = mapped.open(RevlogKind::Changelog)?;
         check_nodes(&changelog, expected.iter().copied())?;
         let index = changelog.index();
         let mut changesets = RevSet::new(index.len());
@@ -142,12 +157,21 @@ impl Changegroup {
         let total = planned.len() as u64;
         let scratches = Mutex::default();
         Ok(Self {
-            source: Source { store, version, changelog, changesets, common: closed, scratches },
+            source: Source {
+                store,
+                mapped,
+                version,
+                changelog,
+                changesets,
+                common: closed,
+                scratches,
+            },
             trusts_links,
             threads,
             stage: Stage::Changesets { planned, at: 0, wanted, files },
             queue: VecDeque::new(),
             position: Reached { phase: Part::Changesets, done: 0, total },
+            blocks: 0,
         })
     }
 
@@ -171,8 +195,34 @@ impl Changegroup {
                 Ok(false) => break,
                 Err(problem @ Error::Cancelled) => return Err(problem),
                 // what a strip in another process leaves looks damaged
-                Err(problem) => return Err(self.check_unmoved().err().unwrap_or(problem)),
+                Err(problem) => {
+                    let known = self.check_unmoved().and_then(|()| self.check_used());
+                    return Err(known.err().unwrap_or(problem));
+                }
             }
+        }
+        self.blocks += 1;
+        self.let_go();
+        Ok(())
+    }
+
+    /// Gives back the pages of mapped indexes that were touched, and sometimes what threads have left.
+    fn let_go(&self) {
+        let changelog = self.source.changelog.index();
+        changelog.let_go();
+        if let Stage::Manifests { group, .. } = &self.stage {
+            group.revlog.index().let_go();
+        }
+        if self.blocks.is_multiple_of(BLOCKS_LEFT_OVER) {
+            tidy(changelog.len() as usize);
+        }
+    }
+
+    /// Whether the entries that were used of mapped indexes are sound.
+    fn check_used(&self) -> Result<()> {
+        self.source.changelog.check_used()?;
+        if let Stage::Manifests { group, .. } = &self.stage {
+            group.revlog.check_used()?;
         }
         Ok(())
     }
@@ -183,7 +233,7 @@ impl Changegroup {
         let before = changelog.index();
         let read =
             changesets.iter().filter_map(|number| Some((number, before.node(before.rev(number)?))));
-        check_nodes(&store.open(RevlogKind::Changelog)?, read)
+        if store.has_changesets(read)? { Ok(()) } else { Err(Error::Moved) }
     }
 
     /// Writes a bit more; `false` at the end.
@@ -226,6 +276,8 @@ impl Changegroup {
                     if source.version == GroupVersion::V03 {
                         out.extend_from_slice(&END); // of the manifests of directories
                     }
+                    group.revlog.check_used()?;
+                    group.revlog.index().let_go();
                     self.begin_files();
                 }
             }
@@ -235,8 +287,11 @@ impl Changegroup {
                     self.position.done = *at as u64;
                 } else {
                     self.check_unmoved()?;
+                    self.check_used()?;
                     out.extend_from_slice(&END);
                     self.stage = Stage::End;
+                    self.source.scratches = Mutex::default();
+                    tidy(self.source.changelog.index().len() as usize);
                 }
             }
             Stage::End => return Ok(false),
@@ -246,10 +301,24 @@ impl Changegroup {
 
     fn begin_manifests(&mut self) -> Result<()> {
         let stage = std::mem::replace(&mut self.stage, Stage::End);
-        let Stage::Changesets { wanted, files, .. } = stage else { return Ok(()) };
-        let revlog = self.source.store.open(RevlogKind::Manifest)?;
-        let (revs, with_null) = wanted.find(&revlog)?;
+        let Stage::Changesets { wanted, files, planned, .. } = stage else { return Ok(()) };
+        let changesets = planned.len();
+        drop(planned);
+        tidy(changesets);
+        let wanted = wanted.sorted();
+        let mut revlog = self.source.mapped.open(RevlogKind::Manifest)?;
+        let found = match wanted.find(&revlog) {
+            // what is mapped may be of before the last changesets
+            Err(_) => {
+                revlog = self.source.store.open(RevlogKind::Manifest)?;
+                wanted.find(&revlog)
+            }
+            found => found,
+        };
+        let (revs, with_null) = found?;
+        drop(wanted);
         let planned = plan::choose(revlog.index(), &revs, with_null);
+        drop(revs);
         let total = planned.len() as u64;
         self.position = Reached { phase: Part::Manifests, done: 0, total };
         let names = files.into_iter().zip(0..).collect();
@@ -260,7 +329,10 @@ impl Changegroup {
 
     fn begin_files(&mut self) {
         let stage = std::mem::replace(&mut self.stage, Stage::End);
-        let Stage::Manifests { names, listed, .. } = stage else { return };
+        let Stage::Manifests { names, listed, group } = stage else { return };
+        let manifests = group.planned.len();
+        drop(group);
+        tidy(manifests);
         let mut numbered: Vec<_> = names.into_iter().collect();
         numbered.sort_unstable();
         let mut place = vec![0; numbered.len()];
@@ -273,6 +345,13 @@ impl Changegroup {
         self.position = Reached { phase: Part::Files, done: 0, total };
         let names = numbered.into_iter().map(|(name, _)| name).collect();
         self.stage = Stage::Files { names, at: 0, selection };
+    }
+}
+
+/// Gives back what the allocator keeps of something that had so many revisions.
+fn tidy(revisions: usize) {
+    if revisions >= MANY_REVISIONS {
+        trim();
     }
 }
 
