@@ -3,51 +3,36 @@
 //! Each call of [`Changegroup::read`] works on a few megabytes with several threads, and joins them.
 //! What is in memory is that much, the indexes of changelog and manifest, the names of the files, and
 //! a number for each revision of the group that is being written.
-//!
-//! Over 350 lines: each stage takes over what the one before has found.
+//! Each stage takes over what the one before has found.
+
+mod filegroups;
+mod revisions;
+mod source;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use hashbrown::{HashMap, HashSet};
-use revlog::{MappedIndexes, Node, Revlog, RevlogKind, Scratch, Store, Texts};
-use workshop::{Width, ordered, trim};
+use hashbrown::HashSet;
+use revlog::{MappedIndexes, Node, Revlog, RevlogKind, Store};
+use workshop::trim;
 
-use crate::changesets::ChangesetHead;
-use crate::chunk::{END, file_header};
+use self::filegroups::{Piece, step_files};
+use self::revisions::{BLOCK_BYTES, Group, Names, step_changesets};
+use self::source::Source;
+use crate::chunk::END;
 use crate::error::{Error, Result};
-use crate::files::{self, FileSelection, FirstListed};
-use crate::group::Writer;
-use crate::manifests::{self, Listed, Wanted};
+use crate::files::{FileSelection, FirstListed};
+use crate::manifests::Wanted;
 use crate::outgoing::{GroupVersion, Outgoing, Part, Reached};
 use crate::plan::{self, PlannedDelta};
 use crate::revset::RevSet;
 
-/// Bytes that a call makes, at least, unless the changegroup ends.
-const BLOCK_BYTES: usize = 4 << 20;
-/// Bytes of revisions that make a job, about.
-const JOB_BYTES: u64 = 512 << 10;
-/// Files that make a job.
-const JOB_FILES: usize = 8;
-/// Bytes of one file that a job writes; the others are jobs of their own.
-const MOST_OF_FILE: usize = 1 << 20;
-/// Bytes of finished jobs that may wait for an earlier one.
-const WINDOW_BYTES: u64 = 32 << 20;
 /// More threads would wait for the compressor.
 const MOST_THREADS: usize = 8;
-/// Texts kept to rebuild others, in bytes a thread. Changesets are rarely made from another.
-const KEPT_BYTES: usize = 8 << 20;
 /// So many revisions leave over what is worth giving back to the system.
 const MANY_REVISIONS: usize = 100_000;
 /// After so many blocks it is given back.
 const BLOCKS_LEFT_OVER: usize = 8;
-/// Buffers that a thread keeps, in bytes.
-const POOL_BYTES: usize = 4 << 20;
-
-/// Numbers of files.
-type Names = HashMap<Box<[u8]>, u32>;
-
 /// Told how far it is; answers whether to stop.
 pub type WatchFn<'a> = dyn Fn(Reached) -> bool + Sync + 'a;
 
@@ -65,20 +50,6 @@ pub struct Changegroup {
     blocks: usize,
 }
 
-/// What all threads read.
-#[derive(Debug)]
-struct Source {
-    /// All indexes are read from files.
-    store: Store,
-    /// The same with the indexes that are mapped already, which may be older than the files.
-    mapped: Store,
-    version: GroupVersion,
-    changelog: Revlog,
-    changesets: RevSet,
-    common: RevSet,
-    scratches: Mutex<Vec<Scratch>>,
-}
-
 /// Which part of the changegroup comes next.
 #[derive(Debug)]
 enum Stage {
@@ -86,33 +57,6 @@ enum Stage {
     Manifests { group: Box<Group>, names: Names, listed: FirstListed },
     Files { names: Vec<Box<[u8]>>, at: usize, selection: FileSelection },
     End,
-}
-
-/// Revisions of one revlog that are to be written.
-#[derive(Debug)]
-struct Group {
-    revlog: Revlog,
-    planned: Vec<PlannedDelta>,
-    at: usize,
-}
-
-/// A part of the files.
-#[derive(Debug)]
-enum Piece {
-    /// It is written.
-    Bytes(Vec<u8>),
-    /// The rest of the group of a large file.
-    Large(Box<Group>),
-}
-
-/// The decompressors and buffers of a thread, for as long as it works.
-struct Lent<'a>(Option<Scratch>, &'a Mutex<Vec<Scratch>>);
-
-impl Drop for Lent<'_> {
-    fn drop(&mut self) {
-        let mut kept = self.1.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(self.0.take());
-    }
 }
 
 impl Changegroup {
@@ -361,237 +305,4 @@ fn check_nodes(changelog: &Revlog, mut expected: impl Iterator<Item = (u32, Node
     let has =
         |(number, node): (u32, Node)| index.rev(number).is_some_and(|rev| index.node(rev) == node);
     if expected.all(has) { Ok(()) } else { Err(Error::Moved) }
-}
-
-impl Source {
-    /// A writer for changelog or manifests; `file_writer` is one for a filelog.
-    const fn writer<'a>(&'a self, revlog: &'a Revlog) -> Writer<'a> {
-        Writer {
-            revlog,
-            changelog: self.changelog.index(),
-            version: self.version,
-            keeps_null_parent: false,
-        }
-    }
-
-    const fn file_writer<'a>(&'a self, revlog: &'a Revlog) -> Writer<'a> {
-        Writer { keeps_null_parent: true, ..self.writer(revlog) }
-    }
-
-    /// Does the jobs on some threads, or on this one if there is one only; results come in order.
-    fn run<J: Send, R: Send>(
-        &self,
-        threads: usize,
-        jobs: impl Iterator<Item = J> + Send,
-        work: impl Fn(&mut Scratch, J) -> Result<R> + Sync,
-        mut consume: impl FnMut(R) -> Result<()>,
-        tick: impl FnMut() -> Result<()>,
-    ) -> Result<()> {
-        let borrow = || {
-            let kept = self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            Lent(Some(kept.unwrap_or_else(|| Scratch::new(POOL_BYTES))), &self.scratches)
-        };
-        let work = |lent: &mut Lent<'_>, job| {
-            work(lent.0.get_or_insert_with(|| Scratch::new(POOL_BYTES)), job)
-        };
-        let mut jobs = jobs.peekable();
-        let Some(first) = jobs.next() else { return Ok(()) };
-        if threads == 1 || jobs.peek().is_none() {
-            let mut lent = borrow();
-            return std::iter::once(first).chain(jobs).try_for_each(|job| {
-                let result = work(&mut lent, job)?;
-                consume(result)
-            });
-        }
-        let width = Width { threads, window_bytes: WINDOW_BYTES };
-        let jobs = std::iter::once(first).chain(jobs).map(|job| Ok((JOB_BYTES, job)));
-        ordered::run(width, jobs, borrow, work, consume, tick)
-    }
-}
-
-/// Cuts the next few megabytes of a group into jobs, and moves `at` behind them.
-fn next_jobs<'p>(
-    revlog: &Revlog,
-    planned: &'p [PlannedDelta],
-    at: &mut usize,
-) -> Vec<&'p [PlannedDelta]> {
-    let mut jobs = Vec::new();
-    let (mut start, mut bytes, mut all) = (*at, 0, 0);
-    while *at < planned.len() && all < BLOCK_BYTES as u64 {
-        let len = planned[*at].guessed_len(revlog.index());
-        *at += 1;
-        bytes += len;
-        all += len;
-        if bytes >= JOB_BYTES {
-            jobs.push(&planned[start..*at]);
-            (start, bytes) = (*at, 0);
-        }
-    }
-    if start < *at {
-        jobs.push(&planned[start..*at]);
-    }
-    jobs
-}
-
-/// What the changesets of a job say, each with its number.
-struct Said {
-    bytes: Vec<u8>,
-    manifests: Vec<(Node, u32)>,
-    files: HashSet<Box<[u8]>>,
-}
-
-fn step_changesets(
-    source: &Source,
-    threads: usize,
-    (planned, at): (&[PlannedDelta], &mut usize),
-    (wanted, files): (&mut Wanted, &mut HashSet<Box<[u8]>>),
-    out: &mut Vec<u8>,
-    tick: impl FnMut() -> Result<()>,
-) -> Result<()> {
-    let revlog = &source.changelog;
-    let writer = source.writer(revlog);
-    let work = |scratch: &mut Scratch, job: &[PlannedDelta]| {
-        let mut texts = Texts::new(revlog, scratch, 0);
-        let mut said = Said { bytes: Vec::new(), manifests: Vec::new(), files: HashSet::new() };
-        for planned in job {
-            let Some(text) = writer.write(*planned, &mut texts, &mut said.bytes)?.text else {
-                continue; // a changeset is always sent whole
-            };
-            let head = ChangesetHead::parse(&text);
-            let head = head.map_err(|problem| revlog.corrupt(planned.rev, problem))?;
-            said.manifests.push((head.manifest, planned.link));
-            for file in head.files() {
-                if !said.files.contains(file) {
-                    said.files.insert(file.into());
-                }
-            }
-            texts.recycle(text);
-        }
-        Ok(said)
-    };
-    let consume = |said: Said| {
-        out.extend_from_slice(&said.bytes);
-        for (node, number) in said.manifests {
-            wanted.add(node, number);
-        }
-        files.extend(said.files);
-        Ok(())
-    };
-    source.run(threads, next_jobs(revlog, planned, at).into_iter(), work, consume, tick)
-}
-
-impl Group {
-    const fn is_done(&self) -> bool {
-        self.at == self.planned.len()
-    }
-
-    /// Writes the next few megabytes.
-    fn step(
-        &mut self,
-        source: &Source,
-        threads: usize,
-        out: &mut Vec<u8>,
-        tick: impl FnMut() -> Result<()>,
-    ) -> Result<()> {
-        self.step_manifests(source, threads, (None, &mut FirstListed::default()), out, tick)
-    }
-
-    /// Likewise, and notes which revisions of the files with these names are new in them.
-    fn step_manifests(
-        &mut self,
-        source: &Source,
-        threads: usize,
-        (names, first): (Option<&Names>, &mut FirstListed),
-        out: &mut Vec<u8>,
-        tick: impl FnMut() -> Result<()>,
-    ) -> Result<()> {
-        let Self { revlog, planned, at } = self;
-        let revlog = &*revlog;
-        let writer = source.writer(revlog);
-        let work = |scratch: &mut Scratch, job: &[PlannedDelta]| {
-            let mut texts = Texts::new(revlog, scratch, KEPT_BYTES);
-            let (mut bytes, mut listed) = (Vec::new(), Vec::<Listed>::new());
-            for planned in job {
-                let written = writer.write(*planned, &mut texts, &mut bytes)?;
-                if let Some(names) = names {
-                    let delta = &bytes[written.delta_at..];
-                    manifests::list(revlog, *planned, delta, names, &mut texts, &mut listed)?;
-                }
-                if let Some(text) = written.text {
-                    texts.recycle(text);
-                }
-            }
-            Ok((bytes, listed))
-        };
-        let consume = |(bytes, listed): (Vec<u8>, Vec<Listed>)| {
-            out.extend_from_slice(&bytes);
-            for revision in listed {
-                first.add(revision);
-            }
-            Ok(())
-        };
-        source.run(threads, next_jobs(revlog, planned, at).into_iter(), work, consume, tick)
-    }
-}
-
-/// Writes the groups of the next files to `queue`.
-fn step_files(
-    source: &Source,
-    threads: usize,
-    (names, at, selection): (&[Box<[u8]>], &mut usize, &FileSelection),
-    queue: &mut VecDeque<Piece>,
-    tick: impl FnMut() -> Result<()>,
-) -> Result<()> {
-    let made = AtomicUsize::new(0);
-    let jobs = std::iter::from_fn(|| {
-        if *at == names.len() || made.load(Ordering::Relaxed) >= BLOCK_BYTES {
-            return None;
-        }
-        let start = *at;
-        *at = names.len().min(start + JOB_FILES);
-        Some(start..*at)
-    });
-    let work = |scratch: &mut Scratch, job: std::ops::Range<usize>| {
-        let (mut pieces, mut bytes) = (Vec::new(), Vec::new());
-        for file in job {
-            let (revlog, planned) = files::open(
-                &source.store,
-                (file, &names[file]),
-                selection,
-                &source.changesets,
-                &source.common,
-            )?;
-            if planned.is_empty() {
-                continue;
-            }
-            file_header(&names[file], &mut bytes);
-            let start = bytes.len();
-            let mut texts = Texts::new(&revlog, scratch, KEPT_BYTES);
-            let mut at = 0;
-            while at < planned.len() && bytes.len() - start < MOST_OF_FILE {
-                let written =
-                    source.file_writer(&revlog).write(planned[at], &mut texts, &mut bytes)?;
-                if let Some(text) = written.text {
-                    texts.recycle(text);
-                }
-                at += 1;
-            }
-            drop(texts);
-            if at == planned.len() {
-                bytes.extend_from_slice(&END);
-            } else {
-                made.store(BLOCK_BYTES, Ordering::Relaxed);
-                pieces.push(Piece::Bytes(std::mem::take(&mut bytes)));
-                pieces.push(Piece::Large(Box::new(Group { revlog, planned, at })));
-            }
-        }
-        made.fetch_add(bytes.len(), Ordering::Relaxed);
-        pieces.push(Piece::Bytes(bytes));
-        Ok(pieces)
-    };
-    let consume = |pieces: Vec<Piece>| {
-        queue.extend(pieces);
-        Ok(())
-    };
-    source.run(threads, jobs, work, consume, tick)
 }
