@@ -266,7 +266,7 @@ impl Changegroup {
         let total = planned.len() as u64;
         self.position = Reached { phase: Part::Manifests, done: 0, total };
         let names = files.into_iter().zip(0..).collect();
-        let group = Box::new(Group { revlog, planned, at: 0 });
+        let group = Box::new(Group { revlog, is_file: false, planned, at: 0 });
         self.stage = Stage::Manifests { group, names, listed: FirstListed::default() };
         Ok(())
     }

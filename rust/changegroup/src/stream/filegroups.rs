@@ -73,7 +73,7 @@ pub(super) fn step_files(
             } else {
                 made.store(BLOCK_BYTES, Ordering::Relaxed);
                 pieces.push(Piece::Bytes(std::mem::take(&mut bytes)));
-                pieces.push(Piece::Large(Box::new(Group { revlog, planned, at })));
+                pieces.push(Piece::Large(Box::new(Group { revlog, is_file: true, planned, at })));
             }
         }
         made.fetch_add(bytes.len(), Ordering::Relaxed);

@@ -24,6 +24,8 @@ pub(super) type Names = HashMap<Box<[u8]>, u32>;
 #[derive(Debug)]
 pub(super) struct Group {
     pub revlog: Revlog,
+    /// Whether it is of a file; else it is the manifest.
+    pub is_file: bool,
     pub planned: Vec<PlannedDelta>,
     pub at: usize,
 }
@@ -53,9 +55,9 @@ impl Group {
         out: &mut Vec<u8>,
         tick: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        let Self { revlog, planned, at } = self;
+        let Self { revlog, is_file, planned, at } = self;
         let revlog = &*revlog;
-        let writer = source.writer(revlog);
+        let writer = if *is_file { source.file_writer(revlog) } else { source.writer(revlog) };
         let work = |scratch: &mut Scratch, job: &[PlannedDelta]| {
             let mut texts = Texts::new(revlog, scratch, KEPT_BYTES);
             let (mut bytes, mut listed) = (Vec::new(), Vec::<Listed>::new());
