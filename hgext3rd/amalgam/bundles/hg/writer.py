@@ -76,9 +76,10 @@ class NativeChangegroup:
         request.changesets, request.changesets_len = changesets, len(revs)
         request.common, request.common_len = common_numbers, len(known)
         request.trusts_links = trusts_links
-        _lend_indexes(request, repo)
+        lent_indexes = _lend_indexes(request, repo)
         handle = ffi.new("amalgam_changegroup **")
         call(lib.amalgam_changegroup_open, handle, request)
+        del lent_indexes  # the core has shares of its own
         self._handle = ffi.gc(handle[0], lib.amalgam_changegroup_free)
 
     def close(self) -> None:
@@ -102,13 +103,17 @@ class NativeChangegroup:
             operation.close()
 
 
-def _lend_indexes(request: Any, repo: RepoT) -> None:
-    """Let the core use the indexes that are mapped: it makes no copy of them."""
+def _lend_indexes(request: Any, repo: RepoT) -> list[Any]:
+    """Let the core use the indexes that are mapped: it makes no copy of them.
+
+    Return what has to live as long as the call.
+    """
     changelog = openhooks.lendable(repo.unfiltered().changelog)
     if changelog is None:
-        return
+        return []
     request.changelog = changelog
-    manifest = repo.manifestlog.getstorage(b"").get_revlog()
-    handle = openhooks.lendable(manifest)
-    if handle is not None:
-        request.manifest = handle
+    manifest = openhooks.lendable(repo.manifestlog.getstorage(b"").get_revlog())
+    if manifest is None:
+        return [changelog]
+    request.manifest = manifest
+    return [changelog, manifest]
