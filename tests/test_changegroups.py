@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
 from pathlib import Path
@@ -102,6 +103,35 @@ def test_odd_histories_arrive(seed: int, tmp_path: Path, server: HgServer) -> No
     native, stock = bundles(server, repo, *one)
     if native != stock:
         check_received(server, native, stock, tmp_path)
+
+
+def test_copy_in_a_merge_is_sent_alike_behind_much_of_its_file(
+    tmp_path: Path, server: HgServer
+) -> None:
+    """Its first parent is null, its second is not: only files have such revisions."""
+    repo, draw = tmp_path / "repo", random.Random(1)
+    server.hg(tmp_path, "init", str(repo))
+
+    def commit(text: str, *on: str) -> None:
+        if on:
+            server.hg(repo, "update", "-q", *on)
+        (repo / "large").write_text(text)
+        server.hg(repo, "commit", "-qAm", "new", "-d", "0 0", "-u", "me")
+
+    (repo / "source").write_text("other\n")
+    # more than one job writes of a file
+    first, second = (draw.randbytes(400_000).hex() for _ in range(2))
+    commit(first)
+    commit(second)
+    commit(f"{second}\none\n")
+    commit(f"{second}\ntwo\n", "1")
+    server.hg(repo, "merge", "-q", "--tool", ":local", "2")
+    server.hg(repo, "copy", "-q", "--force", "source", "large")
+    server.hg(repo, "commit", "-qm", "merged", "-d", "0 0", "-u", "me")
+    parents = server.hg(repo, "debugindex", "large").split()[-2:]
+    assert parents[0] == b"0" * 12 != parents[1]
+    native, stock = bundles(server, repo, "--all")
+    assert native == stock
 
 
 def test_flag_that_mercurial_leaves_on_a_merge_is_sent(

@@ -95,11 +95,12 @@ def extsetup(ui: UiT) -> None:
         extension.install()
 
     def changegroups_are_made() -> None:
-        from .bundles.hg import changegroups, endings, wholehistory
+        from .bundles.hg import branchcache, changegroups, endings, wholehistory
 
         changegroups.install()
         endings.remove_cut_files()
         wholehistory.install()
+        branchcache.install()
 
     when_loaded(bundle2, lambda: _wrap(bundle2.bundle20, "setcompression", _compress))
     when_loaded(changegroup, changegroups_are_made)

@@ -124,6 +124,12 @@ def opened(revlog: Any) -> Opened | None:
     return _opened.get(revlog)
 
 
+def lendable(revlog: Any) -> Any:
+    """Return the ``amalgam_mapped *`` of an index that the core can use, if any."""
+    found = opened(revlog)
+    return found.handle if found is not None and is_plain(revlog) else None
+
+
 def is_plain(revlog: Any) -> bool:
     """Tell whether entries are of version 1, that is, whether no docket names them."""
     return getattr(revlog, "_docket", None) is None

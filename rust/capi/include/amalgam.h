@@ -58,6 +58,11 @@ typedef struct amalgam_bytes {
 typedef struct amalgam_changegroup_request {
     // The directory `.hg/store`.
     struct amalgam_bytes store;
+    // The index of the changelog, if it is mapped: then it is read only to compare nodes. Null
+    // otherwise.
+    const struct amalgam_mapped *changelog;
+    // The same of the manifest.
+    const struct amalgam_mapped *manifest;
     // How names are encoded in it, as in `amalgam_export_request`.
     uint32_t encoding;
     // Version of the format: 2 or 3.

@@ -4,13 +4,14 @@ use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
 use changegroup::{Changegroup, Error, GroupVersion, Outgoing, Reached};
-use revlog::{Encoding, Node, Store};
+use revlog::{Encoding, MappedIndexes, Node, Store};
 
 use crate::buffers::{self, Bytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
 use crate::report::{Progress, ReportFn, Reporter};
+use crate::snapshot::Mapped;
 
 /// Which changesets to write, and how. All bytes are lent for the call.
 #[repr(C)]
@@ -18,6 +19,11 @@ use crate::report::{Progress, ReportFn, Reporter};
 pub struct ChangegroupRequest {
     /// The directory `.hg/store`.
     pub store: Bytes,
+    /// The index of the changelog, if it is mapped: then it is read only to compare nodes. Null
+    /// otherwise.
+    pub changelog: *const Mapped,
+    /// The same of the manifest.
+    pub manifest: *const Mapped,
     /// How names are encoded in it, as in `amalgam_export_request`.
     pub encoding: u32,
     /// Version of the format: 2 or 3.
@@ -187,8 +193,12 @@ unsafe fn request_of(request: *const ChangegroupRequest) -> Result<(Store, Outgo
         unknown => return Err(Failure::bug(format!("unknown changegroup version {unknown}"))),
     };
     let encoding = encoding(request.encoding)?;
+    // SAFETY: likewise; the store has a share of its own.
+    let index = |mapped: *const Mapped| unsafe { mapped.as_ref() }.map(Mapped::share).transpose();
+    let mapped =
+        MappedIndexes { changelog: index(request.changelog)?, manifest: index(request.manifest)? };
     Ok((
-        Store::new(store, encoding),
+        Store::new(store, encoding).with_mapped(mapped),
         Outgoing {
             version,
             changesets: numbers.iter().copied().zip(nodes).collect(),
@@ -230,6 +240,8 @@ mod tests {
     fn request(numbers: &[u32], nodes: &[u8]) -> ChangegroupRequest {
         ChangegroupRequest {
             store: Bytes { data: b"nowhere".as_ptr(), len: 7 },
+            changelog: std::ptr::null(),
+            manifest: std::ptr::null(),
             encoding: 2,
             version: 2,
             changesets: numbers.as_ptr(),

@@ -19,15 +19,27 @@ impl Wanted {
         self.0.push((manifest, changeset));
     }
 
+    /// In the order of the nodes, each with its first changeset.
+    pub fn sorted(self) -> SortedWanted {
+        let mut wanted = self.0;
+        wanted.sort_unstable();
+        wanted.dedup_by_key(|(node, _)| *node);
+        SortedWanted(wanted)
+    }
+}
+
+/// The manifests of changesets, which can be looked for.
+#[derive(Debug)]
+pub(crate) struct SortedWanted(Vec<(Node, u32)>);
+
+impl SortedWanted {
     /// The revisions, ascending, each linked to its first changeset; and whether the empty tree is among them.
     ///
     /// # Errors
     ///
     /// [`revlog::Error::Corrupt`] that names a node which the revlog has not.
-    pub fn find(self, manifests: &Revlog) -> Result<(Vec<(Rev, u32)>, bool)> {
-        let mut wanted = self.0;
-        wanted.sort_unstable();
-        wanted.dedup_by_key(|(node, _)| *node);
+    pub fn find(&self, manifests: &Revlog) -> Result<(Vec<(Rev, u32)>, bool)> {
+        let wanted = &self.0;
         let with_null = wanted.first().is_some_and(|(node, _)| *node == Node::NULL);
         let wanted = &wanted[usize::from(with_null)..];
         let index = manifests.index();

@@ -20,6 +20,8 @@ use crate::node::Node;
 
 /// Bytes of one entry.
 pub(crate) const ENTRY_LEN: usize = 64;
+/// Where an entry has its node.
+pub(crate) const NODE_AT: usize = 32;
 /// Bytes of one entry of version 2.
 const ENTRY_2_LEN: usize = 96;
 /// Where an entry that was of version 2 keeps how its chunk is compressed; padding in version 1.
@@ -45,6 +47,11 @@ const NEUTRAL_FLAGS: u16 = 0b0001_1111_1100_0000;
 pub const FLAG_CENSORED: u16 = 1 << 15;
 /// The text names something that is stored elsewhere, from which the node was computed (LFS).
 pub const FLAG_EXTERNAL: u16 = 1 << 13;
+
+/// Whether an index with this header is of version 1 and has no data between its entries.
+pub(crate) const fn is_plain(header: u32) -> bool {
+    header & VERSION_MASK == VERSION_1 && header & FLAG_INLINE == 0
+}
 
 /// A revision known to exist in the [`Index`] that answered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,17 +4,22 @@ pub(crate) mod path;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result, readable};
 use crate::index::docket::{Docket, Version};
-use crate::index::{Index, MalformedIndex};
+use crate::index::{self, Index, MalformedIndex};
 use crate::mapping::Mapping;
+use crate::node::Node;
 use crate::revlog::Revlog;
 use crate::store::path::Encoding;
+
+/// Bytes of an index that are read at once.
+const READ_AT_ONCE: usize = 64 << 10;
 
 /// Which revlog of a store is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +77,12 @@ impl Store {
     #[must_use]
     pub fn with_mapped(self, mapped: MappedIndexes) -> Self {
         Self { mapped, ..self }
+    }
+
+    /// Whether the index of the changelog is in memory.
+    #[must_use]
+    pub const fn is_mapped(&self) -> bool {
+        self.mapped.changelog.is_some()
     }
 
     /// The same store, of which no index but the changelog's is read that has more than `most`
@@ -146,6 +157,38 @@ impl Store {
         Ok(Revlog::new(index, kind.name(), index_path, named(docket.data_uid, b".dat")))
     }
 
+    /// Whether the file of the changelog, not what is mapped of it, has changesets with these numbers,
+    /// ascending, and nodes.
+    ///
+    /// One of version 1 without inline data is read piece by piece; others take the memory of an index.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::open`].
+    pub fn has_changesets(&self, expected: impl Iterator<Item = (u32, Node)>) -> Result<bool> {
+        let path = self.path(RevlogKind::Changelog, b".i");
+        let failed = |source| Error::Io { path: path.clone(), source };
+        let mut entries = match open_file(&path).and_then(EntryReader::new) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(failed(source)),
+            Ok(Some(entries)) => entries,
+            _ => {
+                let store = self.clone().with_mapped(MappedIndexes::default());
+                let changelog = store.open(RevlogKind::Changelog)?;
+                let index = changelog.index();
+                let mut expected = expected;
+                return Ok(expected.all(|(number, node)| {
+                    index.rev(number).is_some_and(|rev| index.node(rev) == node)
+                }));
+            }
+        };
+        for (number, node) in expected {
+            if entries.node(number).map_err(failed)? != Some(node) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Whether the file of a revlog is below the root, whatever its path is.
     fn contains(&self, kind: RevlogKind<'_>) -> bool {
         let (RevlogKind::Filelog(path) | RevlogKind::DirectoryManifest(path)) = kind else {
@@ -166,6 +209,37 @@ impl Store {
             RevlogKind::Filelog(path) => self.encoding.encode(&[b"data/", path, suffix].concat()),
         };
         self.root.join(OsStr::from_bytes(&encoded))
+    }
+}
+
+/// An index of version 1 without inline data, read from its beginning to its end.
+struct EntryReader {
+    file: BufReader<File>,
+    next: u32,
+}
+
+impl EntryReader {
+    /// `None` if the file is of another kind.
+    fn new(file: File) -> io::Result<Option<Self>> {
+        let mut header = [0; 4];
+        let is_long = file.read_at(&mut header, 0)? == header.len();
+        let is_plain = is_long && index::is_plain(u32::from_be_bytes(header));
+        let file = BufReader::with_capacity(READ_AT_ONCE, file);
+        Ok(is_plain.then_some(Self { file, next: 0 }))
+    }
+
+    /// The node of a revision that comes after those asked for before.
+    fn node(&mut self, number: u32) -> io::Result<Option<Node>> {
+        let skipped = i64::from(number) - i64::from(self.next);
+        let len = i64::try_from(index::ENTRY_LEN).unwrap_or(i64::MAX);
+        self.file.seek_relative(skipped * len)?;
+        let mut entry = [0; index::ENTRY_LEN];
+        match self.file.read_exact(&mut entry) {
+            Err(problem) if problem.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            done => done?,
+        }
+        self.next = number + 1;
+        Ok(entry[index::NODE_AT..].first_chunk().map(|node| Node::from_bytes(*node)))
     }
 }
 
@@ -216,6 +290,62 @@ mod tests {
         let store = Store::new(dir.path(), Encoding::DotEncode).bounded(1 << 20);
         let problem = store.open(RevlogKind::Manifest).expect_err("it is too long");
         assert_eq!(problem.to_string(), "manifest: index has more than 1048576 bytes");
+    }
+
+    /// The changelog's file, with a header and this many entries; the node of each is its number.
+    fn changelog(header: u32, len: u8, cut: usize) -> (tempfile::TempDir, Store) {
+        let mut bytes: Vec<u8> = (0..len)
+            .flat_map(|number| {
+                let mut entry = [0; index::ENTRY_LEN];
+                entry[19] = number; // it is whole
+                entry[24..32].fill(0xff); // it has no parents
+                entry[index::NODE_AT..index::NODE_AT + 20].fill(number);
+                entry
+            })
+            .collect();
+        bytes[..4].copy_from_slice(&header.to_be_bytes());
+        bytes.truncate(bytes.len() - cut);
+        let dir = tempfile::tempdir().expect("temporary directory");
+        std::fs::write(dir.path().join("00changelog.i"), bytes).expect("is writable");
+        let store = Store::new(dir.path(), Encoding::DotEncode);
+        (dir, store)
+    }
+
+    fn pairs(numbers: &[u8]) -> impl Iterator<Item = (u32, Node)> {
+        numbers.iter().map(|number| (u32::from(*number), Node::from_bytes([*number; 20])))
+    }
+
+    #[test]
+    fn changesets_are_looked_up_in_the_file() {
+        // version 1, with and without the flag of general delta
+        for header in [1, 0x0002_0001] {
+            let (_dir, store) = changelog(header, 9, 0);
+            for numbers in [&[][..], &[0], &[8], &[0, 1, 2, 5, 8]] {
+                assert!(store.has_changesets(pairs(numbers)).expect("is read"), "{numbers:?}");
+            }
+            for numbers in [&[9][..], &[2, 9], &[200]] {
+                assert!(!store.has_changesets(pairs(numbers)).expect("is read"), "{numbers:?}");
+            }
+            let other = pairs(&[3]).map(|(number, node)| (number + 1, node));
+            assert!(!store.has_changesets(other).expect("is read"));
+            let (_dir, store) = changelog(header, 9, 1);
+            assert!(store.has_changesets(pairs(&[7])).expect("is read"));
+            assert!(!store.has_changesets(pairs(&[7, 8])).expect("is read"), "the entry is cut");
+        }
+    }
+
+    #[test]
+    fn changesets_of_other_kinds_of_index_are_looked_up_too() {
+        // data between the entries: none here, as their lengths are zero
+        let (_dir, store) = changelog(0x0001_0001, 3, 0);
+        assert!(store.has_changesets(pairs(&[0, 2])).expect("is read"));
+        assert!(!store.has_changesets(pairs(&[0, 3])).expect("is read"));
+        let (_dir, store) = changelog(9, 3, 0);
+        store.has_changesets(pairs(&[0])).expect_err("nobody knows version 9");
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let store = Store::new(dir.path(), Encoding::DotEncode);
+        assert!(store.has_changesets(pairs(&[])).expect("no file is no changeset"));
+        assert!(!store.has_changesets(pairs(&[0])).expect("no file is no changeset"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial.i18n import _
 
 from ...gitstore.state import requirements
+from ...index import openhooks
 from ...native._core import ffi, lib
 from ...native.buffers import lent, lent_writable
 from ...native.errors import call
@@ -75,8 +76,10 @@ class NativeChangegroup:
         request.changesets, request.changesets_len = changesets, len(revs)
         request.common, request.common_len = common_numbers, len(known)
         request.trusts_links = trusts_links
+        lent_indexes = _lend_indexes(request, repo)
         handle = ffi.new("amalgam_changegroup **")
         call(lib.amalgam_changegroup_open, handle, request)
+        del lent_indexes  # the core has shares of its own
         self._handle = ffi.gc(handle[0], lib.amalgam_changegroup_free)
 
     def close(self) -> None:
@@ -98,3 +101,19 @@ class NativeChangegroup:
                 yield bytes(memoryview(buffer)[: part.len])
         finally:
             operation.close()
+
+
+def _lend_indexes(request: Any, repo: RepoT) -> list[Any]:
+    """Let the core use the indexes that are mapped: it makes no copy of them.
+
+    Return what has to live as long as the call.
+    """
+    changelog = openhooks.lendable(repo.unfiltered().changelog)
+    if changelog is None:
+        return []
+    request.changelog = changelog
+    manifest = openhooks.lendable(repo.manifestlog.getstorage(b"").get_revlog())
+    if manifest is None:
+        return [changelog]
+    request.manifest = manifest
+    return [changelog, manifest]

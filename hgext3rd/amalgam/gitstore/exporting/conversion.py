@@ -325,19 +325,14 @@ def _lend_adopted(
 def _lend_indexes(request: Any, repo: RepoT) -> list[Any]:
     """Let the core use the indexes that are mapped; return what has to live as long."""
     changelog = repo.unfiltered().changelog
-    handles = [_handle(changelog)]
+    handles = [openhooks.lendable(changelog)]
     if handles[0] is not None:
         request.changelog = handles[0]
-        manifest = _handle(repo.manifestlog.getstorage(b"").get_revlog())
+        manifest = openhooks.lendable(repo.manifestlog.getstorage(b"").get_revlog())
         if manifest is not None:
             request.manifest = manifest
             handles.append(manifest)
     return handles
-
-
-def _handle(revlog: Any) -> Any:
-    opened = openhooks.opened(revlog)
-    return opened.handle if opened is not None and openhooks.is_plain(revlog) else None
 
 
 def _lend_segments(
