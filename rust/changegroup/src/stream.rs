@@ -16,8 +16,8 @@ use hashbrown::HashSet;
 use revlog::{MappedIndexes, Node, Revlog, RevlogKind, Store};
 use workshop::trim;
 
-use self::filegroups::{Piece, step_files};
-use self::revisions::{BLOCK_BYTES, Group, Names, step_changesets};
+use self::filegroups::{GroupPiece, step_files};
+use self::revisions::{BLOCK_BYTES, NumberedNames, RevlogGroup, step_changesets};
 use self::source::Source;
 use crate::chunk::END;
 use crate::error::{Error, Result};
@@ -44,7 +44,7 @@ pub struct Changegroup {
     threads: usize,
     stage: Stage,
     /// What comes before the next step of the stage.
-    queue: VecDeque<Piece>,
+    queue: VecDeque<GroupPiece>,
     position: Reached,
     /// How many blocks were made.
     blocks: usize,
@@ -54,7 +54,7 @@ pub struct Changegroup {
 #[derive(Debug)]
 enum Stage {
     Changesets { planned: Vec<PlannedDelta>, at: usize, wanted: Wanted, files: HashSet<Box<[u8]>> },
-    Manifests { group: Box<Group>, names: Names, listed: FirstListed },
+    Manifests { group: Box<RevlogGroup>, names: NumberedNames, listed: FirstListed },
     Files { names: Vec<Box<[u8]>>, at: usize, selection: FileSelection },
     End,
 }
@@ -188,16 +188,16 @@ impl Changegroup {
         let Self { source, threads, .. } = self;
         match self.queue.pop_front() {
             None => {}
-            Some(Piece::Bytes(bytes)) => {
+            Some(GroupPiece::Bytes(bytes)) => {
                 out.extend_from_slice(&bytes);
                 return Ok(true);
             }
-            Some(Piece::Large(mut group)) => {
+            Some(GroupPiece::Large(mut group)) => {
                 group.step(source, *threads, out, tick)?;
                 if group.is_done() {
                     out.extend_from_slice(&END);
                 } else {
-                    self.queue.push_front(Piece::Large(group));
+                    self.queue.push_front(GroupPiece::Large(group));
                 }
                 return Ok(true);
             }
@@ -266,7 +266,7 @@ impl Changegroup {
         let total = planned.len() as u64;
         self.position = Reached { phase: Part::Manifests, done: 0, total };
         let names = files.into_iter().zip(0..).collect();
-        let group = Box::new(Group { revlog, is_file: false, planned, at: 0 });
+        let group = Box::new(RevlogGroup { revlog, is_file: false, planned, at: 0 });
         self.stage = Stage::Manifests { group, names, listed: FirstListed::default() };
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use revlog::{Scratch, Texts};
 
-use super::revisions::{BLOCK_BYTES, Group, KEPT_BYTES};
+use super::revisions::{BLOCK_BYTES, KEPT_BYTES, RevlogGroup};
 use super::source::Source;
 use crate::chunk::{END, file_header};
 use crate::error::Result;
@@ -18,11 +18,11 @@ const MOST_OF_FILE: usize = 1 << 20;
 
 /// A part of the files.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(super) enum GroupPiece {
     /// It is written.
     Bytes(Vec<u8>),
     /// The rest of the group of a large file.
-    Large(Box<Group>),
+    Large(Box<RevlogGroup>),
 }
 
 /// Writes the groups of the next files to `queue`.
@@ -30,7 +30,7 @@ pub(super) fn step_files(
     source: &Source,
     threads: usize,
     (names, at, selection): (&[Box<[u8]>], &mut usize, &FileSelection),
-    queue: &mut VecDeque<Piece>,
+    queue: &mut VecDeque<GroupPiece>,
     tick: impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let made = AtomicUsize::new(0);
@@ -72,15 +72,20 @@ pub(super) fn step_files(
                 bytes.extend_from_slice(&END);
             } else {
                 made.store(BLOCK_BYTES, Ordering::Relaxed);
-                pieces.push(Piece::Bytes(std::mem::take(&mut bytes)));
-                pieces.push(Piece::Large(Box::new(Group { revlog, is_file: true, planned, at })));
+                pieces.push(GroupPiece::Bytes(std::mem::take(&mut bytes)));
+                pieces.push(GroupPiece::Large(Box::new(RevlogGroup {
+                    revlog,
+                    is_file: true,
+                    planned,
+                    at,
+                })));
             }
         }
         made.fetch_add(bytes.len(), Ordering::Relaxed);
-        pieces.push(Piece::Bytes(bytes));
+        pieces.push(GroupPiece::Bytes(bytes));
         Ok(pieces)
     };
-    let consume = |pieces: Vec<Piece>| {
+    let consume = |pieces: Vec<GroupPiece>| {
         queue.extend(pieces);
         Ok(())
     };

@@ -18,11 +18,11 @@ pub(super) const JOB_BYTES: u64 = 512 << 10;
 pub(super) const KEPT_BYTES: usize = 8 << 20;
 
 /// Numbers of files.
-pub(super) type Names = HashMap<Box<[u8]>, u32>;
+pub(super) type NumberedNames = HashMap<Box<[u8]>, u32>;
 
 /// Revisions of one revlog that are to be written.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct RevlogGroup {
     pub revlog: Revlog,
     /// Whether it is of a file; else it is the manifest.
     pub is_file: bool,
@@ -30,7 +30,7 @@ pub(super) struct Group {
     pub at: usize,
 }
 
-impl Group {
+impl RevlogGroup {
     pub const fn is_done(&self) -> bool {
         self.at == self.planned.len()
     }
@@ -51,7 +51,7 @@ impl Group {
         &mut self,
         source: &Source,
         threads: usize,
-        (names, first): (Option<&Names>, &mut FirstListed),
+        (names, first): (Option<&NumberedNames>, &mut FirstListed),
         out: &mut Vec<u8>,
         tick: impl FnMut() -> Result<()>,
     ) -> Result<()> {
