@@ -23,16 +23,25 @@ import subprocess
 
 from mercurial import extensions
 
-from hgext3rd.amalgam.push import applying, conversion
+from hgext3rd.amalgam.push import accepting, applying, conversion
 
 here = os.path.dirname(__file__)
 
 
-def locked(orig, pusher):
-    script = os.path.join(here, "script")
+def act(name):
+    script = os.path.join(here, name)
     if os.path.exists(script):
         os.rename(script, script + ".done")
         subprocess.run(["sh", script + ".done"], cwd=here, check=True)
+
+
+def answer(orig, acceptance, request):
+    act("early")
+    return orig(acceptance, request)
+
+
+def locked(orig, pusher):
+    act("script")
     return orig(pusher)
 
 
@@ -44,26 +53,29 @@ def convert(orig, ui, repo, *args, **kwargs):
 
 
 def uisetup(ui):
+    extensions.wrapfunction(accepting.Acceptance, "answer", answer)
     extensions.wrapfunction(applying, "locked", locked)
     extensions.wrapfunction(conversion, "convert", convert)
 """
 
 
 @contextlib.contextmanager
-def meanwhile(directory: Path, script: str, hgrc: str = "") -> Iterator[PushServer]:
+def meanwhile(
+    directory: Path, script: str, hgrc: str = "", when: str = "script"
+) -> Iterator[PushServer]:
     """Serve a repository; ``script`` runs in it before the first push takes the lock.
 
-    ``hg`` in it is ours.
+    Or before it looks at the refs, if ``when`` is ``early``. ``hg`` in it is ours.
     """
     extension = directory / "meanwhile.py"
     extension.write_text(MEANWHILE)
     hg = f'hg() {{ {HG} -q --config extensions.amalgam= -R server "$@"; }}\n'
-    (directory / "script").write_text(f"set -e\n{hg}{script}\n")
+    (directory / when).write_text(f"set -e\n{hg}{script}\n")
     with pushable(
         directory, f"--config=extensions.meanwhile={extension}", hgrc=hgrc
     ) as server:
         yield server
-        assert (directory / "script.done").exists()
+        assert (directory / f"{when}.done").exists()
 
 
 def conversions(directory: Path) -> list[str]:
@@ -124,6 +136,22 @@ def test_bookmark_of_a_secret_changeset_is_made_meanwhile(tmp_path: Path) -> Non
         said = clone.refused("HEAD:refs/heads/work")
         assert "a bookmark of that name, which git users do not see" in said
         assert server.log()[-1] == "default|work|secret|secret"
+
+
+def test_branch_of_the_tags_moves_before_the_push_looks(tmp_path: Path) -> None:
+    """No git user can know what is there then."""
+    script = "echo n > server/n\nhg commit -qAm next server/n"
+    hgrc = "[amalgam]\ngit.push-tags = yes\n"
+    with meanwhile(tmp_path, script, hgrc, "early") as server:
+        clone = server.clone()
+        said = clone.refused("HEAD:refs/tags/v1")
+        assert "v1 (fetch first)" in said
+        clone.pushed("HEAD:refs/tags/v1")
+        assert [line.rpartition("|")[2] for line in server.log()[2:]] == [
+            "next",
+            f"Added tag v1 for changeset {server.node(clone.head())[:12]}",
+        ]
+        server.check()
 
 
 def test_branch_that_is_made_meanwhile_is_not_a_new_one(tmp_path: Path) -> None:

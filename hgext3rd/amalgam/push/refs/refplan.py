@@ -212,7 +212,9 @@ class RefPlan:
                 return update
         found = self.state.stands_for(ref)
         oid = self.state.oids(self._store, [ref])[ref]
-        is_there = found and oid not in (b"", ZERO)
+        if found and not oid:
+            raise PushRefusedError(RACED)
+        is_there = oid != ZERO
         if not found or not is_there or ref in (it.command.ref for it in self.updates):
             raise PushRefusedError(_(b"there is no branch '%s' for tags") % ref)
         return RefUpdate(RefCommand(oid, oid, ref), *found)
