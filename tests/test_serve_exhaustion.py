@@ -51,16 +51,19 @@ def test_progress_does_not_prolong_a_request_for_ever(
 
 def test_header_that_does_not_come_holds_nothing(exported_template: Exported) -> None:
     options = ("--config=amalgam.serve.max-fetches=1",)
-    with serving(exported_template.root, *ON, *options) as web:
-        with connected(web) as silent, connected(web) as slow:
-            slow.sendall(HEAD)
-            for _time in range(3):
-                assert ls_refs(web)[0] == 200
-            until(lambda: not web.children())
-            silent.close()
-            until(lambda: len(web.logged()) >= 3)
-            # of `slow` nothing is logged until it has gone
-            assert len(web.logged()) == 3
+    with (
+        serving(exported_template.root, *ON, *options) as web,
+        connected(web) as silent,
+        connected(web) as slow,
+    ):
+        slow.sendall(HEAD)
+        for _time in range(3):
+            assert ls_refs(web)[0] == 200
+        until(lambda: not web.children())
+        silent.close()
+        until(lambda: len(web.logged()) >= 3)
+        # of `slow` nothing is logged until it has gone
+        assert len(web.logged()) == 3
 
 
 @pytest.mark.parametrize("makes_files", [False, True], ids=["unusable", "full"])
