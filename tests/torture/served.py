@@ -110,7 +110,7 @@ class State:
     """When the change began that led to it."""
     ended: float
     commits: frozenset[str]
-    """What was planted and is served."""
+    """What was planted and is in a whole clone."""
     hidden: frozenset[str]
     """The ids of all planted objects that may not be read."""
 
@@ -132,19 +132,26 @@ class Timeline:
         """Note that a change begins."""
         self.in_progress = change, time.monotonic()
 
-    def end(self, ids: Iterable[GitIds], served: Iterable[GitIds]) -> None:
-        """Note that it has ended, what there is now, and what of it is served."""
+    def end(
+        self,
+        ids: Iterable[GitIds],
+        served: Iterable[GitIds],
+        named: Iterable[GitIds],
+    ) -> None:
+        """Note that it has ended, and what there is now.
+
+        ``served`` may be read of it. Refs lead to ``named``.
+        """
         assert self.in_progress
         change, began = self.in_progress
         readable = set[str]()
-        commits = []
         for one in ids:
             self._learned |= one.all
         for one in served:
             readable |= one.all
-            commits.append(one.commit)
+        commits = frozenset(one.commit for one in named)
         hidden = frozenset(self._learned - readable)
-        state = State(change, began, time.monotonic(), frozenset(commits), hidden)
+        state = State(change, began, time.monotonic(), commits, hidden)
         self._states.append(state)
         self.in_progress = None
 
@@ -192,6 +199,6 @@ class Timeline:
         found = set[str]()
         for before, after in itertools.pairwise(states):
             # others that were added later are gone until a strip ends
-            kept = frozenset() if after.change == "strip" else after.commits
-            found |= before.commits - kept
+            is_strip = after.change == "strip"
+            found |= before.commits if is_strip else before.commits & after.hidden
         return frozenset(found)

@@ -162,9 +162,15 @@ class Load:
         history = self._history
         censored = {word.removesuffix("text") for word in history.censored}
         ids = self._objects.ids(censored)
-        revs = f"{history.first}: and not secret()"
-        nodes = history.store.hg("log", "-r", revs, "-T", "{node}\n").split()
-        self._timeline.end(ids.values(), [ids[node] for node in nodes])
+        served = f"{history.first}: and not secret()"
+        # an obsolete one that only a secret one keeps is no head of its branch
+        named = f"{served} and ::({served} and not obsolete())"
+        nodes = [
+            history.store.hg("log", "-r", revs, "-T", "{node}\n").split()
+            for revs in (served, named)
+        ]
+        lists = [[ids[node] for node in each] for each in nodes]
+        self._timeline.end(ids.values(), *lists)
 
     def change(self, *, is_late: bool = False) -> None:
         """Change the history, once."""
