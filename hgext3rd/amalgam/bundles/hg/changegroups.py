@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mercurial import changegroup, extensions, node as nodemod
+from mercurial import bundle2, changegroup, extensions, node as nodemod
 
 from ...configitems import wants_native_bundles
 from ...native.errors import Moved, Unsupported
@@ -19,15 +19,18 @@ from .writer import NativeChangegroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
 
-    from mercurial.interfaces.types import RepoT
+    from mercurial.interfaces.types import RepoT, UiT
 
 _FORWARDED_BYTES = 1 << 20
+_FORWARDED_PIECES = 32
 
 
 def install() -> None:
     """Wrap what Mercurial makes changegroups with."""
     extensions.wrapfunction(changegroup.cgpacker, "generate", _generate)
     extensions.wrapfunction(changegroup, "makechangegroup", _make)
+    extensions.wrapfunction(bundle2.bundlepart, "_payloadchunks", _payload)
+    extensions.wrapfunction(bundle2, "outdebug", _debug)
 
 
 def _generate(
@@ -111,12 +114,45 @@ class _Forwarded:
     """
 
     if TYPE_CHECKING:
-        read: Callable[[int], bytes]
+        _stream: Any
 
     def getchunks(self) -> Iterator[bytes]:
         """Yield all that is left."""
-        while chunk := self.read(_FORWARDED_BYTES):
-            yield chunk
+        return _Chunks(self._stream)
+
+
+class _Chunks:
+    """The bytes of a changegroup, in pieces of any length."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> _Chunks:
+        return self
+
+    def __next__(self) -> bytes:
+        if chunk := self._stream.read(_FORWARDED_BYTES):
+            return chunk
+        raise StopIteration
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """Yield all that is left in pieces of ``size``; the last one may be shorter."""
+        while block := self._stream.read(_FORWARDED_PIECES * size):
+            for start in range(0, len(block), size):
+                yield block[start : start + size]
+
+
+def _payload(orig: Callable[..., Iterator[bytes]], part: Any) -> Iterator[bytes]:
+    """Return the payload of a part, cut as Mercurial cuts it."""
+    if isinstance(part.data, _Chunks):
+        return part.data.pieces(bundle2.preferedchunksize)
+    return orig(part)
+
+
+def _debug(orig: Callable[..., None], ui: UiT, message: bytes) -> None:
+    """Look up for each piece whether to show it only if anything would be shown."""
+    if ui.debugflag:
+        orig(ui, message)
 
 
 _forwarded: dict[type, Callable[..., Any]] = {}

@@ -19,6 +19,7 @@ from ...native._core import ffi, lib
 from ...native.buffers import lent, lent_writable
 from ...native.errors import call
 from ...native.operation import Operation
+from . import wholehistory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -58,7 +59,7 @@ class NativeChangegroup:
         trusts_links: bool,
     ) -> None:
         # no list of numbers, which takes ten times the memory
-        revs = array.array("I", map(repo.unfiltered().changelog.rev, nodes))
+        revs = wholehistory.numbers(repo, nodes)
         if any(map(operator.gt, revs, islice(revs, 1, None))):
             pairs = sorted(zip(revs, nodes, strict=True))
             revs = array.array("I", map(operator.itemgetter(0), pairs))
