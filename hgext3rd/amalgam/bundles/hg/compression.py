@@ -36,9 +36,10 @@ _JOB_BYTES = 8 << 20
 # a shorter stream is one job, and has no use for a long window
 _SMALL_BYTES = _JOB_BYTES
 # Lower levels are for speed alone, higher ones search in trees. What comes again are
-# lines, and nodes of 20 bytes or 40 digits: shorter matches than this gain nothing.
+# lines, and nodes of 20 bytes or 40 digits: shorter matches than this gain nothing. A
+# small table with long rows stays in the cache of the processor.
 _LEVELS_OF_ROWS = range(5, 13)
-_ROWS = {"min_match": 6, "search_log": 4, "hash_log": 20}
+_ROWS = {"min_match": 6, "search_log": 5, "hash_log": 19}
 # from this level on, a job is longer and knows all of the one before it
 _LEVEL_OF_OVERLAP, _LONG_JOB_BYTES = 9, 16 << 20
 # the overlap is limited by the chain log
