@@ -144,9 +144,17 @@ assert type(awaited.__spec__.loader).__name__ == "SourceFileLoader"
     subprocess.run(command, cwd=tmp_path, env=environment, check=True)
 
 
-@pytest.mark.parametrize(("command", "is_frozen"), [("git::export", 1), ("log", 0)])
-def test_only_an_export_ends_python_without_collecting(
-    repo: Path, command: str, is_frozen: int
+@pytest.mark.parametrize(
+    ("command", "is_frozen"),
+    [
+        (["git::export"], 1),
+        (["bundle", "-qat", "zstd-v2", "made.hg"], 1),
+        (["bundle", "-qat", "none-v2", "made.hg"], 0),
+        (["log"], 0),
+    ],
+)
+def test_only_exports_and_bundles_end_python_without_collecting(
+    repo: Path, command: list[str], is_frozen: int
 ) -> None:
     (repo / "ending.py").write_text(
         # what is registered before is called after
@@ -161,7 +169,7 @@ def test_only_an_export_ends_python_without_collecting(
         "extensions.ending=ending.py",
     )
     done = subprocess.run(
-        [HG, *options, command],
+        [HG, *options, *command],
         cwd=repo,
         env=ENVIRONMENT,
         capture_output=True,

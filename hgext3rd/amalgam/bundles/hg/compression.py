@@ -21,6 +21,7 @@ from mercurial import extensions
 from mercurial.utils import compression
 
 from ...configitems import CompressionConfig
+from ...ending import end_quickly
 from ...records import Record
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def choose(
 ) -> None:
     """Stand for ``bundle20.setcompression``: all that Mercurial writes to files."""
     if kind in (_ZSTD, _DEFLATE):
+        end_quickly()
         _take_part()
         settings = Settings.of(bundler.ui, options or {}, is_zstd=kind == _ZSTD)
         options = {**(options or {}), _SETTINGS: settings}
