@@ -92,6 +92,33 @@ def test_a_branch_makes_way_for_a_bookmark_of_its_name(tmp_path: Path) -> None:
     assert head(repo) == "refs/heads/default"
 
 
+def test_names_are_in_utf8_in_any_locale(tmp_path: Path) -> None:
+    """A web server may run hgweb in the locale ``C``, and users export in theirs."""
+    repo = repository(tmp_path / "repo")
+    utf8 = ("--encoding", "utf-8")
+    hg(repo, "branch", "-q", "z\xfcrich", *utf8)
+    commit(repo, "two")
+    hg(repo, "tag", "-q", "-r", "0", "gr\xfcn", "-d", "0 0", "-m", "tagged", *utf8)
+    hg(repo, "update", "-q", "1")
+    commit(repo, "other")
+    for bookmark in ("caf\xe9", "caf\xe8", "\u65e5\u672c"):
+        hg(repo, "bookmark", "-q", "-r", "1", bookmark, *utf8)
+    node = hg(repo, "log", "-r", "2", "-T", "{node}").decode()
+    expected = {
+        **dict.fromkeys(("caf\xe9", "caf\xe8", "\u65e5\u672c"), "two"),
+        **{"default": "one", "z\xfcrich": "other"},
+    }
+    expected = {f"refs/heads/{name}": text for name, text in expected.items()}
+    expected |= {
+        "refs/tags/gr\xfcn": "one",
+        f"refs/hg/heads/z\xfcrich/{node}": "tagged",
+    }
+    refs_asked = "amalgam.git.refs=bookmarks,tags,tips,heads"
+    for encoding in ("ascii", "latin-1", "utf-8"):
+        hg(repo, "git::export", "--config", refs_asked, "--encoding", encoding)
+        assert named(repo) == expected, encoding
+
+
 def test_closed_branches_and_local_tags_have_no_ref(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
     hg(repo, "branch", "-q", "old")

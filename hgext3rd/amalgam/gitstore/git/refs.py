@@ -1,7 +1,8 @@
 """Branches, tags and HEAD for git users, and where they come from in Mercurial.
 
 docs/git-view.rst has the rules for names. ``git check-ref-format`` decides which names
-git allows. Neither reads nor writes the git store.
+git allows. Refs are in UTF-8, as Mercurial stores names; it has them in memory in the
+encoding of the process. Neither reads nor writes the git store.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from mercurial import error
+from mercurial import encoding, error
 from mercurial.i18n import _
 from mercurial.node import hex as hex_node, nullid
 from mercurial.utils import stringutil
@@ -48,13 +49,16 @@ _REFUSED = re.compile(
 
 
 class NamedNodes(Record):
-    """What has a name in a repository, by kind: name to node."""
+    """What has a name in a repository, by kind: name to node.
+
+    Names are as Mercurial has them in memory.
+    """
 
     bookmarks: dict[bytes, bytes]
     tips: dict[bytes, bytes]
     """Of each open branch."""
     others: dict[bytes, bytes]
-    """All other heads of branches, by ``branch/node``."""
+    """All other heads of branches, by ``branch/node`` in UTF-8."""
     tags: dict[bytes, bytes]
     tip_branch: bytes
     """The branch of the last changeset; empty if HEAD needs not know it."""
@@ -111,11 +115,14 @@ class NamedNodes(Record):
 
         The keys are ``("bookmark", name)`` and ``("tip", branch)``.
         """
-        names = {("bookmark", name): name for name in self.bookmarks}
+        stored = {
+            ("bookmark", name): encoding.fromlocal(name) for name in self.bookmarks
+        }
         for branch in self.tips:
+            name = encoding.fromlocal(branch)
             clashes = branch in self.bookmarks
-            names["tip", branch] = b"branches/" + branch if clashes else branch
-        return distinct(names)
+            stored["tip", branch] = b"branches/" + name if clashes else name
+        return distinct(stored)
 
     def refs(self) -> tuple[dict[bytes, bytes], bytes]:
         """Return the refs, name to node, and the name that HEAD leads to.
@@ -130,15 +137,21 @@ class NamedNodes(Record):
         refs |= {
             HEADS + heads_refs["tip", name]: node for name, node in self.tips.items()
         }
-        for prefix, pool in ((TAGS, self.tags), (OTHER_HEADS, self.others)):
-            short = distinct({name: name for name in pool})
-            refs |= {prefix + short[name]: node for name, node in pool.items()}
+        tags = tag_names(self.tags)
+        refs |= {TAGS + tags[name]: node for name, node in self.tags.items()}
+        others = distinct({name: name for name in self.others})
+        refs |= {OTHER_HEADS + others[name]: it for name, it in self.others.items()}
 
         branches = (("tip", b"default"), ("tip", self.tip_branch))
         for key in (("bookmark", b"@"), *branches):
             if key in heads_refs:
                 return refs, HEADS + heads_refs[key]
         return refs, HEADS + b"default"
+
+
+def tag_names(tags: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Return the git tag of each of Mercurial's ``tags``, without prefix."""
+    return distinct({tag: encoding.fromlocal(tag) for tag in tags})
 
 
 def can_follow(kinds: Iterable[bytes]) -> bool:
@@ -166,7 +179,8 @@ def _heads(
         if b"heads" in kinds:
             for node in branchmap.branchheads(branch, closed=True):
                 if tips.get(branch) != node:
-                    others[branch + b"/" + hex_node(node)] = node
+                    name = encoding.fromlocal(branch) + b"/" + hex_node(node)
+                    others[name] = node
     return tips, others
 
 

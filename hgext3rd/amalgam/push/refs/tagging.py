@@ -15,7 +15,7 @@ from mercurial import encoding, error, scmutil
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ...gitstore.git.refs import TAGS, distinct
+from ...gitstore.git.refs import TAGS, tag_names
 from ...records import Record
 from .refcommands import PushRefusedError
 
@@ -62,8 +62,8 @@ def name_of(
     if kind != b"commit":
         raise PushRefusedError(_(b"only commits can be tagged"))
     shown = ref.removeprefix(TAGS)
-    refs = distinct({name: name for name in tags})
-    found = next((name for name, its in refs.items() if its == shown), None)
+    names = tag_names(tags)
+    found = next((name for name, its in names.items() if its == shown), None)
     if found is not None:
         return found
     name: bytes = encoding.tolocal(shown)
