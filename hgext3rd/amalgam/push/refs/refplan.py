@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from mercurial import error, scmutil
+from mercurial import encoding, error, scmutil
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
@@ -21,7 +21,7 @@ from ...gitstore.git.refs import HEADS, TAGS
 from ...gitstore.state.source import has_own_bookmarks
 from ...records import Record
 from .. import successors
-from . import tagging
+from . import bookmarking, tagging
 from .gitgraph import GitGraph
 from .refcommands import ZERO, PushRefusedError, RefCommand
 from .refstate import RefState
@@ -43,7 +43,8 @@ BOOKMARK, TIP, TAG = "bookmark", "tip", "tag"
 def only_forward(branch: bytes) -> PushRefusedError:
     """Return the refusal to replace the tip of a named branch."""
     return PushRefusedError(
-        _(b"it is the Mercurial branch '%s', which moves forward only") % branch
+        _(b"it is the Mercurial branch '%s', which moves forward only")
+        % encoding.fromlocal(branch)
     )
 
 
@@ -105,7 +106,7 @@ class RefPlan:
                     raise PushRefusedError(_(b"only commits can be pushed to a branch"))
                 kind, name = self.state.stands_for(command.ref) or (
                     BOOKMARK,
-                    command.ref.removeprefix(HEADS),
+                    bookmarking.name_of(command.ref),
                 )
                 self.updates.append(RefUpdate(command, kind, name))
 
@@ -150,7 +151,7 @@ class RefPlan:
                 if is_chosen and update.kind == TIP:
                     raise PushRefusedError(
                         _(b"it is the Mercurial branch '%s'; push '%s' to a new branch")
-                        % (update.name, chosen)
+                        % (encoding.fromlocal(update.name), encoding.fromlocal(chosen))
                     )
                 if command.old != ZERO:
                     if update.kind == TIP:
@@ -255,6 +256,7 @@ class RefPlan:
             raise PushRefusedError(RACED)
         if found and found[0] == BOOKMARK:
             self._check_share()
+            bookmarking.check(found[1])
         if found is None and b"bookmarks" not in self._store.config.refs:
             raise PushRefusedError(
                 _(b"no new branches: 'bookmarks' is not in amalgam.git.refs")
@@ -262,7 +264,7 @@ class RefPlan:
         if found and found[0] == TIP and command.new == ZERO:
             raise PushRefusedError(
                 _(b"it is the Mercurial branch '%s'; hg commit --close-branch ends it")
-                % found[1]
+                % encoding.fromlocal(found[1])
             )
 
     def _check_share(self) -> None:
@@ -278,6 +280,8 @@ class RefPlan:
     def _check_new_bookmark(self, name: bytes) -> None:
         """Refuse a name that no bookmark may have, or that git users would not see."""
         self._check_share()
+        bookmarking.check(name)
+        shown = encoding.fromlocal(name)
         try:
             scmutil.checknewlabel(self.state.view, name, b"bookmark")
         except error.Abort as exc:
@@ -289,13 +293,13 @@ class RefPlan:
             )
         if name in self.state.view.branchmap():
             raise PushRefusedError(
-                _(b"the pushed commits are not on the Mercurial branch '%s'") % name
+                _(b"the pushed commits are not on the Mercurial branch '%s'") % shown
             )
         named = self.state.named
         bookmarks = {**named.bookmarks, name: self.state.view.nodeconstants.nullid}
         before = named.branches()
         after = named._replace(bookmarks=bookmarks).branches()
-        if after != {**before, ("bookmark", name): name}:
+        if after != {**before, ("bookmark", name): shown}:
             raise PushRefusedError(
                 _(b"the name clashes with another branch, or git refuses it")
             )
@@ -312,7 +316,7 @@ class RefPlan:
                     b"it is the Mercurial branch '%s', but the commit's first parent "
                     b"is on '%s'"
                 )
-                % (update.name, branch)
+                % (encoding.fromlocal(update.name), encoding.fromlocal(branch))
             )
         if self._graph.is_below(command.old, command.new):
             return update

@@ -1,0 +1,40 @@
+"""Names of bookmarks: which of them a push may make, move and delete.
+
+Mercurial has names in memory in the encoding of the process, and so the bookmarks of
+a bundle, too. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from mercurial import bookmarks, encoding
+from mercurial.i18n import _
+
+from ...gitstore.git.refs import HEADS
+from .refcommands import PushRefusedError
+
+
+def name_of(ref: bytes) -> bytes:
+    """Return the bookmark of a new branch, as Mercurial has it in memory."""
+    shown = ref.removeprefix(HEADS)
+    name: bytes = encoding.tolocal(shown)
+    if encoding.fromlocal(name) != shown:
+        raise PushRefusedError(_(b"the name of a branch has to be UTF-8"))
+    return name
+
+
+def check(name: bytes) -> None:
+    """Refuse a bookmark that Mercurial takes from nobody, in no push."""
+    if bookmarks.isdivergent(name):
+        raise PushRefusedError(
+            _(
+                b"no bookmark: Mercurial uses '@' within a name for bookmarks that "
+                b"diverge"
+            )
+        )
+    if isinstance(name, encoding.localstr):  # it has less than what is stored
+        raise PushRefusedError(
+            _(
+                b"no bookmark: the server's encoding lacks characters of the name; "
+                b"its operator has to set HGENCODING=UTF-8"
+            )
+        )

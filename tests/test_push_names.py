@@ -1,0 +1,66 @@
+"""Names of branches that are pushed: which Mercurial takes, and in which encoding."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from testlib.pushing import pushable
+
+pytestmark = pytest.mark.slow
+
+UTF8 = ("--encoding", "utf-8")
+BOOKMARKS = ("bookmarks", "-T", "{bookmark}\n", *UTF8)
+
+
+def test_name_that_mercurial_refuses_is_refused_alone(tmp_path: Path) -> None:
+    with pushable(tmp_path) as server:
+        clone = server.clone()
+        clone.commit("two")
+        latin1 = os.fsdecode("caf\xe9".encode("latin-1"))
+        names = ("good", "mine@work", latin1, "@", "work@")
+        done = clone.push(*(f"HEAD:refs/heads/{name}" for name in names))
+        said = done.stderr.decode(errors="replace")
+        assert done.returncode == 1, said
+        assert "mine@work (no bookmark: Mercurial uses '@' within" in said
+        assert "the name of a branch has to be UTF-8" in said
+        assert server.hg(*BOOKMARKS).split() == ["@", "good", "work@"]
+        server.check()
+
+
+def test_bookmark_of_a_divergence_stays(tmp_path: Path) -> None:
+    with pushable(tmp_path) as server:
+        server.hg("bookmark", "-r", "0", "mine@work")
+        clone = server.clone()
+        said = clone.refused("+HEAD:mine@work", "HEAD:refs/heads/good")
+        assert "mine@work (no bookmark: Mercurial uses '@'" in said
+        assert "bookmarks that diverge" in clone.refused(":mine@work")
+        assert server.hg(*BOOKMARKS).split() == ["good", "mine@work"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_names_are_utf8_whatever_the_server_has(tmp_path: Path, encoding: str) -> None:
+    options = ("--config=amalgam.git.push-branches=yes", "--encoding", encoding)
+    with pushable(tmp_path, *options) as server:
+        clone = server.clone()
+        clone.commit("two")
+        clone.pushed("-o", "branch=z\xfcrich", "HEAD:refs/heads/z\xfcrich")
+        clone.commit("three")
+        clone.pushed("HEAD:z\xfcrich")
+        tips = server.hg("branches", "-T", "{branch} {rev}\n", *UTF8).splitlines()
+        assert tips[0] == "z\xfcrich 3"
+
+        push = clone.refused if encoding == "ascii" else clone.pushed
+        said = push("HEAD:refs/heads/caf\xe9", "HEAD:refs/heads/good")
+        there = ["good"]
+        if encoding == "ascii":
+            assert "caf\xe9 (no bookmark: the server's encoding lacks char" in said
+        else:
+            there.insert(0, "caf\xe9")
+            assert "parent is on 'z\xfcrich')" in clone.refused("HEAD:default")
+        assert server.hg(*BOOKMARKS).split() == there
+        for name in there:
+            clone.pushed(f"HEAD~1:refs/heads/{name}", "--force")
+            clone.pushed(f":{name}")
+        server.check()
