@@ -94,6 +94,31 @@ def test_each_commit_of_a_rebase_replaces_its_own(server: PushServer) -> None:
     assert server.log()[-1] == "default|work|draft|b and c"
 
 
+def test_branches_on_top_of_each_other_are_replaced_together(tmp_path: Path) -> None:
+    """Mercurial keeps the parents of what stays, and nothing stays here."""
+    with pushable(
+        tmp_path, hgrc=HGRC.replace("evolution = all", NO_UNSTABLE)
+    ) as server:
+        clone = server.clone()
+        clone.git("checkout", "-q", "-b", "lower")
+        clone.commit("a")
+        clone.git("checkout", "-q", "-b", "upper")
+        clone.commit("b")
+        clone.commit("c")
+        clone.pushed("lower", "upper")
+        clone.git("checkout", "-q", "lower")
+        amend(clone, "a, better")
+        clone.git("checkout", "-q", "upper")
+        clone.git("reset", "-q", "--soft", "lower")
+        clone.commit("b and c")
+        said = clone.pushed("--force", "lower", "upper")
+        assert "still there for hg" not in said
+        assert markers(server) == {
+            *{("a", "a, better"), ("b", "b and c"), ("c", "b and c")}
+        }
+        server.check()
+
+
 def test_what_others_have_stays(server: PushServer) -> None:
     clone = server.clone()
     clone.commit("one")

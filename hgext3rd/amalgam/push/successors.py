@@ -43,29 +43,34 @@ def mark(
     """Make the markers of refs that move from a node to another, in a transaction.
 
     ``added``: nodes that this push has brought. Return lines for the pusher.
+
+    A branch may be on top of another one, and both may move. So the lower one is
+    looked at first, and what it replaces is not paired again. What may be is decided
+    when all is known: what would stay above one branch may be replaced by another.
     """
     repo = repo.unfiltered()
-    lines: list[bytes] = []
-    for old, new in moves:
-        left = replaced(repo, old, new)
-        gained = repo.revs(b"only(%n, %n)", new, old)
-        brought = [
-            ctx for ctx in (repo[rev] for rev in sorted(gained)) if ctx.node() in added
-        ]
-        relations = _allowed(repo, _relations(left, brought), left)
-        marked = {ctx for it in relations for ctx in it[0]}
-        kept = [ctx for ctx in left if ctx not in marked]
-        if relations:
-            metadata = {b"user": user} if user else None
-            obsolete.createmarkers(
-                repo, relations, metadata=metadata, operation=_OPERATION
-            )
-        if kept and brought:
-            names = b", ".join(short(ctx.node()) for ctx in kept)
-            lines.append(
-                _(b"not replaced by the push, and still there for hg: %s") % names
-            )
-    return lines
+    relations: list[Relation] = []
+    left: set[Any] = set()
+    may_stay: set[Any] = set()
+    paired: set[Any] = set()
+    for old, new in sorted(moves, key=lambda move: repo[move[0]].rev()):
+        gone = [ctx for ctx in replaced(repo, old, new) if ctx not in paired]
+        gained = (repo[rev] for rev in sorted(repo.revs(b"only(%n, %n)", new, old)))
+        brought = [ctx for ctx in gained if ctx.node() in added]
+        found = _relations(gone, [ctx for ctx in brought if ctx not in paired])
+        paired.update(ctx for it in found for side in it for ctx in side)
+        relations += found
+        left.update(gone)
+        may_stay.update(gone if brought else ())
+    relations = _allowed(repo, relations, left)
+    if relations:
+        metadata = {b"user": user} if user else None
+        obsolete.createmarkers(repo, relations, metadata=metadata, operation=_OPERATION)
+    kept = may_stay.difference(ctx for it in relations for ctx in it[0])
+    if not kept:
+        return []
+    names = b", ".join(short(ctx.node()) for ctx in sorted(kept, key=_rev))
+    return [_(b"not replaced by the push, and still there for hg: %s") % names]
 
 
 def _relations(left: Sequence[Any], brought: Sequence[Any]) -> list[Relation]:
