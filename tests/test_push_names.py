@@ -39,6 +39,18 @@ def test_bookmark_of_a_divergence_stays(tmp_path: Path) -> None:
         assert server.hg(*BOOKMARKS).split() == ["good", "mine@work"]
 
 
+def test_names_that_exclude_each_other_are_refused_alone(tmp_path: Path) -> None:
+    with pushable(tmp_path) as server:
+        server.hg("bookmark", "--force", "-r", "0", "default")
+        clone = server.clone()
+        names = ("good", "x", "x/y", "z/a", "z", "branches/default/y")
+        said = clone.refused(":default", *(f"HEAD:refs/heads/{it}" for it in names))
+        assert said.count("the name clashes with another branch") == 3
+        assert "'refs/heads/default' cannot be deleted: it is a Mercurial" in said
+        assert server.hg(*BOOKMARKS).split() == ["default", "good", "x", "z/a"]
+        server.check()
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_names_are_utf8_whatever_the_server_has(tmp_path: Path, encoding: str) -> None:
     options = ("--config=amalgam.git.push-branches=yes", "--encoding", encoding)

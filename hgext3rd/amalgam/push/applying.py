@@ -19,6 +19,7 @@ from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..records import Record
 from . import successors
+from .refs.bookmarking import left_as_branch
 from .refs.refcommands import ZERO, PushRefusedError
 from .refs.refplan import BOOKMARK, TAG, only_forward
 from .refs.refstate import RefState
@@ -202,9 +203,7 @@ def _check_refs(changes: PushedChanges, after: Mapping[bytes, bytes]) -> None:
         if found == target:
             continue
         if target is None:
-            raise PushRefusedError(
-                _(b"'%s' cannot be deleted: it is a Mercurial branch, too") % ref
-            )
+            raise left_as_branch(ref)
         if found is None:
             raise PushRefusedError(
                 _(b"'%s' would not be shown to git users of this server") % ref

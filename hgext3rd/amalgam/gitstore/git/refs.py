@@ -184,6 +184,34 @@ def _heads(
     return tips, others
 
 
+class RefNames:
+    """Names that exist together: no two are alike, and none is a directory."""
+
+    def __init__(self, names: Iterable[bytes] = ()) -> None:
+        """``names`` are such names."""
+        self._names: set[bytes] = set()
+        self._directories: set[bytes] = set()
+        for name in names:
+            self.add(name)
+
+    def add(self, name: bytes) -> None:
+        """Note a name that may be there."""
+        self._names.add(name)
+        self._directories.update(_parents(name))
+
+    def has(self, name: bytes) -> bool:
+        """Tell whether there is that name, or a directory of it."""
+        return name in self._names or name in self._directories
+
+    def has_above(self, name: bytes) -> bool:
+        """Tell whether a directory of ``name`` is a name."""
+        return not self._names.isdisjoint(_parents(name))
+
+    def may_have(self, name: bytes) -> bool:
+        """Tell whether git allows ``name``, beside those that there are."""
+        return _legal(name) == name and not (self.has(name) or self.has_above(name))
+
+
 def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
     """Return a name that git allows for each of ``names``, no two alike.
 
@@ -193,8 +221,7 @@ def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
     equal.
     """
     legal = {key: _legal(name) for key, name in names.items()}
-    taken: set[bytes] = set()
-    directories: set[bytes] = set()
+    taken = RefNames()
 
     def rank(key: _Key) -> tuple[int, bool, bytes]:
         return len(legal[key]), legal[key] != names[key], names[key]
@@ -202,13 +229,12 @@ def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
     result = {}
     for key in sorted(names, key=rank):
         ref = legal[key]
-        if not taken.isdisjoint(_parents(ref)):
+        if taken.has_above(ref):
             ref = ref.replace(b"/", b"%2F")
-        while ref in taken or ref in directories:
+        while taken.has(ref):
             at = len(ref) - len(ref.lstrip(b"%"))
             ref = b"%%%02X" % ref[at] + ref[at + 1 :]
         taken.add(ref)
-        directories.update(_parents(ref))
         result[key] = ref
     return result
 

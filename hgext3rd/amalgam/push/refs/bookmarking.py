@@ -38,3 +38,10 @@ def check(name: bytes) -> None:
                 b"its operator has to set HGENCODING=UTF-8"
             )
         )
+
+
+def left_as_branch(ref: bytes) -> PushRefusedError:
+    """Return the refusal to delete a bookmark that has the name of a named branch."""
+    return PushRefusedError(
+        _(b"'%s' cannot be deleted: it is a Mercurial branch, too") % ref
+    )

@@ -17,7 +17,7 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
-from ...gitstore.git.refs import HEADS, TAGS
+from ...gitstore.git.refs import HEADS, TAGS, RefNames
 from ...gitstore.state.source import has_own_bookmarks
 from ...records import Record
 from .. import successors
@@ -75,6 +75,8 @@ class RefPlan:
         self._store = store
         self._graph = GitGraph(git)
         self.state = RefState.of(repo, store)
+        self._names = RefNames(self.state.named.branches().values())
+        """Branches that there are, and those that are planned."""
         self.updates: list[RefUpdate] = []
         self.refused: dict[bytes, bytes] = {}
 
@@ -257,6 +259,8 @@ class RefPlan:
         if found and found[0] == BOOKMARK:
             self._check_share()
             bookmarking.check(found[1])
+            if command.new == ZERO and found[1] in self.state.named.tips:
+                raise bookmarking.left_as_branch(ref)
         if found is None and b"bookmarks" not in self._store.config.refs:
             raise PushRefusedError(
                 _(b"no new branches: 'bookmarks' is not in amalgam.git.refs")
@@ -295,14 +299,11 @@ class RefPlan:
             raise PushRefusedError(
                 _(b"the pushed commits are not on the Mercurial branch '%s'") % shown
             )
-        named = self.state.named
-        bookmarks = {**named.bookmarks, name: self.state.view.nodeconstants.nullid}
-        before = named.branches()
-        after = named._replace(bookmarks=bookmarks).branches()
-        if after != {**before, ("bookmark", name): shown}:
+        if not self._names.may_have(shown):
             raise PushRefusedError(
                 _(b"the name clashes with another branch, or git refuses it")
             )
+        self._names.add(shown)
 
     def _checked_tip(self, update: RefUpdate, branch: bytes) -> RefUpdate:
         """Refuse a commit on another branch, or one that is not above the tip.
