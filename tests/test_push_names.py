@@ -51,6 +51,22 @@ def test_names_that_exclude_each_other_are_refused_alone(tmp_path: Path) -> None
         server.check()
 
 
+def test_closed_branch_is_opened_by_new_commits_only(tmp_path: Path) -> None:
+    with pushable(tmp_path) as server:
+        server.hg("branch", "-q", "old")
+        server.hg("commit", "-qm", "on old", "-d", "3 0")
+        server.hg("bookmark", "-r", ".", "kept")
+        server.hg("commit", "-qm", "closed", "--close-branch", "-d", "4 0")
+        clone = server.clone()
+        clone.git("checkout", "-q", "kept")
+        said = clone.refused("HEAD:refs/heads/old")
+        assert "it is the Mercurial branch 'old', which is closed" in said
+        clone.commit("again")
+        clone.pushed("HEAD:refs/heads/old")
+        assert server.log()[-1] == "old||public|again"
+        server.check()
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_names_are_utf8_whatever_the_server_has(tmp_path: Path, encoding: str) -> None:
     options = ("--config=amalgam.git.push-branches=yes", "--encoding", encoding)

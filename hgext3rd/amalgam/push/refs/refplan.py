@@ -164,7 +164,7 @@ class RefPlan:
                     at = self.updates.index(update)
                     self.updates[at] = update._replace(kind=TIP)
                 else:
-                    self._check_new_bookmark(update.name)
+                    self._check_new_bookmark(update.name, branch)
         tips = {it.command.new for it in self.updates if it.kind != TAG} - {ZERO}
         tagged = {it.command.new for it in self.tags} & new
         left = self._graph.left_out(tagged, tips)
@@ -281,8 +281,11 @@ class RefPlan:
                 )
             )
 
-    def _check_new_bookmark(self, name: bytes) -> None:
-        """Refuse a name that no bookmark may have, or that git users would not see."""
+    def _check_new_bookmark(self, name: bytes, branch: bytes) -> None:
+        """Refuse a name that no bookmark may have, or that git users would not see.
+
+        ``branch`` is the named branch of its commit.
+        """
         self._check_share()
         bookmarking.check(name)
         shown = encoding.fromlocal(name)
@@ -294,6 +297,14 @@ class RefPlan:
         if name in self._repo._bookmarks:
             raise PushRefusedError(
                 _(b"there is a bookmark of that name, which git users do not see")
+            )
+        if name == branch:
+            raise PushRefusedError(
+                _(
+                    b"it is the Mercurial branch '%s', which is closed or not in "
+                    b"amalgam.git.refs"
+                )
+                % shown
             )
         if name in self.state.view.branchmap():
             raise PushRefusedError(
