@@ -11,6 +11,7 @@
 
 mod chunks;
 mod contents;
+mod latehashes;
 mod roots;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,6 @@ mod treeedit;
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::sync::Arc;
 
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::{HashMap, HashSet};
@@ -29,6 +29,7 @@ use workshop::Budget;
 
 use self::chunks::{ChunkTexts, GroupFile};
 use self::contents::FileContents;
+use self::latehashes::{LateHashes, MadeText};
 use self::roots::Roots;
 use crate::convert::gittrees::GitTrees;
 use crate::convert::{ConversionRequest, ConversionStage, ConversionWatch};
@@ -135,11 +136,7 @@ impl Back<'_> {
         let manifests = ChunkTexts::read(&mut group, &budget, quarter)?;
         group.end_of_manifests()?;
         let mut contents = FileContents::new(self.request.store, quarter);
-        while let Some(path) = group.file_name()? {
-            let mut texts = ChunkTexts::read(&mut group, &budget, quarter)?;
-            texts.check_links(&nodes)?;
-            contents.add(&path, &mut texts, || self.tick(0))?;
-        }
+        contents.read(&mut group, &nodes, (quarter * 2, self.request.dir), || self.tick(0))?;
         group.check_end()?;
         manifests.check_links(&nodes)?;
         changesets.check_links(&nodes)?;
@@ -153,32 +150,52 @@ impl Back<'_> {
             commits.insert(*node, (*oid, *manifest));
             taken.insert(*oid);
         }
+        let mut hashes = LateHashes::new(quarter / 4);
         for (at, (oid, node)) in self.expected.iter().enumerate() {
-            let (parents, text) = changesets.get(at)?;
-            let made = changeset(parents, &text, &commits, &mut roots, trees);
-            let (found, manifest) = made.map_err(|problem| blame(problem, *oid))?;
-            if found != *oid || !taken.insert(found) {
-                return Err(blame(fault(format!("it is exported as {found}")), *oid));
+            let made = changesets.get(at)?;
+            let found = changeset(&made, &commits, &mut roots, trees);
+            let mut is_full = hashes.add(*oid, made);
+            if let Ok(Found { made: Some(manifest), .. }) = &found {
+                is_full |= hashes.add(*oid, manifest.clone());
             }
-            if commits.insert(*node, (found, manifest)).is_some() {
-                return Err(blame(fault("its changeset is that of another commit"), *oid));
+            let done = found.and_then(|Found { oid: found, manifest, .. }| {
+                if found != *oid || !taken.insert(found) {
+                    return Err(fault(format!("it is exported as {found}")));
+                }
+                if commits.insert(*node, (found, manifest)).is_some() {
+                    return Err(fault("its changeset is that of another commit"));
+                }
+                Ok(())
+            });
+            if is_full || done.is_err() || at + 1 == self.expected.len() {
+                // what is wrong of the commits before is the cause, or comes first
+                hashes.check().map_err(|other| blame(fault(other.what()), other.of))?;
             }
+            done.map_err(|problem| blame(problem, *oid))?;
             self.tick(at)?;
         }
         Ok(())
     }
 }
 
-/// The commit of a changeset, and its manifest.
+/// What a changeset is.
+struct Found {
+    /// Its commit.
+    oid: Oid,
+    /// Its manifest.
+    manifest: Node,
+    /// That manifest, if its node has to be looked at.
+    made: Option<MadeText>,
+}
+
 fn changeset(
-    parents: [Node; 2],
-    text: &Arc<workshop::Buffer>,
+    MadeText { parents, text, .. }: &MadeText,
     commits: &HashMap<Node, (Oid, Node)>,
     roots: &mut Roots<'_>,
     trees: &mut GitTrees<impl Write, impl Read>,
-) -> Checked<(Oid, Node)> {
+) -> Checked<Found> {
     let changeset = Changeset::parse(text).map_err(|problem| fault(problem.to_string()))?;
-    let there: Vec<Node> = parents.into_iter().filter(|parent| *parent != Node::NULL).collect();
+    let there: Vec<Node> = parents.iter().copied().filter(|parent| *parent != Node::NULL).collect();
     let mut oids = Vec::with_capacity(2);
     let mut manifests = Vec::with_capacity(2);
     for parent in &there {
@@ -201,7 +218,7 @@ fn changeset(
     write_commit(&mut content, root.tree, &oids, &changeset);
     let head = object_header(ObjectKind::Commit, content.len() as u64);
     let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
-    Ok((oid, changeset.manifest))
+    Ok(Found { oid, manifest: changeset.manifest, made: root.made })
 }
 
 /// The same problem, of this commit.

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use changegroup::{GroupVersion, RevisionChunk};
 use hashbrown::{HashMap, HashSet};
-use revlog::{Delta, Node, node};
+use revlog::{Delta, Node};
 use workshop::{Budget, Buffer};
 
+use crate::check::latehashes::MadeText;
 use crate::check::{Checked, Problem, fault};
 use crate::convert::changes::LONGEST_PATH;
 use crate::convert::recent::Recent;
@@ -26,12 +27,14 @@ pub(crate) struct GroupFile<'a> {
     file: &'a File,
     at: u64,
     version: GroupVersion,
+    /// Whether the last file was read.
+    is_over: bool,
 }
 
 impl<'a> GroupFile<'a> {
     /// Reads from `at` on.
     pub const fn new(file: &'a File, at: u64, version: GroupVersion) -> Self {
-        Self { file, at, version }
+        Self { file, at, version, is_over: false }
     }
 
     fn bytes<const LEN: usize>(&mut self) -> Checked<[u8; LEN]> {
@@ -53,7 +56,13 @@ impl<'a> GroupFile<'a> {
 
     /// The name of the next file; `None` after the last one.
     pub fn file_name(&mut self) -> Checked<Option<Vec<u8>>> {
-        let Some(len) = self.chunk()? else { return Ok(None) };
+        if self.is_over {
+            return Ok(None);
+        }
+        let Some(len) = self.chunk()? else {
+            self.is_over = true;
+            return Ok(None);
+        };
         if len > LONGEST_PATH {
             return Err(fault("a file with a long name"));
         }
@@ -137,6 +146,11 @@ impl<'a> ChunkTexts<'a> {
         self.revisions.len()
     }
 
+    /// Bytes of all their deltas.
+    pub fn bytes(&self) -> u64 {
+        self.revisions.iter().map(|revision| revision.delta_len as u64).sum()
+    }
+
     /// Their nodes, in order.
     pub fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
         self.revisions.iter().map(|revision| revision.chunk.node)
@@ -171,10 +185,9 @@ impl<'a> ChunkTexts<'a> {
         Ok(bytes)
     }
 
-    /// The parents and the text of a revision that is made of others of the group.
-    pub fn get(&mut self, number: usize) -> Checked<([Node; 2], Arc<Buffer>)> {
+    /// A revision that is made of others of the group. Its node is not looked at.
+    pub fn get(&mut self, number: usize) -> Checked<MadeText> {
         let node = self.revisions[number].chunk.node;
-        let parents = self.revisions[number].chunk.parents;
         let mut chain = Vec::new();
         let mut at = node;
         let mut text = loop {
@@ -193,22 +206,29 @@ impl<'a> ChunkTexts<'a> {
         for number in chain.into_iter().rev() {
             text = self.apply(number, &text)?;
         }
-        Ok((parents, text))
+        Ok(self.made(number, text))
     }
 
-    /// The text of a revision, when that of its base is `base`. It is compared with its node.
+    /// The text of a revision, when that of its base is `base`. Its node is not looked at.
     pub fn apply(&mut self, number: usize, base: &[u8]) -> Checked<Arc<Buffer>> {
         let bytes = self.delta(number)?;
         let delta = Delta::parse(&bytes, base.len()).map_err(|it| fault(it.to_string()))?;
+        self.patch(number, base, &delta)
+    }
+
+    /// Likewise, when `delta` is its delta.
+    pub fn patch(&mut self, number: usize, base: &[u8], delta: &Delta<'_>) -> Checked<Arc<Buffer>> {
         let mut text = Buffer::new(Some(Arc::clone(&self.budget)));
         delta.apply(base, &mut text)?;
-        let RevisionChunk { node, parents: [p1, p2], .. } = self.revisions[number].chunk;
-        if node::node_of(p1, p2, &text) != node {
-            return Err(fault(format!("revision {node} has another text")));
-        }
         let text = Arc::new(text);
-        self.texts.put(node, Arc::clone(&text), text.len());
+        self.texts.put(self.revisions[number].chunk.node, Arc::clone(&text), text.len());
         Ok(text)
+    }
+
+    /// A revision with the text that was made of it.
+    pub fn made(&self, number: usize, text: Arc<Buffer>) -> MadeText {
+        let RevisionChunk { node, parents, .. } = self.revisions[number].chunk;
+        MadeText { node, parents, text }
     }
 
     /// A text that was used lately.

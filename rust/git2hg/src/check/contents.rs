@@ -1,21 +1,41 @@
 //! The blobs of file revisions: those of a changegroup, and those that are in the store.
+//!
+//! The texts of a changegroup are made and hashed on several threads, some files at a time.
+
+use std::sync::Arc;
 
 use gitpack::{ObjectKind, Oid, object_header};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use revlog::{Node, Parents, RevlogKind, Scratch, Store, Texts, node, split_metadata};
 use sha1lanes::{Message, digest_one};
+use workshop::ordered::{self, Width};
+use workshop::{Budget, Directory};
 
-use crate::check::chunks::ChunkTexts;
+use crate::check::chunks::{ChunkTexts, GroupFile};
+use crate::check::latehashes::{LateHashes, OtherText};
 use crate::check::{Checked, fault};
 use crate::error::Result;
+
+/// With less memory than this for each, further threads are not started.
+const LEAST_BYTES_PER_THREAD: usize = 16 << 20;
+/// A server has other work to do meanwhile.
+const MOST_THREADS: usize = 4;
+/// Files go to a thread together until their chunks have so many bytes, or there are so many revisions.
+const JOB_BYTES: u64 = 1 << 20;
+const JOB_REVISIONS: usize = 512;
 
 /// Blobs by path and node of file revisions.
 #[derive(Debug)]
 pub(crate) struct FileContents<'a> {
     store: &'a Store,
     scratch: Scratch,
-    blobs: HashMap<Box<[u8]>, HashMap<Node, Oid>>,
+    blobs: HashMap<Arc<[u8]>, HashMap<Node, Oid>>,
 }
+
+/// A file of a changegroup.
+type GroupOfFile<'a> = (Arc<[u8]>, ChunkTexts<'a>);
+/// A path, a node of a revision and its blob.
+type FoundBlob = (Arc<[u8]>, Node, Oid);
 
 impl<'a> FileContents<'a> {
     /// None yet.
@@ -24,27 +44,39 @@ impl<'a> FileContents<'a> {
         Self { store, scratch, blobs: HashMap::new() }
     }
 
-    /// Adds those of a file. `tick` is called for each.
-    pub fn add(
+    /// Adds all of a changegroup, which have to be of these `changesets`, with so much memory. `tick` is
+    /// called now and then.
+    pub fn read(
         &mut self,
-        path: &[u8],
-        texts: &mut ChunkTexts<'_>,
+        group: &mut GroupFile<'_>,
+        changesets: &HashSet<Node>,
+        (memory_bytes, dir): (usize, &Directory),
         mut tick: impl FnMut() -> Result<()>,
     ) -> Checked<()> {
-        if texts.len() == 0 {
-            return Err(fault(format!("no revisions of {}", path.escape_ascii())));
-        }
-        let mut blobs = HashMap::with_capacity(texts.len());
-        let nodes: Vec<Node> = texts.nodes().collect();
-        for (number, node) in nodes.into_iter().enumerate() {
-            let (_, text) = texts.get(number)?;
-            blobs.insert(node, blob_of(&text));
-            tick()?;
-        }
-        match self.blobs.insert(path.into(), blobs) {
-            None => Ok(()),
-            Some(_) => Err(fault(format!("two groups of {}", path.escape_ascii()))),
-        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.min(memory_bytes / LEAST_BYTES_PER_THREAD).clamp(1, MOST_THREADS);
+        let thread_bytes = memory_bytes / 2 / threads;
+        let budget = Budget::new(memory_bytes, dir);
+        let width = Width { threads, window_bytes: memory_bytes as u64 };
+        let mut paths = HashSet::new();
+        let jobs = std::iter::from_fn(|| {
+            next_job(group, changesets, &mut paths, (&budget, thread_bytes)).transpose()
+        });
+        let Self { blobs, .. } = self;
+        let consume = |found: Vec<FoundBlob>| {
+            for (path, node, oid) in found {
+                blobs.entry(path).or_default().insert(node, oid);
+            }
+            Ok(())
+        };
+        ordered::run(
+            width,
+            jobs,
+            || (),
+            |(), files| blobs_of(files, thread_bytes / 2),
+            consume,
+            || Ok(tick()?),
+        )
     }
 
     /// The blob of a revision of `path`.
@@ -64,16 +96,52 @@ impl<'a> FileContents<'a> {
             let what = "its text does not match its node";
             return Err(revlog.unsupported(rev, what).into());
         }
-        let oid = blob_of(&text);
+        let content = split_metadata(&text).content;
+        let head = object_header(ObjectKind::Blob, content.len() as u64);
+        let oid = Oid::from_bytes(digest_one(Message { head: &head, body: content }));
         self.blobs.entry(path.into()).or_default().insert(node, oid);
         self.scratch.recycle(text);
         Ok(oid)
     }
 }
 
-/// The blob that an export makes of a text.
-fn blob_of(text: &[u8]) -> Oid {
-    let content = split_metadata(text).content;
-    let head = object_header(ObjectKind::Blob, content.len() as u64);
-    Oid::from_bytes(digest_one(Message { head: &head, body: content }))
+/// Finds the chunks of the next files, and answers how many bytes these have; `None` after the last.
+fn next_job<'a>(
+    group: &mut GroupFile<'a>,
+    changesets: &HashSet<Node>,
+    paths: &mut HashSet<Arc<[u8]>>,
+    (budget, kept_bytes): (&Arc<Budget>, usize),
+) -> Checked<Option<(u64, Vec<GroupOfFile<'a>>)>> {
+    let (mut files, mut bytes, mut count) = (Vec::new(), 0, 0);
+    while bytes < JOB_BYTES && count < JOB_REVISIONS {
+        let Some(path) = group.file_name()? else { break };
+        let path: Arc<[u8]> = path.into();
+        if !paths.insert(Arc::clone(&path)) {
+            return Err(fault(format!("two groups of {}", path.escape_ascii())));
+        }
+        let texts = ChunkTexts::read(group, budget, kept_bytes)?;
+        texts.check_links(changesets)?;
+        if texts.len() == 0 {
+            return Err(fault(format!("no revisions of {}", path.escape_ascii())));
+        }
+        (bytes, count) = (bytes + texts.bytes(), count + texts.len());
+        files.push((path, texts));
+    }
+    Ok((!files.is_empty()).then_some((bytes, files)))
+}
+
+/// The blobs of files. Texts of about `most_bytes` are hashed at a time.
+fn blobs_of(files: Vec<GroupOfFile<'_>>, most_bytes: usize) -> Checked<Vec<FoundBlob>> {
+    let wrong = |other: OtherText<Arc<[u8]>>| fault(other.what());
+    let (mut found, mut hashes) = (Vec::new(), LateHashes::new(most_bytes));
+    for (path, mut texts) in files {
+        for number in 0..texts.len() {
+            let made = texts.get(number)?;
+            if hashes.add(Arc::clone(&path), made) {
+                found.extend(hashes.check_files().map_err(wrong)?);
+            }
+        }
+    }
+    found.extend(hashes.check_files().map_err(wrong)?);
+    Ok(found)
 }

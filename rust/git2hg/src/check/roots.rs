@@ -12,6 +12,7 @@ use workshop::Buffer;
 
 use crate::check::chunks::ChunkTexts;
 use crate::check::contents::FileContents;
+use crate::check::latehashes::MadeText;
 use crate::check::treeedit::{FileEdit, edited};
 use crate::check::{Checked, KnownTree, fault};
 use crate::convert::gittrees::GitTrees;
@@ -33,6 +34,8 @@ pub(crate) struct Root {
     pub tree: Oid,
     /// Paths that differ from the manifest that was given, ascending, if they were looked for.
     pub changed: Option<Vec<Box<[u8]>>>,
+    /// The manifest, if its node has to be looked at.
+    pub made: Option<MadeText>,
 }
 
 type Entries = BTreeMap<Box<[u8]>, Option<(Node, Flag)>>;
@@ -63,11 +66,15 @@ impl<'a> Roots<'a> {
             let tree = self.trees.get(&manifest).copied();
             let tree = tree.ok_or_else(|| fault(format!("manifest {manifest} is not known")))?;
             let changed = (manifest == before).then(Vec::new);
-            return Ok(Root { tree, changed });
+            return Ok(Root { tree, changed, made: None });
         }
-        let (base, entries) = match self.manifests.find(manifest) {
-            Some(number) => (self.manifests.base(number), self.sent(number)?),
-            None => (before, self.compared(before, manifest)?),
+        let (base, entries, made) = match self.manifests.find(manifest) {
+            Some(number) => {
+                let (entries, text) = self.sent(number)?;
+                let made = self.manifests.made(number, text);
+                (self.manifests.base(number), entries, Some(made))
+            }
+            None => (before, self.compared(before, manifest)?, None),
         };
         let start = self.trees.get(&base).copied();
         let start = start.ok_or_else(|| fault(format!("manifest {base} is not known")))?;
@@ -82,15 +89,15 @@ impl<'a> Roots<'a> {
         let tree = edited(trees, Some(start), &edits)?.unwrap_or(Oid::EMPTY_TREE);
         self.trees.insert(manifest, tree);
         let changed = (base == before).then(|| entries.into_keys().collect());
-        Ok(Root { tree, changed })
+        Ok(Root { tree, changed, made })
     }
 
-    /// What a manifest of the changegroup changes of its base.
-    fn sent(&mut self, number: usize) -> Checked<Entries> {
+    /// What a manifest of the changegroup changes of its base, and its text.
+    fn sent(&mut self, number: usize) -> Checked<(Entries, Arc<Buffer>)> {
         let base = self.text(self.manifests.base(number))?;
-        let text = self.manifests.apply(number, &base)?;
         let bytes = self.manifests.delta(number)?;
         let delta = Delta::parse(&bytes, base.len()).map_err(|it| fault(it.to_string()))?;
+        let text = self.manifests.patch(number, &base, &delta)?;
         let (mut entries, mut kept) = (Entries::new(), Entries::new());
         let (mut from, mut at) = (0, 0);
         for hunk in delta.hunks() {
@@ -109,7 +116,7 @@ impl<'a> Roots<'a> {
             at += hunk.data.len();
         }
         entries.retain(|path, entry| entry.is_none() || kept.get(path) != Some(entry));
-        Ok(entries)
+        Ok((entries, text))
     }
 
     /// How two manifests differ.

@@ -1,0 +1,153 @@
+//! Texts that are compared with their nodes later, many at once.
+//!
+//! A processor hashes several texts side by side in the time of one (`sha1lanes`). In a changegroup all
+//! nodes are given, so nothing has to wait for a hash.
+
+use std::sync::Arc;
+
+use gitpack::{ObjectKind, Oid, object_header};
+use revlog::node::parents_prefix;
+use revlog::{Node, split_metadata};
+use sha1lanes::{Message, best};
+use workshop::Buffer;
+
+/// Texts that are hashed at once: more are no faster.
+const MOST_TEXTS: usize = 64;
+
+/// A revision of a changegroup, whose text may be that of another node.
+#[derive(Clone, Debug)]
+pub(crate) struct MadeText {
+    pub node: Node,
+    pub parents: [Node; 2],
+    pub text: Arc<Buffer>,
+}
+
+/// Texts that wait, each with something of the caller's.
+#[derive(Debug)]
+pub(crate) struct LateHashes<T> {
+    waiting: Vec<(T, MadeText)>,
+    bytes: usize,
+    most_bytes: usize,
+}
+
+/// A revision whose text is not that of its node, and what the caller had with it.
+#[derive(Debug)]
+pub(crate) struct OtherText<T> {
+    pub of: T,
+    pub node: Node,
+}
+
+impl<T> LateHashes<T> {
+    /// None yet, and about `most_bytes` at most.
+    pub const fn new(most_bytes: usize) -> Self {
+        Self { waiting: Vec::new(), bytes: 0, most_bytes }
+    }
+
+    /// Adds a text. Tells whether there are so many that they should be compared.
+    pub fn add(&mut self, of: T, made: MadeText) -> bool {
+        self.bytes += made.text.len();
+        self.waiting.push((of, made));
+        self.waiting.len() >= MOST_TEXTS || self.bytes >= self.most_bytes
+    }
+
+    /// Compares all with their nodes, and forgets them. Answers the first that differs.
+    pub fn check(&mut self) -> Result<(), OtherText<T>> {
+        self.bytes = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        let prefixes: Vec<[u8; 40]> = waiting.iter().map(|(_, made)| prefix(made)).collect();
+        let texts = waiting.iter().zip(&prefixes);
+        let messages: Vec<Message<'_>> =
+            texts.map(|((_, made), head)| Message { head, body: &made.text }).collect();
+        let mut digests = vec![[0; 20]; messages.len()];
+        best().digest(&messages, &mut digests);
+        compared(waiting, &digests).map(|_| ())
+    }
+
+    /// Likewise, for revisions of files. Answers the blobs that an export makes of them.
+    pub fn check_files(&mut self) -> Result<Vec<(T, Node, Oid)>, OtherText<T>> {
+        self.bytes = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        let contents: Vec<&[u8]> =
+            waiting.iter().map(|(_, made)| split_metadata(&made.text).content).collect();
+        let heads: Vec<_> = waiting
+            .iter()
+            .zip(&contents)
+            .map(|((_, made), content)| {
+                (prefix(made), object_header(ObjectKind::Blob, content.len() as u64))
+            })
+            .collect();
+        let texts = waiting.iter().zip(&heads);
+        let nodes = texts.map(|((_, made), (head, _))| Message { head, body: &made.text });
+        let blobs = contents.iter().zip(&heads);
+        let blobs = blobs.map(|(content, (_, head))| Message { head, body: content });
+        let messages: Vec<Message<'_>> = nodes.chain(blobs).collect();
+        let mut digests = vec![[0; 20]; messages.len()];
+        best().digest(&messages, &mut digests);
+        let (nodes, blobs) = digests.split_at(contents.len());
+        let files = compared(waiting, nodes)?.into_iter().zip(blobs);
+        Ok(files.map(|((of, node), blob)| (of, node, Oid::from_bytes(*blob))).collect())
+    }
+}
+
+fn prefix(made: &MadeText) -> [u8; 40] {
+    let [p1, p2] = made.parents;
+    parents_prefix(p1, p2)
+}
+
+fn compared<T>(
+    waiting: Vec<(T, MadeText)>,
+    digests: &[[u8; 20]],
+) -> Result<Vec<(T, Node)>, OtherText<T>> {
+    let compare = |((of, made), digest): ((T, MadeText), &[u8; 20])| {
+        let node = made.node;
+        if node == Node::from_bytes(*digest) { Ok((of, node)) } else { Err(OtherText { of, node }) }
+    };
+    waiting.into_iter().zip(digests).map(compare).collect()
+}
+
+impl<T> OtherText<T> {
+    /// What to say of it.
+    pub fn what(&self) -> String {
+        let node = self.node;
+        format!("revision {node} has another text")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use revlog::node::node_of;
+
+    use super::*;
+
+    fn made(text: &str) -> MadeText {
+        let parents = [Node::from_bytes([7; 20]), Node::NULL];
+        let node = node_of(parents[0], parents[1], text.as_bytes());
+        MadeText { node, parents, text: Arc::new(Buffer::from(text.as_bytes().to_vec())) }
+    }
+
+    #[test]
+    fn the_first_other_text_is_answered() {
+        let mut hashes = LateHashes::new(100);
+        for number in 0..20 {
+            let mut made = made(&number.to_string());
+            if number % 7 == 6 {
+                made.text = Arc::default();
+            }
+            assert!(!hashes.add(number, made));
+        }
+        let found = hashes.check().expect_err("is found");
+        assert_eq!(found.of, 6);
+        hashes.check().expect("nothing is left");
+    }
+
+    #[test]
+    fn blobs_have_no_metadata() {
+        let mut hashes = LateHashes::new(12);
+        assert!(!hashes.add("plain", made("")));
+        assert!(hashes.add("copy", made("\x01\ncopy: a\n\x01\n")));
+        let found = hashes.check_files().expect("are right");
+        assert!(found.iter().all(|(_, _, oid)| *oid == Oid::EMPTY_BLOB));
+        let names: Vec<_> = found.iter().map(|(of, ..)| *of).collect();
+        assert_eq!(names, ["plain", "copy"]);
+    }
+}
