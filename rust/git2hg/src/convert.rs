@@ -39,7 +39,7 @@ use crate::convert::gitblobs::GitBlobs;
 use crate::convert::gittrees::GitTrees;
 use crate::convert::manifests::{Number, PushedManifests};
 use crate::convert::spool::Spool;
-use crate::convert::window::WindowCommit;
+use crate::convert::window::{WindowCommit, WindowSize};
 use crate::error::{Error, Result};
 use crate::reason::Reason;
 
@@ -149,12 +149,13 @@ pub fn convert<W: Write, R: Read>(
         judged: HashMap::new(),
         refused: Vec::new(),
         memory_bytes: request.memory_bytes,
+        size: WindowSize::new(request.memory_bytes),
         watch,
     };
     let parents = converter.learn(request.known)?;
     let mut commits = Answers::new(pipes.commits);
     loop {
-        let window = window::read(&mut commits)?;
+        let window = window::read(&mut commits, converter.size)?;
         if window.is_empty() {
             break;
         }
@@ -212,6 +213,7 @@ struct Converter<'a, W, R> {
     judged: HashMap<Oid, Judged>,
     refused: Vec<Refusal>,
     memory_bytes: usize,
+    size: WindowSize,
     watch: ConversionWatch<'a>,
 }
 
@@ -275,6 +277,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
             roots.insert(commit.oid, tree);
         }
         if !self.compare(window, &mut comparisons)? {
+            self.size.bound(window.len());
             let (first, rest) = window.split_at(window.len() / 2);
             self.convert(first)?;
             return self.convert(rest);
@@ -300,6 +303,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
             self.check_revisions(commit)?;
             self.tick()?;
         }
+        self.size.learn(window.len(), self.blobs.bytes());
         Ok(())
     }
 

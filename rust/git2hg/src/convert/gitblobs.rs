@@ -28,6 +28,8 @@ pub(crate) struct GitBlobs<W, R> {
     read: usize,
     /// What has come and may be needed later.
     arrived: Vec<Arrived>,
+    /// Bytes that were read since the last question.
+    bytes: u64,
     spool: Spool,
 }
 
@@ -85,6 +87,7 @@ impl<W: Write, R: Read> GitBlobs<W, R> {
             order: Order::default(),
             read: 0,
             arrived: Vec::new(),
+            bytes: 0,
             spool: Spool::new(dir, "blobs")?,
         })
     }
@@ -92,6 +95,11 @@ impl<W: Write, R: Read> GitBlobs<W, R> {
     /// The bytes that the longest content may have.
     pub fn most_bytes(&self) -> u64 {
         self.most_bytes
+    }
+
+    /// The bytes of all contents that have come of those that were asked for last.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// An empty buffer within the budget.
@@ -109,6 +117,7 @@ impl<W: Write, R: Read> GitBlobs<W, R> {
         self.order = Order::by_path(wanted);
         self.read = 0;
         self.arrived.clear();
+        self.bytes = 0;
         self.spool.clear();
         ask(&mut self.requests, &self.order.asked)
     }
@@ -125,7 +134,9 @@ impl<W: Write, R: Read> GitBlobs<W, R> {
         let number = number.ok_or_else(|| Error::Wrong(format!("blob {oid} was not asked for")))?;
         self.read += 1;
         if self.order.is_as_read {
-            return read(&mut self.answers, oid, room, self.most_bytes);
+            let content = read(&mut self.answers, oid, room, self.most_bytes)?;
+            self.bytes += content.as_ref().map_or(0, |it| it.len() as u64);
+            return Ok(content);
         }
         while self.arrived.len() <= number {
             self.arrive()?;
@@ -142,6 +153,7 @@ impl<W: Write, R: Read> GitBlobs<W, R> {
         let Self { answers, spool, most_bytes, .. } = self;
         let bytes = head(answers, self.order.asked[self.arrived.len()])?;
         let at = spool.len();
+        self.bytes += bytes;
         let len = usize::try_from(bytes).ok().filter(|_| bytes <= *most_bytes);
         // what is too long is passed over: what was asked for after it may be needed before it
         answers.content(bytes, |piece| if len.is_some() { spool.push(piece) } else { Ok(()) })?;

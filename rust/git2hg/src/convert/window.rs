@@ -10,10 +10,46 @@ use crate::error::{Error, Result};
 use crate::history::MOST_DETAIL;
 use crate::reason::Reason;
 
-/// Commits of a window.
-const MOST_COMMITS: usize = 256;
+/// Commits of a window, if there are so many: of its first one, too.
+pub(crate) const LEAST_COMMITS: usize = 256;
+/// Most commits of a window.
+const MOST_COMMITS: usize = 4096;
+/// A window has at most so many times the commits of the one before it.
+const GROWTH: usize = 4;
+/// Contents of so many times the memory of a conversion may wait in a file, about.
+const CONTENTS_OF_MEMORY: u64 = 2;
 /// Bytes after which a window gets no more commits.
 const MOST_BYTES: usize = 4 << 20;
+
+/// How many commits the next window gets: git reads the versions of a file in a row, so the more the better.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowSize {
+    commits: usize,
+    most_commits: usize,
+    /// What the contents of a window should have at most.
+    most_bytes: u64,
+}
+
+impl WindowSize {
+    /// That of the first window, of a conversion with so much memory.
+    pub fn new(memory_bytes: usize) -> Self {
+        let most_bytes = (memory_bytes as u64).saturating_mul(CONTENTS_OF_MEMORY);
+        Self { commits: LEAST_COMMITS, most_commits: MOST_COMMITS, most_bytes }
+    }
+
+    /// Notes that so many commits had contents of so many bytes.
+    pub fn learn(&mut self, commits: usize, bytes: u64) {
+        let fitting = (commits as u64).saturating_mul(self.most_bytes) / bytes.max(1);
+        let fitting = usize::try_from(fitting).unwrap_or(usize::MAX);
+        self.most_commits = (self.most_commits / 4 * 5).min(MOST_COMMITS);
+        self.commits = fitting.min(commits * GROWTH).clamp(LEAST_COMMITS, self.most_commits);
+    }
+
+    /// Notes that so many commits change too much for one window.
+    pub fn bound(&mut self, commits: usize) {
+        self.most_commits = (commits / 2).max(LEAST_COMMITS);
+    }
+}
 
 /// A new commit.
 #[derive(Debug)]
@@ -33,15 +69,18 @@ impl WindowCommit {
     }
 }
 
-/// Reads the next commits; none at the end.
+/// Reads the next commits, as many as `size` has; none at the end.
 ///
 /// # Errors
 ///
 /// Those of [`Answers::read`], and [`Error::Missing`].
-pub(crate) fn read(answers: &mut Answers<impl Read>) -> Result<Vec<WindowCommit>> {
+pub(crate) fn read(
+    answers: &mut Answers<impl Read>,
+    size: WindowSize,
+) -> Result<Vec<WindowCommit>> {
     let mut window = Vec::new();
     let mut bytes = 0;
-    while window.len() < MOST_COMMITS && bytes < MOST_BYTES {
+    while window.len() < size.commits && bytes < MOST_BYTES {
         let Some(answer) = answers.read_start(commit::MOST_BYTES + 1)? else { break };
         match answer.kind {
             b"commit" => {}
@@ -58,4 +97,28 @@ pub(crate) fn read(answers: &mut Answers<impl Read>) -> Result<Vec<WindowCommit>
         window.push(WindowCommit { oid: answer.oid, tree, parents, refused, content });
     }
     Ok(window)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_grow_while_contents_are_small() {
+        let mut size = WindowSize::new(1000);
+        assert_eq!(size.commits, 256);
+        size.learn(256, 0);
+        assert_eq!(size.commits, 1024);
+        size.learn(1024, 1024);
+        assert_eq!(size.commits, 2000);
+        size.learn(2000, 10);
+        assert_eq!(size.commits, 4096);
+        size.learn(4096, 4096 * 100);
+        assert_eq!(size.commits, 256);
+        size.learn(1, u64::MAX);
+        assert_eq!(size.commits, 256);
+        size.bound(1000);
+        size.learn(256, 0);
+        assert_eq!(size.commits, 625);
+    }
 }
