@@ -14,7 +14,7 @@ mod gitblobs;
 pub(crate) mod gittrees;
 mod judging;
 pub(crate) mod manifestedit;
-mod manifests;
+pub(crate) mod manifests;
 pub(crate) mod recent;
 mod rules;
 mod spool;

@@ -17,6 +17,7 @@ use crate::check::treeedit::{FileEdit, edited};
 use crate::check::{Checked, KnownTree, fault};
 use crate::convert::gittrees::GitTrees;
 use crate::convert::manifestedit::differing;
+use crate::convert::manifests::MOST_SEARCHES;
 
 /// Trees by the nodes of manifests.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub(crate) struct Roots<'a> {
     revlog: &'a Revlog,
     scratch: Scratch,
     stored: Option<HashMap<Node, Rev>>,
+    searches: u32,
     manifests: ChunkTexts<'a>,
     contents: FileContents<'a>,
     trees: HashMap<Node, Oid>,
@@ -52,7 +54,7 @@ impl<'a> Roots<'a> {
             known.iter().map(|known| (known.manifest, known.tree)).collect();
         trees.insert(Node::NULL, Oid::EMPTY_TREE);
         let scratch = Scratch::default();
-        Self { revlog, scratch, stored: None, manifests, contents, trees }
+        Self { revlog, scratch, stored: None, searches: 0, manifests, contents, trees }
     }
 
     /// The tree of a manifest, when that of the first parent of its changeset is `before`.
@@ -158,14 +160,21 @@ impl<'a> Roots<'a> {
         Ok(text)
     }
 
+    /// A manifest of the store. Those of a small push are near its end, and a table takes longer to make.
+    fn search(&mut self, manifest: Node) -> Option<Rev> {
+        let index = self.revlog.index();
+        if self.searches < MOST_SEARCHES {
+            self.searches += 1;
+            return index.revs().rev().find(|rev| index.node(*rev) == manifest);
+        }
+        let table = || index.revs().map(|rev| (index.node(rev), rev)).collect();
+        self.stored.get_or_insert_with(table).get(&manifest).copied()
+    }
+
     fn stored(&mut self, manifest: Node) -> Checked<Arc<Buffer>> {
         let index = self.revlog.index();
-        let table = || index.revs().map(|rev| (index.node(rev), rev)).collect();
-        let rev = *self
-            .stored
-            .get_or_insert_with(table)
-            .get(&manifest)
-            .ok_or_else(|| fault(format!("there is no manifest {manifest}")))?;
+        let rev = self.search(manifest);
+        let rev = rev.ok_or_else(|| fault(format!("there is no manifest {manifest}")))?;
         let text = Texts::new(self.revlog, &mut self.scratch, 0).get(rev)?.text;
         let Parents(p1, p2) = index.parents(rev);
         if node::node_of(index.node_or_null(p1), index.node_or_null(p2), &text) != manifest {

@@ -25,7 +25,7 @@ const LONGEST_CHAIN: u32 = 100;
 /// What a list of changes takes beside its bytes, about.
 const OVERHEAD_BYTES: usize = 100;
 /// Searches through the store's nodes before they are put into a table.
-const MOST_SEARCHES: u32 = 4;
+pub(crate) const MOST_SEARCHES: u32 = 4;
 
 /// A manifest of the conversion.
 #[derive(Clone, Copy, Debug)]
