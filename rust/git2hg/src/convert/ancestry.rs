@@ -51,12 +51,13 @@ pub(crate) fn heads(
         let (now, later) = rest.split_at(entries.of.len());
         rest = later;
         let known = entries.look_up(manifests, &between, now, &mut tick)?;
+        let (mut edges, mut seen) = (Edges::new(), HashSet::new());
         for ((own, known), contested) in entries.of.iter().zip(&known).zip(now) {
-            let edges = edges(&between, own, known);
+            find_edges(&between, own, known, &mut edges);
             let [one, two] = contested.nodes;
-            heads.push(if is_ancestor(&edges, one, two) {
+            heads.push(if is_ancestor(&edges, one, two, &mut seen) {
                 vec![two]
-            } else if is_ancestor(&edges, two, one) {
+            } else if is_ancestor(&edges, two, one, &mut seen) {
                 vec![one]
             } else {
                 vec![one, two]
@@ -193,9 +194,14 @@ fn parents(
 /// What each node comes after: none, one or two others.
 type Edges = HashMap<Node, [Option<Node>; 2]>;
 
-/// Those of one path.
-fn edges(between: &Between, own: &[Entry], known: &HashMap<u32, Option<Node>>) -> Edges {
-    let mut edges = Edges::new();
+/// Replaces `edges` by those of one path.
+fn find_edges(
+    between: &Between,
+    own: &[Entry],
+    known: &HashMap<u32, Option<Node>>,
+    edges: &mut Edges,
+) {
+    edges.clear();
     let nearest = between.nearest(own.iter().map(|it| it.place));
     for entry in own {
         let before = parents(between, own, &nearest, *entry).map(|found| {
@@ -216,11 +222,11 @@ fn edges(between: &Between, own: &[Entry], known: &HashMap<u32, Option<Node>>) -
             edges.entry(node).or_insert(there);
         }
     }
-    edges
 }
 
-fn is_ancestor(edges: &Edges, node: Node, of: Node) -> bool {
-    let mut seen = HashSet::new();
+/// Whether one node is an ancestor of another; `seen` is a table to use again.
+fn is_ancestor(edges: &Edges, node: Node, of: Node, seen: &mut HashSet<Node>) -> bool {
+    seen.clear();
     let mut pending: Vec<Node> = Vec::new();
     if edges.contains_key(&of) {
         pending.push(of);

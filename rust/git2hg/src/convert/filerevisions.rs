@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use changegroup::{GroupVersion, RevisionChunk, file_header, hunk_head, line_delta};
 use hashbrown::HashMap;
-use revlog::{Delta, Node, node};
+use revlog::node::parents_prefix;
+use revlog::{Delta, Node};
+use sha1lanes::{Message, best};
 use workshop::{Buffer, Directory};
 
 use crate::convert::recent::Recent;
@@ -35,6 +37,28 @@ pub(crate) struct FileRevisions {
     spool: Spool,
     texts: Recent<Node, Arc<Buffer>>,
     longest_kept: usize,
+}
+
+/// A text that becomes a revision of a file.
+#[derive(Debug)]
+pub(crate) struct NewText<'a> {
+    pub path: &'a [u8],
+    pub parents: [Node; 2],
+    pub text: Buffer,
+}
+
+/// The nodes of texts, all hashed at once.
+pub(crate) fn nodes_of(texts: &[NewText<'_>]) -> Vec<Node> {
+    let prefixes: Vec<[u8; 40]> =
+        texts.iter().map(|NewText { parents: [p1, p2], .. }| parents_prefix(*p1, *p2)).collect();
+    let messages: Vec<Message<'_>> = texts
+        .iter()
+        .zip(&prefixes)
+        .map(|(NewText { text, .. }, head)| Message { head, body: text })
+        .collect();
+    let mut digests = vec![[0; 20]; texts.len()];
+    best().digest(&messages, &mut digests);
+    digests.into_iter().map(Node::from_bytes).collect()
 }
 
 /// Where the chunk of a revision is.
@@ -73,23 +97,17 @@ impl FileRevisions {
         self.chunks.len() * REVISION_BYTES + self.name_bytes
     }
 
-    /// The node of the revision of `path` with this text, which the changeset `link` has.
+    /// Adds the revision with a text, whose node is `own`, and which the changeset `link` has.
     ///
     /// # Errors
     ///
     /// [`Error::Scratch`].
-    pub fn add(
-        &mut self,
-        path: &[u8],
-        parents: [Node; 2],
-        text: Buffer,
-        link: u32,
-    ) -> Result<Node> {
-        let [p1, p2] = parents;
-        let own = node::node_of(p1, p2, &text);
+    pub fn add(&mut self, new: NewText<'_>, own: Node, link: u32) -> Result<()> {
+        let NewText { path, parents, text } = new;
+        let p1 = parents[0];
         let path = self.number(path)?;
         if self.made.contains_key(&(path, own)) {
-            return Ok(own);
+            return Ok(());
         }
         let short = |len: usize| u32::try_from(len).map_err(|_| Error::TooMany);
         let base = self.base(path, p1, &text)?;
@@ -124,7 +142,7 @@ impl FileRevisions {
             let bytes = text.len();
             self.texts.put(own, Arc::new(text), bytes);
         }
-        Ok(own)
+        Ok(())
     }
 
     /// The chunk of the parent `node` of a text, and its text, if it is sent and can be compared.

@@ -16,6 +16,7 @@ use workshop::hex::hex;
 
 use crate::convert::changes::Change;
 use crate::convert::copies::{CopySources, copies};
+use crate::convert::filerevisions::{NewText, nodes_of};
 use crate::convert::gittrees::FileEntry;
 use crate::convert::manifestedit::{LineEdit, entry};
 use crate::convert::manifests::Number;
@@ -24,6 +25,8 @@ use crate::error::{Error, Result};
 
 /// What precedes and follows the metadata of a file revision.
 const MARK: &[u8] = b"\x01\n";
+/// Bytes of texts that wait until all are hashed at once.
+const MOST_HASHED: usize = 1 << 20;
 
 /// What a commit changes of each of its parents.
 #[derive(Debug)]
@@ -108,6 +111,22 @@ pub(crate) struct MadeManifest {
     pub files: Vec<Box<[u8]>>,
 }
 
+/// Texts of a commit that are not hashed yet, and which edits get their nodes.
+#[derive(Default)]
+struct TextsOfCommit<'a> {
+    edits: Vec<usize>,
+    texts: Vec<NewText<'a>>,
+    bytes: usize,
+}
+
+impl<'a> TextsOfCommit<'a> {
+    fn add(&mut self, edit: usize, new: NewText<'a>) {
+        self.bytes += new.text.len();
+        self.edits.push(edit);
+        self.texts.push(new);
+    }
+}
+
 impl<W: Write, R: Read> Converter<'_, W, R> {
     /// Makes what is new of the manifest and the files of a commit.
     pub(super) fn apply(
@@ -155,6 +174,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
             found.ok_or_else(|| Error::Wrong(format!("no entry of {}", path.escape_ascii())))
         };
         let mut edits = Vec::with_capacity(changes.len());
+        let mut waiting = TextsOfCommit::default();
         for change in changes {
             let Change { path, old, new } = change;
             let Some((flag, blob)) = new else {
@@ -173,14 +193,33 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
                         None => self.escaped(content)?,
                     };
                     let parents = [old_node.unwrap_or(Node::NULL), Node::NULL];
-                    self.files.add(path, parents, text, self.link()?)?
+                    waiting.add(edits.len(), NewText { path, parents, text });
+                    Node::NULL // until it is hashed
                 }
             };
             edits.push(LineEdit { path: path.clone(), entry: Some((node, *flag)) });
+            if waiting.bytes > MOST_HASHED {
+                self.add_texts(&mut waiting, &mut edits)?;
+            }
         }
+        self.add_texts(&mut waiting, &mut edits)?;
         let manifest = self.manifests.add([before.flatten(), None], &edits, self.link()?)?;
         let files = edits.into_iter().map(|edit| edit.path).collect();
         Ok(Applied::Made(MadeManifest { manifest, files }))
+    }
+
+    /// Hashes texts, and adds them as revisions.
+    fn add_texts(&mut self, waiting: &mut TextsOfCommit<'_>, edits: &mut [LineEdit]) -> Result<()> {
+        let TextsOfCommit { edits: places, texts, .. } = std::mem::take(waiting);
+        let link = self.link()?;
+        let nodes = nodes_of(&texts);
+        for ((place, text), node) in places.into_iter().zip(texts).zip(nodes) {
+            self.files.add(text, node, link)?;
+            if let Some((own, _)) = &mut edits[place].entry {
+                *own = node;
+            }
+        }
+        Ok(())
     }
 
     /// The number that the changeset will have.

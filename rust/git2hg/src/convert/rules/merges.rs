@@ -8,10 +8,12 @@ use std::io::{Read, Write};
 use gitpack::Oid;
 use revlog::Node;
 use revlog::manifest::Flag;
+use revlog::node::node_of;
 
 use super::treefiles::tree_files;
 use super::{Applied, MadeManifest, MergedPath};
 use crate::convert::ancestry::{Contested, heads};
+use crate::convert::filerevisions::NewText;
 use crate::convert::gittrees::FileEntry;
 use crate::convert::manifestedit::{DifferingLine, LineEdit, differing, entry};
 use crate::convert::manifests::Number;
@@ -121,7 +123,10 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
                         return Ok(Applied::TooLong(path.into()));
                     };
                     let text = self.escaped(content)?;
-                    (self.files.add(path, parents, text, self.link()?)?, flag, true)
+                    let [p1, p2] = parents;
+                    let node = node_of(p1, p2, &text);
+                    self.files.add(NewText { path, parents, text }, node, self.link()?)?;
+                    (node, flag, true)
                 }
             };
             if before != Some((node, flag)) {
