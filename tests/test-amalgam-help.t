@@ -12,8 +12,10 @@ The page of the extension says what it is for and how to begin:
   that git-cinnabar computes, so users of git-cinnabar and of plain git can work
   together.
   
-  The history is only read. Everything that amalgam writes is in ".hg/amalgam"
-  and can be made again, so you may delete that directory at any time.
+  The history is only read, unless you allow "git push". Everything else that
+  amalgam writes is in ".hg/amalgam". You may delete that directory at any time,
+  because it can be made again. Only ids that you adopted from another mirror
+  (".hg/amalgam/adopted") need a backup.
   
   Quick start
 
@@ -105,7 +107,7 @@ It has a section of Mercurial's own page on configuration:
 
 The help of each command begins with examples:
 
-  $ for name in git::export git::verify git::id git::bundle git::clone-command admin::amalgam; do
+  $ for name in git::export git::verify git::id git::bundle git::clone-command git::survey admin::amalgam; do
   >   hg help $name | grep -B1 -A3 '^Examples' | tail -n +3
   > done
   
@@ -124,6 +126,9 @@ The help of each command begins with examples:
     hg git::clone-command https://example.org/repo
     hg git::clone-command ssh://hg@example.org/repo
   
+    hg git::survey ../mirror          # all branches and tags
+    hg git::survey --commits ../mirror 1.0..default
+  
     hg admin::amalgam                 # sizes, freshness, problems
     hg admin::amalgam --repair        # repair what is wrong
 
@@ -138,7 +143,7 @@ Shells complete commands and options by asking Mercurial, which names each once:
   git::verify
   $ hg debugcomplete admin::amal
   admin::amalgam
-  $ for name in git::export git::verify git::id git::bundle git::clone-command admin::amalgam; do
+  $ for name in git::export git::verify git::id git::bundle git::clone-command git::survey admin::amalgam; do
   >   hg debugcomplete --options $name | sort | uniq -d
   > done
   $ hg debugcomplete --options git::clone-command | grep web

@@ -82,14 +82,16 @@ HERE = [
 SURVEYED, SIGNED = 30, {"main": 2, "other": 3}
 
 
-EXAMPLES = sorted(
-    re.sub(r" {2,}#.*", "", line.strip())
-    for found in re.finditer(
-        r"(?m)^ *Examples::\n\n((?: {6}.*\n)+)",
-        (ROOT / "hgext3rd/amalgam/commands/__init__.py").read_text(),
+def examples(module: str) -> list[str]:
+    """Return what the help of the commands in a module begins with."""
+    return sorted(
+        re.sub(r" {2,}#.*", "", line.strip())
+        for found in re.finditer(
+            r"(?m)^ *Examples::\n\n((?: {6}.*\n)+)",
+            (ROOT / "hgext3rd" / "amalgam" / module).read_text(),
+        )
+        for line in found[1].splitlines()
     )
-    for line in found[1].splitlines()
-)
 
 
 class Place:
@@ -283,7 +285,7 @@ def test_ids_are_answered_as_they_are_printed(place: Place) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", examples("commands/__init__.py"))
 def test_example_of_the_help_works(place: Place, example: str) -> None:
     store = place.project.dot_hg / "amalgam" / "git" / "cinnabar.git"
     place.project.configure("amalgam", git__serve="yes")
@@ -299,6 +301,15 @@ def test_example_of_the_help_works(place: Place, example: str) -> None:
         place.project.commit("newer")
     node = place.run("hg log -r . -T '{node|short}'")
     assert place.run(example.replace("1ea73414a91b", node))
+
+
+@pytest.mark.slow
+@pytest.mark.needs("maps")
+@pytest.mark.parametrize("example", examples("perf/commands.py"))
+def test_example_of_measuring_works(place: Place, example: str) -> None:
+    with (place.root / "hgrc").open("a") as file:
+        file.write("[extensions]\nhgext3rd.amalgam.perf =\n")
+    assert "!" in place.run(example)
 
 
 def command_blocks(page: str) -> Iterator[list[str]]:

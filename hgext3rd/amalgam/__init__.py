@@ -5,8 +5,10 @@ that any git tool can clone, fetch from or inspect. Its commits have the ids tha
 git-cinnabar computes, so users of git-cinnabar and of plain git can work
 together.
 
-The history is only read. Everything that amalgam writes is in ``.hg/amalgam``
-and can be made again, so you may delete that directory at any time.
+The history is only read, unless you allow ``git push``. Everything else that
+amalgam writes is in ``.hg/amalgam``. You may delete that directory at any time,
+because it can be made again. Only ids that you adopted from another mirror
+(``.hg/amalgam/adopted``) need a backup.
 
 Quick start
 ===========

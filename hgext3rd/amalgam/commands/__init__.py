@@ -156,7 +156,7 @@ def git_clone_command(ui: UiT, repo: RepoT, url: bytes = b"", **opts: Any) -> in
     users of this machine, and warn. ``[paths]`` of the repository itself are not
     looked at: they name other repositories.
 
-    If there are bundles for git, the second command starts with them (git 2.38 and
+    If there are bundles for git, the second command starts with them (git 2.39 and
     later). With ``amalgam.serve.bundle-uri``, the third one lets git find them (git
     2.40 and later). The server itself is not asked.
 
@@ -337,6 +337,11 @@ def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
 def git_survey(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     """show which commits of a git repository could be pushed into Mercurial
 
+    Examples::
+
+      hg git::survey ../mirror          # all branches and tags
+      hg git::survey --commits ../mirror 1.0..default
+
     A commit survives a push if its changeset, exported again, is the same commit.
     Then everybody who has the commit keeps its id. Count the commits that survive,
     and for each reason those that do not, with the first of them. Nothing is
@@ -345,10 +350,7 @@ def git_survey(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     GITREPO is a directory or a URL. A repository with a URL is fetched into a
     temporary directory first. REV is a revision or a range as git has them, such as
     ``main`` or ``v1.0..main``. Parents outside of a range count as surviving. Without
-    REV, all branches, tags and remote-tracking branches are surveyed. ::
-
-      $ hg git::survey ../project
-      $ hg git::survey --commits ../project v1.0..main
+    REV, all branches, tags and remote-tracking branches are surveyed.
 
     Each commit has one reason, the first that was found: ``malformed-commit``,
     ``signature``, ``encoding``, ``header``, ``octopus``, ``date``, ``identity``,
@@ -365,8 +367,8 @@ def git_survey(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     :survivors: Integer. Commits that survive.
     :refused:   Integer. Commits that do not.
     :trees:     Integer. Different trees of the commits.
-    :findings:  List. For each reason that was found: ``reason``, ``commits``,
-                ``first`` and ``detail``.
+    :findings:  List. With ``reason``, ``commits``, ``first`` and ``detail`` of each
+                reason that was found.
     :refusals:  List. With --commits, ``commit`` and ``reason`` of each commit that
                 does not survive, parents before children.
     :seconds:   Float. Time taken.
@@ -424,7 +426,9 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     ``docs/operations.rst`` explains each metric.
 
     The history itself is never changed. Everything that amalgam keeps is in
-    ``.hg/amalgam``. You may remove it, even while servers run.
+    ``.hg/amalgam``, unless ``amalgam.git.path`` or ``amalgam.bundles.directory`` is
+    set. You may remove it, even while servers run. Only ``.hg/amalgam/adopted``
+    cannot be made again: it exists if you adopted commits of another mirror.
 
     Template keywords:
 
@@ -455,8 +459,8 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
                   ``no-lock`` if something else is in its place.
     :lock_host:   String. Host of the process that holds the lock.
     :lock_pid:    Integer. Number of that process; 0 if there is none.
-    :exporter:    String. Whether changes are exported in the background: ``off``,
-                  ``idle``, ``working``, or ``waiting`` after a failure.
+    :exporter:    String. State of exports in the background. ``off``, ``idle``,
+                  ``working``, or ``waiting`` after a failure.
     :bundles:     List. With ``format``, ``state``, ``changesets``, ``covered``,
                   ``missing``, ``bytes``, ``age``, ``url``, ``name``, ``token``.
     :mended:      List. Differences that were repaired, with ``what``, ``id``,

@@ -44,6 +44,11 @@ _STARTS = (b"log -l 5", b"log -r {tip}", b"log -r {prefix}", b"heads -q")
 def perf_index(ui: UiT, repo: RepoT, **opts: Any) -> None:
     """time how the index of the changelog gets into memory
 
+    Examples::
+
+      hg perf::amalgam-index
+      hg perf::amalgam-index --manifest --cache cold
+
     Twice: until the entry of the last revision is known, and until all heads are,
     for which every entry is looked at. Only that is timed, not the start of hg.
 
@@ -70,6 +75,11 @@ def perf_index(ui: UiT, repo: RepoT, **opts: Any) -> None:
 )
 def perf_node_lookup(ui: UiT, repo: RepoT, **opts: Any) -> None:
     """time the first look-up of nodes in a fresh process
+
+    Examples::
+
+      hg perf::amalgam-node-lookup
+      hg perf::amalgam-node-lookup --lookup tip --lookup many
 
     Opening the index is part of it.
 
@@ -101,6 +111,11 @@ def perf_node_lookup(ui: UiT, repo: RepoT, **opts: Any) -> None:
 def perf_startup(ui: UiT, repo: RepoT, *commands: bytes, **opts: Any) -> None:
     """time whole commands of hg, from outside
 
+    Examples::
+
+      hg perf::amalgam-startup
+      hg perf::amalgam-startup "log -r {tip}" "heads -q"
+
     Each COMMAND is one argument. ``{tip}`` in it is the last node, ``{prefix}`` its
     first ten digits. The code of hg and of Python is always in memory: only files of
     the repository get cold. Commands run in a copy without a working directory, so
@@ -123,6 +138,11 @@ def perf_startup(ui: UiT, repo: RepoT, *commands: bytes, **opts: Any) -> None:
 @eh.command(b"perf::amalgam-export", _OPTIONS, _(b"[--cache STATE]"))
 def perf_export(ui: UiT, repo: RepoT, **opts: Any) -> None:
     """time exports to git, of everything and of nothing new
+
+    Examples::
+
+      hg perf::amalgam-export
+      hg perf::amalgam-export --cache warm
 
     What was exported before stays as it is. How the index gets into memory matters
     little here: the rows show how little.
@@ -160,6 +180,11 @@ def perf_export(ui: UiT, repo: RepoT, **opts: Any) -> None:
 )
 def perf_bundle(ui: UiT, repo: RepoT, **opts: Any) -> None:
     """time bundles of everything, for hg and for git
+
+    Examples::
+
+      hg perf::amalgam-bundle
+      hg perf::amalgam-bundle -t zstd-v2 -t cinnabar-v1
 
     TYPE is one of :hg:`bundle`, or ``git-v2`` or ``cinnabar-v1``, for which the history
     has been exported before. By default ``none-v2`` and ``git-v2``.
