@@ -243,11 +243,13 @@ wheel: sdist ## one wheel for CPython 3.10 and later, on every Linux since glibc
 
 # An environment for each CPython of this machine with each Mercurial of PyPI. ROOTS="DIR ..."
 # adds roots of debootstrap, which need root; OLDER=FILE is the wheel of the version before.
+# All of it takes hours on 2 cores. A part: WHEEL_OPTIONS="--python 3.13 --hg 7.2.4", or --no-t.
+WHEEL_OPTIONS =
 .PHONY: test-wheel
 test-wheel: $(if $(wildcard dist/*.whl),,wheel) $(WHEEL_VENV)/.ready ## install the wheel where there is no compiler, and run the .t tests there
 	$(WHEEL_PYTHON) contrib/wheel/environments.py dist/*.whl build/test-wheel --sources $(CACHE) \
 	  $(if $(ROOTS),--root $(foreach root,$(ROOTS),$(call absolute,$(root)))) \
-	  $(if $(OLDER),--older $(call absolute,$(OLDER))) --json build/test-wheel.json
+	  $(if $(OLDER),--older $(call absolute,$(OLDER))) $(WHEEL_OPTIONS) --json build/test-wheel.json
 
 # The parts of `test`.
 
