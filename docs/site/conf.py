@@ -31,6 +31,8 @@ smartquotes = False
 html_theme = "furo"
 html_title = f"amalgam {release}"
 html_extra_path = ["root"]
+html_static_path = ["static"]
+html_css_files = ["amalgam.css"]
 html_show_copyright = False
 html_copy_source = False
 
