@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import subprocess
@@ -161,3 +162,37 @@ def test_results_are_kept_by_the_commit_of_the_tree(tmp_path: Path) -> None:
     assert clean.date == "2026-01-01T00:00:00+00:00"
     assert clean.summary == "area: what"
     assert modified.name == clean.name + "+"
+
+
+def test_commits_of_one_second_are_in_their_order(tmp_path: Path) -> None:
+    tree, history, found = tmp_path / "tree", tmp_path / "history", tmp_path / "f.json"
+    local = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_COMMITTER_DATE": "1767225600 +0000"}
+    git = ["git", "-C", str(tree), "-c", "user.name=x", "-c", "user.email=x@y"]
+    tree.mkdir()
+    subprocess.run([*git, "init", "-q"], check=True)
+    run([1.0]).write(found)
+    for number in range(8):
+        command = [*git, "commit", "-q", "--allow-empty", "-m", str(number)]
+        subprocess.run(command, check=True, env={**os.environ, **local})
+        words = ["keep", str(found), "--tree", str(tree), "--history", str(history)]
+        assert bench.main(words) == 0
+    summaries = [one.summary for one, _several in kept.read(history)]
+    assert summaries == [str(number) for number in range(8)]
+
+
+def test_the_latest_change_comes_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(1, 13):
+        found = run([0.5 if number < 5 else 1.0] * 3)
+        found.samples += [
+            dataclasses.replace(
+                sample, benchmark="other", values={"seconds": 1.0 + (number > 8)}
+            )
+            for sample in found.samples
+        ]
+        keep(tmp_path, number, found)
+    words = ["history", "--history", str(tmp_path), "-o", str(tmp_path / "page.html")]
+    assert bench.main(words) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split()[1][:2] for line in told[:2]] == ["09", "05"]

@@ -45,7 +45,7 @@ def read(directory: Path) -> list[tuple[Revision, list[Results]]]:
         found.setdefault(revision, []).append(results)
     if not found:
         raise UnreadableError(f"{directory}: nothing was kept there")
-    return sorted(found.items(), key=lambda item: item[0])
+    return sorted(found.items(), key=lambda item: item[0].order)
 
 
 def of_one_machine(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..benchmark import Command
@@ -13,16 +13,23 @@ if TYPE_CHECKING:
 SHORT = 10
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Revision:
-    """A commit, in the order of commit dates."""
+    """A commit of the tree, perhaps with changes."""
 
     date: str
     """Of the commit, ISO 8601 in UTC, so that strings are in order."""
     modified: bool
-    """Whether files differed from the commit; after the commit itself."""
+    """Whether files differed from the commit."""
     oid: str
     summary: str
+    ancestors: int = field(default=0, compare=False)
+    """How many commits it has, with itself; 0 where an earlier version kept it."""
+
+    @property
+    def order(self) -> tuple[str, int, bool, str]:
+        """By what revisions are sorted: several commits may be of one second."""
+        return self.date, self.ancestors, self.modified, self.oid
 
     @property
     def name(self) -> str:
@@ -37,5 +44,10 @@ class Revision:
         form = ["--date=iso-strict-local", "--format=%cd%n%H%n%s"]
         log = Command([*git, "log", "-1", *form], local).output()
         date, oid, summary = log.splitlines()[:3]
-        changed = [*git, "status", "--porcelain", "--untracked-files=no"]
-        return cls(date, bool(Command(changed).output().strip()), oid, summary)
+        changed = bool(
+            Command([*git, "status", "--porcelain", "--untracked-files=no"])
+            .output()
+            .strip()
+        )
+        ancestors = int(Command([*git, "rev-list", "--count", oid]).output())
+        return cls(date, changed, oid, summary, ancestors)

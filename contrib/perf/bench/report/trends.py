@@ -99,4 +99,4 @@ def _sentence(trend: Trend, step: Step) -> str:
 
 def _steps(trends: Sequence[Trend]) -> list[tuple[Trend, Step]]:
     found = [(trend, step) for trend in trends for step in trend.steps]
-    return sorted(found, key=lambda item: item[1].at, reverse=True)
+    return sorted(found, key=lambda item: item[1].at.order, reverse=True)
