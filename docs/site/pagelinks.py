@@ -30,7 +30,9 @@ class PageLinks(SphinxTransform):
         """Change the references of the document that is read."""
         for reference in list(self.document.findall(nodes.reference)):
             target = reference.get("refuri", "")
-            if target and not _ELSEWHERE.match(target):
+            if target.endswith("://"):  # of "http://...", which is no address
+                _make_text(reference)
+            elif target and not _ELSEWHERE.match(target):
                 self._change(reference, target)
 
     def _change(self, reference: nodes.reference, target: str) -> None:
@@ -42,12 +44,15 @@ class PageLinks(SphinxTransform):
             return
         docname = self.env.path2doc(path)
         if docname is None or docname not in self.env.found_docs:
-            text = nodes.inline("", "", *reference.children)
-            reference.replace_self(text)
+            _make_text(reference)
             return
         address = self.app.builder.get_relative_uri(self.env.docname, docname)
         reference["refuri"] = address + (f"#{anchor}" if anchor else "")
         reference["internal"] = True
+
+
+def _make_text(reference: nodes.reference) -> None:
+    reference.replace_self(nodes.inline("", "", *reference.children))
 
 
 def list_elsewhere(app: Any, exception: Exception | None) -> None:
