@@ -226,10 +226,12 @@ docs: $(DOCS_VENV)/.ready ## the documentation as a site: build/docs/index.html
 deny: $(CARGO_DENY) ## check licences and sources of the Rust dependencies
 	$(IN_RUST) $(CARGO_DENY) --workspace check licenses bans sources
 
-# The database is fetched, or is a clone that cargo-deny has in ~/.cargo/advisory-dbs.
+# The database is fetched by git. OFFLINE=yes: it is a clone of RustSec's advisory-db, with
+# a FETCH_HEAD, in ~/.cargo/advisory-dbs. The directory has a name that an error tells.
+OFFLINE =
 .PHONY: deny-advisories
 deny-advisories: $(CARGO_DENY) ## known weaknesses of the Rust dependencies, from RustSec's database
-	$(IN_RUST) $(CARGO_DENY) --workspace check advisories
+	$(IN_RUST) $(CARGO_DENY) $(if $(OFFLINE),--offline )--workspace check advisories
 
 # Needs no container: zig links for the old glibc.
 .PHONY: sdist wheel
