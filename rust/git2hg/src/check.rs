@@ -96,7 +96,7 @@ pub(crate) fn check(
     (file, start): (&File, u64),
     (request, manifest): (&ConversionRequest<'_>, &Revlog),
     known: &[KnownTree],
-    trees: &mut GitTrees<impl Write, impl Read>,
+    trees: &GitTrees<impl Write, impl Read>,
     expected: &[(Oid, Node)],
     watch: ConversionWatch<'_>,
 ) -> Result<Option<Fault>> {
@@ -126,7 +126,7 @@ impl Back<'_> {
         &mut self,
         file: &File,
         start: u64,
-        trees: &mut GitTrees<impl Write, impl Read>,
+        trees: &GitTrees<impl Write, impl Read>,
     ) -> Checked<()> {
         let quarter = self.request.memory_bytes / 4;
         let budget = Budget::new(quarter, self.request.dir);
@@ -136,8 +136,9 @@ impl Back<'_> {
         let manifests = ChunkTexts::read(&mut group, &budget, quarter)?;
         group.end_of_manifests()?;
         let mut contents = FileContents::new(self.request.store, quarter);
-        contents.read(&mut group, &nodes, (quarter * 2, self.request.dir), || self.tick(0))?;
+        contents.read(&mut group, &nodes, (quarter, self.request.dir), || self.tick(0))?;
         group.check_end()?;
+        workshop::trim(); // what the threads had
         manifests.check_links(&nodes)?;
         changesets.check_links(&nodes)?;
         if !changesets.nodes().eq(self.expected.iter().map(|(_, node)| *node)) {
@@ -192,7 +193,7 @@ fn changeset(
     MadeText { parents, text, .. }: &MadeText,
     commits: &HashMap<Node, (Oid, Node)>,
     roots: &mut Roots<'_>,
-    trees: &mut GitTrees<impl Write, impl Read>,
+    trees: &GitTrees<impl Write, impl Read>,
 ) -> Checked<Found> {
     let changeset = Changeset::parse(text).map_err(|problem| fault(problem.to_string()))?;
     let there: Vec<Node> = parents.iter().copied().filter(|parent| *parent != Node::NULL).collect();

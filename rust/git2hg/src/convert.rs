@@ -1,10 +1,11 @@
 //! Conversion: new commits as a changegroup.
 //!
 //! Commits come parents first, and go through in windows: their trees are compared all at once, their
-//! blobs are asked for all at once, and then each becomes a changeset. What is made goes to temporary
-//! files, and in the end to the changegroup, in its order. If any commit is refused, nothing is
-//! written, and the rest is only judged.
+//! blobs are asked for all at once, and then each becomes a changeset, while the next window is read. What
+//! is made goes to temporary files, and in the end to the changegroup, in its order. If any commit is
+//! refused, nothing is written, and the rest is only judged.
 
+mod ahead;
 mod ancestry;
 pub(crate) mod changes;
 mod comparing;
@@ -18,6 +19,9 @@ pub(crate) mod manifests;
 pub(crate) mod recent;
 mod rules;
 mod spool;
+#[cfg(test)]
+pub(crate) mod tests;
+mod watching;
 mod window;
 mod writing;
 
@@ -29,17 +33,19 @@ use changegroup::{GroupVersion, RevisionChunk, hunk_head};
 use gitpack::Oid;
 use hashbrown::HashMap;
 use revlog::{Changeset, Node, RevlogKind, Store, node};
-use workshop::{Budget, Directory};
+use workshop::ordered::{self, Width};
+use workshop::{Budget, Buffer, Directory};
 
-use crate::answers::Answers;
 use crate::check::{Fault, KnownTree, check};
-use crate::convert::changes::TreeComparison;
+use crate::convert::ahead::{Ahead, ReadWindow};
+use crate::convert::comparing::check_revisions;
 use crate::convert::filerevisions::FileRevisions;
-use crate::convert::gitblobs::GitBlobs;
+use crate::convert::gitblobs::{Contents, GitBlobs, most_bytes};
 use crate::convert::gittrees::GitTrees;
 use crate::convert::manifests::{Number, PushedManifests};
 use crate::convert::spool::Spool;
-use crate::convert::window::{WindowCommit, WindowSize};
+use crate::convert::watching::Watching;
+use crate::convert::window::WindowCommit;
 use crate::error::{Error, Result};
 use crate::reason::Reason;
 
@@ -117,8 +123,9 @@ pub enum ConversionStage {
     Check = 2,
 }
 
-/// Called with the stage and how many commits are done; the conversion stops if it answers true.
-pub type ConversionWatch<'a> = &'a dyn Fn(ConversionStage, u64) -> bool;
+/// Called with the stage and how many commits are done, from any thread; the conversion stops if it answers
+/// true.
+pub type ConversionWatch<'a> = &'a (dyn Fn(ConversionStage, u64) -> bool + Sync);
 
 /// Converts the commits that git writes, and writes a changegroup to `out`.
 ///
@@ -126,21 +133,26 @@ pub type ConversionWatch<'a> = &'a dyn Fn(ConversionStage, u64) -> bool;
 ///
 /// [`Error::Missing`] if git has not an object, [`Error::Store`] if the store cannot be read,
 /// [`Error::Cancelled`], and what is wrong with pipes and files.
-pub fn convert<W: Write, R: Read>(
-    pipes: ConversionPipes<impl Read, W, R>,
+pub fn convert<W: Write + Send, R: Read + Send>(
+    pipes: ConversionPipes<impl Read + Send, W, R>,
     request: &ConversionRequest<'_>,
     out: &File,
     watch: ConversionWatch<'_>,
 ) -> Result<Conversion> {
     let revlog = request.store.open(RevlogKind::Manifest)?;
-    let quarter = request.memory_bytes / 4;
-    let trees = GitTrees::new(pipes.trees.0, pipes.trees.1, quarter / 2);
-    let budget = Budget::new(request.memory_bytes / 8 * 3, request.dir);
+    let eighth = request.memory_bytes / 8;
+    let trees = GitTrees::new(pipes.trees.0, pipes.trees.1, eighth);
+    let budget = Budget::new(eighth * 3, request.dir);
+    let most_bytes = most_bytes(request.most_file_bytes);
+    let blobs = GitBlobs::new(pipes.blobs, request.dir, Arc::clone(&budget), most_bytes);
+    let watching = Watching::new(watch);
     let mut converter = Converter {
-        trees,
-        blobs: GitBlobs::new(pipes.blobs, request.dir, budget, request.most_file_bytes)?,
-        manifests: PushedManifests::new(&revlog, request.dir, quarter)?,
-        files: FileRevisions::new(request.version, request.dir, quarter)?,
+        trees: &trees,
+        contents: None,
+        budget,
+        most_bytes,
+        manifests: PushedManifests::new(&revlog, request.dir, eighth * 2)?,
+        files: FileRevisions::new(request.version, request.dir, eighth * 2)?,
         changesets: Spool::new(request.dir, "changesets")?,
         version: request.version,
         branch: request.branch.map(Arc::from),
@@ -149,24 +161,32 @@ pub fn convert<W: Write, R: Read>(
         judged: HashMap::new(),
         refused: Vec::new(),
         memory_bytes: request.memory_bytes,
-        size: WindowSize::new(request.memory_bytes),
-        watch,
+        watching: &watching,
     };
     let parents = converter.learn(request.known)?;
-    let mut commits = Answers::new(pipes.commits);
-    loop {
-        let window = window::read(&mut commits, converter.size)?;
-        if window.is_empty() {
-            break;
-        }
-        converter.convert(&window)?;
-    }
+    let roots = parents.iter().map(|parent| (parent.oid, parent.tree)).collect();
+    let memory = (request.memory_bytes, &watching);
+    let mut ahead = Ahead::new(pipes.commits, &trees, blobs, roots, memory);
+    let windows = std::iter::from_fn(|| ahead.next().transpose());
+    ordered::run(
+        // most windows take half of the memory at most, as they are counted
+        Width { threads: 1, window_bytes: request.memory_bytes as u64 },
+        windows.map(|read| read.map(|read| (read.bytes, read))),
+        || (),
+        |(), read| Ok(read),
+        |read| converter.convert(read),
+        || watching.tick(),
+    )?;
     if !converter.refused.is_empty() {
         return Ok(Conversion { changesets: Vec::new(), refused: converter.refused });
     }
+    if watch(ConversionStage::Write, converter.made.len() as u64) {
+        return Err(Error::Cancelled);
+    }
     let start = (&*out).stream_position().map_err(Error::Output)?;
-    let (changesets, mut trees) = converter.write(out)?;
-    let fault = check((out, start), (request, &revlog), &parents, &mut trees, &changesets, watch)?;
+    let changesets = converter.write(out)?;
+    workshop::trim(); // the way back has the same memory
+    let fault = check((out, start), (request, &revlog), &parents, &trees, &changesets, watch)?;
     Ok(match fault {
         None => Conversion { changesets, refused: Vec::new() },
         Some(Fault { oid, what }) => {
@@ -201,8 +221,12 @@ struct Judged {
 
 /// One conversion.
 struct Converter<'a, W, R> {
-    trees: GitTrees<W, R>,
-    blobs: GitBlobs<W, R>,
+    trees: &'a GitTrees<W, R>,
+    /// Those of the commits that are converted.
+    contents: Option<Contents>,
+    budget: Arc<Budget>,
+    /// The bytes that the longest content may have.
+    most_bytes: u64,
     manifests: PushedManifests<'a>,
     files: FileRevisions,
     changesets: Spool,
@@ -213,14 +237,19 @@ struct Converter<'a, W, R> {
     judged: HashMap<Oid, Judged>,
     refused: Vec<Refusal>,
     memory_bytes: usize,
-    size: WindowSize,
-    watch: ConversionWatch<'a>,
+    watching: &'a Watching<'a>,
 }
 
 impl<W: Write, R: Read> Converter<'_, W, R> {
-    fn tick(&self) -> Result<()> {
-        let stops = (self.watch)(ConversionStage::Convert, self.made.len() as u64);
-        if stops { Err(Error::Cancelled) } else { Ok(()) }
+    /// An empty buffer within the budget.
+    fn room(&self) -> Buffer {
+        Buffer::new(Some(Arc::clone(&self.budget)))
+    }
+
+    /// The next content that was read ahead; `None` if it is too long.
+    fn next_content(&mut self, oid: Oid) -> Result<Option<Buffer>> {
+        let nothing = || Error::Wrong(format!("blob {oid} was not read"));
+        self.contents.as_mut().ok_or_else(nothing)?.next(oid)
     }
 
     /// Notes the changesets that there are.
@@ -251,59 +280,22 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
     }
 
     /// Converts the commits of a window, or judges them.
-    fn convert(&mut self, window: &[WindowCommit]) -> Result<()> {
-        let is_refused = |commit: &WindowCommit| commit.refused.is_some();
-        if !self.refused.is_empty() || window.iter().any(is_refused) {
-            return self.judge(window);
-        }
-        let mut roots: HashMap<Oid, Oid> = HashMap::new();
-        let mut comparisons = Vec::new();
-        for commit in window {
-            let tree = commit.tree.unwrap_or(Oid::EMPTY_TREE);
-            for parent in &commit.parents {
-                let known = self.known.get(parent).map(|it| it.tree);
-                let Some(old) = known.or_else(|| roots.get(parent).copied()) else {
-                    return self.judge(window);
-                };
-                comparisons.push(TreeComparison {
-                    old: Some(old),
-                    new: Some(tree),
-                    ..TreeComparison::default()
-                });
-            }
-            if commit.parents.is_empty() {
-                comparisons.push(TreeComparison { new: Some(tree), ..TreeComparison::default() });
-            }
-            roots.insert(commit.oid, tree);
-        }
-        if !self.compare(window, &mut comparisons)? {
-            self.size.bound(window.len());
-            let (first, rest) = window.split_at(window.len() / 2);
-            self.convert(first)?;
-            return self.convert(rest);
-        }
-        if comparisons.iter().any(|it| it.refused.is_some()) {
-            return self.judge(window);
-        }
-        let mut comparisons = comparisons.into_iter();
-        let mut paired = Vec::with_capacity(window.len());
-        for commit in window {
-            let count = commit.parents.len().max(1);
-            let changes: Vec<_> = comparisons.by_ref().take(count).map(|it| it.changes).collect();
-            paired.push((commit, rules::CommitChanges::new(changes)));
-        }
-        let blobs: Vec<_> = paired.iter().flat_map(|(_, changes)| changes.blobs()).collect();
-        self.blobs.ask(&blobs)?;
-        for (at, (commit, changes)) in paired.iter().enumerate() {
-            if let Some(path) = self.convert_one(commit, changes)? {
+    fn convert(&mut self, read: ReadWindow) -> Result<()> {
+        let ReadWindow { commits, changes, .. } = read;
+        let Some((changes, contents)) = changes.filter(|_| self.refused.is_empty()) else {
+            return self.judge(&commits);
+        };
+        self.contents = Some(contents);
+        for (at, (commit, changes)) in commits.iter().zip(changes).enumerate() {
+            if let Some(path) = self.convert_one(commit, &changes)? {
                 let detail = path[..path.len().min(crate::history::MOST_DETAIL)].to_vec();
                 let refusal = Refusal { oid: commit.oid, reason: Reason::FileSize, detail };
-                return self.judge_after(refusal, commit, &window[at + 1..]);
+                return self.judge_after(refusal, commit, &commits[at + 1..]);
             }
-            self.check_revisions(commit)?;
-            self.tick()?;
+            check_revisions(commit, self.files.bytes(), self.memory_bytes)?;
+            self.watching.advance();
+            self.watching.tick()?;
         }
-        self.size.learn(window.len(), self.blobs.bytes());
         Ok(())
     }
 
@@ -315,7 +307,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
     ) -> Result<Option<Box<[u8]>>> {
         let parents: Vec<Converted> =
             commit.parents.iter().filter_map(|oid| self.known.get(oid)).cloned().collect();
-        let tree = commit.tree.unwrap_or(Oid::EMPTY_TREE);
+        let tree = commit.tree_or_empty();
         let made = match self.apply(tree, &parents, changes)? {
             rules::Applied::TooLong(path) => return Ok(Some(path)),
             rules::Applied::Made(made) => made,

@@ -32,9 +32,8 @@ pub fn way_back(request: &ConversionRequest<'_>, group: &File, nodes: &[Node]) -
         (0..MOST_COMMITS).map(unknown).zip(nodes.iter().copied()).collect();
     let mut known = 0;
     loop {
-        let mut trees = GitTrees::new(io::sink(), io::empty(), TREE_BYTES);
-        let found =
-            check((group, 0), (request, &manifest), &[], &mut trees, &expected, &|_, _| false);
+        let trees = GitTrees::new(io::sink(), io::empty(), TREE_BYTES);
+        let found = check((group, 0), (request, &manifest), &[], &trees, &expected, &|_, _| false);
         let Fault { oid, what } = match found {
             Ok(None) => return None,
             Ok(Some(fault)) => fault,

@@ -14,6 +14,8 @@ mod check;
 pub mod commit;
 mod convert;
 mod error;
+#[cfg(test)]
+mod fakegit;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod history;

@@ -62,7 +62,7 @@ impl<'a> Roots<'a> {
         &mut self,
         manifest: Node,
         before: Node,
-        trees: &mut GitTrees<impl Write, impl Read>,
+        trees: &GitTrees<impl Write, impl Read>,
     ) -> Checked<Root> {
         if manifest == before || self.trees.contains_key(&manifest) {
             let tree = self.trees.get(&manifest).copied();

@@ -18,7 +18,7 @@ pub(crate) type FileEdit<'a> = (&'a [u8], Option<FileEntry>);
 ///
 /// Recurses as deep as paths have directories, which the lines of manifests bound.
 pub(crate) fn edited(
-    trees: &mut GitTrees<impl Write, impl Read>,
+    trees: &GitTrees<impl Write, impl Read>,
     tree: Option<Oid>,
     edits: &[FileEdit<'_>],
 ) -> Checked<Option<Oid>> {

@@ -64,18 +64,18 @@ impl Pair {
     }
 }
 
-/// Does all of `comparisons`; answers false if what differs takes more than about `most_bytes`: some
-/// kilobytes of trees can name millions of files. `tick` is called now and then.
+/// Does all of `comparisons`, and answers about how many bytes the result takes; `None` if that is more than
+/// `most_bytes`: some kilobytes of trees can name millions of files. `tick` is called now and then.
 ///
 /// # Errors
 ///
 /// As [`GitTrees::get_some`], and those of `tick`.
 pub(crate) fn compare(
-    trees: &mut GitTrees<impl Write, impl Read>,
+    trees: &GitTrees<impl Write, impl Read>,
     comparisons: &mut [TreeComparison],
     most_bytes: usize,
     mut tick: impl FnMut() -> Result<()>,
-) -> Result<bool> {
+) -> Result<Option<usize>> {
     let mut bytes = 0;
     let mut pending: VecDeque<Pair> = VecDeque::new();
     for (comparison, TreeComparison { old, new, .. }) in comparisons.iter().enumerate() {
@@ -134,7 +134,7 @@ pub(crate) fn compare(
                 },
             );
             if bytes > most_bytes {
-                return Ok(false);
+                return Ok(None);
             }
         }
         tick()?;
@@ -142,7 +142,7 @@ pub(crate) fn compare(
     for TreeComparison { changes, .. } in comparisons {
         changes.sort_unstable_by(|one, two| one.path.cmp(&two.path));
     }
-    Ok(true)
+    Ok(Some(bytes))
 }
 
 impl TreeComparison {

@@ -4,8 +4,9 @@
 use std::io::{Read, Write};
 
 use crate::convert::changes::{TreeComparison, compare};
+use crate::convert::gittrees::GitTrees;
+use crate::convert::watching::Watching;
 use crate::convert::window::{LEAST_COMMITS, WindowCommit};
-use crate::convert::{ConversionStage, Converter};
 use crate::error::{Error, Result};
 
 /// A commit may change so many files that they take this many times the memory of a conversion, and so may
@@ -17,33 +18,37 @@ const PART_OF_LARGE: usize = 2;
 /// What comparisons may take however little memory there is.
 const LEAST_BYTES: usize = 1 << 20;
 
-impl<W: Write, R: Read> Converter<'_, W, R> {
-    /// Compares the trees of a window; answers false if it has more commits than that can be done for
-    /// at once.
-    pub(super) fn compare(
-        &mut self,
-        window: &[WindowCommit],
-        comparisons: &mut [TreeComparison],
-    ) -> Result<bool> {
-        let (watch, made) = (self.watch, self.made.len() as u64);
-        let least = self.memory_bytes.max(LEAST_BYTES);
-        let most = match window.len() {
-            1 => least * MOST_OF_MEMORY,
-            2..=LEAST_COMMITS => least,
-            _ => least / PART_OF_LARGE,
-        };
-        let is_done = compare(&mut self.trees, comparisons, most, || {
-            if watch(ConversionStage::Convert, made) { Err(Error::Cancelled) } else { Ok(()) }
-        })?;
-        match window {
-            [commit] if !is_done => Err(Error::TooManyFiles(commit.oid)),
-            _ => Ok(is_done),
-        }
+/// Compares the trees of a window, and answers about how many bytes the result takes; `None` if the window
+/// has more commits than that can be done for at once.
+///
+/// # Errors
+///
+/// As [`compare`], and [`Error::TooManyFiles`].
+pub(crate) fn compare_window(
+    trees: &GitTrees<impl Write, impl Read>,
+    commits: &[WindowCommit],
+    comparisons: &mut [TreeComparison],
+    (memory_bytes, watching): (usize, &Watching<'_>),
+) -> Result<Option<usize>> {
+    let least = memory_bytes.max(LEAST_BYTES);
+    let most = match commits.len() {
+        1 => least * MOST_OF_MEMORY,
+        2..=LEAST_COMMITS => least,
+        _ => least / PART_OF_LARGE,
+    };
+    let bytes = compare(trees, comparisons, most, || watching.tick())?;
+    match commits {
+        [commit] if bytes.is_none() => Err(Error::TooManyFiles(commit.oid)),
+        _ => Ok(bytes),
     }
+}
 
-    /// An error if there are too many file revisions after `commit`.
-    pub(super) fn check_revisions(&self, commit: &WindowCommit) -> Result<()> {
-        let most = self.memory_bytes.max(LEAST_BYTES) * MOST_OF_MEMORY;
-        if self.files.bytes() > most { Err(Error::TooManyRevisions(commit.oid)) } else { Ok(()) }
-    }
+/// An error if all file revisions after `commit` take more than `bytes`.
+pub(crate) fn check_revisions(
+    commit: &WindowCommit,
+    bytes: usize,
+    memory_bytes: usize,
+) -> Result<()> {
+    let most = memory_bytes.max(LEAST_BYTES) * MOST_OF_MEMORY;
+    if bytes > most { Err(Error::TooManyRevisions(commit.oid)) } else { Ok(()) }
 }

@@ -27,7 +27,7 @@ pub(crate) type CopySources = HashMap<Box<[u8]>, Box<[u8]>>;
 ///
 /// As [`GitTrees::get_some`].
 pub(crate) fn copies(
-    trees: &mut GitTrees<impl Write, impl Read>,
+    trees: &GitTrees<impl Write, impl Read>,
     old: Oid,
     changes: &[Change],
 ) -> Result<CopySources> {
@@ -81,7 +81,7 @@ type Sources = HashMap<Oid, Vec<(Box<[u8]>, Flag)>>;
 
 /// The files below a root that have one of these blobs.
 fn having(
-    trees: &mut GitTrees<impl Write, impl Read>,
+    trees: &GitTrees<impl Write, impl Read>,
     root: Oid,
     wanted: &HashSet<Oid>,
 ) -> Result<Sources> {

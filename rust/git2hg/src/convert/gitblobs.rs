@@ -1,8 +1,8 @@
-//! The blobs of git, asked for ahead and read one after the other.
+//! The blobs of git: those of many commits are asked for together.
 //!
 //! git keeps deltas from one version of a file to the next, and in memory only some of what it made of
-//! them. So it is asked for all versions of a file in a row. What is needed later goes to a temporary
-//! file.
+//! them. So it is asked for all versions of a file in a row. Contents wait in a temporary file, until they
+//! are needed in the order of commits.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -17,30 +17,66 @@ use crate::error::{Error, Result};
 /// Longest content: that of a text, with metadata and what a changegroup has before it.
 const MOST_BYTES: u64 = (i32::MAX as u64) - (64 << 10);
 
-/// A `git cat-file --batch-command --buffer`.
-pub(crate) struct GitBlobs<W, R> {
-    requests: W,
-    answers: Answers<R>,
-    budget: Arc<Budget>,
-    most_bytes: u64,
-    order: Order,
-    /// How many were read.
-    read: usize,
-    /// What has come and may be needed later.
-    arrived: Vec<Arrived>,
-    /// Bytes that were read since the last question.
-    bytes: u64,
-    spool: Spool,
+/// The bytes that the longest content may have, if a user allows so many.
+pub(crate) fn most_bytes(allowed: u64) -> u64 {
+    allowed.min(MOST_BYTES)
 }
 
-/// In which order contents were asked for, and are read.
+/// A `git cat-file --batch-command --buffer`.
+pub(crate) struct GitBlobs<'a, W, R> {
+    requests: W,
+    answers: Answers<R>,
+    dir: &'a Directory,
+    budget: Arc<Budget>,
+    most_bytes: u64,
+}
+
+impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
+    /// Contents wait in files on the file system of `dir`; as buffers they are within `budget`. Those of
+    /// more than `most_bytes` are too long.
+    pub fn new(
+        (requests, answers): (W, R),
+        dir: &'a Directory,
+        budget: Arc<Budget>,
+        most_bytes: u64,
+    ) -> Self {
+        Self { requests, answers: Answers::new(answers), dir, budget, most_bytes }
+    }
+
+    /// The blobs at some paths.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Answers::read`], [`Error::Missing`] and [`Error::Scratch`].
+    pub fn read(&mut self, wanted: &[(&[u8], Oid)]) -> Result<Contents> {
+        let order = Order::by_path(wanted);
+        let mut spool = Spool::new(self.dir, "blobs")?;
+        let mut there = Vec::with_capacity(order.asked.len());
+        let mut bytes = 0;
+        ask(&mut self.requests, &order.asked)?;
+        for oid in &order.asked {
+            let content_bytes = head(&mut self.answers, *oid)?;
+            let at = spool.len();
+            let len = usize::try_from(content_bytes).ok();
+            let len = len.filter(|_| content_bytes <= self.most_bytes);
+            // what is too long is passed over: what was asked for after it may be needed before it
+            let keep = |piece: &[u8]| if len.is_some() { spool.push(piece) } else { Ok(()) };
+            self.answers.content(content_bytes, keep)?;
+            there.push(SpooledContent { at, len });
+            bytes += content_bytes;
+        }
+        let wanted = order.read.iter().map(|number| (order.asked[*number], there[*number]));
+        let wanted = wanted.collect::<Vec<_>>().into_iter();
+        Ok(Contents { wanted, spool, budget: Arc::clone(&self.budget), bytes })
+    }
+}
+
+/// In which order contents are asked for, and read.
 #[derive(Debug, Default)]
 struct Order {
     asked: Vec<Oid>,
     /// Of each that is read, its number in `asked`.
     read: Vec<usize>,
-    /// Whether both orders are the same.
-    is_as_read: bool,
 }
 
 impl Order {
@@ -48,15 +84,13 @@ impl Order {
     fn by_path(wanted: &[(&[u8], Oid)]) -> Self {
         let mut numbers: Vec<usize> = (0..wanted.len()).collect();
         numbers.sort_by_key(|number| wanted[*number].0);
-        let mut order = Self { is_as_read: true, ..Self::default() };
-        order.read.resize(wanted.len(), 0);
-        for (at, number) in numbers.into_iter().enumerate() {
+        let mut order = Self { asked: Vec::new(), read: vec![0; wanted.len()] };
+        for number in numbers {
             let oid = wanted[number].1;
             if order.asked.last() != Some(&oid) {
                 order.asked.push(oid);
             }
             order.read[number] = order.asked.len() - 1;
-            order.is_as_read &= number == at && order.asked.len() == at + 1;
         }
         order
     }
@@ -64,101 +98,43 @@ impl Order {
 
 /// Where a content is.
 #[derive(Clone, Copy, Debug)]
-struct Arrived {
+struct SpooledContent {
     at: u64,
     /// `None` if it is too long.
     len: Option<usize>,
 }
 
-impl<W: Write, R: Read> GitBlobs<W, R> {
-    /// Contents are buffers within `budget`, or wait in a temporary file; those of more than
-    /// `most_bytes` are too long.
-    pub fn new(
-        (requests, answers): (W, R),
-        dir: &Directory,
-        budget: Arc<Budget>,
-        most_bytes: u64,
-    ) -> Result<Self> {
-        Ok(Self {
-            requests,
-            answers: Answers::new(answers),
-            budget,
-            most_bytes: most_bytes.min(MOST_BYTES),
-            order: Order::default(),
-            read: 0,
-            arrived: Vec::new(),
-            bytes: 0,
-            spool: Spool::new(dir, "blobs")?,
-        })
-    }
+/// Contents that git has answered.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    wanted: std::vec::IntoIter<(Oid, SpooledContent)>,
+    spool: Spool,
+    budget: Arc<Budget>,
+    bytes: u64,
+}
 
-    /// The bytes that the longest content may have.
-    pub fn most_bytes(&self) -> u64 {
-        self.most_bytes
-    }
-
-    /// The bytes of all contents that have come of those that were asked for last.
+impl Contents {
+    /// The bytes of all, each counted once.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// An empty buffer within the budget.
-    pub fn room(&self) -> Buffer {
-        Buffer::new(Some(Arc::clone(&self.budget)))
-    }
-
-    /// Asks for blobs at some paths, which have to be read in this order. All that were asked for before
-    /// have been read.
+    /// The next content in the order in which they were wanted, which is that of `oid`; `None` if it is
+    /// too long.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`].
-    pub fn ask(&mut self, wanted: &[(&[u8], Oid)]) -> Result<()> {
-        self.order = Order::by_path(wanted);
-        self.read = 0;
-        self.arrived.clear();
-        self.bytes = 0;
-        self.spool.clear();
-        ask(&mut self.requests, &self.order.asked)
-    }
-
-    /// The next content, which is that of `oid`; `None` if it is too long.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Answers::read`], and [`Error::Missing`].
+    /// [`Error::Scratch`].
     pub fn next(&mut self, oid: Oid) -> Result<Option<Buffer>> {
-        let mut room = self.room();
-        let number = self.order.read.get(self.read).copied();
-        let number = number.filter(|number| self.order.asked[*number] == oid);
-        let number = number.ok_or_else(|| Error::Wrong(format!("blob {oid} was not asked for")))?;
-        self.read += 1;
-        if self.order.is_as_read {
-            let content = read(&mut self.answers, oid, room, self.most_bytes)?;
-            self.bytes += content.as_ref().map_or(0, |it| it.len() as u64);
-            return Ok(content);
-        }
-        while self.arrived.len() <= number {
-            self.arrive()?;
-        }
-        let Arrived { at, len: Some(len) } = self.arrived[number] else { return Ok(None) };
+        let next = self.wanted.next().filter(|(wanted, _)| *wanted == oid);
+        let (_, content) =
+            next.ok_or_else(|| Error::Wrong(format!("blob {oid} was not asked for")))?;
+        let SpooledContent { at, len: Some(len) } = content else { return Ok(None) };
+        let mut room = Buffer::new(Some(Arc::clone(&self.budget)));
         room.reserve_exact(len)?;
         room.resize(len)?;
         self.spool.read_exact(at, &mut room)?;
         Ok(Some(room))
-    }
-
-    /// Puts the next answer into the temporary file.
-    fn arrive(&mut self) -> Result<()> {
-        let Self { answers, spool, most_bytes, .. } = self;
-        let bytes = head(answers, self.order.asked[self.arrived.len()])?;
-        let at = spool.len();
-        self.bytes += bytes;
-        let len = usize::try_from(bytes).ok().filter(|_| bytes <= *most_bytes);
-        // what is too long is passed over: what was asked for after it may be needed before it
-        answers.content(bytes, |piece| if len.is_some() { spool.push(piece) } else { Ok(()) })?;
-        self.arrived.push(Arrived { at, len });
-        Ok(())
     }
 }
 
@@ -211,12 +187,12 @@ mod tests {
         let dir = Directory::open(scratch.path()).expect("opens");
         let (mut asked, budget) = (Vec::new(), Budget::new(1 << 20, &dir));
         let given = answers(given);
-        let mut blobs = GitBlobs::new((&mut asked, &*given), &dir, budget, 5).expect("a file");
+        let mut blobs = GitBlobs::new((&mut asked, &*given), &dir, budget, 5);
         let wanted: Vec<(&[u8], Oid)> =
             wanted.iter().map(|(path, byte)| (path.as_bytes(), oid(*byte))).collect();
-        blobs.ask(&wanted).expect("is asked");
+        let mut contents = blobs.read(&wanted).expect("is answered");
         let text = |(_, oid): &(&[u8], Oid)| {
-            let content = blobs.next(*oid).expect("is read");
+            let content = contents.next(*oid).expect("is read");
             let text = |it: Buffer| String::from_utf8(it.to_vec()).expect("ascii");
             content.map_or_else(|| "too long".to_owned(), text)
         };
@@ -246,12 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_order_is_read_as_it_comes() {
-        let given = [(1, "one"), (2, "two")];
-        let (asked, read) = read_all(&[("a", 1), ("b", 2)], &given);
-        assert_eq!((&*asked, read), ("0102", vec!["one".to_owned(), "two".to_owned()]));
-        let order = Order::by_path(&[(b"a", oid(1)), (b"b", oid(1))]);
-        assert!(!order.is_as_read);
-        assert_eq!(order.read, [0, 0]);
+    fn what_was_not_asked_for_is_an_error() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let dir = Directory::open(scratch.path()).expect("opens");
+        let (given, budget) = (answers(&[(1, "one")]), Budget::new(1 << 20, &dir));
+        let mut blobs = GitBlobs::new((Vec::new(), &*given), &dir, budget, 5);
+        let mut contents = blobs.read(&[(b"a", oid(1))]).expect("is answered");
+        assert!(contents.next(oid(2)).is_err());
+        assert!(contents.next(oid(1)).is_err());
     }
 }

@@ -1,7 +1,8 @@
-//! The trees of git, asked for in batches and kept while there is room.
+//! The trees of git, asked for in batches and kept while there is room; and the few blobs that nobody has
+//! read ahead. Two threads may ask: each call is a question with its answers.
 
 use std::io::{Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gitpack::Oid;
 use hashbrown::{HashMap, HashSet};
@@ -64,7 +65,9 @@ pub(crate) fn entries(content: &[u8]) -> impl Iterator<Item = TreeEntry<'_>> {
 }
 
 /// A `git cat-file --batch-command --buffer`, and what it has answered.
-pub(crate) struct GitTrees<W, R> {
+pub(crate) struct GitTrees<W, R>(Mutex<Process<W, R>>);
+
+struct Process<W, R> {
     requests: W,
     answers: Answers<R>,
     kept: Recent<Oid, Arc<KeptTree>>,
@@ -77,13 +80,18 @@ pub(crate) struct GitTrees<W, R> {
 impl<W: Write, R: Read> GitTrees<W, R> {
     /// Keeps trees of about `most_bytes` together.
     pub fn new(requests: W, answers: R, most_bytes: usize) -> Self {
-        Self {
+        Self(Mutex::new(Process {
             requests,
             answers: Answers::new(answers),
             kept: Recent::new(most_bytes),
             most_bytes: most_bytes.max(LEAST_BYTES),
             at_once: ASKED_AT_ONCE,
-        }
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Process<W, R>> {
+        // a panic elsewhere is passed on when its thread is joined
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The trees with the first of these ids, in their order: as many as there is room for, and two if
@@ -93,7 +101,90 @@ impl<W: Write, R: Read> GitTrees<W, R> {
     ///
     /// Those of [`Answers::read`], [`Error::Missing`], and [`Error::Answer`] if git answers something
     /// else than it is asked.
-    pub fn get_some(&mut self, oids: &[Oid]) -> Result<Vec<Arc<KeptTree>>> {
+    pub fn get_some(&self, oids: &[Oid]) -> Result<Vec<Arc<KeptTree>>> {
+        self.lock().get_some(oids)
+    }
+
+    /// One tree.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get_some`].
+    pub fn get(&self, oid: Oid) -> Result<Arc<KeptTree>> {
+        self.get_some(&[oid])?.pop().ok_or(Error::Ended)
+    }
+
+    /// Gives the contents of other objects to `each`, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get_some`], and those of `each`.
+    pub fn read_others(
+        &self,
+        oids: &[Oid],
+        mut each: impl FnMut(usize, &[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut process = self.lock();
+        for (part, oids) in oids.chunks(ASKED_AT_ONCE).enumerate() {
+            ask(&mut process.requests, oids)?;
+            for (at, oid) in oids.iter().enumerate() {
+                let answer = the_answer(&mut process.answers, *oid)?;
+                each(part * ASKED_AT_ONCE + at, answer.kind, answer.content)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for blobs, which are read in this order. Nobody else asks anything until they are dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub fn blobs<'a>(&'a self, oids: &'a [Oid]) -> Result<LateBlobs<'a, W, R>> {
+        let mut process = self.lock();
+        ask(&mut process.requests, oids)?;
+        Ok(LateBlobs { process, oids })
+    }
+
+    /// Adds a tree that the caller has made, whose id is that of its content.
+    pub fn add(&self, oid: Oid, content: Vec<u8>) {
+        let (bytes, reasons) = (content.len() + OVERHEAD_BYTES, TreeReasons::default());
+        self.lock().kept.put(oid, Arc::new(KeptTree { content, reasons }), bytes);
+    }
+}
+
+/// Blobs that were asked for.
+pub(crate) struct LateBlobs<'a, W, R> {
+    process: MutexGuard<'a, Process<W, R>>,
+    /// Those that are not read yet.
+    oids: &'a [Oid],
+}
+
+impl<W: Write, R: Read> LateBlobs<'_, W, R> {
+    /// The next content, as [`gitblobs::read`] does it.
+    ///
+    /// # Errors
+    ///
+    /// As [`GitTrees::get_some`].
+    pub fn next(&mut self, room: Buffer, most_bytes: u64) -> Result<Option<Buffer>> {
+        let (oid, rest) = self.oids.split_first().ok_or(Error::Ended)?;
+        self.oids = rest;
+        gitblobs::read(&mut self.process.answers, *oid, room, most_bytes)
+    }
+
+    /// Passes over those that are left, so that others can ask.
+    ///
+    /// # Errors
+    ///
+    /// As [`GitTrees::get_some`].
+    pub fn pass_over(mut self) -> Result<()> {
+        self.oids.iter().try_for_each(|oid| pass_over(&mut self.process.answers, *oid))
+    }
+}
+
+impl<W: Write, R: Read> Process<W, R> {
+    /// As [`GitTrees::get_some`].
+    fn get_some(&mut self, oids: &[Oid]) -> Result<Vec<Arc<KeptTree>>> {
         let oids = &oids[..oids.len().min(self.at_once)];
         let mut found: HashMap<Oid, Arc<KeptTree>> = HashMap::new();
         let mut asked = Vec::new();
@@ -133,69 +224,6 @@ impl<W: Write, R: Read> GitTrees<W, R> {
             (self.at_once * 2).min(ASKED_AT_ONCE)
         };
         Ok(oids.iter().map_while(|oid| found.get(oid).cloned()).collect())
-    }
-
-    /// One tree.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::get_some`].
-    pub fn get(&mut self, oid: Oid) -> Result<Arc<KeptTree>> {
-        self.get_some(&[oid])?.pop().ok_or(Error::Ended)
-    }
-
-    /// Gives the contents of other objects to `each`, in their order.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::get_some`], and those of `each`.
-    pub fn read_others(
-        &mut self,
-        oids: &[Oid],
-        mut each: impl FnMut(usize, &[u8], &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        for (part, oids) in oids.chunks(ASKED_AT_ONCE).enumerate() {
-            ask(&mut self.requests, oids)?;
-            for (at, oid) in oids.iter().enumerate() {
-                let answer = the_answer(&mut self.answers, *oid)?;
-                each(part * ASKED_AT_ONCE + at, answer.kind, answer.content)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Asks for blobs that were not asked for ahead. All have to be read, or passed over, before anything
-    /// else.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`].
-    pub fn ask_blobs(&mut self, oids: &[Oid]) -> Result<()> {
-        ask(&mut self.requests, oids)
-    }
-
-    /// The content of the next one, as [`gitblobs::read`] does it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::get_some`].
-    pub fn blob(&mut self, oid: Oid, room: Buffer, most_bytes: u64) -> Result<Option<Buffer>> {
-        gitblobs::read(&mut self.answers, oid, room, most_bytes)
-    }
-
-    /// Passes over those that are left.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::get_some`].
-    pub fn pass_over(&mut self, oids: &[Oid]) -> Result<()> {
-        oids.iter().try_for_each(|oid| pass_over(&mut self.answers, *oid))
-    }
-
-    /// Adds a tree that the caller has made, whose id is that of its content.
-    pub fn add(&mut self, oid: Oid, content: Vec<u8>) {
-        let (bytes, reasons) = (content.len() + OVERHEAD_BYTES, TreeReasons::default());
-        self.kept.put(oid, Arc::new(KeptTree { content, reasons }), bytes);
     }
 }
 
@@ -240,7 +268,7 @@ mod tests {
     #[test]
     fn a_tree_of_many_places_is_asked_for_once() {
         let (mut requests, given) = (Vec::new(), [answer(1, 9), answer(2, 9)].concat());
-        let mut trees = GitTrees::new(&mut requests, &*given, 0);
+        let trees = GitTrees::new(&mut requests, &*given, 0);
         let oids = [1, 1, 2, 1, 2, 1].map(|byte| Oid::from_bytes([byte; 20]));
         let found = trees.get_some(&oids).expect("are there");
         assert_eq!(found.len(), oids.len());
@@ -256,14 +284,14 @@ mod tests {
         let mut given: Vec<u8> = bytes.iter().flat_map(|byte| answer(*byte, LEAST_BYTES)).collect();
         given.extend(bytes[2..].iter().flat_map(|byte| answer(*byte, LEAST_BYTES)));
         let mut requests = Vec::new();
-        let mut trees = GitTrees::new(&mut requests, &*given, 0);
+        let trees = GitTrees::new(&mut requests, &*given, 0);
         let oids: Vec<Oid> = bytes.iter().map(|byte| Oid::from_bytes([*byte; 20])).collect();
         let mut rest = &*oids;
         while !rest.is_empty() {
             let found = trees.get_some(rest).expect("are there");
             assert_eq!(found.len(), 2);
             rest = &rest[2..];
-            trees.at_once = 2; // that they grow is not looked at here
+            trees.lock().at_once = 2; // that they grow is not looked at here
         }
         assert_eq!(asked(&requests).len(), 2 * (COUNT + COUNT - 2));
     }
@@ -271,9 +299,9 @@ mod tests {
     #[test]
     fn more_are_asked_for_when_they_were_small() {
         let given: Vec<u8> = (1..=9).flat_map(|byte| answer(byte, 1)).collect();
-        let mut trees = GitTrees::new(Vec::new(), &*given, 0);
+        let trees = GitTrees::new(Vec::new(), &*given, 0);
         let oids: Vec<Oid> = (1..=9).map(|byte| Oid::from_bytes([byte; 20])).collect();
-        trees.at_once = 2;
+        trees.lock().at_once = 2;
         let counts = [0, 2, 6].map(|at| trees.get_some(&oids[at..]).expect("are there").len());
         assert_eq!(counts, [2, 4, 3]);
     }
@@ -282,9 +310,9 @@ mod tests {
     fn another_object_than_was_asked_for_is_an_error() {
         let given = answer(1, 1);
         let oid = Oid::from_bytes([2; 20]);
-        let mut trees = GitTrees::new(Vec::new(), &*given, 0);
+        let trees = GitTrees::new(Vec::new(), &*given, 0);
         assert!(matches!(trees.get(oid), Err(Error::Answer(_))));
-        let mut trees = GitTrees::new(Vec::new(), &*given, 0);
+        let trees = GitTrees::new(Vec::new(), &*given, 0);
         let read = trees.read_others(&[oid], |_, _, _| Ok(()));
         assert!(matches!(read, Err(Error::Answer(_))));
     }

@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use gitpack::Oid;
 
 use crate::convert::changes::TreeComparison;
+use crate::convert::comparing::compare_window;
 use crate::convert::window::WindowCommit;
 use crate::convert::{Converter, Judged, Refusal};
 use crate::error::Result;
@@ -44,7 +45,8 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
             let new = if commit.refused.is_some() { base } else { commit.tree };
             comparisons.push(TreeComparison { old: base, new, ..TreeComparison::default() });
         }
-        if !self.compare(window, &mut comparisons)? {
+        let memory = (self.memory_bytes, self.watching);
+        if compare_window(self.trees, window, &mut comparisons, memory)?.is_none() {
             let (first, rest) = window.split_at(window.len() / 2);
             self.judge(first)?;
             return self.judge(rest);

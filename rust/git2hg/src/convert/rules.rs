@@ -165,7 +165,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
             return Ok(Applied::Made(made));
         }
         let copies = match parent {
-            Some(parent) => copies(&mut self.trees, parent.tree, changes)?,
+            Some(parent) => copies(self.trees, parent.tree, changes)?,
             None => CopySources::new(),
         };
         let text = self.manifests.text(before.flatten())?;
@@ -185,7 +185,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
             let node = match old_node {
                 Some(node) if own_blob(change).is_none() => node,
                 _ => {
-                    let Some(content) = self.blobs.next(*blob)? else {
+                    let Some(content) = self.next_content(*blob)? else {
                         return Ok(Applied::TooLong(path.clone()));
                     };
                     let text = match copies.get(path) {
@@ -243,7 +243,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
     }
 
     fn with_head(&self, head: &[u8], content: &Buffer) -> Result<Buffer> {
-        let mut text = self.blobs.room();
+        let mut text = self.room();
         text.reserve_exact(head.len() + content.len())?;
         text.extend_from_slice(head)?;
         text.extend_from_slice(content)?;

@@ -63,6 +63,16 @@ pub(crate) struct WindowCommit {
 }
 
 impl WindowCommit {
+    /// What it takes in memory, about.
+    pub fn bytes(&self) -> u64 {
+        (self.content.len() + size_of::<Self>()) as u64
+    }
+
+    /// Its tree; the empty one if it is refused for having none.
+    pub fn tree_or_empty(&self) -> Oid {
+        self.tree.unwrap_or(Oid::EMPTY_TREE)
+    }
+
     /// What its changeset takes of it, if it is not refused.
     pub fn parts(&self) -> Option<CommitParts<'_>> {
         CommitParts::of(&self.content)

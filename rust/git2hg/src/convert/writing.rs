@@ -5,17 +5,12 @@ use std::io::{BufWriter, Read, Write};
 
 use changegroup::{END, GroupVersion, RevisionChunk};
 
-use crate::convert::gittrees::GitTrees;
-use crate::convert::{ChangesetPairs, ConversionStage, Converter};
+use crate::convert::{ChangesetPairs, Converter};
 use crate::error::{Error, Result};
 
 impl<W: Write, R: Read> Converter<'_, W, R> {
-    /// Writes the changegroup, and answers the changesets, and git's trees.
-    pub(super) fn write(mut self, out: &File) -> Result<(ChangesetPairs, GitTrees<W, R>)> {
-        let stops = (self.watch)(ConversionStage::Write, self.made.len() as u64);
-        if stops {
-            return Err(Error::Cancelled);
-        }
+    /// Writes the changegroup, and answers the changesets.
+    pub(super) fn write(mut self, out: &File) -> Result<ChangesetPairs> {
         let mut out = BufWriter::with_capacity(1 << 20, out);
         let len = self.changesets.len();
         self.changesets.copy(0, len, &mut out)?;
@@ -40,6 +35,6 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
         self.files.write(link_node, &mut out)?;
         out.write_all(&END).map_err(Error::Output)?;
         out.flush().map_err(Error::Output)?;
-        Ok((made, self.trees))
+        Ok(made)
     }
 }

@@ -17,8 +17,8 @@ use crate::convert::filerevisions::NewText;
 use crate::convert::gittrees::FileEntry;
 use crate::convert::manifestedit::{DifferingLine, LineEdit, differing, entry};
 use crate::convert::manifests::Number;
-use crate::convert::{ConversionStage, Converted, Converter};
-use crate::error::{Error, Result};
+use crate::convert::{Converted, Converter};
+use crate::error::Result;
 
 /// Paths after which the caller is asked whether to stop.
 const WATCHED: usize = 1000;
@@ -57,15 +57,13 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
         let texts = [self.manifests.text(merged[0])?, self.manifests.text(merged[1])?];
         let lines = differing(&texts[0], &texts[1]);
         let contested: Vec<Contested<'_>> = lines.iter().filter_map(contested_of).collect();
-        let (watch, done) = (self.watch, self.made.len() as u64);
-        let tick = || {
-            if watch(ConversionStage::Convert, done) { Err(Error::Cancelled) } else { Ok(()) }
-        };
+        let watching = self.watching;
+        let tick = || watching.tick();
         let mut heads = heads(&mut self.manifests, merged, &contested, tick)?.into_iter();
         let all = in_order(&lines, paths);
         let unchanged = all.iter().filter(|it| it.changed.is_none());
         let unchanged: Vec<&[u8]> = unchanged.map(|it| it.path).collect();
-        let mut there = tree_files(&mut self.trees, tree, &unchanged, tick)?.into_iter();
+        let mut there = tree_files(self.trees, tree, &unchanged, tick)?.into_iter();
         let mut outcomes = Vec::with_capacity(all.len());
         for Merged { path, line, changed } in all {
             let entries = match line {
@@ -95,8 +93,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
         tick: impl Fn() -> Result<()>,
     ) -> Result<Applied> {
         let late: Vec<Oid> = outcomes.iter().filter_map(|it| it.what.late()).collect();
-        self.trees.ask_blobs(&late)?;
-        let mut late = &*late;
+        let mut late = self.trees.blobs(&late)?;
         let (mut edits, mut files) = (Vec::new(), Vec::new());
         for (at, Outcome { path, before, what }) in outcomes.into_iter().enumerate() {
             if at % WATCHED == WATCHED - 1 {
@@ -113,13 +110,12 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
                 What::Kept(node, flag) => (node, flag, false),
                 What::New { flag, blob, parents, is_ahead } => {
                     let content = if is_ahead {
-                        self.blobs.next(blob)?
+                        self.next_content(blob)?
                     } else {
-                        late = &late[1..];
-                        self.trees.blob(blob, self.blobs.room(), self.blobs.most_bytes())?
+                        late.next(self.room(), self.most_bytes)?
                     };
                     let Some(content) = content else {
-                        self.trees.pass_over(late)?;
+                        late.pass_over()?;
                         return Ok(Applied::TooLong(path.into()));
                     };
                     let text = self.escaped(content)?;

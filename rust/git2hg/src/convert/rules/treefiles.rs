@@ -16,7 +16,7 @@ use crate::tree::TreeEntry;
 ///
 /// As [`GitTrees::get_some`], and those of `tick`.
 pub(crate) fn tree_files(
-    trees: &mut GitTrees<impl Write, impl Read>,
+    trees: &GitTrees<impl Write, impl Read>,
     root: Oid,
     paths: &[&[u8]],
     mut tick: impl FnMut() -> Result<()>,
@@ -88,7 +88,7 @@ mod tests {
         let (below, last) = ([entry("120000", "x", 13), entry("100644", "y", 14)], []);
         let given = [tree(1, &root), tree(3, &last), tree(2, &below)].concat();
         let mut requests = Vec::new();
-        let mut trees = GitTrees::new(&mut requests, &*given, 0);
+        let trees = GitTrees::new(&mut requests, &*given, 0);
         let expected: [(&str, Option<u8>); 11] = [
             ("a", Some(10)),
             ("a/b", None),
@@ -108,7 +108,7 @@ mod tests {
             ticks += 1;
             Ok(())
         };
-        let found = tree_files(&mut trees, Oid::from_bytes([1; 20]), &paths, tick);
+        let found = tree_files(&trees, Oid::from_bytes([1; 20]), &paths, tick);
         let found = found.expect("is read");
         let bytes: Vec<_> = found.iter().map(|it| it.map(|(_, oid)| oid.as_bytes()[0])).collect();
         assert_eq!(bytes, expected.map(|(_, byte)| byte));

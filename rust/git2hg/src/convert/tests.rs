@@ -1,0 +1,202 @@
+//! Conversions of commits of a git in memory, into an empty store.
+
+use std::fs::File;
+
+use changegroup::GroupVersion;
+use gitpack::tree::Mode;
+use gitpack::{ObjectKind, Oid};
+use revlog::{Encoding, Store};
+use workshop::Directory;
+
+use crate::fakegit::Git;
+use crate::{
+    Conversion, ConversionPipes, ConversionRequest, ConversionStage, Error, Reason, Result, convert,
+};
+
+const AUTHOR: &str = "A <a@x> 5 +0100";
+
+/// Does `work` with a request for an empty store, and little memory.
+pub(crate) fn with_request<T>(
+    place: &tempfile::TempDir,
+    version: GroupVersion,
+    work: impl FnOnce(&ConversionRequest<'_>) -> T,
+) -> T {
+    let store = Store::new(place.path(), Encoding::DotEncode);
+    let dir = Directory::open(place.path()).expect("is there");
+    let memory_bytes = 1 << 20;
+    let most_file_bytes = u64::MAX;
+    work(&ConversionRequest {
+        store: &store,
+        known: &[],
+        version,
+        dir: &dir,
+        memory_bytes,
+        most_file_bytes,
+        branch: None,
+    })
+}
+
+/// What becomes of commits, with a request that is changed by `change`; and how many bytes were written.
+fn converted(
+    git: &Git,
+    commits: &[Oid],
+    change: impl FnOnce(ConversionRequest<'_>) -> ConversionRequest<'_>,
+) -> (Result<Conversion>, u64) {
+    let place = tempfile::tempdir().expect("is made");
+    let out = tempfile::tempfile().expect("is made");
+    let made = with_request(&place, GroupVersion::V02, |request| {
+        let request = change(ConversionRequest { ..*request });
+        let listed = git.listed(commits);
+        let pipes = ConversionPipes { commits: &*listed, trees: git.pipes(), blobs: git.pipes() };
+        convert(pipes, &request, &out, &|_, _| false)
+    });
+    (made, out.metadata().expect("is open").len())
+}
+
+/// So many commits, one after the other, of one file each, which is called `a`.
+fn chain(git: &Git, count: usize, content: impl Fn(usize) -> Vec<u8>) -> Vec<Oid> {
+    let mut commits: Vec<Oid> = Vec::with_capacity(count);
+    for number in 0..count {
+        let blob = git.add(ObjectKind::Blob, &content(number));
+        let parents = &commits[number.saturating_sub(1)..];
+        let tree = git.tree(&[(Mode::FILE, "a", blob)]);
+        commits.push(git.commit(tree, parents, AUTHOR, &format!("{number}\n")));
+    }
+    commits
+}
+
+fn refused(made: &Conversion) -> Vec<(Oid, Reason, String)> {
+    let detail = |detail: &[u8]| String::from_utf8_lossy(detail).into_owned();
+    made.refused.iter().map(|it| (it.oid, it.reason, detail(&it.detail))).collect()
+}
+
+/// Ten trees that name ten thousand million files. Which commits are refused is told as far as that
+/// needs no look at all of them.
+#[test]
+fn trees_that_name_more_files_than_there_is_memory_for_are_refused() {
+    let git = Git::default();
+    let blob = git.add(ObjectKind::Blob, b"x");
+    let names: Vec<String> = (0..10).map(|number| number.to_string()).collect();
+    let files: Vec<_> = names.iter().map(|name| (Mode::FILE, &**name, blob)).collect();
+    let mut tree = git.tree(&files);
+    for _level in 1..10 {
+        let below: Vec<_> = names.iter().map(|name| (Mode::DIRECTORY, &**name, tree)).collect();
+        tree = git.tree(&below);
+    }
+    let signed = git.commit(Oid::EMPTY_TREE, &[], "A <a@x> 5 +0060", "date\n");
+    let bomb = git.commit(tree, &[], AUTHOR, "bomb\n");
+    for commits in [&[bomb][..], &[signed, bomb]] {
+        let made = converted(&git, commits, |request| request).0;
+        assert!(matches!(made, Err(Error::TooManyFiles(oid)) if oid == bomb), "{made:?}");
+    }
+}
+
+/// Two trees that alternate: each commit changes few enough files, but each time they are new revisions.
+#[test]
+fn more_revisions_than_there_is_memory_for_are_refused() {
+    let git = Git::default();
+    let names: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+    let mut commits: Vec<Oid> = Vec::new();
+    for number in 0..20 {
+        let blob = git.add(ObjectKind::Blob, if number % 2 == 0 { b"even" } else { b"odd" });
+        let mut files: Vec<_> = names.iter().map(|name| (Mode::FILE, &**name, blob)).collect();
+        files.sort_unstable_by_key(|(_, name, _)| *name);
+        let parents = &commits[commits.len().saturating_sub(1)..];
+        commits.push(git.commit(git.tree(&files), parents, AUTHOR, "some\n"));
+    }
+    let (made, _) =
+        converted(&git, &commits, |request| ConversionRequest { memory_bytes: 0, ..request });
+    let is_one = |oid| commits.iter().position(|commit| *commit == oid) == Some(11);
+    assert!(matches!(made, Err(Error::TooManyRevisions(oid)) if is_one(oid)), "{made:?}");
+}
+
+/// More commits than can be compared at once are compared in parts.
+#[test]
+fn many_large_commits_take_several_turns() {
+    let git = Git::default();
+    let mut commits: Vec<Oid> = Vec::new();
+    for number in 0..40 {
+        let blob = git.add(ObjectKind::Blob, format!("{number}\n").as_bytes());
+        let names: Vec<String> = (0..200).map(|name| format!("{name:03}")).collect();
+        let files: Vec<_> = names.iter().map(|name| (Mode::FILE, &**name, blob)).collect();
+        let tree = git.tree(&files);
+        let parents = &commits[commits.len().saturating_sub(1)..];
+        commits.push(git.commit(tree, parents, AUTHOR, "all\n"));
+    }
+    let made = converted(&git, &commits, |request| request).0.expect("is converted");
+    assert_eq!(made.refused, []);
+    let oids: Vec<Oid> = made.changesets.iter().map(|(oid, _)| *oid).collect();
+    assert_eq!(oids, commits);
+}
+
+#[test]
+fn all_that_is_refused_is_told_and_nothing_is_written() {
+    let git = Git::default();
+    let blob = git.add(ObjectKind::Blob, b"x");
+    let mut commits = chain(&git, 4, |_| b"x".to_vec());
+    let odd = git.tree(&[(Mode::FILE, "a", blob), (Mode::GITLINK, "s", blob)]);
+    let below = git.tree(&[(Mode::DIRECTORY, "b", odd)]);
+    commits.push(git.commit(below, &commits[3..], AUTHOR, "submodule\n"));
+    commits.push(git.commit(odd, &commits[4..], AUTHOR, "still there\n"));
+    let plain = git.tree(&[(Mode::FILE, "a", blob)]);
+    commits.push(git.commit(plain, &commits[5..], AUTHOR, "gone\n"));
+    commits.push(git.commit(plain, &commits[..1], AUTHOR, "beside\n"));
+    commits.push(git.commit(plain, &commits[..1], "<a@x> 5 +0100", "nameless\n"));
+    let (made, len) = converted(&git, &commits, |request| request);
+    let made = made.expect("is judged");
+    assert_eq!(
+        refused(&made),
+        [
+            (commits[4], Reason::Submodule, "b/s".to_owned()),
+            (commits[5], Reason::Submodule, "s".to_owned()),
+            (commits[6], Reason::Ancestor, String::new()),
+            (commits[8], Reason::Identity, "<a@x> 5 +0100".to_owned()),
+        ]
+    );
+    assert_eq!((made.changesets, len), (Vec::new(), 0));
+}
+
+/// What is read ahead is not converted any more after a content that is too long.
+#[test]
+fn what_was_read_ahead_is_judged_after_a_refusal() {
+    const COUNT: usize = 3000;
+    let git = Git::default();
+    let content = |number: usize| vec![b'x'; if number == 100 { 9 } else { number % 2 }];
+    let commits = chain(&git, COUNT, content);
+    let (made, len) =
+        converted(&git, &commits, |request| ConversionRequest { most_file_bytes: 8, ..request });
+    let made = made.expect("is judged");
+    let mut expected = vec![(commits[100], Reason::FileSize, "a".to_owned())];
+    let after = commits[101..].iter();
+    expected.extend(after.map(|oid| (*oid, Reason::Ancestor, String::new())));
+    assert_eq!(refused(&made), expected);
+    assert_eq!((made.changesets, len), (Vec::new(), 0));
+}
+
+/// The second window is read while the first one is converted, so its commits may not be known yet.
+#[test]
+fn windows_follow_each_other() {
+    let git = Git::default();
+    let commits = chain(&git, 3000, |number| number.to_string().into_bytes());
+    let made = converted(&git, &commits, |request| request).0.expect("is converted");
+    let made: Vec<Oid> = made.changesets.iter().map(|(oid, _)| *oid).collect();
+    assert_eq!(made, commits);
+}
+
+/// Whoever stops it while it converts, is told so.
+#[test]
+fn a_conversion_can_be_stopped() {
+    let git = Git::default();
+    let commits = chain(&git, 600, |number| number.to_string().into_bytes());
+    let (place, out) = (tempfile::tempdir(), tempfile::tempfile());
+    let (place, out): (_, File) = (place.expect("is made"), out.expect("is made"));
+    for wanted in [ConversionStage::Convert, ConversionStage::Write, ConversionStage::Check] {
+        let made = with_request(&place, GroupVersion::V02, |request| {
+            let listed = git.listed(&commits);
+            let (trees, blobs) = (git.pipes(), git.pipes());
+            let pipes = ConversionPipes { commits: &*listed, trees, blobs };
+            convert(pipes, request, &out, &|stage, done| stage == wanted && done > 300)
+        });
+        assert!(matches!(made, Err(Error::Cancelled)), "{wanted:?}: {made:?}");
+    }
+}
