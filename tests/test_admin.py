@@ -18,7 +18,7 @@ from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 
 from hgext3rd.amalgam.configitems import GitConfig
-from hgext3rd.amalgam.gitstore.exporting import lockholder
+from hgext3rd.amalgam.gitstore import lockholder
 from hgext3rd.amalgam.gitstore.exporting.export import export
 from hgext3rd.amalgam.gitstore.state.oidmap import Table
 from hgext3rd.amalgam.gitstore.status import StoreStatus

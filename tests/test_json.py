@@ -21,7 +21,8 @@ from testlib.exported import Exported
 from testlib.small import run_hg
 
 from hgext3rd.amalgam import commands, perf
-from hgext3rd.amalgam.gitstore.exporting import checkout, lockholder, omissions
+from hgext3rd.amalgam.gitstore import lockholder
+from hgext3rd.amalgam.gitstore.exporting import checkout, omissions
 from hgext3rd.amalgam.index import decision
 
 PAGE = (ROOT / "docs" / "json.rst").read_text()

@@ -19,6 +19,7 @@ LAYERS = [
     "index",
     "gitstore.state",
     "gitstore.git",
+    "gitstore.lockholder",
     "gitstore.store",
     "gitstore.drafts",
     "gitstore.exporting",

@@ -41,6 +41,7 @@ SINKS = {
 ERRORS = {
     "ConversionUnsupported": "StateError",
     "NothingToBundleError": "InputError",
+    "TransactionAbandoned": "StateError",
     "UnfitError": "StorageError",
     "Unsupported": "StorageError",
     "Unusable": "StorageError",

@@ -15,7 +15,7 @@ from testlib.environment import ENVIRONMENT, git
 from testlib.exported import Exported
 
 from hgext3rd.amalgam import docketfile, locking
-from hgext3rd.amalgam.gitstore.exporting.lockholder import LockState, holder
+from hgext3rd.amalgam.gitstore.lockholder import LockState, holder
 from hgext3rd.amalgam.gitstore.state.docket import Docket
 from hgext3rd.amalgam.gitstore.state.oidmap import MapFiles, Table
 from hgext3rd.amalgam.placement import Directory, Placement, Unusable

@@ -20,7 +20,7 @@ from mercurial import error
 
 from hgext3rd.amalgam.bundles.advertise import hgmanifest
 from hgext3rd.amalgam.bundles.lifecycle import headset, register, window
-from hgext3rd.amalgam.gitstore.exporting import lockholder
+from hgext3rd.amalgam.gitstore import lockholder
 from hgext3rd.amalgam.gitstore.git import branchtips, idx, repository
 from hgext3rd.amalgam.gitstore.state import docket as git_docket, ids
 from hgext3rd.amalgam.index import nodefile

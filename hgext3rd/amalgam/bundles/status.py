@@ -15,7 +15,7 @@ from hgext import clonebundles
 from mercurial import error, util
 from mercurial.i18n import _
 
-from ..gitstore.exporting.lockholder import LockState, holder
+from ..gitstore.lockholder import LockState, holder
 from ..gitstore.status import Problem
 from ..terminal import printable
 from .git import gitbundle
@@ -26,7 +26,7 @@ from .lifecycle.register import Register, directory_of
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
-    from ..gitstore.exporting.lockholder import Holder
+    from ..gitstore.lockholder import Holder
     from .lifecycle.register import Entry
 
 _REFRESH = _(b"run 'hg admin::clone-bundles-refresh'")

@@ -15,7 +15,7 @@ from mercurial.i18n import _
 
 from ..bundles.status import BundlesStatus
 from ..configitems import ServeConfig
-from ..gitstore.exporting.lockholder import LockState
+from ..gitstore.lockholder import LockState
 from ..gitstore.state import oidmap
 from ..gitstore.status import StoreStatus
 from ..index import openhooks

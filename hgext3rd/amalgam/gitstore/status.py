@@ -20,8 +20,8 @@ from ..placement import Unusable
 from . import verify
 from .exporting import exporter, exporterlock, rollup
 from .exporting.export import LastExport
-from .exporting.lockholder import Holder, LockState, holder
 from .git.idx import object_count
+from .lockholder import Holder, LockState, holder
 from .state import packgroups, requirements, selection
 from .state.docket import Docket
 from .state.failures import Failure

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.utils import stringutil
 
+from ..gitstore import lockholder
 from ..gitstore.exporting import (
     export as exporting,
     exporter,
     exportrequest,
-    lockholder,
 )
-from ..gitstore.exporting.lockholder import LockState
+from ..gitstore.exporting.pending import TransactionAbandoned
+from ..gitstore.lockholder import LockState
 from .economy.verdicts import UNREADABLE, damage, look, patiently
 from .refusal import RefusedError
 
@@ -150,7 +151,8 @@ class Freshness:
         except Exception as exc:
             problem = stringutil.forcebytestr(exc)
             store.repo.ui.log(b"amalgam", b"export for git failed: %s\n", problem)
-            if not isinstance(exc, error.LockError):  # another one may end yet
+            # another one may end yet, and somebody run hg recover
+            if not isinstance(exc, error.LockError | TransactionAbandoned):
                 exporter.note_failure(store.repo, exc)
             return False
         finally:

@@ -248,7 +248,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
 
     /// The next content that was read ahead; `None` if it is too long.
     fn next_content(&mut self, oid: Oid) -> Result<Option<Buffer>> {
-        let nothing = || Error::Wrong(format!("blob {oid} was not read"));
+        let nothing = || Error::Wrong(format!("blob {oid} was not asked for"));
         self.contents.as_mut().ok_or_else(nothing)?.next(oid)
     }
 

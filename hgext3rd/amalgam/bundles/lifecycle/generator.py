@@ -14,7 +14,7 @@ from mercurial.i18n import _
 from mercurial.utils import procutil
 
 from ... import background, locking
-from ...gitstore.exporting import lockholder as holders
+from ...gitstore import lockholder as holders
 from ...placement import Placement
 from . import register
 

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...configitems import GIT_V2, GitConfig
+from ...gitstore.exporting import pending
 from ...placement import TEMPORARY, Directory, Placement
 from ..git import gitbundle
 from . import eligibility, headset
@@ -50,7 +51,9 @@ class NewBundle:
         """Make what ``request`` asks for. ``orig`` writes a bundle for Mercurial.
 
         The caller removes it, or the next generator if this one is killed.
+        ``StateError`` if a transaction was abandoned.
         """
+        pending.refuse_abandoned(repo)
         parent = directory_of(repo)
         made = cls(
             _describe(repo, request),

@@ -2,5 +2,5 @@
 
 ``steps`` has the order of it, ``conversion`` calls the native core, ``storefiles``
 keeps docket and files in step, and ``transitions`` has what a docket becomes.
-``exportlock`` keeps exports apart, ``lockholder`` tells which one is under way.
+``exportlock`` keeps exports apart, and ``pending`` refuses what may yet be rolled back.
 """

@@ -11,13 +11,14 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from mercurial import error, txnutil
+from mercurial import error
 from mercurial.i18n import _
 
 from ... import docketfile
 from ...placement import Unusable
 from ...records import Record
 from ..state import requirements
+from . import pending
 from .exportlock import locked
 from .steps import ExportRun
 
@@ -128,7 +129,7 @@ def export(
     started = time.monotonic()
     store.require_trust()
     requirements.check(store.repo)
-    _refuse_what_is_pending(store.asked)
+    pending.refuse(store.asked)
     nodes = None
     if revs is not None:
         node = store.repo.unfiltered().changelog.node
@@ -174,16 +175,6 @@ def export(
 def is_up_to_date(store: GitStore) -> bool:
     """Tell whether an export would write nothing; reads the repository again."""
     return ExportRun(store, None).is_up_to_date()
-
-
-def _refuse_what_is_pending(repo: RepoT) -> None:
-    """Abort in a transaction that may yet be rolled back."""
-    pending = txnutil.mayhavepending(repo.root)
-    if pending or repo.currenttransaction() is not None:
-        raise error.StateError(
-            _(b"cannot export while a transaction is open"),
-            hint=_(b"set amalgam.git.export-on-change, or export from a txnclose hook"),
-        )
 
 
 def _is_of_hg(repo: RepoT, path: bytes | str | None) -> bool:

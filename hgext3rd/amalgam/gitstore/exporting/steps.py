@@ -24,7 +24,7 @@ from ..state import censorship, layers, lfs, selection, unreadable
 from ..state.docket import Docket, Layer
 from ..state.layers import Drafts, ExportPlan
 from ..state.oidmap import Table
-from . import metadatacommit, transitions
+from . import metadatacommit, pending, transitions
 from .conversion import Converted, ExportConversion
 from .metadatacommit import Covers
 from .storefiles import StoreFiles, with_metadata
@@ -217,6 +217,7 @@ class ExportRun:
         ):
             self._files.write(docket)
             return False
+        pending.refuse_abandoned(self._repo)
         changed, deleted = self._files.name(refs, head)
         self.refs += changed
         self.deleted += deleted

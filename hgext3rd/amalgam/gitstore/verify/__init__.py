@@ -16,10 +16,10 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ..exporting import metadatacommit
-from ..exporting.lockholder import holder
 from ..exporting.storefiles import with_metadata
 from ..git import refs as refsmod
 from ..git.skeleton import intruders
+from ..lockholder import holder
 from ..state import censorship, selection
 from ..state.docket import Docket
 from ..state.layers import ExportPlan

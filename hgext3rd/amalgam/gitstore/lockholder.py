@@ -14,13 +14,13 @@ from mercurial import lock as lockmod
 from mercurial.i18n import _
 from mercurial.utils import procutil
 
-from ... import locking
-from ...placement import Unusable
-from ...records import Record
-from ...terminal import printable
+from .. import locking
+from ..placement import Unusable
+from ..records import Record
+from ..terminal import printable
 
 if TYPE_CHECKING:
-    from ...placement import Directory
+    from ..placement import Directory
 
 
 class LockState(enum.Enum):
