@@ -115,15 +115,15 @@ UNRESOLVED = {
     ("gitstore/status.py", "ref.line().rstrip()"),
     ("gitstore/status.py", "text"),
     ("gitstore/verify/mapping.py", "*kinds[table]"),
-    ("serve/exchange.py", "pycompat.bytestr(exc)"),
+    ("serve/exchange.py", "sentence"),
     ("serve/ids/routes.py", "found"),
     ("push/accepting.py", "RACED"),
-    ("push/applying.py", "message + hint"),
-    ("serve/permissions.py", "stringutil.forcebytestr(exc)"),
-    ("serve/receive/policy.py", "config.message"),
+    ("push/applying.py", "utf8_of(message + hint)"),
+    ("serve/permissions.py", "utf8_of(stringutil.forcebytestr(exc))"),
+    ("serve/receive/policy.py", "utf8_of(config.message)"),
     ("serve/ssh/program.py", "exc.sentence"),
     ("serve/ssh/program.py", "sentence"),
-    ("serve/ssh/program.py", "stringutil.forcebytestr(exc)"),
+    ("serve/ssh/program.py", "utf8_of(stringutil.forcebytestr(exc))"),
 }
 
 

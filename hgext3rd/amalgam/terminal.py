@@ -3,6 +3,10 @@
 Names of bookmarks and files, URLs, paths, and errors may contain control characters. A
 terminal would obey them. All output of a command for people is made by ``one_line``,
 and all that a command raises is passed to ``clean`` (``unreadable.blamed``).
+
+The terminal may be that of a git client. git passes bytes on, and expects UTF-8.
+Mercurial has messages and names in the encoding of its process. Hooks print what they
+like, most often in the same one.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mercurial import error
+from mercurial import encoding, error
 
 # C0 controls and DEL; C1 controls, also as bytes that are no UTF-8
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\udc80-\udc9f]")
@@ -27,6 +31,34 @@ def printable(text: bytes) -> bytes:
 def one_line(text: bytes) -> bytes:
     """Return ``text`` as a line of output, whatever is in it."""
     return printable(text) + b"\n"
+
+
+def utf8_of(text: bytes) -> bytes:
+    """Return ``text``, which is in Mercurial's encoding, in UTF-8.
+
+    What cannot be in that encoding is UTF-8 already. Bytes that are neither become
+    U+FFFD.
+    """
+    local = encoding.encoding.decode()
+    for name in (local, "utf-8"):
+        try:
+            return text.decode(name).encode("utf-8", "replace")
+        except UnicodeDecodeError:
+            pass
+    return text.decode(local, "replace").encode("utf-8", "replace")
+
+
+def shown_by_git(text: bytes) -> bytes:
+    r"""Return ``text``, which should be UTF-8, as git is given it.
+
+    Control characters become ``\xNN``, and bytes that are no UTF-8 U+FFFD.
+    """
+    return printable(text.decode("utf-8", "replace").encode())
+
+
+def cut(text: bytes, most_bytes: int) -> bytes:
+    """Return the beginning of ``text`` in UTF-8, with no part of a character."""
+    return text[:most_bytes].decode("utf-8", "ignore").encode()
 
 
 def clean(exc: BaseException) -> None:

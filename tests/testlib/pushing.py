@@ -164,7 +164,12 @@ class PushServer:
 
 
 @contextlib.contextmanager
-def pushable(directory: Path, *options: str, hgrc: str = "") -> Iterator[PushServer]:
+def pushable(
+    directory: Path,
+    *options: str,
+    hgrc: str = "",
+    environment: Mapping[str, str] = ENVIRONMENT,
+) -> Iterator[PushServer]:
     """Serve a repository with two changesets on ``default``, and ``options``."""
     root = directory / "server"
     hg(directory, "init", "server")
@@ -174,5 +179,5 @@ def pushable(directory: Path, *options: str, hgrc: str = "") -> Iterator[PushSer
     for number in range(2):
         (root / f"file{number}").write_text(f"text {number}\n")
         hg(root, "commit", "-qAm", f"number {number}", "-d", f"{number} 0")
-    with serving(root, *ON, *options) as web:
+    with serving(root, *ON, *options, environment=environment) as web:
         yield PushServer(root, web)

@@ -17,7 +17,7 @@ from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ..configitems import PushConfig
-from ..terminal import printable
+from ..terminal import shown_by_git, utf8_of
 from . import applying, comingback, conversion, options as pushoptions
 from .options import PushOptions
 from .reasons import ANCESTOR
@@ -94,10 +94,8 @@ class Acceptance:
         if not is_accepted:
             refs = (it.ref for it in request.commands)
             refused = {ref: refused.get(ref, problem.sentence) for ref in refs}
-        said = tuple(printable(line) for line in (*self._said, *self._moved))
-        return PushResult(
-            {ref: printable(sentence) for ref, sentence in refused.items()}, said
-        )
+        said = tuple(map(shown_by_git, (*self._said, *self._moved)))
+        return PushResult({ref: shown_by_git(it) for ref, it in refused.items()}, said)
 
     def _accept(self, plan: RefPlan, request: PushRequest) -> bool:
         """Change the refs that may be; tell whether there was any."""
@@ -274,7 +272,7 @@ class Acceptance:
         try:
             yield
         finally:
-            self._said += ui.popbuffer().splitlines()
+            self._said += map(utf8_of, ui.popbuffer().splitlines())
 
     def _has_raced(self, plan: RefPlan) -> bool:
         """Refuse refs that have moved, and tell whether there is one.

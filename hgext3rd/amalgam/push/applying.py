@@ -18,6 +18,7 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..records import Record
+from ..terminal import utf8_of
 from . import successors
 from .refs.bookmarking import left_as_branch
 from .refs.refcommands import ZERO, PushRefusedError
@@ -240,7 +241,7 @@ def refusal_of(exc: BaseException) -> PushRefusedError:
     message = getattr(exc, "message", None)
     if isinstance(exc, error.Abort) and isinstance(message, bytes):
         hint = b" (%s)" % exc.hint if exc.hint else b""
-        return PushRefusedError(message + hint)
+        return PushRefusedError(utf8_of(message + hint))
     return PushRefusedError(_(b"the server failed; nothing was changed"))
 
 

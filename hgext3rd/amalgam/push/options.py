@@ -14,6 +14,7 @@ from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from ..records import Record
+from ..terminal import utf8_of
 from .refs.refcommands import PushRefusedError
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
     try:
         scmutil.checknewlabel(repo, name, b"branch")
     except error.Abort as exc:
-        problem = stringutil.forcebytestr(exc)
+        problem = utf8_of(stringutil.forcebytestr(exc))
         raise PushRefusedError(_(b"no Mercurial branch: %s") % problem) from None
     check_new(name, repo)
     if name in repo._bookmarks:

@@ -19,7 +19,7 @@ from mercurial.hgweb import common
 from mercurial.i18n import _
 
 from ..configvalues import warn_once
-from ..terminal import printable
+from ..terminal import printable, utf8_of
 from . import requestbody
 from .connection import Connection
 from .refusal import RefusedError
@@ -79,7 +79,8 @@ class Exchange:
             self.answer(may)
         except common.ErrorResponse as exc:
             headers = tuple(exc.headers)
-            self.refuse(RefusedError(exc.code, pycompat.bytestr(exc), headers=headers))
+            sentence = utf8_of(pycompat.bytestr(exc))
+            self.refuse(RefusedError(exc.code, sentence, headers=headers))
         except RefusedError as exc:
             self.refuse(exc)
         except BaseException:

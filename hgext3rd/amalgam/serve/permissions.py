@@ -14,6 +14,7 @@ from mercurial.node import hex as hex_node
 from mercurial.utils import stringutil
 
 from ..gitstore.state import selection
+from ..terminal import utf8_of
 from .refusal import RefusedError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def ask_hooks(repo: RepoT) -> None:
     try:
         repo.hook(b"preoutgoing", throw=True, source=b"serve")
     except error.Abort as exc:
-        raise RefusedError(403, stringutil.forcebytestr(exc)) from None
+        raise RefusedError(403, utf8_of(stringutil.forcebytestr(exc))) from None
 
 
 def are_hooks_told(repo: RepoT) -> bool:

@@ -31,7 +31,7 @@ class RefusedError(Exception):
         headers: tuple[tuple[bytes, bytes], ...] = (),
         logged: bytes = b"",
     ) -> None:
-        """``sentence`` is for the client, ``logged`` for the operator, and more."""
+        """``sentence`` is for the client, in UTF-8; ``logged`` is for the operator."""
         super().__init__(code, sentence)
         self.code = code
         self.sentence = sentence

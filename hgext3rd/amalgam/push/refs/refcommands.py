@@ -47,13 +47,13 @@ class PushResult(Record):
     refused: dict[bytes, bytes]
     """Refs that stay as they were, each with a sentence; all others were changed."""
     said: tuple[bytes, ...] = ()
-    """Lines for the person who pushes: what Mercurial and its hooks said."""
+    """Lines in UTF-8 for the person who pushes: what Mercurial and its hooks said."""
 
 
 class PushRefusedError(Exception):
     """A push of which nothing is taken."""
 
     def __init__(self, sentence: bytes) -> None:
-        """``sentence`` is for the person who pushes."""
+        """``sentence`` is for the person who pushes, in UTF-8."""
         super().__init__(sentence)
         self.sentence = sentence

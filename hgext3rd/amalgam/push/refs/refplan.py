@@ -20,6 +20,7 @@ from mercurial.utils import stringutil
 from ...gitstore.git.refs import HEADS, TAGS, RefNames
 from ...gitstore.state.source import has_own_bookmarks
 from ...records import Record
+from ...terminal import utf8_of
 from .. import successors
 from . import bookmarking, tagging
 from .gitgraph import GitGraph
@@ -292,7 +293,7 @@ class RefPlan:
         try:
             scmutil.checknewlabel(self.state.view, name, b"bookmark")
         except error.Abort as exc:
-            problem = stringutil.forcebytestr(exc)
+            problem = utf8_of(stringutil.forcebytestr(exc))
             raise PushRefusedError(_(b"no bookmark: %s") % problem) from None
         if name in self._repo._bookmarks:
             raise PushRefusedError(

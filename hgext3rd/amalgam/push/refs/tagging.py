@@ -17,6 +17,7 @@ from mercurial.utils import stringutil
 
 from ...gitstore.git.refs import TAGS, tag_names
 from ...records import Record
+from ...terminal import utf8_of
 from .refcommands import PushRefusedError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def name_of(
     try:
         scmutil.checknewlabel(view, name, b"tag")
     except error.Abort as exc:
-        problem = stringutil.forcebytestr(exc)
+        problem = utf8_of(stringutil.forcebytestr(exc))
         raise PushRefusedError(_(b"no tag: %s") % problem) from None
     return name
 

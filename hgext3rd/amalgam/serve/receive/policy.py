@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...configitems import PushConfig, wants_serve
+from ...terminal import utf8_of
 from ..refusal import RefusedError
 
 if TYPE_CHECKING:
@@ -26,5 +27,5 @@ def check(repo: RepoT) -> None:
         raise RefusedError(403, _READ_ONLY)
     if config.push == b"locked":
         if config.message:
-            raise RefusedError(403, config.message)
+            raise RefusedError(403, utf8_of(config.message))
         raise RefusedError(403, _LOCKED)

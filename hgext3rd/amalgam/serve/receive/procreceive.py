@@ -13,6 +13,7 @@ from mercurial.i18n import _
 
 from ...push.refs.refcommands import PushRefusedError, PushRequest, RefCommand
 from ...records import Record
+from ...terminal import cut
 from .. import pktlines
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def write_result(request: PushRequest, result: PushResult, pipe: int) -> None:
             if reason is None:
                 line = b"ok %s" % command.ref
             else:
-                line = b"ng %s %s" % (command.ref, reason[:_LONGEST_REASON])
+                line = b"ng %s %s" % (command.ref, cut(reason, _LONGEST_REASON))
                 line = line[: pktlines.LONGEST_CONTENT]
             _write(pipe, pktlines.line(line))
         _write(pipe, pktlines.FLUSH)
@@ -83,7 +84,7 @@ def say(result: PushResult, pipe: int) -> None:
     """Let people know what was said; they see it after ``remote:``."""
     text = b"".join(line + b"\n" for line in result.said)
     with contextlib.suppress(BrokenPipeError):
-        _write(pipe, text[:_LONGEST_SAID])
+        _write(pipe, cut(text, _LONGEST_SAID))
 
 
 class _Group(Record):

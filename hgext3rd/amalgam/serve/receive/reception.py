@@ -20,7 +20,7 @@ from ...push.accepting import Acceptance
 from ...push.applying import Pusher, refusal_of
 from ...push.limits import PushLimits
 from ...push.refs.refcommands import PushRefusedError, PushRequest, PushResult
-from ...terminal import printable
+from ...terminal import shown_by_git
 from ..refusal import RefusedError, temporary_file_in_use
 from . import procreceive
 from .receivepack import HookPipes, ReceivePack
@@ -153,7 +153,7 @@ class Reception:
         except Exception as exc:  # Mercurial's of the repository, before it was asked
             problem = stringutil.forcebytestr(exc)
             self._repo.ui.log(b"amalgam", b"git push failed: %s\n", problem)
-            sentence = printable(refusal_of(exc).sentence)
+            sentence = shown_by_git(refusal_of(exc).sentence)
             return PushResult({it.ref: sentence for it in request.commands})
 
     def _accepted(

@@ -28,7 +28,7 @@ from mercurial.utils import procutil, stringutil
 
 from ... import compat
 from ...index import openhooks
-from ...terminal import printable
+from ...terminal import printable, shown_by_git, utf8_of
 from .. import pktlines
 from ..refusal import RefusedError
 from ..uploadpack import PROTOCOL
@@ -117,7 +117,7 @@ def _serve_git(service: command.Service, path: bytes) -> int:
             _log(repo.ui, service, path, b"refused: %s" % exc.logged, started)
         return _refuse(service, exc.sentence)
     except (error.Abort, error.RepoError, error.StorageError, OSError) as exc:
-        return _refuse(service, stringutil.forcebytestr(exc))
+        return _refuse(service, utf8_of(stringutil.forcebytestr(exc)))
     how = b"git ended with %d: %s" % (code, said) if code else b"done"
     _log(repo.ui, service, path, how, started)
     return code
@@ -158,7 +158,7 @@ def _refuse(service: command.Service, sentence: bytes, code: int = 1) -> int:
     """Tell why there is no answer, in a way that the client shows."""
     if service in (command.Service.FETCH, command.Service.PUSH):
         # gitprotocol-pack(5), "error-line"
-        line = pktlines.line(b"ERR " + printable(sentence) + b"\n")
+        line = pktlines.line(b"ERR " + shown_by_git(sentence) + b"\n")
         # a client that has gone needs no answer
         with contextlib.suppress(BrokenPipeError):
             write_all(sys.stdout.fileno(), line)
