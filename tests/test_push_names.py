@@ -92,3 +92,28 @@ def test_names_are_utf8_whatever_the_server_has(tmp_path: Path, encoding: str) -
             clone.pushed(f"HEAD~1:refs/heads/{name}", "--force")
             clone.pushed(f":{name}")
         server.check()
+
+
+def test_name_that_clones_cannot_have_is_refused_alone(tmp_path: Path) -> None:
+    options = ("branches", "tags")
+    configured = [f"--config=amalgam.git.push-{it}=yes" for it in options]
+    with pushable(tmp_path, *configured) as server:
+        server.hg("bookmark", "-r", "0", "there" * 51)
+        clone = server.clone()
+        clone.commit("two")
+        sentence = "(the name is too long for clones: choose one with at most 250 bytes"
+        good = ("a" * 250, "b" * 250 + "/b", "/".join(["c" * 200] * 10))
+        bad = ("a" * 251, "b" * 251 + "/b", "/".join(["c" * 200] * 11), "there" * 51)
+        refs = [f"HEAD:refs/heads/{name}" for name in (*good, *bad)]
+        said = clone.refused(*refs, f"HEAD:refs/tags/{'t' * 251}")
+        for name in (*bad, "t" * 251):
+            assert f"HEAD -> {name} {sentence}" in said
+        assert said.count("[remote rejected]") == len(bad) + 1
+        shown = server.hg(*BOOKMARKS).split()
+        assert shown == sorted([*good, "there" * 51])
+        clone.commit("three")
+        said = clone.refused("-o", f"branch={'n' * 251}", "HEAD:refs/heads/new")
+        assert sentence in said
+        again = server.clone("again")
+        again.git("fetch", "-q", "origin", "+refs/heads/*:refs/remotes/copy/*")
+        server.check()

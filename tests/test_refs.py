@@ -259,3 +259,36 @@ def named(repo: Path) -> dict[str, str]:
 
 def head(repo: Path) -> str:
     return git(repo / STORE, "symbolic-ref", "HEAD").decode().strip()
+
+
+LONG = (
+    "x" * 251,
+    "d" * 251 + "/x",
+    "/".join(["y" * 240] * 9),
+    "a/" + "z" * 249,
+    "^" * 84,
+)
+
+
+def test_names_that_not_every_clone_can_have_are_left_out(tmp_path: Path) -> None:
+    """One would make each fetch fail, in git 2.55 for all other refs, too."""
+    repo = repository(tmp_path / "repo")
+    hg(repo, "branch", "-q", "B" * 251)
+    commit(repo, "two")
+    hg(repo, "tag", "-q", "-r", "0", "t" * 251, "-d", "0 0", "-m", "tagged")
+    at_most = ("x" * 250, "d" * 250 + "/x", "^" * 83, "/".join(["y" * 240] * 8))
+    # the slash of the second one is three bytes then
+    for name in (*LONG, *at_most, "a"):
+        hg(repo, "bookmark", "-q", "-r", "0", name)
+    refs_asked = "--config=amalgam.git.refs=bookmarks,tags,tips,heads"
+    said = hg(repo, "git::export", refs_asked).decode()
+    clone = tmp_path / "clone"
+    git(tmp_path, "init", "-q", "clone")
+    git(clone, "fetch", "-q", str(repo / STORE), "refs/*:refs/remotes/origin/*")
+    fetched = git(clone, "for-each-ref", "--format=%(refname:lstrip=4)").decode()
+    legal = [name.replace("^", "%5E") for name in at_most]
+    assert sorted(fetched.split()) == sorted([*legal, "a", "default"])
+    start = f"7 names are too long for git, and have no ref: {'B' * 40}...\n"
+    assert start + "(rename them: at most 250 bytes between slashes, and 2048" in said
+    hg(repo, "git::verify")
+    assert "nothing new" in hg(repo, "git::export", refs_asked).decode()

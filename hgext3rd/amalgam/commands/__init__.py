@@ -106,6 +106,7 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :unreachable: Integer. Exported changesets that no ref leads to.
     :unreachable_heads: Integer. Heads among them.
     :topics:      Integer. Changesets left out because they have a topic.
+    :long_names:  Integer. Bookmarks, branches and tags too long for git.
     :different:   List. New files that look different in git, with ``kind``
                   (``refused``, ``subrepositories``, ``largefiles`` or ``lfs``),
                   ``files``, ``example``.

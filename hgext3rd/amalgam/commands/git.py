@@ -12,9 +12,10 @@ from ..configitems import GitConfig
 from ..ending import end_quickly
 from ..gitstore.exporting import checkout, export, exporter, omissions, rollup
 from ..gitstore.exporting.metadatacommit import Covers
+from ..gitstore.git.refs import LONGEST_NAME, LONGEST_PART
 from ..gitstore.state import unreadable
 from ..gitstore.store import GitStore
-from ..terminal import one_line
+from ..terminal import cut, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..gitstore.adoption.adopt import Adoption
 
 _MOST_SHOWN = 3
+_LONGEST_SHOWN = 40
 
 _LEFT_OUT = {
     omissions.LeftOutReason.SECRET: (
@@ -219,6 +221,7 @@ def _show_left_out(ui: UiT, fm: Any, left_out: Sequence[omissions.LeftOut]) -> N
 
 def _show_remarks(ui: UiT, fm: Any, found: omissions.Remarks) -> None:
     fm.data(
+        long_names=len(found.too_long),
         topics=found.topics,
         unreachable=found.unreachable,
         unreachable_heads=found.heads,
@@ -227,6 +230,14 @@ def _show_remarks(ui: UiT, fm: Any, found: omissions.Remarks) -> None:
         line = _(b"%d changesets in %d heads have no ref that leads to them")
         _status(ui, fm, line % (found.unreachable, found.heads))
         _status(ui, fm, _(b"(add 'heads' to amalgam.git.refs to name them)"))
+    if found.too_long:
+        line = _(b"%d names are too long for git, and have no ref: %s")
+        first = found.too_long[0]
+        shown = cut(first, _LONGEST_SHOWN)
+        shown += b"..." if shown != first else b""
+        _status(ui, fm, line % (len(found.too_long), shown))
+        line = _(b"(rename them: at most %d bytes between slashes, and %d altogether)")
+        _status(ui, fm, line % (LONGEST_PART, LONGEST_NAME))
     if found.topics:
         line = _(b"%d changesets with a topic are left out until they are published")
         _status(ui, fm, line % found.topics)

@@ -15,6 +15,7 @@ from mercurial.utils import stringutil
 
 from ..records import Record
 from ..terminal import utf8_of
+from .refs.names import check_length
 from .refs.refcommands import PushRefusedError
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
     shown = value[:_LONGEST_SHOWN]
     if _CONTROL.search(value) or encoding.fromlocal(name) != value or not value:
         raise PushRefusedError(_(b"no Mercurial branch can have the name '%s'") % shown)
+    check_length(value)
     try:
         scmutil.checknewlabel(repo, name, b"branch")
     except error.Abort as exc:

@@ -46,6 +46,8 @@ class Report(Record):
     """The first revision that was not there at the last export."""
     named: frozenset[bytes]
     """Changesets that refs lead to."""
+    too_long: tuple[bytes, ...]
+    """Names that have no ref, since they are too long; in UTF-8."""
     state: FilesState
     """That of the repository's files when they were looked at for the last time."""
     changesets: int
@@ -157,6 +159,7 @@ def export(
         seconds=time.monotonic() - started,
         start=run.start,
         named=run.named,
+        too_long=tuple(run.too_long),
         state=run.state,
     )
     if report.changesets or report.refs or report.gone:

@@ -58,6 +58,8 @@ class Remarks(Record):
     """Changesets that are served by hg alone, since they have a topic."""
     different: Sequence[checkout.Different]
     """New files that git shows otherwise."""
+    too_long: Sequence[bytes]
+    """Names in UTF-8 that have no ref, since not every clone can have them."""
 
     @classmethod
     def of(
@@ -80,7 +82,7 @@ class Remarks(Record):
         topics = 0
         if nodes is None and export == b"served":
             topics = selection.topics(repo)
-        return cls(unreachable, heads, topics, different)
+        return cls(unreachable, heads, topics, different, report.too_long)
 
 
 def left_out(repo: RepoT, export: bytes, revs: Iterable[int]) -> list[LeftOut]:

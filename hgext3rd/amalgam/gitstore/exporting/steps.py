@@ -70,6 +70,8 @@ class ExportRun:
         """The first revision that was not there at the last export."""
         self.named: frozenset[bytes] = frozenset()
         """Changesets that refs lead to."""
+        self.too_long: Sequence[bytes] = ()
+        """Names that have no ref, since they are too long."""
         self.state: FilesState = ()
         """That of the repository's files when they were looked at for the last time."""
         self._tips: BranchTips | None = None
@@ -480,6 +482,7 @@ class ExportRun:
         names = refsmod.NamedNodes.of(view, kinds, tips)
         self._tips = BranchTips.of(view, allowed, names.tips) if follows else None
         nodes, head = names.refs()
+        self.too_long = names.too_long(nodes)
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
         refs = {name: oid for name, oid in oids.items() if oid is not None}

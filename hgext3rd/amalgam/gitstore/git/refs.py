@@ -29,6 +29,14 @@ TAGS = b"refs/tags/"
 OTHER_HEADS = b"refs/hg/heads/"
 METADATA = b"refs/cinnabar/metadata"
 """What git-cinnabar knows of a repository; no git user is shown it."""
+LONGEST_PART, LONGEST_NAME = 250, 2048
+"""Bytes of a name between slashes, and altogether, that every clone can have.
+
+git keeps a ref in a file of that name, and locks it by another that ends in ``.lock``.
+Most file systems have names of 255 bytes, and paths of 4,095. Part of the path is where
+the clone is. One name that is longer makes ``git fetch`` fail; from 2.50 or so it then
+fetches no other ref, either (seen with 2.55).
+"""
 
 # values of amalgam.git.refs for which all heads of branches are looked at
 _OF_BRANCHES = frozenset({b"tips", b"heads"})
@@ -113,7 +121,8 @@ class NamedNodes(Record):
     def branches(self) -> dict[tuple[str, bytes], bytes]:
         """Return the git branch of each bookmark and of each tip, without prefix.
 
-        The keys are ``("bookmark", name)`` and ``("tip", branch)``.
+        The keys are ``("bookmark", name)`` and ``("tip", branch)``. What would have too
+        long a name is left out.
         """
         stored = {
             ("bookmark", name): encoding.fromlocal(name) for name in self.bookmarks
@@ -122,7 +131,7 @@ class NamedNodes(Record):
             name = encoding.fromlocal(branch)
             clashes = branch in self.bookmarks
             stored["tip", branch] = b"branches/" + name if clashes else name
-        return distinct(stored)
+        return _shown(stored)
 
     def refs(self) -> tuple[dict[bytes, bytes], bytes]:
         """Return the refs, name to node, and the name that HEAD leads to.
@@ -130,17 +139,14 @@ class NamedNodes(Record):
         HEAD may lead to no ref, as in an empty repository.
         """
         heads_refs = self.branches()
+        nodes = {"bookmark": self.bookmarks, "tip": self.tips}
         refs = {
-            HEADS + heads_refs["bookmark", name]: node
-            for name, node in self.bookmarks.items()
-        }
-        refs |= {
-            HEADS + heads_refs["tip", name]: node for name, node in self.tips.items()
+            HEADS + ref: nodes[kind][name] for (kind, name), ref in heads_refs.items()
         }
         tags = tag_names(self.tags)
-        refs |= {TAGS + tags[name]: node for name, node in self.tags.items()}
-        others = distinct({name: name for name in self.others})
-        refs |= {OTHER_HEADS + others[name]: it for name, it in self.others.items()}
+        refs |= {TAGS + ref: self.tags[name] for name, ref in tags.items()}
+        others = _shown({name: name for name in self.others})
+        refs |= {OTHER_HEADS + ref: self.others[name] for name, ref in others.items()}
 
         branches = (("tip", b"default"), ("tip", self.tip_branch))
         for key in (("bookmark", b"@"), *branches):
@@ -148,10 +154,27 @@ class NamedNodes(Record):
                 return refs, HEADS + heads_refs[key]
         return refs, HEADS + b"default"
 
+    def too_long(self, refs: Mapping[bytes, bytes]) -> list[bytes]:
+        """Return the bookmarks, open branches and tags that have none of ``refs``.
+
+        These are all that have a name which is short enough. Names are in UTF-8.
+        """
+        kinds = (self.bookmarks, self.tips, self.tags, self.others)
+        if len(refs) == sum(map(len, kinds)):
+            return []
+        branches, tags = self.branches(), tag_names(self.tags)
+        lost = {name for name in self.bookmarks if ("bookmark", name) not in branches}
+        lost |= {name for name in self.tips if ("tip", name) not in branches}
+        lost |= self.tags.keys() - tags
+        return sorted(map(encoding.fromlocal, lost))
+
 
 def tag_names(tags: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Return the git tag of each of Mercurial's ``tags``, without prefix."""
-    return distinct({tag: encoding.fromlocal(tag) for tag in tags})
+    """Return the git tag of each of Mercurial's ``tags``, without prefix.
+
+    A tag that would have too long a name is left out.
+    """
+    return _shown({tag: encoding.fromlocal(tag) for tag in tags})
 
 
 def can_follow(kinds: Iterable[bytes]) -> bool:
@@ -237,6 +260,18 @@ def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
         taken.add(ref)
         result[key] = ref
     return result
+
+
+def is_too_long(name: bytes) -> bool:
+    """Tell whether some clones could not have a ref of that name, without prefix."""
+    longest = max(map(len, name.split(b"/")))
+    return longest > LONGEST_PART or len(name) > LONGEST_NAME
+
+
+def _shown(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
+    """Return what ``distinct`` does, without what is too long then."""
+    found = distinct(names).items()
+    return {key: name for key, name in found if not is_too_long(name)}
 
 
 def _legal(name: bytes) -> bytes:

@@ -10,6 +10,7 @@ from mercurial import bookmarks, encoding
 from mercurial.i18n import _
 
 from ...gitstore.git.refs import HEADS
+from . import names
 from .refcommands import PushRefusedError
 
 
@@ -19,6 +20,7 @@ def name_of(ref: bytes) -> bytes:
     name: bytes = encoding.tolocal(shown)
     if encoding.fromlocal(name) != shown:
         raise PushRefusedError(_(b"the name of a branch has to be UTF-8"))
+    names.check_length(shown)
     return name
 
 

@@ -18,6 +18,7 @@ from mercurial.utils import stringutil
 from ...gitstore.git.refs import TAGS, tag_names
 from ...records import Record
 from ...terminal import utf8_of
+from .names import check_length
 from .refcommands import PushRefusedError
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def name_of(
     name: bytes = encoding.tolocal(shown)
     if encoding.fromlocal(name) != shown:
         raise PushRefusedError(_(b"the name of a tag has to be UTF-8"))
+    check_length(shown)
     try:
         scmutil.checknewlabel(view, name, b"tag")
     except error.Abort as exc:
