@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -229,3 +230,20 @@ def test_what_is_not_offered_is_said_by_git(server: PushServer) -> None:
     assert server.log()[-1] == "default||public|number 1"
     clone.pushed("--signed=if-asked", "default")
     assert server.log()[-1] == "default||public|new"
+
+
+def test_hook_that_prints_much_takes_no_memory(tmp_path: Path) -> None:
+    """Nobody is told more than some kilobytes of it."""
+    words = "yes cafe | head -c 20000000"
+    with pushable(tmp_path, hgrc=f"[hooks]\npretxnclose = {words}\n") as server:
+        clone = server.clone()
+        clone.commit("new")
+        said = clone.pushed("HEAD:refs/heads/work")
+        status = Path(f"/proc/{server.web.process.pid}/status").read_text()
+        (peak,) = re.findall(r"VmHWM:\s*([0-9]+) kB", status)
+        assert int(peak) < 150_000  # 60,000 when it has done nothing
+        assert 1000 < said.count("cafe") < 10_000
+        assert "MB more were printed)" in said
+        # what comes after it is told all the same
+        assert "'refs/heads/default' has changed, too" in said
+        server.check()

@@ -17,8 +17,9 @@ from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ..configitems import PushConfig
-from ..terminal import shown_by_git, utf8_of
+from ..terminal import shown_by_git
 from . import applying, comingback, conversion, options as pushoptions
+from .listening import listening
 from .options import PushOptions
 from .reasons import ANCESTOR
 from .refs import tagging
@@ -27,7 +28,7 @@ from .refs.refplan import RACED, RefPlan
 from .refs.refstate import view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..gitstore.store import GitStore
     from .applying import Pusher
@@ -120,8 +121,9 @@ class Acceptance:
                 found = self._tag(plan, request, found, out)
                 if self._is_given_up(plan, request):
                     return False
+            ui = self._pusher.repo.ui
             for _try in range(_MOST_TRIES):
-                with self._listening(), applying.locked(self._pusher):
+                with listening(ui, self._said), applying.locked(self._pusher):
                     if not self._has_raced(plan):
                         self._check_hidden(found)
                         self._check_branch(found)
@@ -263,16 +265,6 @@ class Acceptance:
                     _(b"commit %s is a changeset here that is secret or obsolete")
                     % oid[:_SHORT]
                 )
-
-    @contextlib.contextmanager
-    def _listening(self) -> Iterator[None]:
-        """Pass on what Mercurial and its hooks say."""
-        ui = self._pusher.repo.ui
-        ui.pushbuffer(error=True, subproc=True)
-        try:
-            yield
-        finally:
-            self._said += map(utf8_of, ui.popbuffer().splitlines())
 
     def _has_raced(self, plan: RefPlan) -> bool:
         """Refuse refs that have moved, and tell whether there is one.
