@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from testlib.pushing import pushable
+from testlib.pushing import NOTHING, pushable
 
 pytestmark = pytest.mark.slow
 
@@ -116,4 +116,18 @@ def test_name_that_clones_cannot_have_is_refused_alone(tmp_path: Path) -> None:
         assert sentence in said
         again = server.clone("again")
         again.git("fetch", "-q", "origin", "+refs/heads/*:refs/remotes/copy/*")
+        server.check()
+
+
+@pytest.mark.parametrize("ref", ["refs/heads/", "refs/tags/", "refs/"])
+def test_ref_without_a_name_is_refused(tmp_path: Path, ref: str) -> None:
+    """As a client sends it that is not git: no client could read such a ref."""
+    with pushable(tmp_path, "--config=amalgam.git.push-tags=yes") as server:
+        clone = server.clone()
+        answer = server.push_raw(clone, NOTHING, clone.head(), ref)
+        sentence = "the name is empty" if ref != "refs/" else "only branches can be"
+        assert f"ng {ref} {sentence}".encode() in answer
+        assert len(server.log()) == 2
+        server.clone("again")
+        assert not (server.root / ".hg" / "bookmarks").exists()
         server.check()

@@ -292,3 +292,16 @@ def test_names_that_not_every_clone_can_have_are_left_out(tmp_path: Path) -> Non
     assert start + "(rename them: at most 250 bytes between slashes, and 2048" in said
     hg(repo, "git::verify")
     assert "nothing new" in hg(repo, "git::export", refs_asked).decode()
+
+
+@pytest.mark.parametrize("name", ["", " \t"])
+def test_tag_without_a_name_has_no_ref(tmp_path: Path, name: str) -> None:
+    """Whoever may change ``.hgtags`` could make every clone fail."""
+    repo = repository(tmp_path / "repo")
+    node = hg(repo, "log", "-r", "0", "-T", "{node}").decode()
+    (repo / ".hgtags").write_text(f"{node} {name}\n{node} v1\n")
+    hg(repo, "commit", "-qAm", "tagged", "-d", "0 0")
+    assert "too long" not in hg(repo, "git::export").decode()
+    assert named(repo) == {"refs/heads/default": "tagged", "refs/tags/v1": "one"}
+    git(tmp_path, "clone", "-q", str(repo / STORE), "clone")
+    hg(repo, "git::verify")

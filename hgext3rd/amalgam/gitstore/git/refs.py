@@ -122,7 +122,7 @@ class NamedNodes(Record):
         """Return the git branch of each bookmark and of each tip, without prefix.
 
         The keys are ``("bookmark", name)`` and ``("tip", branch)``. What would have too
-        long a name is left out.
+        long a name, or none, is left out.
         """
         stored = {
             ("bookmark", name): encoding.fromlocal(name) for name in self.bookmarks
@@ -166,13 +166,13 @@ class NamedNodes(Record):
         lost = {name for name in self.bookmarks if ("bookmark", name) not in branches}
         lost |= {name for name in self.tips if ("tip", name) not in branches}
         lost |= self.tags.keys() - tags
-        return sorted(map(encoding.fromlocal, lost))
+        return sorted(map(encoding.fromlocal, lost - {b""}))
 
 
 def tag_names(tags: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return the git tag of each of Mercurial's ``tags``, without prefix.
 
-    A tag that would have too long a name is left out.
+    A tag that would have too long a name, or none, is left out.
     """
     return _shown({tag: encoding.fromlocal(tag) for tag in tags})
 
@@ -232,7 +232,8 @@ class RefNames:
 
     def may_have(self, name: bytes) -> bool:
         """Tell whether git allows ``name``, beside those that there are."""
-        return _legal(name) == name and not (self.has(name) or self.has_above(name))
+        is_legal = name != b"" and _legal(name) == name
+        return is_legal and not (self.has(name) or self.has_above(name))
 
 
 def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
@@ -269,9 +270,12 @@ def is_too_long(name: bytes) -> bool:
 
 
 def _shown(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
-    """Return what ``distinct`` does, without what is too long then."""
+    """Return what ``distinct`` does, without what is too long or empty then.
+
+    A line of ``.hgtags`` can name the tag that is empty. No client could read its ref.
+    """
     found = distinct(names).items()
-    return {key: name for key, name in found if not is_too_long(name)}
+    return {key: name for key, name in found if name and not is_too_long(name)}
 
 
 def _legal(name: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """How long the names of branches and tags are that a push may make.
 
-Longer ones would not be shown to git users (``gitstore.git.refs``).
+Others would not be shown to git users (``gitstore.git.refs``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from .refcommands import PushRefusedError
 
 def check_length(name: bytes) -> None:
     """Refuse ``name``, in UTF-8 and without prefix, if not every clone can have it."""
+    if not name:
+        raise PushRefusedError(_(b"the name is empty"))
     if is_too_long(name):
         raise PushRefusedError(
             _(

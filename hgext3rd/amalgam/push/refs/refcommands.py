@@ -8,7 +8,7 @@ from ...records import Record
 
 ZERO = b"0" * 40
 """The oid that stands for no ref."""
-_COMMAND = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\n\0]+)\n?")
+_COMMAND = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\n\0]*)\n?")
 
 
 class RefCommand(Record):
