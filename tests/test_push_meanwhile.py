@@ -49,7 +49,9 @@ def convert(orig, ui, repo, *args, **kwargs):
     is_locked = os.path.lexists(os.path.join(here, "server", ".hg", "store", "lock"))
     with open(os.path.join(here, "conversions"), "a") as file:
         file.write("locked\\n" if is_locked else "free\\n")
-    return orig(ui, repo, *args, **kwargs)
+    found = orig(ui, repo, *args, **kwargs)
+    act("converted")
+    return found
 
 
 def uisetup(ui):
@@ -65,7 +67,8 @@ def meanwhile(
 ) -> Iterator[PushServer]:
     """Serve a repository; ``script`` runs in it before the first push takes the lock.
 
-    Or before it looks at the refs, if ``when`` is ``early``. ``hg`` in it is ours.
+    Or before it looks at the refs, if ``when`` is ``early``, or when it has converted
+    once, if that is ``converted``. ``hg`` in it is ours.
     """
     extension = directory / "meanwhile.py"
     extension.write_text(MEANWHILE)
@@ -272,4 +275,27 @@ def test_failure_before_the_first_question_is_told(tmp_path: Path) -> None:
         clone.commit("three")
         assert "the server failed" in clone.refused("default")
         assert len(server.log()) == 2
+        server.check()
+
+
+@pytest.mark.parametrize(
+    ("when", "export"),
+    [
+        *((when, "\nhg git::export") for when in ("early", "converted", "script")),
+        # what the store still has is stored again if nobody has looked at it before
+        *((when, "") for when in ("converted", "script")),
+    ],
+)
+def test_parent_that_is_stripped_meanwhile_is_told(
+    tmp_path: Path, when: str, export: str
+) -> None:
+    """An export makes new packs then; so git lacks objects in the middle of a push."""
+    script = f"hg --config extensions.strip= strip --no-backup tip{export}"
+    with meanwhile(tmp_path, script, when=when) as server:
+        clone = server.clone()
+        clone.commit("three")
+        said = clone.refused("HEAD:refs/heads/work", "HEAD:refs/heads/other")
+        assert said.count("(the history has changed; fetch first)") == 2, said
+        assert server.log() == ["default||public|number 0"]
+        server.hg("git::export")
         server.check()

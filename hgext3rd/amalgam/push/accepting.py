@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .receiving import Receiving
     from .refs.refcommands import PushRequest
 
+_HISTORY_CHANGED = _(b"the history has changed; fetch first")
 _SHORT = 12
 _MOST_TRIES = 5
 """How often refs of a push may move while it is converted."""
@@ -68,6 +69,8 @@ class Acceptance:
         self._config = PushConfig.from_ui(pusher.repo.ui)
         self._said: list[bytes] = []
         self._moved: tuple[bytes, ...] = ()
+        self._is_begun = False
+        """Whether the history was looked at under the lock."""
         self._is_applied = False
         """Whether Mercurial has closed the transaction."""
         self._tagged = b""
@@ -92,6 +95,9 @@ class Acceptance:
             self._log(exc)
             is_accepted = self._is_applied  # then it failed after that
             problem = applying.refusal_of(exc)
+            is_ours = isinstance(exc, PushRefusedError) or self._is_begun
+            if not is_ours and self._is_history_lost():
+                problem = PushRefusedError(_HISTORY_CHANGED)
         if not is_accepted:
             refs = (it.ref for it in request.commands)
             refused = {ref: refused.get(ref, problem.sentence) for ref in refs}
@@ -147,6 +153,14 @@ class Acceptance:
             self._pusher.repo.ui.log(
                 b"amalgam", b"git push failed: %s: %s\n", name, problem
             )
+
+    def _is_history_lost(self) -> bool:
+        """Tell whether changesets have gone that the push began with, or may have."""
+        with contextlib.suppress(Exception):
+            began_with = {*self._began_with}
+            lost = began_with.difference(self._known(began_with))
+            return bool(lost) or self._received.has_lost_packs()
+        return False
 
     def _check_time(self) -> None:
         """Refuse what comes too late for the client."""
@@ -282,7 +296,7 @@ class Acceptance:
         view = view_of(self._pusher.repo, self._store)
         for node in self._began_with.values():
             if not view.changelog.hasnode(bin_node(node)):
-                raise PushRefusedError(_(b"the history has changed; fetch first"))
+                raise PushRefusedError(_HISTORY_CHANGED)
         return bool(raced)
 
     def _apply(self, plan: RefPlan, found: Conversion, out: IO[bytes]) -> None:
@@ -295,6 +309,7 @@ class Acceptance:
             publishes=self._options.publishes,
         )
         self._check_time()
+        self._is_begun = True
         try:
             moved = applying.apply(
                 self._pusher, self._store, changes, self._note_applied

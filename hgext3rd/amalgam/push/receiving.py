@@ -42,6 +42,8 @@ class Receiving:
         self.directory = directory
         self.hooks = directory.join(HOOKS)
         self._store = store
+        self._packs: frozenset[str] = frozenset()
+        """Those of the store when its refs were copied."""
         self._own = Placement(0o700, os.geteuid(), os.getegid())
         self.git = Git(store.config.program, directory, lender=store.repository.git)
         skeleton.complete(directory, self._own)
@@ -49,10 +51,18 @@ class Receiving:
 
     def copy_refs(self) -> bytes:
         """Copy the refs of the store, hidden ones included; return what was copied."""
+        self._packs = frozenset(self._store.docket().packs)
         content = self._store.repository.packed_refs()
         self._put(b"packed-refs", content)
         self._put(b"HEAD", self._store.repository.head_content() or skeleton.HEAD)
         return content
+
+    def has_lost_packs(self) -> bool:
+        """Tell whether the store has let packs go that it had when refs were copied.
+
+        Then git may lack objects that the client believes to be here.
+        """
+        return not self._packs.issubset(self._store.docket().packs)
 
     def write_hook(self, script: bytes) -> None:
         """Let git run ``script`` for the refs that are pushed (githooks(5))."""
