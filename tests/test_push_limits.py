@@ -247,3 +247,24 @@ def test_hook_that_prints_much_takes_no_memory(tmp_path: Path) -> None:
         # what comes after it is told all the same
         assert "'refs/heads/default' has changed, too" in said
         server.check()
+
+
+def test_each_ref_of_a_push_costs_the_same(tmp_path: Path) -> None:
+    """However many bookmarks there are."""
+    with pushable(tmp_path) as server:
+        node = server.hg("log", "-r", "0", "-T", "{node}")
+        lines = "".join(f"{node} there{number}\n" for number in range(5000))
+        (server.root / ".hg" / "bookmarks").write_text(lines)
+        clone = server.clone()
+        clone.commit("new")
+        before = core_seconds(server)
+        clone.pushed(*(f"HEAD:refs/heads/new{number}" for number in range(200)))
+        assert core_seconds(server) - before < 2.5  # 0.5; it was 4.6
+        server.check()
+
+
+def core_seconds(server: PushServer) -> float:
+    """Return the processor time of the server, without its children."""
+    stat = Path(f"/proc/{server.web.process.pid}/stat").read_text()
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

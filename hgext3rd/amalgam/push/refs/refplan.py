@@ -76,7 +76,7 @@ class RefPlan:
         self._store = store
         self._graph = GitGraph(git)
         self.state = RefState.of(repo, store)
-        self._names = RefNames(self.state.named.branches().values())
+        self._names = RefNames(self.state.branches)
         """Branches that there are, and those that are planned."""
         self.updates: list[RefUpdate] = []
         self.refused: dict[bytes, bytes] = {}

@@ -40,6 +40,8 @@ class RefState(Record):
     """All refs that git users see: name to node."""
     head: bytes
     """The ref that a clone checks out; there may be none of that name."""
+    branches: dict[bytes, tuple[str, bytes]]
+    """Kind and name of what each branch is, by its name in git."""
 
     @classmethod
     def of(cls, repo: RepoT, store: GitStore, *, tags: bool = False) -> RefState:
@@ -58,13 +60,12 @@ class RefState(Record):
             selection.read_again(store.repo)
             bookmarks = store.repo._bookmarks
         named = NamedNodes.of(view, store.config.refs, bookmarks=bookmarks)
-        return cls(view, named, *named.refs())
+        branches = {shown: key for key, shown in named.branches().items()}
+        return cls(view, named, *named.refs(), branches)
 
     def stands_for(self, ref: bytes) -> tuple[str, bytes] | None:
         """Return kind and name of what a ref below ``refs/heads/`` is; or ``None``."""
-        branches = self.named.branches()
-        wanted = ref.removeprefix(HEADS)
-        return next((key for key, name in branches.items() if name == wanted), None)
+        return self.branches.get(ref.removeprefix(HEADS))
 
     def oids(self, store: GitStore, refs: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return what each of ``refs`` is in git, oid in hex.
