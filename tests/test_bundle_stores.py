@@ -1,4 +1,7 @@
-"""Bundles in an object store: a real S3 server, and clients that start from it."""
+"""Bundles in an object store: a real S3 server, and clients that start from it.
+
+One module, since all tests need the S3 server, which is started once for them.
+"""
 
 from __future__ import annotations
 

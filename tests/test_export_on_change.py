@@ -1,4 +1,7 @@
-"""The git store follows each transaction by itself."""
+"""The git store follows each transaction by itself.
+
+One module, since each test asks the same: who exports a change, when, and who is told.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The commands perf::amalgam-*: that each row is what it says. Times are not judged."""
+"""The commands perf::amalgam-*: that each row is what it says. Times are not judged.
+
+One module, since the commands and the arithmetic below them share their repository and
+clocks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests to the git routes of hgweb: malformed, hostile, and refused."""
+"""Requests to the git routes of hgweb: malformed, hostile, and refused.
+
+One module, since the requests go to one server, which has to be well after them.
+"""
 
 from __future__ import annotations
 

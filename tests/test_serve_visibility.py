@@ -1,4 +1,7 @@
-"""What git may be told by hgweb, and when: permissions, views, freshness, limits."""
+"""What git may be told by hgweb, and when: permissions, views, freshness, limits.
+
+One module, since the tests follow the order in which a request is let in.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Several users, volumes and repositories around one git store."""
+"""Several users, volumes and repositories around one git store.
+
+One module, since most tests need the same users and groups, and so root.
+"""
 
 from __future__ import annotations
 
