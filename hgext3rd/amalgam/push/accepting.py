@@ -131,7 +131,9 @@ class Acceptance:
             for _try in range(_MOST_TRIES):
                 with listening(ui, self._said), applying.locked(self._pusher):
                     if not self._has_raced(plan):
-                        self._check_hidden(found)
+                        comingback.check_hidden(
+                            self._pusher.repo, self._store, found.changesets
+                        )
                         self._check_branch(found)
                         self._apply(plan, found, out)
                         break
@@ -255,30 +257,15 @@ class Acceptance:
 
     def _check_branch(self, found: Conversion) -> None:
         """Refuse a new named branch that is there, or that nothing would be on."""
-        name = self._options.branch
-        if name:
-            pushoptions.check_new(name, self._pusher.repo)
-        if name and not (found.changesets or found.refused):
-            raise PushRefusedError(
-                _(b"no new commits for the Mercurial branch '%s'") % name
-            )
+        name, repo = self._options.branch, self._pusher.repo
+        has_commits = bool(found.changesets or found.refused)
+        pushoptions.check_branch(name, repo, has_commits=has_commits)
 
     def _explained(self, refused: Sequence[Refusal]) -> PushRefusedError:
         """Say what commits have; return the refusal of a ref."""
         lines, refusal = self._limits.explained(refused)
         self._said += [line for line in lines if line not in self._said]
         return refusal
-
-    def _check_hidden(self, found: Conversion) -> None:
-        """Refuse commits that are changesets which the pusher may not see."""
-        is_there = self._pusher.repo.unfiltered().changelog.hasnode
-        is_seen = view_of(self._pusher.repo, self._store).changelog.hasnode
-        for oid, node in found.changesets:
-            if is_there(bin_node(node)) and not is_seen(bin_node(node)):
-                raise PushRefusedError(
-                    _(b"commit %s is a changeset here that is secret or obsolete")
-                    % oid[:_SHORT]
-                )
 
     def _has_raced(self, plan: RefPlan) -> bool:
         """Refuse refs that have moved, and tell whether there is one.

@@ -1,7 +1,8 @@
-"""Whether pushed commits have come back: an export has made the same ones again.
+"""Whether pushed commits come back: an export makes the same ones again.
 
-The conversion has checked that before. So this finds what no check should leave over,
-and tells the operator and the person who pushes. Changes nothing.
+Changesets that git users may not see are refused before a push is applied. The
+conversion has checked all else. So what is looked for afterwards is what no check
+should leave over; the operator and the person who pushes are told. Changes nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +14,31 @@ from mercurial import error
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 
+from .refs.refcommands import PushRefusedError
+from .refs.refstate import view_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from mercurial.interfaces.types import RepoT
 
     from ..gitstore.store import GitStore
 
 _SHORT = 12
+
+
+def check_hidden(
+    repo: RepoT, store: GitStore, changesets: Sequence[tuple[bytes, bytes]]
+) -> None:
+    """Refuse commits that are changesets which the pusher may not see."""
+    is_there = repo.unfiltered().changelog.hasnode
+    is_seen = view_of(repo, store).changelog.hasnode
+    for oid, node in changesets:
+        if is_there(bin_node(node)) and not is_seen(bin_node(node)):
+            raise PushRefusedError(
+                _(b"commit %s is a changeset here that is secret or obsolete")
+                % oid[:_SHORT]
+            )
 
 
 def warnings(store: GitStore, changesets: Sequence[tuple[bytes, bytes]]) -> list[bytes]:

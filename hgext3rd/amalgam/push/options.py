@@ -111,6 +111,19 @@ def check_new(name: bytes, repo: RepoT) -> None:
         )
 
 
+def check_branch(name: bytes, repo: RepoT, *, has_commits: bool) -> None:
+    """Refuse a new named branch that is there, or that nothing would be on.
+
+    ``name`` as Mercurial has it; empty if there is no new named branch.
+    """
+    if name:
+        check_new(name, repo)
+        if not has_commits:
+            raise PushRefusedError(
+                _(b"no new commits for the Mercurial branch '%s'") % name
+            )
+
+
 def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
     """Return the name of a new Mercurial branch."""
     if not may_branch:

@@ -1,4 +1,4 @@
-"""Names of bookmarks: which of them a push may make, move and delete.
+"""Bookmarks: which of them a push may make, move and delete.
 
 Mercurial has names in memory in the encoding of the process, and so the bookmarks of
 a bundle, too. Changes nothing.
@@ -6,12 +6,18 @@ a bundle, too. Changes nothing.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mercurial import bookmarks, encoding
 from mercurial.i18n import _
 
 from ...gitstore.git.refs import HEADS
+from ...gitstore.state.source import has_own_bookmarks
 from . import names
 from .refcommands import PushRefusedError
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
 
 
 def name_of(ref: bytes) -> bytes:
@@ -38,6 +44,17 @@ def check(name: bytes) -> None:
             _(
                 b"no bookmark: the server's encoding lacks characters of the name; "
                 b"its operator has to set HGENCODING=UTF-8"
+            )
+        )
+
+
+def check_share(repo: RepoT) -> None:
+    """Refuse bookmarks of a share that git users would not see."""
+    if has_own_bookmarks(repo):
+        raise PushRefusedError(
+            _(
+                b"this is a share with bookmarks of its own; push to the "
+                b"repository that it is a share of"
             )
         )
 

@@ -18,7 +18,6 @@ from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ...gitstore.git.refs import HEADS, TAGS, RefNames
-from ...gitstore.state.source import has_own_bookmarks
 from ...records import Record
 from ...terminal import utf8_of
 from .. import successors
@@ -258,7 +257,7 @@ class RefPlan:
         if found is None and command.new == ZERO:
             raise PushRefusedError(RACED)
         if found and found[0] == BOOKMARK:
-            self._check_share()
+            bookmarking.check_share(self._repo)
             bookmarking.check(found[1])
             if command.new == ZERO and found[1] in self.state.named.tips:
                 raise bookmarking.left_as_branch(ref)
@@ -272,22 +271,12 @@ class RefPlan:
                 % encoding.fromlocal(found[1])
             )
 
-    def _check_share(self) -> None:
-        """Refuse bookmarks of a share that git users would not see."""
-        if has_own_bookmarks(self._repo):
-            raise PushRefusedError(
-                _(
-                    b"this is a share with bookmarks of its own; push to the "
-                    b"repository that it is a share of"
-                )
-            )
-
     def _check_new_bookmark(self, name: bytes, branch: bytes) -> None:
         """Refuse a name that no bookmark may have, or that git users would not see.
 
         ``branch`` is the named branch of its commit.
         """
-        self._check_share()
+        bookmarking.check_share(self._repo)
         bookmarking.check(name)
         shown = encoding.fromlocal(name)
         try:
