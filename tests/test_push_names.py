@@ -131,3 +131,18 @@ def test_ref_without_a_name_is_refused(tmp_path: Path, ref: str) -> None:
         server.clone("again")
         assert not (server.root / ".hg" / "bookmarks").exists()
         server.check()
+
+
+def test_branch_that_is_not_shown_is_refused_alone(tmp_path: Path) -> None:
+    with pushable(tmp_path, hgrc="[amalgam]\ngit.refs = bookmarks\n") as server:
+        server.hg("bookmark", "-r", "tip", "@")
+        clone = server.clone()
+        clone.git("checkout", "-q", "-b", "default")
+        clone.commit("on default")
+        clone.git("checkout", "-q", "-b", "work")
+        clone.commit("above")
+        said = clone.refused("default", "work")
+        assert "default -> default (it is the Mercurial branch 'default', which" in said
+        assert said.count("[remote rejected]") == 1
+        assert server.log()[-1] == "default|work|public|above"
+        server.check()

@@ -159,7 +159,11 @@ class RefPlan:
                     if update.kind == TIP:
                         at = self.updates.index(update)
                         self.updates[at] = self._checked_tip(update, branch)
-                elif branch == update.name and command.new in new:
+                elif (
+                    branch == update.name
+                    and command.new in new
+                    and b"tips" in self._store.config.refs
+                ):
                     # it becomes the tip of that branch, and needs no bookmark
                     at = self.updates.index(update)
                     self.updates[at] = update._replace(kind=TIP)
