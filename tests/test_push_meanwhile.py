@@ -126,6 +126,21 @@ def test_ref_that_moves_meanwhile_is_lost_alone(tmp_path: Path) -> None:
         server.check()
 
 
+def test_branch_above_that_is_lost_is_in_nobodys_way(tmp_path: Path) -> None:
+    """Without it, the named branch leads to what is pushed after all."""
+    with meanwhile(tmp_path, "hg bookmark -f -r 0 work") as server:
+        server.hg("bookmark", "-r", "1", "work")
+        clone = server.clone()
+        clone.commit("main")
+        clone.git("checkout", "-q", "-b", "lost")
+        clone.commit("lost")
+        said = clone.refused("default", "lost:work")
+        assert "lost -> work (fetch first)" in said
+        assert "default -> default (" not in said
+        assert server.log()[2:] == ["default||public|main"]
+        server.check()
+
+
 def test_bookmark_of_a_secret_changeset_is_made_meanwhile(tmp_path: Path) -> None:
     script = (
         "hg update null\necho s > server/s\nhg commit -qAm secret --secret server/s\n"

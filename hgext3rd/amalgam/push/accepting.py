@@ -22,7 +22,8 @@ from . import applying, comingback, conversion, options as pushoptions
 from .listening import listening
 from .options import PushOptions
 from .reasons import ANCESTOR
-from .refs import tagging
+from .refs import branchtips, tagging
+from .refs.gitgraph import GitGraph
 from .refs.refcommands import ZERO, PushRefusedError, PushResult
 from .refs.refplan import RACED, RefPlan
 from .refs.refstate import view_of
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .limits import PushLimits
     from .receiving import Receiving
     from .refs.refcommands import PushRequest
+    from .refs.refplan import RefUpdate
 
 _HISTORY_CHANGED = _(b"the history has changed; fetch first")
 _SHORT = 12
@@ -75,6 +77,8 @@ class Acceptance:
         """Whether Mercurial has closed the transaction."""
         self._tagged = b""
         """The commit of tags, if there is one."""
+        self._passed: list[RefUpdate] = []
+        """Named branches that would lead to another ref of the push."""
         self._began_with: dict[bytes, bytes] = {}
         """Commits that were changesets at the beginning, with their nodes; in hex."""
 
@@ -125,10 +129,11 @@ class Acceptance:
                 found = self._convert(plan, request, out)
             if plan.tags:
                 found = self._tag(plan, request, found, out)
-                if self._is_given_up(plan, request):
-                    return False
             ui = self._pusher.repo.ui
             for _try in range(_MOST_TRIES):
+                found = self._arrange(plan, request, found, out)
+                if self._is_given_up(plan, request):
+                    return False
                 with listening(ui, self._said), applying.locked(self._pusher):
                     if not self._has_raced(plan):
                         comingback.check_hidden(
@@ -191,10 +196,14 @@ class Acceptance:
         return known
 
     def _convert(
-        self, plan: RefPlan, request: PushRequest, out: IO[bytes]
+        self,
+        plan: RefPlan,
+        request: PushRequest,
+        out: IO[bytes],
+        order: Sequence[bytes] = (),
     ) -> Conversion:
         """Convert what the refs that are left need; refuse those that cannot be."""
-        found = self._converted([it.command.new for it in plan.updates], out)
+        found = self._converted([it.command.new for it in plan.updates], out, order)
         if not found.refused:
             return found
         if request.is_atomic or len(plan.updates) == 1:
@@ -213,7 +222,9 @@ class Acceptance:
             found = self._converted([it.command.new for it in plan.updates], out)
         return found
 
-    def _converted(self, tips: Iterable[bytes], out: IO[bytes]) -> Conversion:
+    def _converted(
+        self, tips: Iterable[bytes], out: IO[bytes], order: Sequence[bytes] = ()
+    ) -> Conversion:
         self._check_time()
         out.seek(0)
         out.truncate()
@@ -231,7 +242,23 @@ class Acceptance:
             memory_bytes=self._store.config.memory_bytes,
             bounds=self._limits.bounds,
             branch=self._options.stored_branch,
+            order=order,
         )
+
+    def _arrange(
+        self, plan: RefPlan, request: PushRequest, found: Conversion, out: IO[bytes]
+    ) -> Conversion:
+        """Let named branches lead to what is pushed; refuse those that cannot."""
+        oids = tuple(oid for oid, _node in found.changesets)
+        graph, chosen = GitGraph(self._received.git), self._options.branch
+        arranged = branchtips.arrange(plan, graph, oids, self._known, chosen)
+        for update, name in arranged.passed:
+            problem = branchtips.refusal(update, name, is_atomic=request.is_atomic)
+            plan.refuse(update.command.ref, problem.sentence)
+            self._passed.append(update)
+        if arranged.order == oids or self._is_given_up(plan, request):
+            return found
+        return self._convert(plan, request, out, arranged.order)
 
     def _tag(
         self, plan: RefPlan, request: PushRequest, found: Conversion, out: IO[bytes]
@@ -276,6 +303,8 @@ class Acceptance:
         if raced:
             plan.drop_tags(RACED)
             self._tagged = b""
+            plan.restore(self._passed)
+            self._passed = []
         left = [it.command.ref for it in plan.updates]
         for ref in raced:
             if ref in left:

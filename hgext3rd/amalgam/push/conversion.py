@@ -40,7 +40,6 @@ _PHASES = {
     0: (_(b"converting commits"), _(b"commits")),
     2: (_(b"checking changesets"), _(b"changesets")),
 }
-_ORDER = ("--topo-order", "--full-history", "--reverse")
 # commits that are looked through at first for those that are known
 _FIRST_COMMITS = 256
 _GROWTH = 4
@@ -76,6 +75,7 @@ class _Settings(Record):
     memory_bytes: int
     bounds: ConversionBounds
     branch: bytes
+    order: Sequence[bytes]
 
 
 class Refusal(Record):
@@ -111,6 +111,7 @@ def convert(
     memory_bytes: int,
     bounds: ConversionBounds = _BOUNDS,
     branch: bytes = b"",
+    order: Sequence[bytes] = (),
 ) -> Conversion:
     """Convert the ancestors of ``tips`` that are not ``known`` to a changegroup.
 
@@ -120,7 +121,8 @@ def convert(
     is refused, nothing is written.
 
     ``branch``: the Mercurial branch of all new commits, as its extra is stored; without
-    one, each is on the branch of its first parent.
+    one, each is on the branch of its first parent. ``order``: the new commits, parents
+    first, as they are to be stored; git's order if others are new.
 
     ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to;
     ``PushRefusedError`` if more are new than ``bounds`` allow.
@@ -137,7 +139,7 @@ def convert(
     try:
         parents = _parents(git, new, known, dict(there), bounds.commits)
         with scratch(repo) as path, GitProcesses(git) as processes:
-            settings = _Settings(version, memory_bytes, bounds, branch)
+            settings = _Settings(version, memory_bytes, bounds, branch, order)
             run = _Run(ui, repo, processes, path)
             conversion = run.convert(new, parents, out, settings)
     finally:
@@ -250,8 +252,7 @@ class _Run:
         asked.writelines(b"%s\n" % oid for oid in tips)
         asked.writelines(b"^%s\n" % oid for oid in parents)
         asked.seek(0)
-        oids = self._git.start("rev-list", *_ORDER, "--stdin", stdin=asked).stdout
-        assert oids is not None
+        oids = self._git.listed(asked, settings.order)
         commits = self._git.start("cat-file", "--batch", "--buffer", stdin=oids).stdout
         oids.close()  # so that rev-list ends when its reader does
         assert commits is not None

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ..gitstore.git.gitprocess import last_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from subprocess import Popen
     from types import TracebackType
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 # parents are what commits say, and not what a cache says of them
 _CONFIG = {"core.commitGraph": "false"}
+_PARENTS_FIRST = ("--topo-order", "--full-history", "--reverse")
 
 
 class GitProcesses:
@@ -52,6 +54,24 @@ class GitProcesses:
         self._stack.callback(_end, process)
         self._started.append((process, errors))
         return process
+
+    def listed(self, asked: IO[bytes], order: Sequence[bytes]) -> IO[bytes]:
+        """List commits, parents first; return where their ids are read.
+
+        ``asked`` has the arguments of ``git rev-list``. If the commits are those of
+        ``order``, they come in that order.
+        """
+        process = self.start("rev-list", *_PARENTS_FIRST, "--stdin", stdin=asked)
+        assert process.stdout is not None
+        if not order:
+            return process.stdout
+        found = process.stdout.read().split()
+        file = self.temporary_file()
+        file.writelines(
+            b"%s\n" % oid for oid in (order if {*found} == {*order} else found)
+        )
+        file.seek(0)
+        return file
 
     def temporary_file(self) -> IO[bytes]:
         """Return a file without a name."""

@@ -49,6 +49,12 @@ class GitGraph:
         listed = self._git.run("rev-list", "--stdin", input=_lines(asked)).stdout
         return {*oids}.intersection(listed.split())
 
+    def parents(self, oids: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+        """Return the parents of each commit."""
+        args = ("rev-list", "--no-walk=unsorted", "--parents", "--stdin")
+        listed = self._git.run(*args, input=_lines(oids)).stdout.splitlines()
+        return {oid: its for oid, *its in map(bytes.split, listed)}
+
     def leading_to(
         self, oids: Iterable[bytes], tips: Iterable[bytes]
     ) -> dict[bytes, bytes]:

@@ -85,6 +85,12 @@ class RefPlan:
         self.refused.setdefault(ref, sentence)
         self.updates = [it for it in self.updates if it.command.ref != ref]
 
+    def restore(self, updates: Iterable[RefUpdate]) -> None:
+        """Plan ``updates`` again, which were refused."""
+        for update in updates:
+            del self.refused[update.command.ref]
+            self.updates.append(update)
+
     def add(self, commands: Iterable[RefCommand]) -> None:
         """Plan what needs no look at the commits that are new."""
         commands = [*commands]
