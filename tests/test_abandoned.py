@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -91,6 +92,18 @@ def test_changesets_are_not_exported(root: Path) -> None:
         assert head not in before
     listing = ("cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
     assert blob not in git(store, *listing).decode()
+
+
+def test_process_that_nobody_has_waited_for_is_gone(root: Path) -> None:
+    (root / "second").write_text("second\n")
+    options = f"--config=extensions.killer={root.parent}/killer.py"
+    command = [str(HG), options, "commit", "-qAm", "second"]
+    with subprocess.Popen(command, cwd=root, env=ENVIRONMENT) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        os.kill(process.pid, 0)  # it is there for Mercurial
+        assert _refused(root, "git::export") == _ABORT
+    assert process.returncode == -signal.SIGKILL
+    assert _refused(root, "git::export") == _ABORT
 
 
 @pytest.mark.parametrize(

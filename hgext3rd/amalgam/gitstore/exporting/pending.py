@@ -59,4 +59,20 @@ def _journal(repo: RepoT) -> tuple[int, int] | None:
 def _is_locked(repo: RepoT) -> bool:
     """Tell whether a process may write to the store; on another host, it may."""
     held = lockholder.holder(Directory(repo.svfs.base))
-    return held is not None and held.state is not LockState.DEAD
+    if held is None or held.state is LockState.DEAD:
+        return False
+    return not (held.state is LockState.RUNNING and _is_zombie(held.pid))
+
+
+def _is_zombie(pid: int) -> bool:
+    """Tell whether a process has ended, and its parent did not notice; see proc(5).
+
+    In containers, it stays for ever if the first process is no init. Mercurial takes
+    it for one that runs.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            _name, _end, rest = file.read().rpartition(b")")
+    except OSError:
+        return False
+    return rest.split()[:1] == [b"Z"]
