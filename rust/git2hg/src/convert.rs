@@ -8,10 +8,8 @@
 mod ahead;
 mod ancestry;
 pub(crate) mod changes;
-mod comparing;
 mod copies;
 mod filerevisions;
-mod gitblobs;
 pub(crate) mod gittrees;
 mod judging;
 pub(crate) mod manifestedit;
@@ -22,7 +20,6 @@ mod spool;
 #[cfg(test)]
 pub(crate) mod tests;
 mod watching;
-mod window;
 mod writing;
 
 use std::fs::File;
@@ -37,15 +34,15 @@ use workshop::ordered::{self, Width};
 use workshop::{Budget, Buffer, Directory};
 
 use crate::check::{Fault, KnownTree, check};
+use crate::convert::ahead::comparing::check_revisions;
+use crate::convert::ahead::gitblobs::{BlobContents, GitBlobs, most_bytes};
+use crate::convert::ahead::window::WindowCommit;
 use crate::convert::ahead::{Ahead, ReadWindow};
-use crate::convert::comparing::check_revisions;
 use crate::convert::filerevisions::FileRevisions;
-use crate::convert::gitblobs::{Contents, GitBlobs, most_bytes};
 use crate::convert::gittrees::GitTrees;
 use crate::convert::manifests::{Number, PushedManifests};
 use crate::convert::spool::Spool;
 use crate::convert::watching::Watching;
-use crate::convert::window::WindowCommit;
 use crate::error::{Error, Result};
 use crate::reason::Reason;
 
@@ -223,7 +220,7 @@ struct Judged {
 struct Converter<'a, W, R> {
     trees: &'a GitTrees<W, R>,
     /// Those of the commits that are converted.
-    contents: Option<Contents>,
+    contents: Option<BlobContents>,
     budget: Arc<Budget>,
     /// The bytes that the longest content may have.
     most_bytes: u64,

@@ -56,18 +56,18 @@ impl Git {
         self.0.lock().expect("nobody panics")
     }
 
-    pub fn pipes(&self) -> (Requests, Answers) {
-        let answers = Answers::default();
-        (Requests(self.clone(), Arc::clone(&answers.0)), answers)
+    pub fn pipes(&self) -> (FakeRequests, FakeAnswers) {
+        let answers = FakeAnswers::default();
+        (FakeRequests(self.clone(), Arc::clone(&answers.0)), answers)
     }
 }
 
-pub(crate) struct Requests(Git, Arc<Mutex<VecDeque<u8>>>);
+pub(crate) struct FakeRequests(Git, Arc<Mutex<VecDeque<u8>>>);
 
 #[derive(Default)]
-pub(crate) struct Answers(Arc<Mutex<VecDeque<u8>>>);
+pub(crate) struct FakeAnswers(Arc<Mutex<VecDeque<u8>>>);
 
-impl Write for Requests {
+impl Write for FakeRequests {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.0.state();
         state.asked.extend_from_slice(bytes);
@@ -88,7 +88,7 @@ impl Write for Requests {
     }
 }
 
-impl Read for Answers {
+impl Read for FakeAnswers {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.0.lock().expect("nobody panics").read(out)
     }

@@ -4,19 +4,23 @@
 //! a thread of its own. Does not know what becomes of them, but that nothing is compared any more after a
 //! commit that does not come back.
 
+pub(crate) mod comparing;
+pub(crate) mod gitblobs;
+pub(crate) mod window;
+
 use std::io::{Read, Write};
 
 use gitpack::Oid;
 use hashbrown::HashMap;
 
 use crate::answers::Answers;
+use crate::convert::ahead::comparing::compare_window;
+use crate::convert::ahead::gitblobs::{BlobContents, GitBlobs};
+use crate::convert::ahead::window::{WindowCommit, WindowSize};
 use crate::convert::changes::TreeComparison;
-use crate::convert::comparing::compare_window;
-use crate::convert::gitblobs::{Contents, GitBlobs};
 use crate::convert::gittrees::GitTrees;
 use crate::convert::rules::CommitChanges;
 use crate::convert::watching::Watching;
-use crate::convert::window::{self, WindowCommit, WindowSize};
 use crate::error::Result;
 
 /// So many bytes of contents, which wait in a file, count as one byte of memory.
@@ -27,7 +31,7 @@ const CONTENTS_OF_BYTE: u64 = 8;
 pub(crate) struct ReadWindow {
     pub commits: Vec<WindowCommit>,
     /// What each changes, and the contents; `None` from a window on that has to be judged.
-    pub changes: Option<(Vec<CommitChanges>, Contents)>,
+    pub changes: Option<(Vec<CommitChanges>, BlobContents)>,
     /// What it takes, about.
     pub bytes: u64,
 }

@@ -10,7 +10,7 @@ use revlog::manifest::Flag;
 use workshop::Buffer;
 
 use crate::answers::{Answer, AnswerHead, Answers, ask};
-use crate::convert::gitblobs;
+use crate::convert::ahead::gitblobs;
 use crate::convert::recent::Recent;
 use crate::error::{Error, Result};
 use crate::reason::TreeReasons;

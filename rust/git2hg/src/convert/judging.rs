@@ -7,9 +7,9 @@ use std::io::{Read, Write};
 
 use gitpack::Oid;
 
+use crate::convert::ahead::comparing::compare_window;
+use crate::convert::ahead::window::WindowCommit;
 use crate::convert::changes::TreeComparison;
-use crate::convert::comparing::compare_window;
-use crate::convert::window::WindowCommit;
 use crate::convert::{Converter, Judged, Refusal};
 use crate::error::Result;
 use crate::reason::Reason;

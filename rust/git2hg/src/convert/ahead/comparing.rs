@@ -3,10 +3,10 @@
 
 use std::io::{Read, Write};
 
+use crate::convert::ahead::window::{LEAST_COMMITS, WindowCommit};
 use crate::convert::changes::{TreeComparison, compare};
 use crate::convert::gittrees::GitTrees;
 use crate::convert::watching::Watching;
-use crate::convert::window::{LEAST_COMMITS, WindowCommit};
 use crate::error::{Error, Result};
 
 /// A commit may change so many files that they take this many times the memory of a conversion, and so may

@@ -48,7 +48,7 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
     /// # Errors
     ///
     /// Those of [`Answers::read`], [`Error::Missing`] and [`Error::Scratch`].
-    pub fn read(&mut self, wanted: &[(&[u8], Oid)]) -> Result<Contents> {
+    pub fn read(&mut self, wanted: &[(&[u8], Oid)]) -> Result<BlobContents> {
         let order = Order::by_path(wanted);
         let mut spool = Spool::new(self.dir, "blobs")?;
         let mut there = Vec::with_capacity(order.asked.len());
@@ -67,7 +67,7 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
         }
         let wanted = order.read.iter().map(|number| (order.asked[*number], there[*number]));
         let wanted = wanted.collect::<Vec<_>>().into_iter();
-        Ok(Contents { wanted, spool, budget: Arc::clone(&self.budget), bytes })
+        Ok(BlobContents { wanted, spool, budget: Arc::clone(&self.budget), bytes })
     }
 }
 
@@ -106,14 +106,14 @@ struct SpooledContent {
 
 /// Contents that git has answered.
 #[derive(Debug)]
-pub(crate) struct Contents {
+pub(crate) struct BlobContents {
     wanted: std::vec::IntoIter<(Oid, SpooledContent)>,
     spool: Spool,
     budget: Arc<Budget>,
     bytes: u64,
 }
 
-impl Contents {
+impl BlobContents {
     /// The bytes of all, each counted once.
     pub fn bytes(&self) -> u64 {
         self.bytes
