@@ -135,10 +135,12 @@ def test_another_process_with_a_transaction_hinders_nobody(root: Path) -> None:
     (root / "third").write_text("third\n")
     command = [str(HG), "--config", hook, "commit", "-qAm", "third"]
     with subprocess.Popen(command, cwd=root, env=ENVIRONMENT) as slow:
-        while not began.exists():
-            assert slow.poll() is None
-        assert (root / ".hg/store/journal").exists()
-        hg(root, "git::export")
-        goon.touch()
+        try:
+            while not began.exists():
+                assert slow.poll() is None
+            assert (root / ".hg/store/journal").exists()
+            hg(root, "git::export")
+        finally:
+            goon.touch()
     assert not slow.returncode
     hg(root, "git::export")

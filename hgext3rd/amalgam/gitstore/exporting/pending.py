@@ -58,7 +58,7 @@ def _journal(repo: RepoT) -> tuple[int, int] | None:
 
 def _is_locked(repo: RepoT) -> bool:
     """Tell whether a process may write to the store; on another host, it may."""
-    held = lockholder.holder(Directory(repo.svfs.base))
+    held = lockholder.holder(Directory(repo.store.path))
     if held is None or held.state is LockState.DEAD:
         return False
     return not (held.state is LockState.RUNNING and _is_zombie(held.pid))
