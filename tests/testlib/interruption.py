@@ -116,7 +116,8 @@ class Interrupted:
         self.export(*args)
         assert self._log() == self._ids
         assert self._packed_refs() == self._refs
-        assert not self.debris()
+        debris = self.debris()
+        assert not debris, debris
         self.check_valid()
 
     def _log(self) -> bytes:

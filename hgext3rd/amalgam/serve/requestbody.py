@@ -66,10 +66,10 @@ def received(
     with contextlib.ExitStack() as stack:
         with temporary_file_in_use():
             place = os.fsdecode(directory) if directory else None
-            opened = tempfile.TemporaryFile(  # noqa: SIM115
+            file = tempfile.TemporaryFile(  # noqa: SIM115
                 prefix="amalgam-request-", dir=place
             )
-        file = stack.enter_context(opened)
+        stack.callback(_close, file)
         size = 0
         for piece in pieces:
             size += len(piece)
@@ -80,6 +80,12 @@ def received(
         with temporary_file_in_use():
             file.seek(0)  # which writes the rest
         yield file
+
+
+def _close(file: IO[bytes]) -> None:
+    """Close a file, which may be too large for what was not written yet."""
+    with contextlib.suppress(OSError):
+        file.close()
 
 
 def _reader(req: Any, connection: Connection) -> _Reader:
