@@ -105,6 +105,7 @@ class Interrupted:
             docket = Docket.parse(docket_path.read_bytes())
         packs = f"{self.git_dir.relative_to(self.amalgam)}/objects/pack"
         wanted = {name for name in self._files if not _is_data(name)}
+        wanted.add("map/cinnabar.removals")  # if packs of a killed export were removed
         wanted |= {f"map/{name}" for name in docket.segments}
         wanted |= {f"map/{name}" for name in docket.metadata_segments}
         for suffix in ("pack", "idx", "rev", "keep"):
