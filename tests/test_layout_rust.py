@@ -16,19 +16,19 @@ ROOMS = ["map", "read", "objects", "out", "dialect"]
 BASE = {"error", "progress", "request"}
 #: Crates, and which of ours each may use, tests apart.
 CRATES = {
-    "workshop": set(),
+    "parallel": set(),
     "sha1lanes": set(),
-    "revlog": {"sha1lanes", "workshop"},
-    "gitpack": {"workshop"},
-    "changegroup": {"revlog", "workshop"},
-    "hg2git": {"gitpack", "revlog", "sha1lanes", "workshop"},
+    "revlog": {"sha1lanes", "parallel"},
+    "gitpack": {"parallel"},
+    "changegroup": {"revlog", "parallel"},
+    "hg2git": {"gitpack", "revlog", "sha1lanes", "parallel"},
     "git2hg": {
         "changegroup",
         "gitpack",
         "hg2git",
         "revlog",
         "sha1lanes",
-        "workshop",
+        "parallel",
     },
 }
 MOST_FILES = 15

@@ -11,7 +11,7 @@ use std::os::fd::{BorrowedFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use workshop::Directory;
+use parallel::Directory;
 
 use crate::failure::Failure;
 

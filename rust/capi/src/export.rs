@@ -11,8 +11,8 @@ use hg2git::{
     Access, AdoptedFile, Error, MetadataFiles, Phase, ProgressFn, PublishedCommit, PublishedFiles,
     PublishedMetadata, Report, Request, Selection, export, metadata_commit,
 };
+use parallel::Directory;
 use revlog::{MappedIndexes, Node};
-use workshop::Directory;
 
 use crate::buffers::{self, Bytes};
 use crate::changegroup::encoding;

@@ -116,9 +116,9 @@ fn whole_lines(a: &[u8], b: &[u8], len: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use parallel::Buffer;
     use proptest::prelude::*;
     use revlog::Delta;
-    use workshop::Buffer;
 
     use super::*;
 

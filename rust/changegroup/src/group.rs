@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use parallel::Buffer;
 use revlog::{Delta, FLAG_CENSORED, FLAG_EXTERNAL, Index, Node, Parents, Revlog, Texts, node};
-use workshop::Buffer;
 
 use crate::chunk::{RevisionChunk, set_len};
 use crate::delta::{line_delta, whole_text};

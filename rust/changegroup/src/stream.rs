@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use hashbrown::HashSet;
+use parallel::trim;
 use revlog::{MappedIndexes, Node, Revlog, RevlogKind, Store};
-use workshop::trim;
 
 use self::filegroups::{GroupPiece, step_files};
 use self::revisions::{BLOCK_BYTES, NumberedNames, RevlogGroup, step_changesets};

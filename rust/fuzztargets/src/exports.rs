@@ -4,8 +4,8 @@ use std::fs;
 
 use gitpack::Readers;
 use hg2git::{MetadataFiles, Request, Selection, export as run};
+use parallel::Directory;
 use revlog::{Encoding, MappedIndexes, Node, RevlogKind, Store};
-use workshop::Directory;
 
 use crate::scratch::{Planted, cut, directory};
 

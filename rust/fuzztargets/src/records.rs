@@ -2,9 +2,9 @@
 
 use changegroup::fuzzing::{ChangesetHead, line_delta};
 use gitpack::delta;
+use parallel::Buffer;
 use revlog::manifest::check_depth;
 use revlog::{Changeset, Delta, Encoding, Flag, Lines, ManifestEntries, split_metadata};
-use workshop::Buffer;
 
 use crate::TEXT_BYTES;
 use crate::scratch::cut;

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use parallel::{Budget, Buffer};
 use revlog::{Encoding, Parents, Revlog, RevlogKind, Scratch, Store, Texts};
-use workshop::{Budget, Buffer};
 
 use crate::TEXT_BYTES;
 use crate::scratch::{Planted, cut, directory, opened};

@@ -4,8 +4,8 @@ use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use parallel::Directory;
 use tempfile::TempDir;
-use workshop::Directory;
 
 const IN_MEMORY: &str = "/dev/shm";
 

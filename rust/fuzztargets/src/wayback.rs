@@ -6,8 +6,8 @@ use std::ops::Range;
 use changegroup::{END, GroupVersion, RevisionChunk};
 use git2hg::ConversionRequest;
 use git2hg::fuzzing::way_back;
+use parallel::Buffer;
 use revlog::{Delta, Encoding, Node, Store, node};
-use workshop::Buffer;
 
 use crate::TEXT_BYTES;
 use crate::scratch::{Planted, directory, opened};

@@ -5,8 +5,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 
 use gitpack::Oid;
+use parallel::hex::hex;
 use revlog::Node;
-use workshop::hex::hex;
 
 use crate::error::{Error, Result};
 

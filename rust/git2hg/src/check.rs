@@ -23,9 +23,9 @@ use std::io::{Read, Write};
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::{HashMap, HashSet};
 use hg2git::write_commit;
+use parallel::Budget;
 use revlog::{Changeset, Node, Revlog};
 use sha1lanes::{Message, digest_one};
-use workshop::Budget;
 
 use self::chunks::{ChunkTexts, GroupFile};
 use self::contents::FileContents;
@@ -57,8 +57,8 @@ impl From<Error> for Problem {
     }
 }
 
-impl From<workshop::Error> for Problem {
-    fn from(error: workshop::Error) -> Self {
+impl From<parallel::Error> for Problem {
+    fn from(error: parallel::Error) -> Self {
         Self::Error(error.into())
     }
 }
@@ -138,7 +138,7 @@ impl Back<'_> {
         let mut contents = FileContents::new(self.request.store, quarter);
         contents.read(&mut group, &nodes, (quarter, self.request.dir), || self.tick(0))?;
         group.check_end()?;
-        workshop::trim(); // what the threads had
+        parallel::trim(); // what the threads had
         manifests.check_links(&nodes)?;
         changesets.check_links(&nodes)?;
         if !changesets.nodes().eq(self.expected.iter().map(|(_, node)| *node)) {

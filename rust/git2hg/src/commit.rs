@@ -6,8 +6,8 @@
 
 use gitpack::Oid;
 use hg2git::{read_back, write_commit};
+use parallel::hex::hex;
 use revlog::{Changeset, Node};
-use workshop::hex::hex;
 
 use crate::reason::Reason;
 

@@ -29,9 +29,9 @@ use std::sync::Arc;
 use changegroup::{GroupVersion, RevisionChunk, hunk_head};
 use gitpack::Oid;
 use hashbrown::HashMap;
+use parallel::ordered::{self, Width};
+use parallel::{Budget, Buffer, Directory};
 use revlog::{Changeset, Node, RevlogKind, Store, node};
-use workshop::ordered::{self, Width};
-use workshop::{Budget, Buffer, Directory};
 
 use crate::check::{Fault, KnownTree, check};
 use crate::convert::ahead::comparing::check_revisions;
@@ -182,7 +182,7 @@ pub fn convert<W: Write + Send, R: Read + Send>(
     }
     let start = (&*out).stream_position().map_err(Error::Output)?;
     let changesets = converter.write(out)?;
-    workshop::trim(); // the way back has the same memory
+    parallel::trim(); // the way back has the same memory
     let fault = check((out, start), (request, &revlog), &parents, &trees, &changesets, watch)?;
     Ok(match fault {
         None => Conversion { changesets, refused: Vec::new() },

@@ -58,8 +58,8 @@ pub enum Error {
     Cancelled,
 }
 
-impl From<workshop::Error> for Error {
-    fn from(error: workshop::Error) -> Self {
+impl From<parallel::Error> for Error {
+    fn from(error: parallel::Error) -> Self {
         Self::Store(error.into())
     }
 }

@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use workshop::Directory;
+use parallel::Directory;
 
 /// A file could not be written.
 #[derive(Debug, thiserror::Error)]

@@ -13,9 +13,9 @@ use gitpack::{
     Deflater, Differ, Entry, ObjectKind, Offset, Oid, PackWriter, Published, QuickDeflater,
     Readers, object_header,
 };
+use parallel::Directory;
 use sha1::{Digest, Sha1};
 use tempfile::TempDir;
-use workshop::Directory;
 
 /// A bare repository, and a git that sees no other configuration.
 struct Repository {

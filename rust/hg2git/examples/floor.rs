@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use gitpack::object_header;
+use parallel::Buffer;
 use revlog::node::parents_prefix;
 use revlog::{
     Encoding, Node, Parents, Rev, Revlog, RevlogKind, Scratch, Store, Texts, split_metadata,
 };
 use sha1lanes::{Message, best};
-use workshop::Buffer;
 
 /// `USER_HZ`: the unit of times in `/proc/self/stat`, the same on all Linux.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -8,8 +8,8 @@
 pub(crate) mod cinnabar;
 
 use gitpack::Oid;
+use parallel::{MemoryPlan, trim};
 use revlog::{Node, Revlog};
-use workshop::{Shares, trim};
 
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
@@ -31,7 +31,7 @@ pub(crate) struct Context<'a> {
     pub changelog: &'a Revlog,
     pub manifest: &'a Revlog,
     pub map: &'a OidMap,
-    pub shares: &'a Shares,
+    pub memory_plan: &'a MemoryPlan,
 }
 
 /// So many changesets leave over what is worth giving back: 13 MB of indexes alone.

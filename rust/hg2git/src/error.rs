@@ -52,8 +52,8 @@ pub enum Error {
     Cancelled,
 }
 
-impl From<workshop::Error> for Error {
-    fn from(workshop::Error { path, source }: workshop::Error) -> Self {
+impl From<parallel::Error> for Error {
+    fn from(parallel::Error { path, source }: parallel::Error) -> Self {
         Self::Io { path, source }
     }
 }

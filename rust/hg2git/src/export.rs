@@ -7,8 +7,8 @@ mod converting;
 mod reading;
 
 use gitpack::{Oid, SealedPack};
+use parallel::{MemoryPlan, join, trim};
 use revlog::{Rev, RevlogKind, Store};
-use workshop::{Shares, join, trim};
 
 use crate::dialect::cinnabar::{self, Cinnabar};
 use crate::dialect::{Context, Dialect, Outcome};
@@ -47,10 +47,15 @@ pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Re
     if revs.is_empty() {
         return Ok(Report::default());
     }
-    let shares = Shares::new(request.memory_bytes, 0, request.threads, request.packs);
+    let memory_plan = MemoryPlan::new(request.memory_bytes, 0, request.threads, request.packs);
     let manifest = store.open(RevlogKind::Manifest)?;
-    let context =
-        Context { request, changelog: &changelog, manifest: &manifest, map: &map, shares: &shares };
+    let context = Context {
+        request,
+        changelog: &changelog,
+        manifest: &manifest,
+        map: &map,
+        memory_plan: &memory_plan,
+    };
     let adopted = request.adopted.as_ref().map(|file| open_adopted(file, &map, revs.len()));
     let adopted = adopted.transpose()?;
     let run = Run { context, store: &store, adopted: adopted.as_ref() };
@@ -61,7 +66,7 @@ pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Re
         done => done,
     };
     let done = done.or_else(|problem| context.check_used().and(Err(problem)));
-    drop((shares, map));
+    drop((memory_plan, map));
     trim();
     done
 }
@@ -85,8 +90,8 @@ pub fn metadata_commit(
     let changelog = &store.open(RevlogKind::Changelog)?;
     let store = store.bounded(limits::longest_index(request.memory_bytes, changelog.index().len()));
     let manifest = &store.open(RevlogKind::Manifest)?;
-    let shares = &Shares::new(request.memory_bytes, 0, request.threads, request.packs);
-    let context = Context { request, changelog, manifest, map, shares };
+    let memory_plan = &MemoryPlan::new(request.memory_bytes, 0, request.threads, request.packs);
+    let context = Context { request, changelog, manifest, map, memory_plan };
     let reporter = &mut ThrottledProgress::new(progress);
     let made = cinnabar::metadata_commit(context, files, reporter);
     context.check_used()?;
@@ -123,7 +128,7 @@ impl Run<'_> {
         revs: &[Rev],
         reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<Report> {
-        let Context { request, changelog, manifest, map, shares } = self.context;
+        let Context { request, changelog, manifest, map, memory_plan } = self.context;
         let Request { check_texts, memory_bytes, .. } = *request;
         let nodes = self.read_changesets(revs, reporter)?;
         self.context.tidy(revs.len());
@@ -133,7 +138,7 @@ impl Run<'_> {
         let directories = (request.tree_manifests)
             .then(|| Directories::new(self.store, manifest, check_texts, memory_bytes));
         let directories = directories.as_ref();
-        let manifests = Manifests::new(manifest, &plan, self.proving(), shares);
+        let manifests = Manifests::new(manifest, &plan, self.proving(), memory_plan);
         let (changes, lookups) =
             self.read_manifests(&manifests, directories, &plan, &mut files, reporter)?;
         trim(); // of texts, nothing is kept from phase to phase
@@ -188,12 +193,12 @@ impl Run<'_> {
         (files, new_files, metadata_of_files): (FileTable, &[FileId], Vec<Pair>),
         packs: Packs,
     ) -> Result<Report> {
-        let Context { request, changelog, manifest, map, shares } = self.context;
+        let Context { request, changelog, manifest, map, memory_plan } = self.context;
         if !changesets.displaced.is_empty() {
             return Ok(Report { displaced: changesets.displaced, ..Report::default() });
         }
         self.context.tidy(revs.len());
-        let (packs, (map, metadata)) = packs.seal_and(shares.width, || {
+        let (packs, (map, metadata)) = packs.seal_and(memory_plan.width, || {
             self.context.tidy(revs.len());
             let ConvertedChangesets { commits, roots, .. } = changesets;
             let commits = &commits;
@@ -209,7 +214,7 @@ impl Run<'_> {
             self.context.tidy(revs.len());
             let outcome = Outcome { plan, commits, new, notes, files: metadata_of_files };
             let (map, metadata) = join(
-                shares.width,
+                memory_plan.width,
                 || map.extended((request.map, request.readers), request.prefix, request.base, new),
                 || dialect.end(form, aside, outcome),
             );

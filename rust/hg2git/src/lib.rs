@@ -13,9 +13,9 @@
 //! - `out`: packs, and how they become visible;
 //! - `dialect`: commits, and what is kept beside them.
 //!
-//! [`export()`] does one run, in four phases; [`metadata_commit()`] names what runs have made. Each phase is on [`workshop::ordered`]: parallel work, results
+//! [`export()`] does one run, in four phases; [`metadata_commit()`] names what runs have made. Each phase is on [`parallel::ordered`]: parallel work, results
 //! in order, so that the same history gives the same bytes on any number of threads; what builds on
-//! results before it has its [`workshop::Turns`].
+//! results before it has its [`parallel::Sequencer`].
 
 mod dialect;
 mod error;

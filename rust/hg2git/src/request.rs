@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use gitpack::{Oid, Readers};
+use parallel::Directory;
 use revlog::{Encoding, MappedIndexes, Node};
-use workshop::Directory;
 
 use crate::error::Unfit;
 use crate::map::content::Access;

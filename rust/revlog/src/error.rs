@@ -63,8 +63,8 @@ pub enum Error {
     },
 }
 
-impl From<workshop::Error> for Error {
-    fn from(workshop::Error { path, source }: workshop::Error) -> Self {
+impl From<parallel::Error> for Error {
+    fn from(parallel::Error { path, source }: parallel::Error) -> Self {
         Self::Io { path, source }
     }
 }

@@ -4,7 +4,7 @@
 //! data (32 bits each, big-endian), then the data. Ranges count in the base text, ascend and do
 //! not overlap; [`Delta::parse`] checks that once.
 
-use workshop::{Buffer, Error};
+use parallel::{Buffer, Error};
 
 /// Bytes before the data of each hunk.
 const HUNK_HEADER_LEN: usize = 12;

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use workshop::Buffer;
+use parallel::Buffer;
 
 use crate::error::{Error, Result};
 use crate::index::{Index, Rev};

@@ -10,7 +10,7 @@ mod chunk;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use workshop::{Budget, Buffer, BufferPool, Shares};
+use parallel::{Budget, Buffer, BufferPool, MemoryPlan};
 
 use self::chunk::{Unpacker, Unpacking};
 use crate::error::Result;
@@ -66,10 +66,10 @@ impl Scratch {
         Self::with(pool_bytes, Some(Arc::clone(budget)))
     }
 
-    /// The same, with a thread's part of `shares`.
+    /// The same, with a thread's part of `memory_plan`.
     #[must_use]
-    pub fn of(shares: &Shares) -> Self {
-        Self::within(&shares.budget, shares.pool_bytes)
+    pub fn of(memory_plan: &MemoryPlan) -> Self {
+        Self::within(&memory_plan.budget, memory_plan.pool_bytes)
     }
 
     fn with(pool_bytes: usize, budget: Option<Arc<Budget>>) -> Self {

@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use parallel::{Width, ordered};
 use revlog::{Revlog, Scratch, Store};
-use workshop::{Width, ordered};
 
 use super::revisions::JOB_BYTES;
 use crate::error::Result;

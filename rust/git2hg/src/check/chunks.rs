@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use changegroup::{GroupVersion, RevisionChunk};
 use hashbrown::{HashMap, HashSet};
+use parallel::{Budget, Buffer};
 use revlog::{Delta, Node};
-use workshop::{Budget, Buffer};
 
 use crate::check::latehashes::MadeText;
 use crate::check::{Checked, Problem, fault};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::{HashMap, HashSet};
+use parallel::ordered::{self, Width};
+use parallel::{Budget, Directory};
 use revlog::{Node, Parents, RevlogKind, Scratch, Store, Texts, node, split_metadata};
 use sha1lanes::{Message, digest_one};
-use workshop::ordered::{self, Width};
-use workshop::{Budget, Directory};
 
 use crate::check::chunks::{ChunkTexts, GroupFile};
 use crate::check::latehashes::{LateHashes, OtherText};

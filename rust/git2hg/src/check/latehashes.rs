@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use gitpack::{ObjectKind, Oid, object_header};
+use parallel::Buffer;
 use revlog::node::parents_prefix;
 use revlog::{Node, split_metadata};
 use sha1lanes::{Message, best};
-use workshop::Buffer;
 
 /// Texts that are hashed at once: more are no faster.
 const MOST_TEXTS: usize = 64;

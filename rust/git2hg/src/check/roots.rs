@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use gitpack::Oid;
 use hashbrown::HashMap;
+use parallel::Buffer;
 use revlog::manifest::Flag;
 use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Scratch, Texts, node};
-use workshop::Buffer;
 
 use crate::check::chunks::ChunkTexts;
 use crate::check::contents::FileContents;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use changegroup::{GroupVersion, RevisionChunk, file_header, hunk_head, line_delta};
 use hashbrown::HashMap;
+use parallel::{Buffer, Directory};
 use revlog::node::parents_prefix;
 use revlog::{Delta, Node};
 use sha1lanes::{Message, best};
-use workshop::{Buffer, Directory};
 
 use crate::convert::recent::Recent;
 use crate::convert::spool::Spool;

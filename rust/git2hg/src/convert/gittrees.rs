@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gitpack::Oid;
 use hashbrown::{HashMap, HashSet};
+use parallel::Buffer;
 use revlog::manifest::Flag;
-use workshop::Buffer;
 
 use crate::answers::{Answer, AnswerHead, Answers, ask};
 use crate::convert::ahead::gitblobs;

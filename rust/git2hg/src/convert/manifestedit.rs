@@ -2,9 +2,9 @@
 //!
 //! Lines are found by bisection, so that a change costs what it changes, and one copy of the text.
 
+use parallel::hex::hex;
 use revlog::Node;
 use revlog::manifest::Flag;
-use workshop::hex::hex;
 
 /// What becomes of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,10 +173,10 @@ fn word(number: usize) -> [u8; 4] {
 mod tests {
     use std::collections::BTreeMap;
 
+    use parallel::Buffer;
     use proptest::collection::btree_map;
     use proptest::prelude::*;
     use revlog::Delta;
-    use workshop::Buffer;
 
     use super::*;
 

@@ -8,8 +8,8 @@ mod lookups;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use parallel::{Buffer, Directory};
 use revlog::{Delta, KeptTexts, Node, Parents, Rev, Revlog, Scratch, Texts, node};
-use workshop::{Buffer, Directory};
 
 use self::lookups::ManifestLookups;
 use crate::convert::manifestedit::{DifferingLine, LineEdit, apply, differing, entry};

@@ -10,9 +10,9 @@ use std::cmp::Ordering;
 use std::io::{Read, Write};
 
 use gitpack::Oid;
+use parallel::Buffer;
+use parallel::hex::hex;
 use revlog::Node;
-use workshop::Buffer;
-use workshop::hex::hex;
 
 use crate::convert::changes::Change;
 use crate::convert::copies::{CopySources, copies};

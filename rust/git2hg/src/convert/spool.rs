@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-use workshop::Directory;
+use parallel::Directory;
 
 use crate::error::{Error, Result};
 

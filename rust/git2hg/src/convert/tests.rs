@@ -5,8 +5,8 @@ use std::fs::File;
 use changegroup::GroupVersion;
 use gitpack::tree::Mode;
 use gitpack::{ObjectKind, Oid};
+use parallel::Directory;
 use revlog::{Encoding, Store};
-use workshop::Directory;
 
 use crate::fakegit::Git;
 use crate::{

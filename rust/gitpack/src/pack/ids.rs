@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 
-use workshop::Directory;
+use parallel::Directory;
 
 use super::idx::{MAGIC, VERSION};
 use crate::oid::Oid;

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use workshop::Records;
+use parallel::Records;
 
 use super::checksum::{self, Checksum};
 use super::entry::Offset;
@@ -158,9 +158,9 @@ impl<'a> Table<'a> {
 mod tests {
     use std::io::Read;
 
+    use parallel::Directory;
     use proptest::prelude::*;
     use sha1::{Digest, Sha1};
-    use workshop::Directory;
 
     use super::*;
 

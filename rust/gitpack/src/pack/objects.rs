@@ -14,8 +14,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use parallel::Directory;
 use sha1::{Digest, Sha1};
-use workshop::Directory;
 
 use super::entry::{ID_DELTA, OFFSET_DELTA, parse_distance, parse_type_and_size};
 use super::idx::{MAGIC, VERSION};

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use workshop::{Directory, Records};
+use parallel::{Directory, Records};
 
 use super::checksum::{self, Checksum};
 use super::idx::{self, RECORD_LEN};

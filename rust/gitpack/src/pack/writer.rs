@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use workshop::{Directory, Records};
+use parallel::{Directory, Records};
 
 use super::Error;
 use super::entry::{self, Entry, Offset};

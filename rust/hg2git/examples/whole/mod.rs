@@ -6,8 +6,8 @@ use std::path::Path;
 
 use gitpack::Readers;
 use hg2git::{MetadataFiles, Request, Selection};
+use parallel::Directory;
 use revlog::{Encoding, MappedIndexes, Node, RevlogKind, Store};
-use workshop::Directory;
 
 /// Where an example reads and writes.
 pub struct WholeRequest<'a> {

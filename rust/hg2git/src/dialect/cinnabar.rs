@@ -20,8 +20,8 @@ mod notes;
 mod tables;
 
 use gitpack::{Oid, PackWriter};
+use parallel::{Sequencer, join};
 use revlog::{Changeset, Node, Parents, Rev, Scratch};
-use workshop::{Turns, join};
 
 use self::assembly::MetadataAssembly;
 use self::duplicates::Duplicates;
@@ -72,9 +72,9 @@ pub(crate) fn metadata_commit(
     files: &MetadataFiles,
     progress: &mut ThrottledProgress<'_, '_>,
 ) -> Result<MetadataCommit> {
-    let Context { request, changelog, map, shares, .. } = context;
+    let Context { request, changelog, map, memory_plan, .. } = context;
     let metadata_map = &EarlierMetadata::open(request, files)?.map;
-    let heads = ChangesetHeads::of_map(changelog, map, &mut Scratch::of(shares), progress)?;
+    let heads = ChangesetHeads::of_map(changelog, map, &mut Scratch::of(memory_plan), progress)?;
     let nothing = &[const { Vec::new() }; 3];
     let assembly = MetadataAssembly { context, metadata_map, new: nothing, new_metadata: nothing };
     commit_of(&assembly, &heads)
@@ -134,7 +134,7 @@ impl Dialect for Cinnabar<'_> {
         let is_asked = metadata.commit_of_first && self.context.map.is_empty();
         let heads = is_asked.then(ChangesetHeads::default);
         let form = CinnabarForm { heads, duplicates: Duplicates::default() };
-        (form, Some(CinnabarAside { sources, manifests: Turns::new(manifests) }))
+        (form, Some(CinnabarAside { sources, manifests: Sequencer::new(manifests) }))
     }
 
     fn end(
@@ -157,7 +157,7 @@ impl Dialect for Cinnabar<'_> {
         let place = (request.map, request.readers);
         let assembly = MetadataAssembly { context, metadata_map, new, new_metadata };
         let (map, commit) = join(
-            context.shares.width,
+            context.memory_plan.width,
             || metadata_map.extended(place, &prefix, base, new_metadata),
             || heads.map(|heads| commit_of(&assembly, &heads)).transpose(),
         );
@@ -202,7 +202,7 @@ impl CommitForm for CinnabarForm {
 /// Makes commits of manifests, which build on those before, and notes, which need their commits only.
 pub(crate) struct CinnabarAside<'a> {
     sources: &'a Sources<'a>,
-    manifests: Turns<ManifestCommits<'a>>,
+    manifests: Sequencer<ManifestCommits<'a>>,
 }
 
 impl Aside for CinnabarAside<'_> {

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use gitpack::ObjectKind;
+use parallel::{MemoryPlan, ordered};
 use revlog::{Scratch, Texts};
-use workshop::{Shares, ordered};
 
 use super::ConvertedHistory;
 use super::Run;
@@ -69,12 +69,12 @@ impl Run<'_> {
         let tables = lookup.changes.bytes() + files.bytes();
         let Request { memory_bytes, threads, packs: directory, .. } = *self.context.request;
         let how = (self.context.request.level, self.context.request.check_texts);
-        let shares = Shares::new(memory_bytes, tables, threads, directory);
+        let memory_plan = MemoryPlan::new(memory_bytes, tables, threads, directory);
         let done = Cell::new(0);
         ordered::run(
-            shares.width,
+            memory_plan.width,
             filelogs,
-            || Converter::new(how, keeps_metadata, collisions, &shares),
+            || Converter::new(how, keeps_metadata, collisions, &memory_plan),
             |converter, pieces| converter.convert(&pieces),
             |Blobs { blobs, streams }| {
                 done.set(done.get() + blobs.len() as u64);
@@ -107,13 +107,13 @@ impl Run<'_> {
         packs: &mut Packs,
         reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<ConvertedHistory<D>> {
-        let Context { request, shares, .. } = self.context;
+        let Context { request, memory_plan, .. } = self.context;
         let mut names = Names::default();
-        let mut scratch = Scratch::within(&shares.budget, 0);
+        let mut scratch = Scratch::within(&memory_plan.budget, 0);
         let start = history::start(sources, &mut scratch, &mut names, files)?;
         files.forget_numbers();
         history::number_components(sources.changes, &mut names);
-        let mut scratch = Scratch::of(shares);
+        let mut scratch = Scratch::of(memory_plan);
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
         let history = History::new(sources, texts, &names, start);
         let (form, aside) = dialect.begin(sources, &names, files);
@@ -122,9 +122,9 @@ impl Run<'_> {
         let mut untidied = 0;
         let done = Cell::new(0);
         ordered::run(
-            shares.width,
+            memory_plan.width,
             history,
-            || Compressor::new(request.level, &shares.budget),
+            || Compressor::new(request.level, &memory_plan.budget),
             |compressor, batch: Batch| {
                 let ConvertedBatch { changesets, objects, notes } = sides.convert(batch)?;
                 let streams = compressor.deflate_all(&objects)?;

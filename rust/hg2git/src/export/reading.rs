@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
+use parallel::ordered;
 use revlog::{Node, Rev, Scratch};
-use workshop::ordered;
 
 use super::Run;
 use crate::dialect::Context;
@@ -27,14 +27,14 @@ impl Run<'_> {
         reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<Vec<Node>> {
         let mut nodes = Vec::with_capacity(revs.len());
-        let Context { request, changelog, shares, .. } = self.context;
+        let Context { request, changelog, memory_plan, .. } = self.context;
         let Request { check_texts, memory_bytes, .. } = *request;
         let longest = limits::longest_changeset(memory_bytes);
         let done = Cell::new(0);
         ordered::run(
-            shares.width,
+            memory_plan.width,
             changelog::jobs(revs.len()).map(|range| Ok((changelog::JOB_BYTES, range))),
-            || Scratch::of(shares),
+            || Scratch::of(memory_plan),
             |scratch, range| {
                 changelog::read_manifest_nodes(
                     changelog,
@@ -63,7 +63,7 @@ impl Run<'_> {
         files: &mut FileTable,
         reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<(ChangeLog, Lookups)> {
-        let Context { map, shares, .. } = self.context;
+        let Context { map, memory_plan, .. } = self.context;
         let mut log = ChangeLog::default();
         let mut lookups = Lookups::default();
         let jobs = match directories {
@@ -72,9 +72,9 @@ impl Run<'_> {
         };
         let done = Cell::new(0);
         ordered::run(
-            shares.width,
+            memory_plan.width,
             jobs.into_iter().map(Ok),
-            || Scratch::of(shares),
+            || Scratch::of(memory_plan),
             |scratch, range| match directories {
                 Some(directories) => directories.read(plan, range, scratch),
                 None => manifests.read(range, scratch),

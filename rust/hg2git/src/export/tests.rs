@@ -123,7 +123,7 @@ impl Repository {
     fn with_request<R>(&self, selection: Selection, run: impl FnOnce(&Request<'_>) -> R) -> R {
         let (store, packs, map) = (self.path("store"), self.path("packs"), self.path("map"));
         let [packs, map] =
-            [packs, map].map(|path| workshop::Directory::open(&path).expect("is there"));
+            [packs, map].map(|path| parallel::Directory::open(&path).expect("is there"));
         let before = self.made.clone();
         run(&Request {
             store: &store,

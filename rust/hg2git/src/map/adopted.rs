@@ -22,9 +22,9 @@ use std::path::PathBuf;
 
 use gitpack::deflate::inflate;
 use gitpack::{ObjectKind, Oid, object_header};
+use parallel::Directory;
 use revlog::Node;
 use sha1lanes::{Message, digest_one};
-use workshop::Directory;
 
 use crate::error::{Error, Result};
 use crate::map::content::{Access, Content, Unread};

@@ -7,8 +7,8 @@ use std::io;
 
 use gitpack::staged::Whole;
 use gitpack::{Oid, Readers};
+use parallel::Directory;
 use revlog::{Node, Prefix};
-use workshop::Directory;
 
 use crate::error::Result;
 use crate::map::segment::{Access, Pair, Segment, TABLES, Table, content, create, sorted};

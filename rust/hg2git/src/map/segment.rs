@@ -21,9 +21,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use gitpack::Oid;
+use parallel::Directory;
 use revlog::{Node, Prefix};
 use sha1::{Digest, Sha1};
-use workshop::Directory;
 
 use crate::error::{Error, Result};
 pub use crate::map::content::Access;

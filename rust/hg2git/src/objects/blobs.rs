@@ -14,12 +14,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gitpack::{Differ, ObjectKind, Oid, object_header};
+use parallel::{Buffer, MemoryPlan};
 use revlog::{
     FLAG_CENSORED, FLAG_EXTERNAL, KeptTexts, Node, Rev, Revision, Revlog, Scratch, Texts,
     split_metadata,
 };
 use sha1lanes::{Lanes, Message, digest_one};
-use workshop::{Buffer, Shares};
 
 use crate::error::{Error, Result};
 use crate::objects::collisions::{Attack, CollisionCheck};
@@ -153,23 +153,23 @@ impl<'a> Converter<'a> {
         (level, check_texts): (u8, bool),
         keeps_metadata: bool,
         collisions: &'a CollisionCheck,
-        shares: &Shares,
+        memory_plan: &MemoryPlan,
     ) -> Self {
         let encoder = Encoder {
             differ: Differ::default(),
             searched: Vec::new(),
-            translated: Buffer::new(Some(Arc::clone(&shares.budget))),
-            compressor: Compressor::new(level, &shares.budget),
+            translated: Buffer::new(Some(Arc::clone(&memory_plan.budget))),
+            compressor: Compressor::new(level, &memory_plan.budget),
             lanes: sha1lanes::best(),
             check_texts,
             keeps_metadata,
             collisions,
         };
         Self {
-            scratch: Scratch::of(shares),
+            scratch: Scratch::of(memory_plan),
             kept: None,
-            kept_bytes: shares.kept_bytes,
-            hashed_bytes: shares.hashed_bytes.min(HASHED_TEXT_BYTES.1),
+            kept_bytes: memory_plan.kept_bytes,
+            hashed_bytes: memory_plan.hashed_bytes.min(HASHED_TEXT_BYTES.1),
             encoder,
         }
     }

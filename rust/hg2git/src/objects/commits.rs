@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::HashTable;
+use parallel::Buffer;
 use revlog::{Changeset, Node, Parents, Rev, Revlog};
 use sha1lanes::Message;
-use workshop::Buffer;
 
 use self::given::{GivenCommit, GivenCommits};
 use crate::error::{Error, Misfit, Result, Unfit};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use gitpack::{Deflater, ObjectKind, QuickDeflater};
-use workshop::{Budget, Buffer};
+use parallel::{Budget, Buffer};
 
 use crate::error::Result;
 use crate::objects::object::Object;

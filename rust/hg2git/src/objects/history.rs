@@ -9,8 +9,8 @@ mod states;
 use std::sync::Arc;
 
 use gitpack::tree::Mode;
+use parallel::Buffer;
 use revlog::{Flag, Rev, Revlog, Texts};
-use workshop::Buffer;
 
 pub(crate) use self::start::{StoredStart, start};
 use self::states::{RootDirectory, States};

@@ -4,7 +4,7 @@
 //! at the other.
 
 use gitpack::Oid;
-use workshop::Turns;
+use parallel::Sequencer;
 
 use crate::error::Result;
 use crate::objects::commits::{CommitForm, Commits, Committed, ConvertedChangesets};
@@ -37,7 +37,7 @@ pub(crate) trait Aside: Sync {
 
 /// Makes objects of batches, on many threads.
 pub(crate) struct Pipeline<'a, F, A> {
-    commits: Turns<Commits<'a, F>>,
+    commits: Sequencer<Commits<'a, F>>,
     aside: Option<A>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct ConvertedBatch {
 impl<'a, F: CommitForm, A: Aside> Pipeline<'a, F, A> {
     /// Both sides, before the first batch.
     pub const fn new(commits: Commits<'a, F>, aside: Option<A>) -> Self {
-        Self { commits: Turns::new(commits), aside }
+        Self { commits: Sequencer::new(commits), aside }
     }
 
     /// What became of a batch; nothing if one before it failed.

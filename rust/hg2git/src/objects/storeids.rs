@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use gitpack::{Oid, pack};
-use workshop::Directory;
+use parallel::Directory;
 
 use crate::error::{Error, Result};
 

@@ -1,8 +1,8 @@
 //! Deltas as Mercurial stores them, in git's form. Knows nothing of what they are deltas of.
 
 use gitpack::delta::{Op, Out, encode};
+use parallel::Buffer;
 use revlog::{Delta, StoredDelta};
-use workshop::Buffer;
 
 use crate::error::Result;
 

@@ -5,7 +5,7 @@
 //! visible, and does not know what the objects are.
 
 use gitpack::{Entry, ObjectKind, Oid, PackWriter, SealedPack};
-use workshop::{Width, join};
+use parallel::{Width, join};
 
 use crate::error::Result;
 use crate::map::oidmap::OidMap;

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use parallel::Buffer;
 use revlog::changeset::MalformedChangeset;
 use revlog::{Changeset, Node, Rev, Revlog, Scratch, Texts};
-use workshop::Buffer;
 
 use crate::error::{Error, Result};
 use crate::map::oidmap::OidMap;

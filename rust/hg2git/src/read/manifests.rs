@@ -25,7 +25,7 @@ use revlog::{Delta, Rev, Revlog, Scratch, StoredDelta};
 
 pub(crate) use self::changes::{Base, Changes, ManifestChange, Unusable};
 pub(crate) use self::plan::{ChangesetTree, ChangesetTrees, ManifestPlan};
-use workshop::Shares;
+use parallel::MemoryPlan;
 
 use self::order::ReadingOrder;
 use self::proof::{Proof, blame};
@@ -53,7 +53,7 @@ pub(crate) struct Manifests<'a> {
     revlog: &'a Revlog,
     plan: &'a ManifestPlan,
     order: ReadingOrder,
-    shares: &'a Shares,
+    memory_plan: &'a MemoryPlan,
     proving: Proving,
     /// For each position, whether its text is hashed whatever its changes are; empty if none is.
     hashed: Vec<bool>,
@@ -65,14 +65,14 @@ impl<'a> Manifests<'a> {
         revlog: &'a Revlog,
         plan: &'a ManifestPlan,
         proving: Proving,
-        shares: &'a Shares,
+        memory_plan: &'a MemoryPlan,
     ) -> Self {
         let hashed = match proving {
             Proving::Nothing => Vec::new(),
             Proving::Usual | Proving::Each => plan.hashed(revlog.index(), proving == Proving::Each),
         };
         let order = ReadingOrder::of(plan, revlog.index());
-        Self { revlog, plan, order, shares, proving, hashed }
+        Self { revlog, plan, order, memory_plan, proving, hashed }
     }
 
     /// Ranges of the order in which they are read, with the bytes that their changes about take.
@@ -93,10 +93,10 @@ impl<'a> Manifests<'a> {
         range: Range<usize>,
         scratch: &mut Scratch,
     ) -> Result<Vec<(usize, Changes)>> {
-        let hashed_bytes = self.shares.hashed_bytes + self.shares.pool_bytes;
+        let hashed_bytes = self.memory_plan.hashed_bytes + self.memory_plan.pool_bytes;
         let mut walk = Walk {
             manifests: self,
-            reader: Reader::new(self.revlog, scratch, self.shares.kept_bytes + hashed_bytes),
+            reader: Reader::new(self.revlog, scratch, self.memory_plan.kept_bytes + hashed_bytes),
             proof: Proof::new(self.revlog, hashed_bytes),
             is_start_added: false,
         };
@@ -109,9 +109,10 @@ impl<'a> Manifests<'a> {
     /// Who is to blame if the text of `rev` is wrong, or seems to be; nobody if it is right, or if
     /// no text is to be looked at.
     pub fn blame(&self, rev: Rev) -> Option<Error> {
-        let mut scratch = Scratch::of(self.shares);
+        let mut scratch = Scratch::of(self.memory_plan);
         let is_asked = !self.hashed.is_empty();
-        is_asked.then(|| blame(self.revlog, rev, &mut scratch, self.shares.kept_bytes).err())?
+        is_asked
+            .then(|| blame(self.revlog, rev, &mut scratch, self.memory_plan.kept_bytes).err())?
     }
 
     fn mismatch(&self, rev: Rev) -> Error {

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use parallel::Buffer;
 use revlog::manifest::check_depth;
 use revlog::{
     Flag, Line, ManifestEntries, ManifestEntry, Node, Rev, Revlog, RevlogKind, Scratch, Store,
     Texts, readable,
 };
-use workshop::Buffer;
 
 use crate::error::Result;
 use crate::read::limits;

@@ -3,7 +3,7 @@
 //! `hg help internals.revlogs`, "Revision Data": `x` is zlib, `(` zstd, `u` and NUL are not
 //! compressed.
 
-use workshop::{Buffer, Error};
+use parallel::{Buffer, Error};
 use zstd_safe::DCtx;
 
 /// Longest text or delta that is unpacked, in bytes; Mercurial's own fields end at 2 GiB.

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use gitpack::Oid;
-use workshop::{Budget, Buffer, Directory};
+use parallel::{Budget, Buffer, Directory};
 
 use crate::answers::{AnswerHead, Answers, ask};
 use crate::convert::spool::Spool;

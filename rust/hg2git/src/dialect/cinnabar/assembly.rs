@@ -27,7 +27,7 @@ impl MetadataAssembly<'_> {
     ///
     /// [`crate::Error`] if the pack cannot be written, or a head is not in the map.
     pub fn write(&self, pack: &mut PackWriter, heads: &ChangesetHeads) -> Result<Oid> {
-        let Context { request, manifest, map, shares, .. } = self.context;
+        let Context { request, manifest, map, memory_plan, .. } = self.context;
         let [commits, _, blobs] = self.new;
         let [notes, manifests, files] = self.new_metadata;
         let mut leaves: [NotesTables<'_>; 3] = Default::default();
@@ -40,7 +40,7 @@ impl MetadataAssembly<'_> {
         let heads = self.commits_of(heads)?;
         let commit_of = |node: &Node| oid(self.metadata_map, manifests, Table::Manifests, node);
         let manifest_heads = manifest_heads(manifest, commit_of);
-        metadata::write(pack, Covered { heads, manifest_heads, leaves }, shares, request.level)
+        metadata::write(pack, Covered { heads, manifest_heads, leaves }, memory_plan, request.level)
     }
 
     /// Heads with their nodes and commits.

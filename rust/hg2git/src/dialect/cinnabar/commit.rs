@@ -5,8 +5,8 @@
 //! same bytes; who tells them apart is `crate::dialect::cinnabar::duplicates`.
 
 use gitpack::Oid;
+use parallel::hex::hex;
 use revlog::Changeset;
-use workshop::hex::hex;
 
 use crate::dialect::cinnabar::identity::{Date, push_committer, push_ident};
 

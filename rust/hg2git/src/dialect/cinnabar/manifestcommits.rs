@@ -6,8 +6,8 @@
 
 use gitpack::Oid;
 use gitpack::delta::{Op, encode};
+use parallel::hex::hex;
 use revlog::{Node, Parents, Rev};
-use workshop::hex::hex;
 
 use crate::dialect::cinnabar::metadata::{IDENTS, commit};
 use crate::error::Result;

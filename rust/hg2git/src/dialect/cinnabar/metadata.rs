@@ -8,11 +8,11 @@
 
 use gitpack::tree::Mode;
 use gitpack::{ObjectKind, Oid, PackWriter, object_header};
+use parallel::MemoryPlan;
+use parallel::hex::hex;
+use parallel::ordered::{self, Width};
 use revlog::Node;
 use sha1lanes::{Message, digest_one};
-use workshop::Shares;
-use workshop::hex::hex;
-use workshop::ordered::{self, Width};
 
 use crate::dialect::cinnabar::commit::push_tree_and_parents;
 use crate::dialect::cinnabar::notes;
@@ -62,10 +62,10 @@ pub(crate) struct Covered<'a> {
 pub(crate) fn write(
     pack: &mut PackWriter,
     covered: Covered<'_>,
-    shares: &Shares,
+    memory_plan: &MemoryPlan,
     level: u8,
 ) -> Result<Oid> {
-    let mut sink = Sink { pack, waiting: Vec::new(), waiting_bytes: 0, shares, level };
+    let mut sink = Sink { pack, waiting: Vec::new(), waiting_bytes: 0, memory_plan, level };
     let Covered { heads, manifest_heads, leaves } = covered;
     let mut trees = [Oid::EMPTY_TREE; 3];
     for ((tree, leaves), leaf) in trees.iter_mut().zip(&leaves).zip(LEAVES) {
@@ -112,7 +112,7 @@ struct Sink<'a> {
     pack: &'a mut PackWriter,
     waiting: Vec<Object>,
     waiting_bytes: u64,
-    shares: &'a Shares,
+    memory_plan: &'a MemoryPlan,
     level: u8,
 }
 
@@ -125,8 +125,8 @@ impl Sink<'_> {
 
     fn flush(&mut self) -> Result<()> {
         let threads =
-            if self.waiting_bytes < 2 * JOB_BYTES { 1 } else { self.shares.width.threads };
-        let width = Width { threads, ..self.shares.width };
+            if self.waiting_bytes < 2 * JOB_BYTES { 1 } else { self.memory_plan.width.threads };
+        let width = Width { threads, ..self.memory_plan.width };
         let mut waiting = std::mem::take(&mut self.waiting).into_iter().peekable();
         self.waiting_bytes = 0;
         let jobs = std::iter::from_fn(|| {
@@ -137,7 +137,7 @@ impl Sink<'_> {
             }
             (!job.is_empty()).then_some(Ok((bytes, job)))
         });
-        let (pack, level, budget) = (&mut *self.pack, self.level, &self.shares.budget);
+        let (pack, level, budget) = (&mut *self.pack, self.level, &self.memory_plan.budget);
         ordered::run(
             width,
             jobs,

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use gitpack::{ObjectKind, Oid, object_header};
+use parallel::hex::hex;
 use revlog::{Changeset, Node, Revlog};
 use sha1lanes::Message;
-use workshop::hex::hex;
 
 use crate::dialect::cinnabar::identity::{Who, read_back};
 use crate::dialect::cinnabar::linediff;

@@ -11,8 +11,8 @@ mod entries;
 
 use gitpack::tree::{Mode, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
+use parallel::hex::{DIGITS, hex};
 use sha1lanes::{Message, best};
-use workshop::hex::{DIGITS, hex};
 
 pub(crate) use entries::{Key, NotesEntries};
 

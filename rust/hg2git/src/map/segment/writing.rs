@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use gitpack::staged::Whole;
 use gitpack::{Oid, Readers};
+use parallel::Directory;
 use revlog::Node;
 use sha1::{Digest, Sha1};
-use workshop::Directory;
 
 use super::{MAGIC, Pair, Table, UNFINISHED, VERSION};
 use crate::error::Result;

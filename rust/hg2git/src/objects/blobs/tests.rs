@@ -85,14 +85,15 @@ fn made(jobs: impl IntoIterator<Item = Result<Blobs>>) -> Made {
 #[test]
 fn jobs_cut_anywhere_give_the_same_bytes() {
     let root = tempfile::tempdir().expect("temporary directory");
-    let opened = workshop::Directory::open(root.path()).expect("is there");
+    let opened = parallel::Directory::open(root.path()).expect("is there");
     let revisions = revisions(180);
     let revlog = write(root.path(), &revisions);
     let plan = plan_of(&revlog);
     let expected = {
-        let (collisions, shares) = (CollisionCheck::Each, Shares::new(192 << 20, 0, 1, &opened));
+        let (collisions, memory_plan) =
+            (CollisionCheck::Each, MemoryPlan::new(192 << 20, 0, 1, &opened));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range: 0..180 };
-        made([Converter::new((1, true), true, &collisions, &shares).convert(&[piece])])
+        made([Converter::new((1, true), true, &collisions, &memory_plan).convert(&[piece])])
     };
     let deepest = plan.0.iter().map(|planned| planned.depth).max();
     assert_eq!(deepest, Some(MAX_DEPTH), "there are landmarks");
@@ -101,8 +102,9 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
             let range = start..180.min(start + step);
             [Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range }]
         };
-        let (collisions, shares) = (CollisionCheck::Each, Shares::new(memory, 0, 1, &opened));
-        let new = || Converter::new((1, true), true, &collisions, &shares);
+        let (collisions, memory_plan) =
+            (CollisionCheck::Each, MemoryPlan::new(memory, 0, 1, &opened));
+        let new = || Converter::new((1, true), true, &collisions, &memory_plan);
         let mut one = new();
         // by one thread, by one for each job, and by two in turn
         let in_order = made((0..180).step_by(step).map(|start| one.convert(&piece(start))));
@@ -120,16 +122,17 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
 #[test]
 fn the_first_wrong_revision_is_named_whatever_the_memory() {
     let root = tempfile::tempdir().expect("temporary directory");
-    let opened = workshop::Directory::open(root.path()).expect("is there");
+    let opened = parallel::Directory::open(root.path()).expect("is there");
     let mut revisions = revisions(20);
     revisions[3].chunk[13] ^= 1;
     revisions[12].chunk = b"u cut".to_vec();
     let revlog = write(root.path(), &revisions);
     for memory in [0, 192 << 20] {
-        let (collisions, shares) = (CollisionCheck::Each, Shares::new(memory, 0, 1, &opened));
+        let (collisions, memory_plan) =
+            (CollisionCheck::Each, MemoryPlan::new(memory, 0, 1, &opened));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..20 };
         let error =
-            Converter::new((1, true), true, &collisions, &shares).convert(&[piece]).map(drop);
+            Converter::new((1, true), true, &collisions, &memory_plan).convert(&[piece]).map(drop);
         let said = error.expect_err("two are wrong").to_string();
         assert!(said.contains("revision 3: text does not match its node"), "{memory}: {said}");
     }
@@ -147,10 +150,11 @@ fn a_stored_delta_of_pointers_is_not_one_of_blobs() {
         [stored(text("a"), plain(&text("a")), false), stored(text("b"), plain(&delta), true)];
     let root = tempfile::tempdir().expect("temporary directory");
     let revlog = write(root.path(), &revisions);
-    let opened = workshop::Directory::open(root.path()).expect("is there");
-    let (collisions, shares) = (CollisionCheck::Each, Shares::new(192 << 20, 0, 1, &opened));
+    let opened = parallel::Directory::open(root.path()).expect("is there");
+    let (collisions, memory_plan) =
+        (CollisionCheck::Each, MemoryPlan::new(192 << 20, 0, 1, &opened));
     let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..2 };
-    let made = Converter::new((1, true), true, &collisions, &shares).convert(&[piece]);
+    let made = Converter::new((1, true), true, &collisions, &memory_plan).convert(&[piece]);
     let Blobs { blobs, streams } = made.expect("nothing is wrong");
     let payloads: Vec<_> = std::iter::zip(&blobs, streams.iter())
         .map(|(blob, stream)| {

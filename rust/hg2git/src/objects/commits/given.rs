@@ -9,9 +9,9 @@ use std::collections::HashMap;
 
 use gitpack::tree::{Mode, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
+use parallel::hex::hex;
 use revlog::Node;
 use sha1lanes::{Message, digest_one};
-use workshop::hex::hex;
 
 use crate::error::{Error, Misfit, Result, Unfit};
 use crate::map::adopted::AdoptedCommits;

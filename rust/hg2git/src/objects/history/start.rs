@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use gitpack::pack::Objects;
 use gitpack::{ObjectKind, Oid};
+use parallel::Directory;
 use revlog::{Lines, Node, Rev, Scratch, Texts};
-use workshop::Directory;
 
 use super::states::RootDirectory;
 use super::{Sources, mode_of};

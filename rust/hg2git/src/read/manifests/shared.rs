@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
+use parallel::Buffer;
 use revlog::Delta;
-use workshop::Buffer;
 
 pub(super) use chunks::Tally;
 use chunks::{Chunk, Group};
@@ -104,7 +104,7 @@ impl SharedText {
         room: impl FnOnce(usize) -> Result<Buffer, E>,
     ) -> Result<(), E>
     where
-        E: From<workshop::Error>,
+        E: From<parallel::Error>,
     {
         if self.loose_bytes <= most_bytes {
             return Ok(());

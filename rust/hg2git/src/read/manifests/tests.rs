@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use parallel::Buffer;
 use proptest::prelude::*;
 use revlog::{Delta, Flag};
-use workshop::Buffer;
 
 use super::changes::{Base, Changes, ManifestChange, Unusable};
 use super::differences::{between, is_aligned, of_delta};

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use workshop::Buffer;
+use parallel::Buffer;
 
 /// Bytes of loose chunks and of groups that are in use, of all texts with this tally.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,8 @@
 //! Memory, files and threads for any purpose.
 //!
 //! Owns buffers within a budget ([`Budget`], [`Buffer`], [`BufferPool`]), tables in temporary files
-//! ([`Records`]), the division of memory ([`Shares`]), directories by descriptor ([`Directory`]), and parallel work with ordered results
-//! ([`ordered`], [`Turns`], [`join`]). Knows neither Mercurial nor git.
+//! ([`Records`]), the division of memory ([`MemoryPlan`]), directories by descriptor ([`Directory`]), and parallel work with ordered results
+//! ([`ordered`], [`Sequencer`], [`join`]). Knows neither Mercurial nor git.
 
 mod budget;
 mod bufferpool;
@@ -10,19 +10,19 @@ mod directory;
 mod error;
 pub mod hex;
 mod join;
+mod memoryplan;
 pub mod ordered;
 mod pages;
 mod records;
-mod shares;
-mod turns;
+mod sequencer;
 
 pub use budget::{Budget, Buffer};
 pub use bufferpool::BufferPool;
 pub use directory::Directory;
 pub use error::{Error, Result};
 pub use join::join;
+pub use memoryplan::MemoryPlan;
 pub use ordered::Width;
 pub use pages::trim;
 pub use records::Records;
-pub use shares::Shares;
-pub use turns::Turns;
+pub use sequencer::Sequencer;

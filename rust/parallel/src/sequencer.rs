@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// What one part of all jobs builds on.
 #[derive(Debug)]
-pub struct Turns<S> {
+pub struct Sequencer<S> {
     turn: Mutex<Turn<S>>,
     changed: Condvar,
 }
@@ -20,7 +20,7 @@ struct Turn<S> {
     state: S,
 }
 
-impl<S> Turns<S> {
+impl<S> Sequencer<S> {
     /// It is the turn of 0.
     pub const fn new(state: S) -> Self {
         Self { turn: Mutex::new(Turn { next: Some(0), state }), changed: Condvar::new() }
@@ -73,7 +73,7 @@ mod tests {
     /// The numbers from 0 to 99, each on the thread that got it, in the order of their turns; what
     /// `work` answers for each ends it.
     fn in_threads(work: impl Fn(u64) -> Result<(), u64> + Sync) -> (Vec<u64>, Vec<Outcome>) {
-        let turns = Turns::new(Vec::new());
+        let turns = Sequencer::new(Vec::new());
         let drawn = AtomicU64::new(0);
         let worker = || {
             let mut outcomes = Vec::new();

@@ -17,7 +17,7 @@ const LEAST_LEFT: u64 = 4;
 
 /// The parts of a budget.
 #[derive(Clone, Debug)]
-pub struct Shares {
+pub struct MemoryPlan {
     /// Threads, and what their results may take.
     pub width: Width,
     /// For buffers that are long: half of it.
@@ -30,7 +30,7 @@ pub struct Shares {
     pub hashed_bytes: usize,
 }
 
-impl Shares {
+impl MemoryPlan {
     /// Divides `most_bytes`, of which tables have `taken_bytes` already, for so many threads: 0 is
     /// one for each core, or fewer. What exceeds the budget goes to files in `dir`.
     #[must_use]
@@ -71,23 +71,23 @@ mod tests {
         for (most, taken, threads) in
             [(192 << 20, 0, 2), (192 << 20, 100 << 20, 8), (1 << 20, 0, 3)]
         {
-            let shares = Shares::new(most, taken, threads, &root());
-            let each = shares.kept_bytes + shares.pool_bytes + shares.hashed_bytes;
+            let memory_plan = MemoryPlan::new(most, taken, threads, &root());
+            let each = memory_plan.kept_bytes + memory_plan.pool_bytes + memory_plan.hashed_bytes;
             let left = usize::try_from(most - taken).expect("fits");
-            assert!(each * threads <= left / 2, "{shares:?}");
+            assert!(each * threads <= left / 2, "{memory_plan:?}");
         }
     }
 
     #[test]
     fn tables_leave_a_fourth() {
-        let shares = Shares::new(100 << 20, 500 << 20, 1, &root());
-        assert_eq!(shares.width.window_bytes, 100 << 16);
+        let memory_plan = MemoryPlan::new(100 << 20, 500 << 20, 1, &root());
+        assert_eq!(memory_plan.width.window_bytes, 100 << 16);
     }
 
     #[test]
     fn little_memory_is_for_few_threads() {
-        let threads = |most| Shares::new(most, 0, 0, &root()).width.threads;
+        let threads = |most| MemoryPlan::new(most, 0, 0, &root()).width.threads;
         assert_eq!((threads(0), threads(1 << 20), threads(31 << 20)), (1, 1, 1));
-        assert_eq!(Shares::new(1 << 20, 0, 8, &root()).width.threads, 8);
+        assert_eq!(MemoryPlan::new(1 << 20, 0, 8, &root()).width.threads, 8);
     }
 }
