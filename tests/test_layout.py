@@ -45,10 +45,6 @@ BASE = {
 }
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 500  # lines
-#: From so many lines on, the head of a module says why it is one.
-LONG = 350
-MOST_FILES = 15
 
 
 def layer_of(module: str) -> str:
@@ -108,26 +104,6 @@ def _module_of(imported: str, names: Mapping[str, Path]) -> str:
     above = imported.rpartition(".")[0]
     found = (imported, f"{imported}.__init__", above, f"{above}.__init__")
     return next((name for name in found if name in names), "")
-
-
-def test_folder_is_not_too_full() -> None:
-    contrib = (ROOT / "contrib").rglob("*.py")
-    for folder in {path.parent for path in (*MODULES, *contrib)}:
-        files = [file for file in folder.iterdir() if file.suffix in (".py", ".c")]
-        assert len(files) <= MOST_FILES, folder
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_long_module_says_why(path: Path) -> None:
-    text = path.read_text()
-    if len(text.splitlines()) > LONG:
-        head = ast.get_docstring(ast.parse(text)) or ""
-        assert "One module, since" in " ".join(head.split()), path
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_module_is_not_too_long(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LONGEST
 
 
 def test_hgext3rd_is_left_to_mercurial() -> None:

@@ -6,8 +6,6 @@ waited for, and sizes are checked before a file is read (docs/security.rst). Dir
 get the mode and group of ``.hg/store``. Files get that mode without the execute bits,
 whatever the umask. Only new files change mode or owner. Does not know what files
 contain.
-
-One module, since nothing else may open, create or remove a file there.
 """
 
 from __future__ import annotations

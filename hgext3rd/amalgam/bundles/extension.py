@@ -7,8 +7,6 @@ a time, and that a bundle which is replaced stays for a while.
 Order, so that a death at any moment harms nobody: what is uploaded is in the register
 first, in the state once it can be read, then in the manifests; what goes is first out
 of the manifests.
-
-One module, since each function stands for one of that extension's.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Each command imports the module that answers it when it is called. Every hg process
 pays for what is in this module. Help begins with examples.
-
-One module, since all of it is help, which one reads side by side.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Owns the data files of ``.hg/amalgam/index``, from creation to removal, and the 
 which a snapshot counts as a prefix of its index (``docs/formats/index-snapshot.rst``).
 ``docket`` has the format of what is recorded about it. Knows neither revlogs nor when
 to renew.
-
-One module, since a snapshot counts by the rules by which it is made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """One call of the conversion: the request to the native core, and its report.
 
 Owns the fields of ``amalgam_export_request``. Decides nothing.
-
-One module, since each field of the request is set for a call of the core, here.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 The order is the crash safety. The core writes packs, then map segments. Then the docket
 makes them count. Then refs are written. Packs that were replaced go last. A killed run
 leaves files that the next run removes, never a ref to a missing object.
-
-One module, since each step is safe only after those before it.
 """
 
 from __future__ import annotations

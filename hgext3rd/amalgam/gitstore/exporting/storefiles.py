@@ -5,8 +5,6 @@ then packs and loose objects go, then refs. What is only replaced goes after the
 that lead to it. A killed process leaves files that the next one removes. Does not
 decide what belongs in a store, and converts nothing. All but ``has_heads`` need the
 lock, and abort if it was lost.
-
-One module, since the order in which files come and go is one.
 """
 
 from __future__ import annotations

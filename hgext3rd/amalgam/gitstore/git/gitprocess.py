@@ -21,8 +21,6 @@ leads to after it was checked: such people are trusted, or share the group of th
 repository (docs/security.rst).
 
 Knows nothing of what amalgam's stores contain.
-
-One module, since nothing else may start git.
 """
 
 from __future__ import annotations
