@@ -96,6 +96,10 @@ fast: local python-lint ## the part of it that takes less than 20 seconds
 header: $(CBINDGEN) ## write rust/capi/include/amalgam.h from rust/capi/src
 	$(CBINDGEN) --quiet --config rust/capi/cbindgen.toml --output $(HEADER) rust/capi
 
+.PHONY: config-page
+config-page: $(VENV)/.ready ## write the tables of docs/configuration.rst from the package
+	$(BIN)/python3 contrib/configpage.py docs/configuration.rst
+
 .PHONY: format
 format: $(VENV)/.ready ## format Rust and Python
 	$(IN_RUST) $(CARGO) fmt --all

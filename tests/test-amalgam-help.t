@@ -29,6 +29,8 @@ The page of the extension says what it is for and how to begin:
     $ hg admin::clone-bundles-refresh
     $ git clone --bundle-uri=https://example.org/repo/amalgam/bundles/bundles.list ...
     $ git clone https://example.org/repo
+    $ hg help config.amalgam
+    $ hg help config.amalgam.git.memory
 
 It is found without knowing its name:
 
@@ -90,17 +92,18 @@ It has a section of Mercurial's own page on configuration:
       Mistakes in "git.*" stop exports, and mistakes about bundles stop their
       generation. Commit, push, pull and log go on.
   
-      What is exported, and where to:
+      The git repository, and whether hgweb serves it:
   
       "git.export"
-          Which changesets to export: those that a server shows to clients
-          (served), or only public ones (public). (default: served)
+          Which changesets to export. "served": those that a server shows to its
+          clients, which includes drafts. "public": public changesets only.
+          (served or public; default: served)
+
+  $ hg help config.amalgam.git.program
+      "amalgam.git.program"
+          The git program. (the name or path of a program; default: git)
   
-  $ hg help config.amalgam.git.memory
-      "amalgam.git.memory"
-          How much memory an export may take; the rest goes to temporary files.
-          (default: 192 MB)
-  
+
   $ hg help config.ui | grep -c amalgam
   0
   [1]

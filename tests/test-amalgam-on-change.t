@@ -91,4 +91,4 @@ A mistake in the item stops no commit, either:
   $ hg admin::amalgam --config amalgam.git.export-on-change=perhaps | sed -n '/^wrong/,$p'
   wrong
     invalid value 'perhaps' for amalgam.git.export-on-change (expected yes or no)
-    (see 'hg help amalgam')
+    (see 'hg help config.amalgam')

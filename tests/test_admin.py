@@ -17,7 +17,7 @@ from testlib import faults
 from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore import lockholder
 from hgext3rd.amalgam.gitstore.exporting.export import export
 from hgext3rd.amalgam.gitstore.state.oidmap import Table
@@ -130,17 +130,17 @@ def test_each_mistake_in_the_configuration_is_named(store: Exported) -> None:
             "did you mean amalgam.git.export?",
         ),
         (
+            "unknown config item amalgam.quux",
+            "see 'hg help config.amalgam' for all items",
+        ),
+        (
             "unknown config item clone-bundles.git.format",
             "did you mean clone-bundles.git.formats?",
         ),
         (
             "invalid value 'fast' for amalgam.index.prefault "
             "(expected none, willneed or populate)",
-            "see 'hg help amalgam'",
-        ),
-        (
-            "unknown config item amalgam.quux",
-            "see 'hg help amalgam' for all items",
+            "see 'hg help config.amalgam'",
         ),
     ]
     for command in (["git::export"], ["git::bundle", "x"], ["git::verify"]):

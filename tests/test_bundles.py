@@ -26,9 +26,8 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 from testlib.small import run_hg, said
 
-from hgext3rd.amalgam import configitems
 from hgext3rd.amalgam.bundles.git import gitbundle
-from hgext3rd.amalgam.configitems import CINNABAR_V1, GIT_V2, GitConfig
+from hgext3rd.amalgam.config import CINNABAR_V1, GIT_FORMATS, GIT_V2, GitConfig
 
 WORD = "planted5c1d"
 
@@ -305,7 +304,7 @@ def found(store: Exported, bundle: Bundle) -> set[str]:
     return {word[len(WORD) + 1 :] for word in words if traces(directory, word.encode())}
 
 
-@pytest.mark.parametrize("kind", configitems.GIT_FORMATS)
+@pytest.mark.parametrize("kind", GIT_FORMATS)
 def test_a_published_bundle_has_public_changesets_only(
     layered: Exported, kind: bytes
 ) -> None:
@@ -318,7 +317,7 @@ def test_a_published_bundle_has_public_changesets_only(
     assert found(layered, bundle) == {"draft"}
 
 
-@pytest.mark.parametrize("kind", configitems.GIT_FORMATS)
+@pytest.mark.parametrize("kind", GIT_FORMATS)
 def test_public_metadata_and_names_are_those_of_a_clone_without_drafts(
     layered: Exported, kind: bytes
 ) -> None:
@@ -403,7 +402,7 @@ def test_what_cannot_be_is_refused(
 
 
 def test_an_empty_repository_has_no_bundle(empty: Exported) -> None:
-    for kind in configitems.GIT_FORMATS:
+    for kind in GIT_FORMATS:
         done = empty.run("git::bundle", "-t", kind.decode(), "x.bundle")
         assert (done.code, done.err) == (10, b"abort: no changesets to bundle\n")
 
@@ -454,7 +453,7 @@ class Full(io.RawIOBase):
         raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("kind", configitems.GIT_FORMATS)
+@pytest.mark.parametrize("kind", GIT_FORMATS)
 def test_git_ends_when_nobody_reads(store: Exported, kind: bytes) -> None:
     repo = store.open()
     with pytest.raises(OSError, match="No space left"):

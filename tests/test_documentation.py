@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
 from pathlib import Path
 
 import docutils.core
 import pytest
-from mercurial import extensions, ui as uimod
 from testlib.environment import ROOT
 
-from hgext3rd.amalgam import configitems
+from hgext3rd.amalgam.config import ITEMS
 
 
 def is_for_sphinx(page: Path) -> bool:
@@ -23,7 +22,6 @@ def is_for_sphinx(page: Path) -> bool:
 
 README = ROOT / "README.rst"
 CONFIGURATION = ROOT / "docs" / "configuration.rst"
-HELP = ROOT / "hgext3rd" / "amalgam" / "__init__.py"
 PAGES = sorted(
     page
     for page in (
@@ -33,63 +31,17 @@ PAGES = sorted(
     )
     if not is_for_sphinx(page)
 )
-ITEMS = {
-    f"{section.decode()}.{name.decode()}": (section, name)
-    for section, names in configitems.configtable.items()
-    for name in names
-}
-ROW = re.compile(r"^   \* - (.*(?:\n     - .*|\n       .*)*)", re.MULTILINE)
-#: What no item takes.
-NONSENSE = b"nothing-like-it"
 
 
-def rows() -> Iterator[list[str]]:
-    """Yield the rows of the tables: item, default, value, meaning."""
-    for row in ROW.findall(CONFIGURATION.read_text()):
-        cells = [" ".join(cell.split()) for cell in row.split("\n     - ")]
-        if cells[0] != "item":
-            assert len(cells) == 4, cells
-            yield cells
-
-
-EXPLAINED = {cells[0].strip("`"): cells for cells in rows()}
-
-
-def test_every_config_item_is_explained_and_no_other() -> None:
-    assert EXPLAINED.keys() == ITEMS.keys()
-    help_text = ast.get_docstring(ast.parse(HELP.read_text()))
-    assert help_text
-    for _section, name in ITEMS.values():
-        assert f"\n  {name.decode()} =" in help_text
-
-
-@pytest.mark.parametrize("item", ITEMS)
-def test_default_is_the_one_that_is_explained(item: str) -> None:
-    section, name = ITEMS[item]
-    default = configitems.configtable[section][name].default
-    if callable(default):
-        default = default()
-    if isinstance(default, list):
-        default = b", ".join(default)
-    if isinstance(default, bytes):
-        default = default.decode()
-    shown = {"": "none", "None": "unset", "True": "yes", "False": "no"}
-    assert EXPLAINED[item][1] == shown.get(str(default), f"``{default}``")
-
-
-@pytest.mark.parametrize("item", ITEMS)
-def test_value_is_the_one_that_messages_ask_for(item: str) -> None:
-    section, name = ITEMS[item]
-    ui = uimod.ui.load()
-    ui.setconfig(b"extensions", b"amalgam", b"")
-    extensions.loadall(ui)
-    ui.setconfig(section, name, b"" if item.endswith(".program") else NONSENSE)
-    found = [mistake.message.decode() for mistake in configitems.mistakes(ui)]
-    value = EXPLAINED[item][2]
-    if value in ("a path", "a text"):
-        assert not found
-    else:
-        assert [text.partition(item)[2] for text in found] == [f" (expected {value})"]
+def test_configuration_page_has_the_items_of_the_package(tmp_path: Path) -> None:
+    page = CONFIGURATION.read_text()
+    copy = tmp_path / "configuration.rst"
+    copy.write_text(page)
+    command = [sys.executable, str(ROOT / "contrib" / "configpage.py"), str(copy)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    assert copy.read_text() == page, "run 'make config-page'"
+    for item in ITEMS:
+        assert f"* - ``{item.section.decode()}.{item.name.decode()}``" in page
 
 
 def test_readme_is_short_and_begins_with_what_to_type() -> None:

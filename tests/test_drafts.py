@@ -21,7 +21,7 @@ from testlib.environment import ENVIRONMENT
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.drafts import moving
 from hgext3rd.amalgam.gitstore.exporting.export import Report, export
 from hgext3rd.amalgam.gitstore.exporting.metadatacommit import Covers

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hgext3rd.amalgam.configitems import IndexConfig
+from hgext3rd.amalgam.config import IndexConfig
 
 OURS = b"experimental.mmapindex"
 OUR_THRESHOLD = b"experimental.mmapindexthreshold"

@@ -39,7 +39,7 @@ LAYERS = [
 ]
 #: Modules of the lowest layer, which every other may import.
 BASE = {
-    *("metadata", "configitems", "configvalues", "compat", "loading", "locking"),
+    *("metadata", "config", "compat", "loading", "locking"),
     *("placement", "records", "scratch", "terminal", "trust", "docketfile", "ending"),
     "background",
 }

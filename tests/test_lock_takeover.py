@@ -21,7 +21,7 @@ from testlib.webserver import until
 from hgext3rd.amalgam import locking
 from hgext3rd.amalgam.bundles.lifecycle import generator, publication
 from hgext3rd.amalgam.bundles.lifecycle.register import Register
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.exporting import export as exporting
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.placement import Directory, Placement

@@ -104,7 +104,7 @@ def test_every_message_can_be_found_in_the_source() -> None:
 UNRESOLVED = {
     ("bundles/status.py", "exc.message"),
     ("commands/admin.py", "*it"),
-    ("configvalues.py", "mistake.message"),
+    ("config.py", "mistake.message"),
     ("gitstore/adoption/mappings.py", "exc.message"),
     ("gitstore/exporting/conversion.py", "Unfit(_id(done.unfit), int(done.misfit))"),
     ("gitstore/exporting/exportlock.py", "errno.EAGAIN"),

@@ -22,7 +22,7 @@ from testlib.exported import Exported, edit, remove_pack
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore import verify
 from hgext3rd.amalgam.gitstore.repair import repair
 from hgext3rd.amalgam.gitstore.store import GitStore

@@ -21,7 +21,8 @@ from testlib.environment import ENVIRONMENT, HG, ROOT
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam import configitems, metadata
+from hgext3rd.amalgam import metadata
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.exporting.conversion import ExportConversion
 from hgext3rd.amalgam.gitstore.state.oidmap import MapFiles
 from hgext3rd.amalgam.gitstore.state.selection import Selection
@@ -73,7 +74,7 @@ def convert(slow: Exported, tmp_path: Path, one_core: None) -> Convert:
         maps = MapFiles(directory, Trust.of(repo.ui, path, path))
         ui = repo.ui.copy()
         ui.makeprogress = progress
-        config = configitems.GitConfig.from_ui(repo.ui)
+        config = GitConfig.from_ui(repo.ui)
         conversion = ExportConversion.of(repo, config, directory, maps)
         conversion.run(ui, Selection(1, tip, {}), 0)
 

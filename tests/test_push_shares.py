@@ -218,7 +218,7 @@ def test_bookmark_that_moves_meanwhile_is_seen_through_the_share(
     move = [str(HG), "-R", str(share.source), "bookmark", "-f", "-r", "1", "work"]
     code = (
         "import subprocess\n"
-        "from hgext3rd.amalgam.configitems import GitConfig\n"
+        "from hgext3rd.amalgam.config import GitConfig\n"
         "from hgext3rd.amalgam.gitstore.store import GitStore\n"
         "from hgext3rd.amalgam.push.refs.refstate import RefState\n"
         "store = GitStore(repo, GitConfig.from_ui(repo.ui))\n"

@@ -24,7 +24,7 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 
 from hgext3rd.amalgam.bundles.git import packs
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.exporting import export as exporting, rollup
 from hgext3rd.amalgam.gitstore.git import idx, packing
 from hgext3rd.amalgam.gitstore.store import GitStore

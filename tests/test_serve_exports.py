@@ -12,7 +12,7 @@ from testlib.environment import ENVIRONMENT, HG
 from testlib.exported import Exported
 from testlib.webserver import WebServer, serving, until
 
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.exporting import (
     export as exporting,
     exporter,

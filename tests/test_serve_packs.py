@@ -14,7 +14,7 @@ from testlib.exported import Exported, cut, edit, replace
 from testlib.hiding import fetch_of, has_pack
 from testlib.webserver import serving
 
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.git import idx
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.placement import Directory

@@ -34,7 +34,7 @@ print("\\n" + json.dumps([
 ]))
 """
 #: The names of commands and config items, and of what is wrapped.
-TABLES = {"commands", "configitems", "configvalues", "hooks", "loading", "metadata"}
+TABLES = {"commands", "config", "hooks", "loading", "metadata"}
 TABLES |= {"commands.table", "records"}
 #: How the repository is opened, with what is wrapped there.
 OPENING = {"compat", "index", "index.lookuphooks", "index.openhooks"}

@@ -18,7 +18,7 @@ from testlib.generated import generate
 from testlib.hgserver import HgServer
 from testlib.planted import traces
 
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.exporting import export as exporting, rollup
 from hgext3rd.amalgam.gitstore.git import idx, summaries
 from hgext3rd.amalgam.gitstore.state import packgroups

@@ -23,7 +23,7 @@ from testlib.faults import (
     a_wrong_ref,
 )
 
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore import verify
 from hgext3rd.amalgam.gitstore.exporting.exportlock import locked
 from hgext3rd.amalgam.gitstore.repair import repair

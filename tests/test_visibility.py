@@ -21,7 +21,7 @@ from testlib.hgserver import HgServer
 from testlib.hiding import WORD
 from testlib.planted import traces
 
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer
 from hgext3rd.amalgam.gitstore.store import GitStore
 

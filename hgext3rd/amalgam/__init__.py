@@ -117,148 +117,15 @@ Configuration
 ``git.*`` stop exports, and mistakes about bundles stop their generation. Commit,
 push, pull and log go on.
 
-What is exported, and where to::
+List all items with their defaults, or show one::
 
-  [amalgam]
-  # which changesets to export: those that a server shows to clients
-  # (served), or only public ones (public)
-  git.export = served
-
-  # export in the background after each transaction
-  git.export-on-change = no
-
-  # what becomes a git ref: any of bookmarks, tips, tags, heads
-  git.refs = bookmarks, tips, tags
-
-  # the rules that decide the commit ids
-  git.dialect = cinnabar
-
-  # verify the SHA-1 of every file and changeset while exporting; manifests over
-  # 64 KiB are sampled (git::verify --full verifies all of them)
-  git.check-texts = yes
-
-  # how much memory an export may take; the rest goes to temporary files
-  git.memory = 192 MB
-
-  # the directory of the git repositories; .hg/amalgam/git if not set
-  git.path =
-
-  # the git program
-  git.program = git
-
-Whether hgweb serves git, and within what limits::
-
-  [amalgam]
-  # whether git clients may clone and fetch
-  git.serve = no
-
-  # whether pushes of git are taken: no, yes, or locked, which refuses them
-  # with a message
-  git.push = no
-
-  # that message
-  git.push-message =
-
-  # whether a push may make named branches: git push -o branch=NAME
-  git.push-branches = no
-
-  # whether pushed tags become a commit to .hgtags
-  git.push-tags = no
-
-  # up to how many missing changesets a request exports before it is answered
-  serve.freshness = 1000
-
-  # how many git processes may make packs at the same time
-  serve.max-fetches = 4
-
-  # a directory in which all processes of a host share that limit
-  serve.run-directory =
-
-  # how many seconds a request waits for its turn
-  serve.queue-timeout = 30
-
-  # how many seconds a request lasts without progress
-  serve.timeout = 300
-
-  # the largest request, after decompression
-  serve.max-body = 32 MB
-
-  # the largest push
-  serve.max-push = 512 MB
-
-  # how many objects a push may send, how many new commits it may have, and the
-  # largest file in one
-  serve.max-push-objects = 1000000
-  serve.max-push-commits = 100000
-  serve.max-push-file = 100 MB
-
-  # whether git clients are told of bundles
-  serve.bundle-uri = no
-
-How changegroups are written::
-
-  [amalgam]
-  # whether the native core writes what bundles, pulls and pushes send
-  bundles.native = yes
-
-Where bundles are kept, and for how long::
-
-  [amalgam]
-  # the directory for bundles; .hg/amalgam/bundles if not set
-  bundles.directory =
-
-  # an object store to upload to (s3://BUCKET/PREFIX, gs://... or az://...), or
-  # where a web server serves that directory; if not set, hgweb serves it
-  bundles.url =
-
-  # where everybody can read what is in the object store
-  bundles.public-url =
-
-  # for how many seconds a link to a bundle in a private object store is valid
-  bundles.link-seconds = 0
-
-  # how many seconds to keep a bundle after another has replaced it
-  bundles.retention = 604800
-
-  # how much bundles for hg are compressed: the level of zstd
-  bundles.level = 5
-
-  # by how many threads; 0: one for each core, at most 4
-  bundles.threads = 0
-
-  # how far back in a bundle repetitions are found
-  bundles.window = 64 MB
-
-  # whether bundles may be put where hgweb's permissions do not hold; if not
-  # set, only bundles of repositories that everyone may read
-  bundles.external =
-
-Whether hg memory-maps the indexes of changelog and manifest. If neither item is
-set, Mercurial's own ``storage.revlog.mmap.*`` decide::
-
-  [experimental]
-  # map indexes of at least the threshold (yes), or none (no)
-  mmapindex = yes
-
-  # the threshold; setting it alone means yes, and 0 maps every index
-  mmapindexthreshold = 1 MB
-
-A strip shortens an index that other processes may have mapped, and those would end
-with a bus error. So amalgam maps a snapshot of the index, in
-``.hg/amalgam/index``. Where it cannot have a snapshot, it reads the index::
-
-  [amalgam]
-  # what of an index to read ahead when it is mapped: none, willneed (all, in
-  # the background) or populate (all, before hg continues)
-  index.prefault = none
-
-  # keep a node-to-revision map on disk for memory-mapped indexes
-  index.node-map = yes
+  $ hg help config.amalgam
+  $ hg help config.amalgam.git.memory
 """
 
 from __future__ import annotations
 
-from . import commands, configitems, hooks, metadata
+from . import commands, config, hooks, metadata
 
 __version__ = metadata.__version__
 testedwith = metadata.testedwith
@@ -270,7 +137,7 @@ debuginstall = hooks.debuginstall
 
 cmdtable = commands.cmdtable
 colortable = commands.colortable
-configtable = configitems.configtable
+configtable = config.configtable
 revsetpredicate = commands.revsetpredicate
 templatekeyword = commands.templatekeyword
 uisetup = hooks.uisetup

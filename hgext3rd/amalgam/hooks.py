@@ -24,7 +24,8 @@ from mercurial import (
     wireprotoserver,
 )
 
-from . import commands, configitems
+from . import commands
+from .config import wants_export_on_change
 from .loading import load, load_everything, one_at_a_time, when_loaded
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def debuginstall(ui: UiT, fm: Any) -> int:
 
 def reposetup(ui: UiT, repo: RepoT) -> None:
     """Take part in the transactions of a repository."""
-    if repo.local() and configitems.wants_export_on_change(_of_source(ui, repo)):
+    if repo.local() and wants_export_on_change(_of_source(ui, repo)):
         with one_at_a_time:
             from .gitstore.exporting import exportrequest
 

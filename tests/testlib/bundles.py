@@ -8,9 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from hgext3rd.amalgam import configitems
 from hgext3rd.amalgam.bundles.git import gitbundle
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GIT_V2, GitConfig
 
 from .environment import ENVIRONMENT, git
 from .exported import Exported
@@ -73,7 +72,7 @@ def command(store: Exported, *args: str) -> Bundle:
 
 
 def written(
-    store: Exported, kind: bytes = configitems.GIT_V2, **options: Any
+    store: Exported, kind: bytes = GIT_V2, **options: Any
 ) -> tuple[Bundle, gitbundle.Written]:
     """Call what the command and the server call, in this process."""
     repo = store.open()

@@ -121,7 +121,7 @@ def may_answer(repo: Path) -> bool:
     extensions.loadall(ui)
     repository = hg.repository(ui, os.fsencode(repo))
     store = importlib.import_module("hgext3rd.amalgam.gitstore.store")
-    config = importlib.import_module("hgext3rd.amalgam.configitems")
+    config = importlib.import_module("hgext3rd.amalgam.config")
     return bool(store.GitStore(repository, config.GitConfig.from_ui(ui)).may_answer())
 
 

@@ -22,7 +22,7 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.planted import traces
 
-from hgext3rd.amalgam.configitems import GitConfig
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.store import GitStore
 
 CONFIG = """

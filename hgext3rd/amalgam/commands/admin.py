@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error, util
 from mercurial.i18n import _
 
-from .. import configitems
 from ..bundles import repair as bundles_repair, status as bundles_status
+from ..config import GitConfig, mistakes
 from ..gitstore import repair, status as state
 from ..gitstore.state import oidmap
 from ..gitstore.state.source import source_of
@@ -78,10 +78,10 @@ def general_problems(repo: RepoT) -> list[Problem]:
 
 def _mistakes(repo: RepoT) -> list[Problem]:
     """Return what is wrong in the configuration, of a share and of its source."""
-    hint = _(b"see 'hg help amalgam'")
+    hint = _(b"see 'hg help config.amalgam'")
     found = {}
     for ui in (repo.ui, source_of(repo).ui):
-        for mistake in configitems.mistakes(ui):
+        for mistake in mistakes(ui):
             found[mistake.message] = mistake.hint or hint
     return [state.Problem(*it) for it in found.items()]
 
@@ -104,7 +104,7 @@ def kernel_problems() -> list[Problem]:
 def store_of(ui: UiT, repo: RepoT) -> GitStore | None:
     """Return the git store, unless it is not known what should be in it."""
     try:
-        return GitStore(repo, configitems.GitConfig.from_ui(ui))
+        return GitStore(repo, GitConfig.from_ui(ui))
     except error.ConfigError:
         return None
 

@@ -11,7 +11,7 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
 from ..bundles.git import gitbundle
-from ..configitems import GitConfig
+from ..config import GitConfig
 from ..terminal import one_line
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mercurial.i18n import _
 from mercurial.utils import urlutil
 
 from .. import compat
-from ..configitems import GitConfig, ServeConfig, wants_serve
+from ..config import GitConfig, ServeConfig, wants_serve
 from ..gitstore.store import GitStore
 from ..records import Record
 from ..serve.pages import cloneurl

@@ -1,22 +1,35 @@
-"""``hg help config.amalgam``: our part of Mercurial's help on configuration.
+"""``hg help config.amalgam``: our section in Mercurial's help on configuration.
 
-It is what the help of the extension says of it, with a definition for each item: ``hg
-help config.amalgam.git.memory`` finds one. Loaded with Mercurial's help only.
+Made from the table of items. ``hg help config.amalgam.git.memory`` shows one of them.
+Loaded with Mercurial's help only.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from mercurial import extensions, help as helpmod, pycompat
+from mercurial import help as helpmod
+
+from ..config import ITEMS, Item
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import UiT
 
-_HEADING = b"Configuration\n=============\n"
-# an example of the section, up to the next line that is not indented
-_EXAMPLE = re.compile(rb"::\n\n  \[amalgam\]\n((?:(?:  .*)?\n)+)")
+_INTRODUCTION = b"""
+``amalgam``
+-----------
+
+:hg:`admin::amalgam` names every unknown item and every invalid value. Mistakes in
+``git.*`` stop exports, and mistakes about bundles stop their generation. Commit,
+push, pull and log go on.
+
+"""
+_GROUPS = {
+    b"git": b"The git repository, and whether hgweb serves it",
+    b"serve": b"Limits of serving git",
+    b"bundles": b"Bundles",
+    b"index": b"Memory mapping of the indexes of changelog and manifest",
+}
 
 
 def install() -> None:
@@ -25,24 +38,29 @@ def install() -> None:
 
 
 def _with_section(_ui: UiT, _topic: bytes, text: bytes) -> bytes:
-    """Return the text of the topic with a section, if our help has not been removed."""
-    ours = pycompat.getdoc(extensions.find(b"amalgam")) or b""
-    _before, found, section = ours.partition(_HEADING)
-    if not found:
-        return text
-    return text + b"\n``amalgam``\n-----------\n" + _EXAMPLE.sub(_define, section)
+    """Return the text of the topic with our section."""
+    parts = [text, _INTRODUCTION]
+    for group, heading in _GROUPS.items():
+        parts.append(b"%s:\n\n" % heading)
+        parts += (_definition(item) for item in ITEMS if item.group == group)
+    return b"".join(parts)
 
 
-def _define(example: re.Match[bytes]) -> bytes:
-    """Return what stands for an example: each item with its comment and its default."""
-    definitions = []
-    for paragraph in example[1].strip(b"\n").split(b"\n\n"):
-        lines = [line.strip() for line in paragraph.splitlines()]
-        said = b" ".join(line[2:] for line in lines if line.startswith(b"# "))
-        said = said[:1].upper() + said[1:]
-        for line in lines:
-            name, equals, value = line.partition(b" =")
-            if equals and not line.startswith(b"#"):
-                default = b"(default: %s)" % (value.strip() or b"unset")
-                definitions.append(b"``%s``\n    %s. %s\n" % (name, said, default))
-    return b":\n\n" + b"\n".join(definitions) + b"\n"
+def _definition(item: Item) -> bytes:
+    name = item.name
+    if item.section != b"amalgam":
+        name = b"%s.%s" % (item.section, name)
+    value = b"(%s; default: %s)" % (item.kind.expected, shown_default(item))
+    return b"``%s``\n    %s %s\n\n" % (name, item.help, value)
+
+
+def shown_default(item: Item) -> bytes:
+    """Return the default of an item as users write it; "unset" if it has none."""
+    default = item.default
+    if isinstance(default, tuple):
+        return b", ".join(default) or b"none"
+    if isinstance(default, bool):
+        return b"yes" if default else b"no"
+    if default is None:
+        return b"unset"
+    return default if isinstance(default, bytes) else b"%d" % default

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import cmdutil, util
 from mercurial.i18n import _
 
-from ..configitems import GitConfig
+from ..config import GitConfig
 from ..gitstore.forecast import Contents, Forecast, free_bytes
 from ..gitstore.store import GitStore
 from ..terminal import one_line

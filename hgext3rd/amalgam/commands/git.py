@@ -8,7 +8,7 @@ from mercurial import error, logcmdutil, pycompat, util
 from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 
-from ..configitems import GitConfig
+from ..config import GitConfig
 from ..ending import end_quickly
 from ..gitstore.exporting import checkout, export, exporter, omissions, rollup
 from ..gitstore.exporting.metadatacommit import Covers

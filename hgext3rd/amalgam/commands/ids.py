@@ -20,8 +20,7 @@ from mercurial.node import hex as hex_node, short
 from mercurial.utils import stringutil
 
 from .. import compat
-from ..configitems import GitConfig
-from ..configvalues import warn_once
+from ..config import GitConfig, warn_once
 from ..gitstore import store as stores
 from ..gitstore.state import ids, oidmap as oidmaps, selection
 from ..terminal import one_line

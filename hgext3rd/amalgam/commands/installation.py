@@ -11,7 +11,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from .. import metadata
-from ..configitems import GitConfig
+from ..config import GitConfig
 from ..gitstore.git import gitprocess
 from ..terminal import one_line
 

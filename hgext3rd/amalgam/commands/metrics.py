@@ -14,7 +14,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ..bundles.status import BundlesStatus
-from ..configitems import ServeConfig
+from ..config import ServeConfig
 from ..gitstore.lockholder import LockState
 from ..gitstore.state import oidmap
 from ..gitstore.status import StoreStatus

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..configitems import GitConfig
+from ..config import GitConfig
 from ..gitstore.exporting import exporter, exporterlock
 from ..gitstore.state.docket import Docket
 from ..gitstore.state.failures import Failure

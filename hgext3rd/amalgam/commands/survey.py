@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial.i18n import _
 
-from ..configitems import GitConfig
+from ..config import GitConfig
 from ..gitstore.git.gitprocess import Git
 from ..push import survey
 from ..terminal import one_line

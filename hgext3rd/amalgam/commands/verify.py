@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial.i18n import _
 
-from ..configitems import GitConfig
+from ..config import GitConfig
 from ..gitstore import verify
 from ..gitstore.exporting import metadatacommit
 from ..gitstore.store import GitStore

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mercurial import error
 
-from ..configitems import GitConfig
+from ..config import GitConfig
 from ..placement import Directory, Placement, Unusable
 from ..trust import Trust
 from .git import strays

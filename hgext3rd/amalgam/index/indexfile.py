@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import VfsT
 
-    from ..configitems import IndexConfig
+    from ..config import IndexConfig
     from .opening import Site
     from .snapshot import IndexFile
 

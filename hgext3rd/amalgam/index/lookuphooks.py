@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from mercurial import extensions, policy, revlog, scmutil
 from mercurial.revlogutils import constants
 
-from .. import compat, configitems
+from .. import compat
+from ..config import wants_node_map
 from ..loading import load, one_at_a_time
 from . import openhooks
 
@@ -72,7 +73,7 @@ def _resolve_options(
     orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
 ) -> dict[bytes, Any]:
     """Note whether node maps are wanted, and that Mercurial's are then not slow."""
-    wanted = openhooks.enabled(ui) and configitems.wants_node_map(ui)
+    wanted = openhooks.enabled(ui) and wants_node_map(ui)
     overrides = {}
     if wanted and not ui.hasconfig(*_SLOW_PATH):
         overrides[_SLOW_PATH] = b"allow"

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error, extensions, localrepo, revlog
 from mercurial.revlogutils import constants
 
-from .. import compat, configitems
+from .. import compat
+from ..config import IndexConfig
 from ..loading import load, one_at_a_time
 from ..records import Record
 from . import decision, indexfile
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, TransactionT, UiT, VfsT
 
-    from ..configitems import IndexConfig
     from ..trust import Trust
     from .buffer import Expected
     from .decision import Decision
@@ -172,7 +172,7 @@ def _resolve_options(
     options = orig(ui, *args, **kwargs)
     if enabled(ui):
         data_config = options[b"data-config"]
-        config = configitems.IndexConfig.from_ui(ui, data_config.mmap_index_threshold)
+        config = IndexConfig.from_ui(ui, data_config.mmap_index_threshold)
         data_config.mmap_index_threshold = config.threshold_bytes
         options[_OPTION] = _Switch(config, ui)
     return options

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import UiT
 
-    from ..configitems import IndexConfig
+    from ..config import IndexConfig
     from .snapshotdocket import FileStat
 
 _ATTEMPTS = 4

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
-    from ..configitems import IndexConfig
+    from ..config import IndexConfig
     from ..placement import Placement
     from .opening import Site
     from .snapshot import Snapshot

@@ -16,7 +16,7 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
-from ..configitems import PushConfig
+from ..config import PushConfig
 from ..terminal import shown_by_git
 from . import applying, comingback, conversion, options as pushoptions
 from .listening import listening

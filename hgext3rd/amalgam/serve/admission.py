@@ -13,7 +13,7 @@ from mercurial import error
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ..configitems import GitConfig, ServeConfig, wants_serve
+from ..config import GitConfig, ServeConfig, wants_serve
 from ..gitstore.store import GitStore
 from ..records import Record
 from . import permissions, pktlines, slots

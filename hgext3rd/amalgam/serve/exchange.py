@@ -18,7 +18,7 @@ from mercurial import pycompat
 from mercurial.hgweb import common
 from mercurial.i18n import _
 
-from ..configvalues import warn_once
+from ..config import warn_once
 from ..terminal import printable, utf8_of
 from . import requestbody
 from .connection import Connection

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mercurial import error
 
-from ...configitems import BundlesConfig
+from ...config import BundlesConfig
 from ...placement import Directory
 from ..lifecycle import directories, urls
 from ..lifecycle.formats import is_uploaded

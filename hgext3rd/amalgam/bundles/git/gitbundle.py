@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ...configitems import CINNABAR_V1, GIT_FORMATS, GIT_V2, GitConfig
+from ...config import CINNABAR_V1, GIT_FORMATS, GIT_V2, GitConfig
 from ...gitstore.exporting import export, rollup
 from ...gitstore.exporting.metadatacommit import Covers
 from ...gitstore.state import selection

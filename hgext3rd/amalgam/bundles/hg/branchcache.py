@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial import bundle2, encoding, extensions
 
-from ...configitems import wants_native_bundles
+from ...config import wants_native_bundles
 from . import wholehistory
 
 if TYPE_CHECKING:

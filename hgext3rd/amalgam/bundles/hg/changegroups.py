@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial import bundle2, changegroup, extensions, node as nodemod
 
-from ...configitems import wants_native_bundles
+from ...config import wants_native_bundles
 from ...native.errors import Moved, Unsupported
 from . import fallthrough
 from .writer import NativeChangegroup

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import extensions
 from mercurial.utils import compression
 
-from ...configitems import CompressionConfig
+from ...config import CompressionConfig
 from ...ending import end_quickly
 from ...records import Record
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import changegroup
 from mercurial.revlogutils import flagutil
 
-from ...configitems import wants_native_bundles
+from ...config import wants_native_bundles
 from ...gitstore.state import requirements
 from .writer import VERSIONS
 

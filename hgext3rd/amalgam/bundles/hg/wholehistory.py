@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial import discovery, extensions, localrepo
 
-from ...configitems import wants_native_bundles
+from ...config import wants_native_bundles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from ...configitems import GIT_V2
+from ...config import GIT_V2
 from .formats import increment, is_increment, kind_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, BinaryIO
 
-from ...configitems import BundlesConfig
+from ...config import BundlesConfig
 from ...placement import TEMPORARY, Directory, Placement
 from ...trust import Trust
 from . import urls

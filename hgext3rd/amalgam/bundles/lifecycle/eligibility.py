@@ -15,7 +15,7 @@ from hgext import clonebundles
 from mercurial import error
 from mercurial.i18n import _
 
-from ...configitems import CINNABAR_V1, GitConfig
+from ...config import CINNABAR_V1, GitConfig
 from ...gitstore.state import censorship
 from ...gitstore.store import has_foreign_ids
 from ...placement import Directory

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from mercurial import bundlecaches, error, extensions
 from mercurial.i18n import _
 
-from ...configitems import (
+from ...config import (
     GIT_FORMATS,
     GIT_V2,
     BundlesConfig,
     CompressionConfig,
     GitConfig,
+    warn_once,
 )
-from ...configvalues import warn_once
 from ...placement import Directory
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def is_enabled(ui: UiT) -> bool:
 
 def git_formats(ui: UiT) -> list[bytes]:
     """Return the formats for git that are wanted, without those that are unknown."""
-    return BundlesConfig.from_ui(ui).formats
+    return list(BundlesConfig.from_ui(ui).formats)
 
 
 def hg_formats(ui: UiT) -> list[bytes]:

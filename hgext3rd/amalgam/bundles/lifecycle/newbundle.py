@@ -11,7 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...configitems import GIT_V2, GitConfig
+from ...config import GIT_V2, GitConfig
 from ...gitstore.exporting import pending
 from ...placement import TEMPORARY, Directory, Placement
 from ..git import gitbundle

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
 
-from ...configitems import CINNABAR_V1, GIT_V2
+from ...config import CINNABAR_V1, GIT_V2
 from . import chain as chains, formats, generator, headset
 from .register import Register
 

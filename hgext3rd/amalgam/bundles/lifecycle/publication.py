@@ -19,7 +19,7 @@ from mercurial import error, url as urlmod
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ...configitems import CINNABAR_V1, BundlesConfig
+from ...config import CINNABAR_V1, BundlesConfig
 from ...placement import TEMPORARY
 from ...terminal import one_line, printable
 from . import directories, eligibility as bundles, headset, urls

@@ -20,7 +20,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ... import docketfile
-from ...configitems import STORE
+from ...config import STORE
 from ...docketfile import Field, matching, number, numbers, texts
 from ...placement import Directory, Placement
 from ...terminal import printable

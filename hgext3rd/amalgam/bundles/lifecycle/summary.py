@@ -11,7 +11,7 @@ from hgext import clonebundles
 from mercurial import util
 from mercurial.i18n import _
 
-from ...configitems import GIT_V2
+from ...config import GIT_V2
 from ...terminal import one_line
 from . import chain as chains, formats, headset
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import util
 from mercurial.utils import urlutil
 
-from ...configitems import BundlesConfig
+from ...config import BundlesConfig
 from .formats import is_uploaded
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ...configitems import GitConfig
+    from ...config import GitConfig
     from ...placement import Directory
     from ..state.adopted import AdoptedFile
     from ..state.oidmap import MapFiles

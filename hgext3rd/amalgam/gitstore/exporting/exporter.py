@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from mercurial import error
 
 from ... import background
-from ...configitems import GitConfig, wants_export_on_change
+from ...config import GitConfig, wants_export_on_change
 from ...placement import Placement
 from ...trust import Trust
 from ..state import failures, selection

@@ -15,7 +15,7 @@ from mercurial.hgweb import common
 from mercurial.node import bin as bin_node, hex as hex_node
 
 from ...bundles.lifecycle import urls
-from ...configitems import wants_serve
+from ...config import wants_serve
 from ...gitstore.state import ids, selection
 from ...index import openhooks
 from ...loading import load

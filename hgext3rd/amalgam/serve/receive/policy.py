@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...configitems import PushConfig, wants_serve
+from ...config import PushConfig, wants_serve
 from ...terminal import utf8_of
 from ..refusal import RefusedError
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hgext import clonebundles
 from mercurial.i18n import _
 
-from ....configitems import BundlesConfig
+from ....config import BundlesConfig
 from ....terminal import one_line
 from ....trust import Trust
 from .. import publication

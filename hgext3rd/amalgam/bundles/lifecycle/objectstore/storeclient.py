@@ -63,7 +63,7 @@ class StoredObject:
 
 
 def client_of(url: str) -> StoreClient:
-    """Return the store at ``url``, one of ``configitems.STORE``.
+    """Return the store at ``url``, one of ``config.STORE``.
 
     ``ConfigError`` if a library or credentials are missing. Nothing is sent yet.
     """

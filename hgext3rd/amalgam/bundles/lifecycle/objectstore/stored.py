@@ -14,7 +14,7 @@ from mercurial import error
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ....configitems import BundlesConfig
+from ....config import BundlesConfig
 from ....terminal import one_line
 from ....trust import Trust
 from .. import urls

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from mercurial import error, extensions, ui as uimod
 
-from hgext3rd.amalgam import configvalues
-from hgext3rd.amalgam.configitems import (
+from hgext3rd.amalgam import config
+from hgext3rd.amalgam.config import (
     BundlesConfig,
     CompressionConfig,
     GitConfig,
@@ -23,7 +23,7 @@ from hgext3rd.amalgam.configitems import (
 @pytest.fixture
 def ui(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a ui whose warnings are in ``warned``, none of them given before."""
-    monkeypatch.setattr(configvalues, "_warned", set())
+    monkeypatch.setattr(config, "_warned", set())
     ui = uimod.ui.load()
     ui.setconfig(b"extensions", b"amalgam", b"")
     extensions.loadall(ui)
@@ -37,7 +37,7 @@ def test_defaults(ui: Any) -> None:
         dialect=b"cinnabar",
         export=b"served",
         export_on_change=False,
-        refs=frozenset({b"bookmarks", b"tips", b"tags"}),
+        refs=(b"bookmarks", b"tips", b"tags"),
         check_texts=True,
         memory_bytes=192 << 20,
         path=None,
@@ -111,7 +111,7 @@ def test_unknown_item_about_what_leaves_is_an_error(
     if meant:
         assert caught.value.hint == b"did you mean amalgam.%s?" % meant
     else:
-        assert caught.value.hint == b"see 'hg help amalgam' for all items"
+        assert caught.value.hint == b"see 'hg help config.amalgam' for all items"
     BundlesConfig.check(ui)
     assert [mistake.message for mistake in mistakes(ui)] == [caught.value.message]
 
@@ -328,7 +328,7 @@ def test_value_does_not_reach_the_terminal_as_it_is(ui: Any) -> None:
 
 def test_no_mistake_where_nothing_is_set(ui: Any) -> None:
     assert mistakes(ui) == []
-    expected = BundlesConfig([], None, b"", b"", b"", 0, None, 7 * 86400)
+    expected = BundlesConfig((), None, b"", b"", 0, 7 * 86400, None)
     assert BundlesConfig.from_ui(ui) == expected
     BundlesConfig.check(ui)
     assert not ui.warned
@@ -368,7 +368,7 @@ def test_what_is_exported_is_the_choice_of_an_owner_who_is_not_trusted(ui: Any) 
     ui._ucfg.parse(b"hgrc", b"[amalgam]\ngit.export = public\ngit.refs = tips\n")
     config = GitConfig.from_ui(ui)
     assert config.export == b"public"
-    assert config.refs == {b"tips"}
+    assert config.refs == (b"tips",)
 
 
 def test_path_in_a_file_of_others_is_an_error(ui: Any) -> None:
