@@ -118,7 +118,7 @@ def test_what_is_written_can_be_read(published: Bundled) -> None:
     assert {entry.path for entry in register.entries.values()} == {HERE}
     register.failure = os.fsdecode(b"\xff\x1b[2J")
     register.write(repo)
-    assert Register.read(repo) == register
+    assert Register.read(repo).format() == register.format()
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "directory", "large"])
@@ -218,10 +218,10 @@ def test_register_of_before_can_be_read(published: Bundled) -> None:
         if entry["at_once"]:
             entry["retired"] = 2
     path.write_text(json.dumps(old, indent=1, sort_keys=True))
-    assert Register.read(repo) == register
+    assert Register.read(repo).format() == register.format()
     register.write(repo)
     assert path.read_bytes().startswith(TITLE + b"\n")
-    assert Register.read(repo) == register
+    assert Register.read(repo).format() == register.format()
 
 
 def test_edited_register_deletes_no_file(published: Bundled, tmp_path: Path) -> None:

@@ -110,6 +110,14 @@ def test_hgext3rd_is_left_to_mercurial() -> None:
     assert not (ROOT / "hgext3rd" / "__init__.py").exists()
 
 
+def test_values_are_records() -> None:
+    """Others take more instructions: ``docs/decisions/own-parts.rst``."""
+    other = re.compile(r"import dataclasses|\bNamedTuple\b|\(enum\.(?!IntEnum)|attr\.s")
+    for path in MODULES:
+        if path.name != "records.py" and path.parent.name != "perf":
+            assert not other.search(path.read_text()), path
+
+
 def test_version_differences_are_tagged_and_in_compat_only() -> None:
     tag = re.compile(r"# hg <= \d+\.\d+ \(.+\)$", re.MULTILINE)
     for path in MODULES:

@@ -301,7 +301,9 @@ def _requests() -> None:
         heads=digest,
         made=1.5,
     )
-    register = Register({entry.name: entry}, last_token=3, others={"x": "0" * 32})
+    register = Register(
+        entries={entry.name: entry}, last_token=3, others={"x": "0" * 32}
+    )
     _put(PYTHON, "register", "usual", _unsealed(register.format()))
     _put(PYTHON, "register", "version-1", olddockets.register(register))
     _put(PYTHON, "headset", "two", bytes(range(40)))

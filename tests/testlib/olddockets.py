@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
 from hgext3rd.amalgam import docketfile
-from hgext3rd.amalgam.bundles.lifecycle.register import Register
+from hgext3rd.amalgam.bundles.lifecycle.register import Entry, Register
 from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer, MetadataCommit
 
 
@@ -29,10 +28,14 @@ def git_docket(docket: Docket) -> bytes:
 
 def register(register: Register) -> bytes:
     """Return a bundle register of version 1."""
-    known: dict[str, Any] = dataclasses.asdict(register)
-    known["entries"] = list(known["entries"].values())
+    known = _values(register)
+    known["entries"] = [_values(entry) for entry in register.entries.values()]
     text = json.dumps({"version": 1, **known}, indent=1, sort_keys=True)
     return text.encode() + b"\n"
+
+
+def _values(record: Register | Entry) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in type(record).__annotations__}
 
 
 def git_docket_5(docket: Docket) -> bytes:

@@ -5,7 +5,6 @@ Only looks. Nobody on the network is asked, except the object store for its list
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import time
@@ -17,6 +16,7 @@ from mercurial.i18n import _
 
 from ..gitstore.lockholder import LockState, holder
 from ..gitstore.status import Problem
+from ..records import Record
 from ..terminal import printable
 from .git import gitbundle
 from .lifecycle import directories, eligibility, formats, generator, summary
@@ -37,8 +37,7 @@ _REPAIR = _(b"run 'hg admin::amalgam --repair'")
 _DELETE = _(b"delete it there; amalgam is not told how")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class Row(Record):
     """A bundle."""
 
     format: bytes
@@ -65,17 +64,18 @@ class Row:
         return max(0, int(time.time() - self.made)) if self.made else 0
 
 
-@dataclasses.dataclass(slots=True)
 class BundlesStatus:
     """The bundles of a repository at a glance."""
 
-    rows: list[Row] = dataclasses.field(default_factory=list)
     public: int = 0
     """Changesets that a bundle made today would have."""
     lock: Holder | None = None
     has_failed: bool = False
     """Whether the last generator failed, and none is at work."""
-    problems: list[Problem] = dataclasses.field(default_factory=list)
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.problems: list[Problem] = []
 
     @classmethod
     def of(cls, repo: RepoT) -> BundlesStatus:
@@ -129,10 +129,10 @@ class BundlesStatus:
             missing = summary.missing(repo, bundle) if state == b"live" else 0
             if entry is None:
                 row = Row(bundle.bundle_type, state, name, url, changesets=bundle.revs)
-                self.rows.append(dataclasses.replace(row, missing=missing))
+                self.rows.append(row._replace(missing=missing))
                 continue
             after = following.get(entry.name, b"")
-            row = dataclasses.replace(_row(entry, state), missing=missing, next=after)
+            row = _row(entry, state)._replace(missing=missing, next=after)
             self.rows.append(row)
             if not eligibility.is_there(repo, entry) and eligibility.may_be_named(
                 repo, entry

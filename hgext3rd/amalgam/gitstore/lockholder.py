@@ -6,7 +6,6 @@ of this machine. If the file server's differs, so does what is called silent her
 
 from __future__ import annotations
 
-import enum
 import time
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,14 @@ from mercurial.utils import procutil
 
 from .. import locking
 from ..placement import Unusable
-from ..records import Record
+from ..records import Choice, Record
 from ..terminal import printable
 
 if TYPE_CHECKING:
     from ..placement import Directory
 
 
-class LockState(enum.Enum):
+class LockState(Choice):
     """What is known of the process. Values are for JSON."""
 
     RUNNING = "running"

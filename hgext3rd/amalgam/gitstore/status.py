@@ -6,7 +6,6 @@ Reads only the tables of the map, so it is quick for stores of any size.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import time
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from mercurial.node import bin
 
 from ..locking import LOCK
 from ..placement import Unusable
+from ..records import Record
 from . import verify
 from .exporting import exporter, exporterlock, rollup
 from .exporting.export import LastExport
@@ -45,8 +45,7 @@ _MAINTAIN = _(b"next attempt after an export; or run 'hg debug::amalgam-maintena
 _REPAIR = _(b"run 'hg admin::amalgam --repair'")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Record):
     """Something that does not mend itself."""
 
     text: bytes
@@ -54,7 +53,6 @@ class Problem:
     """What to do, preferably what to type."""
 
 
-@dataclasses.dataclass(slots=True)
 class StoreStatus:
     """A git store at a glance; the default is one that was never exported."""
 
@@ -79,22 +77,26 @@ class StoreStatus:
     """What these then take while packs are rolled up."""
     segments: int = 0
     map_bytes: int = 0
-    pairs: dict[Table, int] = dataclasses.field(default_factory=dict)
-    """Pairs in each table of the map."""
     adopted: int = 0
     """Changesets whose commits another program has made."""
     exists: bool = False
     exporter: bytes = b"off"
     """Whether changes are exported in the background: ``off``, ``idle``, ``working``,
     or ``waiting`` after a failure."""
-    lock: Holder | None = None
-    last: LastExport | None = None
-    """The last export that changed something."""
     export_failures: int = 0
     """Background exports that failed in a row."""
     maintenance_failures: int = 0
     """Roll-ups of packs that failed in a row."""
-    problems: list[Problem] = dataclasses.field(default_factory=list)
+
+    def __init__(
+        self, lock: Holder | None = None, last: LastExport | None = None
+    ) -> None:
+        self.lock = lock
+        self.last = last
+        """The last export that changed something."""
+        self.pairs: dict[Table, int] = {}
+        """Pairs in each table of the map."""
+        self.problems: list[Problem] = []
 
     @classmethod
     def of(cls, store: GitStore) -> StoreStatus:

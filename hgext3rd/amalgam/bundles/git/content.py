@@ -7,12 +7,12 @@ what is exported, and exports nothing.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from typing import TYPE_CHECKING
 
 from mercurial.node import hex as hex_id
 
 from ...gitstore.state import selection
+from ...records import Record
 from . import copies, packs
 from .packs import PackRequest
 
@@ -28,8 +28,7 @@ class BehindError(Exception):
     """What is to be bundled is not exported yet."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Content:
+class Content(Record):
     """All that is to be written."""
 
     changesets: int

@@ -8,7 +8,6 @@ have. Knows no manifests, URLs and files: who calls says where the bytes go.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import time
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from ...gitstore.state import selection
 from ...gitstore.state.unreadable import is_of_repository
 from ...gitstore.store import GitStore, has_foreign_ids
 from ...native.errors import Moved
+from ...records import Record
 from . import scope
 from .cinnabar import of_metadata
 from .content import BehindError, Content, of_history
@@ -58,8 +58,7 @@ _UNKNOWN_TO_CINNABAR = (b"lfs", b"treemanifest")
 _TRIES = 5
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Written:
+class Written(Record):
     """What is in a bundle that was written."""
 
     kind: bytes

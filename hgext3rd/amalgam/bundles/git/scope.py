@@ -5,7 +5,6 @@ All on the side of Mercurial: of what a repository shows, what was asked for.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from mercurial import error
@@ -14,6 +13,7 @@ from mercurial.node import nullid, nullrev, short
 
 from ...gitstore.git.refs import HEADS
 from ...gitstore.state import selection
+from ...records import Record
 from . import bundlerefs
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ class NothingToBundleError(error.InputError):
         super().__init__(_(b"no changesets to bundle"))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Part:
+class Part(Record):
     """Some changesets."""
 
     revs: frozenset[int]

@@ -8,10 +8,10 @@ a fresh one, every client would download the whole of it again.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ...config import GIT_V2
+from ...records import Record
 from .formats import increment, is_increment, kind_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ KEPT_INCREMENTS = 4
 behind by no more than these never takes the base again."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Link:
+class Link(Record):
     """A bundle in the chain."""
 
     bundle: Any
@@ -68,8 +67,7 @@ def outdated(bundles: Iterable[Any], chain: Sequence[Link]) -> list[Any]:
     ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class BundleRequest:
+class BundleRequest(Record):
     """A bundle of git-v2 that is to be made."""
 
     type: bytes

@@ -7,7 +7,6 @@ format of ``hg bundle``, ``git-v2``, ``cinnabar-v1``, or ``git-v2+N``, the incre
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from ...config import (
     warn_once,
 )
 from ...placement import Directory
+from ...records import Record
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -199,8 +199,7 @@ def _lines(repo: RepoT) -> list[bytes]:
     return [line for line in lines if line.count(b" ") > 1]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Trigger:
+class Trigger(Record):
     """How much may be missing in the bundles before there are new ones."""
 
     below_ratio: float

@@ -5,7 +5,6 @@ It is made in a directory of its own, from where it is published.
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 import time
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...config import GIT_V2, GitConfig
 from ...gitstore.exporting import pending
 from ...placement import TEMPORARY, Directory, Placement
+from ...records import Record
 from ..git import gitbundle
 from . import eligibility, headset
 from .formats import is_increment, kind_of, suffix_of
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 _FILE = b"bundle"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NewBundle:
+class NewBundle(Record):
     """A bundle that is not published yet."""
 
     entry: Entry

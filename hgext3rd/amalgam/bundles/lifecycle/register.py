@@ -11,10 +11,9 @@ Others may have edited it, so each field is checked when it is read.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mercurial import error
 from mercurial.i18n import _
@@ -45,7 +44,6 @@ _LIMIT_BYTES = 4 << 20
 """Some 5,000 bundles. What a web server parses must not fill its memory."""
 
 
-@dataclasses.dataclass(slots=True)
 class Entry:
     """A bundle that was made."""
 
@@ -85,12 +83,15 @@ class Entry:
     key: str = ""
     """Its name in the object store; empty if it is in none."""
 
+    def __init__(self, **values: Any) -> None:
+        """Take a value for each field, except those with a default."""
+        vars(self).update(values)
 
-@dataclasses.dataclass(slots=True)
+
 class Register:
     """All that is known of the bundles of a repository."""
 
-    entries: dict[str, Entry] = dataclasses.field(default_factory=dict)
+    entries: dict[str, Entry]
     """By name."""
     last_token: int = 0
     """The largest creation token that any client was ever given."""
@@ -98,13 +99,18 @@ class Register:
     """SHA-256 of what amalgam wrote, or was about to write, to its manifest."""
     uploaded_list: str = ""
     """SHA-256 of the list of bundles that was uploaded last."""
-    others: dict[str, str] = dataclasses.field(default_factory=dict)
+    others: dict[str, str]
     """Such marks of bundles that Mercurial's extension publishes itself, by name; none
     for those made before the first censoring."""
-    uploads: dict[str, str] = dataclasses.field(default_factory=dict)
+    uploads: dict[str, str]
     """Object stores by key: what may be there and is no bundle, or not yet."""
     failure: str = ""
     """Why the last generation failed; empty if it did not."""
+
+    def __init__(self, **values: Any) -> None:
+        """Take values of fields."""
+        self.entries, self.others, self.uploads = {}, {}, {}
+        vars(self).update(values)
 
     @classmethod
     def read(cls, repo: RepoT) -> Register:
@@ -134,7 +140,7 @@ class Register:
         values = docketfile.values_of(head, _REGISTER)
         for name in ("others", "uploads"):
             values[name] = dict(values[name])
-        return cls({entry.name: entry for entry in entries}, **values)
+        return cls(entries={entry.name: entry for entry in entries}, **values)
 
     @classmethod
     def read_for_client(cls, repo: RepoT) -> Register | None:

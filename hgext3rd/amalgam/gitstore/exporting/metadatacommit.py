@@ -8,11 +8,11 @@ once gives it. Until it is made again, the last one stays, and is behind.
 from __future__ import annotations
 
 import contextlib
-import enum
 from typing import TYPE_CHECKING
 
 from mercurial import error
 
+from ...records import Choice
 from ..state.oidmap import Table
 from . import transitions
 from .conversion import ExportConversion
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..store import GitStore
 
 
-class Covers(enum.Enum):
+class Covers(Choice):
     """The changesets that a metadata commit is of."""
 
     ALL = 1

@@ -7,10 +7,11 @@ user about an id that is not found.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mercurial.node import bin as bin_node
 
+from ...records import Record
 from .oidmap import ID_LEN, Side
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _ABBREVIATION = re.compile(rb"[0-9a-fA-F]{1,40}")
 
 
-class Translation(NamedTuple):
+class Translation(Record):
     """A changeset, its commit, and which of them was asked for."""
 
     node: bytes

@@ -8,10 +8,9 @@ histories, and changes nothing.
 from __future__ import annotations
 
 import contextlib
-import enum
 from typing import TYPE_CHECKING
 
-from ...records import Record
+from ...records import Choice, Record
 from . import selection
 from .oidmap import ID_LEN, Table
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _PAIR_LEN = 2 * ID_LEN
 
 
-class Drafts(enum.Enum):
+class Drafts(Choice):
     """What is to be done with the layer of the drafts."""
 
     KEEP = 1

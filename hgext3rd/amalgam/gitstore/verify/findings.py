@@ -6,17 +6,17 @@ but nothing is wrong. Does not look at stores.
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 from typing import TYPE_CHECKING
 
 from mercurial.i18n import _
+
+from ...records import Choice, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Remedy(enum.Enum):
+class Remedy(Choice):
     """What mends a difference; a later one mends all that an earlier one does."""
 
     EXPORT = 1
@@ -30,8 +30,7 @@ class Remedy(enum.Enum):
     """An export from nothing."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Record):
     """Something that is not as it should be."""
 
     what: bytes
@@ -52,8 +51,7 @@ class Difference:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Note:
+class Note(Record):
     """Something to know."""
 
     what: bytes
@@ -68,12 +66,9 @@ class Note:
         return _(b"note: %s: %s") % (subject, self.text)
 
 
-@dataclasses.dataclass(slots=True)
 class Findings:
     """All that a verification found, and how much it looked at."""
 
-    differences: list[Difference] = dataclasses.field(default_factory=list)
-    notes: list[Note] = dataclasses.field(default_factory=list)
     changesets: int = 0
     """Changesets whose commits were looked up."""
     objects: int = 0
@@ -82,9 +77,13 @@ class Findings:
     packs: int = 0
     unreachable: int = 0
     """Changesets whose commits no ref leads to."""
-    full: bool = False
-    """Whether every id was computed again."""
-    _known: set[tuple[bytes, bytes]] = dataclasses.field(default_factory=set)
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.differences: list[Difference] = []
+        self.notes: list[Note] = []
+        self.full = full
+        """Whether every id was computed again."""
+        self._known: set[tuple[bytes, bytes]] = set()
 
     def add(self, differences: Iterable[Difference]) -> bool:
         """Add differences, only one of each thing; tell whether there was one."""

@@ -7,7 +7,6 @@ commit, and no other changeset one? Has git all objects of the map, of the right
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import os
 import subprocess
@@ -19,6 +18,7 @@ from mercurial import error, pycompat
 from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
+from ...records import Record
 from ..state.layers import changesets
 from ..state.oidmap import ID_LEN, Table
 from .findings import Difference, Remedy
@@ -68,8 +68,7 @@ def check_segments(
             )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Served:
+class Served(Record):
     """The changesets that are selected, and what the map has of them."""
 
     selected: Selection

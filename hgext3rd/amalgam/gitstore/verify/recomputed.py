@@ -7,7 +7,6 @@ the store is a difference. Takes the time and the disk space of a full export.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import heapq
 import itertools
 import re
@@ -18,6 +17,7 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
 from ...placement import Directory
+from ...records import Record
 from ...scratch import scratch
 from ..exporting.conversion import ExportConversion
 from ..git.cruft import cruft
@@ -46,8 +46,7 @@ _PROGRESS = re.compile(rb"([A-Z][\w ]+): +(?:\d+% \((\d+)/(\d+)\)|(\d+))")
 _CONTENT = re.compile(rb"(?:error|warning) in (\w+) ([0-9a-f]{40}): (.*)")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Recomputed:
+class Recomputed(Record):
     """What an export from nothing makes."""
 
     oidmap: OidMap

@@ -5,7 +5,6 @@ Reads the files itself, because git would believe a loose ref.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 from mercurial.utils import stringutil
 
+from ...records import Record
 from .findings import Difference, Note, Remedy
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ _LINE = re.compile(rb"([0-9a-f]{40}) (refs/[^ \n]+)\n")
 _LONGEST_SHOWN = 60
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ExpectedRefs:
+class ExpectedRefs(Record):
     """What git users should be able to name."""
 
     refs: Mapping[bytes, bytes]

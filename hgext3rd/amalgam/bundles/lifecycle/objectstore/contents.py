@@ -7,7 +7,6 @@ in the bucket is ever touched.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from hgext import clonebundles
 from mercurial.i18n import _
 
 from ....config import BundlesConfig
+from ....records import Record
 from ....terminal import one_line
 from ....trust import Trust
 from .. import publication
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from ..register import Entry
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoreContents:
+class StoreContents(Record):
     """A store at a glance."""
 
     objects: int

@@ -12,7 +12,6 @@ log. Nor are credentials.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import functools
 import importlib
@@ -25,6 +24,7 @@ import hgdemandimport
 from mercurial import error
 from mercurial.i18n import _
 
+from ....records import Record
 from ....terminal import printable
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ _LIST = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-cache
 _lock = threading.Lock()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoredObject:
+class StoredObject(Record):
     """What a store says of an object, or of an upload that is not finished."""
 
     key: str
