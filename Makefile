@@ -76,7 +76,7 @@ local: $(VENV)/.ready ## build in place, for the Mercurial in build/venv-VERSION
 .PHONY: clean
 clean: ## remove everything that was built here
 	rm -rf build dist rust/target *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f hgext3rd/amalgam/native/_core*.so hgext3rd/amalgam/COMMIT
+	rm -f hgext3rd/amalgam/core/_core*.so hgext3rd/amalgam/COMMIT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: demo

@@ -22,7 +22,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 RUST = ROOT / "rust"
 PACKAGE = ROOT / "hgext3rd" / "amalgam"
-NATIVE = PACKAGE / "native"
+NATIVE = PACKAGE / "core"
 #: In the package: the commit that it is built from, for `hg version -v`.
 COMMIT = "COMMIT"
 
@@ -48,8 +48,8 @@ LINK_OPTIONS = {
 
 # What Python calls too often for cffi; knows nothing of the core.
 FORWARDING = Extension(
-    "hgext3rd.amalgam.native._forwarding",
-    ["hgext3rd/amalgam/native/_forwarding.c"],
+    "hgext3rd.amalgam.core._forwarding",
+    ["hgext3rd/amalgam/core/_forwarding.c"],
     define_macros=[("Py_LIMITED_API", "0x030a0000")],
     py_limited_api=True,
 )
@@ -200,7 +200,7 @@ setup(
     ),
     exclude_package_data={"": ["*.c", "*.map"]},
     ext_modules=[FORWARDING],
-    cffi_modules=["hgext3rd/amalgam/native/_build.py:ffi_builder"],
+    cffi_modules=["hgext3rd/amalgam/core/_build.py:ffi_builder"],
     cmdclass={"build_ext": BuildCore, "build_py": BuildPython},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},
     zip_safe=False,

@@ -17,10 +17,10 @@ from testlib import faults
 from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 
+from hgext3rd.amalgam import locking
 from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore import lockholder
-from hgext3rd.amalgam.gitstore.exporting.export import export
-from hgext3rd.amalgam.gitstore.state.oidmap import Table
+from hgext3rd.amalgam.gitstore.export.export import export
+from hgext3rd.amalgam.gitstore.oidmap import Table
 from hgext3rd.amalgam.gitstore.status import StoreStatus
 from hgext3rd.amalgam.gitstore.store import GitStore
 
@@ -162,7 +162,7 @@ def test_requirement_that_is_not_known_is_a_problem(store: Exported) -> None:
 
 def test_kernel_that_gives_wrong_answers_is_a_problem(store: Exported) -> None:
     (store.root / "faulty.py").write_text(
-        "from hgext3rd.amalgam.native import kernels\n"
+        "from hgext3rd.amalgam.core import kernels\n"
         "kernels.refused = lambda: [b'avx512', b'portable']\n"
     )
     options = ["--config", "extensions.amalgam=", "--config"]
@@ -192,11 +192,11 @@ def test_lock_tells_who_holds_it(store: Exported) -> None:
         pass
     old = (0, time.time() - 2 * 24 * 3600)
     for locker, state, times, is_wrong in [
-        (f"{here}:{os.getpid()}", lockholder.LockState.RUNNING, None, False),
-        (f"{here}:{ended.pid}", lockholder.LockState.DEAD, None, False),
-        ("elsewhere/f00:12", lockholder.LockState.ELSEWHERE, None, False),
-        ("elsewhere/f00:12", lockholder.LockState.SILENT, old, False),
-        ("nonsense", lockholder.LockState.NO_LOCK, None, True),
+        (f"{here}:{os.getpid()}", locking.LockState.RUNNING, None, False),
+        (f"{here}:{ended.pid}", locking.LockState.DEAD, None, False),
+        ("elsewhere/f00:12", locking.LockState.ELSEWHERE, None, False),
+        ("elsewhere/f00:12", locking.LockState.SILENT, old, False),
+        ("nonsense", locking.LockState.NO_LOCK, None, True),
     ]:
         path.symlink_to(locker)
         if times:
@@ -204,7 +204,7 @@ def test_lock_tells_who_holds_it(store: Exported) -> None:
         status = status_of(store)
         assert status.lock
         assert status.lock.state is state
-        if state is not lockholder.LockState.NO_LOCK:
+        if state is not locking.LockState.NO_LOCK:
             host = locker.partition("/")[0].partition(":")[0]
             assert status.lock.host.decode() == host
         assert bool(status.problems) == is_wrong

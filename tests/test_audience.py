@@ -8,7 +8,7 @@ import pytest
 from testlib.environment import hg
 from testlib.small import repository
 
-from hgext3rd.amalgam.placement import Placement
+from hgext3rd.amalgam.files import Placement
 
 
 @pytest.mark.parametrize(

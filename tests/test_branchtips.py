@@ -13,9 +13,9 @@ from mercurial.node import nullid
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
+from hgext3rd.amalgam.files import Directory, Placement
+from hgext3rd.amalgam.gitstore import selection
 from hgext3rd.amalgam.gitstore.git.branchtips import BranchTips
-from hgext3rd.amalgam.gitstore.state import selection
-from hgext3rd.amalgam.placement import Directory, Placement
 
 DIALECT = b"cinnabar"
 BRANCHES = [b"default", b"stable", b"b", "\N{SNOWMAN} \\".encode()]

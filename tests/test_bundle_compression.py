@@ -14,9 +14,9 @@ from mercurial import bundle2, zstd
 from mercurial.utils import compression as stock
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.bundles.hg import compression
-from hgext3rd.amalgam.bundles.hg.compression import Settings
-from hgext3rd.amalgam.bundles.lifecycle.window import window_bytes
+from hgext3rd.amalgam.changegroup import compression
+from hgext3rd.amalgam.changegroup.compression import Settings
+from hgext3rd.amalgam.clonebundles.formats import window_bytes
 
 SMALL = 100 << 10
 WINDOW = Settings(6, 2, 27)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hgext3rd.amalgam.bundles.lifecycle import directories
-from hgext3rd.amalgam.placement import Directory, Placement, Unusable
+from hgext3rd.amalgam.clonebundles import locations
+from hgext3rd.amalgam.files import Directory, Placement, Unusable
 
 PLACEMENT = Placement(0o2750, os.geteuid(), os.getegid())
 
@@ -55,7 +55,7 @@ def test_file_arrives_whole_and_read_only(
 
         orig: Any = os.rename
         monkeypatch.setattr(os, "rename", rename)
-    directories.move(source, b"NAME", target, PLACEMENT)
+    locations.move_file(source, b"NAME", target, PLACEMENT)
     assert (source.names(), target.names()) == ([], [b"NAME"])
     assert target.read(b"NAME", 10) == b"text"
     assert stat.S_IMODE(target.stat(b"NAME").st_mode) == 0o440
@@ -76,7 +76,7 @@ def test_half_of_a_copy_is_removed(
     os.link(tmp_path / "source" / "NAME", tmp_path / "other")
     monkeypatch.setattr(shutil, "copyfileobj", fail)
     with pytest.raises(OSError, match="full"):
-        directories.move(source, b"NAME", target, PLACEMENT)
+        locations.move_file(source, b"NAME", target, PLACEMENT)
     assert target.names() == []
     assert source.read(b"NAME", 10) == b"text"
 
@@ -85,5 +85,5 @@ def test_link_is_not_moved(source: Directory, target: Directory) -> None:
     source.remove(b"NAME")
     os.symlink("/etc/passwd", source.join(b"NAME"))
     with pytest.raises(Unusable, match="is not a regular file"):
-        directories.move(source, b"NAME", target, PLACEMENT)
+        locations.move_file(source, b"NAME", target, PLACEMENT)
     assert target.names() == []

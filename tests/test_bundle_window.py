@@ -10,7 +10,7 @@ from mercurial import error
 from testlib.environment import hg
 from testlib.small import repository
 
-from hgext3rd.amalgam.bundles.lifecycle.window import window_bytes
+from hgext3rd.amalgam.clonebundles.formats import window_bytes
 
 #: A frame of a single segment, with an id of a dictionary, and a size in 8 bytes.
 LONGEST = b"\x28\xb5\x2f\xfd\xe3\0\0\0\1" + (1 << 40).to_bytes(8, "little")

@@ -26,7 +26,7 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 from testlib.small import run_hg, said
 
-from hgext3rd.amalgam.bundles.git import gitbundle
+from hgext3rd.amalgam.clonebundles import gitbundle
 from hgext3rd.amalgam.config import CINNABAR_V1, GIT_FORMATS, GIT_V2, GitConfig
 
 WORD = "planted5c1d"

@@ -56,7 +56,7 @@ def stripping(repo: Path) -> Path:
     script = repo.parent / "stripping.py"
     script.write_text(
         "import os, subprocess\n"
-        "from hgext3rd.amalgam.bundles.hg import writer\n"
+        "from hgext3rd.amalgam.changegroup import native as writer\n"
         "def extsetup(ui):\n"
         "    opened = writer.NativeChangegroup.__init__\n"
         "    def init(self, *args, **kwargs):\n"

@@ -12,9 +12,9 @@ from testlib.changegroups import LOG, STOCK, took
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.bundles.hg.writer import NativeChangegroup
-from hgext3rd.amalgam.index import openhooks
-from hgext3rd.amalgam.native.errors import Moved
+from hgext3rd.amalgam.changegroup.native import NativeChangegroup
+from hgext3rd.amalgam.core.errors import Moved
+from hgext3rd.amalgam.index import hooks
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +38,8 @@ def manifest_of(repo: Any) -> Any:
 def mapped(ui: Any, root: Path) -> Any:
     """The repository, both of whose indexes the core can use."""
     repo = hg.repository(ui, os.fsencode(root))
-    assert openhooks.lendable(repo.unfiltered().changelog) is not None
-    assert openhooks.lendable(manifest_of(repo)) is not None
+    assert hooks.lendable(repo.unfiltered().changelog) is not None
+    assert hooks.lendable(manifest_of(repo)) is not None
     return repo
 
 
@@ -69,15 +69,15 @@ def test_bytes_are_those_of_mercurial(
 def test_manifest_mapped_before_the_last_changeset_is_read(
     root: Path, mapping_ui: Any, server: HgServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = openhooks.lendable(manifest_of(mapped(mapping_ui, root)))
+    before = hooks.lendable(manifest_of(mapped(mapping_ui, root)))
     (root / "new").write_text("text\n")
     server.hg(root, "commit", "-qAm", "new", "-d", "0 0", "-u", "me")
     repo = mapped(mapping_ui, root)
     expected = b"".join(begun(repo).chunks(mapping_ui))
-    after = openhooks.lendable
+    after = hooks.lendable
     manifest = manifest_of(repo)
     monkeypatch.setattr(
-        openhooks, "lendable", lambda log: before if log is manifest else after(log)
+        hooks, "lendable", lambda log: before if log is manifest else after(log)
     )
     assert b"".join(begun(repo).chunks(mapping_ui)) == expected
 

@@ -15,7 +15,7 @@ from testlib.changegroups import ALONE, LOG, STOCK, took
 from testlib.hgserver import HgServer
 from testlib.webserver import serving
 
-from hgext3rd.amalgam.bundles.hg import fallthrough
+from hgext3rd.amalgam.changegroup import native
 
 DATE = ("-d", "0 0", "-u", "me")
 HISTEDIT = "drop {0}\npick {1}\n"
@@ -129,7 +129,7 @@ def packer_of(repository: Any, version: bytes = b"02", **kwargs: Any) -> Any:
 
 
 def asked(packer: Any, changesets: int = 5, *, has_changelog: bool = True) -> bytes:
-    return fallthrough.reason(packer, changesets, has_changelog=has_changelog)
+    return native.fallback_reason(packer, changesets, has_changelog=has_changelog)
 
 
 @pytest.fixture

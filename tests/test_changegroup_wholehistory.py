@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from mercurial import discovery, hg, util
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.bundles.hg import branchcache, changegroups, wholehistory
+from hgext3rd.amalgam.changegroup import branchcache, native, wholehistory
 
 
 @pytest.fixture
@@ -185,6 +185,6 @@ def test_switch_is_obeyed(repo: Any, ui: Any) -> None:
 @given(st.lists(st.integers(0, 9)), st.integers(1, 4))
 def test_changegroup_is_cut_as_mercurial_cuts_it(sizes: list[int], size: int) -> None:
     blocks = [bytes([n % 256]) * length for n, length in enumerate(sizes)]
-    pieces = [*changegroups._Chunks(util.chunkbuffer(iter(blocks))).pieces(size)]
+    pieces = [*native._Chunks(util.chunkbuffer(iter(blocks))).pieces(size)]
     buffer = util.chunkbuffer(iter(blocks))
     assert pieces == [*iter(lambda: buffer.read(size), b"")]

@@ -19,7 +19,7 @@ from testlib.generated import generate
 from testlib.hgserver import HgServer
 from testlib.oddstore import write
 
-from hgext3rd.amalgam.bundles.hg import fallthrough
+from hgext3rd.amalgam.changegroup import native
 
 
 def bundles(server: HgServer, repo: Path, *args: str) -> tuple[bytes, bytes]:
@@ -277,7 +277,7 @@ def test_format_that_is_not_known_is_left_to_mercurial(
     ui.setconfig(b"experimental", b"changegroup5", b"yes")
     repo = hg.repository(ui, os.fsencode(tmp_path / "repo"))
     packer = changegroup.getbundler(changegroup.safeversion(repo), repo)
-    reason = fallthrough.reason(packer, 1, has_changelog=True)
+    reason = native.fallback_reason(packer, 1, has_changelog=True)
     assert re.match(rb"requirement|version", reason)
 
 
@@ -285,7 +285,7 @@ def test_few_changesets_of_many_are_left_to_mercurial(
     merges: Path, server: HgServer
 ) -> None:
     text = (
-        "from hgext3rd.amalgam.bundles.hg import fallthrough\n"
+        "from hgext3rd.amalgam.changegroup import native as fallthrough\n"
         "def extsetup(ui): fallthrough._REVS_A_CHANGESET = 100\n"
     )
     extension = merges.parent / "fewer.py"

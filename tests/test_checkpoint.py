@@ -13,9 +13,9 @@ from testlib.exported import Exported
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.gitstore.state import checkpoint, selection
-from hgext3rd.amalgam.gitstore.state.docket import Docket
-from hgext3rd.amalgam.index import openhooks
+from hgext3rd.amalgam.gitstore import checkpoint, selection
+from hgext3rd.amalgam.gitstore.docket import Docket
+from hgext3rd.amalgam.index import hooks
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ def check(store: Exported) -> None:
 
 
 def test_checkpoint_names_the_snapshot(store: Exported) -> None:
-    opened = openhooks.opened(changelog_of(store))
+    opened = hooks.opened_index(changelog_of(store))
     assert opened is not None
     assert opened.snapshot is not None
     (place,) = seen(store)
@@ -72,7 +72,7 @@ def test_checkpoint_names_the_snapshot(store: Exported) -> None:
 def test_growing_snapshot_still_begins_as_it_did(store: Exported) -> None:
     for number in range(CHANGESETS // 8):  # more than a sixteenth
         store.commit_nothing(f"{number}")
-    opened = openhooks.opened(changelog_of(store))
+    opened = hooks.opened_index(changelog_of(store))
     assert opened is not None
     assert opened.snapshot is not None
     assert opened.snapshot.length_bytes > CHANGESETS * ENTRY_BYTES

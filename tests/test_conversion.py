@@ -18,7 +18,7 @@ from testlib.pushed import Pushed
 from testlib.randomcommits import GitObjects
 from testlib.randomhistories import History
 
-from hgext3rd.amalgam.push import conversion
+from hgext3rd.amalgam.receive import convert
 
 # what Mercurial stores
 LONGEST_PATH = 5456
@@ -149,7 +149,7 @@ def test_nothing_new_is_nothing(target: Target, tmp_path: Path) -> None:
 def test_repositories_with_tree_manifests_are_refused(tmp_path: Path) -> None:
     hg(tmp_path, "init", "target", "--config", "experimental.treemanifest=yes")
     repo = GitObjects(tmp_path / "project.git")
-    with pytest.raises(conversion.ConversionUnsupported) as caught:
+    with pytest.raises(convert.ConversionUnsupported) as caught:
         Target(tmp_path / "target").convert(repo.path, repo.commit())
     assert b"treemanifest" in caught.value.message
     assert caught.value.hint

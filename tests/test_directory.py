@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from mercurial import error
 
-from hgext3rd.amalgam.gitstore.git import gitlock
-from hgext3rd.amalgam.placement import Directory, Placement, Unusable
+from hgext3rd.amalgam.files import Directory, Placement, Unusable
+from hgext3rd.amalgam.gitstore.git import layout
 
 PLACEMENT = Placement(0o2750, os.geteuid(), os.getegid())
 
@@ -165,18 +165,18 @@ def test_file_with_two_names_is_not_appended_to(directory: Directory) -> None:
 def test_file_of_git_is_replaced_under_its_lock(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gitlock.replace(directory, b"packed-refs", b"old", PLACEMENT)
-    monkeypatch.setattr(gitlock, "LOCK_SECONDS", 0.0)
+    layout.replace_locked(directory, b"packed-refs", b"old", PLACEMENT)
+    monkeypatch.setattr(layout, "LOCK_SECONDS", 0.0)
     at(directory, "packed-refs.lock").touch()
     with pytest.raises(error.StateError, match="git store is locked"):
-        gitlock.replace(directory, b"packed-refs", b"new", PLACEMENT)
+        layout.replace_locked(directory, b"packed-refs", b"new", PLACEMENT)
     assert sorted(directory.names()) == [b"packed-refs", b"packed-refs.lock"]
     at(directory, "packed-refs.lock").unlink()
 
     # and what a process of ours left that died is no lock
     at(directory, "packed-refs.amalgam").write_text("half")
     os.link(at(directory, "packed-refs.amalgam"), at(directory, "packed-refs.lock"))
-    gitlock.replace(directory, b"packed-refs", b"new", PLACEMENT)
+    layout.replace_locked(directory, b"packed-refs", b"new", PLACEMENT)
     assert directory.names() == [b"packed-refs"]
     assert directory.read(b"packed-refs", 10) == b"new"
 

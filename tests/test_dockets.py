@@ -12,8 +12,8 @@ from testlib.exported import Exported
 
 from hgext3rd.amalgam import docketfile
 from hgext3rd.amalgam.docketfile import Field, formatted, parsed
-from hgext3rd.amalgam.gitstore.state.checkpoint import Checkpoint
-from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer, MetadataCommit
+from hgext3rd.amalgam.gitstore.checkpoint import Checkpoint
+from hgext3rd.amalgam.gitstore.docket import Docket, Layer, MetadataCommit
 
 TITLE = b"amalgam test 1"
 KEYS = st.text("abc-", min_size=1).map(str.encode)

@@ -22,12 +22,12 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.config import GitConfig
+from hgext3rd.amalgam.gitstore import packgroups
+from hgext3rd.amalgam.gitstore.docket import Docket
 from hgext3rd.amalgam.gitstore.drafts import moving
-from hgext3rd.amalgam.gitstore.exporting.export import Report, export
-from hgext3rd.amalgam.gitstore.exporting.metadatacommit import Covers
-from hgext3rd.amalgam.gitstore.git import idx
-from hgext3rd.amalgam.gitstore.state import packgroups
-from hgext3rd.amalgam.gitstore.state.docket import Docket
+from hgext3rd.amalgam.gitstore.export.export import Report, export
+from hgext3rd.amalgam.gitstore.export.metadatacommit import Covers
+from hgext3rd.amalgam.gitstore.git import packfiles
 from hgext3rd.amalgam.gitstore.store import GitStore
 
 CONFIG = """
@@ -73,7 +73,7 @@ def objects(store: Exported) -> set[bytes]:
     docket = Docket.parse(store.docket_path.read_bytes())
     repo = store.open()
     packs = GitStore(repo, GitConfig.from_ui(repo.ui)).repository.packs_directory
-    return {*idx.distinct_ids(packs, docket.base.packs + docket.drafts.packs)}
+    return {*packfiles.distinct_ids(packs, docket.base.packs + docket.drafts.packs)}
 
 
 def check(store: Exported) -> None:

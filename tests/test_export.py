@@ -13,12 +13,12 @@ from testlib.environment import ENVIRONMENT, git, hg, publish_commits
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.gitstore.exporting import conversion
-from hgext3rd.amalgam.gitstore.state import requirements
-from hgext3rd.amalgam.native._core import ffi, lib
-from hgext3rd.amalgam.native.buffers import lent
-from hgext3rd.amalgam.native.errors import call
-from hgext3rd.amalgam.placement import Directory
+from hgext3rd.amalgam.core._core import ffi, lib
+from hgext3rd.amalgam.core.buffers import lent
+from hgext3rd.amalgam.core.errors import call
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore import requirements
+from hgext3rd.amalgam.gitstore.export import conversion
 
 pytestmark = pytest.mark.slow
 

@@ -27,7 +27,7 @@ from testlib.hgserver import HgServer
 from testlib.webserver import until
 
 from hgext3rd.amalgam import background
-from hgext3rd.amalgam.gitstore.exporting import exporterlock, exportrequest
+from hgext3rd.amalgam.gitstore.export import request
 
 STRANGER = 20001
 #: Several exporters run until an export succeeds.
@@ -44,11 +44,11 @@ def followed(tmp_path: Path, server: HgServer) -> Iterator[Followed]:
     for place in ("conversion", "end"):
         (made.observed / place).unlink(missing_ok=True)
     made.configure("amalgam", git__export_on_change="no", git__path="")
-    until(lambda: not exporterlock.is_held(exporter_directory(made)))
+    until(lambda: not request.is_exporter_running(exporter_directory(made)))
 
 
 def exporter_directory(store: Exported) -> Any:
-    return exporterlock.directory_of(store.open())
+    return request.exporter_directory(store.open())
 
 
 def in_git(store: Exported) -> list[str]:
@@ -428,7 +428,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     paths: list[bytes] = []
 
     def start(path: bytes, *command: bytes) -> None:
-        assert command == (exportrequest.COMMAND,)
+        assert command == (request.COMMAND,)
         paths.append(path)
 
     monkeypatch.setattr(background, "start", start)
@@ -458,11 +458,11 @@ def test_no_request_while_an_exporter_works(
     store: Exported, started: list[bytes]
 ) -> None:
     repo = store.open(git__export_on_change="yes")
-    directory = exporterlock.directory_of(repo)
+    directory = request.exporter_directory(repo)
     placement = background_placement(repo)
-    fd = exporterlock.take(directory, placement)
+    fd = request.take_exporter_lock(directory, placement)
     assert fd is not None
-    assert exporterlock.take(directory, placement) is None
+    assert request.take_exporter_lock(directory, placement) is None
     change(repo)
     assert not started
     os.close(fd)
@@ -472,8 +472,8 @@ def test_no_request_while_an_exporter_works(
 
 def test_reader_who_keeps_the_lock_makes_no_exporter_spin(store: Exported) -> None:
     repo = store.open()
-    directory, placement = exporterlock.directory_of(repo), background_placement(repo)
-    lock = exporterlock.take(directory, placement)
+    directory, placement = request.exporter_directory(repo), background_placement(repo)
+    lock = request.take_exporter_lock(directory, placement)
     assert lock is not None
     os.close(lock)
     taken: list[int | None] = []
@@ -481,7 +481,9 @@ def test_reader_who_keeps_the_lock_makes_no_exporter_spin(store: Exported) -> No
         fcntl.flock(file, fcntl.LOCK_SH)
         used = time.process_time()
         taking = threading.Thread(
-            target=lambda: taken.append(exporterlock.take(directory, placement)),
+            target=lambda: taken.append(
+                request.take_exporter_lock(directory, placement)
+            ),
             daemon=True,
         )
         taking.start()
@@ -491,7 +493,7 @@ def test_reader_who_keeps_the_lock_makes_no_exporter_spin(store: Exported) -> No
 
 
 def background_placement(repo: Any) -> Any:
-    from hgext3rd.amalgam.placement import Placement
+    from hgext3rd.amalgam.files import Placement
 
     return Placement.of(repo)
 
@@ -555,14 +557,14 @@ def test_temporary_repository_of_an_upgrade_is_not_exported(
     option = ("--config", "amalgam.git.export-on-change=yes")
     command = ["debugupgraderepo", "--run", "--no-backup", "-o", "re-delta-all"]
     store.hg(*command, *option)
-    until(lambda: not exporterlock.is_held(exporter_directory(store)))
+    until(lambda: not request.is_exporter_running(exporter_directory(store)))
     assert store.run("git::verify").code == 0
 
 
 def test_lock_of_another_machine_is_no_lock(store: Exported) -> None:
     # what a machine leaves that restarts is a file; the kernel knows of no lock
-    directory = exporterlock.directory_of(store.open())
+    directory = request.exporter_directory(store.open())
     (store.amalgam / "exporter").mkdir()
     (store.amalgam / "exporter" / "lock").touch()
-    assert not exporterlock.is_held(directory)
+    assert not request.is_exporter_running(directory)
     assert lockmod._getlockprefix()

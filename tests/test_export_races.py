@@ -121,7 +121,7 @@ def test_what_may_be_rolled_back_is_not_exported(repo: Path) -> None:
 MEANWHILE = """
 import os, subprocess
 from mercurial import extensions
-from hgext3rd.amalgam.gitstore.exporting import conversion
+from hgext3rd.amalgam.gitstore.export import conversion
 
 def extsetup(ui):
     left = [int(os.environ.get("TIMES", "1"))]

@@ -12,7 +12,7 @@ from testlib.exported import Exported
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.commands import estimate as estimates
+from hgext3rd.amalgam.commands import export as estimates
 
 
 def estimate(store: Exported, *options: str) -> dict[str, int]:
@@ -81,7 +81,7 @@ def test_too_little_room_is_a_warning(
     monkeypatch.setattr(estimates, "free_bytes", lambda _store: free)
     repo = store.open()
     repo.ui.pushbuffer(error=True)
-    estimates.run(repo.ui, repo, estimate=True, dialect=b"", template=b"json")
+    estimates.show_estimate(repo.ui, repo, estimate=True, dialect=b"", template=b"json")
     said = repo.ui.popbuffer()
     assert (b"warning: too little disk space: " in said) == (free == 1 << 10)
 

@@ -9,8 +9,8 @@ import pytest
 from mercurial import error
 from testlib.environment import git, hg
 
-from hgext3rd.amalgam.gitstore.git.gitprocess import Git
-from hgext3rd.amalgam.placement import Directory
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore.git.process import Git
 
 pytestmark = pytest.mark.slow
 

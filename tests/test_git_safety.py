@@ -17,8 +17,8 @@ import pytest
 from mercurial import error
 from testlib.environment import ENVIRONMENT, HG, hg
 
-from hgext3rd.amalgam.gitstore.git.gitprocess import Git, Owner
-from hgext3rd.amalgam.placement import Directory
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore.git.process import Git, Owner
 
 pytestmark = pytest.mark.slow
 

@@ -14,10 +14,10 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer, Outcome
 
 from hgext3rd.amalgam import compat
-from hgext3rd.amalgam.gitstore.state import ids
-from hgext3rd.amalgam.gitstore.state.oidmap import MapFiles, OidMap, Side, Table
-from hgext3rd.amalgam.native import errors
-from hgext3rd.amalgam.placement import Directory
+from hgext3rd.amalgam.core import errors
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore import ids
+from hgext3rd.amalgam.gitstore.oidmap import MapFiles, OidMap, Side, Table
 from hgext3rd.amalgam.trust import Trust
 
 AMALGAM = ["--config", "extensions.amalgam="]

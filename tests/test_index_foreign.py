@@ -26,11 +26,11 @@ from testlib.environment import ENVIRONMENT, HG, hg
 from testlib.users import User
 
 from hgext3rd.amalgam import docketfile
-from hgext3rd.amalgam.index import nodefile, openhooks as index
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.index import hooks as index, nodemapfile
+from hgext3rd.amalgam.index.check import examine
 from hgext3rd.amalgam.index.decision import Reason
-from hgext3rd.amalgam.index.examination import examine
-from hgext3rd.amalgam.index.snapshotdocket import FileStat, SnapshotDocket
-from hgext3rd.amalgam.placement import Directory
+from hgext3rd.amalgam.index.snapshot import FileStat, SnapshotDocket
 
 pytestmark = pytest.mark.slow
 
@@ -350,7 +350,7 @@ def test_dockets_with_anything_in_them_are_none_or_make_sense(
     for damaged in (content, content[cut:], content[:-cut]):
         for docket in (
             SnapshotDocket.parse(damaged),
-            nodefile.NodeMapDocket.from_bytes(damaged),
+            nodemapfile.NodeMapDocket.from_bytes(damaged),
         ):
             assert docket is None or docket.uid == b"0123456789abcdef"
 
@@ -372,7 +372,7 @@ def test_dockets_that_are_whole_but_lie_change_no_answer(ui: Any, path: Path) ->
         file.write_bytes(lie.format())
         assert history(ui, path) == expected
     nodes_file = file_of(path, "00changelog.nodemap")
-    nodes = nodefile.NodeMapDocket.from_bytes(nodes_file.read_bytes())
+    nodes = nodemapfile.NodeMapDocket.from_bytes(nodes_file.read_bytes())
     assert nodes is not None
     (run,) = nodes.runs
     for runs in (
@@ -473,7 +473,7 @@ def test_root_is_a_stranger_unless_it_trusts_the_owner(ui: Any, path: Path) -> N
         assert reason(ui, path) is Reason.UNTRUSTED
         repo = opened(ui, path)
         assert len(repo.changelog) == REVS
-        how = index.opened(repo.changelog)
+        how = index.opened_index(repo.changelog)
         assert how is not None
         assert how.snapshot is None
         hg(path, "branch", "other", *EVERY)

@@ -11,10 +11,10 @@ import pytest
 from mercurial import error, hg as hgmod, policy
 from testlib.environment import hg
 
-from hgext3rd.amalgam.index import nodefile
+from hgext3rd.amalgam.index import nodemapfile
 from hgext3rd.amalgam.index.decision import Reason
+from hgext3rd.amalgam.index.hooks import opened_index
 from hgext3rd.amalgam.index.nodemap import MappedIndex
-from hgext3rd.amalgam.index.openhooks import opened
 from hgext3rd.amalgam.trust import Trust
 
 parsers = policy.importmod("parsers")
@@ -83,10 +83,10 @@ def test_ours_is_used_first(ui: Any, path: Path) -> None:
 
 def without_ours(ui: Any, path: Path) -> Any:
     log = changelog(ui, path)
-    how = opened(log)
+    how = opened_index(log)
     assert how is not None
     assert how.snapshot is not None
-    nodefile.forget(how.snapshot)
+    nodemapfile.forget(how.snapshot)
     return log
 
 
@@ -155,7 +155,7 @@ def test_mercurials_is_not_mapped_in_a_repository_of_a_stranger(
     monkeypatch.setattr(Trust, "of", lambda *_where: Trust(False, 20001, None))
     log = changelog(ui, path)
     check(log)
-    how = opened(log)
+    how = opened_index(log)
     assert how is not None
     assert how.decision.reason is Reason.UNTRUSTED
     assert not log.index._map

@@ -15,7 +15,7 @@ from testlib import indexmaps
 from testlib.environment import hg
 from testlib.indexmaps import mapped_files, open_indexes
 
-from hgext3rd.amalgam.index import openhooks as index
+from hgext3rd.amalgam.index import hooks as index
 from hgext3rd.amalgam.index.decision import Decision, Reason
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("maps")]
@@ -75,7 +75,7 @@ def opened(ui: Any, path: Path) -> Any:
 
 
 def snapshot_of(storage: Any) -> str:
-    how = index.opened(storage.get_revlog())
+    how = index.opened_index(storage.get_revlog())
     assert how
     assert how.snapshot
     return os.fsdecode(how.snapshot.path)

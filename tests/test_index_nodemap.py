@@ -13,13 +13,11 @@ from hypothesis import given, settings, strategies as st
 from mercurial import error, policy, revlog
 from mercurial.node import nullid
 
-from hgext3rd.amalgam.index import nodefile
+from hgext3rd.amalgam.files import Directory, Placement
+from hgext3rd.amalgam.index import nodemapfile
 from hgext3rd.amalgam.index.buffer import Expected
-from hgext3rd.amalgam.index.nodemap import MappedIndex
-from hgext3rd.amalgam.index.nodesource import NodeSource
-from hgext3rd.amalgam.index.snapshot import Snapshot
-from hgext3rd.amalgam.index.snapshotdocket import FileStat
-from hgext3rd.amalgam.placement import Directory, Placement
+from hgext3rd.amalgam.index.nodemap import MappedIndex, NodeSource
+from hgext3rd.amalgam.index.snapshot import FileStat, Snapshot
 from hgext3rd.amalgam.trust import Trust
 
 parsers = policy.importmod("parsers")
@@ -105,7 +103,7 @@ def c_index(nodes: list[bytes]) -> Any:
 
 def renew(snapshot: Snapshot, nodes: list[bytes], **options: bool) -> bool:
     fitting = of(snapshot, len(nodes))
-    return nodefile.renew(PLACEMENT, fitting, data_of(nodes), **options)
+    return nodemapfile.renew(PLACEMENT, fitting, data_of(nodes), **options)
 
 
 def answer(ask: Callable[..., Any], *args: Any) -> Any:
@@ -211,7 +209,7 @@ def test_runs_are_merged_and_the_file_stays_small(snapshot: Snapshot) -> None:
     nodes = nodes_of(6000)
     for revs in range(50, len(nodes) + 1, 50):
         assert renew(snapshot, nodes[:revs])
-        docket = nodefile.read(snapshot)
+        docket = nodemapfile.read(snapshot)
         assert docket is not None
         assert docket.revs == revs
         assert len(docket.runs) <= 5
@@ -253,7 +251,7 @@ def test_damage_is_never_answered_from(snapshot: Snapshot, what: str, how: str) 
 def test_what_rotted_without_a_write_is_not_answered_from(snapshot: Snapshot) -> None:
     nodes = nodes_of(900)
     renew(snapshot, nodes)
-    docket = nodefile.read(snapshot)
+    docket = nodemapfile.read(snapshot)
     assert docket is not None
     directory = Path(os.fsdecode(snapshot.directory.path))
     (data,) = directory.glob("*-*.nodemap")
@@ -275,7 +273,7 @@ def test_a_map_of_another_snapshot_is_not_used(snapshot: Snapshot) -> None:
     nodes = nodes_of(100)
     renew(snapshot, nodes)
     other = snapshot._replace(uid=b"fedcba9876543210")
-    assert nodefile.read(other) is None
+    assert nodemapfile.read(other) is None
     others = nodes[::-1]
     same(composed(other, others)[0], others)
     assert renew(other, others)

@@ -13,13 +13,19 @@ from pathlib import Path
 import pytest
 from mercurial import error
 
+from hgext3rd.amalgam.core.errors import Moved
+from hgext3rd.amalgam.files import Directory, Placement
 from hgext3rd.amalgam.index import buffer
 from hgext3rd.amalgam.index.decision import Reason
-from hgext3rd.amalgam.index.opening import Site, Unavailable
-from hgext3rd.amalgam.index.snapshot import Busy, IndexFile, Snapshot, Snapshots
-from hgext3rd.amalgam.index.snapshotdocket import FileStat, SnapshotDocket
-from hgext3rd.amalgam.native.errors import Moved
-from hgext3rd.amalgam.placement import Directory, Placement
+from hgext3rd.amalgam.index.mapping import Site, Unavailable
+from hgext3rd.amalgam.index.snapshot import (
+    Busy,
+    FileStat,
+    IndexFile,
+    Snapshot,
+    SnapshotDocket,
+    Snapshots,
+)
 from hgext3rd.amalgam.trust import Trust
 
 ENTRY = 64

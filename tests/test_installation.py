@@ -24,7 +24,7 @@ ffi_builder.set_source("_x", "")
 """
 WITHOUT_CORE = """
 import runpy, sys
-sys.modules["hgext3rd.amalgam.native._core"] = None
+sys.modules["hgext3rd.amalgam.core._core"] = None
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

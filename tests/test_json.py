@@ -20,9 +20,8 @@ from testlib.environment import ROOT, git
 from testlib.exported import Exported
 from testlib.small import run_hg
 
-from hgext3rd.amalgam import commands, perf
-from hgext3rd.amalgam.gitstore import lockholder
-from hgext3rd.amalgam.gitstore.exporting import checkout, omissions
+from hgext3rd.amalgam import commands, locking, perf
+from hgext3rd.amalgam.gitstore.export import warnings
 from hgext3rd.amalgam.index import decision
 
 PAGE = (ROOT / "docs" / "json.rst").read_text()
@@ -33,7 +32,7 @@ NAME = b"a\\.git\xff\\.git"
 #: An extension that finds the repository damaged after an export.
 DAMAGE = """
 from mercurial import error
-from hgext3rd.amalgam.gitstore.exporting import omissions
+from hgext3rd.amalgam.gitstore.export import warnings as omissions
 
 def damaged(*_args):
     raise error.StorageError(b"as if damaged")
@@ -165,10 +164,10 @@ def test_help_explains_the_keys_of_the_first_level(title: str) -> None:
 @pytest.mark.parametrize(
     ("title", "key", "values"),
     [
-        ("hg git::export", "different[].kind", checkout.Kind),
-        ("hg git::export", "left_out[].reason", omissions.LeftOutReason),
+        ("hg git::export", "different[].kind", warnings.DifferenceKind),
+        ("hg git::export", "left_out[].reason", warnings.LeftOutReason),
         ("hg admin::amalgam", "indexes[].reason", decision.Reason),
-        ("hg admin::amalgam", "lock", lockholder.LockState),
+        ("hg admin::amalgam", "lock", locking.LockState),
     ],
 )
 def test_values_are_those_of_the_source(title: str, key: str, values: Any) -> None:

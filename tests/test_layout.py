@@ -15,23 +15,19 @@ PACKAGE = ROOT / "hgext3rd" / "amalgam"
 #: Lower first; a module may import from its own room and those before it.
 LAYERS = [
     "",
-    "native",
+    "core",
     "index",
-    "gitstore.state",
+    "gitstore.records",
     "gitstore.git",
-    "gitstore.lockholder",
     "gitstore.store",
     "gitstore.drafts",
-    "gitstore.exporting",
-    "gitstore.adoption",
+    "gitstore.export",
+    "gitstore.adopt",
     "gitstore.verify",
     "gitstore",
-    "push",
-    "bundles.git",
-    "bundles.hg",
-    "bundles.lifecycle",
-    "bundles.advertise",
-    "bundles",
+    "receive",
+    "changegroup",
+    "clonebundles",
     "serve",
     "commands",
     "hooks",
@@ -39,9 +35,14 @@ LAYERS = [
 ]
 #: Modules of the lowest layer, which every other may import.
 BASE = {
-    *("metadata", "config", "compat", "loading", "locking"),
-    *("placement", "records", "scratch", "terminal", "trust", "docketfile", "ending"),
+    *("metadata", "config", "compat", "loading"),
+    *("locking", "files", "records", "scratch", "terminal", "trust", "docketfile"),
     "background",
+}
+#: The recorded state of a git store, and the repository that it comes from.
+RECORDS = {
+    *("adopted", "censorship", "checkpoint", "docket", "failures", "ids", "lfs"),
+    *("oidmap", "packgroups", "plan", "requirements", "selection", "source"),
 }
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -52,6 +53,8 @@ def layer_of(module: str) -> str:
     parts = module.split(".")
     if parts[0] in BASE:
         return ""
+    if parts[0] == "gitstore" and parts[1:2] and parts[1] in RECORDS:
+        return "gitstore.records"
     return ".".join(parts[:2]) if ".".join(parts[:2]) in LAYERS else parts[0]
 
 
@@ -132,12 +135,12 @@ def test_version_differences_are_tagged_and_in_compat_only() -> None:
                 assert tag.search(source), f"untagged: {source.splitlines()[0]}"
 
 
-def test_only_gitprocess_starts_git() -> None:
+def test_only_the_git_process_module_starts_git() -> None:
     starts = re.compile(r"subprocess\.(?!PIPE|STDOUT|DEVNULL)|os\.(system|exec|spawn)")
     for path in (ROOT / "hgext3rd").rglob("*.py"):
         # what is measured, and what works in the background, is a process of hg
         is_of_hg = path.name == "background.py" or path.parent.name == "perf"
-        if path.name != "gitprocess.py" and not is_of_hg:
+        if path.name != "process.py" and not is_of_hg:
             assert not starts.search(path.read_text()), path
 
 
@@ -179,7 +182,7 @@ def test_no_two_public_classes_have_one_name() -> None:
 #: What is stored on objects that are not ours, and why.
 FOREIGN = {
     "repo.__class__": "a subclass of our own, as Mercurial's extensions do it",
-    "self.index": "Mercurial's own attribute: lookuphooks puts a node map before it",
+    "self.index": "Mercurial's own attribute: index.hooks puts a node map before it",
     "data_config.mmap_index_threshold": "a setting, before Mercurial uses it",
     "quiet._reportuntrusted": "of a copy of ui that nobody else has",
     "spec.loader": "of a module: how importlib tells that it is loaded",

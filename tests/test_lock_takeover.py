@@ -19,12 +19,12 @@ from testlib.hgserver import HgServer
 from testlib.webserver import until
 
 from hgext3rd.amalgam import locking
-from hgext3rd.amalgam.bundles.lifecycle import generator, publication
-from hgext3rd.amalgam.bundles.lifecycle.register import Register
+from hgext3rd.amalgam.clonebundles import generator, publish
+from hgext3rd.amalgam.clonebundles.register import Register
 from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore.exporting import export as exporting
+from hgext3rd.amalgam.files import Directory, Placement
+from hgext3rd.amalgam.gitstore.export import export as exporting
 from hgext3rd.amalgam.gitstore.store import GitStore
-from hgext3rd.amalgam.placement import Directory, Placement
 
 ELSEWHERE = "elsewhere/f00:12"
 PLACEMENT = Placement(0o700, os.geteuid(), os.getegid())
@@ -219,7 +219,7 @@ def test_generator_that_lost_its_lock_changes_nothing(
         with pytest.raises(error.StateError, match="taken over"):
             Register(last_token=2).write(repo)
         with pytest.raises(error.StateError, match="taken over"):
-            publication.sweep(repo, [], lambda _entry: None)
+            publish.sweep(repo, [], lambda _entry: None)
     assert os.readlink(lock) == ELSEWHERE
     assert Register.read(repo).last_token == 1
 

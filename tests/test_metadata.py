@@ -24,7 +24,7 @@ from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore import verify
-from hgext3rd.amalgam.gitstore.repair import repair
+from hgext3rd.amalgam.gitstore.status import repair
 from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow

@@ -21,10 +21,10 @@ from testlib.exported import Exported
 from testlib.exposition import Labels, parsed
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.gitstore.exporting import exporter, exporterlock
-from hgext3rd.amalgam.gitstore.state.failures import Failure
-from hgext3rd.amalgam.placement import Placement
-from hgext3rd.amalgam.serve import slots
+from hgext3rd.amalgam.files import Placement
+from hgext3rd.amalgam.gitstore.export import exporter, request
+from hgext3rd.amalgam.gitstore.failures import Failure
+from hgext3rd.amalgam.serve import limits
 
 GOOD = b'# HELP a b\n# TYPE a gauge\na{b="c"} 1\n'
 
@@ -135,7 +135,7 @@ def test_problems_are_counted_and_the_exit_code_is_0(store: Exported) -> None:
 
 def test_failures_are_counted(store: Exported) -> None:
     repo = store.open()
-    directory = exporterlock.directory_of(repo)
+    directory = request.exporter_directory(repo)
     directory.make(Placement.of(repo))
     Failure("x", 3).write(directory, exporter.FAILURE, Placement.of(repo))
     assert single(metrics(store))["export_failures"] == 3
@@ -183,10 +183,10 @@ def test_slots_are_counted_and_left_alone(store: Exported, tmp_path: Path) -> No
     options = (option, "--config=amalgam.serve.max-fetches=3")
     assert set(metrics(store, *options)["serve_slots_held"].values()) == {0}
     assert not run.exists()
-    pool = slots.Pool(b"fetch", 3)
+    pool = limits.Pool(b"fetch", 3)
     with contextlib.ExitStack() as taken:
         for _number in range(2):
-            slot = slots.take(os.fsencode(run), pool, 0)
+            slot = limits.take_slot(os.fsencode(run), pool, 0)
             assert slot
             taken.callback(slot.release)
         (run / "fetch-9").mkdir()
@@ -200,7 +200,7 @@ def test_slots_are_counted_and_left_alone(store: Exported, tmp_path: Path) -> No
             (("pool", "query"),): 0,
             (("pool", "waiting"),): 0,
         }
-        free = slots.take(os.fsencode(run), pool, 0)
+        free = limits.take_slot(os.fsencode(run), pool, 0)
         assert free
         free.release()
     assert "serve_slots" not in metrics(store)
@@ -208,8 +208,8 @@ def test_slots_are_counted_and_left_alone(store: Exported, tmp_path: Path) -> No
 
 def test_who_waits_is_counted_until_it_ends(store: Exported, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    pool = slots.Pool(b"fetch", 1)
-    slot = slots.take(os.fsencode(run), pool, 0)
+    pool = limits.Pool(b"fetch", 1)
+    slot = limits.take_slot(os.fsencode(run), pool, 0)
     assert slot
     with waiters(run, 3) as processes:
         reach(run, waiting=3)
@@ -223,19 +223,19 @@ def test_who_waits_is_counted_until_it_ends(store: Exported, tmp_path: Path) -> 
         slot.release()
         for process in processes[1:]:
             assert process.wait() == 0
-    assert usage(run) == slots.Usage()
+    assert usage(run) == limits.Usage()
 
 
 def test_who_is_refused_is_counted_for_ever(store: Exported, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    pool = slots.Pool(b"fetch", 1)
-    slot = slots.take(os.fsencode(run), pool, 0)
+    pool = limits.Pool(b"fetch", 1)
+    slot = limits.take_slot(os.fsencode(run), pool, 0)
     assert slot
     with waiters(run, 3, seconds=0) as processes:
         assert [process.wait() for process in processes] == [3, 3, 3]
-    assert slots.take(os.fsencode(run), pool, 0.01) is None
+    assert limits.take_slot(os.fsencode(run), pool, 0.01) is None
     slot.release()
-    assert usage(run) == slots.Usage(refused=4)
+    assert usage(run) == limits.Usage(refused=4)
     option = f"--config=amalgam.serve.run-directory={run}"
     found = metrics(store, option)["serve_requests_refused_total"]
     assert found[("pool", "fetch"),] == 4
@@ -247,25 +247,27 @@ def test_who_is_refused_is_counted_for_ever(store: Exported, tmp_path: Path) -> 
 def test_damaged_number_of_refusals_begins_again(
     tmp_path: Path, content: bytes
 ) -> None:
-    pool = slots.Pool(b"fetch", 0)
+    pool = limits.Pool(b"fetch", 0)
     (tmp_path / "fetch-refused").write_bytes(content)
     assert usage(tmp_path).refused == 0
-    assert slots.take(os.fsencode(tmp_path), pool, 0) is None
+    assert limits.take_slot(os.fsencode(tmp_path), pool, 0) is None
     assert usage(tmp_path).refused == 1
 
 
 @pytest.mark.parametrize("name", ["fetch-refused", "fetch-waits-0"])
 def test_what_cannot_be_counted_stops_nobody(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    assert slots.take(os.fsencode(tmp_path), slots.Pool(b"fetch", 0), 0.01) is None
-    slot = slots.take(os.fsencode(tmp_path), slots.Pool(b"fetch", 1), 0)
+    assert (
+        limits.take_slot(os.fsencode(tmp_path), limits.Pool(b"fetch", 0), 0.01) is None
+    )
+    slot = limits.take_slot(os.fsencode(tmp_path), limits.Pool(b"fetch", 1), 0)
     assert slot
     slot.release()
 
 
 WAITER = """
 import sys
-from hgext3rd.amalgam.serve import slots
+from hgext3rd.amalgam.serve import limits as slots
 pool = slots.Pool(b"fetch", 1)
 slot = slots.take(sys.argv[1].encode(), pool, float(sys.argv[2]))
 sys.exit(0 if slot else 3)
@@ -287,8 +289,8 @@ def waiters(
             process.wait()
 
 
-def usage(run: Path) -> slots.Usage:
-    return slots.usage(os.fsencode(run), [b"fetch"])[b"fetch"]
+def usage(run: Path) -> limits.Usage:
+    return limits.slot_usage(os.fsencode(run), [b"fetch"])[b"fetch"]
 
 
 def reach(run: Path, waiting: int) -> None:

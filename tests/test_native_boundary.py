@@ -23,15 +23,15 @@ from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam import metadata
 from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore.exporting.conversion import ExportConversion
-from hgext3rd.amalgam.gitstore.state.oidmap import MapFiles
-from hgext3rd.amalgam.gitstore.state.selection import Selection
-from hgext3rd.amalgam.native import kernels
-from hgext3rd.amalgam.native._core import ffi, lib
-from hgext3rd.amalgam.native.buffers import lent, lent_bytes, lent_list, lent_writable
-from hgext3rd.amalgam.native.errors import Moved, Unsupported, call, check
-from hgext3rd.amalgam.native.operation import Operation
-from hgext3rd.amalgam.placement import Directory
+from hgext3rd.amalgam.core import kernels
+from hgext3rd.amalgam.core._core import ffi, lib
+from hgext3rd.amalgam.core.buffers import lent, lent_bytes, lent_list, lent_writable
+from hgext3rd.amalgam.core.errors import Moved, Unsupported, call, check
+from hgext3rd.amalgam.core.operation import Operation
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore.export.conversion import ExportConversion
+from hgext3rd.amalgam.gitstore.oidmap import MapFiles
+from hgext3rd.amalgam.gitstore.selection import Selection
 from hgext3rd.amalgam.trust import Trust
 
 #: Files of the repository whose export takes long enough to be reported.
@@ -333,7 +333,7 @@ def test_ctrl_c_ends_a_long_call_before_it_is_done(
 
 def test_stub_has_every_function_of_the_header() -> None:
     header = (ROOT / "rust/capi/include/amalgam.h").read_text()
-    stub = (ROOT / "hgext3rd/amalgam/native/_core.pyi").read_text()
+    stub = (ROOT / "hgext3rd/amalgam/core/_core.pyi").read_text()
     declared = re.findall(r"^\w[\w ]*[ *](amalgam_\w+)\(", header, re.MULTILINE)
     assert "amalgam_export_run" in declared
     assert re.findall(r"def (amalgam_\w+)\(", stub) == declared

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from hgext3rd.amalgam.gitstore.exporting import transitions
-from hgext3rd.amalgam.gitstore.state import packgroups
-from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer, MetadataCommit
+from hgext3rd.amalgam.gitstore import packgroups
+from hgext3rd.amalgam.gitstore.docket import Docket, Layer, MetadataCommit
+from hgext3rd.amalgam.gitstore.export import docketedits
 
 
 class Packs:
@@ -36,11 +36,11 @@ class Packs:
     def maintain(self) -> None:
         while due := packgroups.due(self.docket, self.objects.__getitem__):
             sources = due[0].packs
-            assert transitions.can_roll_up(self.docket, sources)
+            assert docketedits.can_roll_up(self.docket, sources)
             total = sum(map(self.objects.__getitem__, sources))
             self.copied += total
             made = self.new(total)
-            self.docket = transitions.rolled_up(self.docket, sources, [made])
+            self.docket = docketedits.rolled_up(self.docket, sources, [made])
 
 
 def test_there_are_never_64_packs_and_objects_are_seldom_copied() -> None:
@@ -98,7 +98,7 @@ def test_packs_of_metadata_commits_and_the_complete_one_stay() -> None:
     assert packs.docket.base.complete == complete
     assert packs.docket.base_commit == commit
     assert {complete, *commit.packs} <= {*packs.docket.packs}
-    assert not transitions.can_roll_up(packs.docket, (complete, *commit.packs))
+    assert not docketedits.can_roll_up(packs.docket, (complete, *commit.packs))
 
 
 def test_what_is_not_of_one_group_is_not_rolled_up() -> None:
@@ -108,12 +108,12 @@ def test_what_is_not_of_one_group_is_not_rolled_up() -> None:
         packs.export(layer, 5)
     docket = packs.docket
     base, drafts = docket.base, docket.drafts
-    assert transitions.can_roll_up(docket, base.packs)
-    assert not transitions.can_roll_up(docket, (base.packs[0], drafts.packs[0]))
-    assert not transitions.can_roll_up(docket, (base.packs[0], "pack-gone"))
-    assert not transitions.can_roll_up(docket, ())
+    assert docketedits.can_roll_up(docket, base.packs)
+    assert not docketedits.can_roll_up(docket, (base.packs[0], drafts.packs[0]))
+    assert not docketedits.can_roll_up(docket, (base.packs[0], "pack-gone"))
+    assert not docketedits.can_roll_up(docket, ())
     for changed in ({"refused": True}, {"dropped": ("pack-1",)}):
-        assert not transitions.can_roll_up(docket._replace(**changed), base.packs)
+        assert not docketedits.can_roll_up(docket._replace(**changed), base.packs)
 
 
 def test_complete_pack_is_only_exchanged_for_another() -> None:
@@ -123,10 +123,10 @@ def test_complete_pack_is_only_exchanged_for_another() -> None:
     first, second = packs.docket.base.packs
     base = packs.docket.base._replace(complete=first)
     docket = packs.docket._replace(base=base)
-    assert not transitions.can_roll_up(docket, (first, second))
-    assert transitions.can_roll_up(docket, (first, second), "pack-new")
-    assert not transitions.can_roll_up(docket, (second,), "pack-new")
-    done = transitions.rolled_up(
+    assert not docketedits.can_roll_up(docket, (first, second))
+    assert docketedits.can_roll_up(docket, (first, second), "pack-new")
+    assert not docketedits.can_roll_up(docket, (second,), "pack-new")
+    done = docketedits.rolled_up(
         docket, (first, second), ("pack-new", "pack-2"), "pack-new"
     )
     assert done.base.complete == "pack-new"

@@ -23,7 +23,9 @@ import subprocess
 
 from mercurial import extensions
 
-from hgext3rd.amalgam.push import accepting, applying, conversion
+from hgext3rd.amalgam.receive import accept as accepting
+from hgext3rd.amalgam.receive import apply as applying
+from hgext3rd.amalgam.receive import convert as conversion
 
 here = os.path.dirname(__file__)
 
@@ -208,13 +210,13 @@ def test_one_refused_commit_costs_no_conversion_of_each_ref(tmp_path: Path) -> N
 def test_nothing_is_applied_for_a_client_that_is_gone(tmp_path: Path) -> None:
     extension = tmp_path / "late.py"
     extension.write_text(
-        "from hgext3rd.amalgam.serve import watchdog\n"
+        "from hgext3rd.amalgam.serve import limits as watchdog\n"
         "class Late(watchdog.Watchdog):\n"
         "    def feed(self, more_seconds=0):\n"
         "        super().feed(more_seconds)\n"
         "        self.has_bitten = more_seconds > 0\n"  # while Mercurial answers
         "def uisetup(ui):\n"
-        "    from hgext3rd.amalgam.serve import exchange\n"
+        "    from hgext3rd.amalgam.serve import httprequest as exchange\n"
         "    exchange.Watchdog = Late\n"
     )
     with pushable(tmp_path, f"--config=extensions.late={extension}") as server:
@@ -279,7 +281,7 @@ def test_failure_before_the_first_question_is_told(tmp_path: Path) -> None:
     extension = tmp_path / "damaged.py"
     extension.write_text(
         "from mercurial import error\n"
-        "from hgext3rd.amalgam.push.refs import refplan\n"
+        "from hgext3rd.amalgam.receive import refplan\n"
         "def of(*args, **kwargs):\n"
         "    raise error.StorageError(b'branch cache is damaged')\n"
         "def uisetup(ui):\n"

@@ -9,15 +9,14 @@ from io import BytesIO
 
 import pytest
 
-from hgext3rd.amalgam.push import applying
-from hgext3rd.amalgam.push.refs.refcommands import (
+from hgext3rd.amalgam.receive import apply
+from hgext3rd.amalgam.receive.commands import (
     PushRefusedError,
     PushRequest,
     PushResult,
     RefCommand,
 )
-from hgext3rd.amalgam.serve import pktlines
-from hgext3rd.amalgam.serve.receive import procreceive
+from hgext3rd.amalgam.serve import pktlines, receivepack
 
 OID = b"1" * 40
 LONGEST = 65520 - 4
@@ -33,7 +32,7 @@ def test_each_ref_is_answered_however_long_its_name_is() -> None:
     )
     result = PushResult(dict.fromkeys(refs, b"because " * 500))
     with tempfile.TemporaryFile() as file:
-        procreceive.write_result(request, result, file.fileno())
+        receivepack.write_result(request, result, file.fileno())
         file.seek(0)
         found = [*pktlines.lines(file)]
     assert found[3:] == [b"ok refs/b", pktlines.FLUSH]
@@ -54,7 +53,7 @@ def asked(commands: bytes, options: bytes) -> PushRequest | None:
     file = BytesIO(question)
     with tempfile.TemporaryFile() as answers:
         try:
-            return procreceive.read_request(file, answers.fileno())
+            return receivepack.read_request(file, answers.fileno())
         finally:
             assert file.tell() == len(question)
 
@@ -76,8 +75,8 @@ def test_request_has_a_bound() -> None:
 def test_pusher_is_told_that_a_disk_is_full() -> None:
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         failure = OSError(number, os.strerror(number), "file")
-        assert b"no room" in applying.refusal_of(failure).sentence
+        assert b"no room" in apply.refusal_of(failure).sentence
     failure = OSError(errno.EIO, os.strerror(errno.EIO), "file")
-    assert applying.refusal_of(failure).sentence == (
+    assert apply.refusal_of(failure).sentence == (
         b"the server failed; nothing was changed"
     )

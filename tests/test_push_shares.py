@@ -19,7 +19,7 @@ from testlib.webserver import WebServer, serving
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh.program"
+PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh"
 #: How a share is made, and whether its bookmarks are those of its source.
 KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...], bool]] = {
     "own": ((), (), False),
@@ -220,7 +220,7 @@ def test_bookmark_that_moves_meanwhile_is_seen_through_the_share(
         "import subprocess\n"
         "from hgext3rd.amalgam.config import GitConfig\n"
         "from hgext3rd.amalgam.gitstore.store import GitStore\n"
-        "from hgext3rd.amalgam.push.refs.refstate import RefState\n"
+        "from hgext3rd.amalgam.receive.refplan import RefState\n"
         "store = GitStore(repo, GitConfig.from_ui(repo.ui))\n"
         "rev = lambda: repo[RefState.of(repo, store).named.bookmarks[b'work']].rev()\n"
         "before = rev()\n"

@@ -14,8 +14,8 @@ from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer, Outcome
 
-from hgext3rd.amalgam.gitstore.exporting import checkout, omissions
-from hgext3rd.amalgam.gitstore.exporting.checkout import Kind
+from hgext3rd.amalgam.gitstore.export import warnings
+from hgext3rd.amalgam.gitstore.export.warnings import DifferenceKind
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_unreachable_ones_are_those_of_the_plain_definition(tmp_path: Path) -> N
             parents = {p for rev in left for p in changelog.parentrevs(rev)}
             left_heads = left - parents
             node = changelog.node
-            found = omissions._unreachable(repo, map(node, heads), map(node, named))
+            found = warnings._unreachable(repo, map(node, heads), map(node, named))
             assert found == (len(left), len(left_heads))
 
 
@@ -196,15 +196,23 @@ def forget_uses(repo: Exported) -> None:
     ("name", "kind", "said"),
     [
         (".GIT~1/x", None, b""),
-        ("a/.Git/config", Kind.REFUSED, b"1 files have names that git refuses"),
-        ("git~1", Kind.REFUSED, b"1 files have names that git refuses"),
-        ("a\\.git\\x", Kind.REFUSED, b"1 files have names that git refuses"),
-        (".hgsub", Kind.SUBREPOSITORIES, b"subrepositories are not exported"),
-        (".hglf/large", Kind.LARGEFILES, b"1 files of largefiles are exported as"),
+        (
+            "a/.Git/config",
+            DifferenceKind.REFUSED,
+            b"1 files have names that git refuses",
+        ),
+        ("git~1", DifferenceKind.REFUSED, b"1 files have names that git refuses"),
+        ("a\\.git\\x", DifferenceKind.REFUSED, b"1 files have names that git refuses"),
+        (".hgsub", DifferenceKind.SUBREPOSITORIES, b"subrepositories are not exported"),
+        (
+            ".hglf/large",
+            DifferenceKind.LARGEFILES,
+            b"1 files of largefiles are exported as",
+        ),
     ],
 )
 def test_file_that_git_shows_otherwise_is_named_when_it_is_new(
-    repo: Exported, name: str, kind: Kind | None, said: bytes
+    repo: Exported, name: str, kind: DifferenceKind | None, said: bytes
 ) -> None:
     export(repo)
     commit(repo, name, text="")
@@ -230,14 +238,14 @@ def test_many_changesets_are_looked_at_by_the_names_in_the_store(
     for name in (".hglf/a.i/b", ".hglf/c", "d/.hgsub", "d/.GIT/x"):
         commit(repo, name)
     commit(repo, ".hglf/secret", "--secret")
-    monkeypatch.setattr(checkout, "_FEW_CHANGESETS", 0)
+    monkeypatch.setattr(warnings, "_FEW_CHANGESETS", 0)
     opened = repo.open()
-    found = checkout.different(opened, 0, [7])
+    found = warnings.different_files(opened, 0, [7])
     assert [tuple(it) for it in found] == [
-        (Kind.REFUSED, 1, b"d/.GIT/x"),
-        (Kind.LARGEFILES, 2, b".hglf/a.i/b"),
+        (DifferenceKind.REFUSED, 1, b"d/.GIT/x"),
+        (DifferenceKind.LARGEFILES, 2, b".hglf/a.i/b"),
     ]
-    found = checkout.different(opened, 4, [7])
+    found = warnings.different_files(opened, 4, [7])
     assert [tuple(it)[1:] for it in found] == [(1, b"d/.GIT/x"), (1, b".hglf/c")]
 
 
@@ -278,7 +286,7 @@ def test_git_refuses_just_these_names(tmp_path: Path) -> None:
             env=ENVIRONMENT,
             capture_output=True,
         )
-        assert (done.returncode != 0) is checkout.is_refused(name.encode()), name
+        assert (done.returncode != 0) is warnings.is_refused(name.encode()), name
 
 
 def test_unknown_ids_do_not_withhold_the_others(repo: Exported) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hgext3rd.amalgam.serve import requestbody
-from hgext3rd.amalgam.serve.refusal import RefusedError
+from hgext3rd.amalgam.serve import httprequest
+from hgext3rd.amalgam.serve.errors import HttpError
 
 
 class _FullDisk(io.BytesIO):
@@ -35,8 +35,8 @@ def test_what_could_not_be_written_is_told_once(
     )
     connection: Any = SimpleNamespace(has_repeated_length=False)
     with (
-        pytest.raises(RefusedError, match="no room for the request"),
-        requestbody.received(request, connection, 100, lambda: None),
+        pytest.raises(HttpError, match="no room for the request"),
+        httprequest.received_body(request, connection, 100, lambda: None),
     ):
         pass
     assert file.closed

@@ -23,12 +23,12 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.planted import traces
 
-from hgext3rd.amalgam.bundles.git import packs
+from hgext3rd.amalgam.clonebundles import bundlepack
 from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore.exporting import export as exporting, rollup
-from hgext3rd.amalgam.gitstore.git import idx, packing
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore.export import export as exporting, maintenance
+from hgext3rd.amalgam.gitstore.git import packfiles
 from hgext3rd.amalgam.gitstore.store import GitStore
-from hgext3rd.amalgam.placement import Directory
 
 pytestmark = pytest.mark.slow
 
@@ -119,7 +119,7 @@ def objects(store: Exported) -> dict[str, int]:
     found: dict[str, int] = {}
     directory = Directory(bytes(store.packs_dir))
     for path in store.packs_dir.glob("*.idx"):
-        for oid in idx.object_ids(directory, path.stem):
+        for oid in packfiles.object_ids(directory, path.stem):
             found[oid.hex()] = found.get(oid.hex(), 0) + 1
     return found
 
@@ -242,7 +242,7 @@ def test_what_goes_during_a_roll_up_does_not_come_back(
     ids = drafts.hg("log", "-r", "public()", "-T", "{node}={gitnode}\n")
     drafts.hg("update", "-q", "null")
     met = meanwhile(monkeypatch, drafts, step, "drafts")
-    rollup.run(git_store(drafts))
+    maintenance.run(git_store(drafts))
     assert met
     drafts.hg("git::export")
     assert not traces(drafts.amalgam, WORD.encode())
@@ -256,7 +256,7 @@ def meanwhile(
 ) -> list[str]:
     """Take a step between a pack of ``layer`` that git has made and the exchange."""
     met: list[str] = []
-    is_exact = rollup._is_exact
+    is_exact = maintenance._is_exact
     of_layer = store.docket()[layer]["packs"]
 
     def watched(*args: object) -> bool:
@@ -266,7 +266,7 @@ def meanwhile(
             step(store)
         return answer
 
-    monkeypatch.setattr(rollup, "_is_exact", watched)
+    monkeypatch.setattr(maintenance, "_is_exact", watched)
     return met
 
 
@@ -309,7 +309,7 @@ def test_others_may_work_during_a_roll_up(
 ) -> None:
     ids = log(drafts)
     met = meanwhile(monkeypatch, drafts, step, layer)
-    rollup.run(git_store(drafts))
+    maintenance.run(git_store(drafts))
     assert met
     drafts.hg("git::export")
     check(drafts, ids)
@@ -324,7 +324,7 @@ def test_git_may_repack_without_drafts(
 ) -> None:
     ids = log(store)
     met = meanwhile(monkeypatch, store, step)
-    rollup.run(git_store(store))
+    maintenance.run(git_store(store))
     assert met
     store.hg("git::export")
     check(store, ids)
@@ -351,24 +351,24 @@ def test_repack_that_ends_late_is_a_stray(store: Exported, tmp_path: Path) -> No
 def test_other_objects_than_those_of_the_packs_are_refused(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "line", lambda oid: b"")
-    monkeypatch.setattr(rollup, "_WALK_SHARE", 2)
+    monkeypatch.setattr(packfiles, "rev_list_line", lambda oid: b"")
+    monkeypatch.setattr(maintenance, "_WALK_SHARE", 2)
     packs = store.packs()
     with pytest.raises(error.Abort):
-        rollup.run(git_store(store))
+        maintenance.run(git_store(store))
     assert store.packs() == packs
     assert b"other objects than it was asked to" in store.run("admin::amalgam").out
     monkeypatch.undo()
-    rollup.run(git_store(store))
+    maintenance.run(git_store(store))
     check(store, log(store))
 
 
 def test_ids_instead_of_names_give_the_same_objects(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollup, "_WALK_SHARE", 2)
+    monkeypatch.setattr(maintenance, "_WALK_SHARE", 2)
     before = objects(store)
-    rollup.run(git_store(store))
+    maintenance.run(git_store(store))
     assert len(store.packs()) == 2
     assert objects(store).keys() == before.keys()
     check(store, log(store))
@@ -425,16 +425,16 @@ def test_roll_up_killed_anywhere_is_done_again(
 def test_complete_pack_grows_with_the_history(
     store: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(rollup, "_APART_FROM", 10)
+    monkeypatch.setattr(maintenance, "_APART_FROM", 10)
     ids = log(store)
     packs = []
     for start, end in (18, 24), (24, 60), (60, 66):
         before = objects(store)
-        rollup.run(git_store(store))
+        maintenance.run(git_store(store))
         assert objects(store).keys() == before.keys()
         check(store, ids)
         packs.append(complete_pack(store))
-        oids = idx.object_ids(Directory(bytes(store.packs_dir)), packs[-1].stem)
+        oids = packfiles.object_ids(Directory(bytes(store.packs_dir)), packs[-1].stem)
         there = {oid.hex() for oid in oids}
         bundle = command(store)
         if start != 24:
@@ -442,7 +442,7 @@ def test_complete_pack_grows_with_the_history(
             assert bundle.pack == packs[-1].read_bytes()
         check_bundles(store, tmp_path / f"{start}")
         fill(store, start, end)
-        if not rollup.is_due(git_store(store)):  # a bundle would be followed by it
+        if not maintenance.is_due(git_store(store)):  # a bundle would be followed by it
             check_bundles(store, tmp_path / f"{end} more")
     assert packs[0] == packs[1] != packs[2]
 
@@ -460,21 +460,21 @@ def test_bundle_that_meets_a_roll_up_is_made_again(
     store: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: bytes
 ) -> None:
     """An object that is in a pack twice is refused by git."""
-    monkeypatch.setattr(rollup, "_APART_FROM", 10)
-    rollup.run(git_store(store))
+    monkeypatch.setattr(maintenance, "_APART_FROM", 10)
+    maintenance.run(git_store(store))
     fill(store, 18, 35)
     fill(store, 3, 4)  # what was there before comes again
     before = complete_pack(store)
-    packed = packs.packed
+    packed = bundlepack.packed_by_git
     met: list[Path] = []
 
     def late(*args: Any) -> Any:
         if not met:
-            rollup.run(git_store(store))
+            maintenance.run(git_store(store))
             met.append(complete_pack(store))
         return packed(*args)
 
-    monkeypatch.setattr(packs, "packed", late)
+    monkeypatch.setattr(bundlepack, "packed_by_git", late)
     bundle, _report = written(store, kind)
     assert met not in ([], [before])
     there = reached(store.git_dir, *bundle.refs.values())

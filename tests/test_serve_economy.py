@@ -18,10 +18,9 @@ from testlib.bundled import Bundled
 from testlib.exported import Exported
 from testlib.webserver import answer_of, serving
 
-from hgext3rd.amalgam.bundles.lifecycle import headset
-from hgext3rd.amalgam.serve import pktlines
-from hgext3rd.amalgam.serve.economy import capabilities, splicing
-from hgext3rd.amalgam.serve.refusal import RefusedError
+from hgext3rd.amalgam.clonebundles import visibility
+from hgext3rd.amalgam.serve import httprequest, pktlines, uploadpack
+from hgext3rd.amalgam.serve.errors import HttpError
 
 ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
 SERVICE = "info/refs?service=git-upload-pack"
@@ -100,8 +99,8 @@ def test_handshakes_of_hg_look_up_no_heads_of_bundles(
     published: Bundled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the first one does, once for each set, however many bundles are listed."""
-    read_heads, reads, verdicts = headset.read, [], []
-    is_public = headset.is_public
+    read_heads, reads, verdicts = visibility.read_heads, [], []
+    is_public = visibility.is_public
 
     def read(repo: Any, name: str) -> list[bytes]:
         reads.append(name)
@@ -111,8 +110,8 @@ def test_handshakes_of_hg_look_up_no_heads_of_bundles(
         verdicts.append(name)
         return is_public(repo, name)
 
-    monkeypatch.setattr(headset, "read", read)
-    monkeypatch.setattr(headset, "is_public", noting)
+    monkeypatch.setattr(visibility, "read_heads", read)
+    monkeypatch.setattr(visibility, "is_public", noting)
     app = hgweb(os.fsencode(published.root), baseui=uimod.ui.load())
     for _client in range(3):
         assert b"clonebundles" in asked_by_hg(app, "capabilities")
@@ -123,8 +122,8 @@ def test_handshakes_of_hg_look_up_no_heads_of_bundles(
 
 @pytest.mark.parametrize("told", [b"", b"000eversion 2\n", b"000eversion 2\n00", b"x"])
 def test_capabilities_that_are_cut_are_not_told(told: bytes) -> None:
-    with pytest.raises(RefusedError):
-        capabilities.shown(told)
+    with pytest.raises(HttpError):
+        uploadpack.shown_capabilities(told)
 
 
 def spliced(write: Callable[[int], None], *, is_chunked: bool) -> tuple[bytes, int]:
@@ -148,7 +147,7 @@ def spliced(write: Callable[[int], None], *, is_chunked: bool) -> tuple[bytes, i
     for thread in threads:
         thread.start()
     with theirs, ours:
-        counted = sum(splicing.splice(reading, ours, is_chunked=is_chunked))
+        counted = sum(httprequest.splice(reading, ours, is_chunked=is_chunked))
         ours.sendall(b"0\r\n\r\n" if is_chunked else b"")
         ours.shutdown(socket.SHUT_WR)
         for thread in threads:
@@ -194,7 +193,7 @@ def test_client_that_has_left_ends_a_splice() -> None:
     with ours:
         theirs.close()
         with pytest.raises(OSError, match=r"pipe|reset"):
-            [*splicing.splice(reading, ours, is_chunked=True)]
+            [*httprequest.splice(reading, ours, is_chunked=True)]
     os.close(reading)
     os.close(writing)
 
@@ -202,8 +201,8 @@ def test_client_that_has_left_ends_a_splice() -> None:
 def test_connection_with_a_time_limit_is_not_spliced() -> None:
     with socket.socket() as plain:
         plain.settimeout(5)
-        assert not splicing.can_splice(plain)
-    assert not splicing.can_splice(io.BytesIO())
+        assert not httprequest.can_splice(plain)
+    assert not httprequest.can_splice(io.BytesIO())
 
 
 @pytest.mark.parametrize(

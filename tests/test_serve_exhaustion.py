@@ -13,7 +13,7 @@ from testlib.environment import HG, WITHOUT_BYTECODE
 from testlib.exported import Exported
 from testlib.webserver import GIT_TYPE, WebServer, serving, started, until
 
-from hgext3rd.amalgam.serve import watchdog
+from hgext3rd.amalgam.serve import limits
 
 pytestmark = pytest.mark.slow
 
@@ -38,10 +38,10 @@ def test_progress_does_not_prolong_a_request_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # a second in all, and so long without progress that it does not come to that
-    monkeypatch.setattr(watchdog, "LONGEST", 1 / 600)
+    monkeypatch.setattr(limits, "LONGEST", 1 / 600)
     bitten = threading.Event()
     began = time.monotonic()
-    watching = watchdog.Watchdog(600, bitten.set)
+    watching = limits.Watchdog(600, bitten.set)
     while not bitten.wait(0.01):
         watching.feed()
         assert time.monotonic() - began < 600

@@ -13,15 +13,11 @@ from testlib.exported import Exported
 from testlib.webserver import WebServer, serving, until
 
 from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore.exporting import (
-    export as exporting,
-    exporter,
-    exporterlock,
-)
-from hgext3rd.amalgam.gitstore.state.failures import Failure
+from hgext3rd.amalgam.files import Placement
+from hgext3rd.amalgam.gitstore.export import export as exporting, exporter, request
+from hgext3rd.amalgam.gitstore.failures import Failure
 from hgext3rd.amalgam.gitstore.store import GitStore
-from hgext3rd.amalgam.placement import Placement
-from hgext3rd.amalgam.serve.economy import verdicts
+from hgext3rd.amalgam.serve import freshness
 from hgext3rd.amalgam.serve.freshness import Freshness
 
 pytestmark = pytest.mark.slow
@@ -116,18 +112,18 @@ def test_who_waited_for_an_export_needs_no_other(
 def test_threads_find_out_once_what_is_so(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, looks = verdicts._found, []
+    found, looks = freshness._found, []
 
     def slow(*args: Any) -> Any:
         looks.append(args)
         time.sleep(0.3)
         return found(*args)
 
-    monkeypatch.setattr(verdicts, "_found", slow)
+    monkeypatch.setattr(freshness, "_found", slow)
     repos = [store.open() for _number in range(5)]
     with ThreadPoolExecutor(5) as threads:
         stores = [GitStore(repo, GitConfig.from_ui(repo.ui)) for repo in repos]
-        all_known = [*threads.map(verdicts.look, stores)]
+        all_known = [*threads.map(freshness.look, stores)]
     assert all(known.is_current for known in all_known)
     assert len(looks) == 1
 
@@ -137,7 +133,7 @@ def test_what_is_found_during_an_exchange_of_packs_is_not_kept(
     store: Exported, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
     """Nothing but the file ``.pending`` need tell that the exchange is over."""
-    found, pending = verdicts._found, store.map_dir / "cinnabar.pending"
+    found, pending = freshness._found, store.map_dir / "cinnabar.pending"
     packs = "".join(f"{name}\n" for name in store.packs())
 
     def meanwhile(*args: Any) -> Any:
@@ -149,18 +145,18 @@ def test_what_is_found_during_an_exchange_of_packs_is_not_kept(
     if begins == "before":
         pending.write_text(packs)
     else:
-        monkeypatch.setattr(verdicts, "_found", meanwhile)
-    assert not verdicts.look(git_store).is_safe
+        monkeypatch.setattr(freshness, "_found", meanwhile)
+    assert not freshness.look(git_store).is_safe
     monkeypatch.undo()
     pending.unlink()
-    assert verdicts.look(git_store).is_current
+    assert freshness.look(git_store).is_current
 
 
 def test_what_is_found_during_an_export_that_is_given_up_is_not_kept(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before and after it, all is as it was."""
-    found, pending = verdicts._found, store.map_dir / "cinnabar.pending"
+    found, pending = freshness._found, store.map_dir / "cinnabar.pending"
 
     def meanwhile(*args: Any) -> Any:
         pending.write_text("")
@@ -174,10 +170,10 @@ def test_what_is_found_during_an_export_that_is_given_up_is_not_kept(
 
     repo = store.open()
     git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
-    monkeypatch.setattr(verdicts, "_found", meanwhile)
-    assert not verdicts.look(git_store).is_current
+    monkeypatch.setattr(freshness, "_found", meanwhile)
+    assert not freshness.look(git_store).is_current
     monkeypatch.undo()
-    assert verdicts.look(git_store).is_current
+    assert freshness.look(git_store).is_current
 
 
 def test_local_tag_in_the_place_of_a_tag_is_seen(store: Exported) -> None:
@@ -186,9 +182,9 @@ def test_local_tag_in_the_place_of_a_tag_is_seen(store: Exported) -> None:
     store.hg("git::export")
     repo = store.open()
     git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
-    assert verdicts.look(git_store).is_current
+    assert freshness.look(git_store).is_current
     store.hg("tag", "--local", "-f", "-r", "tip", "both")
-    assert not verdicts.look(git_store).is_current
+    assert not freshness.look(git_store).is_current
 
 
 def test_packs_of_exports_for_requests_are_rolled_up(store: Exported) -> None:
@@ -204,7 +200,7 @@ def test_packs_of_exports_for_requests_are_rolled_up(store: Exported) -> None:
 
 
 def has_exporter(store: Exported) -> bool:
-    return exporterlock.is_held(exporterlock.directory_of(store.open()))
+    return request.is_exporter_running(request.exporter_directory(store.open()))
 
 
 def test_requests_of_all_processes_share_one_exporter(
@@ -243,13 +239,13 @@ def note(store: Exported, attempts: int, retry: float) -> None:
     """Say that exports have failed, and when the next attempt is due."""
     repo = store.open()
     failure = Failure("no reason", attempts, int(retry))
-    directory = exporterlock.directory_of(repo)
+    directory = request.exporter_directory(repo)
     directory.make(Placement.of(repo))
     failure.write(directory, exporter.FAILURE, Placement.of(repo))
 
 
 def noted(store: Exported) -> Failure | None:
-    return Failure.read(exporterlock.directory_of(store.open()), exporter.FAILURE)
+    return Failure.read(request.exporter_directory(store.open()), exporter.FAILURE)
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from testlib.hiding import fetch_of, has_pack
 from testlib.webserver import serving
 
 from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore.git import idx
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore.git import packfiles
 from hgext3rd.amalgam.gitstore.store import GitStore
-from hgext3rd.amalgam.placement import Directory
 from hgext3rd.amalgam.serve.uploadpack import config_of
 
 pytestmark = pytest.mark.slow
@@ -181,11 +181,11 @@ def test_what_git_cannot_open_is_not_whole(
     """git is asked about each damage: it must not do worse than what is said here."""
     pack = store.packs()[0]
     packs = Directory(bytes(store.packs_dir))
-    assert idx.damaged(packs, [pack.stem]) == b""
+    assert packfiles.damaged(packs, [pack.stem]) == b""
     file = pack.with_suffix(suffix)
     edit(file, at % file.stat().st_size)
     if not git_opens(store, pack):
-        assert idx.damaged(packs, [pack.stem]) == pack.stem.encode()
+        assert packfiles.damaged(packs, [pack.stem]) == pack.stem.encode()
 
 
 def test_index_with_large_offsets_is_whole(store: Exported) -> None:
@@ -197,7 +197,7 @@ def test_index_with_large_offsets_is_whole(store: Exported) -> None:
     for large in (count - 1, count):
         start = content[: 8 + 1024 + 28 * count]
         replace(file, start + bytes(8 * large) + content[-40:])
-        assert idx.is_whole(packs, pack.stem) is (large < count)
+        assert packfiles.is_whole(packs, pack.stem) is (large < count)
 
 
 def git_opens(store: Exported, pack: Path) -> bool:

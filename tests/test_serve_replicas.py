@@ -20,7 +20,7 @@ from testlib.hgserver import HgServer
 from testlib.hiding import fetch_of
 from testlib.webserver import WebServer, serving, until
 
-from hgext3rd.amalgam.serve import slots
+from hgext3rd.amalgam.serve import limits
 
 pytestmark = pytest.mark.slow
 
@@ -198,9 +198,9 @@ def test_strangers_fill_the_lane_and_not_the_slots(
         web.process.kill()
 
 
-def usage(run: Path) -> slots.Usage:
+def usage(run: Path) -> limits.Usage:
     """Return how the lane of those who wait for objects is used."""
-    return slots.usage(os.fsencode(run), [b"waiting"])[b"waiting"]
+    return limits.slot_usage(os.fsencode(run), [b"waiting"])[b"waiting"]
 
 
 def test_unknown_id_is_git_s_to_refuse_in_the_end(store: Exported) -> None:

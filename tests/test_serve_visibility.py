@@ -26,7 +26,7 @@ from testlib.slowclients import connected, endless_bytes
 from testlib.slowgit import SlowGit
 from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving, until
 
-from hgext3rd.amalgam.serve import slots
+from hgext3rd.amalgam.serve import limits
 
 pytestmark = pytest.mark.slow
 
@@ -346,14 +346,14 @@ def begin(web: WebServer, oid: str) -> socket.socket:
 
 def test_slot_is_free_though_a_copy_has_its_file(tmp_path: Path) -> None:
     """A copy that is made of hard links has the same files."""
-    run, pool = os.fsencode(tmp_path / "run"), slots.Pool(b"fetch", 1)
-    taken = slots.take(run, pool, 0)
+    run, pool = os.fsencode(tmp_path / "run"), limits.Pool(b"fetch", 1)
+    taken = limits.take_slot(run, pool, 0)
     assert taken
     taken.release()
     (tmp_path / "copy").hardlink_to(tmp_path / "run" / "fetch-0")
-    taken = slots.take(run, pool, 0)
+    taken = limits.take_slot(run, pool, 0)
     assert taken
-    assert slots.take(run, pool, 0) is None
+    assert limits.take_slot(run, pool, 0) is None
     taken.release()
 
 

@@ -283,7 +283,7 @@ def test_stale_lock_of_another_user_is_taken_over(server: Path) -> None:
 
 DIE_WITH_THE_LOCK = """
 import os, signal
-from hgext3rd.amalgam.gitstore.exporting import conversion
+from hgext3rd.amalgam.gitstore.export import conversion
 
 def run(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)

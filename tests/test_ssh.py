@@ -22,9 +22,9 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.hiding import EVENTS, fetch_of, planted, with_draft
 
-from hgext3rd.amalgam.serve.ssh.command import Command, Service, allowed
+from hgext3rd.amalgam.serve.ssh import Command, Service, allowed
 
-PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh.program"
+PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh"
 ON = "[extensions]\namalgam =\n[amalgam]\ngit.serve = yes\n"
 Done = subprocess.CompletedProcess[bytes]
 

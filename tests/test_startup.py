@@ -37,17 +37,12 @@ print("\\n" + json.dumps([
 TABLES = {"commands", "config", "hooks", "loading", "metadata"}
 TABLES |= {"commands.table", "records"}
 #: How the repository is opened, with what is wrapped there.
-OPENING = {"compat", "index", "index.lookuphooks", "index.openhooks"}
-OPENING |= {"index.decision", "index.indexfile"}
+OPENING = {"compat", "index", "index.hooks", "index.decision", "index.indexfile"}
 #: A large index.
-MAPPING = {"native", "native._core", "native._core.lib"}
-MAPPING |= {"native.errors", "native.buffers"}
-MAPPING |= {
-    f"index.{name}" for name in ("opening", "snapshot", "snapshotdocket", "buffer")
-}
-MAPPING |= {"docketfile", "placement", "terminal", "trust"}
-LOOKING_UP = {f"index.{name}" for name in ("nodemap", "nodesource", "nodefile")}
-LOOKING_UP |= {"native._forwarding"}
+MAPPING = {"core", "core._core", "core._core.lib", "core.errors", "core.buffers"}
+MAPPING |= {"index.mapping", "index.snapshot", "index.buffer"}
+MAPPING |= {"docketfile", "files", "terminal", "trust"}
+LOOKING_UP = {"index.nodemap", "index.nodemapfile", "core._forwarding"}
 
 
 def loaded(cwd: Path, *arguments: str) -> set[str]:
@@ -93,10 +88,10 @@ def test_nothing_that_writes_to_look_something_up(repo: Path) -> None:
 
 def test_what_a_server_needs_only_for_a_server(repo: Path) -> None:
     found = loaded(repo, "-R", ".", "serve", "--stdio")
-    assert found >= {"bundles.advertise.advertising", "serve.hosting"}
-    assert "bundles.extension" not in found
+    assert found >= {"clonebundles.advertise", "serve.bundles"}
+    assert "clonebundles.extension" not in found
     found = loaded(repo, "log", "-r", "tip", "--config", "extensions.clonebundles=")
-    assert "bundles.extension" in found
+    assert "clonebundles.extension" in found
 
 
 def test_what_threads_share_before_the_first_request(repo: Path) -> None:

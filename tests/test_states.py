@@ -203,7 +203,7 @@ def test_damage_is_one_line_of_every_command(
 
 
 MISTAKE = """
-from hgext3rd.amalgam.gitstore.exporting import storefiles
+from hgext3rd.amalgam.gitstore.export import writer as storefiles
 
 def extsetup(ui):
     def name(*args, **kwargs):

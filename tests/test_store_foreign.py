@@ -15,10 +15,10 @@ from testlib.environment import ENVIRONMENT, git
 from testlib.exported import Exported
 
 from hgext3rd.amalgam import docketfile, locking
-from hgext3rd.amalgam.gitstore.lockholder import LockState, holder
-from hgext3rd.amalgam.gitstore.state.docket import Docket
-from hgext3rd.amalgam.gitstore.state.oidmap import MapFiles, Table
-from hgext3rd.amalgam.placement import Directory, Placement, Unusable
+from hgext3rd.amalgam.files import Directory, Placement, Unusable
+from hgext3rd.amalgam.gitstore.docket import Docket
+from hgext3rd.amalgam.gitstore.oidmap import MapFiles, Table
+from hgext3rd.amalgam.locking import LockState, holder
 from hgext3rd.amalgam.trust import Trust
 
 PLACEMENT = Placement(0o2750, os.geteuid(), os.getegid())

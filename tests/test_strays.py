@@ -12,7 +12,7 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 
 from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore.exporting.export import export
+from hgext3rd.amalgam.gitstore.export.export import export
 from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow

@@ -19,16 +19,16 @@ from testlib.hgserver import HgServer
 from testlib.planted import traces
 
 from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore.exporting import export as exporting, rollup
-from hgext3rd.amalgam.gitstore.git import idx, summaries
-from hgext3rd.amalgam.gitstore.state import packgroups
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore import packgroups
+from hgext3rd.amalgam.gitstore.export import export as exporting, maintenance
+from hgext3rd.amalgam.gitstore.git import packfiles, summaries
 from hgext3rd.amalgam.gitstore.store import GitStore
-from hgext3rd.amalgam.placement import Directory
 
 pytestmark = pytest.mark.slow
 
 MAINTENANCE = "debug::amalgam-maintenance"
-ROLLUP = "hgext3rd.amalgam.gitstore.exporting.rollup"
+ROLLUP = "hgext3rd.amalgam.gitstore.export.maintenance"
 WORD = "planted7f3a"
 CHANGESETS = 1000  # fewer, and there is no complete pack
 STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
@@ -56,7 +56,7 @@ def template(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Expo
 def store(
     template: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Exported:
-    monkeypatch.setattr(rollup, "_SUMMARISED_FROM", 1)
+    monkeypatch.setattr(maintenance, "_SUMMARISED_FROM", 1)
     shutil.copytree(template.root, tmp_path / "repo", symlinks=True)
     return Exported(tmp_path / "repo", template.server)
 
@@ -67,8 +67,8 @@ def git_store(store: Exported) -> GitStore:
 
 
 def maintain(store: Exported) -> None:
-    rollup.run(git_store(store))
-    assert not rollup.is_due(git_store(store))
+    maintenance.run(git_store(store))
+    assert not maintenance.is_due(git_store(store))
 
 
 def files(store: Exported) -> dict[str, tuple[int, int]]:
@@ -112,7 +112,7 @@ def test_summaries_have_the_complete_pack_and_nothing_else(store: Exported) -> N
     content = (store.packs_dir / "multi-pack-index").read_bytes()
     assert content.count(b".idx\0") == content.count(f"{complete(store)}.idx".encode())
     directory = Directory(bytes(store.packs_dir))
-    inside = {oid.hex() for oid in idx.object_ids(directory, complete(store))}
+    inside = {oid.hex() for oid in packfiles.object_ids(directory, complete(store))}
     drafts = set(store.git("rev-list", "--objects", "--all").split()) - inside
     assert drafts
     graph = (store.git_dir / "objects/info/commit-graph").read_bytes()
@@ -151,7 +151,7 @@ def test_drafts_go_and_summaries_stay(
     store.hg("git::export")
     assert not traces(store.amalgam, WORD.encode())
     assert files(store) == before
-    assert not rollup.is_due(git_store(store))
+    assert not maintenance.is_due(git_store(store))
     check(store)
 
 
@@ -213,7 +213,7 @@ def test_what_others_put_in_their_place_goes(
     maintain(store)
     right = {name: (store.packs_dir / name).exists() for name in files(store)}
     forge(store)
-    assert rollup.is_due(git_store(store))
+    assert maintenance.is_due(git_store(store))
     store.hg("git::export")
     assert not list(store.packs_dir.glob("*.bitmap"))
     check(store)
@@ -246,7 +246,7 @@ def test_small_stores_have_none(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    rollup.run(git_store(store))
+    maintenance.run(git_store(store))
     assert not files(store)
 
 
@@ -263,7 +263,7 @@ def test_summaries_are_not_taken_for_a_pack_that_goes(
             store.hg("git::export")
 
     monkeypatch.setattr(summaries, "make", late)
-    rollup.run(git_store(store))
+    maintenance.run(git_store(store))
     assert not files(store)
     store.hg("git::export")
     check(store)

@@ -25,9 +25,9 @@ from testlib.faults import (
 
 from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore import verify
-from hgext3rd.amalgam.gitstore.exporting.exportlock import locked
-from hgext3rd.amalgam.gitstore.repair import repair
-from hgext3rd.amalgam.gitstore.state.docket import Docket
+from hgext3rd.amalgam.gitstore.docket import Docket
+from hgext3rd.amalgam.gitstore.export.exportlock import locked
+from hgext3rd.amalgam.gitstore.status import repair
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.gitstore.verify import Findings
 

@@ -22,7 +22,7 @@ from testlib.hiding import WORD
 from testlib.planted import traces
 
 from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer
+from hgext3rd.amalgam.gitstore.docket import Docket, Layer
 from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow

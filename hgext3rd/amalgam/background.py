@@ -4,10 +4,17 @@ Such a process has the configuration of files, not that of ``--config``. It has 
 session of its own, no terminal, ``/dev/null`` for its output, no other descriptor of
 the process that started it, and no variable of a hook, of git or of a web request. So
 nobody waits for it, and it holds nothing open.
+
+How a process ends that did something large.
+
+Does not know what that was.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
+import gc
 import os
 import subprocess
 from typing import TYPE_CHECKING
@@ -17,6 +24,7 @@ from mercurial.utils import procutil
 
 if TYPE_CHECKING:
     from typing import NoReturn
+
 
 _SHELL = b"/bin/sh"
 # The shell ends at once, so that the process belongs to nobody. It waits until hg has
@@ -87,3 +95,16 @@ def _environment() -> dict[bytes, bytes]:
         for name, value in encoding.environ.items()
         if not name.startswith(_FOREIGN)
     }
+
+
+@functools.lru_cache
+def end_quickly() -> None:
+    """Let Python end without looking for what nothing refers to any more.
+
+    It would go through all objects of Mercurial, twice, and free them one by one: that
+    takes a fifth of an export that finds nothing new (2026-11-22, 580 to 450 million
+    cycles), and 40 of the 600 ms of CPU of a bundle of nginx (2026-11-24). Their memory
+    goes with the process, and what has to be done before that is not left to them: by
+    then, locks are released, and files closed.
+    """
+    atexit.register(gc.freeze)

@@ -38,28 +38,26 @@ def uisetup(_ui: UiT) -> None:
     """Take part in how repositories are opened, changed and served."""
 
     def index_is_opened() -> None:
-        from .index import lookuphooks, openhooks
+        from .index import hooks
 
-        openhooks.install()
-        lookuphooks.install()
+        hooks.install()
+        hooks.install_lookup()
 
     def request_is_answered() -> None:
-        from .serve import gitroutes, hosting
-        from .serve.ids import routes as idroutes
-        from .serve.lfs import routes as lfsroutes
+        from .serve import bundles, http, ids as idroutes, lfs as lfsroutes
 
-        for module in (hosting, gitroutes, lfsroutes, idroutes):
+        for module in (bundles, http, lfsroutes, idroutes):
             _wrap(wireprotoserver, "handlewsgirequest", module.handle_request)
 
     def repository_is_found() -> None:
-        from .serve.lfs import routes
+        from .serve import lfs
 
-        _wrap(hgweb.hgwebdir_mod.hgwebdir, "_runwsgi", routes.route)
+        _wrap(hgweb.hgwebdir_mod.hgwebdir, "_runwsgi", lfs.route)
 
     def page_is_made() -> None:
-        from .serve.pages import keywords
+        from .serve import pages
 
-        _wrap(hgweb.hgweb_mod.requestcontext, "sendtemplate", keywords.send)
+        _wrap(hgweb.hgweb_mod.requestcontext, "sendtemplate", pages.send)
         # an export changes pages, which browsers keep until one of these changes
         hg.foi.append(("sharedpath", b"amalgam/map/cinnabar.docket"))
 
@@ -84,22 +82,22 @@ def extsetup(ui: UiT) -> None:
     """Take part in what is of extensions, or what they may change, too."""
 
     def protocol_is_spoken() -> None:
-        from .bundles.advertise import advertising
-        from .bundles.hg import endings
+        from .changegroup import errors
+        from .clonebundles import advertise
 
-        advertising.install()
-        endings.tell_clients()
+        advertise.install()
+        errors.tell_clients()
 
     def bundles_are_generated() -> None:
-        from .bundles import extension
+        from .clonebundles import extension
 
         extension.install()
 
     def changegroups_are_made() -> None:
-        from .bundles.hg import branchcache, changegroups, endings, wholehistory
+        from .changegroup import branchcache, errors, native, wholehistory
 
-        changegroups.install()
-        endings.remove_cut_files()
+        native.install()
+        errors.remove_cut_files()
         wholehistory.install()
         branchcache.install()
 
@@ -130,22 +128,22 @@ def extsetup(ui: UiT) -> None:
 
 def debuginstall(ui: UiT, fm: Any) -> int:
     """Take part in ``hg debuginstall``; return the number of problems."""
-    from .commands import installation
+    from .commands import summary
 
-    return installation.check(ui, fm)
+    return summary.check_installation(ui, fm)
 
 
 def reposetup(ui: UiT, repo: RepoT) -> None:
     """Take part in the transactions of a repository."""
     if repo.local() and wants_export_on_change(_of_source(ui, repo)):
         with one_at_a_time:
-            from .gitstore.exporting import exportrequest
+            from .gitstore.export import request
 
-            load(exportrequest)
-        exportrequest.install(repo)
+            load(request)
+        request.install(repo)
     if ui.configlist(b"clone-bundles", b"git.formats"):
         with one_at_a_time:
-            from .bundles import extension
+            from .clonebundles import extension
 
             load(extension)
         extension.warn_without_extension(ui, repo)
@@ -156,7 +154,7 @@ def _of_source(ui: UiT, repo: RepoT) -> UiT:
     if not repo.shared():
         return ui
     with one_at_a_time:
-        from .gitstore.state import source
+        from .gitstore import source
 
         load(source)
     try:
@@ -169,18 +167,18 @@ def _of_source(ui: UiT, repo: RepoT) -> UiT:
 def _summary(ui: UiT, repo: RepoT) -> None:
     from .commands import summary
 
-    summary.show(ui, repo)
+    summary.show_summary(ui, repo)
 
 
 def _censor(orig: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    from .gitstore.state import censorship
+    from .gitstore import censorship
 
     return censorship.censor(orig, *args, **kwargs)
 
 
 def _compress(orig: Callable[..., None], *args: Any, **kwargs: Any) -> None:
     with one_at_a_time:
-        from .bundles.hg import compression
+        from .changegroup import compression
 
         load(compression)
     compression.choose(orig, *args, **kwargs)

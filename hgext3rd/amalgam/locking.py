@@ -9,6 +9,11 @@ cannot ask for the process. A lock that another host has not renewed for
 ``SILENT_SECONDS`` is taken over. Its holder may only have been suspended. So he asks
 ``Hold.require`` before each step that another holder would not expect. All times are
 those of the file system, so clocks of hosts may differ.
+
+The holder of ``.hg/amalgam/lock``, for messages.
+
+Never takes the lock; ``exportlock`` does. Writes nothing, so it has no clock but that
+of this machine. If the file server's differs, so does what is called silent here.
 """
 
 from __future__ import annotations
@@ -18,19 +23,24 @@ import errno
 import os
 import re
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from mercurial import error, lock as lockmod
 from mercurial.i18n import _
+from mercurial.utils import procutil
 
-from .placement import Unusable
+from .files import Unusable
+from .records import Choice, Record
+from .terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mercurial.interfaces.types import UiT
 
-    from .placement import Directory, Placement
+    from .files import Directory, Placement
+
 
 LOCK = b"lock"
 """The name of the lock in its directory."""
@@ -107,7 +117,7 @@ def held(
         lock.release()
 
 
-def is_silent(directory: Directory, now: float, name: bytes = LOCK) -> bool:
+def is_lock_silent(directory: Directory, now: float, name: bytes = LOCK) -> bool:
     """Tell whether a lock in ``directory`` is another host's, and not renewed.
 
     So is a file without a name: whoever made it died before it was written.
@@ -188,9 +198,9 @@ class _Files:
         Another lock sees to it that it is still the same, as Mercurial does.
         """
         with contextlib.suppress(OSError, error.LockError):
-            if is_silent(self.directory, self._now(), name):
+            if is_lock_silent(self.directory, self._now(), name):
                 with lockmod.lock(self, name + _BREAKS, timeout=0):
-                    if is_silent(self.directory, self._now(), name):
+                    if is_lock_silent(self.directory, self._now(), name):
                         self.directory.remove(name)
 
     def _now(self) -> float:
@@ -208,3 +218,74 @@ class _Files:
 
     def join(self, name: bytes, *inside: bytes) -> bytes:
         return os.path.join(self.directory.join(name), *inside)
+
+
+class LockState(Choice):
+    """What is known of the process. Values are for JSON."""
+
+    RUNNING = "running"
+    DEAD = "dead"
+    """The next export takes its lock over."""
+    ELSEWHERE = "elsewhere"
+    """On another host, or in another container, and renewed of late."""
+    SILENT = "silent"
+    """There, and not renewed; the next export takes its lock over."""
+    NO_LOCK = "no-lock"
+    """What is there is no lock of Mercurial's kind."""
+
+
+class Holder(Record):
+    """The process that a lock names."""
+
+    host: bytes
+    pid: int
+    state: LockState
+    age_seconds: int
+    """Since it was taken, or renewed."""
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether the lock may stay for ever."""
+        return self.state is LockState.NO_LOCK
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the next one takes it over."""
+        return self.state in (LockState.DEAD, LockState.SILENT)
+
+    def explain(self) -> bytes:
+        """Return the state of the lock as a phrase for people."""
+        if self.state is LockState.NO_LOCK:
+            return _(b"is no lock that amalgam or Mercurial could have made")
+        process = _(b"process %d on host '%s'") % (self.pid, printable(self.host))
+        if self.state is LockState.RUNNING:
+            return _(b"held by %s: an export is running") % process
+        if self.state is LockState.DEAD:
+            return _(b"stale: %s is gone; the next export takes it over") % process
+        if self.state is LockState.SILENT:
+            text = _(
+                b"stale: %s has been silent for %d minutes; the next export takes it "
+                b"over"
+            )
+            return text % (process, self.age_seconds // 60)
+        seen = _(b"held by %s, which renewed it %d seconds ago")
+        return seen % (process, self.age_seconds)
+
+
+def holder(directory: Directory) -> Holder | None:
+    """Return who holds the lock in ``directory``, if anybody does."""
+    now = time.time()
+    try:
+        age = max(0, int(now - directory.stat(LOCK).st_mtime))
+        is_silent = is_lock_silent(directory, now)
+        named = locker(directory)
+    except FileNotFoundError:
+        return None
+    except Unusable:
+        return Holder(b"", 0, LockState.NO_LOCK, 0)
+    prefix, _colon, number = named.partition(b":")
+    pid = int(number) if number.isdigit() else 0
+    state = LockState.SILENT if is_silent else LockState.ELSEWHERE
+    if prefix == lockmod._getlockprefix() and pid:
+        state = LockState.RUNNING if procutil.testpid(pid) else LockState.DEAD
+    return Holder(prefix.partition(b"/")[0], pid, state, age)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from mercurial import error
 
-from .placement import TEMPORARY, Directory, Placement
+from .files import TEMPORARY, Directory, Placement
 from .trust import Trust
 
 if TYPE_CHECKING:

@@ -19,13 +19,10 @@ from typing import Any
 from mercurial import ui as uimod
 from mercurial.hgweb import request, server
 
-from hgext3rd.amalgam.push.refs.refcommands import PushResult, RefCommand
-from hgext3rd.amalgam.serve import gitroutes, pktlines, requestbody
-from hgext3rd.amalgam.serve.connection import ChunkedReader, Connection
-from hgext3rd.amalgam.serve.lfs import batch, routes
-from hgext3rd.amalgam.serve.receive import procreceive
-from hgext3rd.amalgam.serve.refusal import RefusedError
-from hgext3rd.amalgam.serve.ssh import command
+from hgext3rd.amalgam.receive.commands import PushResult, RefCommand
+from hgext3rd.amalgam.serve import http, httprequest, lfs, pktlines, receivepack, ssh
+from hgext3rd.amalgam.serve.errors import HttpError
+from hgext3rd.amalgam.serve.httprequest import ChunkedReader, Connection
 
 _MOST_BYTES = 1 << 16
 _WANT = re.compile(rb"want ([0-9a-f]{40})[ \n]?.*", re.DOTALL)
@@ -63,7 +60,7 @@ def proc_receive(content: bytes) -> None:
     """What git asks about a push, and an answer that refuses every second ref."""
     with open(os.devnull, "wb") as file:
         try:
-            asked = procreceive.read_request(io.BytesIO(content), file.fileno())
+            asked = receivepack.read_request(io.BytesIO(content), file.fileno())
         except ValueError:
             return
         for command in asked.commands if asked else ():
@@ -72,7 +69,7 @@ def proc_receive(content: bytes) -> None:
             assert len(command.old) == len(command.new) == 40
         if asked:
             refused = dict.fromkeys([it.ref for it in asked.commands[::2]], b"no" * 999)
-            procreceive.write_result(asked, PushResult(refused), file.fileno())
+            receivepack.write_result(asked, PushResult(refused), file.fileno())
 
 
 def chunked_body(content: bytes) -> None:
@@ -80,7 +77,7 @@ def chunked_body(content: bytes) -> None:
     file = io.BytesIO(content)
     reader = ChunkedReader(file)
     found = b""
-    with contextlib.suppress(RefusedError):
+    with contextlib.suppress(HttpError):
         while piece := reader.read(7):
             found += piece
         assert not reader.read(7)
@@ -93,11 +90,11 @@ def gzip_body(content: bytes) -> None:
     pieces = iter((content[:20], content[20:])) if content[20:] else iter((content,))
     found = b""
     try:
-        for piece in requestbody._inflated(pieces):
+        for piece in httprequest._inflated(pieces):
             found += piece
             if len(found) > _MOST_BYTES:
                 return
-    except RefusedError:
+    except HttpError:
         return
     with contextlib.suppress(OSError, EOFError, zlib.error):
         assert gzip.decompress(content) == found
@@ -112,13 +109,13 @@ def http_head(content: bytes) -> None:
         req = _request(handler)
     except UnicodeDecodeError:
         return  # Mercurial reads no query that is not ASCII, whoever is to answer
-    assert gitroutes._is_ours(req) in (False, True)
-    spoken = gitroutes._GitRequest._spoken.fget(types.SimpleNamespace(req=req))  # type: ignore[attr-defined]
+    assert http._is_ours(req) in (False, True)
+    spoken = http._UploadPackRequest._spoken.fget(types.SimpleNamespace(req=req))  # type: ignore[attr-defined]
     assert spoken in (b"", b"version=0", b"version=1", b"version=2")
     connection = Connection(req)
-    with contextlib.suppress(RefusedError):
+    with contextlib.suppress(HttpError):
         limit = _MOST_BYTES
-        with requestbody.received(req, connection, limit, lambda: None) as body:
+        with httprequest.received_body(req, connection, limit, lambda: None) as body:
             assert len(body.read()) <= limit
         lengths = handler.headers.get_all("Content-Length", [])
         lengths += handler.headers.get_all("Transfer-Encoding", [])
@@ -128,11 +125,11 @@ def http_head(content: bytes) -> None:
 def lfs_batch(content: bytes) -> None:
     """A batch request of git-lfs, and the answer to it."""
     try:
-        wanted = batch.parse(content)
-    except RefusedError:
+        wanted = lfs.parse_batch(content)
+    except HttpError:
         return
     offered = {item for item in wanted if item.size % 2}
-    answer = batch.answer(wanted, offered.__contains__, lambda oid: b"x:" + oid, {})
+    answer = lfs.batch_answer(wanted, offered.__contains__, lambda oid: b"x:" + oid, {})
     found = json.loads(answer)["objects"]
     assert [item["oid"].encode() for item in found] == [item.oid for item in wanted]
     assert all(len(item.pointer_oid) == 20 for item in wanted)
@@ -158,7 +155,7 @@ def lfs_route(content: bytes) -> None:
         seen.append(req)
         return iter(())
 
-    routes.route(answer, directory, req, None)
+    lfs.route(answer, directory, req, None)
     [found] = seen
     if found is not req:
         assert found.rawenv[b"PATH_INFO"] == b"/in/a/.git/info/lfs/objects/batch"
@@ -169,10 +166,10 @@ def ssh_command(content: bytes) -> None:
     """What an ssh client asks for."""
     text = os.fsdecode(content)
     with contextlib.suppress(ValueError):
-        found = command.Command.parse(text)
+        found = ssh.Command.parse(text)
         assert found.path
         assert not found.path.startswith("-")
-        path = command.allowed(found.path, _ALLOWED, _DIRECTORY)
+        path = ssh.allowed(found.path, _ALLOWED, _DIRECTORY)
         home = os.path.expanduser("~/three")
         assert path in (None, "/srv/hg/one", "/srv/hg/two", home)
 

@@ -22,10 +22,10 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.randomcommits import GitObjects, write_object
 
-from hgext3rd.amalgam.bundles.lifecycle.register import Entry, Register
-from hgext3rd.amalgam.gitstore.state.docket import Docket
-from hgext3rd.amalgam.index import nodefile
-from hgext3rd.amalgam.index.snapshotdocket import FileStat, SnapshotDocket
+from hgext3rd.amalgam.clonebundles.register import Entry, Register
+from hgext3rd.amalgam.gitstore.docket import Docket
+from hgext3rd.amalgam.index import nodemapfile
+from hgext3rd.amalgam.index.snapshot import FileStat, SnapshotDocket
 from hgext3rd.amalgam.serve import pktlines
 
 RUST = ROOT / "rust" / "fuzz" / "seeds"
@@ -284,8 +284,8 @@ def _requests() -> None:
     uid, state = b"0123456789abcdef", FileStat(1, 2, 640, 4, 5)
     docket = SnapshotDocket(b"00changelog.i", uid, 640, state, state)
     _put(PYTHON, "index_docket", "usual", _unsealed(docket.format()))
-    runs = nodefile.SortedRun(0, 0, 40), nodefile.SortedRun(8192, 40, 3)
-    nodes = nodefile.NodeMapDocket(uid, uid[::-1], state, runs)
+    runs = nodemapfile.SortedRun(0, 0, 40), nodemapfile.SortedRun(8192, 40, 3)
+    nodes = nodemapfile.NodeMapDocket(uid, uid[::-1], state, runs)
     _put(PYTHON, "nodemap_docket", "usual", _unsealed(nodes.to_bytes()))
     digest = hashlib.sha256(b"").hexdigest()
     entry = Entry(

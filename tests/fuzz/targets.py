@@ -18,17 +18,15 @@ from typing import Any
 
 from mercurial import error
 
-from hgext3rd.amalgam.bundles.advertise import hgmanifest
-from hgext3rd.amalgam.bundles.lifecycle import headset, register, window
-from hgext3rd.amalgam.gitstore import lockholder
-from hgext3rd.amalgam.gitstore.git import branchtips, idx, repository
-from hgext3rd.amalgam.gitstore.state import docket as git_docket, ids
-from hgext3rd.amalgam.index import nodefile
-from hgext3rd.amalgam.index.snapshotdocket import SnapshotDocket
-from hgext3rd.amalgam.placement import Directory
-from hgext3rd.amalgam.serve import hosting
-from hgext3rd.amalgam.serve.ids import answers
-from hgext3rd.amalgam.serve.refusal import RefusedError
+from hgext3rd.amalgam import locking
+from hgext3rd.amalgam.clonebundles import advertise, formats, register, visibility
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore import docket as git_docket, ids
+from hgext3rd.amalgam.gitstore.git import branchtips, packfiles, repository
+from hgext3rd.amalgam.index import nodemapfile
+from hgext3rd.amalgam.index.snapshot import SnapshotDocket
+from hgext3rd.amalgam.serve import bundles, ids as serve_ids
+from hgext3rd.amalgam.serve.errors import HttpError
 
 from . import requests
 
@@ -84,7 +82,7 @@ def git_files(content: bytes) -> None:
 
 def lock_holder(content: bytes) -> None:
     _plant("lock", content)
-    found = lockholder.holder(Directory(_DIRECTORY.root))
+    found = locking.holder(Directory(_DIRECTORY.root))
     assert found
     assert found.explain()
 
@@ -93,13 +91,13 @@ def pack_idx(content: bytes) -> None:
     _plant("pack.idx", content)
     with (
         contextlib.suppress(error.StorageError),
-        idx.opened(_DIRECTORY, "pack") as found,
+        packfiles.open_idx(_DIRECTORY, "pack") as found,
     ):
         total = sum(len(found.beginning(byte)) for byte in range(256))
         assert total * 20 <= len(content)
         assert found.has(bytes(20)) in (False, True)
     with contextlib.suppress(error.StorageError):
-        count = sum(1 for _oid in idx.object_ids(_DIRECTORY, "pack"))
+        count = sum(1 for _oid in packfiles.object_ids(_DIRECTORY, "pack"))
         assert count * 20 <= len(content) + 20
 
 
@@ -109,7 +107,7 @@ def index_docket_text(content: bytes) -> None:
 
 
 def nodemap_docket(content: bytes) -> None:
-    docket = nodefile.NodeMapDocket.from_bytes(_sealed(content))
+    docket = nodemapfile.NodeMapDocket.from_bytes(_sealed(content))
     if docket:
         assert min(docket.revs, docket.used_bytes, docket.end_bytes) >= 0
 
@@ -130,14 +128,14 @@ def bundle_headset(content: bytes) -> None:
     name = hashlib.sha256(content).hexdigest()
     _plant(f"{_BUNDLES}/{name}.heads", content)
     try:
-        nodes = headset.read(_REPO, name)
+        nodes = visibility.read_heads(_REPO, name)
     finally:
         Path(_SCRATCH.name, _BUNDLES, f"{name}.heads").unlink()
     assert all(len(node) == 20 for node in nodes)
 
 
 def http_range(header: bytes) -> None:
-    span = hosting._range(header, _SIZE)
+    span = bundles._range(header, _SIZE)
     if span:
         start, end = span
         assert 0 <= start <= end <= _SIZE
@@ -146,27 +144,27 @@ def http_range(header: bytes) -> None:
 def hg_manifest(content: bytes) -> None:
     Path(_SCRATCH.name, _BUNDLES, "register").unlink(missing_ok=True)
     base = b"https://example.org/repository"
-    answer = hgmanifest._for_client(_REPO, content, base)
+    answer = advertise._for_client(_REPO, content, base)
     assert isinstance(answer, bytes)
 
 
 def bundle_head(content: bytes) -> None:
     with contextlib.suppress(error.StorageError):
-        assert window.window_bytes(io.BytesIO(content)) >= 0
+        assert formats.window_bytes(io.BytesIO(content)) >= 0
 
 
 def asked_ids(content: bytes) -> None:
     """The body of a request for ids, and its answer."""
     assert ids.is_full(content) <= ids.is_id(content)
     try:
-        asked = answers.parse(content)
-    except RefusedError:
+        asked = serve_ids.parse(content)
+    except HttpError:
         return
-    assert len(asked) <= answers.MOST
+    assert len(asked) <= serve_ids.MOST
     assert all(id_.isascii() for id_ in asked)
     full = filter(ids.is_full, asked)
     assert all(len(bytes.fromhex(id_.decode())) == 20 for id_ in full)
-    assert answers.many([answers.UNKNOWN] * len(asked)).isascii()
+    assert serve_ids.many([serve_ids.UNKNOWN] * len(asked)).isascii()
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

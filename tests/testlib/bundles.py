@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from hgext3rd.amalgam.bundles.git import gitbundle
+from hgext3rd.amalgam.clonebundles import gitbundle
 from hgext3rd.amalgam.config import GIT_V2, GitConfig
 
 from .environment import ENVIRONMENT, git

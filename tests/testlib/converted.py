@@ -10,9 +10,9 @@ from typing import Any
 
 from mercurial import hg as hgmod, ui as uimod
 
-from hgext3rd.amalgam.gitstore.git.gitprocess import Git
-from hgext3rd.amalgam.placement import Directory
-from hgext3rd.amalgam.push import conversion
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore.git.process import Git
+from hgext3rd.amalgam.receive import convert
 
 from .environment import ENVIRONMENT, HG, git, hg
 
@@ -45,7 +45,7 @@ class Target:
         oids = [git(git_dir, "rev-parse", tip).strip() for tip in tips]
         with tempfile.TemporaryFile() as out:
             out.write(b"before")
-            made = conversion.convert(
+            made = convert.convert(
                 *(ui, repo, runner, oids, self._known, out), memory_bytes=memory_bytes
             )
             end = out.tell()

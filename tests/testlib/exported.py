@@ -11,7 +11,7 @@ from typing import Any
 
 from mercurial import extensions, hg as hgmod, ui as uimod
 
-from hgext3rd.amalgam.gitstore.state.docket import Docket
+from hgext3rd.amalgam.gitstore.docket import Docket
 
 from .environment import git, publish_commits
 from .hgserver import HgServer, Outcome

@@ -41,7 +41,8 @@ def commits(root):
     return convert
 
 def command_runs(orig, ui, repo, **opts):
-    from hgext3rd.amalgam.gitstore.exporting import conversion, exporter
+    from hgext3rd.amalgam.gitstore.export import conversion
+    from hgext3rd.amalgam.gitstore.export import exporter
 
     extensions.wrapfunction(conversion.ExportConversion, "run", held_up("conversion"))
     extensions.wrapfunction(conversion.ExportConversion, "run", commits(repo.root))

@@ -12,7 +12,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-from hgext3rd.amalgam.gitstore.state.docket import Docket
+from hgext3rd.amalgam.gitstore.docket import Docket
 
 from .environment import HG, WITHOUT_BYTECODE, git, hg
 from .hgserver import HgServer

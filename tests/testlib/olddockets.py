@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from hgext3rd.amalgam import docketfile
-from hgext3rd.amalgam.bundles.lifecycle.register import Entry, Register
-from hgext3rd.amalgam.gitstore.state.docket import Docket, Layer, MetadataCommit
+from hgext3rd.amalgam.clonebundles.register import Entry, Register
+from hgext3rd.amalgam.gitstore.docket import Docket, Layer, MetadataCommit
 
 
 def git_docket(docket: Docket) -> bytes:

@@ -18,7 +18,7 @@ MIDDLE = "70"
 MAINTENANCE = "debug::amalgam-maintenance"
 NO_ROLL_UP = """
 def extsetup(ui):
-    from hgext3rd.amalgam.gitstore.exporting import rollup
+    from hgext3rd.amalgam.gitstore.export import maintenance as rollup
     rollup.after_export = lambda store: None
 """
 

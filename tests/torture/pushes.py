@@ -35,7 +35,7 @@ git.push = yes
 allow-push = *
 push_ssl = no
 """
-_PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh.program"
+_PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh"
 _HOOKS = (
     *("pretxnopen", "pretxnchangegroup", "prechangegroup", "pretxnclose"),
     *("pretxnclose-bookmark", "pretxnclose-phase", "txnclose", "changegroup"),

@@ -120,11 +120,11 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
     Returns 0 on success, 1 if none of the given revisions may leave.
     """
-    from . import estimate, git
+    from . import export
 
     if opts.get("estimate"):
-        return estimate.run(ui, repo, **opts)
-    return git.run(ui, repo, **opts)
+        return export.show_estimate(ui, repo, **opts)
+    return export.run(ui, repo, **opts)
 
 
 @command(

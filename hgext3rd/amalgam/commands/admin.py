@@ -1,31 +1,107 @@
-"""The command ``admin::amalgam``."""
+"""The command ``admin::amalgam``.
+
+Bundles: their rows in ``admin::amalgam``, and the process in the background.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, util
+from mercurial import error, templatefilters, util
 from mercurial.i18n import _
 
-from ..bundles import repair as bundles_repair, status as bundles_status
+from ..clonebundles import (
+    extension as lifecycle,
+    locations,
+    status as bundles_repair,
+    status as bundles_status,
+)
 from ..config import GitConfig, mistakes
-from ..gitstore import repair, status as state
-from ..gitstore.state import oidmap
-from ..gitstore.state.source import source_of
+from ..core import kernels
+from ..gitstore import oidmap, status as state
+from ..gitstore.source import source_of
 from ..gitstore.store import GitStore
-from ..index import examination, openhooks
-from ..native import kernels
+from ..index import check, hooks
 from ..terminal import one_line
-from . import bundles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
+    from ..clonebundles.status import BundlesStatus, Row
     from ..gitstore.status import Problem, StoreStatus
     from ..gitstore.verify import Difference
-    from ..index.examination import Examined
+    from ..index.check import Examined
+
+
+def run_generator(ui: UiT, repo: RepoT) -> None:
+    """Answer ``debug::amalgam-bundles``."""
+    lifecycle.generate_in_background(ui, repo)
+
+
+def show_bundles(fm: Any, status: BundlesStatus) -> None:
+    """Show what ``admin::amalgam`` tells of bundles; nothing where there are none."""
+    if status.rows:
+        fm.plain(b"\n")
+        heading = _(b"bundles, for %d public changesets") % status.public
+        fm.plain(one_line(heading), label=b"amalgam.heading")
+    with fm.nested(b"bundles", tmpl=b"{format} {state} {url}\n") as nested:
+        for row in status.rows:
+            nested.startitem()
+            nested.data(
+                age=row.age_seconds,
+                bytes=row.bytes,
+                changesets=row.changesets,
+                covered=round(_covered(row, status), 4),
+                format=row.format,
+                missing=row.missing,
+                name=row.name,
+                state=row.state,
+                token=row.token,
+                url=row.url,
+            )
+            nested.plain(one_line(b"  %-13s %s" % (row.format, _explain(row))))
+            if row.url:
+                nested.plain(one_line(b"  %-13s %s" % (b"", _where(row))))
+
+
+def _covered(row: Row, status: BundlesStatus) -> float:
+    return row.changesets / status.public if status.public else 0.0
+
+
+def _explain(row: Row) -> bytes:
+    if row.state == b"generating":
+        return _(b"is being generated")
+    if row.state == b"dead":
+        return _(b"was not finished; the next generator removes it")
+    text = _(b"%d changesets") % row.changesets
+    if row.bytes:
+        text += b", %s" % util.bytecount(row.bytes)
+    if row.made:
+        text += b", %s" % templatefilters.age((row.made, 0))
+    if row.state == b"live":
+        text += b", %s" % _freshness(row)
+    if row.state == b"kept":
+        text += _(b", replaced")
+    if row.state == b"stale":
+        text += _(b", no longer valid")
+    return text
+
+
+def _freshness(row: Row) -> bytes:
+    if row.next:
+        return _(b"continued by %s") % row.next
+    if row.missing:
+        return _(b"without %d newer changesets") % row.missing
+    return _(b"up to date")
+
+
+def _where(row: Row) -> bytes:
+    if locations.is_relative_url(row.url):
+        return _(b"by hgweb, at %s") % row.url
+    return row.url
+
 
 _MOST_SHOWN = 12
 _EXPORT = _(b" (run 'hg git::export')")
@@ -42,9 +118,9 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     store = store_of(ui, repo)
     mended: Sequence[Difference] = ()
     if opts["repair"]:
-        openhooks.rebuild(repo)
+        hooks.rebuild(repo)
     if opts["repair"] and store and state.StoreStatus.of(store).exists:
-        before, after = repair.repair(store)
+        before, after = state.repair(store)
         left = {(difference.what, difference.id) for difference in after.differences}
         mended = [
             difference
@@ -54,7 +130,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     if opts["repair"]:
         bundles_repair.repair(repo)
     status = state.StoreStatus.of(store) if store else state.StoreStatus()
-    indexes = examination.examine(repo)
+    indexes = check.examine(repo)
     published = bundles_status.BundlesStatus.of(repo)
     named = {problem.text for problem in problems}
     problems += _index_problems(indexes)
@@ -66,7 +142,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
         _show_mended(fm, mended)
         _show_indexes(fm, indexes)
         _show_store(fm, store.repository.path if store else b"", status)
-        bundles.show(fm, published)
+        show_bundles(fm, published)
         _show_problems(fm, problems)
     return 1 if problems else 0
 

@@ -10,7 +10,7 @@ from mercurial import error, logcmdutil, util
 from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
-from ..bundles.git import gitbundle
+from ..clonebundles import gitbundle
 from ..config import GitConfig
 from ..terminal import one_line
 

@@ -21,7 +21,7 @@ from .. import compat
 from ..config import GitConfig, ServeConfig, wants_serve
 from ..gitstore.store import GitStore
 from ..records import Record
-from ..serve.pages import cloneurl
+from ..serve import pages
 from ..terminal import one_line
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def _ways(repo: RepoT, address: bytes) -> Iterator[Way]:
         yield Way(transport, address)
         return
     base = address.rstrip(b"/") + b"/"
-    plain = cloneurl.of_repository(base)
+    plain = pages.clone_url(base)
     yield Way(transport, plain or address)
-    bundles = cloneurl.of_bundles(repo, base) if plain else b""
+    bundles = pages.bundle_list_url(repo, base) if plain else b""
     if not bundles:
         return
     yield Way(transport, plain, bundles)

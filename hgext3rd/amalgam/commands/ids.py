@@ -21,8 +21,7 @@ from mercurial.utils import stringutil
 
 from .. import compat
 from ..config import GitConfig, warn_once
-from ..gitstore import store as stores
-from ..gitstore.state import ids, oidmap as oidmaps, selection
+from ..gitstore import ids, oidmap as oidmaps, selection, store as stores
 from ..terminal import one_line
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..gitstore.state.ids import Translation
-    from ..gitstore.state.oidmap import OidMap
+    from ..gitstore.ids import Translation
+    from ..gitstore.oidmap import OidMap
 
 _BLOCK_BYTES = 1 << 17
 

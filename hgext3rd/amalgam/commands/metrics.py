@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error
 from mercurial.i18n import _
 
-from ..bundles.status import BundlesStatus
+from ..clonebundles.status import BundlesStatus
 from ..config import ServeConfig
-from ..gitstore.lockholder import LockState
-from ..gitstore.state import oidmap
+from ..gitstore import oidmap
 from ..gitstore.status import StoreStatus
-from ..index import openhooks
+from ..index import hooks
+from ..locking import LockState
 from ..records import Record
-from ..serve import admission, slots
+from ..serve import admission, limits
 from ..terminal import one_line, printable
 from . import admin
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..bundles.status import Row
+    from ..clonebundles.status import Row
 
     Labels: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 
@@ -177,7 +177,7 @@ def _of_bundles(status: BundlesStatus) -> Iterator[Family]:
 
 
 def _of_indexes(repo: RepoT) -> Iterator[Family]:
-    opened = {how.decision.name: how for how in openhooks.open_indexes(repo)}
+    opened = {how.decision.name: how for how in hooks.open_indexes(repo)}
     mapped = b"Whether an index is memory-mapped."
     values = {name: how.decision.mapped for name, how in opened.items()}
     yield _labelled(b"index_mapped", mapped, b"index", values)
@@ -199,7 +199,7 @@ def _of_serving(ui: UiT) -> Iterator[Family]:
         if config.run_directory is None:
             return
         pools = admission.pools(config)
-        used = slots.usage(config.run_directory, [pool.name for pool in pools])
+        used = limits.slot_usage(config.run_directory, [pool.name for pool in pools])
         there = {pool.name: pool.slots for pool in pools}
         slots_text = b"Slots of this host; a request needs one."
         yield _labelled(b"serve_slots", slots_text, b"pool", there)

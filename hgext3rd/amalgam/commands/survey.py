@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from mercurial.i18n import _
 
 from ..config import GitConfig
-from ..gitstore.git.gitprocess import Git
-from ..push import survey
+from ..gitstore.git.process import Git
+from ..receive import survey
 from ..terminal import one_line
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import UiT
 
-    from ..push.survey import Survey
+    from ..receive.survey import Survey
 
 
 def run(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:

@@ -39,9 +39,9 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
     def registered(func: _Command) -> _Command:
         @functools.wraps(func)
         def answer(*given: Any, **opts: Any) -> Any:
-            from ..gitstore.state import unreadable
+            from ..gitstore import selection
 
-            with unreadable.blamed():
+            with selection.blamed():
                 return func(*given, **opts)
 
         _register(*args, **kwargs)(answer)
@@ -62,7 +62,7 @@ def debug_amalgam_export(
     ui: UiT, repo: RepoT, attempts: int, requested: bool | None
 ) -> None:
     """export what is new, unless another process does (INTERNAL)"""
-    from ..gitstore.exporting import exporter
+    from ..gitstore.export import exporter
 
     exporter.run(repo, attempts, is_requested=bool(requested))
 
@@ -70,14 +70,14 @@ def debug_amalgam_export(
 @command(b"debug::amalgam-bundles", [], b"")
 def debug_amalgam_bundles(ui: UiT, repo: RepoT) -> None:
     """generate missing bundles, unless another process does (INTERNAL)"""
-    from . import bundles
+    from . import admin
 
-    bundles.run(ui, repo)
+    admin.run_generator(ui, repo)
 
 
 @command(b"debug::amalgam-maintenance", [], b"")
 def debug_amalgam_maintenance(ui: UiT, repo: RepoT) -> None:
     """roll up packs if there are many (INTERNAL)"""
-    from . import git
+    from . import export
 
-    git.maintain(ui, repo)
+    export.maintain(ui, repo)

@@ -8,7 +8,7 @@ from mercurial.i18n import _
 
 from ..config import GitConfig
 from ..gitstore import verify
-from ..gitstore.exporting import metadatacommit
+from ..gitstore.export import metadatacommit
 from ..gitstore.store import GitStore
 from ..terminal import one_line
 

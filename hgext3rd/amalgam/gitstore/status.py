@@ -1,6 +1,11 @@
 """The status of a git store: size, freshness and problems.
 
 Reads only the tables of the map, so it is quick for stores of any size.
+
+Repair of a git store after a verification.
+
+Removes foreign files, then exports what is missing, or everything. All data is derived,
+so all of it can be made again.
 """
 
 from __future__ import annotations
@@ -14,28 +19,30 @@ from mercurial import error, phases, repoview, util
 from mercurial.i18n import _
 from mercurial.node import bin
 
-from ..locking import LOCK
-from ..placement import Unusable
+from ..files import Unusable
+from ..locking import LOCK, Holder, LockState, holder
 from ..records import Record
-from . import verify
-from .exporting import exporter, exporterlock, rollup
-from .exporting.export import LastExport
-from .git.idx import object_count
-from .lockholder import Holder, LockState, holder
-from .state import packgroups, requirements, selection
-from .state.docket import Docket
-from .state.failures import Failure
-from .state.oidmap import Table
+from . import packgroups, requirements, selection, verify
+from .docket import Docket
+from .export import export, exporter, maintenance, request
+from .export.export import LastExport
+from .export.exportlock import locked
+from .failures import Failure
+from .git import branchtips
+from .git.packfiles import object_count
+from .oidmap import Table
 from .verify import Remedy
+from .verify.files import foreign_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mercurial.interfaces.types import RepoT
 
-    from ..placement import Directory
+    from ..files import Directory
     from .store import GitStore
-    from .verify import Difference
+    from .verify import Difference, Findings
+
 
 _EXPORT = _(b"run 'hg git::export'")
 _LOG = _(b"see the log of hg (category 'amalgam'), or run 'hg git::export'")
@@ -164,11 +171,11 @@ class StoreStatus:
 
     def _check_exporter(self, store: GitStore) -> None:
         """See whether the store follows, if it should."""
-        directory = exporterlock.directory_of(store.repo)
+        directory = request.exporter_directory(store.repo)
         failure = Failure.read(directory, exporter.FAILURE)
         is_there = False
         try:
-            is_there = exporterlock.is_held(directory)
+            is_there = request.is_exporter_running(directory)
         except Unusable as exc:
             if store.config.export_on_change:
                 self.problems.append(Problem(exc.message, exc.hint or _LOG))
@@ -194,7 +201,7 @@ class StoreStatus:
                 self.problems.append(Problem(text, _LOG))
 
     def _check_roll_ups(self, store: GitStore) -> None:
-        failure = rollup.failure(store)
+        failure = maintenance.failure(store)
         if failure is not None:
             self.maintenance_failures = failure.attempts
             text = failure.explain(_(b"maintenance of packs failed"))
@@ -286,3 +293,39 @@ def _size(directory: Directory, names: Iterable[bytes]) -> int:
         with contextlib.suppress(FileNotFoundError, Unusable):
             total += directory.stat(name).st_size
     return total
+
+
+# what is not ours may have been all there was of what we need
+_ROUNDS = 2
+
+
+def repair(store: GitStore) -> tuple[Findings, Findings]:
+    """Verify ``store``, mend it, and verify again; return the first and last findings.
+
+    With nothing to mend nothing is written, and both are the same. Takes as long as a
+    verification, or two with an export between them.
+    """
+    store.require_trust()
+    before = findings = verify.run(store)
+    for _round in range(_ROUNDS):
+        if findings.remedy is None:
+            break
+        _apply(store, findings.remedy)
+        findings = verify.run(store)
+    return before, findings
+
+
+def _apply(store: GitStore, remedy: Remedy) -> None:
+    if remedy is not Remedy.EXPORT:
+        _remove_foreign(store)
+    branchtips.forget(store.maps.directory, store.config.dialect)
+    export.export(store, rebuild=remedy is Remedy.REBUILD)
+    if remedy is Remedy.REBUILD:
+        _remove_foreign(store)  # what is left of packs that were ours
+
+
+def _remove_foreign(store: GitStore) -> None:
+    with locked(store):
+        docket = Docket.read(store.maps.directory, store.config.dialect)
+        for file in foreign_files(store.repository, docket):
+            store.repository.directory.remove(file)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from mercurial import error
 
 from ..config import GitConfig
-from ..placement import Directory, Placement, Unusable
+from ..files import Directory, Placement, Unusable
 from ..trust import Trust
-from .git import strays
-from .git.gitprocess import Git, Owner
+from . import censorship, plan, selection
+from .adopted import AdoptedFile
+from .docket import Docket
+from .git import packfiles
+from .git.process import Git, Owner
 from .git.repository import Repository
-from .state import censorship, layers, selection
-from .state.adopted import AdoptedFile
-from .state.docket import Docket
-from .state.oidmap import MapFiles, Table
-from .state.source import source_of
+from .oidmap import MapFiles, Table
+from .source import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
     from ..locking import Hold
-    from .state.oidmap import OidMap
+    from .oidmap import OidMap
 
 _CINNABAR = b"cinnabar"
 # another export may merge segments between reading the docket and opening them
@@ -145,7 +145,7 @@ class GitStore:
         docket, export = self.docket(), self.config.export
         if not self.is_complete(docket):
             return False
-        return layers.is_safe(self.repo, export, docket, self.maps)
+        return plan.is_safe(self.repo, export, docket, self.maps)
 
     def is_complete(self, docket: Docket) -> bool:
         """Tell whether no export is writing objects, or has left some.
@@ -180,7 +180,7 @@ class GitStore:
             return False
         if docket.refused or docket.censored != mark:
             return False
-        return not strays.holders(self.repository, docket)
+        return not packfiles.unlisted_holders(self.repository, docket)
 
 
 def has_foreign_ids(repo: RepoT) -> bool:

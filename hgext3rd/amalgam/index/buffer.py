@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from ..native._core import ffi, lib
-from ..native.buffers import lent
-from ..native.errors import call
+from ..core._core import ffi, lib
+from ..core.buffers import lent
+from ..core.errors import call
 from ..records import Choice, Record
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import VfsT
 
     from ..config import IndexConfig
-    from .opening import Site
+    from .mapping import Site
     from .snapshot import IndexFile
 
 _ENTRY_BYTES = 64
@@ -85,7 +85,7 @@ class IndexCandidate(Record):
 
 
 @contextlib.contextmanager
-def opened(
+def open_candidate(
     opener: VfsT, path: bytes, limit_bytes: int | None = None
 ) -> Iterator[IndexCandidate]:
     """Open the file of an index and look at it.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..placement import Directory
+from ..files import Directory
 from ..scratch import scratch
 
 if TYPE_CHECKING:

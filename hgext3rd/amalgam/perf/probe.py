@@ -33,7 +33,7 @@ UNKNOWN = hashlib.sha1(b"a node that no repository has").digest()
 _MANY = 1000
 _PREFIX_LEN = 6
 
-_PACKAGES = ("hgext3rd.amalgam.index", "hgext3rd.amalgam.native")
+_PACKAGES = ("hgext3rd.amalgam.index", "hgext3rd.amalgam.core")
 
 
 def nodes(repo: RepoT, manifest: bool) -> dict[str, list[bytes]]:

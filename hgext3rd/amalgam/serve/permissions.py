@@ -13,9 +13,9 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 from mercurial.utils import stringutil
 
-from ..gitstore.state import selection
+from ..gitstore import selection
 from ..terminal import utf8_of
-from .refusal import RefusedError
+from .errors import HttpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ def check_view(repo: RepoT, store: GitStore, proto: Any) -> None:
     ``proto``: how the client would speak Mercurial's protocol.
     """
     if any(repo.ui.configitems(_OF_EACH_USER, untrusted=True)):
-        raise RefusedError(
+        raise HttpError(
             403,
             b"this repository shows each user other files (narrowacl), "
             b"which git cannot do",
@@ -47,7 +47,7 @@ def check_view(repo: RepoT, store: GitStore, proto: Any) -> None:
     ):
         return
     if shown.changelog.filteredrevs - exported.changelog.filteredrevs:
-        raise RefusedError(
+        raise HttpError(
             403,
             b"git would be shown more of this repository than Mercurial is",
             logged=_(b"view '%s' shows less than what is exported")
@@ -65,7 +65,7 @@ def ask_hooks(repo: RepoT) -> None:
     try:
         repo.hook(b"preoutgoing", throw=True, source=b"serve")
     except error.Abort as exc:
-        raise RefusedError(403, utf8_of(stringutil.forcebytestr(exc))) from None
+        raise HttpError(403, utf8_of(stringutil.forcebytestr(exc))) from None
 
 
 def are_hooks_told(repo: RepoT) -> bool:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..state.oidmap import ID_LEN
+from ..oidmap import ID_LEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ...placement import Directory, Placement
+    from ...files import Directory, Placement
 
 _HEADER = struct.Struct(">8sIIQ")
 _MAGIC = b"AMALGUSE"

@@ -17,17 +17,17 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ...records import Record
-from ..state import layers
-from ..state.oidmap import ID_LEN, Table
+from .. import plan
+from ..oidmap import ID_LEN, Table
 from . import uses as usesmod
 from .counts import UseCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ..state.docket import Docket, Layer
-    from ..state.oidmap import OidMap
-    from ..state.selection import Selection
+    from ..docket import Docket, Layer
+    from ..oidmap import OidMap
+    from ..selection import Selection
     from ..store import GitStore
     from .uses import Uses
 
@@ -122,7 +122,7 @@ def all_uses(store: GitStore, docket: Docket) -> Iterator[Uses] | None:
 
     ``None`` if there are too many.
     """
-    nodes = layers.changesets(store.maps, docket.drafts)
+    nodes = plan.changesets(store.maps, docket.drafts)
     if len(nodes) > _MOST_AT_ONCE:
         return None
     rev_of = store.repo.unfiltered().changelog.index.get_rev

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 from mercurial import error
 
 from ...records import Record
-from ..git import staging
-from ..state.docket import Layer
-from ..state.oidmap import ID_LEN, Table
+from ..docket import Layer
+from ..git import layout
+from ..oidmap import ID_LEN, Table
 from . import departure as departuremod, packs as packsmod, uses as usesmod
 from .counts import UseCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from ...placement import Directory
-    from ..state.docket import Docket
-    from ..state.oidmap import OidMap
+    from ...files import Directory
+    from ..docket import Docket
+    from ..oidmap import OidMap
     from ..store import GitStore
     from .departure import Departure, Nodes
 
@@ -95,7 +95,7 @@ def _made(
 ) -> Replacement | None:
     directory = store.repository.directory
     try:
-        with staging.area(directory, store.placement, docket.packs) as area:
+        with layout.staging_area(directory, store.placement, docket.packs) as area:
             new = make(area)
             if new is not None:
                 take(area, new.made)

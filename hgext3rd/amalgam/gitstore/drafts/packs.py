@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..git import idx, packing
-from ..state import packgroups
+from .. import packgroups
+from ..git import packfiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from ...placement import Directory
+    from ...files import Directory
+    from ..docket import Layer
     from ..git.repository import Repository
-    from ..state.docket import Layer
 
 Order = dict[bytes, int]
 
@@ -34,7 +34,7 @@ def sources(
     packs = repository.packs_directory
     found = []
     for name in layer.packs:
-        with idx.opened(packs, name) as index:
+        with packfiles.open_idx(packs, name) as index:
             if any(map(index.has, objects)):
                 found.append(name)
     return tuple(found)
@@ -44,7 +44,7 @@ def most_objects(repository: Repository, layer: Layer) -> int:
     """Return how many objects a pack of drafts should have at most."""
     packs = repository.packs_directory
     return packgroups.most_objects(
-        idx.object_count(packs, name) for name in layer.packs
+        packfiles.object_count(packs, name) for name in layer.packs
     )
 
 
@@ -63,7 +63,7 @@ def made_without(
     fails.
     """
     packs = repository.packs_directory
-    stay = [oid for oid in idx.distinct_ids(packs, names) if oid not in objects]
+    stay = [oid for oid in packfiles.distinct_ids(packs, names) if oid not in objects]
     if len(stay) <= 2 * most:
         parts = [stay] if stay else []
     else:
@@ -85,7 +85,9 @@ def made_of(
     """Let git make a pack of those of ``objects`` that ``names`` have, in ``area``."""
     packs = repository.packs_directory
     with contextlib.ExitStack() as stack:
-        indexes = [stack.enter_context(idx.opened(packs, name)) for name in names]
+        indexes = [
+            stack.enter_context(packfiles.open_idx(packs, name)) for name in names
+        ]
         there = [oid for oid in objects if any(index.has(oid) for index in indexes)]
     return packed(repository, area, there)
 
@@ -95,7 +97,9 @@ def packed(
 ) -> tuple[str, ...]:
     """Let git make a pack of exactly these objects; none of no object."""
     oids = sorted(objects)
-    made = packing.packed(repository.git, area, map(packing.line, oids))
-    if oids and [*idx.distinct_ids(area, made)] != oids:
+    made = packfiles.packed_by_git(
+        repository.git, area, map(packfiles.rev_list_line, oids)
+    )
+    if oids and [*packfiles.distinct_ids(area, made)] != oids:
         raise error.Abort(_(b"git packed other objects than it was asked to"))
     return made

@@ -16,14 +16,14 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ...records import Record
-from ..state.oidmap import Table
+from ..oidmap import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..git.gitprocess import Git
-    from ..state.docket import Docket
-    from ..state.oidmap import OidMap
+    from ..docket import Docket
+    from ..git.process import Git
+    from ..oidmap import OidMap
     from ..store import GitStore
 
 EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")

@@ -19,18 +19,18 @@ from mercurial import encoding, obsolete
 
 from ... import docketfile
 from ...docketfile import Field
-from ...placement import Unusable
+from ...files import Unusable
 from ...records import Record
-from ..state import checkpoint
+from .. import checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mercurial.interfaces.types import RepoT
 
-    from ...placement import Directory, Placement
-    from ..state.checkpoint import Checkpoint
-    from ..state.selection import Selection
+    from ...files import Directory, Placement
+    from ..checkpoint import Checkpoint
+    from ..selection import Selection
 
 # A tip takes more time here than a head in the cache of Mercurial. So nothing is gained
 # unless there are many heads for each name.

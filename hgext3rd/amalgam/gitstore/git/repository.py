@@ -3,28 +3,155 @@
 Any git tool may read it. The native core adds packs. Refs are one ``packed-refs`` file
 that is replaced as a whole, so readers see the refs of one export, never a mixture
 (gitrepository-layout(5), git-pack-refs(1)). amalgam does not let git write here.
+
+What the configuration of a git store says to git tools that others start.
+
+None of it changes what objects mean. Values of others stay, unless they are about
+pushes, which a store does not take (git-config(1)).
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
+import tempfile
 from typing import TYPE_CHECKING
 
-from ...placement import TEMPORARY, Unusable, unpredictable
-from ..state.docket import PACK
-from . import gitlock, pushhook, settings, skeleton, staging
-from .gitprocess import CONFIG, CONFIG_BYTES
+from mercurial import error
+
+from ...files import TEMPORARY, Unusable, unpredictable
+from ..docket import PACK
+from . import layout
+from .layout import PACKS
+from .process import CONFIG, CONFIG_BYTES, Git, settings
 from .refs import METADATA
-from .skeleton import PACKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ...placement import Directory, Placement
-    from .gitprocess import Git
+    from ...files import Directory, Placement
+
+
+# all that "git maintenance" of git 2.55 could do
+_TASKS = (
+    "prefetch",
+    "loose-objects",
+    "incremental-repack",
+    "geometric-repack",
+    "gc",
+    "commit-graph",
+    "pack-refs",
+    "reflog-expire",
+    "worktree-prune",
+    "rerere-gc",
+)
+# Heads without a ref are unreachable for git but through the metadata commit, hence
+# "never"; and manifests have modes that no checkout ever sees.
+_OURS = (
+    # relative to where hooks run, that is in the repository: never those of a user
+    ("core.hooksPath", "hooks"),
+    ("core.logAllRefUpdates", "false"),
+    ("fsck.badFilemode", "ignore"),
+    # git never maintains a store by itself: it would mix the packs of the layers
+    ("gc.auto", "0"),
+    ("gc.autoDetach", "false"),
+    ("gc.autoPackLimit", "0"),
+    ("gc.pruneExpire", "never"),
+    ("maintenance.auto", "false"),
+    ("maintenance.autoDetach", "false"),
+    # no strategy: git 2.55 has none without tasks, and ends at the name of another
+    *((f"maintenance.{task}.enabled", "false") for task in _TASKS),
+    ("pack.writeReverseIndex", "true"),
+    ("receive.autogc", "false"),
+    ("transfer.hideRefs", "refs/cinnabar"),
+)
+# what is hidden, too, unless these heads are chosen
+_OTHER_HEADS = ("transfer.hideRefs", "refs/hg")
+_ANEW = (
+    ("core.repositoryFormatVersion", "0"),
+    ("core.fileMode", "true"),
+    ("core.bare", "true"),
+)
+# keys that may have more values than ours
+_SEVERAL = frozenset({"transfer.hideRefs"})
+
+
+def new_config(placement: Placement, *, shows_heads: bool) -> bytes:
+    """Return the configuration of a new store.
+
+    ``shows_heads``: clients may see the refs of heads that have no other name.
+    """
+    return _sections([*_ANEW, *_wanted(placement, shows_heads)])
+
+
+def edited_config(
+    program: bytes, content: bytes, placement: Placement, *, shows_heads: bool
+) -> bytes:
+    """Return a configuration with our settings; ``program`` is git, which edits it.
+
+    ``content`` itself if it has them. What git cannot read is written anew.
+    """
+    fresh = new_config(placement, shows_heads=shows_heads)
+    if content == fresh:
+        return content
+    try:
+        found = settings(program, content)
+    except error.Abort:
+        return fresh
+    values: dict[str, list[str]] = {}
+    for key_found, value_found in found:
+        values.setdefault(os.fsdecode(key_found), []).append(os.fsdecode(value_found))
+    ours = {key.lower() for key, _value in _OURS}
+    commands: list[tuple[str, ...]] = [
+        ("--unset-all", key)
+        for key in values
+        if key.startswith("receive.") and key not in ours
+    ]
+    key, value = _OTHER_HEADS
+    if shows_heads and value in values.get(key.lower(), []):
+        commands.append(("--unset-all", key, f"^{value}$"))
+    for key, value in _wanted(placement, shows_heads):
+        there = values.get(key.lower(), [])
+        if key in _SEVERAL:
+            if value not in there:
+                commands.append(("--add", key, value))
+        elif there != [value]:
+            commands.append(("--replace-all", key, value))
+    if not content:
+        commands[:0] = [("--replace-all", key, value) for key, value in _ANEW]
+    return _run(program, content, commands) if commands else content
+
+
+def _run(program: bytes, content: bytes, commands: Iterable[tuple[str, ...]]) -> bytes:
+    """Let git edit a copy of the configuration, in a directory that is ours alone."""
+    outside = Git(program)
+    with tempfile.TemporaryDirectory(prefix="amalgam-config-") as directory:
+        path = os.path.join(directory, "config")
+        with open(path, "wb") as file:
+            file.write(content)
+        for command in commands:
+            outside.run("config", "--file", path, *command)
+        with open(path, "rb") as file:
+            return file.read()
+
+
+def _wanted(placement: Placement, shows_heads: bool) -> list[tuple[str, str]]:
+    hidden = () if shows_heads else (_OTHER_HEADS,)
+    return [("core.sharedRepository", f"0{placement.file_mode:o}"), *_OURS, *hidden]
+
+
+def _sections(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """Return settings as sections of a config file."""
+    lines = []
+    for name, group in itertools.groupby(pairs, lambda it: it[0].rpartition(".")[0]):
+        section, dot, below = name.partition(".")
+        lines.append(f'[{section} "{below}"]\n' if dot else f"[{section}]\n")
+        lines += [f"\t{key.rpartition('.')[2]} = {value}\n" for key, value in group]
+    return "".join(lines).encode()
+
 
 _PACKED_REFS = b"packed-refs"
 _PACKED_REFS_HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
@@ -46,9 +173,9 @@ def make_empty(
 
     ``shows_heads``: clients may see the refs of heads that have no other name.
     """
-    skeleton.complete(directory, placement)
-    pushhook.write(directory, placement)
-    config = settings.new(placement, shows_heads=shows_heads)
+    layout.complete(directory, placement)
+    layout.write_push_hook(directory, placement)
+    config = new_config(placement, shows_heads=shows_heads)
     directory.replace(CONFIG, config, placement)
 
 
@@ -76,7 +203,7 @@ class Repository:
 
     def exists(self) -> bool:
         """Tell whether there is a repository."""
-        return skeleton.is_whole(self.directory)
+        return layout.is_whole(self.directory)
 
     def set_up(self) -> None:
         """Make the repository, or what it lacks, and set what it has to be set to."""
@@ -86,13 +213,13 @@ class Repository:
             self._create()
             return
         self.remove_intruders()
-        skeleton.complete(self.directory, self._placement)
-        pushhook.write(self.directory, self._placement)
+        layout.complete(self.directory, self._placement)
+        layout.write_push_hook(self.directory, self._placement)
         self._configure()
 
     def remove_intruders(self) -> None:
         """Remove what would lead git to another repository."""
-        skeleton.remove_intruders(self.directory)
+        layout.remove_forbidden(self.directory)
 
     def _create(self) -> None:
         """Make an empty repository, or none at all if that fails."""
@@ -119,11 +246,11 @@ class Repository:
         What others have set besides stays.
         """
         there = self._content(CONFIG, CONFIG_BYTES)
-        content = settings.edited(
+        content = edited_config(
             self.git.program, there, self._placement, shows_heads=self._shows_heads
         )
         if content != there:
-            gitlock.replace(self.directory, CONFIG, content, self._placement)
+            layout.replace_locked(self.directory, CONFIG, content, self._placement)
 
     def _content(self, name: bytes, limit_bytes: int) -> bytes:
         """Return the content of a file; nothing if it has to be written anew."""
@@ -228,7 +355,7 @@ class Repository:
     def remove_debris(self) -> None:
         """Remove unfinished files of processes that died. Only for who has the lock."""
         for name in (_PACKED_REFS, b"HEAD", CONFIG):
-            gitlock.forget(self.directory, name)
+            layout.forget_lock(self.directory, name)
         for directory, prefix in (
             (self.directory, TEMPORARY),
             (self.packs_directory, _UNFINISHED),
@@ -236,7 +363,7 @@ class Repository:
             for file in directory.names():
                 if file.startswith(prefix):
                     directory.remove(file)
-        staging.sweep(self.directory)
+        layout.sweep_staging(self.directory)
         *above, name = self.directory.below
         parent = self.directory._replace(below=tuple(above))
         for sibling in parent.names():
@@ -250,11 +377,15 @@ class Repository:
         """
         content = _packed(refs)
         if self.packed_refs() != content:
-            gitlock.replace(self.directory, _PACKED_REFS, content, self._placement)
+            layout.replace_locked(
+                self.directory, _PACKED_REFS, content, self._placement
+            )
         for name in self.loose_refs():
             self.directory.remove(name)
         if self.head_content() != _symbolic(head):
-            gitlock.replace(self.directory, b"HEAD", _symbolic(head), self._placement)
+            layout.replace_locked(
+                self.directory, b"HEAD", _symbolic(head), self._placement
+            )
 
     def is_named(self, refs: Mapping[bytes, bytes], head: bytes) -> bool:
         """Tell whether ``set_refs`` would write nothing."""

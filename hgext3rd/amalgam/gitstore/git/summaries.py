@@ -19,15 +19,15 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ... import docketfile
-from ...placement import Unusable
+from ...files import Unusable
 from ...records import Record
-from ..state.docket import PACK
-from .skeleton import PACKS
+from ..docket import PACK
+from .layout import PACKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...placement import Directory, Placement
+    from ...files import Directory, Placement
     from .repository import Repository
 
 _FILE_BYTES = 1 << 12

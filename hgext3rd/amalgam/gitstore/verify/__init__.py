@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..exporting import metadatacommit
-from ..exporting.storefiles import with_metadata
+from ...locking import holder
+from .. import censorship, selection
+from ..docket import Docket
+from ..export import metadatacommit
+from ..export.writer import with_metadata
 from ..git import refs as refsmod
-from ..git.skeleton import intruders
-from ..lockholder import holder
-from ..state import censorship, selection
-from ..state.docket import Docket
-from ..state.layers import ExportPlan
-from ..state.oidmap import Table
-from . import adopted, cinnabar, files, paths, recomputed
+from ..git.layout import forbidden_files
+from ..oidmap import Table
+from ..plan import ExportPlan
+from . import files, mapping, metadata, recompute
 from .findings import Difference, Findings, Note, Remedy
 from .mapping import Served, check_layers, check_objects, check_segments
 from .refs import ExpectedRefs, unreachable
@@ -32,7 +32,7 @@ from .refs import ExpectedRefs, unreachable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..state.oidmap import OidMap
+    from ..oidmap import OidMap
     from ..store import GitStore
 
 __all__ = ["Difference", "Findings", "Note", "Remedy", "run"]
@@ -79,13 +79,13 @@ class _Verification:
         if findings.add(self._check_presence()):
             return
         findings.packs = len(docket.packs)
-        if findings.add(adopted.check(self._store.adopted, docket, deep)):
+        if findings.add(mapping.check_adopted(self._store.adopted, docket, deep)):
             self._leave_out(_(b"ids, computed again"))
             full = False
         check_packs = files.check_packs if deep else files.check_presence
         damaged = findings.add(check_packs(self._repo.ui, repository, docket))
         findings.add(files.check_foreign(repository, docket))
-        if any(intruders(repository.directory)):
+        if any(forbidden_files(repository.directory)):
             damaged = True  # no git is run on it
         findings.notes += files.unfinished(repository, docket)
         maps = self._store.maps
@@ -93,17 +93,17 @@ class _Verification:
         if findings.add(check_segments(maps, segments, deep)):
             self._leave_out(_(b"changesets, refs and objects"))
             return
-        has_metadata = not findings.add(cinnabar.check_presence(docket))
+        has_metadata = not findings.add(metadata.check_presence(docket))
         with (
             contextlib.closing(self._store.open_map(docket)) as oidmap,
             contextlib.closing(self._store.open_metadata_map(docket)) as metadata_map,
         ):
             if has_metadata:
-                findings.add(cinnabar.check_counts(oidmap, metadata_map))
+                findings.add(metadata.check_counts(oidmap, metadata_map))
             served = self._check_history(oidmap)
             self._check_names(oidmap, deep)
             if deep:
-                findings.notes += paths.check_paths(self._repo, self._selected.excluded)
+                findings.notes += files.check_paths(self._repo, self._selected.excluded)
             if damaged:
                 self._leave_out(_(b"objects"))
             elif deep:
@@ -172,8 +172,8 @@ class _Verification:
         maps = (oidmap, metadata_map)
         findings.objects = sum(one.count(table) for one in maps for table in Table)
         findings.add(check_objects(ui, git, oidmap))
-        findings.add(check_objects(ui, git, metadata_map, cinnabar.KINDS))
-        findings.add(cinnabar.check_commits(git, self._docket))
+        findings.add(check_objects(ui, git, metadata_map, metadata.KINDS))
+        findings.add(metadata.check_commits(git, self._docket))
 
     def _recompute(
         self, oidmap: OidMap, metadata_map: OidMap, served: Served, damaged: bool
@@ -185,14 +185,14 @@ class _Verification:
             nodes = served.nodes
             selected = selection.select(self._repo, self._store.config.export, nodes)
         commit = metadatacommit.current(self._store, self._docket)
-        with recomputed.Recomputed.of(self._store, selected, commit) as right:
+        with recompute.Recomputed.of(self._store, selected, commit) as right:
             findings.add(right.check_map(ui, oidmap))
             findings.add(right.check_metadata(ui, metadata_map))
             if not damaged:
                 findings.add(right.check_objects(self._repository, self._docket))
-        if not any(intruders(self._repository.directory)):
+        if not any(forbidden_files(self._repository.directory)):
             git, notes = self._repository.git, findings.notes
-            findings.add(recomputed.check_with_git(ui, git, notes))
+            findings.add(recompute.check_with_git(ui, git, notes))
 
     def _leave_out(self, what: bytes) -> None:
         text = _(b"not compared, because something they depend on is damaged")

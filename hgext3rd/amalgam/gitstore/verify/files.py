@@ -3,6 +3,10 @@
 Owns what makes a pack complete: three files that end with the SHA-1 of what comes
 before, and name the same pack (gitformat-pack(5)). In a full verification, git checks
 the objects.
+
+Names of files that are legal in Mercurial, but a problem for git or its users.
+
+They are exported unchanged, because the ids depend on them.
 """
 
 from __future__ import annotations
@@ -16,18 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial.i18n import _
 from mercurial.node import hex as hex_oid
+from mercurial.utils import stringutil
 
-from ..git import idx
-from ..git.skeleton import PACKS, intruders
+from ..export.warnings import is_refused
+from ..git import packfiles
+from ..git.layout import PACKS, forbidden_files
 from .findings import Difference, Note, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
-    from mercurial.interfaces.types import UiT
+    from mercurial.interfaces.types import RepoT, UiT
 
+    from ..docket import Docket
     from ..git.repository import Repository
-    from ..state.docket import Docket
+
 
 _SUFFIXES = (b".pack", b".idx", b".rev")
 _SUM_LEN = 20
@@ -54,7 +61,7 @@ def check_presence(
     for pack in docket.packs:
         name = os.fsencode(pack)
         with contextlib.suppress(FileNotFoundError):  # an export has replaced it
-            if name not in missing and not idx.is_whole(packs, pack):
+            if name not in missing and not packfiles.is_whole(packs, pack):
                 yield _not_whole(name + b".pack", _(b"a damaged file"))
 
 
@@ -100,7 +107,7 @@ def foreign_files(repository: Repository, docket: Docket) -> list[bytes]:
     for directory in sorted(repository.loose_object_directories()):
         names = repository.directory.sub(directory).names()
         found += [b"%s/%s" % (directory, name) for name in names]
-    return list(dict.fromkeys([*found, *sorted(intruders(repository.directory))]))
+    return list(dict.fromkeys([*found, *sorted(forbidden_files(repository.directory))]))
 
 
 def check_foreign(repository: Repository, docket: Docket) -> Iterator[Difference]:
@@ -159,3 +166,35 @@ def _sizes(repository: Repository, docket: Docket) -> dict[bytes, int | None]:
                 if stat.S_ISREG(found.st_mode):
                     sizes[file] = found.st_size
     return sizes
+
+
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
+
+def check_paths(repo: RepoT, excluded: Container[int]) -> Iterator[Note]:
+    """Yield a note for each such file of a changeset that is not ``excluded``.
+
+    Takes time in proportion to the number of files that ever were.
+    """
+    repo = repo.unfiltered()
+    undecodable: list[bytes] = []  # Mercurial's own verify tells of these
+    for entry in repo.store.data_entries(undecodable=undecodable):
+        if not entry.is_filelog:
+            continue
+        path = entry.target_id
+        complaint = _complaint(path)
+        if complaint and _is_used(repo, path, excluded):
+            yield Note(b"file", stringutil.escapestr(path), complaint)
+
+
+def _complaint(path: bytes) -> bytes:
+    if is_refused(path):
+        return _(b"git refuses to check out this name")
+    if _CONTROL.search(path):
+        return _(b"its name has control characters")
+    return b""
+
+
+def _is_used(repo: RepoT, path: bytes, excluded: Container[int]) -> bool:
+    filelog = repo.file(path)
+    return any(filelog.linkrev(rev) not in excluded for rev in filelog)

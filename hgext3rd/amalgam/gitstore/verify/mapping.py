@@ -2,6 +2,8 @@
 
 Owns three questions. Are the segments as they were written? Has each served changeset a
 commit, and no other changeset one? Has git all objects of the map, of the right kind?
+
+Verification of adopted commits: those that a store begins with are there.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
 from ...records import Record
-from ..state.layers import changesets
-from ..state.oidmap import ID_LEN, Table
+from ..oidmap import ID_LEN, Table
+from ..plan import changesets
 from .findings import Difference, Remedy
 
 if TYPE_CHECKING:
@@ -28,11 +30,13 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..git.gitprocess import Git
-    from ..state.docket import Docket
-    from ..state.layers import ExportPlan
-    from ..state.oidmap import MapFiles, OidMap
-    from ..state.selection import Selection
+    from ..adopted import AdoptedFile
+    from ..docket import Docket
+    from ..git.process import Git
+    from ..oidmap import MapFiles, OidMap
+    from ..plan import ExportPlan
+    from ..selection import Selection
+
 
 _BATCH = 50_000
 _PAIR_LEN = 2 * ID_LEN
@@ -213,3 +217,28 @@ def _wrong(
                 _(b"that of %s %s") % (what, hex_id(node)),
                 Remedy.REBUILD,
             )
+
+
+def check_adopted(
+    file: AdoptedFile, docket: Docket, deep: bool
+) -> Iterator[Difference]:
+    """Yield a difference if ``file`` is lost, damaged, or not yet exported.
+
+    A rebuild mends the last; of the others, it says so. ``deep``: read all of it.
+    """
+    path = file.directory.join(file.name)
+    nothing, whole = _(b"nothing"), _(b"a whole file")
+    try:
+        mark = file.mark()
+        if not mark and docket.adopted:
+            found, expected = nothing, whole
+        elif mark and deep and not file.is_sound():
+            found, expected = _(b"a damaged file"), whole
+        elif mark != docket.adopted:
+            found = _(b"ids of %d changesets") % file.changesets()
+            expected = _(b"an export that begins with them")
+        else:
+            return
+    except error.StorageError:
+        found, expected = _(b"something else"), whole
+    yield Difference(b"adopted commits", path, found, expected, Remedy.REBUILD)

@@ -1,1 +1,0 @@
-"""How clients get to know of bundles: manifests, lists, capabilities."""

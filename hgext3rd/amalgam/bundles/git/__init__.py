@@ -1,1 +1,0 @@
-"""Bundles for git and for git-cinnabar: what is in one, and how it is written."""

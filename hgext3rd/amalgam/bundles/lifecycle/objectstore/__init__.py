@@ -1,1 +1,0 @@
-"""Bundles in an object store: S3, Google Cloud Storage, Azure."""

@@ -1,0 +1,354 @@
+"""The native writer under Mercurial's changegroups.
+
+``generate`` of Mercurial's packers yields what the native core writes, or what
+Mercurial does where ``fallthrough`` has a reason. All that is around the stream is
+Mercurial's: which changesets leave, parts, phases, obsolescence, compression, hooks.
+
+The stream of one changegroup, from the native core.
+
+Owns the request to the core and the progress bars. Does not decide whether the core
+can write a changegroup: ``fallthrough`` does.
+
+Which changegroups Mercurial writes itself, and why.
+
+Each reason is a row of the table in docs/decisions/changegroups.rst. What is not known
+to be right is a reason: a changegroup cannot change hands once it has begun.
+"""
+
+from __future__ import annotations
+
+import array
+import operator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from mercurial import bundle2, changegroup, extensions, node as nodemod
+from mercurial.i18n import _
+from mercurial.revlogutils import flagutil
+
+from ..config import wants_native_bundles
+from ..core._core import ffi, lib
+from ..core.buffers import lent, lent_writable
+from ..core.errors import Moved, Unsupported, call
+from ..core.operation import Operation
+from ..gitstore import requirements
+from ..index import hooks
+from . import wholehistory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence, Set
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+
+VERSIONS = {b"02": 2, b"03": 3}
+"""Versions of the format, and how the core numbers them."""
+
+_BUFFER_BYTES = 1 << 20
+# phases of amalgam_changegroup_read: as in mercurial/changegroup.py
+_PHASES = {
+    0: (_(b"changesets"), _(b"chunks")),
+    1: (_(b"manifests"), _(b"chunks")),
+    2: (_(b"files"), _(b"files")),
+}
+
+
+class NativeChangegroup:
+    """A changegroup that the core writes; it ends with ``close``.
+
+    ``nodes`` are its changesets. ``common`` are numbers of changesets that the receiver
+    has, with all their ancestors. ``trusts_links``: whether every revision belongs to
+    the changeset that its link names.
+
+    ``errors.Moved`` if the files of the store have not these changesets (yet);
+    ``errors.Unsupported`` if their format is not known.
+    """
+
+    def __init__(
+        self,
+        repo: RepoT,
+        version: bytes,
+        nodes: Sequence[bytes],
+        common: Collection[int],
+        *,
+        trusts_links: bool,
+    ) -> None:
+        # no list of numbers, which takes ten times the memory
+        revs = wholehistory.numbers(repo, nodes)
+        if any(map(operator.gt, revs, islice(revs, 1, None))):
+            pairs = sorted(zip(revs, nodes, strict=True))
+            revs = array.array("I", map(operator.itemgetter(0), pairs))
+            nodes = [*map(operator.itemgetter(1), pairs)]
+        known = array.array("I", sorted(common))
+        assert revs.itemsize == 4
+        request = ffi.new("amalgam_changegroup_request *")
+        store = lent(repo.store.path)
+        joined = lent(b"".join(nodes))
+        changesets = ffi.from_buffer("uint32_t[]", revs)
+        common_numbers = ffi.from_buffer("uint32_t[]", known)
+        request.store, request.nodes = store, joined
+        request.encoding = requirements.encoding(repo)
+        request.version = VERSIONS[version]
+        request.changesets, request.changesets_len = changesets, len(revs)
+        request.common, request.common_len = common_numbers, len(known)
+        request.trusts_links = trusts_links
+        lent_indexes = _lend_indexes(request, repo)
+        handle = ffi.new("amalgam_changegroup **")
+        call(lib.amalgam_changegroup_open, handle, request)
+        del lent_indexes  # the core has shares of its own
+        self._handle = ffi.gc(handle[0], lib.amalgam_changegroup_free)
+
+    def close(self) -> None:
+        """Let its files and memory go."""
+        ffi.release(self._handle)
+
+    def chunks(self, ui: UiT) -> Iterator[bytes]:
+        """Yield its bytes."""
+        buffer = bytearray(_BUFFER_BYTES)
+        part: Any = ffi.new("amalgam_changegroup_part *")
+        operation = Operation(ui, _PHASES)
+        read = lib.amalgam_changegroup_read
+        try:
+            while True:
+                operation.step(read, part, *lent_writable(buffer), self._handle)
+                if not part.len:
+                    return
+                operation.report(part.phase, part.done, part.total)
+                yield bytes(memoryview(buffer)[: part.len])
+        finally:
+            operation.close()
+
+
+def _lend_indexes(request: Any, repo: RepoT) -> list[Any]:
+    """Let the core use the indexes that are mapped: it makes no copy of them.
+
+    Return what has to live as long as the call.
+    """
+    changelog = hooks.lendable(repo.unfiltered().changelog)
+    if changelog is None:
+        return []
+    request.changelog = changelog
+    manifest = hooks.lendable(repo.manifestlog.getstorage(b"").get_revlog())
+    if manifest is None:
+        return [changelog]
+    request.manifest = manifest
+    return [changelog, manifest]
+
+
+_NEEDED = frozenset({b"store", b"revlogv1"})
+# censored, ellipsis, stored elsewhere, and those that leave texts as they are
+_FLAGS_OF_MERCURIAL = 0xFFC0
+# The core reads the index of the changelog and of the manifest, and Mercurial has them
+# in memory: about as long as it takes Mercurial to write one of so many changesets.
+_REVS_A_CHANGESET = 2000
+
+
+def fallback_reason(packer: Any, changesets: int, *, has_changelog: bool) -> bytes:
+    """Return why the core does not write what ``packer`` is asked for.
+
+    That are ``changesets``, and the manifests and files that belong to them.
+    Empty: it does.
+    """
+    repo = packer._repo
+    if not wants_native_bundles(repo.ui):
+        return b"amalgam.bundles.native"
+    return (
+        _reason_of_packer(packer, has_changelog=has_changelog)
+        or _reason_of_repository(repo)
+        or _reason_of_display(repo)
+        or _reason_of_size(repo, changesets)
+    )
+
+
+def _reason_of_packer(packer: Any, *, has_changelog: bool) -> bytes:
+    if type(packer).__module__ != changegroup.__name__:
+        return b"packer of another extension"
+    if packer.version not in VERSIONS:
+        return b"version %s" % packer.version
+    if not has_changelog:
+        return b"no changesets"
+    if packer._ellipses or packer._isshallow or packer._fullclnodes:
+        return b"ellipses"
+    if packer._forcedeltaparentprev:
+        return b"deltas against the previous revision"
+    if not packer._matcher.always() or packer._oldmatcher.visitdir(b""):
+        return b"narrow"
+    return b""
+
+
+def _reason_of_repository(repo: RepoT) -> bytes:
+    if not repo.url().startswith(b"file:"):
+        return b"repository that is no directory"
+    known = requirements.ORDINARY | requirements.ELSEWHERE
+    unknown = repo.requirements - known | _NEEDED - repo.requirements
+    if unknown:
+        return b"requirement %s" % b", ".join(sorted(unknown))
+    if any(flag & ~_FLAGS_OF_MERCURIAL for flag in flagutil.flagprocessors):
+        return b"flags of another extension"
+    if repo.currenttransaction() is not None:
+        return b"transaction"
+    return b""
+
+
+def _reason_of_display(repo: RepoT) -> bytes:
+    ui = repo.ui
+    if ui.verbose and not ui.debugflag:
+        return b"sizes are shown"
+    if ui.configbool(b"debug", b"bundling-stats") or ui.config(
+        b"devel", b"bundle.delta"
+    ):
+        return b"debugging"
+    return b""
+
+
+def _reason_of_size(repo: RepoT, changesets: int) -> bytes:
+    if changesets * _REVS_A_CHANGESET < len(repo.unfiltered().changelog):
+        return b"few changesets"
+    return b""
+
+
+_FORWARDED_BYTES = 1 << 20
+_FORWARDED_PIECES = 32
+
+
+def install() -> None:
+    """Wrap what Mercurial makes changegroups with."""
+    extensions.wrapfunction(changegroup.cgpacker, "generate", _generate)
+    extensions.wrapfunction(changegroup, "makechangegroup", _make)
+    extensions.wrapfunction(bundle2.bundlepart, "_payloadchunks", _payload)
+    extensions.wrapfunction(bundle2, "outdebug", _debug)
+
+
+def _generate(
+    orig: Callable[..., Iterator[bytes]],
+    packer: Any,
+    commonrevs: Any,
+    clnodes: Sequence[bytes],
+    fastpathlinkrev: bool,
+    source: bytes,
+    changelog: bool = True,
+) -> Iterator[bytes]:
+    repo = packer._repo
+    begun = _begin(packer, commonrevs, clnodes, fastpathlinkrev, changelog)
+    if isinstance(begun, bytes):
+        text = b"changegroup of %d changesets is Mercurial's: %s\n"
+        repo.ui.log(b"amalgam", text, len(clnodes), begun)
+        yield from orig(packer, commonrevs, clnodes, fastpathlinkrev, source, changelog)
+        return
+    repo.ui.log(b"amalgam", b"changegroup of %d changesets is native\n", len(clnodes))
+    try:
+        yield from begun.chunks(repo.ui)
+    finally:
+        begun.close()
+    if clnodes:
+        repo.hook(b"outgoing", node=nodemod.hex(clnodes[0]), source=source)
+
+
+def _begin(
+    packer: Any,
+    commonrevs: Any,
+    clnodes: Sequence[bytes],
+    fastpathlinkrev: bool,
+    changelog: bool,
+) -> NativeChangegroup | bytes:
+    """Return the native changegroup, or why there is none."""
+    reason = fallback_reason(packer, len(clnodes), has_changelog=changelog)
+    if reason:
+        return reason
+    common = (
+        frozenset() if fastpathlinkrev else _heads(packer._repo, commonrevs, clnodes)
+    )
+    if common is None:
+        return b"what the receiver has is not known"
+    try:
+        return NativeChangegroup(
+            packer._repo,
+            packer.version,
+            clnodes,
+            common - {nodemod.nullrev},
+            trusts_links=fastpathlinkrev,
+        )
+    except (Moved, Unsupported) as exc:
+        # some changesets are not in the file yet, or it is not of version 1
+        return exc.message if isinstance(exc.message, bytes) else b"store"
+
+
+def _heads(repo: RepoT, commonrevs: Any, clnodes: Sequence[bytes]) -> Set[int] | None:
+    """Return changesets that, with their ancestors, are the common ones.
+
+    ``None`` if that is not known: ``discovery.outgoing`` knows two ways to make them.
+    """
+    if not commonrevs:
+        return frozenset()
+    # revlog.findcommonmissing keeps the heads apart
+    added = getattr(commonrevs, "addedvalues", None)
+    if isinstance(added, set):
+        return added
+    # from missing roots: what the missing ones have for parents, and its ancestors
+    changelog = repo.unfiltered().changelog
+    if type(commonrevs) is not type(changelog.ancestors([], inclusive=True)):
+        return None
+    missing = {changelog.rev(node) for node in clnodes}
+    parents = {parent for rev in missing for parent in changelog.parentrevs(rev)}
+    return parents - missing
+
+
+class _Forwarded:
+    """The unpacker of a changegroup that was just made: its chunks need no parsing.
+
+    Mercurial's own parses to find the end. This stream ends with the changegroup.
+    """
+
+    if TYPE_CHECKING:
+        _stream: Any
+
+    def getchunks(self) -> Iterator[bytes]:
+        """Yield all that is left."""
+        return _Chunks(self._stream)
+
+
+class _Chunks:
+    """The bytes of a changegroup, in pieces of any length."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> _Chunks:
+        return self
+
+    def __next__(self) -> bytes:
+        if chunk := self._stream.read(_FORWARDED_BYTES):
+            return chunk
+        raise StopIteration
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """Yield all that is left in pieces of ``size``; the last one may be shorter."""
+        while block := self._stream.read(_FORWARDED_PIECES * size):
+            for start in range(0, len(block), size):
+                yield block[start : start + size]
+
+
+def _payload(orig: Callable[..., Iterator[bytes]], part: Any) -> Iterator[bytes]:
+    """Return the payload of a part, cut as Mercurial cuts it."""
+    if isinstance(part.data, _Chunks):
+        return part.data.pieces(bundle2.preferedchunksize)
+    return orig(part)
+
+
+def _debug(orig: Callable[..., None], ui: UiT, message: bytes) -> None:
+    """Look up for each piece whether to show it only if anything would be shown."""
+    if ui.debugflag:
+        orig(ui, message)
+
+
+_forwarded: dict[type, Callable[..., Any]] = {}
+
+
+def _make(orig: Callable[..., Any], repo: RepoT, *args: Any, **kwargs: Any) -> Any:
+    unpacker = orig(repo, *args, **kwargs)
+    kind = type(unpacker)
+    if kind.__module__ != changegroup.__name__ or not wants_native_bundles(repo.ui):
+        return unpacker
+    if kind not in _forwarded:
+        _forwarded[kind] = type(f"forwarded{kind.__name__}", (_Forwarded, kind), {})
+    return _forwarded[kind](unpacker._stream, None, extras=unpacker.extras)

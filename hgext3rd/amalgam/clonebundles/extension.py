@@ -1,0 +1,430 @@
+"""Bundles for git in the lifecycle of Mercurial's clonebundles extension.
+
+That one owns triggers, state, commands and settings; amalgam wraps its functions by
+name (``install``) and repeats none of them. Added are formats for git, one generator at
+a time, and that a bundle which is replaced stays for a while.
+
+Order, so that a death at any moment harms nobody: what is uploaded is in the register
+first, in the state once it can be read, then in the manifests; what goes is first out
+of the manifests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from hgext import clonebundles
+from mercurial import bundlecaches, error, extensions, localrepo
+from mercurial.i18n import _
+from mercurial.utils import stringutil
+
+from ..files import Directory
+from ..gitstore import selection
+from ..terminal import one_line
+from . import (
+    advertise,
+    formats,
+    generator,
+    gitbundle,
+    locations,
+    newbundle,
+    policy,
+    publish,
+    register as registers,
+    visibility,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence, Set
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from .register import Entry
+
+_TEMPORARY = b"tmp-bundles"
+_FAILURES = (OSError, error.Abort, error.StorageError)
+_CATEGORY = b"clonebundles-autobundles"
+_LONGEST_PROBLEM = 2000
+
+
+def install() -> None:
+    """Wrap what Mercurial's extension looks up when it runs."""
+    for name, wrapper in (
+        ("read_auto_gen", lambda _orig, repo: visibility.published_bundles(repo)),
+        ("auto_bundle_needed_actions", lambda *args: policy.needed_bundles(*args)),
+        ("new_bundle_needed", lambda *args: policy.is_new_needed(*args)),
+        ("find_outdated_bundles", lambda *args: policy.outdated_bundles(*args)),
+        ("delete_bundle", _delete),
+        ("upload_bundle", _upload),
+        ("generate_manifest", _manifest),
+        ("update_ondisk_manifest", _update_manifest),
+        ("make_auto_bundler", _on_change),
+        ("capabilities", advertise.hg_capabilities),
+        ("reposetup", _reposetup),
+    ):
+        extensions.wrapfunction(clonebundles, name, wrapper)
+    extensions.wrapfunction(clonebundles.RequestedBundle, "generate_bundle", _generate)
+    for command, replacement in (
+        (b"admin::clone-bundles-refresh", _refresh),
+        (b"admin::clone-bundles-clear", _clear),
+    ):
+        extensions.wrapcommand(clonebundles.cmdtable, command, replacement)
+
+
+def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:
+    orig(ui, repo)
+    if not repo.local():
+        return
+
+    class bundledrepo(repo.__class__):  # noqa: N801
+        """A repository whose bundles for git are renewed with those of Mercurial."""
+
+        @localrepo.unfilteredpropertycache
+        def unpublished(self) -> dict[bytes, newbundle.NewBundle | str]:
+            """What was generated, by the path that Mercurial's extension gave it.
+
+            Of what the extension publishes itself, its mark of censorings.
+            """
+            return {}
+
+        def transaction(self, *args: Any, **kwargs: Any) -> Any:
+            is_nested = self.currenttransaction() is not None
+            transaction = self._renewing(*args, **kwargs)
+            if not is_nested:
+                visibility.watch(self, transaction, advertise_live)
+            return transaction
+
+        def _renewing(self, *args: Any, **kwargs: Any) -> Any:
+            on_change = (b"clone-bundles", b"auto-generate.on-change")
+            if not self.ui.configbool(*on_change):
+                return super().transaction(*args, **kwargs)
+            if not locations.directory_trust(self).usable:
+                self.ui.log(b"amalgam", b"bundles of a stranger are not renewed\n")
+                with self.ui.configoverride({on_change: False}, b"amalgam"):
+                    return super().transaction(*args, **kwargs)
+            is_right = formats.is_right(self)
+            if is_right and not formats.git_formats(self.ui):
+                return super().transaction(*args, **kwargs)
+            # upstream's would only complain if there are no formats of its own
+            with self.ui.configoverride({on_change: False}, b"amalgam"):
+                transaction = super().transaction(*args, **kwargs)
+            if not is_right:
+                return transaction
+            bundler = clonebundles.make_auto_bundler(self)
+            transaction.addpostclose(_CATEGORY, bundler)
+            return transaction
+
+    repo._wlockfreeprefix.add(advertise.CINNABAR_MANIFEST)
+    repo.__class__ = bundledrepo
+
+
+def warn_without_extension(ui: UiT, repo: RepoT) -> None:
+    """Let changes say that bundles are wanted which nobody would make."""
+    if not repo.local() or formats.is_enabled(ui):
+        return
+
+    class unbundledrepo(repo.__class__):  # noqa: N801
+        """A repository that warns before its first change."""
+
+        def transaction(self, *args: Any, **kwargs: Any) -> Any:
+            formats.is_right(self)
+            return super().transaction(*args, **kwargs)
+
+    repo.__class__ = unbundledrepo
+
+
+def _on_change(orig: Callable[[RepoT], Any], source: RepoT) -> Callable[[Any], None]:
+    if not formats.takes_part(source):
+        return orig(source)
+    reference = weakref.ref(source)
+
+    def bundle(_transaction: Any) -> None:
+        repo = reference()
+        if repo is None or generator.is_running(repo):
+            return
+        try:
+            if _missing(repo, b"on-change"):
+                generator.start(repo)
+        except _FAILURES as exc:
+            # the transaction is closed: there is nothing left to abort
+            problem = stringutil.forcebytestr(exc)
+            text = _(b"warning: bundles are not renewed: %s") % problem
+            repo.ui.warn(one_line(text))
+
+    return bundle
+
+
+def _missing(repo: RepoT, op_id: bytes) -> Sequence[Any]:
+    bundles = clonebundles.read_auto_gen(repo)
+    return clonebundles.auto_bundle_needed_actions(repo, bundles, op_id)[0]
+
+
+def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> None:
+    """Let a bundle go: if it is ready, not before it is out of all lists."""
+    if not bundle.ready:
+        _remove_temporary(repo, {os.path.basename(bundle.filepath)})
+        return
+    published = isinstance(bundle, visibility.PublishedBundle)
+    if not published or bundle.entry is None:  # from before amalgam took part
+        inline = bundle.file_url.startswith(bundlecaches.CLONEBUNDLESCHEME)
+        if inline and b"/" in bundle.basename:
+            return  # no name that Mercurial gives: it would lead elsewhere
+        if inline or repo.ui.config(b"clone-bundles", b"delete-command"):
+            orig(repo, bundle)
+        return
+    register = registers.Register.read(repo)
+    withdrawn = not visibility.may_be_named(repo, bundle.entry)
+    publish.retire(register, bundle.entry.name, at_once=withdrawn)
+    register.write(repo)
+
+
+def _generate(
+    orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT, path: bytes
+) -> None:
+    inline = repo.ui.configbool(b"clone-bundles", b"auto-generate.serve-inline")
+    is_for_hg = not formats.kind_of(request.bundle_type)
+    if not formats.takes_part(repo) or (inline and is_for_hg):
+        # before anything is read: what is censored from now on may be in it
+        repo.unpublished[path] = visibility.mark_of(repo) or ""
+        orig(request, repo, path)
+        return
+    repo.unpublished[path] = newbundle.NewBundle.of(orig, request, repo)
+
+
+def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
+    made = repo.unpublished.pop(bundle.filepath, "")
+    if isinstance(made, str):
+        return _upload_other(orig, repo, bundle, made)
+    try:
+        return publish.publish(
+            repo, bundle, made, orig, lambda entry: _delete_uploaded(repo, entry)
+        )
+    finally:
+        made.remove()
+
+
+def _upload_other(
+    orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any, mark: str
+) -> Any:
+    """Let Mercurial's extension publish a bundle, and note its mark of censorings."""
+    ready = orig(repo, bundle)
+    if mark:
+        register = registers.Register.read(repo)
+        others = {os.fsdecode(b.basename) for b in visibility.state(repo) if b.ready}
+        register.others = {
+            name: mark for name, mark in register.others.items() if name in others
+        }
+        register.others[os.fsdecode(ready.basename)] = mark
+        register.write(repo)
+    return ready
+
+
+def _manifest(orig: Callable[[Iterable[Any]], bytes], bundles: Iterable[Any]) -> bytes:
+    chosen = list(bundles)
+    if not any(b.entry or formats.kind_of(b.bundle_type) for b in chosen):
+        return orig(chosen)
+    return advertise.manifest_lines(chosen)
+
+
+def _update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
+    """Write Mercurial's manifest, unless it is the operator's."""
+    if not formats.hg_formats(repo.ui) and formats.takes_part(repo):
+        ready = [b for b in clonebundles.read_auto_gen(repo) if b.ready]
+        urls = {entry.url for entry in registers.Register.read(repo).entries.values()}
+        urls.update(os.fsdecode(b.file_url) for b in ready)
+        try:
+            lines = advertise.read_hg_manifest(repo).split(b"\n")
+        except (OSError, error.StorageError):
+            return  # it is no file, so it is not Mercurial's either
+        named = {os.fsdecode(line.split(b" ")[0]) for line in lines} - {""}
+        if named.isdisjoint(urls) and (
+            named or all(formats.kind_of(b.bundle_type) for b in ready)
+        ):
+            return
+    orig(repo)
+
+
+@selection.blamed()
+def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
+    locations.directory_trust(repo).require(repo.path)
+    formats.check_formats(repo)
+    before = policy.live_names(repo)
+    if not opts.get("background"):
+        try:
+            with generator.exclusive(repo):
+                result = _run(orig, ui, repo)
+        except error.LockHeld as exc:
+            raise generator.refuse(exc) from None
+        policy.show_summary(ui, repo, before)
+        _look_again(repo)
+        return result
+    if not formats.takes_part(repo):
+        return orig(ui, repo, **opts)
+    if _missing(repo, b"refresh"):
+        ui.status(_(b"bundles are being made in the background\n"))
+        generator.start(repo)
+        return None
+    try:
+        with generator.exclusive(repo):
+            result = _run(orig, ui, repo)
+    except error.LockHeld:
+        # who has it cleans up, too
+        ui.status(_(b"bundles are being made in the background\n"))
+        return None
+    policy.show_summary(ui, repo, before)
+    return result
+
+
+def _look_again(repo: RepoT) -> None:
+    """Have made what came while this process held the lock of generators."""
+    on_change = repo.ui.configbool(b"clone-bundles", b"auto-generate.on-change")
+    if not on_change or not formats.takes_part(repo):
+        return
+    repo.invalidateall()
+    if _missing(repo, b"refresh"):
+        generator.start(repo)
+
+
+def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
+    """Generate what is missing, and leave nothing behind, whatever happens."""
+    formats.check_formats(repo)  # before anything goes because of what is wrong
+    part = formats.takes_part(repo)
+    for kind in formats.git_formats(ui):
+        gitbundle.check(repo, kind)
+    _remove_debris(repo)
+    # an object that is gone is not named any more, and can be made again
+    lost = part and publish.withdraw_lost(repo, publish.compare_store(repo))
+    if part and (lost or visibility.outlived(repo)):
+        # out of all lists before others of the same name are made in another place
+        advertise_live(repo)
+    try:
+        result = orig(ui, repo, background=False)
+    except BaseException:
+        # what cannot be done here either is done the next time
+        with contextlib.suppress(*_FAILURES):
+            _remove_debris(repo, own=True)
+            if part:
+                advertise_live(repo)
+        raise
+    _remove_debris(repo, own=True)
+    if part:
+        advertise_live(repo)
+        _note_failure(repo, "")
+    return result
+
+
+def _remove_debris(repo: RepoT, *, own: bool = False) -> None:
+    """Forget bundles whose process died, or which this process failed to make."""
+    with repo.clonebundles_lock():
+        pending = [b for b in clonebundles.read_auto_gen(repo) if not b.ready]
+        gone = [
+            b for b in pending if generator.is_dead(b) or (own and generator.is_own(b))
+        ]
+        if gone:
+            clonebundles.update_bundle_list(repo, del_bundles=gone)
+        kept = {os.path.basename(b.filepath) for b in pending if b not in gone}
+        names = Directory(repo.path, (_TEMPORARY,)).names()
+        _remove_temporary(repo, {*names} - kept)
+
+
+def _remove_temporary(repo: RepoT, names: Set[bytes]) -> None:
+    """Remove what Mercurial's extension makes while it generates."""
+    directory = Directory(repo.path, (_TEMPORARY,))
+    for name in names & {*directory.names()}:
+        directory.remove(name)
+
+
+def advertise_live(repo: RepoT) -> None:
+    """Let all manifests name what is live, and then delete what is not needed.
+
+    Only for who generates.
+    """
+    visibility.withdraw(repo)
+    clonebundles.update_ondisk_manifest(repo)
+    chain = [link.entry for link in visibility.published_chain(repo)]
+    advertise.write_cinnabar_manifest(repo, visibility.published_cinnabar_bundle(repo))
+    advertise.write_bundle_list(repo, chain, lambda path: _upload_list(repo, path))
+    names = [b.basename for b in clonebundles.read_auto_gen(repo) if b.ready]
+    publish.sweep(repo, names, lambda entry: _delete_uploaded(repo, entry))
+
+
+def _upload_list(repo: RepoT, path: bytes) -> None:
+    publish.upload_file(repo, path, clonebundles.upload_bundle)
+
+
+def _delete_uploaded(repo: RepoT, entry: Entry) -> None:
+    """Run the operator's command that deletes; without one, nothing is deleted."""
+    if not repo.ui.config(b"clone-bundles", b"delete-command"):
+        return
+    bundle = clonebundles.GeneratedBundle(
+        entry.type.encode(),
+        entry.revs,
+        entry.tip_rev,
+        entry.tip_node.encode(),
+        os.fsencode(entry.url),
+        os.fsencode(entry.name),
+    )
+    clonebundles.delete_bundle(repo, bundle)
+
+
+@selection.blamed()
+def _clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
+    locations.directory_trust(repo).require(repo.path)
+    try:
+        with generator.exclusive(repo):
+            _remove_debris(repo)
+            part = formats.takes_part(repo)
+            result = orig(ui, repo)
+            if part:
+                register = registers.Register.read(repo)
+                for name in register.entries:
+                    publish.retire(register, name, at_once=True)
+                register.write(repo)
+                advertise_live(repo)
+            return result
+    except error.LockHeld as exc:
+        raise generator.refuse(exc) from None
+
+
+def generate_in_background(ui: UiT, repo: RepoT) -> None:
+    """Be the process in the background: make all that is missing, and look again.
+
+    What comes while this works is not lost: who brings it either finds the lock free,
+    or brings it before this looks again.
+    """
+    locations.directory_trust(repo).require(repo.path)
+    before: list[tuple[bytes, bytes]] | None = None
+    while True:
+        try:
+            with generator.exclusive(repo):
+                _generate_noting(ui, repo)
+        except error.LockHeld:
+            return
+        repo.invalidateall()
+        missing = _missing(repo, b"background")
+        now = [(request.bundle_type, request.tip_node) for request in missing]
+        if not missing or now == before:
+            return  # there is nothing more to do, or it does not help
+        before = now
+
+
+def _generate_noting(ui: UiT, repo: RepoT) -> None:
+    """Generate, and note for ``admin::amalgam`` if it fails: nobody sees this one."""
+    try:
+        _run(clonebundles.cmd_admin_clone_bundles_refresh, ui, repo)
+    except BaseException as exc:
+        problem = os.fsdecode(stringutil.forcebytestr(exc)) or type(exc).__name__
+        with contextlib.suppress(*_FAILURES):
+            _note_failure(repo, problem)
+        raise
+
+
+def _note_failure(repo: RepoT, problem: str) -> None:
+    register = registers.Register.read(repo)
+    problem = problem[:_LONGEST_PROBLEM]
+    if register.failure != problem:
+        register.failure = problem
+        register.write(repo)

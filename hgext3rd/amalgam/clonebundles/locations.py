@@ -1,0 +1,227 @@
+"""The directories that bundles are in: that of the register, or a configured one.
+
+Owns how a bundle gets into one of them, and out. Nothing else is ever read, written or
+removed on the word of the register.
+
+The addresses of bundles: which ones clients are told, and who may be told.
+
+A bundle that only hgweb serves has an address relative to that of its repository: under
+which name clients reach the server is known when one asks, and not before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import stat
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from mercurial import util
+from mercurial.utils import urlutil
+
+from ..config import BundlesConfig
+from ..files import TEMPORARY, Directory, Placement
+from ..trust import Trust
+from .formats import is_uploaded
+from .register import HERE, directory_of
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT, UiT
+
+
+ROUTE = b"amalgam/bundles"
+"""Below the URL of a repository; hgweb answers there."""
+
+
+def relative_url(name: bytes) -> bytes:
+    """Return the address of a file that hgweb serves."""
+    return b"%s/%s" % (ROUTE, name)
+
+
+def is_relative_url(url: bytes) -> bool:
+    """Tell whether ``url`` is one of ``relative``."""
+    return url.startswith(ROUTE + b"/")
+
+
+def is_url_restricted(ui: UiT) -> bool:
+    """Tell whether hgweb lets only some users read the repository.
+
+    A setting that is not trusted restricts, too.
+    """
+
+    def names(item: bytes) -> list[bytes]:
+        return list(ui.configlist(b"web", item, untrusted=True))
+
+    allowed = names(b"allow_read")
+    if names(b"deny_read") or (allowed and b"*" not in allowed):
+        return True
+    return not ui.configbool(b"web", b"allow-pull", untrusted=True)
+
+
+def may_name_url(ui: UiT) -> bool:
+    """Tell whether bundles may be put where hgweb's permissions do not hold."""
+    external = BundlesConfig.from_ui(ui).external
+    return not is_url_restricted(ui) if external is None else external
+
+
+def uploads(ui: UiT) -> bool:
+    """Tell whether bundles are uploaded by the operator's command."""
+    return is_uploaded(ui) and may_name_url(ui)
+
+
+def url_of_directory(ui: UiT, name: bytes) -> bytes:
+    """Return the address of a file in the directory where bundles are put."""
+    url = BundlesConfig.from_ui(ui).url
+    return b"%s/%s" % (url, name) if url and may_name_url(ui) else relative_url(name)
+
+
+def base_of(ui: UiT, req: Any) -> bytes:
+    """Return the URL of the repository that a web request is for, with a slash.
+
+    The server is what ``web.baseurl`` says, or else what the client called it.
+    """
+    root = req.baseurl
+    configured = urlutil.url(ui.config(b"web", b"baseurl") or b"")
+    if configured.scheme and configured.host:
+        root = b"%s://%s" % (configured.scheme, configured.host)
+        if configured.port:
+            root += b":%s" % configured.port
+    return b"%s%s/" % (root, util.urlreq.quote(req.apppath))
+
+
+def base_of_peer(repo: RepoT, proto: Any) -> bytes:
+    """Return the same for a request in Mercurial's protocol; empty if not by HTTP."""
+    req = getattr(proto, "_req", None)
+    return base_of(repo.ui, req) if req is not None else b""
+
+
+def absolute_url(url: bytes, base: bytes) -> bytes:
+    """Return the address that a client needs; empty if it cannot reach the file."""
+    if not is_relative_url(url):
+        return url
+    return base + url if base else b""
+
+
+_CHUNK_BYTES = 1 << 20
+
+
+def directory_trust(repo: RepoT) -> Trust:
+    """Return what this process may do with the bundles of ``repo``."""
+    return Trust.of(repo.ui, repo.store.path, repo.path)
+
+
+def chosen_directory(repo: RepoT) -> str:
+    """Return the path, as in the register, of where new bundles are put.
+
+    The operator's directory is one that others than hgweb may serve, with a list of
+    the bundles.
+    """
+    configured = _configured(repo)
+    if BundlesConfig.from_ui(repo.ui).store:
+        return HERE  # for the list; bundles are in the store
+    return configured if configured and may_name_url(repo.ui) else HERE
+
+
+def directory_at(repo: RepoT, path: str) -> Directory | None:
+    """Return the directory that is ``path`` in the register.
+
+    ``None`` if the bundle was uploaded, or if it is no directory of ours: one that was
+    configured before, or one that somebody wrote there.
+    """
+    if path == HERE:
+        return directory_of(repo)
+    if not path or path != _configured(repo) or not directory_trust(repo).usable:
+        return None
+    return Directory(os.fsencode(path))
+
+
+def placement_at(repo: RepoT, path: str) -> Placement:
+    """Return how files come into the directory ``path``.
+
+    In the directory of the register, as all that amalgam keeps. Elsewhere, for those
+    who can read the repository; or, if bundles may leave its permissions, for those who
+    can read that directory or the one above.
+    """
+    if path == HERE:
+        return Placement.of(repo)
+    if not BundlesConfig.from_ui(repo.ui).external:
+        return Placement.elsewhere(repo.store.path, repo.path)
+    directory = _existing(os.fsencode(path))
+    return Placement.at(directory, directory)
+
+
+def is_directory_for_all(repo: RepoT, path: str) -> bool:
+    """Tell whether every user may read the files in the directory ``path``."""
+    return bool(placement_at(repo, path).file_mode & stat.S_IROTH)
+
+
+def make_directory(repo: RepoT, path: str) -> Directory:
+    """Make the directory ``path``, one of ours, unless it is there."""
+    directory, placement = directory_at(repo, path), placement_at(repo, path)
+    assert directory is not None
+    root = _existing(directory.root)
+    missing = os.path.relpath(directory.root, root).split(b"/")
+    above = () if missing == [b"."] else tuple(missing)
+    Directory(root, (*above, *directory.below)).make(placement)
+    return directory
+
+
+def move_file(
+    source: Directory, name: bytes, target: Directory, placement: Placement
+) -> None:
+    """Move the finished file ``name``, which this process has made, from ``source``.
+
+    It gets a mode without write bits and is fsynced; what had the name in ``target`` is
+    replaced. A file on another file system is copied, and so is one with other names:
+    they must not change their mode.
+    """
+    fd = source.open(name)
+    with os.fdopen(fd, "rb") as file:
+        if os.fstat(fd).st_nlink == 1:
+            os.fsync(fd)
+            placement.hand_over(fd, placement.file_mode & 0o444)
+            try:
+                source.rename(name, name, target)
+                return
+            except OSError as exc:
+                if exc.errno != errno.EXDEV:
+                    raise
+        _copy(file, name, target, placement)
+    source.remove(name)
+
+
+def _copy(file: BinaryIO, name: bytes, target: Directory, placement: Placement) -> None:
+    # named after what it becomes, so that ``remove`` finds it after a crash
+    temporary = b"%s%s-%s" % (TEMPORARY, name, os.urandom(8).hex().encode())
+    try:
+        with os.fdopen(target.create(temporary, placement), "wb") as copy:
+            shutil.copyfileobj(file, copy, _CHUNK_BYTES)
+            copy.flush()
+            os.fchmod(copy.fileno(), placement.file_mode & 0o444)
+            os.fsync(copy.fileno())
+        target.rename(temporary, name)
+    except BaseException:
+        target.remove(temporary)
+        raise
+
+
+def remove_file(directory: Directory, name: bytes) -> None:
+    """Remove a bundle, and what is left of copying it there."""
+    unfinished = re.compile(re.escape(TEMPORARY + name) + rb"-[0-9a-f]{16}")
+    for there in directory.names():
+        if there == name or unfinished.fullmatch(there):
+            directory.remove(there)
+
+
+def _existing(path: bytes) -> bytes:
+    """Return the last directory on ``path`` that is there."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _configured(repo: RepoT) -> str | None:
+    configured = BundlesConfig.from_ui(repo.ui).directory
+    return os.fsdecode(configured) if configured else None

@@ -1,0 +1,326 @@
+"""The command ``git::export``.
+
+The option --estimate of ``git::export``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mercurial import cmdutil, error, logcmdutil, pycompat, util
+from mercurial.i18n import _
+from mercurial.node import hex as hex_node
+
+from ..background import end_quickly
+from ..config import GitConfig
+from ..gitstore import selection
+from ..gitstore.estimate import Contents, Forecast, free_bytes
+from ..gitstore.export import export, exporter, maintenance, warnings
+from ..gitstore.export.metadatacommit import Covers
+from ..gitstore.git.refs import LONGEST_NAME, LONGEST_PART
+from ..gitstore.store import GitStore
+from ..terminal import cut, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..gitstore.adopt.adopt import Adoption
+
+
+_MOST_SHOWN = 3
+_LONGEST_SHOWN = 40
+
+_LEFT_OUT = {
+    warnings.LeftOutReason.SECRET: (
+        _(b"%d secret changesets"),
+        _(b"see 'hg help phases' for how to make them drafts"),
+    ),
+    warnings.LeftOutReason.HIDDEN: (
+        _(b"%d hidden changesets"),
+        _(b"what is hidden here is hidden in git"),
+    ),
+    warnings.LeftOutReason.DRAFT: (
+        _(b"%d draft changesets"),
+        _(b"publish them, or set amalgam.git.export to served"),
+    ),
+    warnings.LeftOutReason.TOPIC: (
+        _(b"%d changesets with a topic"),
+        _(b"publish them"),
+    ),
+    warnings.LeftOutReason.VIEW: (
+        _(b"%d changesets that are not served"),
+        _(b"what a server hides is hidden in git"),
+    ),
+}
+_DIFFERENT = {
+    warnings.DifferenceKind.REFUSED: _(
+        b"%d files have names that git refuses to check out"
+    ),
+    warnings.DifferenceKind.SUBREPOSITORIES: _(
+        b"subrepositories are not exported, only the %d files that name them"
+    ),
+    warnings.DifferenceKind.LARGEFILES: _(
+        b"%d files of largefiles are exported as standins, without their contents"
+    ),
+    warnings.DifferenceKind.LFS: _(
+        b"%d files in LFS are exported as pointers of git-lfs, without their contents"
+    ),
+}
+
+
+def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
+    """Answer ``git::export``."""
+    end_quickly()
+    config = GitConfig.from_ui(ui, dialect=opts["dialect"])
+    _check_adoption(opts)
+    revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
+    store = GitStore(repo, config)
+    adopted = _adopt(ui, store, opts)
+    if opts["metadata"] and store.adopted.exists():
+        raise error.StateError(
+            _(b"git-cinnabar gives other commit ids than those that were adopted"),
+            hint=_(b"git-cinnabar cannot use this repository"),
+        )
+    covers = Covers.ALL if opts["metadata"] else None
+    report = export.export(store, revs, rebuild=opts["rebuild"], covers=covers)
+    if revs is None:
+        exporter.forget_failure(store.repo)
+    left_out = warnings.left_out(store.repo, store.config.export, revs or ())
+    is_nothing = revs is not None and len(revs) == sum(len(it.nodes) for it in left_out)
+    with ui.formatter(b"git-export", _byte_keys(opts)) as fm:
+        fm.startitem()
+        if adopted:
+            _show_adoption(ui, fm, adopted)
+        fm.data(
+            bytes=report.bytes,
+            changesets=report.changesets,
+            deleted=report.deleted,
+            dialect=config.dialect,
+            gone=report.gone,
+            objects=report.objects,
+            pack=report.pack.encode(),
+            path=report.path,
+            refs=report.refs,
+            seconds=round(report.seconds, 3),
+        )
+        _show_left_out(ui, fm, left_out)
+        if is_nothing and not left_out:
+            ui.warn(_(b"warning: not exported: -r/--rev names no changesets\n"))
+        did_something = bool(report.changesets or report.refs)
+        if did_something:
+            _show_done(ui, fm, report)
+        elif not is_nothing:
+            _status(ui, fm, _(b"nothing new to export"))
+        if did_something or not fm.isplain():
+            found = _remarks(ui, store, report, revs)
+            if found is not None:
+                _show_remarks(ui, fm, found)
+        if did_something or ui.verbose:
+            _status(ui, fm, _(b"git repository: %s") % report.path)
+    maintenance.after_export(store)
+    return 1 if is_nothing and left_out else 0
+
+
+def _check_adoption(opts: dict[str, Any]) -> None:
+    """Abort if options are given that have no meaning together."""
+    if not opts["adopt"]:
+        for name in ("map", "full"):
+            if opts[name]:
+                text = _(b"--%s has a meaning only with --adopt")
+                raise error.InputError(text % name.encode())
+    elif opts["rev"]:
+        raise error.InputError(_(b"cannot specify both --adopt and --rev"))
+
+
+def _adopt(ui: UiT, store: GitStore, opts: dict[str, Any]) -> Adoption | None:
+    """Answer --adopt, if it is given."""
+    if not opts["adopt"]:
+        return None
+    from ..gitstore.adopt import adopt  # seldom needed
+
+    return adopt.adopt(
+        store,
+        opts["adopt"],
+        opts["map"] or None,
+        full=bool(opts["full"]),
+        rebuild=bool(opts["rebuild"]),
+    )
+
+
+def _show_adoption(ui: UiT, fm: Any, adopted: Adoption) -> None:
+    fm.data(
+        adopted=adopted.changesets,
+        adopted_kept=adopted.kept,
+        adopted_unknown=adopted.unknown,
+        adopted_unserved=adopted.unserved,
+    )
+    _status(ui, fm, _(b"adopted the commits of %d changesets") % adopted.changesets)
+    if not adopted.kept:
+        _status(ui, fm, _(b"all are those of the dialect: no ids have to be kept"))
+    if adopted.unknown:
+        line = _(b"left out: %d changesets that are not in this repository")
+        _status(ui, fm, line % adopted.unknown)
+    if adopted.unserved:
+        line = _(b"left out: %d changesets that are secret, hidden or not exported")
+        _status(ui, fm, line % adopted.unserved)
+
+
+def maintain(ui: UiT, repo: RepoT) -> None:
+    """Answer ``debug::amalgam-maintenance``."""
+    gone = maintenance.run(GitStore(repo, GitConfig.from_ui(ui)))
+    ui.status(one_line(_(b"%d packs fewer") % gone))
+
+
+def _remarks(
+    ui: UiT, store: GitStore, report: export.Report, revs: Any
+) -> warnings.ExportWarnings | None:
+    """Return what there is to say of an export that has succeeded, if it is known."""
+    try:
+        return warnings.ExportWarnings.of(store, report, revs)
+    except Exception as exc:
+        # it reads changesets that the export had no need to read
+        if not selection.is_repository_error(exc):
+            raise
+        problem = _(b"warning: repository is damaged: %s") % pycompat.bytestr(exc)
+        ui.warn(one_line(problem))
+        ui.warn(_(b"(see 'hg verify')\n"))
+        return None
+
+
+def _show_done(ui: UiT, fm: Any, report: export.Report) -> None:
+    if report.changesets:
+        line = _(b"exported %d changesets: %d objects, %s in %.2f seconds") % (
+            report.changesets,
+            report.objects,
+            util.bytecount(report.bytes),
+            report.seconds,
+        )
+        _status(ui, fm, line)
+    if report.again:
+        line = _(b"%d exported drafts are gone, so all drafts were converted again")
+        _status(ui, fm, line % report.gone)
+        hint = _(b"(publish changesets that are final, see 'hg help phases')")
+        _status(ui, fm, hint)
+    if report.deleted:
+        line = _(b"%d refs changed, %d of them deleted")
+        _status(ui, fm, line % (report.refs, report.deleted))
+    elif report.refs:
+        _status(ui, fm, _(b"%d refs changed") % report.refs)
+
+
+def _show_left_out(ui: UiT, fm: Any, left_out: Sequence[warnings.LeftOut]) -> None:
+    with fm.nested(b"left_out", tmpl=b"{reason} {nodes}\n") as nested:
+        for group in left_out:
+            nodes = list(map(hex_node, group.nodes))
+            reason = group.reason.value.encode()
+            nested.startitem()
+            nested.data(reason=reason, nodes=fm.formatlist(nodes, b"node"))
+            text, hint = _LEFT_OUT[group.reason]
+            shown = b", ".join(node[:12] for node in nodes[:_MOST_SHOWN])
+            if len(nodes) > _MOST_SHOWN:
+                shown += b", ..."
+            line = _(b"warning: not exported: %s (%s)") % (text % len(nodes), shown)
+            ui.warn(one_line(line))
+            ui.warn(one_line(b"(%s)" % hint))
+
+
+def _show_remarks(ui: UiT, fm: Any, found: warnings.ExportWarnings) -> None:
+    fm.data(
+        long_names=len(found.too_long),
+        topics=found.topics,
+        unreachable=found.unreachable,
+        unreachable_heads=found.heads,
+    )
+    if found.unreachable:
+        line = _(b"%d changesets in %d heads have no ref that leads to them")
+        _status(ui, fm, line % (found.unreachable, found.heads))
+        _status(ui, fm, _(b"(add 'heads' to amalgam.git.refs to name them)"))
+    if found.too_long:
+        line = _(b"%d names are too long for git, and have no ref: %s")
+        first = found.too_long[0]
+        shown = cut(first, _LONGEST_SHOWN)
+        shown += b"..." if shown != first else b""
+        _status(ui, fm, line % (len(found.too_long), shown))
+        line = _(b"(rename them: at most %d bytes between slashes, and %d altogether)")
+        _status(ui, fm, line % (LONGEST_PART, LONGEST_NAME))
+    if found.topics:
+        line = _(b"%d changesets with a topic are left out until they are published")
+        _status(ui, fm, line % found.topics)
+    with fm.nested(b"different", tmpl=b"{kind} {files} {example}\n") as nested:
+        for group in found.different:
+            nested.startitem()
+            nested.data(
+                kind=group.kind.value.encode(),
+                files=group.files,
+                example=group.example,
+            )
+            text = _DIFFERENT[group.kind] % group.files
+            ui.warn(one_line(_(b"warning: %s: %s") % (text, group.example)))
+
+
+def _status(ui: UiT, fm: Any, text: bytes) -> None:
+    if not ui.quiet:
+        fm.plain(one_line(text))
+
+
+def _byte_keys(opts: dict[str, Any]) -> dict[bytes, Any]:
+    return {name.encode(): value for name, value in opts.items()}
+
+
+_OTHERS = ("rev", "rebuild", "metadata", "adopt", "map", "full")
+
+
+def show_estimate(ui: UiT, repo: RepoT, **opts: Any) -> int:
+    """Answer ``git::export --estimate``."""
+    cmdutil.check_incompatible_arguments(opts, "estimate", _OTHERS)
+    store = GitStore(repo, GitConfig.from_ui(ui, dialect=opts["dialect"]))
+    contents = Contents.of(store.repo)
+    forecast = Forecast.of(contents)
+    free = free_bytes(store)
+    changesets, manifests, files = contents[:3]
+    byte_opts = {name.encode(): value for name, value in opts.items()}
+    with ui.formatter(b"git-export-estimate", byte_opts) as fm:
+        fm.startitem()
+        fm.data(
+            changesets=changesets.revisions,
+            changeset_bytes=changesets.stored_bytes,
+            cpu_seconds=round(forecast.cpu_seconds, 2),
+            disk_bytes=forecast.disk_bytes,
+            exists=bool(store.docket().packs),
+            files=contents.files,
+            file_bytes=files.stored_bytes,
+            file_revisions=files.revisions,
+            free_bytes=free,
+            levels=contents.levels,
+            manifests=manifests.revisions,
+            manifest_bytes=manifests.stored_bytes,
+            path=store.repository.path,
+            text_bytes=files.text_bytes,
+        )
+        disk, room = map(util.bytecount, (forecast.disk_bytes, free))
+        seconds = _(b"about %.1f seconds of processor time, all cores together")
+        there = _(b"%d changesets, %d manifests, %d revisions of %d files")
+        there %= (
+            *(changesets.revisions, manifests.revisions),
+            *(files.revisions, contents.files),
+        )
+        size = _(b"%s stored (changesets %s, manifests %s, files %s), %s of text")
+        stored = [it.stored_bytes for it in (changesets, manifests, files)]
+        size %= (*map(util.bytecount, (sum(stored), *stored, files.text_bytes)),)
+        for label, text in (
+            (_(b"history"), there),
+            (_(b"size"), size),
+            (_(b"disk"), _(b"about %s, of %s that are free") % (disk, room)),
+            (_(b"time"), seconds % forecast.cpu_seconds),
+        ):
+            fm.plain(one_line(b"%-8s %s" % (label, text)))
+        if not ui.quiet:
+            hint = _(b"(by rates of other repositories; see 'hg help git::export')")
+            fm.plain(one_line(hint))
+    if forecast.disk_bytes > free:
+        text = _(b"warning: too little disk space: %s are needed, %s are free")
+        ui.warn(one_line(text % (disk, room)))
+        ui.warn(_(b"(set amalgam.git.path to a directory of a larger file system)\n"))
+    return 0

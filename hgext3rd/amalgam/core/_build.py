@@ -1,0 +1,29 @@
+"""The builder of ``_core``: the committed header, read by cffi, and the Rust library.
+
+Knows what Python may call. setup.py builds the static library and adds it. Run at build
+time only; cffi wants the builder as a module-level name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cffi import FFI
+
+ROOT = Path(__file__).resolve().parents[3]
+HEADER = ROOT / "rust" / "capi" / "include" / "amalgam.h"
+
+# What the core calls back; operation.py defines it. Of type amalgam_report_fn.
+CALLBACKS = """
+extern "Python" int32_t amalgam_report(void *, uint32_t, uint64_t, uint64_t);
+"""
+
+
+def ffi_builder() -> FFI:
+    """Return the builder of ``hgext3rd.amalgam.core._core``."""
+    header = HEADER.read_text(encoding="utf-8")
+    builder = FFI()
+    builder.cdef(header + CALLBACKS)
+    includes = "#include <stddef.h>\n#include <stdint.h>\n"
+    builder.set_source("hgext3rd.amalgam.core._core", includes + header)
+    return builder

@@ -1,0 +1,143 @@
+"""How a changelog began at an export, in short: does it still begin so?
+
+Owns what a checkpoint of the docket has. A changelog whose index is mapped costs no
+more than what follows its snapshot: the bytes of a snapshot never change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from mercurial.revlogutils import constants
+
+from ..docketfile import Field, matching, number
+from ..index import hooks
+from ..records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# of an index that is not inline (mercurial.revlogutils.constants)
+_PLAIN_HEADERS = (constants.REVLOGV1, constants.REVLOGV1 | constants.FLAG_GENERALDELTA)
+# the form of ``changelog_digest``
+_DIGEST = re.compile(r"(?:[0-9a-f]{16}-[0-9]{1,10}-)?[0-9a-f]{40}")
+_EXCLUDED = re.compile(r"[0-9a-f]{40}")
+_ENTRY_BYTES = 64
+_PIECE_BYTES = 1 << 20
+# by changelog: digests of its beginnings, by the number of changesets
+_digests: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
+
+
+class Checkpoint(Record):
+    """A changelog and what of it was selected, in short. Equal: nothing changed."""
+
+    len: int
+    """How many changesets there were, selected or not."""
+    nodes: str
+    """``changelog_digest`` of them."""
+    excluded: str
+    """Digest of the nodes that were not selected."""
+
+
+def field(*, many: bool) -> Field:
+    """Return how a checkpoint, or several, are written in a docket."""
+    return Field(b"checkpoint", _parsed, _text, many=many)
+
+
+def _parsed(value: bytes) -> Checkpoint:
+    count, nodes, excluded = value.split(b" ")
+    return Checkpoint(
+        number(count), matching(_DIGEST)(nodes), matching(_EXCLUDED)(excluded)
+    )
+
+
+def _text(seen: Checkpoint) -> bytes:
+    return f"{seen.len} {seen.nodes} {seen.excluded}".encode()
+
+
+def changelog_digest(changelog: Any, count: int) -> str:
+    """Return a digest of the first ``count`` changesets, and of their order.
+
+    Their number and the last node would not do: after a strip, another changeset may
+    come below the same last one. If the index is mapped, it is the uid of the snapshot,
+    how many changesets that has, and a digest of the others; else one of all, which
+    takes some 50 ns a changeset.
+    """
+    uid, covered = _snapshot_of(changelog)
+    if uid:
+        return _after_snapshot(changelog, uid, min(covered, count), count)
+    return _digest_of_all(changelog, count)
+
+
+def begins_with(changelog: Any, place: Checkpoint) -> bool:
+    """Tell whether the first changesets are those of ``place``, as far as is known.
+
+    They may be, and it cannot be told, if they were in another snapshot then, or if the
+    index is not mapped any more. Cost as of ``changelog_digest``.
+    """
+    if place.len > len(changelog):
+        return False
+    uid, *rest = place.nodes.split("-")
+    if not rest:
+        return _digest_of_all(changelog, place.len) == place.nodes
+    own, covered = _snapshot_of(changelog)
+    start = int(rest[0])
+    if own != uid or start > min(covered, place.len):
+        return False
+    return _after_snapshot(changelog, uid, start, place.len) == place.nodes
+
+
+def _snapshot_of(changelog: Any) -> tuple[str, int]:
+    """Return the uid of the snapshot, and how many changesets it has; or nothing."""
+    opened = hooks.opened_index(changelog)
+    if opened is None or opened.snapshot is None or not hooks.is_plain(changelog):
+        return "", 0
+    snapshot = opened.snapshot
+    return snapshot.uid.decode(), snapshot.length_bytes // _ENTRY_BYTES
+
+
+def _after_snapshot(changelog: Any, uid: str, start: int, end: int) -> str:
+    """Return the digest of what a snapshot has up to ``start``, and what follows it."""
+    opened = hooks.opened_index(changelog)
+    assert opened is not None
+    entries = opened.data[start * _ENTRY_BYTES : end * _ENTRY_BYTES]
+    digest = hashlib.blake2b(entries, digest_size=20)
+    return f"{uid}-{start}-{digest.hexdigest()}"
+
+
+def _digest_of_all(changelog: Any, count: int) -> str:
+    """Return the digest of changesets that are read.
+
+    What was read is kept with the changelog, for other counts.
+    """
+    kept = _digests.setdefault(changelog, {})
+    if count not in kept:
+        known = max((place for place in kept if place < count), default=0)
+        digest = kept[known].copy() if known else hashlib.blake2b(digest_size=20)
+        for piece in _pieces(changelog, known, count):
+            digest.update(piece)
+        kept[count] = digest
+    return str(kept[count].hexdigest())
+
+
+def _pieces(changelog: Any, start: int, end: int) -> Iterator[bytes]:
+    """Yield bytes that identify some revisions and their order.
+
+    If the index has the usual format, these are its entries. Reading them takes a tenth
+    of the time that it takes to ask for each node.
+    """
+    with changelog.opener(b"00changelog.i") as file:
+        header = int.from_bytes(file.read(4), "big")
+        if header in _PLAIN_HEADERS:
+            file.seek(max(start * _ENTRY_BYTES, 4))  # without the header
+            left = end * _ENTRY_BYTES - file.tell()
+            while left and (piece := file.read(min(left, _PIECE_BYTES))):
+                left -= len(piece)
+                yield piece
+            return
+    index = changelog.index
+    for rev in range(start, end):
+        yield index[rev][constants.ENTRY_NODE_ID]

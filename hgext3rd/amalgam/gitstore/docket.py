@@ -1,0 +1,229 @@
+"""The docket of a git store: the small file that makes packs and map segments count.
+
+``docs/formats/map.rst`` describes ``.hg/amalgam/map/<dialect>.docket``. It is replaced
+by rename. What it does not name is not there: the next run removes a segment or pack of
+a run that was killed. Owns the names that such files may have: whatever else is in a
+docket, it names no file elsewhere.
+"""
+
+from __future__ import annotations
+
+import binascii
+import functools
+import re
+from typing import TYPE_CHECKING
+
+from .. import docketfile
+from ..docketfile import Field, Group, flags, matching, numbers, olddockets, texts
+from ..files import Unusable
+from ..records import Record
+from . import checkpoint
+
+if TYPE_CHECKING:
+    from ..docketfile import Fields
+    from ..files import Directory, Placement
+    from .checkpoint import Checkpoint
+
+TITLE = b"amalgam git store 6"
+_OLD_TITLE = b"amalgam git store 5"
+_JSON_VERSION = 4
+# of names, and of checkpoints
+_LONGEST_BYTES = 64 << 20
+
+PACK = re.compile(r"pack-[0-9a-f]{40}")
+"""The name of a pack without its suffix."""
+# packs of others go, too; their names are only compared with those that are there
+_DROPPED = re.compile(r"pack-[^/\0]*")
+_SEGMENT = re.compile(r"[a-z]+(?:-metadata)?-[0-9a-f]{16}\.map")
+_USES = re.compile(r"[a-z]+-[0-9a-f]{16}\.uses")
+_OID = re.compile(r"[0-9a-f]{40}")
+_PAIR = re.compile(r"[0-9a-f]{40} [0-9a-f]{40}")
+_MARK = re.compile(r"[0-9a-f]{32}")
+
+
+class MetadataCommit(Record):
+    """A commit that names all heads, for git-cinnabar; the default is none."""
+
+    oid: str = ""
+    """In hex."""
+    covered: int = 0
+    """How many changesets it is of, 0 if that is not known."""
+    packs: tuple[str, ...] = ()
+    """Names of the packs of what only this commit needs, without suffix."""
+
+
+class Layer(Record):
+    """Some changesets, and the files that have what was made of them."""
+
+    segments: tuple[str, ...] = ()
+    """File names of the map's segments, oldest first."""
+    packs: tuple[str, ...] = ()
+    """Names of the packs we wrote, without suffix, oldest first."""
+    complete: str = ""
+    """Name of the one of them with all that git clients need of its changesets, and
+    nothing else; empty if there is none."""
+    metadata_segments: tuple[str, ...] = ()
+    """The same of the metadata's map: what only git-cinnabar needs."""
+    seen: tuple[Checkpoint, ...] = ()
+    """What was selected when all of it was exported, up to some places in the
+    changelog, ascending; empty if it never was, or if more has been exported since."""
+    uses: tuple[str, ...] = ()
+    """File names of use counts, oldest first; only drafts have them."""
+    counted: int = 0
+    """How many changesets are in them. If these are not all, they do not count."""
+
+    def with_above(self, above: Layer) -> Layer:
+        """Return the layer that this one and the one above it are together."""
+        if not above.segments:
+            return self
+        return Layer(
+            segments=self.segments + above.segments,
+            packs=self.packs + above.packs,
+            complete=self.complete or above.complete,
+            metadata_segments=self.metadata_segments + above.metadata_segments,
+        )
+
+
+class Docket(Record):
+    """One dialect's state; the default is that of nothing exported."""
+
+    base: Layer = Layer()
+    """The public changesets. Needs nothing of the other layer."""
+    drafts: Layer = Layer()
+    """All others, on top of the base: what goes when one of them does."""
+    base_commit: MetadataCommit = MetadataCommit()
+    """The last metadata commit that was made of changesets of the base alone."""
+    drafts_commit: MetadataCommit = MetadataCommit()
+    """The last one that was made of changesets of both layers; it goes with drafts."""
+    held: tuple[tuple[bytes, bytes], ...] = ()
+    """Public changesets that are with the drafts, with the draft that is the reason:
+    it comes earlier, and would have the same commit."""
+    refused: bool = False
+    """Whether something had to go at once: then nothing may be answered from the store
+    until an export ends, and what is dropped goes before that does anything else."""
+    dropped: tuple[str, ...] = ()
+    """Names of packs that go as soon as no ref needs them."""
+    named: str = ""
+    """``Repository.names_digest`` after the export; empty if that is not known."""
+    censored: str = ""
+    """``censorship.mark_of`` when the texts were read."""
+    adopted: str = ""
+    """``AdoptedFile.mark`` of the commits that its ids begin with, if there are."""
+    summaries: str = ""
+    """``summaries.digest`` when git found nothing wrong with them."""
+    pointers: bool = False
+    """Whether blobs of files in LFS are pointers as git-lfs writes them; may be false
+    if there is none."""
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The segments of both layers, those of the base first."""
+        return self.base.segments + self.drafts.segments
+
+    @property
+    def packs(self) -> tuple[str, ...]:
+        """All packs: of the base, of the drafts, of metadata commits."""
+        commits = self.base_commit.packs + self.drafts_commit.packs
+        return tuple(dict.fromkeys(self.base.packs + self.drafts.packs + commits))
+
+    @property
+    def metadata_segments(self) -> tuple[str, ...]:
+        """The segments of the metadata's map, of both layers."""
+        return self.base.metadata_segments + self.drafts.metadata_segments
+
+    @property
+    def metadata_commit(self) -> MetadataCommit:
+        """The one of the most changesets, which a ref names."""
+        commits = (self.drafts_commit, self.base_commit)
+        return max(commits, key=lambda commit: (bool(commit.oid), commit.covered))
+
+    @property
+    def map_files(self) -> tuple[str, ...]:
+        """File names of everything in the map's directory but the docket itself."""
+        return (*self.segments, *self.metadata_segments, *self.drafts.uses)
+
+    @classmethod
+    def read(cls, directory: Directory, dialect: bytes) -> Docket:
+        """Read the docket; one that is missing, or not ours to read, is empty.
+
+        All is derived data, so the worst that a lost docket costs is another export.
+        """
+        try:
+            content = directory.tryread(_name(dialect), _LONGEST_BYTES)
+            return _parsed(content) if content else cls()
+        except (Unusable, ValueError):
+            return cls()
+
+    @classmethod
+    def parse(cls, content: bytes) -> Docket:
+        """Return what ``format`` made ``content`` of; ``ValueError`` if it did not.
+
+        Earlier versions are read until 0.3.0.
+        """
+        is_old = content.startswith((_OLD_TITLE, b"{"))
+        title = _OLD_TITLE if is_old else TITLE
+        lines = docketfile.parsed(content, title, old=_JSON_VERSION)
+        if is_old:
+            lines = olddockets.with_commits(lines)
+        docket = cls(**docketfile.values_of(lines, _DOCKET))
+        for layer in (docket.base, docket.drafts):
+            if layer.complete not in ("", *layer.packs):
+                raise ValueError("the complete pack is none of the packs")
+        return docket
+
+    def format(self) -> bytes:
+        """Return the content of the file."""
+        return docketfile.formatted(TITLE, docketfile.lines_of(self, _DOCKET))
+
+    def write(self, directory: Directory, dialect: bytes, placement: Placement) -> None:
+        """Make this the state. Durable when it returns."""
+        directory.replace(_name(dialect), self.format(), placement)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(content: bytes) -> Docket:
+    """Return what is parsed of the same content again and again by a server."""
+    return Docket.parse(content)
+
+
+def _name(dialect: bytes) -> bytes:
+    return dialect + b".docket"
+
+
+def _pair(value: bytes) -> tuple[bytes, bytes]:
+    public, draft = map(bytes.fromhex, matching(_PAIR)(value).split(" "))
+    return public, draft
+
+
+def _pair_text(nodes: tuple[bytes, bytes]) -> bytes:
+    return b" ".join(map(binascii.hexlify, nodes))
+
+
+_COMMIT: Fields = {
+    "oid": texts(b"commit", _OID, ""),
+    "covered": numbers(b"covered", 0),
+    "packs": texts(b"pack", PACK, many=True),
+}
+_LAYER: Fields = {
+    "segments": texts(b"segment", _SEGMENT, many=True),
+    "packs": texts(b"pack", PACK, many=True),
+    "complete": texts(b"complete", PACK, ""),
+    "metadata_segments": texts(b"metadata-segment", _SEGMENT, many=True),
+    "seen": checkpoint.field(many=True),
+    "uses": texts(b"uses", _USES, many=True),
+    "counted": numbers(b"counted", 0),
+}
+_DOCKET: Fields = {
+    "held": Field(b"held", _pair, _pair_text, many=True),
+    "refused": flags(b"refused"),
+    "dropped": texts(b"dropped", _DROPPED, many=True),
+    "named": texts(b"named", _OID, ""),
+    "censored": texts(b"censored", _MARK, ""),
+    "adopted": texts(b"adopted", _OID, ""),
+    "summaries": texts(b"summaries", _OID, ""),
+    "pointers": flags(b"git-lfs-pointers"),
+    "base": Group(b"base-", Layer, _LAYER),
+    "drafts": Group(b"drafts-", Layer, _LAYER),
+    "base_commit": Group(b"base-metadata-", MetadataCommit, _COMMIT),
+    "drafts_commit": Group(b"drafts-metadata-", MetadataCommit, _COMMIT),
+}

@@ -1,0 +1,190 @@
+"""Transitions: each step from one docket to the next.
+
+Pure functions that read and write no file. ``steps`` says when a step is due, and
+``storefiles`` writes the result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..docket import Docket, Layer, MetadataCommit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from ..checkpoint import Checkpoint
+
+
+def emptied(docket: Docket, packs: Iterable[str]) -> Docket:
+    """Export from nothing: all ``packs`` go when that is done."""
+    return Docket(
+        held=docket.held,
+        refused=docket.refused,
+        censored=docket.censored,
+        dropped=tuple(sorted(packs)),
+        pointers=docket.pointers,
+    )
+
+
+def refused(docket: Docket, packs: Iterable[str]) -> Docket:
+    """Let nothing be answered, and all others of ``packs`` go before anything else."""
+    left = sorted(frozenset(packs).difference(docket.packs))
+    dropped = tuple(dict.fromkeys((*docket.dropped, *left)))
+    return docket._replace(dropped=dropped, refused=True, named="")
+
+
+def removed(docket: Docket) -> Docket:
+    """Forget the packs that had to go, since they are gone."""
+    return docket._replace(dropped=())
+
+
+def without_drafts(docket: Docket) -> Docket:
+    """Make the drafts again; their packs go when that is done."""
+    return _dropping(docket, forgotten(docket))
+
+
+def forgotten(docket: Docket) -> Docket:
+    """Name nothing any more that is there because of drafts."""
+    return docket._replace(drafts=Layer(), drafts_commit=MetadataCommit())
+
+
+def promoted(docket: Docket) -> Docket:
+    """Take all drafts into the base, since they are public."""
+    after = docket._replace(
+        base=docket.base.with_above(docket.drafts),
+        base_commit=docket.metadata_commit,
+    )
+    return _dropping(docket, forgotten(after))
+
+
+def with_drafts_commit(docket: Docket, commit: MetadataCommit) -> Docket:
+    """Name the commit of both layers, and drop the one that it replaces."""
+    return _dropping(docket, docket._replace(drafts_commit=commit))
+
+
+def with_base_commit(docket: Docket, commit: MetadataCommit) -> Docket:
+    """Name the commit of the base, and drop the one that it replaces."""
+    return _dropping(docket, docket._replace(base_commit=commit))
+
+
+def can_roll_up(docket: Docket, sources: Iterable[str], complete: str = "") -> bool:
+    """Tell whether ``sources`` still are packs of one layer that go together.
+
+    ``complete``: what is to be the complete pack, if there is a new one.
+    """
+    names = frozenset(sources)
+    if docket.refused or docket.dropped or not names:
+        return False
+    for layer in (docket.base, docket.drafts):
+        if names.issubset(layer.packs):
+            is_complete = layer.complete in names
+            return not layer.complete or is_complete == bool(complete)
+    return False
+
+
+def rolled_up(
+    docket: Docket, sources: Iterable[str], made: Sequence[str], complete: str = ""
+) -> Docket:
+    """Name the packs ``made`` instead of ``sources``; one of them may be complete."""
+    names = frozenset(sources)
+    return docket._replace(
+        base=_rolled_up(docket.base, names, made, complete),
+        drafts=_rolled_up(docket.drafts, names, made, complete),
+    )
+
+
+def _rolled_up(
+    layer: Layer, sources: frozenset[str], made: Sequence[str], complete: str
+) -> Layer:
+    if not sources.issubset(layer.packs):
+        return layer
+    return layer._replace(
+        packs=_exchanged(layer.packs, sources, made),
+        complete=complete or layer.complete,
+    )
+
+
+def _exchanged(
+    packs: Sequence[str], sources: frozenset[str], made: Sequence[str]
+) -> tuple[str, ...]:
+    """Return ``packs`` with others in the place of the first of ``sources``."""
+    first = next(at for at, name in enumerate(packs) if name in sources)
+    after = (name for name in packs[first:] if name not in sources)
+    # a pack of the same objects may have the same name
+    return tuple(dict.fromkeys((*packs[:first], *made, *after)))
+
+
+def with_base(docket: Docket, base: Layer) -> Docket:
+    """Let the base grow below the drafts, which stay."""
+    return docket._replace(base=base)
+
+
+def without_vanished(docket: Docket, drafts: Layer) -> Docket:
+    """Let drafts go; a metadata commit that leads to them goes, too."""
+    after = docket._replace(drafts=drafts, drafts_commit=MetadataCommit())
+    return _dropping(docket, after)
+
+
+def with_published(docket: Docket, base: Layer, drafts: Layer) -> Docket:
+    """Move drafts into the base."""
+    return _dropping(docket, docket._replace(base=base, drafts=drafts))
+
+
+def with_drafts(docket: Docket, drafts: Layer) -> Docket:
+    """Let the drafts grow."""
+    return docket._replace(drafts=drafts)
+
+
+def with_held(docket: Docket, held: Iterable[tuple[bytes, bytes]]) -> Docket:
+    """Keep public changesets with the drafts, each with the draft that it waits for."""
+    return docket._replace(held=tuple(held))
+
+
+def with_seen(
+    docket: Docket, base: tuple[Checkpoint, ...], drafts: tuple[Checkpoint, ...]
+) -> Docket:
+    """Note what was selected when all of each layer was exported."""
+    return docket._replace(
+        base=docket.base._replace(seen=base),
+        drafts=docket.drafts._replace(seen=drafts),
+    )
+
+
+def settled(docket: Docket) -> Docket:
+    """Count what was converted: what is in use is not dropped."""
+    packs = frozenset(docket.packs)
+    dropped = tuple(name for name in docket.dropped if name not in packs)
+    return docket._replace(dropped=dropped)
+
+
+def with_pointers(docket: Docket) -> Docket:
+    """Note that blobs of files in LFS are pointers as git-lfs writes them."""
+    return docket._replace(pointers=True)
+
+
+def named(docket: Docket, digest: str) -> Docket:
+    """Answer again: refs lead to all that is there, and have this ``digest``."""
+    return docket._replace(named=digest, refused=False)
+
+
+def checked(docket: Docket, summaries: str) -> Docket:
+    """Note which summaries of git were found to be right."""
+    return docket._replace(summaries=summaries)
+
+
+def with_commits_in(docket: Docket, packs: Collection[str]) -> Docket:
+    """Name no metadata commit whose packs are not all among ``packs``."""
+    none = MetadataCommit()
+    base, drafts = (
+        commit if all(name in packs for name in commit.packs) else none
+        for commit in (docket.base_commit, docket.drafts_commit)
+    )
+    return _dropping(docket, docket._replace(base_commit=base, drafts_commit=drafts))
+
+
+def _dropping(before: Docket, after: Docket) -> Docket:
+    """Let packs go that are named no more."""
+    named = frozenset(after.packs)
+    lost = (name for name in before.packs if name not in named)
+    return after._replace(dropped=tuple(dict.fromkeys((*after.dropped, *lost))))

@@ -1,0 +1,199 @@
+"""Requests for an export, after each transaction: ``amalgam.git.export-on-change``.
+
+A request starts an exporter once all locks of Mercurial are released, unless one is
+there. None is lost: see ``exporter``.
+
+One exporter at a time: ``.hg/amalgam/exporter/lock``, locked by flock(2).
+
+The kernel releases it however the process ends, also if the machine does. It keeps
+exporters apart, not exports: those have ``exportlock``. Where there is no flock,
+exporters wait for each other there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error
+from mercurial.utils import stringutil
+
+from ... import background
+from ...files import Directory, Placement
+from ...trust import Trust
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+
+LOCK = b"lock"
+_LOOKING_SECONDS = 1
+"""How long an exporter waits for processes that look at the lock. Each holds it for an
+instant. But whoever may read the file can hold it for ever."""
+_PAUSE_SECONDS = 0.01
+
+
+def exporter_directory(repo: RepoT) -> Directory:
+    """Return the directory of the exporter, which need not exist."""
+    return Directory(repo.sharedpath, (b"amalgam", b"exporter"))
+
+
+def is_exporter_running(directory: Directory) -> bool:
+    """Tell whether an exporter works, or waits until it tries again.
+
+    ``Unusable`` if what is there cannot be the lock: then there can be no exporter.
+    """
+    try:
+        fd = directory.open(LOCK)
+    except OSError:
+        return False
+    try:
+        return _is_exclusive(fd)
+    finally:
+        os.close(fd)
+
+
+def take_exporter_lock(directory: Directory, placement: Placement) -> int | None:
+    """Return a descriptor that holds the lock until it is closed.
+
+    ``None`` if another process holds it. ``OSError`` or ``Unusable`` if there can be no
+    lock. An exporter that replaces itself keeps it as standard input.
+    """
+    directory.make(placement)
+    fd = _inherited(directory)
+    while fd is None:
+        try:
+            fd = directory.open_to_append(LOCK)
+            if fd is None:  # a copy made of hard links
+                directory.remove(LOCK)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                fd = directory.create(LOCK, placement)
+    end = time.monotonic() + _LOOKING_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not _is_exclusive(fd) and time.monotonic() < end:
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            os.close(fd)
+            return None
+        except OSError:
+            pass
+        return fd
+
+
+def _inherited(directory: Directory) -> int | None:
+    with contextlib.suppress(OSError, error.StorageError):
+        if os.path.samestat(os.fstat(0), directory.stat(LOCK)):
+            fd = os.dup(0)
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, 0)
+            os.close(null)
+            return fd
+    return None
+
+
+def _is_exclusive(fd: int) -> bool:
+    """Tell whether an exporter holds the lock, and not one who looks."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
+
+
+COMMAND = b"debug::amalgam-export"
+"""What an exporter runs."""
+REQUESTED = b"--requested"
+"""What it runs it with if a server asks for an export."""
+_CATEGORY = b"amalgam-export"
+
+
+def install(repo: RepoT) -> None:
+    """Let all that changes ``repo`` request an export."""
+
+    class exportedrepo(repo.__class__):  # noqa: N801
+        """A repository whose git store follows it."""
+
+        _is_export_requested = False
+
+        def transaction(self, *args: Any, **kwargs: Any) -> Any:
+            transaction = super().transaction(*args, **kwargs)
+            reference = weakref.ref(self.unfiltered())
+
+            def request(_transaction: Any) -> None:
+                repo = reference()
+                if repo is not None:
+                    repo._request_export()
+
+            transaction.addpostclose(_CATEGORY, request)
+            return transaction
+
+        def destroyed(self) -> Any:
+            super().destroyed()
+            self.unfiltered()._request_export()
+
+        def recover(self) -> Any:
+            recovered = super().recover()
+            self.unfiltered()._request_export()
+            return recovered
+
+        def _request_export(self) -> None:
+            """Request an export for all that is done under the locks."""
+
+            def request(_success: bool) -> None:
+                self._is_export_requested = False
+                _request(self)
+
+            if not self._is_export_requested:
+                self._is_export_requested = True
+                self._afterlock(request)
+
+    # what 'hg debugupgraderepo' is working on
+    if b"/.hg/upgrade." not in repo.path:
+        repo.__class__ = exportedrepo
+
+
+def _request(repo: RepoT) -> None:
+    """Start an exporter, unless there is one."""
+    try:
+        _require_trust(repo)
+        if not is_exporter_running(exporter_directory(repo)):
+            background.start(os.path.dirname(repo.sharedpath), COMMAND)
+    except (OSError, error.Abort, error.StorageError) as exc:
+        # the transaction is closed: there is nothing left to abort
+        problem = stringutil.forcebytestr(exc)
+        repo.ui.log(b"amalgam", b"no export after a change: %s\n", problem)
+
+
+def start_exporter_for_server(repo: RepoT) -> None:
+    """Start an exporter, unless there is one; it exports whether configured or not.
+
+    However many processes of a server ask, one is started: it gets the lock from the
+    one that starts it. ``SecurityError`` in a repository of a stranger; ``OSError`` or
+    ``StorageError`` if there can be none.
+    """
+    _require_trust(repo)
+    directory = exporter_directory(repo)
+    lock = take_exporter_lock(directory, Placement.of(repo))
+    if lock is None:
+        return
+    try:
+        root = os.path.dirname(repo.sharedpath)
+        background.start(root, COMMAND, REQUESTED, kept=lock)
+    finally:
+        os.close(lock)
+
+
+def _require_trust(repo: RepoT) -> None:
+    trust = Trust.of(repo.ui, repo.store.path, repo.sharedpath)
+    trust.require(repo.sharedpath)

@@ -1,0 +1,412 @@
+"""The files of a store, as its docket names them: written and removed.
+
+What must not be read goes in this order: the docket says that nothing may be answered,
+then packs and loose objects go, then refs. What is only replaced goes after the refs
+that lead to it. A killed process leaves files that the next one removes. Does not
+decide what belongs in a store, and converts nothing. All but ``has_heads`` need the
+lock, and abort if it was lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+
+from ...files import TEMPORARY, Unusable
+from .. import censorship
+from ..docket import Docket, Layer
+from ..git import layout, packfiles, refs as refsmod, summaries
+from ..git.repository import differences
+from . import docketedits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ...files import Directory
+    from ..store import GitStore
+
+
+# of the map's files that a docket names
+_SUFFIXES = (b".map", b".state", b".uses")
+
+
+class StoreFiles:
+    """The docket of a store, and the files that it is about."""
+
+    def __init__(self, store: GitStore) -> None:
+        self.docket = self.next = Docket()
+        """What is on disk, and what the next conversion builds on."""
+        self._before: Mapping[bytes, bytes] | None = None
+        """The refs that were there before some of them had to go, if they had."""
+        self._store = store
+        self.is_docket_lost = False
+        """Whether there were packs, and no docket that named any."""
+        self.adopted = ""
+        """The mark of the adopted commits that ids are to begin with, if there are."""
+        self._repo = store.repo
+        self._repository = store.repository
+        self._dialect = store.config.dialect
+
+    def read(self) -> None:
+        """Read the docket on disk."""
+        directory = self._store.maps.directory
+        self.docket = self.next = Docket.read(directory, self._dialect)
+        self.adopted = self._store.adopted.mark()
+
+    def is_settled(self, docket: Docket) -> bool:
+        """Tell whether all that is there is what ``docket`` names, by the right ids."""
+        is_as_adopted = docket.adopted == self._store.adopted.mark()
+        return is_as_adopted and self._store.is_settled(docket)
+
+    def _require_adopted(self) -> None:
+        """Abort if adopted commits are lost that ids begin with.
+
+        Other ids would take the place of those that others have.
+        """
+        if self.docket.adopted and not self.adopted:
+            adopted = self._store.adopted
+            raise error.StateError(
+                _(b"adopted commits are lost: '%s' is missing")
+                % adopted.directory.join(adopted.name),
+                hint=_(
+                    b"restore it from a backup; to give up its ids, remove "
+                    b"'.hg/amalgam'"
+                ),
+            )
+
+    def begin(self, mark: str) -> None:
+        """Take away what must not be read, before anything is added.
+
+        If a text was censored since it was read, that is all: ``mark`` is the value of
+        ``censorship.mark_of`` now. Else it is what the docket does not name, unless git
+        has made it of packs that are gone.
+        """
+        self._require_adopted()
+        self.remove_debris()
+        if not self._repository.exists():
+            self.next = Docket(censored=mark, adopted=self.adopted)
+        elif self.docket.censored != mark:
+            self.drop_all(mark)
+        elif self.docket.refused:
+            self.remove()
+        elif (packs := self._repository.packs()).issuperset(self.docket.packs):
+            self.is_docket_lost = bool(packs) and not self.docket.packs
+            self._remove_strays()
+
+    def _remove_strays(self) -> None:
+        """Remove what the docket does not name, and what names its objects."""
+        self._store.require_lock()
+        if packfiles.unlisted_holders(self._repository, self.docket):
+            self._announce_removal()
+            self._remove_summaries()
+        packfiles.remove_unlisted(self._repository, self.docket)
+
+    def _remove_summaries(self) -> None:
+        summaries.remove(self._repository, keeps=self._has_ours())
+
+    def _has_ours(self) -> bool:
+        """Tell whether all summaries are those of maintenance, and name what stays."""
+        directory = self._store.maps.directory
+        made = summaries.Summarised.read(directory, self._dialect)
+        return (
+            made is not None
+            and made.pack in self.docket.base.packs
+            and made.files == summaries.digest(self._repository)
+        )
+
+    def name(self, refs: Mapping[bytes, bytes], head: bytes) -> tuple[int, int]:
+        """Make ``refs`` all refs; return how many changed, and how many are gone.
+
+        Refs that others made are gone, too.
+        """
+        self._store.require_lock()
+        before = self._refs_before()
+        loose = len(self._repository.loose_refs())
+        self._repository.set_refs(refs, head)
+        self._before = None
+        deleted = loose + len(before.keys() - refs.keys() - {refsmod.METADATA})
+        return differences(before, refs) + loose, deleted
+
+    def finish(self) -> None:
+        """Remove what no ref needs any more, and what others have put there."""
+        self._store.require_lock()
+        if self.docket.dropped:
+            self._announce_removal()
+            self._remove_summaries()
+            self._repository.remove_packs(self.docket.dropped)
+            self.write(docketedits.removed(self.docket))
+        # else git has just replaced them: for the next export
+        if self._repository.packs().issuperset(self.docket.packs):
+            self._remove_strays()
+        self._check_summaries()
+        self.remove_debris()
+
+    def _check_summaries(self) -> None:
+        """Remove what git wrote of objects unless it is about those that are there."""
+        repository = self._repository
+        found = summaries.digest(repository)
+        if found not in ("", self.docket.summaries) and not self._has_ours():
+            summaries.remove_bitmaps(repository)
+            if summaries.is_wrong(repository):
+                self._remove_summaries()
+            found = summaries.digest(repository)
+        self.write(docketedits.checked(self.docket, found))
+
+    def whole(self) -> Docket | None:
+        """Return what of that on disk can be built on; ``None`` if the base is not.
+
+        Removes what git has made of packs that are gone.
+        """
+        docket = self.next
+        if not docket.segments:
+            docket = docket._replace(adopted=self.adopted)
+        elif docket.adopted != self.adopted:
+            return None  # its ids do not begin with what is adopted
+        packs = self._repository.packs()
+        if not packs.issuperset(docket.packs):
+            self._remove_strays()
+        if not self._is_mapped(docket.base) or not packs.issuperset(docket.base.packs):
+            self._remove_strays()
+            return None
+        docket = docketedits.with_commits_in(docket, packs)
+        drafts = docket.drafts
+        if not self._is_mapped(drafts) or not packs.issuperset(drafts.packs):
+            self._remove_strays()
+            return docketedits.without_drafts(docket)
+        return docket
+
+    def _is_mapped(self, layer: Layer) -> bool:
+        """Tell whether the maps of ``layer`` are there."""
+        exists = self._store.maps.directory.exists
+        segments = (*layer.segments, *layer.metadata_segments)
+        has_both = bool(layer.segments) == bool(layer.metadata_segments)
+        return has_both and all(map(exists, map(os.fsencode, segments)))
+
+    def has_heads(self, docket: Docket) -> bool:
+        """Tell whether git finds the commits of all heads that are exported."""
+        heads = self._repo.unfiltered().changelog.heads()
+        try:
+            with contextlib.closing(self._store.open_map(docket)) as oidmap:
+                oids = [oid for oid in oidmap.oids(heads) if oid is not None]
+        except FileNotFoundError:
+            return False
+        return bool(oids) and self._repository.has_commits(oids)
+
+    def refuse_foreign_store(self) -> None:
+        """Abort if ``amalgam.git.path`` leads to a repository that others fill."""
+        packs = self.docket.packs
+        is_ours = packs and (
+            any(map(self._repository.has_pack, packs)) or self.has_heads(self.docket)
+        )
+        if self._store.config.path and self._repository.has_refs() and not is_ours:
+            raise error.StateError(
+                _(
+                    b"git repository '%s' contains refs that this repository "
+                    b"did not write"
+                )
+                % self._repository.path,
+                hint=_(b"set amalgam.git.path to another directory, or use --rebuild"),
+            )
+
+    def write(self, docket: Docket) -> None:
+        """Make ``docket`` the state."""
+        if docket != self.docket:
+            store = self._store
+            store.require_lock()
+            docket.write(store.maps.directory, self._dialect, store.placement)
+        self.docket = self.next = docket
+
+    def settle(self, docket: Docket) -> Docket:
+        """Make what was converted count; git is to keep it."""
+        self._store.require_lock()
+        self._repository.keep(docket.packs)
+        self.write(docketedits.settled(docket))
+        self._store.maps.directory.remove(self._store.pending)
+        return self.docket
+
+    def exchange(
+        self,
+        area: Directory,
+        sources: Sequence[str],
+        made: Sequence[str],
+        complete: str = "",
+    ) -> bool:
+        """Let packs ``made`` in ``area`` count instead of ``sources``, which go.
+
+        ``complete`` is the one of them that is to be the complete pack, if any. Does
+        nothing, and tells so, if a text was censored, or packs have gone meanwhile.
+        """
+        docket, repository = self.docket, self._repository
+        if (
+            docket.censored != censorship.mark_of(self._repo)
+            or not docketedits.can_roll_up(docket, sources, complete)
+            or not repository.packs().issuperset(docket.packs)
+        ):
+            return False
+        was_checked = summaries.digest(repository) == docket.summaries
+        self._store.require_lock()
+        self._note_pending((*made, *sources))
+        repository.keep((*docket.packs, *made))
+        repository.take_packs(area, made)
+        self.write(docketedits.rolled_up(docket, sources, made, complete))
+        if not self._has_ours():
+            summaries.remove_those_of_packs(repository)
+        repository.remove_packs(frozenset(sources).difference(self.docket.packs))
+        self._store.maps.directory.remove(self._store.pending)
+        if was_checked:
+            found = summaries.digest(repository)
+            self.write(docketedits.checked(self.docket, found))
+        return True
+
+    def summarise(self, area: Directory, pack: str) -> bool:
+        """Let summaries of ``pack`` that git has made in ``area`` count.
+
+        Does nothing, and tells so, unless it still is the complete pack of the base.
+        """
+        docket, repository = self.docket, self._repository
+        if (
+            docket.refused
+            or docket.dropped
+            or docket.base.complete != pack
+            or docket.censored != censorship.mark_of(self._repo)
+            or not repository.packs().issuperset(docket.packs)
+        ):
+            return False
+        self._store.require_lock()
+        summaries.take(repository, layout.staged_objects(area))
+        made = summaries.Summarised(pack, summaries.digest(repository))
+        self.write(docketedits.checked(docket, made.files))
+        # last: without it, they are made again
+        store = self._store
+        made.write(store.maps.directory, self._dialect, store.placement)
+        return True
+
+    def _note_pending(self, packs: Iterable[str]) -> None:
+        """Name packs of which those go that the docket does not name in the end."""
+        store = self._store
+        content = "".join(f"{name}\n" for name in packs).encode("ascii")
+        store.maps.directory.replace(store.pending, content, store.placement)
+
+    def part_with(self, docket: Docket, gone: Sequence[bytes]) -> None:
+        """Remove drafts with these commits: ``docket`` names what stays.
+
+        Its packs are there before others go. So all other drafts can be fetched all the
+        time.
+        """
+        self._refuse(docket)
+        commits = frozenset(gone)
+        refs = self._refs_before().items()
+        kept = {name: oid for name, oid in refs if oid not in commits}
+        self._unname(with_metadata(kept, self.docket))
+        self.remove_debris()
+
+    def take(self, area: Directory, made: Sequence[str]) -> None:
+        """Bring packs from ``area`` to the others. They do not count yet."""
+        self._store.require_lock()
+        self._note_pending(made)
+        self._repository.keep((*self.docket.packs, *made))
+        self._repository.take_packs(area, made)
+
+    def drop_drafts(self, docket: Docket) -> None:
+        """Remove the drafts, and whatever else git may have made of them."""
+        segments = docket.drafts.segments
+        self._refuse(docketedits.forgotten(docket))
+        refs = self._refs_before()
+        with contextlib.closing(self._store.maps.open(segments)) as oidmap:
+            nodes = oidmap.changesets(list(refs.values()))
+        named = zip(refs.items(), nodes, strict=True)
+        kept = {name: oid for (name, oid), node in named if node is None}
+        self._unname(with_metadata(kept, self.docket))
+        self.remove_debris()
+
+    def drop_all(self, mark: str) -> None:
+        """Remove all that is exported; what is exported next has this ``mark``."""
+        docket = Docket(censored=mark, pointers=self.next.pointers)
+        self._refuse(docket._replace(adopted=self.adopted))
+        self._unname({})
+        self.remove_debris()
+
+    def _refuse(self, docket: Docket) -> None:
+        """Let nothing be answered, and then remove what ``docket`` does not name."""
+        self.write(docketedits.refused(docket, self._repository.packs(usable=False)))
+        self.remove()
+
+    def _refs_before(self) -> Mapping[bytes, bytes]:
+        """Return the refs that were there before this export removed any."""
+        if self._before is None:
+            self._before = self._repository.refs()
+        return self._before
+
+    def _unname(self, refs: Mapping[bytes, bytes]) -> None:
+        """Leave only ``refs``: the others lead to what is gone."""
+        self._store.require_lock()
+        self._refs_before()
+        self._repository.set_refs(refs, self._repository.head())
+
+    def _announce_removal(self) -> None:
+        """Let servers know that a git process may have packs open that go now.
+
+        They compare the value with the one from before that process was started. So it
+        need not outlast a crash of the machine.
+        """
+        store, value = self._store, os.urandom(16).hex().encode() + b"\n"
+        directory = store.maps.directory
+        with contextlib.suppress(Unusable):
+            directory.tryread(store.removals, len(value))
+            directory.replace(store.removals, value, store.placement, durable=False)
+            return
+        directory.remove(store.removals)  # what others have put there
+        directory.replace(store.removals, value, store.placement, durable=False)
+
+    def remove(self) -> None:
+        """Remove what the docket, which is refused, does not name."""
+        self._store.require_lock()
+        self._announce_removal()
+        self._remove_summaries()
+        packfiles.remove_unlisted(self._repository, self.docket)
+        self.next = docketedits.removed(self.docket)
+
+    def remove_debris(self) -> None:
+        """Remove what a killed run left, and segments that were merged into others."""
+        self._store.require_lock()
+        directory = self._store.maps.directory
+        pending = self._store.pending_packs()
+        packs = [pack for pack in pending if pack not in self.docket.packs]
+        if packs:
+            self._announce_removal()
+            if not self._has_ours():
+                summaries.remove_those_of_packs(self._repository)
+        self._repository.remove_packs(packs)
+        directory.remove(self._store.pending)
+        kept = frozenset(map(os.fsencode, self.docket.map_files))
+        ours = self._dialect + b"-"
+        for name in directory.names():
+            is_ours = name.startswith(ours) and name.endswith(_SUFFIXES)
+            if name.startswith(TEMPORARY) or (is_ours and name not in kept):
+                directory.remove(name)
+        self._repository.remove_debris()
+
+    def plan(self, docket: Docket) -> None:
+        """Let the next conversion build on ``docket``, which is not written yet."""
+        self.next = docket
+
+    def plan_anew(self) -> None:
+        """Let the next conversion begin with nothing; all goes when that is done."""
+        packs = self._repository.packs(usable=False)
+        emptied = docketedits.emptied(self.next, packs)
+        self.plan(emptied._replace(adopted=self.adopted))
+
+
+def with_metadata(refs: Mapping[bytes, bytes], docket: Docket) -> dict[bytes, bytes]:
+    """Return refs with the one that is for git-cinnabar, if there is one.
+
+    git-cinnabar itself would give other ids than those that were adopted.
+    """
+    named = {name: oid for name, oid in refs.items() if name != refsmod.METADATA}
+    if docket.metadata_commit.oid and not docket.adopted:
+        named[refsmod.METADATA] = bytes.fromhex(docket.metadata_commit.oid)
+    return named

@@ -1,0 +1,86 @@
+"""Translation of ids of changesets and commits, in full or abbreviated.
+
+Knows exported changesets only, and does not ask Mercurial. Callers say what to tell the
+user about an id that is not found.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mercurial.node import bin as bin_node
+
+from ..records import Record
+from .oidmap import ID_LEN, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .oidmap import OidMap, Pair
+
+_ABBREVIATION = re.compile(rb"[0-9a-fA-F]{1,40}")
+
+
+class Translation(Record):
+    """A changeset, its commit, and which of them was asked for."""
+
+    node: bytes
+    oid: bytes
+    asked: Side
+
+    @property
+    def given(self) -> bytes:
+        """The id that was asked for."""
+        return self.node if self.asked is Side.NODE else self.oid
+
+    @property
+    def other(self) -> bytes:
+        """The id on the other side."""
+        return self.oid if self.asked is Side.NODE else self.node
+
+
+def is_id(text: bytes) -> bool:
+    """Tell whether ``text`` could be an id, or the beginning of one."""
+    return _ABBREVIATION.fullmatch(text) is not None
+
+
+def is_full(text: bytes) -> bool:
+    """Tell whether ``text`` is an id that is not abbreviated."""
+    return len(text) == 2 * ID_LEN and is_id(text)
+
+
+def translate(oidmap: OidMap, ids: Sequence[bytes]) -> list[list[Translation]]:
+    """Return what each of ``ids`` may mean: nothing, one thing, or if ambiguous, more.
+
+    An id is 1 to 40 hexadecimal digits; anything else means nothing. Some 2 us an id,
+    if many are asked for at once.
+    """
+    meanings: list[list[Translation]] = [[] for _id in ids]
+    full: list[int] = []
+    abbreviated: list[int] = []
+    for at, id_ in enumerate(ids):
+        if _ABBREVIATION.fullmatch(id_):
+            (full if len(id_) == 2 * ID_LEN else abbreviated).append(at)
+    given = [bin_node(ids[at]) for at in full]
+    for at, node, oid in zip(full, given, oidmap.oids(given), strict=True):
+        if oid is not None:
+            meanings[at].append(Translation(node, oid, Side.NODE))
+    for at, oid, known in zip(full, given, oidmap.changesets(given), strict=True):
+        if known is not None:
+            meanings[at].append(Translation(known, oid, Side.OID))
+    prefixes = [ids[at].lower() for at in abbreviated]
+    for side in Side:
+        matches = oidmap.matches(side, prefixes)
+        for at, pairs in zip(abbreviated, matches, strict=True):
+            for node, oid in pairs:
+                meanings[at].append(Translation(node, oid, side))
+    return meanings
+
+
+def changesets(oidmap: OidMap, id_: bytes) -> list[Pair]:
+    """Return the changesets whose commit's id begins with ``id_``: two if ambiguous."""
+    if not is_id(id_):
+        return []
+    (pairs,) = oidmap.matches(Side.OID, [id_.lower()])
+    return list(pairs)

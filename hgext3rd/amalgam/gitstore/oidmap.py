@@ -1,0 +1,249 @@
+"""The oid map: git oids by Mercurial nodes, and the other way round.
+
+A thin owner of the core's handle. Ids are 20 bytes. Lookups are made in batches,
+because each call into the core has a cost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+from typing import TYPE_CHECKING, Any
+
+from mercurial.node import bin as bin_node
+
+from ..core import errors
+from ..core._core import ffi, lib
+from ..core.buffers import lent, lent_bytes, lent_list, lent_writable
+from ..records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ..files import Directory
+    from ..trust import Trust
+
+ID_LEN = 20
+_NONE = bytes(ID_LEN)
+_PREFIX_LEN = ID_LEN + 1
+_PAIR_LEN = 2 * ID_LEN
+_MATCH_LEN = 1 + 2 * _PAIR_LEN
+_DIFFERENCE_LEN = 3 * ID_LEN
+# of a segment without pairs, and what it has of each changeset besides the pair
+_SEGMENT_LEN = 64 + 3 * 4 * 256 + ID_LEN
+_POSITION_LEN = 4
+# pairs, or differences, that one call answers
+_AT_ONCE = 50_000
+
+Pair = tuple[bytes, bytes]
+"""A node and the oid of what stands for it in git."""
+
+
+class Table(enum.IntEnum):
+    """What a node is the node of, as ``amalgam_map_oids`` numbers it."""
+
+    CHANGESETS = 0
+    MANIFESTS = 1
+    FILES = 2
+
+
+class Side(enum.IntEnum):
+    """Which id of a changeset, as ``amalgam_map_match`` numbers it."""
+
+    NODE = 0
+    OID = 1
+
+
+class MapFiles(Record):
+    """Where segments are, and whether those who own them may truncate them."""
+
+    directory: Directory
+    trust: Trust
+
+    def open(self, segments: Sequence[str]) -> OidMap:
+        """Open the map that ``segments`` (file names) make, to be closed.
+
+        ``OSError`` if one cannot be read, ``StorageError`` if it is no segment. One
+        whose owner is not trusted is read, and not mapped.
+        """
+        out = ffi.new("amalgam_map **")
+        path = lent_bytes(self.directory.path)
+        with contextlib.ExitStack() as stack:
+            # without segments there may be no directory
+            fd = stack.enter_context(self.directory.opened()) if segments else -1
+            lists = (
+                *lent_list(map(os.fsencode, segments)),
+                *lent_list(map(os.fsencode, self.unmapped(segments))),
+            )
+            errors.call(lib.amalgam_map_open, out, fd, path[0], *lists)
+        return OidMap(ffi.gc(out[0], lib.amalgam_map_free))
+
+    def unmapped(self, segments: Sequence[str]) -> list[str]:
+        """Return those of ``segments`` that are to be read, since others own them."""
+        if not self.trust.usable or not segments:
+            return [*segments]
+        above = self.directory.stat()
+        return [
+            name
+            for name in segments
+            if not self.trust.may_map(self.directory.stat(os.fsencode(name)), above)
+        ]
+
+
+class OidMap:
+    """An open map, to be closed. What is exported later is not in it."""
+
+    def __init__(self, handle: Any) -> None:
+        """``MapFiles.open`` has made the ``handle``."""
+        self._handle = handle
+
+    def close(self) -> None:
+        """Free the map; it cannot be used any more."""
+        ffi.release(self._handle)
+
+    def count(self, table: Table) -> int:
+        """Return the number of nodes in ``table``."""
+        count = ffi.new("uint64_t *")
+        errors.call(lib.amalgam_map_count, count, self._handle, table)
+        return int(count[0])
+
+    def oids(
+        self, nodes: Sequence[bytes], table: Table = Table.CHANGESETS
+    ) -> list[bytes | None]:
+        """Return the oid for each of ``nodes``, in their order; ``None`` if unknown."""
+        return self._batch(
+            lambda out, joined: errors.call(
+                lib.amalgam_map_oids, *out, self._handle, table, *joined
+            ),
+            nodes,
+        )
+
+    def changesets(self, oids: Sequence[bytes]) -> list[bytes | None]:
+        """Return the changeset for each commit in ``oids``; ``None`` if unknown."""
+        return self._batch(
+            lambda out, joined: errors.call(
+                lib.amalgam_map_changesets, *out, self._handle, *joined
+            ),
+            oids,
+        )
+
+    def matches(self, side: Side, prefixes: Sequence[bytes]) -> list[tuple[Pair, ...]]:
+        """Return the changesets of which the id of ``side`` begins as ``prefixes`` say.
+
+        A prefix is 1 to 40 lower-case hexadecimal digits. The answer has none, one, or,
+        for an ambiguous one, two of the changesets.
+        """
+        digits = b"".join(
+            prefix.ljust(2 * ID_LEN, b"0") + b"%02x" % len(prefix)
+            for prefix in prefixes
+        )
+        out = bytearray(len(prefixes) * _MATCH_LEN)
+        errors.call(
+            lib.amalgam_map_match,
+            *lent_writable(out),
+            self._handle,
+            side,
+            *lent(bin_node(digits)),
+        )
+        found = bytes(out)
+        return [
+            () if not found[start] else _pairs(found, start + 1, found[start])
+            for start in range(0, len(found), _MATCH_LEN)
+        ]
+
+    def pairs(self, table: Table) -> Iterator[tuple[bytes, int]]:
+        """Yield all pairs of ``table``: node and oid of some, and how many they are.
+
+        Their order means nothing.
+        """
+        out = bytearray(min(self.count(table), _AT_ONCE) * _PAIR_LEN)
+        written = ffi.new("uint64_t *")
+        start = 0
+        while out:
+            errors.call(
+                lib.amalgam_map_pairs,
+                *lent_writable(out),
+                written,
+                self._handle,
+                table,
+                start,
+            )
+            if not written[0]:
+                return
+            yield bytes(out[: written[0] * _PAIR_LEN]), int(written[0])
+            start += int(written[0])
+
+    def sifted(self, nodes: Mapping[Table, Sequence[bytes]], *, keep: bool) -> bytes:
+        """Return a segment with the pairs of ``nodes``, or with all others.
+
+        Its name has the first digits of its last ``ID_LEN`` bytes, as any segment's.
+        """
+        counts = [self.count(table) for table in Table]
+        room = _SEGMENT_LEN + _POSITION_LEN * counts[0] + _PAIR_LEN * sum(counts)
+        out = bytearray(room)
+        written = ffi.new("uint64_t *")
+        errors.call(
+            lib.amalgam_map_sift,
+            *lent_writable(out),
+            written,
+            self._handle,
+            *lent_list(b"".join(nodes.get(table, ())) for table in Table),
+            keep,
+        )
+        return bytes(out[: written[0]])
+
+    def check(self) -> None:
+        """Read the map whole; ``StorageError`` names a segment that was changed."""
+        errors.call(lib.amalgam_map_check, self._handle)
+
+    def differences(
+        self,
+        table: Table,
+        expected: OidMap,
+        report: Callable[[int], None] = lambda _done: None,
+    ) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+        """Yield each node for which ``table`` has another oid than ``expected`` has.
+
+        Node, oid here and oid there, ``None`` where there is none. ``report`` is told
+        how many more pairs of both maps were compared.
+        """
+        out = bytearray(_AT_ONCE * _DIFFERENCE_LEN)
+        comparison = ffi.new("amalgam_map_comparison *")
+        total = self.count(table) + expected.count(table)
+        while (start := int(comparison.next)) < total:
+            errors.call(
+                lib.amalgam_map_compare,
+                *lent_writable(out),
+                comparison,
+                self._handle,
+                expected._handle,
+                table,
+            )
+            for at in range(0, comparison.written * _DIFFERENCE_LEN, _DIFFERENCE_LEN):
+                node, found, right = (
+                    bytes(out[field : field + ID_LEN])
+                    for field in range(at, at + _DIFFERENCE_LEN, ID_LEN)
+                )
+                yield node, _known(found), _known(right)
+            report(int(comparison.next) - start)
+
+    @staticmethod
+    def _batch(
+        look_up: Callable[[Any, Any], None], ids: Sequence[bytes]
+    ) -> list[bytes | None]:
+        out = bytearray(len(ids) * ID_LEN)
+        look_up(lent_writable(out), lent(b"".join(ids)))
+        found = bytes(out)
+        return [_known(found[at : at + ID_LEN]) for at in range(0, len(out), ID_LEN)]
+
+
+def _known(id_: bytes) -> bytes | None:
+    return None if id_ == _NONE else id_
+
+
+def _pairs(buffer: bytes, start: int, count: int) -> tuple[Pair, ...]:
+    ends = range(start + _PAIR_LEN, start + _PAIR_LEN * (count + 1), _PAIR_LEN)
+    return tuple(
+        (buffer[at - _PAIR_LEN : at - ID_LEN], buffer[at - ID_LEN : at]) for at in ends
+    )

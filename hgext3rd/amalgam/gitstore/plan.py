@@ -1,0 +1,189 @@
+"""The layers of a store: what belongs in each, and whether it is still valid.
+
+The base has the public changesets. Drafts are on top of it, so that what may vanish is
+in packs that can be removed (docs/decisions/visibility.rst). Reads dockets, maps and
+histories, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from ..records import Choice, Record
+from . import selection
+from .oidmap import ID_LEN, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mercurial.interfaces.types import RepoT
+
+    from .checkpoint import Checkpoint
+    from .docket import Docket, Layer
+    from .oidmap import MapFiles, OidMap
+    from .selection import Selection
+
+_PAIR_LEN = 2 * ID_LEN
+
+
+class Drafts(Choice):
+    """What is to be done with the layer of the drafts."""
+
+    KEEP = 1
+    """It grows, or stays as it is."""
+    PROMOTE = 2
+    """All of it is public: its files become part of the base."""
+    SORT = 3
+    """Some of it is public: it is made again without that."""
+    DROP = 4
+    """Some of it must not be there."""
+
+
+class ExportPlan(Record):
+    """What may be in a store, and what is to be converted into which layer."""
+
+    allowed: Selection
+    """What may be there at all."""
+    public: Selection
+    """Of that, what may be in the base."""
+    selected: Selection
+    """Of what is allowed, what this export is about."""
+    held: tuple[tuple[bytes, bytes], ...]
+    """As in the docket, but for what has lost its reason."""
+
+    @classmethod
+    def of(
+        cls,
+        repo: RepoT,
+        export: bytes,
+        docket: Docket,
+        nodes: Sequence[bytes] | None = None,
+    ) -> ExportPlan:
+        """Look at the repository; ``nodes``: export only these and their ancestors."""
+        allowed = selected = selection.select(repo, export)
+        if nodes is not None:
+            selected = selection.select(repo, export, nodes)
+        drafts = selection.drafts(repo, allowed)
+        changelog = repo.unfiltered().changelog
+        rev_of = changelog.index.get_rev
+        held = tuple(
+            (public, draft)
+            for public, draft in docket.held
+            if rev_of(draft) in drafts
+            and rev_of(public) not in drafts
+            and allowed.has(repo, public)
+        )
+        if held:
+            revs = [rev_of(public) for public, _draft in held]
+            for rev in [*revs, *changelog.descendants(revs)]:
+                if rev not in allowed.excluded:
+                    drafts[rev] = changelog.node(rev)
+            drafts = dict(sorted(drafts.items()))
+        return cls(allowed, allowed.without(drafts), selected, held)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the export is about all that is allowed."""
+        return self.selected is self.allowed
+
+    @property
+    def for_base(self) -> Selection:
+        """What is to be converted into the base."""
+        if self.is_all:
+            return self.public
+        return self.selected.without(self.public.excluded)
+
+    def first_draft(self) -> int:
+        """Return the first revision that does not go into the base, if any does not."""
+        above = self.for_base.excluded.keys() - self.selected.excluded.keys()
+        return min(above, default=self.selected.len)
+
+    def judge(self, repo: RepoT, docket: Docket, maps: MapFiles) -> Drafts:
+        """Tell what is to be done with the drafts of ``docket``."""
+        if not docket.drafts.segments or self.is_as_seen(repo, docket):
+            return Drafts.KEEP
+        nodes = changesets(maps, docket.drafts)
+        if not all(self.allowed.has(repo, node) for node in nodes):
+            return Drafts.DROP
+        published = sum(self.public.has(repo, node) for node in nodes)
+        if not published:
+            return Drafts.KEEP
+        return Drafts.PROMOTE if published == len(nodes) else Drafts.SORT
+
+    def is_as_seen(self, repo: RepoT, docket: Docket) -> bool:
+        """Tell whether all that was seen is where it was, and in the same layers."""
+        return self.is_base_as_seen(repo, docket) and _is_as_seen(
+            repo, self.allowed, docket.drafts.seen
+        )
+
+    def is_base_as_seen(self, repo: RepoT, docket: Docket) -> bool:
+        """Tell so of the base alone."""
+        return _is_as_seen(repo, self.public, docket.base.seen)
+
+    def has_base_shrunk(self, repo: RepoT, docket: Docket, maps: MapFiles) -> bool:
+        """Tell whether the base has a changeset that must not be there.
+
+        Looks at those above the last place that is as it was seen. ``StorageError`` if
+        that is so because the changelog is damaged.
+        """
+        below = self.public.known_below(repo, docket.base.seen)
+        nodes = self.allowed.nodes_above(repo, below)
+        with contextlib.closing(maps.open(docket.base.segments)) as oidmap:
+            oids = oidmap.oids(nodes)
+            there = oidmap.count(Table.CHANGESETS)
+        new = [node for node, oid in zip(nodes, oids, strict=True) if oid is None]
+        if there == self.public.changesets(below) + len(nodes) - len(new):
+            return False
+        selection.check_texts(repo, new)
+        return True
+
+    def places(
+        self, repo: RepoT
+    ) -> tuple[tuple[Checkpoint, ...], tuple[Checkpoint, ...]]:
+        """Return what is seen of both layers, if all is exported."""
+        # what follows the first draft moves when a draft goes, and nothing else does
+        places = sorted({self.first_draft(), self.public.len})
+        base = (self.public.seen(repo, place) for place in places)
+        drafts = self.allowed.seen(repo)
+        return tuple(filter(None, base)), (drafts,) if drafts else ()
+
+
+def _is_as_seen(repo: RepoT, selected: Selection, seen: Sequence[Checkpoint]) -> bool:
+    return bool(seen) and selected.known_below(repo, seen) == seen[-1].len
+
+
+def is_safe(repo: RepoT, export: bytes, docket: Docket, maps: MapFiles) -> bool:
+    """Tell whether all that ``docket`` has may be read by who reads the repository."""
+    wanted = ExportPlan.of(repo, export, docket)
+    if wanted.is_as_seen(repo, docket):
+        return True
+    layers = (docket.base, docket.drafts)
+    return not any(vanished(repo, wanted.allowed, maps, layer) for layer in layers)
+
+
+def vanished(
+    repo: RepoT, allowed: Selection, maps: MapFiles, layer: Layer
+) -> list[bytes]:
+    """Return the changesets of ``layer`` that must not be there. Looks at each."""
+    nodes = changesets(maps, layer)
+    return [node for node in nodes if not allowed.has(repo, node)]
+
+
+def published(
+    repo: RepoT, public: Selection, maps: MapFiles, layer: Layer
+) -> list[bytes]:
+    """Return the changesets of ``layer`` that are ``public``. Looks at each."""
+    return [node for node in changesets(maps, layer) if public.has(repo, node)]
+
+
+def changesets(maps: MapFiles, layer: Layer) -> list[bytes]:
+    """Return the changesets that a layer has. Takes some 100 ns each."""
+    with contextlib.closing(maps.open(layer.segments)) as oidmap:
+        return list(_nodes(oidmap))
+
+
+def _nodes(oidmap: OidMap) -> Iterator[bytes]:
+    for pairs, _count in oidmap.pairs(Table.CHANGESETS):
+        for start in range(0, len(pairs), _PAIR_LEN):
+            yield pairs[start : start + ID_LEN]

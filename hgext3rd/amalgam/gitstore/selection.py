@@ -1,0 +1,344 @@
+"""The selection: changesets that may leave, of those that a server shows.
+
+Secret and hidden changesets are never selected. The selection is made from the
+changelog as this process sees it. The core checks that it reads the same one.
+
+Exceptions that Mercurial raises for a repository that is damaged, or being written.
+
+Mercurial trusts most of what it reads, so damage can raise anything from
+``StorageError`` to a ``ValueError`` of an extension module. The code that raised an
+exception tells damage from our own mistakes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import hashlib
+import itertools
+import os
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mercurial import bookmarks, error, pycompat
+from mercurial.i18n import _
+from mercurial.node import nullid
+from mercurial.revlogutils import constants
+from mercurial.utils import repoviewutil
+
+from ..records import Record
+from ..terminal import clean
+from . import censorship
+from .checkpoint import Checkpoint, begins_with, changelog_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
+
+    from mercurial.interfaces.types import RepoT
+
+
+_SAID = (error.StorageError, error.RepoError, error.LookupError, FileNotFoundError)
+# what the system says, and what nobody but a programmer causes
+_OTHERS = (
+    OSError,
+    MemoryError,
+    AttributeError,
+    ImportError,
+    NameError,
+    TypeError,
+)
+_OF_MERCURIAL = ("mercurial.", "hgext.")
+
+
+def is_repository_error(exc: BaseException) -> bool:
+    """Tell whether what the repository's files had may be the cause of ``exc``."""
+    return isinstance(exc, _SAID) or _is_unexpected(exc)
+
+
+def _is_unexpected(exc: BaseException) -> bool:
+    """Tell whether Mercurial raised ``exc``, and not for anybody to see."""
+    if not isinstance(exc, Exception) or isinstance(exc, _OTHERS):
+        return False
+    if type(exc).__module__ == error.__name__:
+        return False
+    traceback = exc.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    module = traceback.tb_frame.f_globals.get("__name__", "") if traceback else ""
+    return str(module).startswith(_OF_MERCURIAL)
+
+
+@contextlib.contextmanager
+def blamed() -> Iterator[None]:
+    """Turn what Mercurial raises for a damaged repository into an error for people.
+
+    Whatever is raised can be shown to a terminal.
+    """
+    try:
+        yield
+    except Exception as exc:
+        if not _is_unexpected(exc):
+            clean(exc)
+            raise
+        name = type(exc).__name__.encode()
+        damage = error.StorageError(
+            _(b"cannot read the repository: %s: %s") % (name, pycompat.bytestr(exc)),
+            hint=_(b"see 'hg verify'"),
+        )
+        clean(damage)
+        raise damage from exc
+
+
+FilesState: TypeAlias = "tuple[tuple[int, ...] | None, ...]"
+
+# value of amalgam.git.export -> Mercurial's name for that view of a repository
+_FILTERS = {b"served": b"served", b"public": b"immutable"}
+# the view of clients that know no topics, which are drafts: of the topic extension
+_NO_TOPICS = b"served-no-topic"
+
+
+class Selection(Record):
+    """Some changesets of a repository, closed under ancestors."""
+
+    len: int
+    """How many changesets the changelog has, selected or not."""
+    tip: bytes
+    """Node of the last of them; the null node if there is none."""
+    excluded: dict[int, bytes]
+    """Those that are not selected: revision to node, ascending."""
+
+    def changesets(self, below: int | None = None) -> int:
+        """Return how many changesets are selected, of all or ``below`` a revision."""
+        if below is None:
+            return self.len - len(self.excluded)
+        return below - self._excluded_below(below)
+
+    def nodes_above(self, repo: RepoT, rev: int) -> list[bytes]:
+        """Return the nodes of what is selected of ``rev`` and what comes after it."""
+        index = repo.unfiltered().changelog.index
+        return [
+            index[above][constants.ENTRY_NODE_ID]
+            for above in range(rev, self.len)
+            if above not in self.excluded
+        ]
+
+    def seen(self, repo: RepoT, below: int | None = None) -> Checkpoint | None:
+        """Return the selection in short, of the changelog up to revision ``below``.
+
+        ``None`` if that is empty. Cost as of ``changelog_digest``.
+        """
+        count = self.len if below is None else min(below, self.len)
+        if not count:
+            return None
+        nodes = changelog_digest(repo.unfiltered().changelog, count)
+        return Checkpoint(count, nodes, self._excluded_digest(count))
+
+    def known_below(self, repo: RepoT, seen: Iterable[Checkpoint]) -> int:
+        """Return up to which revision nothing changed since ``seen`` were taken."""
+        return max(
+            (
+                place.len
+                for place in seen
+                if place.len <= self.len
+                and self._excluded_digest(place.len) == place.excluded
+                and begins_with(repo.unfiltered().changelog, place)
+            ),
+            default=0,
+        )
+
+    def _excluded_digest(self, count: int) -> str:
+        nodes = itertools.islice(self.excluded.values(), self._excluded_below(count))
+        return hashlib.sha1(b"".join(nodes)).hexdigest()
+
+    def has_above(self, rev: int) -> bool:
+        """Tell whether ``rev`` or any changeset after it is selected."""
+        above = len(self.excluded) - self._excluded_below(rev)
+        return above < self.len - rev
+
+    def _excluded_below(self, rev: int) -> int:
+        return bisect.bisect_left([*self.excluded], rev)
+
+    def without(self, more: Mapping[int, bytes]) -> Selection:
+        """Return the selection but for ``more``, revision to node, ascending."""
+        excluded = {**self.excluded, **more}
+        if self.excluded and more:
+            excluded = dict(sorted(excluded.items()))
+        return Selection(self.len, self.tip, excluded)
+
+    def has(self, repo: RepoT, node: bytes) -> bool:
+        """Tell whether a changeset is there, and selected."""
+        rev = repo.unfiltered().changelog.index.get_rev(node)
+        return rev is not None and rev < self.len and rev not in self.excluded
+
+
+def select(
+    repo: RepoT, export: bytes, nodes: Iterable[bytes] | None = None
+) -> Selection:
+    """Select what ``amalgam.git.export`` allows; of that, the ancestors of ``nodes``.
+
+    ``nodes`` that are not allowed, or not there, select nothing. Cost follows what is
+    not selected. ``StorageError`` if the changelog is no history.
+    """
+    changelog = repo.unfiltered().changelog
+    count = len(changelog)
+    excluded: AbstractSet[int] = _filtered(repo, _filter_name(repo, export))
+    if nodes is not None:
+        revs = map(changelog.index.get_rev, nodes)
+        allowed = [rev for rev in revs if rev is not None and rev not in excluded]
+        excluded = set(range(count)) - set(changelog.ancestors(allowed, inclusive=True))
+    hidden = {rev: changelog.node(rev) for rev in sorted(excluded)}
+    return Selection(count, changelog.node(count - 1) if count else nullid, hidden)
+
+
+def drafts(repo: RepoT, selected: Selection) -> dict[int, bytes]:
+    """Return those of ``selected`` that are not public: revision to node, ascending."""
+    index = repo.unfiltered().changelog.index
+    revs = _filtered(repo, b"immutable").difference(selected.excluded)
+    # changelog.node takes twice the time
+    return {rev: index[rev][constants.ENTRY_NODE_ID] for rev in sorted(revs)}
+
+
+def check_texts(repo: RepoT, nodes: Iterable[bytes]) -> None:
+    """Read changesets whole; ``StorageError`` for the first that is damaged.
+
+    Damage to a node looks as if one changeset had gone, and another had come.
+    """
+    changelog = repo.unfiltered().changelog
+    for node in nodes:
+        try:
+            changelog.revision(node)
+        except Exception as exc:
+            if not is_repository_error(exc):
+                raise
+            raise error.StorageError(
+                _(b"changelog: revision %d: %s")
+                % (changelog.rev(node), pycompat.bytestr(exc)),
+                hint=_(b"see 'hg verify'"),
+            ) from exc
+
+
+def heads(repo: RepoT, export: bytes) -> list[bytes]:
+    """Return the heads of all that is allowed. Takes some 10 ns a changeset."""
+    changelog = view_of(repo, export).changelog
+    return [changelog.node(rev) for rev in changelog.headrevs() if rev >= 0]
+
+
+def _filter_name(repo: RepoT, export: bytes) -> bytes:
+    """Return Mercurial's name for the view; git knows no topics, so has none.
+
+    ``server.view`` may show less to clients of hg, and then git gets no more. What it
+    shows in addition is secret or hidden, and never leaves.
+    """
+    name = _FILTERS[export]
+    if name == b"served" and getattr(repo.unfiltered(), "hastopicext", False):
+        name = _NO_TOPICS
+    shown: bytes = repo.ui.config(b"server", b"view")
+    if shown in _within(name):
+        return shown
+    if name in (shown, *_within(shown)):
+        return name
+    raise error.ConfigError(
+        _(
+            b"invalid value '%s' for server.view "
+            b"(expected visible, served, immutable or base)"
+        )
+        % shown
+    )
+
+
+def _within(name: bytes) -> list[bytes]:
+    """Return the views that show less than ``name``, the largest first."""
+    names = []
+    while (smaller := repoviewutil.subsettable.get(name)) is not None:
+        names.append(name := smaller)
+    return names
+
+
+def appended(repo: RepoT, seen: Iterable[Checkpoint]) -> int:
+    """Return where the changelog was longer than when ``seen`` were taken.
+
+    0 if something else than appending happened to it.
+    """
+    changelog = repo.unfiltered().changelog
+    return max(
+        (place.len for place in seen if begins_with(changelog, place)),
+        default=0,
+    )
+
+
+def topics(repo: RepoT) -> int:
+    """Return how many changesets are served by hg and left out since they have topics.
+
+    That is, these and their descendants.
+    """
+    if _filter_name(repo, b"served") != _NO_TOPICS:
+        return 0
+    return len(_filtered(repo, _NO_TOPICS) - _filtered(repo, b"served"))
+
+
+def _filtered(repo: RepoT, name: bytes) -> frozenset[int]:
+    try:
+        return frozenset(repo.filtered(name).changelog.filteredrevs)
+    except ValueError as exc:
+        raise _blame(repo.unfiltered().changelog, exc) from None
+
+
+def _blame(changelog: Any, exc: ValueError) -> error.StorageError:
+    """Return the error for the first changeset whose parents do not precede it.
+
+    Mercurial's C code says no more than that there is one.
+    """
+    index = changelog.index
+    found = str(exc).encode()
+    for rev in range(len(index)):
+        if not all(-1 <= parent < rev for parent in index[rev][5:7]):
+            found = _(b"revision %d: its parents do not precede it") % rev
+            break
+    return error.StorageError(_(b"changelog: %s") % found, hint=_(b"see 'hg verify'"))
+
+
+def state_of(repo: RepoT) -> FilesState:
+    """Return what the file system says of the files that make a view.
+
+    Two that are equal: the view is the same, and so is what bookmarks name, and no text
+    was censored. Taken before the view is read, it tells afterwards whether what was
+    read is still so.
+    """
+    return tuple(map(_stamp, _files_of(repo)))
+
+
+def read_again(repo: RepoT) -> None:
+    """Forget what was read of the repository, even if its files look the same.
+
+    Mercurial itself compares times in whole seconds, and keeps what seems unchanged.
+    With bookmarks, it reads the changelog again; later, that would not be the one that
+    was selected from.
+    """
+    repo.invalidate(clearfilecache=True)
+    repo.invalidatedirstate()
+    repo._bookmarks  # noqa: B018
+
+
+def _files_of(repo: RepoT) -> list[bytes]:
+    in_store = (b"00changelog.i", b"phaseroots", b"obsstore")
+    files = [repo.svfs.join(name) for name in in_store]
+    files.append(bookmarks.bookmarksvfs(repo).join(b"bookmarks"))
+    files.append(os.path.join(repo.sharedpath, censorship.NAME))
+    # a local tag stands before one of the same name that others see
+    files.append(repo.vfs.join(b"localtags"))
+    if repo.svfs.exists(b"obsstore"):
+        # like local tags, it keeps obsolete changesets from being hidden
+        files.append(repo.vfs.join(b"dirstate"))
+    return files
+
+
+def _stamp(path: bytes) -> tuple[int, ...] | None:
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+def view_of(repo: RepoT, export: bytes) -> RepoT:
+    """Return the repository as its readers may see it."""
+    return repo.filtered(_filter_name(repo, export))

@@ -1,0 +1,421 @@
+"""Hooks that make Mercurial open indexes as the configuration says.
+
+Wraps the function that resolves the options of a store, ``revlog._get_data``, which
+reads the bytes of an index, and the functions that change the history. After a change,
+``renewal`` updates the snapshots.
+
+If one repository enables amalgam, the extension is loaded for the whole process, and
+hgweb serves many repositories. So a store gets our option only if its own repository
+enables amalgam. Stores without the option are left to Mercurial.
+
+Hooks that put a node map in front of the indexes that Mercurial opens.
+
+A Mercurial built with Rust has an index of its own, which stays as it is. So do indexes
+that are inline, or not of version 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error, extensions, localrepo, policy, revlog, scmutil
+from mercurial.revlogutils import constants
+
+from .. import compat
+from ..config import IndexConfig, wants_node_map
+from ..loading import load, one_at_a_time
+from ..records import Record
+from . import decision, indexfile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mercurial.interfaces.types import RepoT, TransactionT, UiT, VfsT
+
+    from ..trust import Trust
+    from .buffer import Expected
+    from .decision import Decision
+    from .mapping import Site
+    from .snapshot import FileStat, Snapshot
+
+
+_OPTION = b"amalgam-index"
+
+
+class Opened(Record):
+    """How the index of a revlog got into memory."""
+
+    decision: Decision
+    """Whether it was mapped, and why."""
+    snapshot: Snapshot | None
+    """What its first bytes are mapped from; ``None`` if all of it was read."""
+    data: Any
+    """All of it: a read-only buffer, which owns its memory."""
+    expect: Callable[[Expected, int, int], None]
+    """Tells the kernel what of it is about to be touched, from one byte to another."""
+    handle: Any
+    """``amalgam_mapped *``, if it is mapped; else ``None``."""
+
+
+# by revlog: each lives as long as its mapping
+_opened: weakref.WeakKeyDictionary[Any, Opened] = weakref.WeakKeyDictionary()
+
+
+class _Switch:
+    """The option of a store: the configuration, and decisions that are not yet logged.
+
+    It refers to neither store nor indexes, which are freed when they are dropped.
+    """
+
+    def __init__(self, config: IndexConfig, ui: UiT) -> None:
+        self.config = config
+        self.ui = ui
+        # those of store and .hg, not known until the repository object is made
+        self.paths: tuple[bytes, bytes] | None = None
+        self._site: Site | None = None
+        # Indexes as the running transaction found them. It only appends to them, so
+        # that what was their beginning then still is. Empty if that is not so.
+        self.before: dict[bytes, FileStat] = {}
+        self.unlogged: dict[bytes, Decision] = {}
+
+    @property
+    def site(self) -> Site | None:
+        """Where snapshots are, if that is known."""
+        if self._site is None and self.paths is not None:
+            with one_at_a_time:
+                from . import mapping
+
+                load(mapping)
+            with contextlib.suppress(OSError):  # no store, and nothing to map
+                self._site = mapping.Site.of(*self.paths, self.config, _follow, self.ui)
+        return self._site
+
+    def log(self) -> None:
+        """Log what was decided since the last call.
+
+        A logger may ask the repository for its changelog, as that of blackbox does.
+        While that is being opened, it would be opened a second time.
+        """
+        unlogged, self.unlogged = self.unlogged, {}
+        for name, decided in unlogged.items():
+            self.ui.log(b"amalgam", b"%s: %s\n", name, decided.explain())
+
+
+def install() -> None:
+    """Wrap what Mercurial opens and changes indexes with."""
+    repository = localrepo.localrepository
+    for container, name, wrapper in (
+        (*compat.revlog_options_resolver(), _resolve_options),
+        (repository, "__init__", _init),
+        (revlog.revlog, "_get_data", _get_data),
+        (repository, "transaction", _transaction),
+        (revlog.revlog, "strip", _strip),
+        (repository, "updatecaches", _updatecaches),
+        (repository, "close", _close),
+    ):
+        extensions.wrapfunction(container, name, wrapper)
+
+
+def opened_index(revlog: Any) -> Opened | None:
+    """Return how the index of ``revlog`` was opened.
+
+    ``None`` if that was left to Mercurial: the repository does not enable amalgam, or
+    it is a filelog.
+    """
+    return _opened.get(revlog)
+
+
+def lendable(revlog: Any) -> Any:
+    """Return the ``amalgam_mapped *`` of an index that the core can use, if any."""
+    found = opened_index(revlog)
+    return found.handle if found is not None and is_plain(revlog) else None
+
+
+def is_plain(revlog: Any) -> bool:
+    """Tell whether entries are of version 1, that is, whether no docket names them."""
+    return getattr(revlog, "_docket", None) is None
+
+
+def trust(opener: VfsT) -> Trust | None:
+    """Return what may be done with files of the store that ``opener`` is of.
+
+    ``None`` if that is not known: the repository object is not made yet.
+    """
+    switch = opener.options.get(_OPTION)
+    site = switch and switch.site
+    return site and site.trust
+
+
+def open_indexes(repo: RepoT) -> list[Opened]:
+    """Return how the indexes of ``repo`` were opened, opening them if need be.
+
+    Changelog and manifest, then the tree manifests that are already open. Nothing if
+    the configuration of ``repo`` does not enable amalgam.
+    """
+    repo = repo.unfiltered()
+    changelog, manifest = repo.changelog, repo.manifestlog.getstorage(b"")
+    trees = [log for name, log in sorted(manifest._dirlogcache.items()) if name]
+    revlogs = [storage.get_revlog() for storage in (changelog, manifest, *trees)]
+    _log(repo)
+    found = map(opened_index, revlogs)
+    return [how for how in found if how is not None]
+
+
+def decisions(repo: RepoT) -> list[Decision]:
+    """Return what was decided for the indexes of ``repo``, as ``open_indexes``."""
+    return [how.decision for how in open_indexes(repo)]
+
+
+def _resolve_options(
+    orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
+) -> dict[bytes, Any]:
+    """Let our configuration say from which size on indexes are mapped."""
+    options = orig(ui, *args, **kwargs)
+    if enabled(ui):
+        data_config = options[b"data-config"]
+        config = IndexConfig.from_ui(ui, data_config.mmap_index_threshold)
+        data_config.mmap_index_threshold = config.threshold_bytes
+        options[_OPTION] = _Switch(config, ui)
+    return options
+
+
+def _init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> None:
+    """Let the store know where its snapshots are, before anybody opens an index."""
+    orig(repo, *args, **kwargs)
+    switch = _switch(repo)
+    if switch is not None:
+        switch.paths = repo.store.path, repo.sharedpath
+
+
+def _get_data(
+    orig: Callable[..., Any],
+    self: Any,
+    filepath: bytes,
+    mmap_threshold: int | None,
+    size: int | None = None,
+) -> Any:
+    """Return the bytes of an index, no more than ``size``, mapped or read."""
+    switch = self.opener.options.get(_OPTION)
+    if switch is None:
+        return orig(self, filepath, mmap_threshold, size)
+    if self.target[0] != constants.KIND_CHANGELOG:
+        switch.log()
+    if not self.data_config.mmap_large_index:  # a filelog
+        return orig(self, filepath, mmap_threshold, size)
+
+    load(decision, indexfile)
+    data, snapshot, handle, detail = None, None, None, b""
+    expect = _expect_nothing
+    with indexfile.open_candidate(self.opener, filepath, size) as seen:
+        reason = seen.reason(switch.config, lambda: switch.site)
+        if reason is decision.Reason.LARGE_ENOUGH and switch.site is not None:
+            from . import mapping
+
+            in_transaction = functools.partial(self.opener.exists, b"journal")
+            try:
+                mapped, snapshot = switch.site.open(seen.file, in_transaction)
+                data, expect, handle = mapped
+            except mapping.Unavailable as exc:
+                reason, detail = exc.reason, exc.detail
+    if data is None:
+        data = orig(self, filepath, None, size)
+
+    decided = decision.Decision(
+        name=self.display_id,
+        path=self.opener.join(filepath),
+        size_bytes=seen.size_bytes or 0,
+        reason=reason,
+        threshold_bytes=switch.config.threshold_bytes,
+        item=switch.config.item,
+        detail=detail,
+    )
+    _opened[self] = Opened(decided, snapshot, data, expect, handle)
+    if not seen.docket:
+        switch.unlogged[decided.name] = decided
+    return data
+
+
+def _transaction(
+    orig: Callable[..., TransactionT], repo: RepoT, *args: Any, **kwargs: Any
+) -> TransactionT:
+    """Note the state of indexes before a transaction appends to them."""
+    switch = _switch(repo)
+    if switch is not None and repo.currenttransaction() is None:
+        with one_at_a_time:
+            from . import refresh
+
+            load(refresh)
+        switch.before = refresh.states(repo)
+    return orig(repo, *args, **kwargs)
+
+
+def _strip(orig: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> None:
+    """Know that an index does not only grow."""
+    switch = self.opener.options.get(_OPTION)
+    if switch is not None:
+        switch.before = {}
+    orig(self, *args, **kwargs)
+
+
+def _updatecaches(
+    orig: Callable[..., None],
+    repo: RepoT,
+    tr: TransactionT | None = None,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    """Renew snapshots after each change of the history, and when somebody asks.
+
+    That is the end of a transaction, of a strip, of a rollback.
+    """
+    orig(repo, tr, *args, **kwargs)
+    switch = _switch(repo)
+    if switch is None or switch.site is None:
+        return
+    before, switch.before = switch.before, {}
+    if tr is None:
+        before = {}
+    elif tr.hookargs.get(b"source") == b"strip":
+        return  # comes back without a transaction
+    with one_at_a_time:
+        from . import refresh
+
+        load(refresh)
+    problem = refresh.renew(repo, switch.site, switch.config, before)
+    if problem:
+        switch.ui.log(b"amalgam", b"snapshots were not renewed: %s\n", problem)
+
+
+def _close(orig: Callable[..., None], repo: RepoT) -> None:
+    """Log what no later opening has given occasion to."""
+    _log(repo)
+    orig(repo)
+
+
+def rebuild(repo: RepoT) -> None:
+    """Make all snapshots of ``repo`` anew, and all that leans on them."""
+    repo = repo.unfiltered()
+    switch = _switch(repo)
+    if switch is None or switch.site is None:
+        raise error.ProgrammingError(b"amalgam is not enabled")
+    from . import refresh
+
+    refresh.rebuild(repo, switch.site, switch.config)
+    repo.invalidate(clearfilecache=True)
+
+
+def _switch(repo: RepoT) -> _Switch | None:
+    return getattr(repo.svfs, "options", {}).get(_OPTION)
+
+
+def _follow(*args: Any) -> None:
+    with one_at_a_time:
+        from . import nodemapfile, refresh
+
+        load(nodemapfile, refresh)
+    refresh.follow(*args)
+
+
+def _expect_nothing(_expected: Expected, _start: int, _end: int) -> None:
+    """Tell nobody: what was read is in memory."""
+
+
+def _log(repo: RepoT) -> None:
+    switch = _switch(repo)
+    if switch is not None:
+        switch.log()
+
+
+def enabled(ui: UiT) -> bool:
+    """Tell whether the configuration in ``ui`` enables amalgam."""
+    package = sys.modules[__name__.rsplit(".", 2)[0]]
+    return any(module is package for _name, module in extensions.extensions(ui))
+
+
+parsers = policy.importmod("parsers")
+
+_NODE_MAP_OPTION = b"amalgam-node-map"
+_SLOW_PATH = (b"storage", b"revlog.persistent-nodemap.slow-path")
+_WITHIN = (b"experimental", b"revisions.disambiguatewithin")
+_NODETREE = b"disambiguationnodetree"
+
+
+def install_lookup() -> None:
+    """Wrap what Mercurial makes of the bytes of an index, and one that uses it."""
+    for container, name, wrapper in (
+        (revlog.revlog, "_load_inner", _load_inner),
+        (*compat.revlog_options_resolver(), _resolve_node_map_option),
+        (scmutil, "shortesthexnodeidprefix", _shortesthexnodeidprefix),
+    ):
+        extensions.wrapfunction(container, name, wrapper)
+
+
+def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
+    """Put the node map before a C index that has been opened."""
+    orig(self, *args)
+    opened = opened_index(self)
+    if opened is None or _NODE_MAP_OPTION not in self.opener.options:
+        return
+    if opened.snapshot is None and self._nodemap_file is None:
+        return
+    found = getattr(self._inner, "index", None)  # not if it is written in Rust
+    if type(found) is not getattr(parsers, "index", object):
+        return
+    with one_at_a_time:
+        from . import buffer, nodemap
+
+        load(buffer, nodemap, nodemap)
+    index: Any = found
+    plain = self._format_version == constants.REVLOGV1 and not self._inline
+    if plain and len(opened.data) == len(index) * nodemap.ENTRY_LEN:
+        source = nodemap.NodeSource(
+            opened.snapshot,
+            self.opener,
+            self._nodemap_file,
+            self.radix,
+            index,
+            trust,
+        )
+        opened.expect(buffer.Expected.FEW_PLACES, 0, len(opened.data))
+        self.index = nodemap.MappedIndex(index, opened.data, source, opened.expect)
+
+
+def _resolve_node_map_option(
+    orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
+) -> dict[bytes, Any]:
+    """Note whether node maps are wanted, and that Mercurial's are then not slow."""
+    wanted = enabled(ui) and wants_node_map(ui)
+    overrides = {}
+    if wanted and not ui.hasconfig(*_SLOW_PATH):
+        overrides[_SLOW_PATH] = b"allow"
+    with ui.configoverride(overrides, b"amalgam"):
+        options = orig(ui, *args, **kwargs)
+    if wanted:
+        options[_NODE_MAP_OPTION] = True
+    return options
+
+
+def _shortesthexnodeidprefix(
+    orig: Callable[..., bytes],
+    repo: RepoT,
+    node: bytes,
+    minlength: int = 1,
+    cache: dict[bytes, Any] | None = None,
+) -> bytes:
+    """Make the tree of nodes that only a C index can be given to."""
+    index = repo.unfiltered().changelog.index
+    if not repo.ui.config(*_WITHIN):
+        return orig(repo, node, minlength, cache)
+    with one_at_a_time:
+        from . import nodemap
+
+        load(nodemap)
+    if isinstance(index, nodemap.MappedIndex):
+        cache = {} if cache is None else cache
+        if cache.get(_NODETREE) is None:
+            cache[_NODETREE] = parsers.nodetree(index._index, 1)
+    return orig(repo, node, minlength, cache)

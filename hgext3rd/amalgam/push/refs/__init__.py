@@ -1,1 +1,0 @@
-"""Refs of a push: what is asked for, what they are, and what may become of them."""

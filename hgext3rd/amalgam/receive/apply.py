@@ -1,0 +1,294 @@
+"""Applying a push: one transaction of Mercurial's, as of any ``hg push``.
+
+Changesets and bookmarks go through ``exchange.unbundle`` as a bundle2, so hooks, acl,
+phases and caches are Mercurial's. The transaction is ours around that one. Before it
+closes, the refs that git users would see now have to be those that were pushed. Knows
+nothing of git but the names of refs.
+
+What Mercurial and its hooks say while a push is applied, for the one who pushes.
+
+A hook may print without end. So only the beginning is kept, and the rest is counted.
+Mercurial itself holds one line in memory, however long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import IO, TYPE_CHECKING, Any
+
+from mercurial import bookmarks, bundle2, error, exchange, phases, util
+from mercurial.i18n import _
+from mercurial.node import bin as bin_node, hex as hex_node
+
+from ..records import Record
+from ..terminal import utf8_of
+from . import successors
+from .commands import ZERO, PushRefusedError
+from .refplan import BOOKMARK, TAG, RefState, left_as_branch, only_forward
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..gitstore.store import GitStore
+    from .refplan import RefUpdate
+
+
+_SOURCE = b"serve"
+"""What Mercurial calls a push that a server takes; hooks see it as HG_SOURCE."""
+_FIRST = b"\0amalgam"
+"""What is called in the order of names is called first by this one."""
+_PIECE_BYTES = 1 << 16
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MOST_MOVED = 10
+"""Refs that are named to the pusher because they moved, too."""
+
+
+class Pusher(Record):
+    """Who pushes, and where to."""
+
+    repo: RepoT
+    """The repository as a client of Mercurial would push into it."""
+    url: bytes
+    """Where the push comes from, in Mercurial's form; hooks see it as HG_URL."""
+    lock_seconds: int
+    """How long to wait for Mercurial's lock."""
+    name: bytes = b""
+    """Who it is, in UTF-8, if the server knows that."""
+
+
+class PushedChanges(Record):
+    """What is to be applied."""
+
+    updates: tuple[RefUpdate, ...]
+    """The refs that change."""
+    nodes: Mapping[bytes, bytes]
+    """The changeset (hex) of each commit that a ref is to lead to."""
+    changegroup: IO[bytes] | None
+    """New changesets, at its beginning; ``None`` without any."""
+    version: bytes
+    """Of the changegroup."""
+    added: tuple[tuple[bytes, bytes], ...]
+    """New commits and their changesets, in hex."""
+    publishes: bool = False
+    """Whether what refs lead to becomes public, whatever the server does by itself."""
+
+
+@contextlib.contextmanager
+def locked(pusher: Pusher) -> Iterator[None]:
+    """Hold Mercurial's locks; ``LockError`` if that cannot be in time."""
+    wait = b"%d" % pusher.lock_seconds
+    overrides = {(b"ui", b"timeout"): wait, (b"ui", b"timeout.warn"): b"0"}
+    repo = pusher.repo
+    with repo.ui.configoverride(overrides, b"amalgam"):
+        wlock = repo.wlock()
+        try:
+            lock = repo.lock()
+        except BaseException:
+            wlock.release()
+            raise
+    with wlock, lock:
+        yield
+
+
+def apply(
+    pusher: Pusher,
+    store: GitStore,
+    changes: PushedChanges,
+    note_applied: Callable[[Any], None],
+) -> list[bytes]:
+    """Apply ``changes``, or nothing; the locks are held.
+
+    ``note_applied`` is called when nothing can undo them any more: caches are written
+    and hooks run after that, and may fail. Return lines for the pusher.
+    ``PushRefusedError`` if git users would not see the refs that were pushed; what
+    hooks and Mercurial raise otherwise.
+    """
+    repo = pusher.repo
+    before = RefState.of(repo, store).refs
+    with repo.transaction(_SOURCE) as transaction:
+        for name, value in (
+            (b"source", _SOURCE),
+            (b"url", pusher.url),
+            (b"bundle2", b"1"),
+        ):
+            transaction.hookargs[name] = value
+        transaction.addpostclose(_FIRST, note_applied)
+        _tell_hooks(repo, b"pretag", changes)
+        stream = util.chunkbuffer(_bundle(pusher, changes))
+        unbundler = exchange.readbundle(repo.ui, stream, None)
+        exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, pusher.url)
+        lines = _mark(pusher, changes, before)
+        has_tags = any(it.kind == TAG for it in changes.updates)
+        after = RefState.of(repo, store, tags=has_tags).refs
+        _check_refs(changes, after)
+    _tell_hooks(repo, b"tag", changes)
+    return lines + _moved(changes, before, after)
+
+
+def _tell_hooks(repo: RepoT, hook: bytes, changes: PushedChanges) -> None:
+    """Run a hook for each tag, as ``hg tag`` does."""
+    for update in changes.updates:
+        if update.kind == TAG:
+            node = _target(update, changes) or repo.nullid
+            arguments = {"node": hex_node(node), "tag": update.name, "local": False}
+            repo.hook(hook, throw=hook == b"pretag", **arguments)
+
+
+def _mark(
+    pusher: Pusher, changes: PushedChanges, before: Mapping[bytes, bytes]
+) -> list[bytes]:
+    """Make obsolescence markers of what is replaced, where Mercurial would.
+
+    Return lines for the pusher. ``PushRefusedError`` if the tip of a named branch is
+    replaced, and Mercurial would keep the old one as a head.
+    """
+    repo = pusher.repo
+    if not successors.is_wanted(repo):
+        return []
+    moves = []
+    for update in changes.updates:
+        if update.kind == TAG:
+            continue
+        old, new = before.get(update.command.ref), _target(update, changes)
+        if old and new:
+            moves.append((old, new))
+    added = {bin_node(node) for _oid, node in changes.added}
+    lines = successors.mark(repo, moves, added, pusher.name)
+    for update in changes.updates:
+        if update.is_replaced and repo.unfiltered().revs(
+            b"only(%n, %n) - obsolete()",
+            before[update.command.ref],
+            _target(update, changes),
+        ):
+            raise only_forward(update.name)
+    return lines
+
+
+def _bundle(pusher: Pusher, changes: PushedChanges) -> Iterator[bytes]:
+    """Return a bundle2 of the changesets and bookmarks."""
+    bundler = bundle2.bundle20(pusher.repo.ui)
+    if changes.changegroup:
+        part = bundler.newpart(b"changegroup", data=_pieces(changes.changegroup))
+        part.addparam(b"version", changes.version)
+        part.addparam(b"nbchanges", b"%d" % len(changes.added), mandatory=False)
+    targets = [_target(it, changes) for it in changes.updates]
+    if changes.publishes and any(targets):
+        public = {phases.public: [node for node in targets if node]}
+        bundler.newpart(b"phase-heads", data=phases.binaryencode(public))
+    moved = [
+        (it.name, _target(it, changes)) for it in changes.updates if it.kind == BOOKMARK
+    ]
+    if moved:
+        data = bookmarks.binaryencode(pusher.repo, moved)
+        bundler.newpart(b"bookmarks", data=data)
+    chunks: Iterator[bytes] = bundler.getchunks()
+    return chunks
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0, os.SEEK_SET)
+    while piece := file.read(_PIECE_BYTES):
+        yield piece
+
+
+def _target(update: RefUpdate, changes: PushedChanges) -> bytes | None:
+    new = update.command.new
+    return None if new == ZERO else bin_node(changes.nodes[new])
+
+
+def _check_refs(changes: PushedChanges, after: Mapping[bytes, bytes]) -> None:
+    """Refuse what would not come back: another name, or another commit."""
+    for update in changes.updates:
+        ref, target = update.command.ref, _target(update, changes)
+        found = after.get(ref)
+        if found == target:
+            continue
+        if target is None:
+            raise left_as_branch(ref)
+        if found is None:
+            raise PushRefusedError(
+                _(b"'%s' would not be shown to git users of this server") % ref
+            )
+        raise PushRefusedError(
+            _(b"'%s' would not lead to the pushed commit; push it alone") % ref
+        )
+
+
+def _moved(
+    changes: PushedChanges, before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]
+) -> list[bytes]:
+    """Return a line for each ref that has moved besides."""
+    asked = {update.command.ref for update in changes.updates}
+    names = [
+        ref
+        for ref in sorted(before.keys() | after.keys())
+        if ref not in asked and before.get(ref) != after.get(ref)
+    ]
+    lines = [_(b"'%s' has changed, too: fetch it") % ref for ref in names[:_MOST_MOVED]]
+    if len(names) > _MOST_MOVED:
+        lines.append(_(b"and %d others") % (len(names) - _MOST_MOVED))
+    return lines
+
+
+def refusal_of(exc: BaseException) -> PushRefusedError:
+    """Return what a pusher is told whose changes were not applied."""
+    if isinstance(exc, PushRefusedError):
+        return exc
+    if isinstance(exc, error.LockError):
+        return PushRefusedError(_(b"the repository is locked; try again later"))
+    if isinstance(exc, OSError) and exc.errno in _NO_ROOM:
+        return PushRefusedError(_(b"the server has no room for it; try again later"))
+    message = getattr(exc, "message", None)
+    if isinstance(exc, error.Abort) and isinstance(message, bytes):
+        hint = b" (%s)" % exc.hint if exc.hint else b""
+        return PushRefusedError(utf8_of(message + hint))
+    return PushRefusedError(_(b"the server failed; nothing was changed"))
+
+
+def is_abandoned(repo: RepoT) -> bool:
+    """Tell whether a transaction has neither been closed nor undone; locks are held."""
+    return bool(repo.svfs.exists(b"journal"))
+
+
+def is_expected(exc: Any) -> bool:
+    """Tell whether ``exc`` is a refusal, and not a failure of the server."""
+    return isinstance(exc, PushRefusedError | error.Abort | error.LockError)
+
+
+_MOST_BYTES = 1 << 14
+
+
+@contextlib.contextmanager
+def listening(ui: UiT, said: list[bytes]) -> Iterator[None]:
+    """Append to ``said`` what is printed by ``ui`` in the context, by line in UTF-8."""
+    ui.pushbuffer(error=True, subproc=True)
+    heard = ui._buffers[-1] = _Heard()  # where Mercurial puts the pieces
+    try:
+        yield
+    finally:
+        said += map(utf8_of, ui.popbuffer().splitlines())
+        if heard.left_out_bytes:
+            lost = util.bytecount(heard.left_out_bytes)
+            said.append(_(b"(%s more were printed)") % lost)
+
+
+class _Heard(list[bytes]):
+    """The beginning of what is said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._room = _MOST_BYTES
+        self.left_out_bytes = 0
+
+    def extend(self, pieces: Iterable[bytes]) -> None:
+        """Keep ``pieces`` while there is room."""
+        for piece in pieces:
+            kept = piece[: self._room]
+            self._room -= len(kept)
+            self.left_out_bytes += len(piece) - len(kept)
+            if kept:
+                super().append(kept)

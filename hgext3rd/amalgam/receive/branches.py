@@ -1,0 +1,192 @@
+"""Tips of named branches after a push, known before anything is stored.
+
+In git, a named branch is its newest head. So a pushed one leads to its commit if that
+is the last new commit on the branch. The order of new commits is free as long as
+parents come first. A commit that has another of its branch above it can never be the
+last, and its ref is refused. It is stored all the same, since the other one needs it.
+Owns that order and these refusals. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from mercurial import encoding
+from mercurial.i18n import _
+from mercurial.node import bin as bin_node
+
+from ..records import Record
+from .commands import ZERO, PushRefusedError
+from .refplan import TAG, TIP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .refplan import GitGraph, Known, RefPlan, RefUpdate
+
+_DEFAULT = b"default"
+_SHORT = 12
+
+
+class Arrangement(Record):
+    """What has to be done so that named branches lead to what is pushed."""
+
+    order: tuple[bytes, ...]
+    """New commits, parents first, in the order in which they have to be stored."""
+    passed: tuple[tuple[RefUpdate, bytes], ...] = ()
+    """Named branches that would lead elsewhere, with the ref or commit they lead to."""
+
+
+def arrange(
+    plan: RefPlan,
+    graph: GitGraph,
+    oids: Sequence[bytes],
+    known: Known,
+    chosen: bytes,
+) -> Arrangement:
+    """Look at the refs of ``plan``, which need the new commits ``oids``, parents first.
+
+    ``known`` tells what other commits are. ``chosen`` is the named branch of all new
+    ones, if the pusher has chosen one. The order stays as it is, as far as it can.
+    """
+    tips = [it for it in plan.updates if it.kind == TIP and it.command.new != ZERO]
+    refs = {it.command.new: it.command.ref for it in plan.updates if it.kind != TAG}
+    ends = {it.command.new for it in tips} | refs.keys() & {*oids}
+    if not tips or len(ends) < 2:
+        return Arrangement(tuple(oids))
+    parents = graph.parents(oids)
+    branches = _branches(plan, oids, parents, known, chosen)
+    commits = _Commits(oids, parents, branches)
+    is_new_on = {*branches.values()}
+    below = commits.below({it.command.new: it.name for it in tips})
+    passed = [
+        it
+        for it in tips
+        if it.command.new in below
+        or (it.command.new not in branches and it.name in is_new_on)
+    ]
+    left = {it.name: it.command.new for it in tips if it not in passed}
+    left = {name: oid for name, oid in left.items() if oid in branches}
+    order, circular = commits.ordered(left)
+    while circular:
+        passed += [it for it in tips if it.name == circular]
+        del left[circular]
+        order, circular = commits.ordered(left)
+    last = {branches[oid]: oid for oid in order}
+    names = {name: refs.get(oid, oid[:_SHORT]) for name, oid in last.items()}
+    return Arrangement(tuple(order), tuple((it, names[it.name]) for it in passed))
+
+
+def refusal(update: RefUpdate, name: bytes, *, is_atomic: bool) -> PushRefusedError:
+    """Return the refusal of a named branch that would lead to ``name``."""
+    branch = encoding.fromlocal(update.name)
+    if is_atomic:
+        return PushRefusedError(
+            _(
+                b"the Mercurial branch '%s' would lead to '%s', its newest head; push "
+                b"that one later"
+            )
+            % (branch, name)
+        )
+    return PushRefusedError(
+        _(
+            b"the Mercurial branch '%s' will lead to '%s', its newest head; fetch it "
+            b"after the push"
+        )
+        % (branch, name)
+    )
+
+
+def _branches(
+    plan: RefPlan,
+    oids: Sequence[bytes],
+    parents: Mapping[bytes, Sequence[bytes]],
+    known: Known,
+    chosen: bytes,
+) -> dict[bytes, bytes]:
+    """Return the named branch that each new commit will be on."""
+    if chosen:
+        return dict.fromkeys(oids, chosen)
+    firsts = {its[0] for its in parents.values() if its} - parents.keys()
+    view = plan.state.view
+    branches: dict[bytes, bytes] = {
+        oid: view[bin_node(node)].branch() for oid, node in known(firsts).items()
+    }
+    for oid in oids:
+        first = parents[oid][:1]
+        branches[oid] = branches.get(first[0], _DEFAULT) if first else _DEFAULT
+    return {oid: branches[oid] for oid in oids}
+
+
+class _Commits:
+    """New commits, and the named branches that they will be on."""
+
+    def __init__(
+        self,
+        oids: Sequence[bytes],
+        parents: Mapping[bytes, Iterable[bytes]],
+        branches: Mapping[bytes, bytes],
+    ) -> None:
+        self._oids = oids
+        self._branches = branches
+        self._parents = {
+            oid: [it for it in dict.fromkeys(parents[oid]) if it in branches]
+            for oid in oids
+        }
+        self._children: defaultdict[bytes, list[bytes]] = defaultdict(list)
+        self._members: defaultdict[bytes, list[bytes]] = defaultdict(list)
+        for oid in oids:
+            self._members[branches[oid]].append(oid)
+            for parent in self._parents[oid]:
+                self._children[parent].append(oid)
+
+    def below(self, tips: Mapping[bytes, bytes]) -> set[bytes]:
+        """Return which of ``tips`` have commits of their branch above them."""
+        bits = {name: 1 << at for at, name in enumerate({*tips.values()})}
+        above: defaultdict[bytes, int] = defaultdict(int)
+        found = set()
+        for oid in reversed(self._oids):
+            branches = above.pop(oid, 0)
+            if oid in tips and branches & bits[tips[oid]]:
+                found.add(oid)
+            branches |= bits.get(self._branches[oid], 0)
+            for parent in self._parents[oid]:
+                above[parent] |= branches
+        return found
+
+    def ordered(self, tips: Mapping[bytes, bytes]) -> tuple[list[bytes], bytes]:
+        """Return all commits so that each of ``tips``, by branch, is its branch's last.
+
+        If that cannot be, return a branch of those that wait for each other, too.
+        """
+        place = {oid: at for at, oid in enumerate(self._oids)}
+        waits = {oid: len(its) for oid, its in self._parents.items()}
+        for name, tip in tips.items():
+            waits[tip] += len(self._members[name]) - 1
+        ready = [place[oid] for oid, count in waits.items() if not count]
+        heapq.heapify(ready)
+        order = []
+        while ready:
+            oid = self._oids[heapq.heappop(ready)]
+            order.append(oid)
+            tip = tips.get(self._branches[oid], oid)
+            for later in self._children[oid] + [tip] * (tip != oid):
+                waits[later] -= 1
+                if not waits[later]:
+                    heapq.heappush(ready, place[later])
+        stuck = [tip for tip in tips.values() if waits[tip]]
+        return order, self._circular(stuck[0], waits) if stuck else b""
+
+    def _circular(self, oid: bytes, waits: Mapping[bytes, int]) -> bytes:
+        """Return a branch whose tip waits for itself; ``oid`` waits for it, too."""
+        seen: set[bytes] = set()
+        while oid not in seen:
+            seen.add(oid)
+            others = self._members[self._branches[oid]]
+            before = (*self._parents[oid], *(it for it in others if it != oid))
+            oid = next(it for it in before if waits[it])
+        while any(waits[it] for it in self._parents[oid]):
+            oid = next(it for it in self._parents[oid] if waits[it])
+        return self._branches[oid]

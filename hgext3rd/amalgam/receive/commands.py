@@ -1,0 +1,226 @@
+"""Ref commands: what a push asks for, and what became of it (gitprotocol-pack(5)).
+
+How long the names of branches and tags are that a push may make.
+
+Others would not be shown to git users (``gitstore.git.refs``).
+
+Push options: what ``git push -o KEY=VALUE`` asks for beside the refs.
+
+Each is refused by name unless it can be done in full: whoever mistypes ``publish=no``
+must not publish. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mercurial import encoding, error, extensions, scmutil
+from mercurial.i18n import _
+from mercurial.utils import stringutil
+
+from ..gitstore.git.refs import LONGEST_NAME, LONGEST_PART, is_too_long
+from ..records import Record
+from ..terminal import utf8_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mercurial.interfaces.types import RepoT
+
+
+ZERO = b"0" * 40
+"""The oid that stands for no ref."""
+_COMMAND = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\n\0]*)\n?")
+
+
+class RefCommand(Record):
+    """One ref of a push; oids in hex, ``ZERO`` for none."""
+
+    old: bytes
+    """What the client believes that the ref is."""
+    new: bytes
+    """What it is to be."""
+    ref: bytes
+    """Its full name."""
+
+    @classmethod
+    def parse(cls, line: bytes) -> RefCommand:
+        """Return the command that a line is; ``ValueError`` if it is none."""
+        found = _COMMAND.fullmatch(line)
+        if not found:
+            raise ValueError("not a ref command")
+        return cls(found[1], found[2], found[3])
+
+
+class PushRequest(Record):
+    """What a push asks for."""
+
+    commands: tuple[RefCommand, ...]
+    """In the order in which they are answered."""
+    is_atomic: bool = False
+    """Whether all are refused if one is."""
+    options: tuple[bytes, ...] = ()
+    """The push options, as the client wrote them."""
+
+
+class PushResult(Record):
+    """What became of a push."""
+
+    refused: dict[bytes, bytes]
+    """Refs that stay as they were, each with a sentence; all others were changed."""
+    said: tuple[bytes, ...] = ()
+    """Lines in UTF-8 for the person who pushes: what Mercurial and its hooks said."""
+
+
+class PushRefusedError(Exception):
+    """A push of which nothing is taken."""
+
+    def __init__(self, sentence: bytes) -> None:
+        """``sentence`` is for the person who pushes, in UTF-8."""
+        super().__init__(sentence)
+        self.sentence = sentence
+
+
+def check_length(name: bytes) -> None:
+    """Refuse ``name``, in UTF-8 and without prefix, if not every clone can have it."""
+    if not name:
+        raise PushRefusedError(_(b"the name is empty"))
+    if is_too_long(name):
+        raise PushRefusedError(
+            _(
+                b"the name is too long for clones: choose one with at most %d bytes "
+                b"between slashes, and %d altogether"
+            )
+            % (LONGEST_PART, LONGEST_NAME)
+        )
+
+
+_BOOLEANS = {b"yes": True, b"no": False}
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_LONGEST_SHOWN = 80
+
+
+class PushOptions(Record):
+    """What a push asks for."""
+
+    branch: bytes = b""
+    """The Mercurial branch of all new commits; empty: each inherits its own."""
+    publishes: bool = False
+    """Whether pushed changesets become public on a server that keeps drafts."""
+
+    @property
+    def stored_branch(self) -> bytes:
+        """The branch as Mercurial stores it."""
+        name = encoding.fromlocal(self.branch)
+        return name.replace(b"\\", b"\\\\")  # as ``changelog`` escapes extras
+
+
+def parse_options(
+    values: Iterable[bytes], repo: RepoT, *, may_branch: bool
+) -> PushOptions:
+    """Return what ``values`` ask for; ``PushRefusedError`` if that cannot be.
+
+    ``repo`` is as the pusher sees it; ``may_branch``: whether branches may be made.
+    """
+    found: dict[bytes, bytes] = {}
+    for option in values:
+        key, _equals, value = option.partition(b"=")
+        if key not in (b"branch", b"publish", b"topic"):
+            raise PushRefusedError(
+                _(
+                    b"unknown push option '%s' (expected branch=NAME, publish=yes or "
+                    b"publish=no)"
+                )
+                % option[:_LONGEST_SHOWN]
+            )
+        if key in found:
+            raise PushRefusedError(_(b"push option '%s' is given twice") % key)
+        found[key] = value
+    if b"topic" in found:
+        _refuse_topic(repo)
+    branch = b""
+    if b"branch" in found:
+        branch = _branch(found[b"branch"], repo, may_branch)
+    publishes = b"publish" in found and _publishes(found[b"publish"], repo)
+    return PushOptions(branch, publishes)
+
+
+def _refuse_topic(repo: RepoT) -> None:
+    """Say why there is no way to push a topic."""
+    enabled = {name for name, _module in extensions.extensions(repo.ui)}
+    if b"topic" not in enabled:
+        raise PushRefusedError(
+            _(b"no push option 'topic': the server has no extension of that name")
+        )
+    raise PushRefusedError(
+        _(
+            b"no push option 'topic': git users do not see drafts with a topic; push "
+            b"to a new branch, or with hg"
+        )
+    )
+
+
+def _publishes(value: bytes, repo: RepoT) -> bool:
+    if value not in _BOOLEANS:
+        raise PushRefusedError(
+            _(b"invalid push option publish=%s (expected yes or no)")
+            % value[:_LONGEST_SHOWN]
+        )
+    if not _BOOLEANS[value] and repo.publishing():
+        raise PushRefusedError(
+            _(b"publish=no is not possible: this server publishes all that is pushed")
+        )
+    return _BOOLEANS[value]
+
+
+def check_new(name: bytes, repo: RepoT) -> None:
+    """Refuse a new named branch that is there; ``name`` as Mercurial has it."""
+    if name in repo.unfiltered().branchmap():
+        raise PushRefusedError(
+            _(
+                b"'%s' is a Mercurial branch already: start from its tip, and push "
+                b"without the option"
+            )
+            % encoding.fromlocal(name)[:_LONGEST_SHOWN]
+        )
+
+
+def check_branch(name: bytes, repo: RepoT, *, has_commits: bool) -> None:
+    """Refuse a new named branch that is there, or that nothing would be on.
+
+    ``name`` as Mercurial has it; empty if there is no new named branch.
+    """
+    if name:
+        check_new(name, repo)
+        if not has_commits:
+            raise PushRefusedError(
+                _(b"no new commits for the Mercurial branch '%s'") % name
+            )
+
+
+def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
+    """Return the name of a new Mercurial branch."""
+    if not may_branch:
+        raise PushRefusedError(
+            _(
+                b"new Mercurial branches are made with hg branch here, or ask the "
+                b"operator to set amalgam.git.push-branches = yes"
+            )
+        )
+    name = encoding.tolocal(value)
+    shown = value[:_LONGEST_SHOWN]
+    if _CONTROL.search(value) or encoding.fromlocal(name) != value or not value:
+        raise PushRefusedError(_(b"no Mercurial branch can have the name '%s'") % shown)
+    check_length(value)
+    try:
+        scmutil.checknewlabel(repo, name, b"branch")
+    except error.Abort as exc:
+        problem = utf8_of(stringutil.forcebytestr(exc))
+        raise PushRefusedError(_(b"no Mercurial branch: %s") % problem) from None
+    check_new(name, repo)
+    if name in repo._bookmarks:
+        raise PushRefusedError(
+            _(b"'%s' is a bookmark already; choose another name") % shown
+        )
+    return name

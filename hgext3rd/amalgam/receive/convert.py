@@ -1,0 +1,561 @@
+"""New commits of git as a changegroup for Mercurial.
+
+Owns which commits are new, and the git processes that read them. The core converts
+them, and converts the result back (``rust/git2hg``). Does not know who pushes, which
+refs move, or what becomes of the changegroup.
+
+The git processes whose pipes the core reads and writes.
+
+They end with their owner. What they said is the cause of whatever else fails.
+
+Why a git commit cannot be pushed: the names and texts of the core's reasons.
+
+The core decides (``rust/git2hg``). docs/survey.rst says what to do about each.
+
+Limits of a push: what is refused since it is too much, and what to do about it.
+
+git bounds the bytes itself. Objects are counted when they have arrived, commits and
+files when they are converted. All that is before anything is written to Mercurial.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import tempfile
+from math import inf
+from subprocess import PIPE
+from typing import IO, TYPE_CHECKING, Any
+
+from mercurial import changegroup, error, node as nodemod, util
+from mercurial.i18n import _
+
+from ..core._core import ffi, lib
+from ..core.buffers import lent
+from ..core.errors import call
+from ..core.operation import Operation
+from ..files import Directory
+from ..gitstore import requirements
+from ..gitstore.git.process import last_words
+from ..records import Record
+from ..scratch import scratch
+from ..terminal import printable
+from .commands import PushRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from subprocess import Popen
+    from types import TracebackType
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..gitstore.git.process import Git
+
+    Known = Callable[[Iterable[bytes]], Mapping[bytes, bytes]]
+
+
+# parents are what commits say, and not what a cache says of them
+_CONFIG = {"core.commitGraph": "false"}
+_PARENTS_FIRST = ("--topo-order", "--full-history", "--reverse")
+
+
+class GitProcesses:
+    """Runs of ``git``, until the end of the context."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+        self._stack = contextlib.ExitStack()
+        self._started: list[tuple[Popen[bytes], IO[bytes]]] = []
+
+    def __enter__(self) -> GitProcesses:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End all processes."""
+        self._stack.close()
+
+    def start(self, *args: str, stdin: Any) -> Popen[bytes]:
+        """Start git with a pipe for what it writes."""
+        errors = self.temporary_file()
+        process = self._git.start(
+            *args, config=_CONFIG, stdin=stdin, stdout=-1, stderr=errors
+        )
+        self._stack.callback(_end, process)
+        self._started.append((process, errors))
+        return process
+
+    def listed(self, asked: IO[bytes], order: Sequence[bytes]) -> IO[bytes]:
+        """List commits, parents first; return where their ids are read.
+
+        ``asked`` has the arguments of ``git rev-list``. If the commits are those of
+        ``order``, they come in that order.
+        """
+        process = self.start("rev-list", *_PARENTS_FIRST, "--stdin", stdin=asked)
+        assert process.stdout is not None
+        if not order:
+            return process.stdout
+        found = process.stdout.read().split()
+        file = self.temporary_file()
+        file.writelines(
+            b"%s\n" % oid for oid in (order if {*found} == {*order} else found)
+        )
+        file.seek(0)
+        return file
+
+    def temporary_file(self) -> IO[bytes]:
+        """Return a file without a name."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the stack
+        return self._stack.enter_context(file)
+
+    def kill(self) -> None:
+        """End what the core may wait for."""
+        for process, _errors in self._started:
+            process.kill()
+
+    def wait(self) -> None:
+        """Wait until all have ended."""
+        for process, _errors in self._started:
+            process.wait()
+
+    def failure(self) -> bytes:
+        """Return what the first process that has failed said; empty if none has.
+
+        All end before, since a process closes its pipes before it has ended. One that
+        ends because nobody reads from it has not failed.
+        """
+        for process, _errors in self._started:
+            _close(process)
+        self.wait()
+        for process, errors in self._started:
+            if process.returncode not in (0, -signal.SIGPIPE):
+                return last_words(process, errors)
+        return b""
+
+
+def _end(process: Popen[bytes]) -> None:
+    _close(process)
+    process.kill()
+    process.wait()
+
+
+def _close(process: Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            # git may have ended before it was closed
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+class RejectReason(Record):
+    """One reason."""
+
+    name: bytes
+    """What programs and the documentation call it."""
+    text: bytes
+    """What a commit has, for people."""
+
+
+FILE_SIZE = RejectReason(b"file-size", _(b"a file is too large"))
+ANCESTOR = RejectReason(b"ancestor", _(b"an ancestor cannot be pushed"))
+#: By the numbers of the core, in the order in which they are looked for.
+REASONS = {
+    1: RejectReason(b"malformed-commit", _(b"the commit object is malformed")),
+    2: RejectReason(b"signature", _(b"the commit is signed")),
+    3: RejectReason(b"encoding", _(b"the message has an encoding header")),
+    4: RejectReason(b"header", _(b"the commit has another header that would be lost")),
+    5: RejectReason(b"octopus", _(b"the commit has more than two parents")),
+    6: RejectReason(b"date", _(b"the date cannot be written back as it is")),
+    7: RejectReason(
+        b"identity", _(b"the name or address cannot be written back as it is")
+    ),
+    8: RejectReason(b"backslash", _(b"the committer contains a backslash")),
+    9: RejectReason(b"submodule", _(b"the tree has a submodule")),
+    10: RejectReason(b"mode", _(b"a file has a mode that Mercurial cannot store")),
+    11: RejectReason(b"empty-directory", _(b"the tree has an empty directory")),
+    12: RejectReason(b"malformed-tree", _(b"git itself refuses the tree")),
+    13: RejectReason(b"path", _(b"Mercurial refuses a path")),
+    14: ANCESTOR,
+    15: FILE_SIZE,
+    16: RejectReason(
+        b"differs", _(b"its changeset is not exported as the same commit")
+    ),
+    17: RejectReason(b"commit-size", _(b"the commit object is larger than 4 MB")),
+}
+
+
+_PHASES = {
+    0: (_(b"converting commits"), _(b"commits")),
+    2: (_(b"checking changesets"), _(b"changesets")),
+}
+# commits that are looked through at first for those that are known
+_FIRST_COMMITS = 256
+_GROWTH = 4
+_MOST_BYTES = (1 << 64) - 1
+_VERSIONS = {b"02": 2, b"03": 3}
+_REQUIREMENTS = (
+    requirements.ORDINARY
+    | requirements.ELSEWHERE
+    | {b"delta-info-revlog", b"exp-delta-info-revlog", b"exp-filelog-metaflag"}
+)
+
+
+class ConversionUnsupported(error.StateError):
+    """Commits cannot be pushed into a repository of this kind."""
+
+
+class ConversionBounds(Record):
+    """What is not converted since it is too much."""
+
+    commits: float = inf
+    """How many may be new."""
+    file_bytes: int = _MOST_BYTES
+    """How long a file of one may be."""
+
+
+_BOUNDS = ConversionBounds()
+
+
+class _Settings(Record):
+    """What is given to the core as it is."""
+
+    version: bytes
+    memory_bytes: int
+    bounds: ConversionBounds
+    branch: bytes
+    order: Sequence[bytes]
+
+
+class Refusal(Record):
+    """A commit that cannot be a changeset."""
+
+    oid: bytes
+    """The commit, in hex."""
+    reason: RejectReason
+    """Why."""
+    detail: bytes
+    """What of it is the reason, at most 512 bytes; may be empty."""
+
+
+class Conversion(Record):
+    """What became of the commits that were pushed."""
+
+    changesets: tuple[tuple[bytes, bytes], ...]
+    """New commits and their nodes, in hex, parents first. Empty if any is refused."""
+    refused: tuple[Refusal, ...]
+    """Commits that are refused, parents first: then nothing is written."""
+    version: bytes
+    """Of the changegroup."""
+
+
+def convert(
+    ui: UiT,
+    repo: RepoT,
+    git: Git,
+    tips: Iterable[bytes],
+    known: Known,
+    out: IO[bytes],
+    *,
+    memory_bytes: int,
+    bounds: ConversionBounds = _BOUNDS,
+    branch: bytes = b"",
+    order: Sequence[bytes] = (),
+) -> Conversion:
+    """Convert the ancestors of ``tips`` that are not ``known`` to a changegroup.
+
+    ``git`` sees all their objects. ``tips`` are oids in hex. ``known`` returns which of
+    some oids are changesets that the pusher may see, and their nodes, all in hex. The
+    chunks go to ``out``, a real file, at its position; if nothing is new or any commit
+    is refused, nothing is written.
+
+    ``branch``: the Mercurial branch of all new commits, as its extra is stored; without
+    one, each is on the branch of its first parent. ``order``: the new commits, parents
+    first, as they are to be stored; git's order if others are new.
+
+    ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to;
+    ``PushRefusedError`` if more are new than ``bounds`` allow.
+    """
+    version = _version(repo)
+    asked = [*dict.fromkeys(tips)]
+    there = known(asked)
+    new = [oid for oid in asked if oid not in there]
+    if not new:
+        return Conversion((), (), version)
+    start = out.tell()
+    out.flush()
+    conversion = None
+    try:
+        parents = _parents(git, new, known, dict(there), bounds.commits)
+        with scratch(repo) as path, GitProcesses(git) as processes:
+            settings = _Settings(version, memory_bytes, bounds, branch, order)
+            run = _Run(ui, repo, processes, path)
+            conversion = run.convert(new, parents, out, settings)
+    finally:
+        if conversion is None or conversion.refused:
+            out.seek(start)
+            out.truncate()
+    out.seek(0, 2)
+    return conversion
+
+
+def _version(repo: RepoT) -> bytes:
+    """Return the version of the changegroup that ``repo`` takes."""
+    unknown = repo.requirements - _REQUIREMENTS
+    if unknown or b"revlogv1" not in repo.requirements:
+        raise ConversionUnsupported(
+            _(b"cannot push commits into a repository that requires: %s")
+            % b", ".join(sorted(unknown or repo.requirements)),
+            hint=_(b"push changesets with Mercurial instead"),
+        )
+    versions = _VERSIONS.keys() & changegroup.supportedincomingversions(repo)
+    if not versions:
+        raise ConversionUnsupported(
+            _(b"cannot push commits into a repository without changegroups"),
+            hint=_(b"push changesets with Mercurial instead"),
+        )
+    return min(versions)
+
+
+def _parents(
+    git: Git,
+    tips: Sequence[bytes],
+    known: Known,
+    there: dict[bytes, bytes],
+    most_commits: float,
+) -> dict[bytes, bytes]:
+    """Return the known commits that are parents of new ones, and their nodes.
+
+    git lists commits from ``tips`` downwards, more each time, until all ways end in
+    known commits. So the length of the history does not matter.
+    """
+    looked_up = {*tips, *there}
+    count = _FIRST_COMMITS
+    while True:
+        args = ("rev-list", "--parents", "--full-history", f"--max-count={count}")
+        lines = [*tips, *(b"^" + oid for oid in there)]
+        config = {"core.commitGraph": "false"}
+        done = git.run(*args, "--stdin", input=b"\n".join(lines) + b"\n", config=config)
+        listed = [line.split() for line in done.stdout.splitlines()]
+        graph = {oid: parents for oid, *parents in listed}
+        unknown = {it for oids in listed for it in oids} - looked_up
+        looked_up |= unknown
+        there.update(known(unknown))
+        found, new, is_complete = _ends(tips, graph, there)
+        if new > most_commits:
+            raise PushRefusedError(
+                _(
+                    b"the push has more than %d new commits; push older ones first: "
+                    b"git push origin COMMIT:BRANCH"
+                )
+                % most_commits
+            )
+        if is_complete or len(listed) < count:
+            return found
+        count *= _GROWTH
+
+
+def _ends(
+    tips: Iterable[bytes],
+    graph: Mapping[bytes, Sequence[bytes]],
+    there: Mapping[bytes, bytes],
+) -> tuple[dict[bytes, bytes], int, bool]:
+    """Return the known commits where ways from ``tips`` end; and whether all do.
+
+    Between: how many new commits were found on the ways.
+    """
+    ends: dict[bytes, bytes] = {}
+    pending, seen = [*tips], {*tips}
+    is_complete = True
+    while pending:
+        oid = pending.pop()
+        if oid in there:
+            ends[oid] = there[oid]
+        elif oid in graph:
+            more = {*graph[oid]} - seen
+            seen |= more
+            pending += more
+        else:
+            is_complete = False
+    return ends, len(seen) - len(ends), is_complete
+
+
+class _Run:
+    """One call of the core."""
+
+    def __init__(self, ui: UiT, repo: RepoT, git: GitProcesses, path: bytes) -> None:
+        self._ui = ui
+        self._repo = repo
+        self._git = git
+        self._scratch = path
+
+    def convert(
+        self,
+        tips: Sequence[bytes],
+        parents: Mapping[bytes, bytes],
+        out: IO[bytes],
+        settings: _Settings,
+    ) -> Conversion:
+        """Start git, and let the core read what it writes."""
+        asked = self._git.temporary_file()
+        asked.writelines(b"%s\n" % oid for oid in tips)
+        asked.writelines(b"^%s\n" % oid for oid in parents)
+        asked.seek(0)
+        oids = self._git.listed(asked, settings.order)
+        commits = self._git.start("cat-file", "--batch", "--buffer", stdin=oids).stdout
+        oids.close()  # so that rev-list ends when its reader does
+        assert commits is not None
+        request = ffi.new("amalgam_push_request *")
+        request.commits = commits.fileno()
+        request.tree_requests, request.tree_answers = self._objects()
+        request.blob_requests, request.blob_answers = self._objects()
+        request.out = out.fileno()
+        changelog = self._repo.unfiltered().changelog
+        texts = [
+            lent(changelog.revision(nodemod.bin(node))) for node in parents.values()
+        ]
+        pairs = zip(parents.items(), texts, strict=True)
+        known = ffi.new(
+            "amalgam_push_parent[]",
+            [
+                (nodemod.bin(oid), nodemod.bin(node), text)
+                for (oid, node), text in pairs
+            ],
+        )
+        request.known, request.known_len = known, len(parents)
+        store, path = lent(self._repo.store.path), lent(self._scratch)
+        request.store, request.scratch = store, path
+        request.encoding = requirements.encoding(self._repo)
+        request.version = _VERSIONS[settings.version]
+        request.memory_bytes = settings.memory_bytes
+        request.most_file_bytes = settings.bounds.file_bytes
+        branch = lent(settings.branch)
+        request.branch = branch
+        handle = ffi.new("amalgam_push **")
+        operation = Operation(self._ui, _PHASES, self._git.kill)
+        with Directory(self._scratch).opened() as directory:
+            request.scratch_fd = directory
+            try:
+                operation.run(lib.amalgam_push_convert, handle, request)
+            except (error.InputError, error.StorageError):
+                self._check()
+                raise
+        push = ffi.gc(handle[0], lib.amalgam_push_free)
+        return _answer(push, settings.version)
+
+    def _objects(self) -> tuple[int, int]:
+        """Start a git that is asked for objects, and return both its pipes."""
+        process = self._git.start("cat-file", "--batch-command", "--buffer", stdin=PIPE)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        return process.stdin.fileno(), process.stdout.fileno()
+
+    def _check(self) -> None:
+        message = self._git.failure()
+        if message:
+            text = _(b"git cannot read what was pushed: %s") % printable(message)
+            raise error.InputError(text)
+
+
+def _answer(push: Any, version: bytes) -> Conversion:
+    """Take what the core has made."""
+    counts = ffi.new("amalgam_push_counts *")
+    call(lib.amalgam_push_count, counts, push)
+    changesets = ffi.new(f"amalgam_pushed_changeset[{max(counts.changesets, 1)}]")
+    call(lib.amalgam_push_changesets, changesets, push)
+    refused = ffi.new(f"amalgam_push_refusal[{max(counts.refused, 1)}]")
+    call(lib.amalgam_push_refused, refused, push)
+    made = (changesets[at] for at in range(counts.changesets))
+    told = (refused[at] for at in range(counts.refused))
+    return Conversion(
+        changesets=tuple((_hex(it.commit), _hex(it.node)) for it in made),
+        refused=tuple(
+            Refusal(
+                _hex(it.commit),
+                REASONS[it.reason],
+                bytes(ffi.buffer(it.detail))[: it.detail_len],
+            )
+            for it in told
+        ),
+        version=version,
+    )
+
+
+def _hex(binary: Any) -> bytes:
+    return bytes(ffi.buffer(binary)).hex().encode()
+
+
+_MOST_NAMED = 5
+"""Commits that are named if they cannot be pushed."""
+_SHORT = 12
+_STORED_BYTES = 2 << 30
+"""What Mercurial itself stores of a file at most."""
+
+
+class PushLimits(Record):
+    """How much a push may have."""
+
+    objects: int
+    """Objects that it sends, with those that git adds to complete deltas."""
+    commits: int
+    """New commits."""
+    file_bytes: int
+    """Bytes of a file in a new commit."""
+
+    @property
+    def bounds(self) -> ConversionBounds:
+        """What of it the conversion looks at."""
+        return ConversionBounds(self.commits, self.file_bytes)
+
+    def check_objects(self, git: Git) -> None:
+        """Refuse too many objects; ``git`` is for the repository that has them."""
+        lines = git.run("count-objects", "-v").stdout.splitlines()
+        counts = dict(line.split(b": ", 1) for line in lines if b": " in line)
+        if int(counts[b"count"]) + int(counts[b"in-pack"]) > self.objects:
+            raise PushRefusedError(
+                _(
+                    b"the push has more than %d objects; push older commits first: "
+                    b"git push origin COMMIT:BRANCH"
+                )
+                % self.objects
+            )
+
+    def explained(
+        self, refused: Sequence[Refusal]
+    ) -> tuple[list[bytes], PushRefusedError]:
+        """Return lines about commits that are refused, and the refusal of a ref."""
+        lines = []
+        for it in refused[:_MOST_NAMED]:
+            detail = b": %s" % it.detail if it.detail else b""
+            line = _(b"commit %s: %s%s") % (it.oid[:_SHORT], self._text(it), detail)
+            lines.append(line)
+        first = refused[0]
+        if first.reason == FILE_SIZE:
+            lines.append(
+                _(
+                    b"take the file out of that commit, or ask the operator for a "
+                    b"larger amalgam.serve.max-push-file"
+                )
+            )
+        short, text = first.oid[:_SHORT], self._text(first)
+        if len(refused) == 1:
+            refusal = PushRefusedError(
+                _(b"commit %s cannot be pushed: %s") % (short, text)
+            )
+        else:
+            refusal = PushRefusedError(
+                _(b"%d commits cannot be pushed; the first is %s: %s")
+                % (len(refused), short, text)
+            )
+        return lines, refusal
+
+    def _text(self, refusal: Refusal) -> bytes:
+        """Return what a commit has that is refused."""
+        if refusal.reason != FILE_SIZE:
+            return refusal.reason.text
+        most = util.bytecount(min(self.file_bytes, _STORED_BYTES))
+        return _(b"a file is larger than %s") % most

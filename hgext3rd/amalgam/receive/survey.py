@@ -1,0 +1,189 @@
+"""The survey of a git repository: how many of its commits could be pushed, and why not.
+
+Nothing is written but to a temporary directory, and nothing in the repository is
+obeyed: git runs in an empty repository of ours that has its objects and its refs. git
+lists the commits and reads commits and trees; the core judges them.
+"""
+
+from __future__ import annotations
+
+import os
+from subprocess import PIPE
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error
+from mercurial.i18n import _
+
+from ..core._core import ffi, lib
+from ..core.errors import call
+from ..core.operation import Operation
+from ..files import Placement, Unusable
+from ..gitstore.adopt import mirror as mirrors
+from ..records import Record
+from ..scratch import outside
+from ..terminal import printable
+from .convert import REASONS, GitProcesses, RejectReason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mercurial.interfaces.types import UiT
+
+    from ..gitstore.git.process import Git
+
+_PHASES = {
+    0: (_(b"reading commits"), _(b"commits")),
+    1: (_(b"reading trees"), _(b"trees")),
+}
+# what a push would be of: no notes, no stash, no pull requests
+_EVERYTHING = ("--branches", "--tags", "--remotes")
+_ORDER = ("--topo-order", "--full-history", "--reverse")
+
+
+class SurveyFinding(Record):
+    """The commits that cannot be pushed for one reason."""
+
+    reason: RejectReason
+    """The reason."""
+    commits: int
+    """How many."""
+    first: bytes
+    """Oid in hex of the first: none of its ancestors has this reason."""
+    detail: bytes
+    """What of the first one is the reason, at most 512 bytes; may be empty."""
+
+
+class Survey(Record):
+    """What was found in a repository."""
+
+    commits: int
+    """Commits that were surveyed."""
+    trees: int
+    """Different trees that they have."""
+    findings: tuple[SurveyFinding, ...]
+    """One for each reason that there is, in the order of the reasons."""
+    refused: tuple[tuple[bytes, RejectReason], ...]
+    """Commits that cannot be pushed, oids in hex, parents before children."""
+
+    @property
+    def survivors(self) -> int:
+        """How many commits could be pushed."""
+        return self.commits - sum(finding.commits for finding in self.findings)
+
+
+def run(ui: UiT, git: Git, name: bytes, revs: Sequence[bytes]) -> Survey:
+    """Survey ``revs`` and their ancestors in the git repository ``name``.
+
+    ``git`` is the program, ``name`` what the user calls the repository. Without
+    ``revs``: all branches, tags and remote-tracking branches. ``InputError`` if there
+    is no repository, no such revision, or if an object is missing.
+    """
+    for rev in revs:
+        _check_rev(rev)
+    with outside() as path:
+        files = mirrors.local_files(name)
+        # before the objects: what a ref leads to is there before the ref
+        try:
+            refs = mirrors.read_refs(files, name, git.program) if files else None
+        except Unusable as exc:
+            # its hint is for files of ours
+            raise error.InputError(
+                _(b"cannot survey '%s': %s") % (printable(name), exc.message)
+            ) from None
+        mirror = mirrors.opened(name, git, path)
+        asked = [*revs]
+        if refs is not None:
+            assert mirror.git.directory is not None
+            own = Placement(0o700, os.geteuid(), os.getegid())
+            refs.write(mirror.git.directory, own)
+            if not revs and refs.is_detached:
+                asked = [b"HEAD"]
+        with GitProcesses(mirror.git) as processes:
+            return _survey(ui, processes, mirror.name, asked, everything=not revs)
+
+
+def _check_rev(rev: bytes) -> None:
+    if not rev or rev.startswith(b"-") or b"\n" in rev or b"\0" in rev:
+        raise error.InputError(
+            _(b"'%s' is not a revision of git") % printable(rev),
+            hint=_(b"see gitrevisions(7)"),
+        )
+
+
+def _survey(
+    ui: UiT, git: GitProcesses, name: bytes, revs: Sequence[bytes], *, everything: bool
+) -> Survey:
+    """Start git, and let the core read what it writes."""
+    asked = git.temporary_file()
+    asked.writelines(b"%s\n" % rev for rev in revs)
+    asked.seek(0)
+    which = _EVERYTHING if everything else ()
+    oids = git.start("rev-list", *_ORDER, *which, "--stdin", stdin=asked).stdout
+    assert oids is not None
+    commits = git.start("cat-file", "--batch", "--buffer", stdin=oids).stdout
+    oids.close()  # so that rev-list ends when its reader does
+    trees = git.start("cat-file", "--batch-command", "--buffer", stdin=PIPE)
+    assert commits is not None
+    assert trees.stdin is not None
+    assert trees.stdout is not None
+    descriptors = (commits.fileno(), trees.stdin.fileno(), trees.stdout.fileno())
+    pipes = ffi.new("amalgam_survey_pipes *", descriptors)
+    handle = ffi.new("amalgam_survey **")
+    try:
+        operation = Operation(ui, _PHASES, git.kill)
+        operation.run(lib.amalgam_survey_run, handle, pipes[0])
+    except error.InputError as exc:
+        _check(git, name)
+        raise error.InputError(
+            _(b"cannot survey '%s': %s") % (printable(name), exc.message), hint=exc.hint
+        ) from None
+    except error.StorageError as exc:
+        _check(git, name)
+        raise error.StorageError(
+            _(b"cannot survey '%s': %s") % (printable(name), exc.message), hint=exc.hint
+        ) from None
+    found = ffi.gc(handle[0], lib.amalgam_survey_free)
+    trees.stdin.close()
+    git.wait()
+    _check(git, name)
+    return _answer(found)
+
+
+def _check(git: GitProcesses, name: bytes) -> None:
+    """Abort if a process has failed."""
+    message = git.failure()
+    if message:
+        raise error.InputError(
+            _(b"git cannot read '%s': %s") % (printable(name), printable(message))
+        )
+
+
+def _answer(found: Any) -> Survey:
+    """Take what the core has found."""
+    counts = ffi.new("amalgam_survey_counts *")
+    call(lib.amalgam_survey_count, counts, found)
+    findings = ffi.new(f"amalgam_survey_finding[{max(counts.findings, 1)}]")
+    call(lib.amalgam_survey_findings, findings, found)
+    refused = ffi.new(f"amalgam_survey_refusal[{max(counts.refused, 1)}]")
+    call(lib.amalgam_survey_refused, refused, found)
+    return Survey(
+        commits=counts.commits,
+        trees=counts.trees,
+        findings=tuple(
+            SurveyFinding(
+                REASONS[it.reason],
+                it.commits,
+                _hex(it.first),
+                bytes(ffi.buffer(it.detail))[: it.detail_len],
+            )
+            for it in (findings[at] for at in range(counts.findings))
+        ),
+        refused=tuple(
+            (_hex(it.commit), REASONS[it.reason])
+            for it in (refused[at] for at in range(counts.refused))
+        ),
+    )
+
+
+def _hex(oid: Any) -> bytes:
+    return bytes(ffi.buffer(oid)).hex().encode()

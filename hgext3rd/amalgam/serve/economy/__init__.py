@@ -1,1 +1,0 @@
-"""What saves the server work: what is known of stores and of git; spliced packs."""

@@ -1,0 +1,439 @@
+"""Git's smart HTTP protocol in hgweb: routes, and how a request goes through them.
+
+The order is that of what can go wrong. First comes what the client may do, then the
+body of the request, then whether the store may be read. Then a slot is taken, and git
+is started. The answer begins when git has written something. So every error but that
+of a git process which breaks off has a status of its own (gitprotocol-http(5)).
+
+hg clients use none of these routes. In repositories that do not enable amalgam, all is
+left to Mercurial.
+
+The command ``bundle-uri`` of git's protocol version 2, which amalgam answers itself.
+
+git 2.39 cannot answer it, and later ones take the list from their configuration. A
+malformed list ends a clone, so a list is advertised and sent only if all of it is as
+git expects it (gitprotocol-v2(5), "bundle-uri").
+
+Pushes over HTTP: two routes, as gitprotocol-http(5) has them.
+
+A client first asks for the refs, then sends all of the push in one request. Both need
+the permission ``push``, as Mercurial's own protocol does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import re
+import sys
+import time
+from typing import IO, TYPE_CHECKING, Any
+
+from mercurial import error
+from mercurial.hgweb import request
+
+from ..clonebundles import locations, objectstore, visibility
+from ..index import hooks
+from ..loading import load
+from . import httprequest, permissions, pktlines, receivepack, uploadpack
+from .admission import Admission
+from .errors import HttpError
+from .httprequest import GIT_AGENT, GitRequest, malformed
+from .receivepack import ReceivePackSession
+from .uploadpack import PROTOCOL, UploadPack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from mercurial.interfaces.types import RepoT
+
+    from ..clonebundles.register import Entry
+    from .receivepack import ReceivePackProcess
+
+
+BUNDLE_URI = b"bundle-uri"
+_URL = re.compile(rb"https?://[\x21-\x7e]{1,8000}")
+_MOST = 100
+
+
+def bundle_uri_answer(repo: RepoT, req: Any) -> bytes:
+    """Return the answer to the command; empty if there is nothing to offer."""
+    try:
+        if not visibility.may_reach_git(repo):
+            return b""
+        chain = [link.entry for link in visibility.published_chain(repo)]
+    except error.StorageError:
+        return b""  # the operator is told elsewhere
+    base = locations.base_of(repo.ui, req)
+    return _answer(chain, lambda entry: objectstore.direct_address(repo, entry, base))
+
+
+def _answer(chain: Iterable[Entry], address: Callable[[Entry], bytes]) -> bytes:
+    lines = [b"bundle.version=1", b"bundle.mode=all"]
+    lines.append(b"bundle.heuristic=creationToken")
+    entries = [*chain]
+    for entry in entries:
+        url = address(entry)
+        if not _URL.fullmatch(url):
+            return b""
+        kind = b"increment" if entry.follows else b"base"
+        name = b"%s-%d" % (kind, entry.token)
+        lines.append(b"bundle.%s.uri=%s" % (name, url))
+        # git compares keys as it sends them, all in lower case
+        lines.append(b"bundle.%s.creationtoken=%d" % (name, entry.token))
+    if not 0 < len(entries) <= _MOST:
+        return b""
+    return b"".join(map(pktlines.line, lines)) + pktlines.FLUSH
+
+
+PUSH = b"git-receive-pack"
+_PUSH_ADVERTISEMENT = b"info/refs"
+_PUSH_TYPE = b"application/x-git-receive-pack-%s"
+_START = pktlines.line(b"# service=git-receive-pack\n") + pktlines.FLUSH
+_ADVERTISE = ("--stateless-rpc", "--http-backend-info-refs")
+_TRIALS = 10
+"""How many times the limit without progress an answer to git's hook may last."""
+
+
+def is_push(req: Any) -> bool:
+    """Tell whether a request belongs to a push."""
+    path = req.dispatchpath
+    if path == _PUSH_ADVERTISEMENT:
+        return bool(req.qsparams.getall(b"service") == [PUSH])
+    return bool(path == PUSH)
+
+
+def as_post(req: Any) -> Any:
+    """Return a request as it would be if it changed something.
+
+    Mercurial allows pushes by POST only. So it is asked for the permission to push in
+    this way also if a client asks for refs, which it does by GET.
+    """
+    return request.attr.evolve(req, method=b"POST")
+
+
+class ReceivePackRequest(GitRequest):
+    """A request of a push."""
+
+    def __init__(
+        self, repo: RepoT, req: Any, res: Any, may_push: Callable[[], None]
+    ) -> None:
+        """``may_push`` asks for the permission to push."""
+        super().__init__(repo, req, res)
+        self._may_push = may_push
+        self._stack = contextlib.ExitStack()
+        self.command = b"push"
+
+    def answer(self, may: Callable[[bytes], None]) -> None:
+        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
+        req = self.req
+        may(b"pull")
+        if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/"):
+            raise HttpError(404, b"only git's smart protocol is served here")
+        asks = req.dispatchpath == _PUSH_ADVERTISEMENT
+        self.expect(b"GET" if asks else b"POST")
+        receivepack.check_policy(self.repo)
+        self._may_push()
+        proto = permissions.of_http(self.repo, req, may)
+        self._admission = Admission(self.repo, proto)
+        self.watch(self._admission.config.quiet_seconds)
+        if asks:
+            self.command = b"push advertisement"
+            self._advertise(proto)
+        else:
+            self._receive(proto)
+
+    def explained(self, code: int, sentence: bytes) -> tuple[int, bytes, bytes]:
+        """Return status, type and body of an answer that is an error.
+
+        Of one to a push, git prints only what comes in the stream for errors
+        (gitprotocol-pack(5), "side-band-64k"). 401 makes it ask for a password.
+        """
+        is_push = self.req.dispatchpath == PUSH and self.req.method == b"POST"
+        by_git = GIT_AGENT.match(self.req.headers.get(b"User-Agent", b""))
+        if is_push and by_git and code != 401:
+            error = pktlines.line(b"\3%s\n" % sentence)
+            return 200, _PUSH_TYPE % b"result", error + pktlines.FLUSH
+        return super().explained(code, sentence)
+
+    def _advertise(self, proto: Any) -> None:
+        """Answer with all refs, and with what receive-pack can do."""
+        with self.waiting(self._admission.config.queue_seconds):
+            self._admission.make_fresh(now=True)
+            self.slot = self._admission.take_slot(is_fetch=False)
+        self._run(
+            ReceivePackSession(self._stack, self._admission, self.repo, proto), None
+        )
+
+    def _receive(self, proto: Any) -> None:
+        """Receive a push and answer what became of it."""
+        self.expect_type(_PUSH_TYPE % b"request")
+        # first, so that no more bodies are on the disk than there are slots
+        with self.waiting(self._admission.config.queue_seconds):
+            self.slot = self._admission.take_push_slot()
+        reception = ReceivePackSession(self._stack, self._admission, self.repo, proto)
+        assert self.watchdog is not None
+        # a method of this would keep this alive
+        feed = self.watchdog.feed
+        body = self._stack.enter_context(
+            httprequest.received_body(
+                self.req,
+                self.connection,
+                self._admission.config.max_push_bytes,
+                feed,
+                reception.received.directory.path,
+            )
+        )
+        try:
+            head = pktlines.head_of(body)
+        except ValueError:
+            raise malformed() from None
+        if head.is_flush:  # git asks whether it may send more, or needs a password
+            self.send(_PUSH_TYPE % b"result", iter(()))
+            return
+        os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
+        with self.waiting(self._admission.config.queue_seconds):
+            self._admission.make_fresh()
+        self._run(reception, body)
+
+    def _run(self, reception: ReceivePackSession, body: IO[bytes] | None) -> None:
+        """Answer with what git writes."""
+        reception.copy_refs()
+        options = ("--stateless-rpc",) if body else _ADVERTISE
+        running = reception.start(*options, slot=self.slot, stdin=body)
+        self.running = running
+        pieces = self._pieces(reception, running)
+        first = next(pieces, b"")
+        if not first:
+            self.check_end()
+        kind = b"result"
+        if body is None:
+            kind, first = b"advertisement", _START + first
+        self.send(_PUSH_TYPE % kind, itertools.chain((first,), pieces))
+
+    def _pieces(
+        self, reception: ReceivePackSession, running: ReceivePackProcess
+    ) -> Iterator[bytes]:
+        watchdog = self.watchdog
+        assert watchdog is not None
+        for piece in reception.pieces(
+            running, self._is_answering, self.progress, lambda: watchdog.has_bitten
+        ):
+            yield piece
+            self.progress()  # the server has taken it
+
+    def _is_answering(self) -> None:
+        """Allow for the time that Mercurial needs."""
+        if self.watchdog:
+            self.watchdog.feed(_TRIALS * self._admission.config.quiet_seconds)
+
+    def end(self, how: bytes, *, kill: bool) -> None:
+        """Give everything back, and log the request, once."""
+        super().end(how, kill=kill)
+        self._stack.close()
+
+
+_SERVICE = b"git-upload-pack"
+_ARCHIVE = b"git-upload-archive"
+_ADVERTISEMENT = b"info/refs"
+_DUMB = re.compile(rb"HEAD|objects(?:/.*)?")
+_TYPE = b"application/x-git-upload-pack-%s"
+_COMMANDS = (b"ls-refs", b"fetch", BUNDLE_URI)
+_ADVERTISEMENT_START = pktlines.line(b"# service=git-upload-pack\n") + pktlines.FLUSH
+_SOON_SECONDS = 0.05
+"""How long after a look at the store git may be started without another."""
+_MOST_STARTS = 5
+"""How often git is started if the repository hides something meanwhile."""
+
+_NOT_SMART = b"only git's smart protocol is served here"
+
+
+def handle_request(
+    orig: Callable[..., bool], rctx: Any, req: Any, res: Any, checkperm: Any
+) -> bool:
+    """Answer a request of a git client; leave all others to Mercurial."""
+    load(sys.modules[__name__])
+    if not _is_ours(req) or not hooks.enabled(rctx.repo.ui):
+        return orig(rctx, req, res, checkperm)
+    may = functools.partial(checkperm, rctx, req)
+    if is_push(req):
+        may_push = functools.partial(checkperm, rctx, as_post(req), b"push")
+        ReceivePackRequest(rctx.repo, req, res, may_push).serve(may)
+    else:
+        _UploadPackRequest(rctx.repo, req, res).serve(may)
+    return True
+
+
+def _is_ours(req: Any) -> bool:
+    path = req.dispatchpath or b""
+    if path == _ADVERTISEMENT:
+        return b"service" in req.qsparams or b"cmd" not in req.qsparams
+    return path in (_SERVICE, PUSH, _ARCHIVE) or bool(_DUMB.fullmatch(path))
+
+
+class _UploadPackRequest(GitRequest):
+    """A request on one of the routes."""
+
+    def answer(self, may: Callable[[bytes], None]) -> None:
+        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
+        req, path = self.req, self.req.dispatchpath
+        may(b"pull")
+        self._check_route()
+        self._admission = Admission(self.repo, permissions.of_http(self.repo, req, may))
+        self.watch(self._admission.config.quiet_seconds)
+        if path == _ADVERTISEMENT:
+            self._advertise()
+        else:
+            self._serve()
+
+    def explained(self, code: int, sentence: bytes) -> tuple[int, bytes, bytes]:
+        """Return status, type and body of an answer that is an error.
+
+        Of errors, git prints only the body of ``info/refs``. So it gets the sentence as
+        a line of the protocol (gitprotocol-pack(5), "error-line") if the server cannot
+        answer now. All others need the status.
+        """
+        is_late = code >= 500 and self.req.dispatchpath == _SERVICE
+        if is_late and GIT_AGENT.match(self.req.headers.get(b"User-Agent", b"")):
+            return 200, _TYPE % b"result", pktlines.line(b"ERR %s\n" % sentence)
+        return super().explained(code, sentence)
+
+    def _check_route(self) -> None:
+        """Refuse what is not an answer of upload-pack."""
+        req, path = self.req, self.req.dispatchpath
+        if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/") or _DUMB.fullmatch(path):
+            raise HttpError(404, _NOT_SMART)
+        service = path
+        if path == _ADVERTISEMENT:
+            service = b" ".join(req.qsparams.getall(b"service"))
+            self.expect(b"GET")
+        if not service:
+            raise HttpError(403, _NOT_SMART)
+        if service != _SERVICE:
+            raise HttpError(403, b"this service of git is not offered here")
+        if path != _ADVERTISEMENT:
+            self.expect(b"POST")
+
+    @property
+    def _spoken(self) -> bytes:
+        """The version of the protocol that the client asks for."""
+        found: bytes = self.req.headers.get(b"Git-Protocol", b"")
+        return found if PROTOCOL.fullmatch(found) else b""
+
+    @property
+    def _is_v2(self) -> bool:
+        return self._spoken == b"version=2"
+
+    def _make_fresh(self) -> None:
+        with self.waiting(self._admission.config.queue_seconds):
+            self._admission.make_fresh(now=self.wants_now)
+        self._made_fresh = time.monotonic()
+
+    def _take_slot(self, *, is_fetch: bool) -> None:
+        with self.waiting(self._admission.config.queue_seconds):
+            self.slot = self._admission.take_slot(is_fetch=is_fetch)
+
+    def _advertise(self) -> None:
+        """Answer with capabilities, and in versions 0 and 1 with all refs."""
+        self._make_fresh()
+        if self._is_v2:
+            self._basis = uploadpack.capabilities_basis(self._admission.store)
+            if told := uploadpack.kept_capabilities(self._basis):
+                self.send_whole(_TYPE % b"advertisement", self._shown(told))
+                return
+        self._take_slot(is_fetch=False)
+        self._run(b"advertisement", "--http-backend-info-refs")
+
+    def _serve(self) -> None:
+        """Answer one command of version 2, or one round of the earlier versions."""
+        self.expect_type(_TYPE % b"request")
+        limit = self._admission.config.max_body_bytes
+        with httprequest.received_body(
+            self.req, self.connection, limit, self.progress
+        ) as body:
+            try:
+                head = pktlines.head_of(body)
+            except ValueError:
+                raise malformed() from None
+            if head.is_flush:  # git asks whether it may send more, or needs a password
+                self.send(_TYPE % b"result", iter(()))
+                return
+            allowed = _COMMANDS if self._is_v2 else (b"",)
+            if head.command not in allowed:
+                raise malformed()
+            self.command = head.command or b"fetch"
+            self._serve_command(head, body)
+
+    def _serve_command(self, head: pktlines.Head, body: IO[bytes]) -> None:
+        admission = self._admission
+        if self.command == BUNDLE_URI:
+            if not admission.config.bundle_uri:
+                raise malformed()
+            answer = bundle_uri_answer(self.repo, self.req) or pktlines.FLUSH
+            self.send(_TYPE % b"result", iter([answer]))
+            return
+        self._make_fresh()
+        is_fetch = self.command == b"fetch"
+        if is_fetch:
+            admission.ask_hooks()
+            with self.waiting(admission.config.queue_seconds):
+                admission.await_objects(body)
+        self._take_slot(is_fetch=is_fetch)
+        if is_fetch:
+            admission.tell_hooks(head.want)
+        body.flush()
+        self._run(b"result", body=body)
+
+    def _run(self, kind: bytes, *options: str, body: IO[bytes] | None = None) -> None:
+        """Answer with what git writes.
+
+        The store may be read when git has begun to write. Else it is started again:
+        whoever has hidden something has done so before the answer begins.
+        """
+        admission, spoken = self._admission, self._spoken
+        for number in range(_MOST_STARTS):
+            if number or time.monotonic() - self._made_fresh > _SOON_SECONDS:
+                self._make_fresh()
+            if body:
+                os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
+            seen = admission.seen()
+            self.running = UploadPack.start(
+                admission.store,
+                "--stateless-rpc",
+                *options,
+                spoken=spoken,
+                slot=self.slot,
+                stdin=body,
+            )
+            pieces = self.pieces()
+            first = next(pieces, b"")
+            if admission.is_safe(seen):
+                break
+            self.stop_git()
+        else:
+            raise HttpError.later(b"the repository keeps changing; try again")
+        if not first:
+            self.check_end()
+        rest: Iterator[bytes] = iter(())
+        if kind == b"result":
+            rest = self.rest()
+        elif self._is_v2:
+            first = self._asked(b"".join((first, *pieces)))  # a handful
+        else:
+            first, rest = _ADVERTISEMENT_START + first, self.rest()
+        self.send(_TYPE % kind, itertools.chain((first,), rest))
+
+    def _asked(self, told: bytes) -> bytes:
+        """Return the capabilities that this client is told, and keep those of git."""
+        shown = self._shown(told)
+        uploadpack.keep_capabilities(self._basis, told)
+        return shown
+
+    def _shown(self, told: bytes) -> bytes:
+        """Return the capabilities that this client is told, of those of git."""
+        offers = self._admission.config.bundle_uri
+        if offers and bundle_uri_answer(self.repo, self.req):
+            return uploadpack.shown_capabilities(told, BUNDLE_URI)
+        return uploadpack.shown_capabilities(told)

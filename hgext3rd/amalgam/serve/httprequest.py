@@ -1,0 +1,681 @@
+"""One request of a git client and its answer: what is to be given back at the end.
+
+Owns git's process, its slot and the watchdog. The answer begins when git has written
+something, so that its failure has a status of its own. However the answer ends, also
+if the client leaves or the server never asks for it, all processes of git end with it.
+
+Splicing: what git writes goes from its pipe to a socket, and not through Python.
+
+The kernel passes the pages on (splice(2), Linux). So a pack costs this process a part
+of the time that reading and writing it takes. It is for the server that hands out its
+socket: ``hg serve``, without TLS. Owns how such an answer is chunked (RFC 9112, section
+7.1). Does not know what is sent.
+
+The connection of a request, as far as the web server lets hgweb get at it.
+
+``hg serve`` hands out its socket and decodes no chunked requests. Other WSGI servers
+keep the connection to themselves, decode requests, and have time limits of their own.
+
+The body of a request: read, decoded and bounded, before git is started.
+
+It goes to a temporary file without a name. So a client that sends slowly holds no git
+process, and the connection is at the end of the request before an answer begins: some
+clients read nothing before, and what is left there would be taken for a request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import re
+import select
+import socket
+import struct
+import tempfile
+import termios
+import time
+import weakref
+import zlib
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from mercurial import pycompat, util
+from mercurial.hgweb import common, server
+from mercurial.i18n import _
+
+from ..config import warn_once
+from ..terminal import printable, utf8_of
+from .errors import HttpError, temporary_file_in_use
+from .limits import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mercurial.interfaces.types import RepoT
+
+    from .limits import Slot
+    from .uploadpack import GitService
+
+
+_INT = struct.Struct("i")
+_MORE = getattr(socket, "MSG_MORE", 0)
+# A pause lets more come, to be sent at once: as much as half of a pipe has room for.
+_FEW_BYTES, _MANY_BYTES = 1 << 17, 3 << 17
+_PAUSES_MILLISECONDS = 1, 16
+
+
+def can_splice(connection: Any) -> bool:
+    """Tell whether the kernel can write to a connection of ``socketserver``."""
+    # not one with TLS, nor one with a time limit, which does not block
+    is_plain = type(connection) is socket.socket and connection.gettimeout() is None
+    return is_plain and hasattr(os, "splice")
+
+
+def splice(pipe: int, connection: socket.socket, *, is_chunked: bool) -> Iterator[int]:
+    """Send all that comes out of ``pipe``; yield how many bytes were sent, each time.
+
+    The head of the answer has been sent. The last chunk, which is empty, is left to the
+    caller. ``OSError`` if the connection breaks.
+    """
+    ready, end = select.poll(), select.poll()
+    ready.register(pipe, select.POLLIN)
+    end.register(pipe, 0)
+    between = b""
+    shortest, longest = _PAUSES_MILLISECONDS
+    pause = shortest
+    while True:
+        size = _waiting_bytes(pipe)
+        if between and size < _FEW_BYTES:
+            end.poll(pause)
+            size = _waiting_bytes(pipe)
+            if size < _FEW_BYTES:
+                pause = min(2 * pause, longest)
+            elif size > _MANY_BYTES:
+                pause = max(pause // 2, shortest)
+        if not size:
+            if between:
+                connection.sendall(between)  # which lets go of what is held back
+                between = b""
+            ready.poll()
+            size = _waiting_bytes(pipe)
+            if not size:
+                return
+        if is_chunked:
+            connection.sendall(b"%s%x\r\n" % (between, size), _MORE)
+            between = b"\r\n"
+        left = size
+        while left:
+            flags = os.SPLICE_F_MORE if is_chunked else 0
+            moved = os.splice(pipe, connection.fileno(), left, flags=flags)
+            if not moved:
+                raise BrokenPipeError("the pipe ended while it was read")
+            left -= moved
+            yield moved
+
+
+def _waiting_bytes(pipe: int) -> int:
+    """Return how much a pipe has that nobody has read."""
+    (size,) = _INT.unpack(fcntl.ioctl(pipe, termios.FIONREAD, bytes(_INT.size)))
+    return int(size)
+
+
+_LONGEST_LINE = 1024
+_MOST_TRAILERS = 16
+_DISCARDED_BYTES = 1 << 16
+_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
+
+
+class Connection:
+    """The connection that a request came by."""
+
+    def __init__(self, req: Any) -> None:
+        """``req`` is hgweb's request."""
+        handler = getattr(req.rawenv.get(b"wsgi.errors"), "handler", None)
+        is_hg_serve = isinstance(handler, server._httprequesthandler)
+        self._handler: Any = handler if is_hg_serve else None
+        self.file: BinaryIO = req.rawenv[b"wsgi.input"]
+        self._chunks: ChunkedReader | None = None
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether a chunked request is still to be decoded."""
+        return self._handler is not None
+
+    @property
+    def has_repeated_length(self) -> bool:
+        """Whether two lengths were sent, of which hgweb is told one."""
+        headers = self._handler.headers if self._handler else None
+        return headers is not None and any(
+            len(headers.get_all(name, ())) > 1
+            for name in ("Content-Length", "Transfer-Encoding")
+        )
+
+    def chunks(self) -> ChunkedReader:
+        """Return what decodes the body of a chunked request."""
+        self._chunks = ChunkedReader(self.file)
+        return self._chunks
+
+    def discard_chunks(self) -> None:
+        """Read what is left of a chunked request, of which hgweb does not know.
+
+        A client that still sends may not read an answer. Ends when somebody breaks off.
+        """
+        with contextlib.suppress(HttpError, OSError, ValueError):
+            while self._chunks and self._chunks.read(_DISCARDED_BYTES):
+                pass
+
+    def close_after_answer(self) -> None:
+        """Take no further request from here: this one may not have been read whole."""
+        if handler := self._handler:
+            handler.close_connection = True
+
+    def spliced(self, pipe: int) -> Iterator[int] | None:
+        """Return what sends the rest of an answer from ``pipe``, as ``splice`` does.
+
+        ``None`` if that cannot be here. The head of the answer has been sent.
+        """
+        handler = self._handler
+        if handler is None or not handler.sent_headers or handler.length is not None:
+            return None
+        if not can_splice(handler.connection):
+            return None
+        return splice(pipe, handler.connection, is_chunked=bool(handler._chunked))
+
+    def break_off(self) -> None:
+        """End it now, for threads that read from it or write to it, too."""
+        if self._handler:
+            with contextlib.suppress(OSError):
+                self._handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+class ChunkedReader:
+    """Reads the body of a chunked request (RFC 9112, section 7.1)."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """``file`` is at the beginning of the body, and stays at its end."""
+        self._file = file
+        self._left = 0
+        self._is_at_end = False
+        file.read(0)  # lets a client send that waits for "100 Continue"
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes, nothing at the end; or ``RefusedError``.
+
+        After an error, there is nothing more.
+        """
+        if self._is_at_end:
+            return b""
+        try:
+            return self._piece(size)
+        except HttpError:
+            self._is_at_end = True
+            raise
+
+    def _piece(self, size: int) -> bytes:
+        if not self._left:
+            self._left = self._next_size()
+            if not self._left:
+                self._is_at_end = True
+                self._skip_trailers()
+                return b""
+        found = self._file.read(min(size, self._left))
+        if not found:
+            raise cut()
+        self._left -= len(found)
+        if not self._left and self._line() not in (b"\r\n", b"\n"):
+            raise _malformed()
+        return found
+
+    def _next_size(self) -> int:
+        found = _SIZE.fullmatch(self._line())
+        if not found:
+            raise _malformed()
+        return int(found[1], 16)
+
+    def _skip_trailers(self) -> None:
+        for _number in range(_MOST_TRAILERS):
+            if self._line() in (b"\r\n", b"\n"):
+                return
+        raise _malformed()
+
+    def _line(self) -> bytes:
+        line = self._file.readline(_LONGEST_LINE)
+        if not line:
+            raise cut()
+        return line
+
+
+def cut() -> HttpError:
+    """Return the refusal of a body that ends too early."""
+    return HttpError(400, b"the request ends too early")
+
+
+def _malformed() -> HttpError:
+    return HttpError(400, b"the request is malformed: it is not chunked as it says")
+
+
+_READ_BYTES = 1 << 14
+_INFLATED_BYTES = 1 << 16
+_LENGTH = re.compile(rb"[0-9]{1,15}")
+_GZIP = 16 + zlib.MAX_WBITS
+_GZIP_NAMES = (b"gzip", b"x-gzip")
+
+
+class _Reader(Protocol):
+    def read(self, size: int, /) -> bytes:
+        """Return up to ``size`` bytes; nothing at the end."""
+
+
+def is_body_empty(req: Any) -> bool:
+    """Tell whether a request says that it has no body."""
+    has_length = req.headers.get(b"Content-Length", b"0").strip() not in (b"", b"0")
+    return not has_length and not req.headers.get(b"Transfer-Encoding")
+
+
+@contextlib.contextmanager
+def received_body(
+    req: Any,
+    connection: Connection,
+    limit_bytes: int,
+    progress: Callable[[], None],
+    directory: bytes | None = None,
+) -> Iterator[IO[bytes]]:
+    """Receive the body of ``req`` into a file, which is at its beginning.
+
+    ``limit_bytes`` bounds it after decompression. ``progress`` is called when something
+    came. ``directory``: where the file is, if not in ``TMPDIR``. ``RefusedError`` if it
+    is too long, or malformed.
+    """
+    pieces = _read(_reader(req, connection), limit_bytes, progress)
+    encoding = req.headers.get(b"Content-Encoding", b"identity").strip().lower()
+    if encoding in _GZIP_NAMES:
+        pieces = _inflated(pieces)
+    elif encoding != b"identity":
+        raise HttpError(415, b"the encoding of the request is not known")
+    with contextlib.ExitStack() as stack:
+        with temporary_file_in_use():
+            place = os.fsdecode(directory) if directory else None
+            file = tempfile.TemporaryFile(  # noqa: SIM115
+                prefix="amalgam-request-", dir=place
+            )
+        stack.callback(_close, file)
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+            if size > limit_bytes:
+                raise _too_long(limit_bytes)
+            with temporary_file_in_use():
+                file.write(piece)
+        with temporary_file_in_use():
+            file.seek(0)  # which writes the rest
+        yield file
+
+
+def _close(file: IO[bytes]) -> None:
+    """Close a file, which may be too large for what was not written yet."""
+    with contextlib.suppress(OSError):
+        file.close()
+
+
+def _reader(req: Any, connection: Connection) -> _Reader:
+    """Return what reads exactly the body of a request."""
+    length = req.headers.get(b"Content-Length", b"").strip()
+    coding = req.headers.get(b"Transfer-Encoding", b"").strip().lower()
+    if coding and req.rawenv.get(b"wsgi.input_terminated"):
+        return connection.file  # the web server has decoded it
+    if connection.has_repeated_length or (coding and length):
+        raise HttpError(400, b"the request has two lengths")
+    if coding:
+        if coding != b"chunked":
+            raise HttpError(501, b"the transfer encoding of the request is not known")
+        if connection.is_raw:
+            return connection.chunks()
+        sentence = (
+            b"the web server does not decode chunked requests "
+            b"(git config http.postBuffer 64m)"
+        )
+        raise HttpError(411, sentence)
+    if not length:
+        raise HttpError(411, b"the request has no length")
+    if not _LENGTH.fullmatch(length):
+        raise HttpError(400, b"the length of the request is malformed")
+    return _Measured(req.bodyfh, int(length))
+
+
+class _Measured:
+    """Reads a body of which the length is known."""
+
+    def __init__(self, file: _Reader, length: int) -> None:
+        self._file = file
+        self._left = length
+
+    def read(self, size: int, /) -> bytes:
+        if not self._left:
+            return b""
+        found = self._file.read(min(size, self._left))
+        if not found:
+            raise cut()
+        self._left -= len(found)
+        return found
+
+
+def _read(
+    reader: _Reader, limit_bytes: int, progress: Callable[[], None]
+) -> Iterator[bytes]:
+    """Yield what is sent, which is no longer than what may become of it."""
+    size = 0
+    while piece := reader.read(_READ_BYTES):
+        progress()
+        size += len(piece)
+        if size > limit_bytes:
+            raise _too_long(limit_bytes)
+        yield piece
+
+
+def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the content of one gzip member, and nothing may follow it (RFC 1952)."""
+    stream = zlib.decompressobj(_GZIP)
+    try:
+        for piece in pieces:
+            if stream.eof:
+                raise _no_gzip()
+            rest, is_full = piece, True
+            while rest or (is_full and not stream.eof):
+                inflated = stream.decompress(rest, _INFLATED_BYTES)
+                rest, is_full = stream.unconsumed_tail, len(inflated) == _INFLATED_BYTES
+                yield inflated
+            if stream.unused_data:
+                raise _no_gzip()
+        if not stream.eof:
+            raise _no_gzip()
+    except zlib.error:
+        raise _no_gzip() from None
+
+
+def _no_gzip() -> HttpError:
+    return HttpError(400, b"the request is malformed: it is not compressed as it says")
+
+
+def _too_long(limit_bytes: int) -> HttpError:
+    sentence = _(b"the request is longer than %s") % util.bytecount(limit_bytes)
+    return HttpError(413, sentence)
+
+
+_NO_CACHE = (
+    (b"Expires", b"Fri, 01 Jan 1980 00:00:00 GMT"),
+    (b"Pragma", b"no-cache"),
+    (b"Cache-Control", b"no-cache, max-age=0, must-revalidate"),
+    (b"X-Content-Type-Options", b"nosniff"),
+)
+# not dulwich, which expects no line about an error after its wants
+GIT_AGENT = re.compile(rb"git/[0-9]")
+"""How git itself begins its name."""
+_REFUSED_SECONDS = 10
+"""How long a client may go on sending what is refused."""
+_DIED = 128
+"""The exit code of git if it does not go on with a request."""
+_OUR_FAULT = re.compile(
+    rb"error: |fatal: (?:packed object|multi-pack-index|mmap|out of memory|unable to)",
+    re.IGNORECASE,
+)
+"""How begins what git says if the reason is not in the request. The rest may repeat
+what is."""
+
+
+class GitRequest:
+    """A request, what works on it, and its answer."""
+
+    def __init__(self, repo: RepoT, req: Any, res: Any) -> None:
+        """``req`` and ``res`` are hgweb's request and response."""
+        self.repo, self.req = repo, req
+        self._res = res
+        self.connection = Connection(req)
+        self._started = time.monotonic()
+        self.watchdog: Watchdog | None = None
+        self.slot: Slot | None = None
+        self.running: GitService | None = None
+        self.command = b"advertisement"
+        self._sent_bytes = 0
+        self._is_ended = False
+
+    def serve(self, may: Callable[[bytes], None]) -> None:
+        """Answer the request, or say why not.
+
+        ``may`` asks for a permission.
+        """
+        try:
+            self.answer(may)
+        except common.ErrorResponse as exc:
+            headers = tuple(exc.headers)
+            sentence = utf8_of(pycompat.bytestr(exc))
+            self.refuse(HttpError(exc.code, sentence, headers=headers))
+        except HttpError as exc:
+            self.refuse(exc)
+        except BaseException:
+            self.end(b"failed", kill=True)
+            raise
+
+    def answer(self, may: Callable[[bytes], None]) -> None:
+        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
+        raise NotImplementedError
+
+    @property
+    def wants_now(self) -> bool:
+        """Whether the client waits for all that is served."""
+        wanted: bytes = self.req.headers.get(b"X-Amalgam-Freshness", b"")
+        return wanted == b"now"
+
+    def expect(self, *methods: bytes) -> None:
+        """Refuse a request with another method, and one with a body if it has none."""
+        if self.req.method not in methods:
+            allowed = (b"Allow", b", ".join(methods))
+            raise HttpError(405, b"method not allowed", headers=(allowed,))
+        if b"GET" in methods and not is_body_empty(self.req):
+            raise HttpError(400, b"this request has no body")
+
+    def expect_type(self, kind: bytes) -> None:
+        """Refuse a request whose body is of another type than ``kind``."""
+        found = self.req.headers.get(b"Content-Type", b"").partition(b";")[0]
+        if found.strip().lower() != kind:
+            sentence = b"the content type of the request has to be " + kind
+            raise HttpError(415, sentence)
+
+    def watch(self, quiet_seconds: float) -> None:
+        """Bound the time from now on."""
+        # not to keep alive what the server has dropped
+        bite = functools.partial(_bite, weakref.ref(self))
+        self.watchdog = Watchdog(quiet_seconds, bite)
+
+    def progress(self) -> None:
+        """Note that something came, or was taken."""
+        if self.watchdog:
+            self.watchdog.feed()
+
+    @contextlib.contextmanager
+    def waiting(self, seconds: float) -> Iterator[None]:
+        """Allow for a wait that ends by itself after ``seconds``."""
+        if self.watchdog:
+            self.watchdog.feed(seconds)
+        yield
+        self.progress()
+
+    def break_off(self) -> None:
+        """End what the thread of this request waits for."""
+        if self.running:
+            self.running.kill()
+        self.connection.break_off()
+
+    def rest(self) -> Iterator[bytes]:
+        """Yield what git goes on to write after the answer has begun.
+
+        Unless the kernel can send it: then it is sent, and nothing is yielded.
+        """
+        assert self.running is not None
+        spliced = self.connection.spliced(self.running.output)
+        if spliced is None:
+            yield from self.pieces()
+            return
+        for size in spliced:
+            self._sent_bytes += size
+            self.progress()
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield what git writes."""
+        assert self.running is not None
+        while piece := self.running.read():
+            self.progress()
+            yield piece
+            self.progress()  # the server has taken it
+
+    def send_whole(self, kind: bytes, content: bytes) -> None:
+        """Answer with ``content``, or only with its length if that is all asked for."""
+        pieces = () if self.req.method == b"HEAD" else (content,)
+        self.send(kind, iter(pieces), len(content))
+
+    def send(
+        self, kind: bytes, pieces: Iterator[bytes], length_bytes: int | None = None
+    ) -> None:
+        """Answer with ``pieces``."""
+        res = self._take_response()
+        res.status = b"200 OK"
+        res.headers[b"Content-Type"] = kind
+        if length_bytes is not None:
+            res.headers[b"Content-Length"] = b"%d" % length_bytes
+        for name, value in _NO_CACHE:
+            res.headers[name] = value
+        res.setbodygen(self._body(pieces))
+
+    def _take_response(self) -> Any:
+        """Return the response, which is not kept.
+
+        It keeps the answer, which keeps this. In a circle, nothing would end when the
+        server drops the response.
+        """
+        res, self._res = self._res, None
+        return res
+
+    def stop_git(self) -> None:
+        """End git, which is to be started again."""
+        if self.running:
+            self.running.close(kill=True)
+            self.running.said()
+        self.running = None
+
+    def check_end(self) -> None:
+        """Refuse the request if git has failed, which has written nothing."""
+        assert self.running is not None
+        code = self.running.close(kill=False)
+        said, self.running = self.running.said(), None
+        is_ours = _OUR_FAULT.match(said) is not None
+        if code == _DIED and self.req.method == b"POST" and not is_ours:
+            raise malformed(said)
+        if code:
+            logged = _(b"git ended with %d: %s") % (code, said)
+            raise HttpError(500, b"git failed on the server", logged=logged)
+
+    def _body(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        is_whole = False
+        try:
+            for piece in pieces:
+                self._sent_bytes += len(piece)
+                yield piece
+            is_whole = True
+        finally:
+            timed_out = self.watchdog is not None and self.watchdog.has_bitten
+            how = b"timed out" if timed_out else b"cut"
+            if is_whole and not timed_out:
+                how = self._outcome()
+            self.end(how, kill=not is_whole)
+        if timed_out and not self.connection.is_raw:
+            raise TimeoutError("git made no progress, or the client did not read")
+
+    def _outcome(self) -> bytes:
+        """Return how a request ended whose whole answer was sent.
+
+        git may have broken off: the status was sent before, so the log has to say it.
+        """
+        if self.running is None:
+            return b"done"
+        code = self.running.close(kill=False)
+        said, self.running = self.running.said(), None
+        return b"git ended with %d: %s" % (code, said) if code else b"done"
+
+    def refuse(self, refusal: HttpError) -> None:
+        """Answer with a status and a sentence."""
+        self.end(b"refused with %d: %s" % (refusal.code, refusal.logged), kill=True)
+        if refusal.code >= 500 and refusal.logged != refusal.sentence:
+            warn_once(self.repo.ui, _(b"git: %s") % refusal.logged)
+        req, res, connection = self.req, self._take_response(), self.connection
+        if req.method not in (b"GET", b"HEAD") or not is_body_empty(req):
+            connection.close_after_answer()
+        code, kind, body = self.explained(refusal.code, printable(refusal.sentence))
+        res.status = common.statusmessage(code)
+        for name, value in refusal.headers:
+            res.headers[name] = value
+        res.headers[b"Content-Type"] = kind
+        res.headers[b"Content-Length"] = b"%d" % len(body)
+        for name, value in _NO_CACHE:
+            res.headers[name] = value
+        pieces = () if req.method == b"HEAD" else (body,)
+        # hgweb reads what is left of the request before it answers
+        watchdog = Watchdog(_REFUSED_SECONDS, connection.break_off)
+        discard = connection.discard_chunks
+        res.setbodygen(_while_watched(watchdog, discard, pieces))
+
+    def explained(self, code: int, sentence: bytes) -> tuple[int, bytes, bytes]:
+        """Return status, type and body of an answer that is an error."""
+        return code, b"text/plain; charset=utf-8", sentence + b"\n"
+
+    def end(self, how: bytes, *, kill: bool) -> None:
+        """Give everything back, and log the request, once."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        if self.running:
+            self.running.close(kill=kill)
+            self.running.said()
+        if self.slot:
+            self.slot.release()
+        if self.watchdog:
+            self.watchdog.stop()
+        self.repo.ui.log(
+            b"amalgam",
+            b"git %s of %s by %s at %s: %s, %d bytes in %.3f seconds\n",
+            self.command,
+            self.repo.root,
+            printable(self.req.remoteuser or b"-"),
+            printable(self.req.remotehost or b"-"),
+            printable(how),
+            self._sent_bytes,
+            time.monotonic() - self._started,
+        )
+
+    def __del__(self) -> None:
+        """End what the web server has never asked for."""
+        self.end(b"cut", kill=True)
+
+
+def _bite(exchange: weakref.ReferenceType[GitRequest]) -> None:
+    """End what an exchange waits for; its thread does the rest."""
+    found = exchange()
+    if found is not None:
+        found.break_off()
+
+
+def _while_watched(
+    watchdog: Watchdog, discard: Callable[[], None], pieces: tuple[bytes, ...]
+) -> Iterator[bytes]:
+    """Yield an answer when the rest of the request has been discarded."""
+    try:
+        discard()
+        watchdog.feed()
+        yield from pieces
+    finally:
+        watchdog.stop()
+
+
+def malformed(logged: bytes = b"") -> HttpError:
+    """Return the refusal of a request that is not as git's are."""
+    sentence = b"the request is malformed: it is not git's"
+    return HttpError(400, sentence, logged=logged)

@@ -1,1 +1,0 @@
-"""Ids of changesets and commits over HTTP."""

@@ -1,0 +1,276 @@
+"""Slots: how many git processes may work at the same time, on one host.
+
+Each pool has a number of slots. With ``amalgam.serve.run-directory``, a slot is a file
+there that is locked with flock(2), so all processes of the host share them. The kernel
+releases it however a process ends. git inherits the descriptor: a slot is taken until
+git has ended, too. Without a directory, each process has slots of its own.
+
+Who waits for a slot locks another file, so that nobody is counted who has died. What is
+refused is a number in a file. Neither is kept without a directory.
+
+Watchdogs: what takes too long ends, though its thread is blocked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import re
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from mercurial import error
+
+from ..files import Directory, Placement, Unusable
+from ..records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+_SHORTEST_SECONDS = 0.005
+_LONGEST_SECONDS = 0.1
+
+_SLOT = re.compile(rb"([a-z]+)-(waits-)?[0-9]{1,6}")
+_WAITS = b"%s-waits-%d"
+_MOST_WAITING = 1000
+"""How many are counted; more may wait."""
+_REFUSED = b"%s-refused"
+_DIGITS = 20
+_NUMBER = re.compile(rb"[0-9]{%d}\n" % _DIGITS)
+
+_lock = threading.Lock()
+_semaphores: dict[Pool, threading.BoundedSemaphore] = {}
+
+
+class Pool(Record):
+    """Slots for one kind of request."""
+
+    name: bytes
+    slots: int
+
+
+class Usage(Record):
+    """How a pool is used, by all processes of the host."""
+
+    held: int = 0
+    """Slots that are taken."""
+    waiting: int = 0
+    """Who waits for one."""
+    refused: int = 0
+    """Who got none in time, since the directory was made."""
+
+
+class Slot:
+    """A slot that is taken until it is released."""
+
+    def __init__(self, release: Callable[[], None], fd: int | None = None) -> None:
+        """``fd``: what a process inherits that takes the slot, too."""
+        self._release: Callable[[], None] | None = release
+        self.inherited = () if fd is None else (fd,)
+
+    def release(self) -> None:
+        """Release it, once."""
+        release, self._release = self._release, None
+        if release:
+            release()
+
+
+def take_slot(path: bytes | None, pool: Pool, timeout: float) -> Slot | None:
+    """Take a slot of ``pool``, or return ``None`` if there is none in time.
+
+    ``path``: the directory that the host shares. ``OSError`` or ``StorageError`` if it
+    cannot be used.
+    """
+    if path is None:
+        return _take_own(pool, timeout)
+    directory, placement = _prepared(path)
+    end = time.monotonic() + timeout
+    pause = _SHORTEST_SECONDS
+    with contextlib.ExitStack() as waiting:
+        while True:
+            for number in range(pool.slots):
+                fd = _locked(directory, placement, b"%s-%d" % (pool.name, number))
+                if fd is not None:
+                    return Slot(functools.partial(os.close, fd), fd)
+            left = end - time.monotonic()
+            if left <= 0:
+                _count_refusal(directory, placement, pool)
+                return None
+            if pause == _SHORTEST_SECONDS:
+                waiting.enter_context(_counted(directory, placement, pool))
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_SECONDS)
+
+
+def slot_usage(path: bytes, pools: Iterable[bytes]) -> dict[bytes, Usage]:
+    """Return how each of ``pools`` is used on this host.
+
+    To see that, each file is locked for an instant, shared; a request that tries it at
+    that moment takes the next one, or tries again. Makes nothing. ``OSError`` or
+    ``StorageError`` if ``path`` cannot be read.
+    """
+    directory = Directory(path)
+    held, waiting = dict.fromkeys(pools, 0), dict.fromkeys(pools, 0)
+    for name in directory.names():
+        slot = _SLOT.fullmatch(name)
+        if slot and slot[1] in held:
+            taken = waiting if slot[2] else held
+            taken[slot[1]] += _is_taken(directory, name)
+    return {
+        pool: Usage(held[pool], waiting[pool], _refused(directory, pool))
+        for pool in held
+    }
+
+
+@contextlib.contextmanager
+def _counted(directory: Directory, placement: Placement, pool: Pool) -> Iterator[None]:
+    """Count as waiting for ``pool`` in the context; if that cannot be, do not."""
+    fd = None
+    with contextlib.suppress(OSError, error.StorageError):
+        names = (_WAITS % (pool.name, number) for number in range(_MOST_WAITING))
+        tried = (_locked(directory, placement, name) for name in names)
+        fd = next((found for found in tried if found is not None), None)
+    try:
+        yield
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def _count_refusal(directory: Directory, placement: Placement, pool: Pool) -> None:
+    """Add one to those that were refused; if that cannot be, do not.
+
+    The number is replaced by one write, so a process that is killed damages nothing.
+    """
+    with contextlib.suppress(OSError, error.StorageError):
+        fd = _opened(directory, placement, _REFUSED % pool.name)
+        if fd is None:
+            return
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            number = _parsed(os.pread(fd, _DIGITS + 2, 0)) + 1
+            os.pwrite(fd, b"%0*d\n" % (_DIGITS, number), 0)
+            os.ftruncate(fd, _DIGITS + 1)  # what was there may have been damaged
+        finally:
+            os.close(fd)
+
+
+def _refused(directory: Directory, pool: bytes) -> int:
+    with contextlib.suppress(OSError, error.StorageError):
+        return _parsed(directory.tryread(_REFUSED % pool, _DIGITS + 1))
+    return 0
+
+
+def _parsed(content: bytes) -> int:
+    return int(content) if _NUMBER.fullmatch(content) else 0
+
+
+def _is_taken(directory: Directory, name: bytes) -> bool:
+    try:
+        fd = directory.open(name)
+    except (FileNotFoundError, Unusable):  # gone, or no slot
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)  # which unlocks it
+    return False
+
+
+def _take_own(pool: Pool, timeout: float) -> Slot | None:
+    with _lock:
+        semaphore = _semaphores.setdefault(pool, threading.BoundedSemaphore(pool.slots))
+    if not semaphore.acquire(timeout=max(timeout, 0)):
+        return None
+    return Slot(semaphore.release)
+
+
+def _prepared(path: bytes) -> tuple[Directory, Placement]:
+    """Return the directory, which is made if need be, and the mode of its files."""
+    directory = Directory(path)
+    directory.make(Placement(0o700, os.geteuid(), os.getegid()))
+    found = directory.stat()
+    return directory, Placement(found.st_mode & 0o777, found.st_uid, found.st_gid)
+
+
+def _locked(directory: Directory, placement: Placement, name: bytes) -> int | None:
+    """Return a descriptor of a file that it locks; ``None`` if another one does."""
+    fd = _opened(directory, placement, name)
+    if fd is None:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _opened(directory: Directory, placement: Placement, name: bytes) -> int | None:
+    """Return a descriptor of a file, which is made if need be.
+
+    One that has another name, too, is made again: a copy made of hard links would keep
+    its slot for ever. ``None`` if that has happened again.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        fd = directory.open_to_append(name)
+        if fd is not None:
+            return fd
+        directory.remove(name)
+    with contextlib.suppress(FileExistsError):
+        os.close(directory.create(name, placement))
+    return directory.open_to_append(name)
+
+
+LONGEST = 100
+"""How many times the limit without progress anything may last in all."""
+
+
+class Watchdog:
+    """Calls ``bite`` in a thread of its own if ``feed`` is not called in time.
+
+    It is called once, and not after ``stop`` has returned.
+    """
+
+    def __init__(self, quiet_seconds: float, bite: Callable[[], None]) -> None:
+        """``quiet_seconds``: the longest time without progress."""
+        self._quiet_seconds = quiet_seconds
+        self._bite = bite
+        self._fed = time.monotonic()
+        self._end = self._fed + LONGEST * quiet_seconds
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self.has_bitten = False
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def feed(self, more_seconds: float = 0) -> None:
+        """Note progress, of which there may be none for ``more_seconds`` than usual."""
+        self._fed = time.monotonic() + more_seconds
+
+    def stop(self) -> None:
+        """End the watch."""
+        with self._lock:
+            self._stopped.set()
+
+    def _watch(self) -> None:
+        while True:
+            left = min(self._fed + self._quiet_seconds, self._end) - time.monotonic()
+            # it may be fed with less than it has
+            if self._stopped.wait(max(min(left, self._quiet_seconds), 0)):
+                return
+            if left > 0:
+                continue
+            with self._lock:
+                if not self._stopped.is_set():
+                    self.has_bitten = True
+                    self._bite()
+            return

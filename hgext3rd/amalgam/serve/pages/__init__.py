@@ -1,1 +1,0 @@
-"""What hgweb's pages show of git."""

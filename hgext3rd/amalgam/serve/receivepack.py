@@ -1,0 +1,491 @@
+"""The reception of one push: git and its hook, and the answer of Mercurial to both.
+
+The same for all transports. git reads the push from a file or a pipe and writes to
+the client. When its hook asks, the push is accepted or refused, in the thread that
+passes on what git writes. So a client that leaves before that has pushed nothing.
+
+Runs of ``git receive-pack`` in a receiving repository: configuration and hook.
+
+git reads a push, checks every object (``fsck``), and that none is missing. It updates
+no ref: for all of them it asks its hook, which passes on what git says to this process,
+and the answer to git (githooks(5), "proc-receive").
+
+git's question which refs of a push are changed, and the answer to it.
+
+The protocol ``proc-receive`` of githooks(5), on the pipes of a hook.
+
+Whether a repository takes pushes of git clients at all: ``amalgam.git.push``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from typing import IO, TYPE_CHECKING, Any
+
+from mercurial import encoding, util, wireprotov1server
+from mercurial.i18n import _
+from mercurial.utils import stringutil
+
+from ..config import PushConfig, wants_serve
+from ..receive import quarantine
+from ..receive.accept import Acceptance
+from ..receive.apply import Pusher, refusal_of
+from ..receive.commands import PushRefusedError, PushRequest, PushResult, RefCommand
+from ..receive.convert import PushLimits
+from ..records import Record
+from ..terminal import cut, shown_by_git, utf8_of
+from . import pktlines
+from .errors import HttpError, temporary_file_in_use
+from .uploadpack import GitService, address_bytes, hidden_refs, unread_summaries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..gitstore.git.process import Value
+    from ..gitstore.store import GitStore
+    from ..receive.quarantine import Quarantine
+    from .admission import Admission
+    from .limits import Slot
+
+
+SERVICE = b"git-receive-pack"
+_CONFIG: dict[str, Value] = {
+    "core.logAllRefUpdates": "false",
+    "core.precomposeUnicode": "false",
+    "core.bigFileThreshold": "64m",
+    "core.deltaBaseCacheLimit": "64m",
+    "core.packedGitWindowSize": "32m",
+    "core.packedGitLimit": str(1 << 30),
+    "pack.threads": "2",
+    "receive.advertiseAtomic": "true",
+    "receive.advertisePushOptions": "true",
+    "receive.autogc": "false",
+    "receive.denyCurrentBranch": "ignore",
+    "receive.denyDeleteCurrent": "ignore",
+    "receive.denyDeletes": "false",
+    "receive.denyNonFastForwards": "false",
+    # in a message, it comes back
+    "receive.fsck.nulInCommit": "ignore",
+    "receive.fsckObjects": "true",
+    "receive.keepAlive": "5",
+    "receive.procReceiveRefs": "refs",
+    "receive.shallowUpdate": "false",
+    "receive.unpackLimit": "1",
+    "receive.updateServerInfo": "false",
+    "repack.useDeltaBaseOffset": "true",
+    "transfer.advertiseSID": "false",
+    "transfer.fsckObjects": "true",
+    "transfer.unpackLimit": "1",
+}
+# From and to git; and what people are told. Each ends when its other end is closed, so
+# nothing is left if this process dies.
+_HOOK = b"""\
+#!/bin/sh
+exec 3<&0
+cat <&3 >/dev/fd/%d &
+cat </dev/fd/%d >&2 &
+says=$!
+cat </dev/fd/%d
+wait "$says"
+"""
+
+
+class HookPipes:
+    """The pipes between this process and the hook of one push."""
+
+    def __init__(self) -> None:
+        """Make them."""
+        with contextlib.ExitStack() as made:
+            self.asked, self._asks = _pipe(made)
+            self._heard, self.says = _pipe(made)
+            self._answered, self.answers = _pipe(made)
+            made.pop_all()
+        self._is_open = self._is_read = True
+
+    @property
+    def of_git(self) -> tuple[int, int, int]:
+        """The ends that git inherits, for its hook."""
+        return self._asks, self._heard, self._answered
+
+    @property
+    def script(self) -> bytes:
+        """The hook."""
+        return _HOOK % self.of_git
+
+    def release_ends(self) -> None:
+        """Close the ends that git has inherited."""
+        for fd in self.of_git:
+            os.close(fd)
+
+    def hang_up(self) -> None:
+        """Let the hook end: nothing more is said or answered."""
+        for fd in (self.says, self.answers):
+            os.close(fd)
+        self._is_open = False
+
+    def close(self) -> None:
+        """Close the own ends."""
+        if self._is_open:
+            self.hang_up()
+        if self._is_read:
+            os.close(self.asked)
+        self._is_read = False
+
+
+def _pipe(stack: contextlib.ExitStack) -> tuple[int, int]:
+    """Return both ends of a pipe; ``stack`` closes them."""
+    ends = os.pipe()
+    for end in ends:
+        stack.callback(os.close, end)
+    return ends
+
+
+class ReceivePackProcess(GitService):
+    """A running git receive-pack."""
+
+    @classmethod
+    def start(
+        cls,
+        store: GitStore,
+        received: Quarantine,
+        *options: str,
+        max_bytes: int,
+        slot: Slot | None = None,
+        stdin: Any = None,
+        pass_fds: tuple[int, ...] = (),
+    ) -> ReceivePackProcess:
+        """Start it in a repository that borrows from ``store``.
+
+        ``max_bytes`` bounds the pack. ``RefusedError`` if git cannot be run.
+        """
+        config = {
+            **_CONFIG,
+            "core.hooksPath": os.fsdecode(received.hooks),
+            "receive.maxInputSize": str(max_bytes),
+            "transfer.hideRefs": hidden_refs(store),
+            **unread_summaries(store),
+        }
+        return cls.launch(
+            received.git,
+            "receive-pack",
+            *options,
+            config=config,
+            address_bytes=address_bytes(store),
+            slot=slot,
+            stdin=stdin,
+            pass_fds=pass_fds,
+        )
+
+
+_VERSION = b"version=1"
+_OPTIONS = b"push-options"
+_MOST_LINES = 2_000
+_MOST_BYTES = 1 << 20
+_LONGEST_SAID = 1 << 15
+_LONGEST_REASON = 1 << 10
+
+
+def read_request(file: IO[bytes], answers: int) -> PushRequest | None:
+    """Read what git asks; ``None`` if it ends before it has asked.
+
+    ``answers`` is the descriptor for the first line of the answer, which git awaits.
+    ``ValueError`` for what is not this protocol; ``PushRefusedError`` for too much of
+    it, all of which was read.
+    """
+    offer = _group(file)
+    if offer is None:
+        return None
+    version, _nul, features = b"".join(offer.lines).rstrip(b"\n").partition(b"\0")
+    if version != _VERSION:
+        raise ValueError("another version of proc-receive")
+    offered = features.split(b" ")
+    has_options = _OPTIONS in offered
+    wanted = b"\0" + _OPTIONS if has_options else b""
+    _write(answers, pktlines.line(_VERSION + wanted + b"\n") + pktlines.FLUSH)
+    commands = _group(file)
+    options = _group(file) if has_options else _Group((), is_cut=False)
+    if commands is None or options is None:
+        return None
+    if commands.is_cut or options.is_cut:
+        raise PushRefusedError(
+            _(
+                b"the push has more than %d refs or options, or they are too long; "
+                b"push fewer at a time"
+            )
+            % _MOST_LINES
+        )
+    return PushRequest(
+        tuple(map(RefCommand.parse, commands.lines)),
+        is_atomic=b"atomic" in offered,
+        options=options.lines,
+    )
+
+
+def write_result(request: PushRequest, result: PushResult, pipe: int) -> None:
+    """Tell git what became of each ref; nothing if git has ended.
+
+    git itself refuses those that are not in ``request``.
+    """
+    with contextlib.suppress(BrokenPipeError):
+        for command in request.commands:
+            reason = result.refused.get(command.ref)
+            if reason is None:
+                line = b"ok %s" % command.ref
+            else:
+                line = b"ng %s %s" % (command.ref, cut(reason, _LONGEST_REASON))
+                line = line[: pktlines.LONGEST_CONTENT]
+            _write(pipe, pktlines.line(line))
+        _write(pipe, pktlines.FLUSH)
+
+
+def say(result: PushResult, pipe: int) -> None:
+    """Let people know what was said; they see it after ``remote:``."""
+    text = b"".join(line + b"\n" for line in result.said)
+    with contextlib.suppress(BrokenPipeError):
+        _write(pipe, cut(text, _LONGEST_SAID))
+
+
+class _Group(Record):
+    """Lines up to a flush."""
+
+    lines: tuple[bytes, ...]
+    is_cut: bool
+    """Whether there were more than are kept."""
+
+
+def _group(file: IO[bytes]) -> _Group | None:
+    """Read all lines up to the next flush; ``None`` if there is no end."""
+    found: list[bytes] = []
+    size, is_cut = 0, False
+    for line in pktlines.lines(file):
+        if line == pktlines.FLUSH:
+            return _Group(tuple(found), is_cut)
+        size += len(line)
+        is_cut = is_cut or len(found) == _MOST_LINES or size > _MOST_BYTES
+        if not is_cut:
+            found.append(line)
+    return None
+
+
+def _write(fd: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+urlreq = util.urlreq
+_MOST_TRIES = 5
+_PIECE_BYTES = 1 << 16
+
+
+class ReceivePackSession:
+    """A receiving repository, and git in it."""
+
+    def __init__(
+        self, stack: contextlib.ExitStack, admission: Admission, repo: RepoT, proto: Any
+    ) -> None:
+        """``stack`` ends it. ``proto``: how the client would speak Mercurial's."""
+        self._stack = stack
+        self._admission = admission
+        self._repo, self._proto = repo, proto
+        with temporary_file_in_use():
+            made = quarantine.receiving(admission.store)
+            self.received: Quarantine = stack.enter_context(made)
+        self._pipes: HookPipes | None = None
+
+    def copy_refs(self) -> None:
+        """Copy the refs of the store; ``RefusedError`` if it keeps changing."""
+        store = self._admission.store
+        for _number in range(_MOST_TRIES):
+            with temporary_file_in_use():
+                copied = self.received.copy_refs()
+            # what was hidden meanwhile is not in what is read now
+            if self._admission.is_safe() and copied == store.repository.packed_refs():
+                return
+            self._admission.make_fresh(now=True)
+        raise HttpError.later(b"the repository keeps changing; try again")
+
+    def start(
+        self, *options: str, slot: Slot | None, stdin: IO[bytes] | int | None = None
+    ) -> ReceivePackProcess:
+        """Start git; ``RefusedError`` if it cannot be run."""
+        pipes = HookPipes()
+        self._stack.callback(pipes.close)
+        self._pipes = pipes
+        try:
+            with temporary_file_in_use():
+                self.received.write_hook(pipes.script)
+            return ReceivePackProcess.start(
+                self._admission.store,
+                self.received,
+                *options,
+                max_bytes=self._admission.config.max_push_bytes,
+                slot=slot,
+                stdin=stdin,
+                pass_fds=pipes.of_git,
+            )
+        finally:
+            pipes.release_ends()
+
+    def pieces(
+        self,
+        running: ReceivePackProcess,
+        answering: Callable[[], None],
+        progress: Callable[[], None],
+        is_over: Callable[[], bool],
+        source: int | None = None,
+    ) -> Iterator[bytes]:
+        """Yield what git writes, and answer its hook when that asks.
+
+        ``answering`` is called before that, which may last; ``progress`` when something
+        came; ``is_over`` tells whether the client has been cut off. ``source``: the
+        descriptor of a client, whose words are passed on to git.
+        """
+        assert self._pipes is not None
+        asked = self._pipes.asked
+        poll = select.poll()
+        poll.register(running.output, select.POLLIN)
+        poll.register(asked, select.POLLIN)
+        words = None if source is None else _Words(source, running, poll)
+        while True:
+            ready = dict(poll.poll())
+            progress()
+            if asked in ready:
+                poll.unregister(asked)
+                if ready[asked] & select.POLLIN:  # else git ends without a question
+                    answering()
+                    self._answer_hook(is_over)
+            if words:
+                words.pass_on(ready)
+            if running.output in ready:
+                if not (piece := running.read()):
+                    return
+                yield piece
+
+    def _answer_hook(self, is_over: Callable[[], bool]) -> None:
+        pipes = self._pipes
+        assert pipes is not None
+        request: PushRequest | None = PushRequest(())
+        result = PushResult({})
+        with os.fdopen(pipes.asked, "rb", closefd=False) as file:
+            try:
+                request = read_request(file, pipes.answers)
+            except PushRefusedError as exc:
+                result = PushResult({}, (exc.sentence,))
+            except ValueError as exc:
+                problem = stringutil.forcebytestr(exc)
+                self._repo.ui.log(b"amalgam", b"git push: %s\n", problem)
+                pipes.close()  # git may wait until all that it says is read
+                return
+        if request and request.commands:
+            result = self._answered(request, is_over)
+        say(result, pipes.says)
+        if request is not None:
+            write_result(request, result, pipes.answers)
+        pipes.hang_up()
+
+    def _answered(
+        self, request: PushRequest, is_over: Callable[[], bool]
+    ) -> PushResult:
+        try:
+            return self._accepted(request, is_over)
+        except Exception as exc:  # Mercurial's of the repository, before it was asked
+            problem = stringutil.forcebytestr(exc)
+            self._repo.ui.log(b"amalgam", b"git push failed: %s\n", problem)
+            sentence = shown_by_git(refusal_of(exc).sentence)
+            return PushResult({it.ref: sentence for it in request.commands})
+
+    def _accepted(
+        self, request: PushRequest, is_over: Callable[[], bool]
+    ) -> PushResult:
+        repo = wireprotov1server.getdispatchrepo(self._repo, self._proto, b"unbundle")
+        config = self._admission.config
+        url = self._proto.client()
+        pusher = Pusher(repo, url, config.queue_seconds, _name_of(repo.ui, url))
+        limits = PushLimits(
+            objects=config.max_push_objects,
+            commits=config.max_push_commits,
+            file_bytes=config.max_push_file_bytes,
+        )
+        acceptance = Acceptance(
+            pusher, self._admission.store, self.received, limits, self._export, is_over
+        )
+        return acceptance.answer(request)
+
+    def _export(self) -> None:
+        """Bring what was accepted into the store, so that a fetch moves nothing."""
+        try:
+            self._admission.make_fresh(now=True)
+        except HttpError as exc:
+            self._repo.ui.log(b"amalgam", b"no export after a push: %s\n", exc.logged)
+
+
+def _name_of(ui: UiT, url: bytes) -> bytes:
+    """Return who pushes, if that is known: the user of a request, or of the process.
+
+    Over ssh, ``HGUSER`` can be set for each key (sshd(8), "environment").
+    """
+    if url.startswith((b"remote:http:", b"remote:https:")):
+        user: bytes = urlreq.unquote(url.rpartition(b":")[2])
+        return user.decode("utf-8", "replace").encode()
+    return encoding.fromlocal(ui.username(acceptempty=True) or b"")
+
+
+class _Words:
+    """What a client says to git: at most one piece of it is held."""
+
+    def __init__(
+        self, source: int, running: ReceivePackProcess, poll: select.poll
+    ) -> None:
+        self._source = source
+        self._running = running
+        self._sink = running.descriptors()[1]
+        os.set_blocking(self._sink, False)
+        self._poll = poll
+        self._held = memoryview(b"")
+        poll.register(source, select.POLLIN)
+
+    def pass_on(self, ready: Mapping[int, int]) -> None:
+        """Read a piece, or write some of the one that is held."""
+        if self._source in ready:
+            self._held = memoryview(os.read(self._source, _PIECE_BYTES))
+            self._poll.unregister(self._source)
+            if not self._held:
+                self._running.hang_up()
+                return
+            self._poll.register(self._sink, select.POLLOUT)
+        elif self._sink in ready:
+            try:
+                self._held = self._held[os.write(self._sink, self._held) :]
+            except BlockingIOError:
+                return
+            except BrokenPipeError:  # git needs no more of it
+                self._poll.unregister(self._sink)
+                return
+            if not self._held:
+                self._poll.unregister(self._sink)
+                self._poll.register(self._source, select.POLLIN)
+
+
+_READ_ONLY = (
+    b"this repository is read-only for git; push with Mercurial, "
+    b"or ask its operator to set amalgam.git.push = yes"
+)
+_LOCKED = b"this repository takes no pushes at the moment"
+
+
+def check_policy(repo: RepoT) -> None:
+    """Raise ``RefusedError`` if the repository takes no pushes now."""
+    config = PushConfig.from_ui(repo.ui)
+    if not wants_serve(repo.ui):
+        return  # all of git is refused, by another sentence
+    if config.push == b"no":
+        raise HttpError(403, _READ_ONLY)
+    if config.push == b"locked":
+        if config.message:
+            raise HttpError(403, utf8_of(config.message))
+        raise HttpError(403, _LOCKED)

@@ -1,1 +1,0 @@
-"""Several servers of one history, which do not talk to each other."""

@@ -1,1 +1,0 @@
-"""The console script ``hg-amalgam-ssh``: what clients get over ssh."""
