@@ -2,7 +2,8 @@
 
 use std::io;
 
-use git2hg::{Reason, commit, survey, tree};
+use git2hg::judge::{commit, tree};
+use git2hg::{Reason, survey};
 
 use crate::scratch::cut;
 

@@ -5,21 +5,10 @@
 //! is made goes to temporary files, and in the end to the changegroup, in its order. If any commit is
 //! refused, nothing is written, and the rest is only judged.
 
-mod ahead;
-mod ancestry;
-pub(crate) mod changes;
-mod copies;
-mod filerevisions;
-pub(crate) mod gittrees;
 mod judging;
-pub(crate) mod manifestedit;
-pub(crate) mod manifests;
-pub(crate) mod recent;
-mod rules;
-mod spool;
 #[cfg(test)]
 pub(crate) mod tests;
-mod watching;
+pub(crate) mod watching;
 mod writing;
 
 use std::fs::File;
@@ -33,18 +22,19 @@ use parallel::ordered::{self, Width};
 use parallel::{Budget, Buffer, Directory};
 use revlog::{Changeset, Node, RevlogKind, Store, node};
 
-use crate::check::{Fault, KnownTree, check};
-use crate::convert::ahead::comparing::check_revisions;
-use crate::convert::ahead::gitblobs::{BlobContents, GitBlobs, most_bytes};
-use crate::convert::ahead::window::WindowCommit;
-use crate::convert::ahead::{Ahead, ReadWindow};
-use crate::convert::filerevisions::FileRevisions;
-use crate::convert::gittrees::GitTrees;
-use crate::convert::manifests::{Number, PushedManifests};
-use crate::convert::spool::Spool;
+use crate::build::files::FileRevisions;
+use crate::build::manifests::{Number, PushedManifests};
+use crate::build::spool::Spool;
+use crate::build::{Applied, CommitChanges};
 use crate::convert::watching::Watching;
 use crate::error::{Error, Result};
+use crate::read::blobs::{BlobContents, GitBlobs, most_bytes};
+use crate::read::commits::WindowCommit;
+use crate::read::comparing::check_revisions;
+use crate::read::prefetch::{Ahead, ReadWindow};
+use crate::read::trees::GitTrees;
 use crate::reason::Reason;
+use crate::verify::{Fault, KnownTree, check};
 
 /// Pipes of git processes.
 #[derive(Debug)]
@@ -143,7 +133,7 @@ pub fn convert<W: Write + Send, R: Read + Send>(
     let most_bytes = most_bytes(request.most_file_bytes);
     let blobs = GitBlobs::new(pipes.blobs, request.dir, Arc::clone(&budget), most_bytes);
     let watching = Watching::new(watch);
-    let mut converter = Converter {
+    let mut converter = ChangesetBuilder {
         trees: &trees,
         contents: None,
         budget,
@@ -196,55 +186,55 @@ pub fn convert<W: Write + Send, R: Read + Send>(
 }
 
 /// Commits and their changesets, parents first.
-type ChangesetPairs = Vec<(Oid, Node)>;
+pub(crate) type ChangesetPairs = Vec<(Oid, Node)>;
 
 /// What a child needs of a commit that is a changeset.
 #[derive(Clone, Debug)]
-struct Converted {
-    node: Node,
-    tree: Oid,
-    manifest: Number,
+pub(crate) struct Converted {
+    pub node: Node,
+    pub tree: Oid,
+    pub manifest: Number,
     /// The value of its branch extra, as stored.
-    branch: Option<Arc<[u8]>>,
+    pub branch: Option<Arc<[u8]>>,
 }
 
 /// A commit that was judged after one was refused.
 #[derive(Clone, Copy, Debug)]
-struct Judged {
+pub(crate) struct Judged {
     /// A tree that comes back, from which its own differs.
     base: Option<Oid>,
     is_refused: bool,
 }
 
 /// One conversion.
-struct Converter<'a, W, R> {
-    trees: &'a GitTrees<W, R>,
+pub(crate) struct ChangesetBuilder<'a, W, R> {
+    pub trees: &'a GitTrees<W, R>,
     /// Those of the commits that are converted.
-    contents: Option<BlobContents>,
-    budget: Arc<Budget>,
+    pub contents: Option<BlobContents>,
+    pub budget: Arc<Budget>,
     /// The bytes that the longest content may have.
-    most_bytes: u64,
-    manifests: PushedManifests<'a>,
-    files: FileRevisions,
-    changesets: Spool,
-    version: GroupVersion,
-    branch: Option<Arc<[u8]>>,
-    known: HashMap<Oid, Converted>,
-    made: ChangesetPairs,
-    judged: HashMap<Oid, Judged>,
-    refused: Vec<Refusal>,
-    memory_bytes: usize,
-    watching: &'a Watching<'a>,
+    pub most_bytes: u64,
+    pub manifests: PushedManifests<'a>,
+    pub files: FileRevisions,
+    pub changesets: Spool,
+    pub version: GroupVersion,
+    pub branch: Option<Arc<[u8]>>,
+    pub known: HashMap<Oid, Converted>,
+    pub made: ChangesetPairs,
+    pub judged: HashMap<Oid, Judged>,
+    pub refused: Vec<Refusal>,
+    pub memory_bytes: usize,
+    pub watching: &'a Watching<'a>,
 }
 
-impl<W: Write, R: Read> Converter<'_, W, R> {
+impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
     /// An empty buffer within the budget.
-    fn room(&self) -> Buffer {
+    pub fn room(&self) -> Buffer {
         Buffer::new(Some(Arc::clone(&self.budget)))
     }
 
     /// The next content that was read ahead; `None` if it is too long.
-    fn next_content(&mut self, oid: Oid) -> Result<Option<Buffer>> {
+    pub fn next_content(&mut self, oid: Oid) -> Result<Option<Buffer>> {
         let nothing = || Error::Wrong(format!("blob {oid} was not asked for"));
         self.contents.as_mut().ok_or_else(nothing)?.next(oid)
     }
@@ -254,7 +244,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
         let oids: Vec<Oid> = known.iter().map(|changeset| changeset.oid).collect();
         let mut roots = Vec::with_capacity(oids.len());
         self.trees.read_others(&oids, |_, _, content| {
-            roots.push(crate::commit::judge(content).tree);
+            roots.push(crate::judge::commit::judge(content).tree);
             Ok(())
         })?;
         let mut learned = Vec::with_capacity(known.len());
@@ -285,7 +275,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
         self.contents = Some(contents);
         for (at, (commit, changes)) in commits.iter().zip(changes).enumerate() {
             if let Some(path) = self.convert_one(commit, &changes)? {
-                let detail = path[..path.len().min(crate::history::MOST_DETAIL)].to_vec();
+                let detail = path[..path.len().min(crate::judge::history::MOST_DETAIL)].to_vec();
                 let refusal = Refusal { oid: commit.oid, reason: Reason::FileSize, detail };
                 return self.judge_after(refusal, commit, &commits[at + 1..]);
             }
@@ -300,14 +290,14 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
     fn convert_one(
         &mut self,
         commit: &WindowCommit,
-        changes: &rules::CommitChanges,
+        changes: &CommitChanges,
     ) -> Result<Option<Box<[u8]>>> {
         let parents: Vec<Converted> =
             commit.parents.iter().filter_map(|oid| self.known.get(oid)).cloned().collect();
         let tree = commit.tree_or_empty();
         let made = match self.apply(tree, &parents, changes)? {
-            rules::Applied::TooLong(path) => return Ok(Some(path)),
-            rules::Applied::Made(made) => made,
+            Applied::TooLong(path) => return Ok(Some(path)),
+            Applied::Made(made) => made,
         };
         let inherited = || parents.first().and_then(|parent| parent.branch.clone());
         let branch = self.branch.clone().or_else(inherited);

@@ -6,9 +6,9 @@ use std::io;
 use gitpack::Oid;
 use revlog::{Node, RevlogKind};
 
-use crate::check::{Fault, check};
 use crate::convert::ConversionRequest;
-use crate::convert::gittrees::GitTrees;
+use crate::read::trees::GitTrees;
+use crate::verify::{Fault, check};
 
 /// Commits whose ids are looked for: the changegroup is read once more for each.
 const MOST_COMMITS: u8 = 8;

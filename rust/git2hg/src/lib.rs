@@ -9,27 +9,25 @@
 //! a file name, `answers` reads what `git cat-file` writes, `convert` has the rules of changesets, manifests
 //! and file revisions, and `check` goes the way back. Starts no process: the caller runs git.
 
-mod answers;
-mod check;
-pub mod commit;
+mod build;
+mod cache;
 mod convert;
 mod error;
 #[cfg(test)]
 mod fakegit;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod history;
-mod names;
+pub mod judge;
+mod read;
 mod reason;
 mod survey;
-pub mod tree;
-mod trees;
+mod verify;
 
-pub use answers::{Answer, Answers};
 pub use convert::{
     Conversion, ConversionPipes, ConversionRequest, ConversionStage, ConversionWatch,
     KnownChangeset, Refusal, convert,
 };
 pub use error::{Error, Result};
+pub use read::answers::{Answer, Answers};
 pub use reason::Reason;
 pub use survey::{Finding, Survey, SurveyProgress, SurveyStage, survey};

@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use gitpack::Oid;
 
 use crate::error::{Error, Result};
-use crate::history::CommitHistory;
+use crate::judge::history::CommitHistory;
+use crate::judge::trees::{Asked, Trees};
 use crate::reason::Reason;
-use crate::trees::{Asked, Trees};
 
 /// Objects between two looks at the caller's wish to stop.
 const WATCHED: usize = 256;

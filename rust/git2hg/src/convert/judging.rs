@@ -7,14 +7,14 @@ use std::io::{Read, Write};
 
 use gitpack::Oid;
 
-use crate::convert::ahead::comparing::compare_window;
-use crate::convert::ahead::window::WindowCommit;
-use crate::convert::changes::TreeComparison;
-use crate::convert::{Converter, Judged, Refusal};
+use crate::convert::{ChangesetBuilder, Judged, Refusal};
 use crate::error::Result;
+use crate::read::commits::WindowCommit;
+use crate::read::comparing::compare_window;
+use crate::read::diff::TreeComparison;
 use crate::reason::Reason;
 
-impl<W: Write, R: Read> Converter<'_, W, R> {
+impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
     /// Judges what follows a commit that was refused.
     pub(super) fn judge_after(
         &mut self,

@@ -5,10 +5,10 @@ use std::io::{BufWriter, Read, Write};
 
 use changegroup::{END, GroupVersion, RevisionChunk};
 
-use crate::convert::{ChangesetPairs, Converter};
+use crate::convert::{ChangesetBuilder, ChangesetPairs};
 use crate::error::{Error, Result};
 
-impl<W: Write, R: Read> Converter<'_, W, R> {
+impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
     /// Writes the changegroup, and answers the changesets.
     pub(super) fn write(mut self, out: &File) -> Result<ChangesetPairs> {
         let mut out = BufWriter::with_capacity(1 << 20, out);

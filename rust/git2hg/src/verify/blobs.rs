@@ -11,10 +11,10 @@ use parallel::{Budget, Directory};
 use revlog::{Node, Parents, RevlogKind, Scratch, Store, Texts, node, split_metadata};
 use sha1lanes::{Message, digest_one};
 
-use crate::check::chunks::{ChunkTexts, GroupFile};
-use crate::check::latehashes::{LateHashes, OtherText};
-use crate::check::{Checked, fault};
 use crate::error::Result;
+use crate::verify::chunks::{ChunkTexts, GroupFile};
+use crate::verify::hashes::{LateHashes, OtherText};
+use crate::verify::{Checked, fault};
 
 /// With less memory than this for each, further threads are not started.
 const LEAST_BYTES_PER_THREAD: usize = 16 << 20;

@@ -8,10 +8,10 @@ use gitpack::tree::Mode;
 use gitpack::{ObjectKind, Oid};
 use revlog::{Node, RevlogKind};
 
-use crate::check::{Fault, check};
-use crate::convert::gittrees::GitTrees;
 use crate::convert::tests::with_request;
 use crate::fakegit::Git;
+use crate::read::trees::GitTrees;
+use crate::verify::{Fault, check};
 use crate::{Conversion, ConversionPipes, Reason, convert};
 
 /// What a history may have in another way.

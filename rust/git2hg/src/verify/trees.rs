@@ -10,14 +10,14 @@ use parallel::Buffer;
 use revlog::manifest::Flag;
 use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
-use crate::check::chunks::ChunkTexts;
-use crate::check::contents::FileContents;
-use crate::check::latehashes::MadeText;
-use crate::check::treeedit::{FileEdit, edited};
-use crate::check::{Checked, KnownTree, fault};
-use crate::convert::gittrees::GitTrees;
-use crate::convert::manifestedit::differing;
-use crate::convert::manifests::MOST_SEARCHES;
+use crate::build::manifestlines::differing;
+use crate::build::manifests::MOST_SEARCHES;
+use crate::read::trees::GitTrees;
+use crate::verify::blobs::FileContents;
+use crate::verify::chunks::ChunkTexts;
+use crate::verify::hashes::MadeText;
+use crate::verify::treeedit::{FileEdit, edited};
+use crate::verify::{Checked, KnownTree, fault};
 
 /// Trees by the nodes of manifests.
 #[derive(Debug)]

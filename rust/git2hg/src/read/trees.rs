@@ -9,12 +9,12 @@ use hashbrown::{HashMap, HashSet};
 use parallel::Buffer;
 use revlog::manifest::Flag;
 
-use crate::answers::{Answer, AnswerHead, Answers, ask};
-use crate::convert::ahead::gitblobs;
-use crate::convert::recent::Recent;
+use crate::cache::Recent;
 use crate::error::{Error, Result};
+use crate::judge::tree::{TreeEntry, judge, not_a_tree};
+use crate::read::answers::{Answer, AnswerHead, Answers, ask};
+use crate::read::blobs;
 use crate::reason::TreeReasons;
-use crate::tree::{TreeEntry, judge, not_a_tree};
 
 /// Most trees that are asked for at a time.
 pub(crate) const ASKED_AT_ONCE: usize = 1000;
@@ -161,7 +161,7 @@ pub(crate) struct LateBlobs<'a, W, R> {
 }
 
 impl<W: Write, R: Read> LateBlobs<'_, W, R> {
-    /// The next content, as [`gitblobs::read`] does it.
+    /// The next content, as [`blobs::read`] does it.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ impl<W: Write, R: Read> LateBlobs<'_, W, R> {
     pub fn next(&mut self, room: Buffer, most_bytes: u64) -> Result<Option<Buffer>> {
         let (oid, rest) = self.oids.split_first().ok_or(Error::Ended)?;
         self.oids = rest;
-        gitblobs::read(&mut self.process.answers, *oid, room, most_bytes)
+        blobs::read(&mut self.process.answers, *oid, room, most_bytes)
     }
 
     /// Passes over those that are left, so that others can ask.

@@ -6,11 +6,11 @@ use std::io::{Read, Write};
 use gitpack::Oid;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::answers::{Answers, ask};
 use crate::error::{Error, Result};
-use crate::history::MOST_DETAIL;
+use crate::judge::history::MOST_DETAIL;
+use crate::judge::tree::{culprit, judge, not_a_tree};
+use crate::read::answers::{Answers, ask};
 use crate::reason::{Reason, TreeReasons};
-use crate::tree::{culprit, judge, not_a_tree};
 
 /// Trees asked for at a time.
 const ASKED_AT_ONCE: usize = 2000;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use gitpack::Oid;
 use parallel::{Budget, Buffer, Directory};
 
-use crate::answers::{AnswerHead, Answers, ask};
-use crate::convert::spool::Spool;
+use crate::build::spool::Spool;
 use crate::error::{Error, Result};
+use crate::read::answers::{AnswerHead, Answers, ask};
 
 /// Longest content: that of a text, with metadata and what a changegroup has before it.
 const MOST_BYTES: u64 = (i32::MAX as u64) - (64 << 10);

@@ -12,8 +12,8 @@ use revlog::node::parents_prefix;
 use revlog::{Delta, Node};
 use sha1lanes::{Message, best};
 
-use crate::convert::recent::Recent;
-use crate::convert::spool::Spool;
+use crate::build::spool::Spool;
+use crate::cache::Recent;
 use crate::error::{Error, Result};
 
 /// Texts longer than this part of what is kept are not kept, and nothing is compared with them.

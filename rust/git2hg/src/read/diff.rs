@@ -12,13 +12,13 @@ use gitpack::Oid;
 use gitpack::tree::entry_order;
 use revlog::manifest::MAX_DEPTH;
 
-use crate::convert::gittrees::{
+use crate::error::Result;
+use crate::judge::history::MOST_DETAIL;
+use crate::judge::tree::{TreeEntry, culprit};
+use crate::read::trees::{
     ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, KeptTree, entries, kind_of,
 };
-use crate::error::Result;
-use crate::history::MOST_DETAIL;
 use crate::reason::{Reason, TreeReasons};
-use crate::tree::{TreeEntry, culprit};
 
 /// What a path takes beside its bytes, about, while it is compared and converted.
 const PATH_BYTES: usize = 600;

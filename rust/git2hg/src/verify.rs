@@ -9,13 +9,13 @@
 //!
 //! A branch, a copy, or the parents of a file leave no trace in git, so they are not checked.
 
+mod blobs;
 mod chunks;
-mod contents;
-mod latehashes;
-mod roots;
+mod hashes;
 #[cfg(test)]
 mod tests;
 mod treeedit;
+mod trees;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -27,13 +27,13 @@ use parallel::Budget;
 use revlog::{Changeset, Node, Revlog};
 use sha1lanes::{Message, digest_one};
 
+use self::blobs::FileContents;
 use self::chunks::{ChunkTexts, GroupFile};
-use self::contents::FileContents;
-use self::latehashes::{LateHashes, MadeText};
-use self::roots::Roots;
-use crate::convert::gittrees::GitTrees;
+use self::hashes::{LateHashes, MadeText};
+use self::trees::Roots;
 use crate::convert::{ConversionRequest, ConversionStage, ConversionWatch};
 use crate::error::{Error, Result};
+use crate::read::trees::GitTrees;
 
 /// What is wrong with a changegroup, and the commit where that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]

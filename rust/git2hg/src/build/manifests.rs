@@ -3,18 +3,16 @@
 //! A manifest has a number: its revision in the store, or one after those. Null is `None`. So parents
 //! have smaller numbers than their children.
 
-mod lookups;
-
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use parallel::{Buffer, Directory};
 use revlog::{Delta, KeptTexts, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
-use self::lookups::ManifestLookups;
-use crate::convert::manifestedit::{DifferingLine, LineEdit, apply, differing, entry};
-use crate::convert::recent::Recent;
-use crate::convert::spool::Spool;
+use crate::build::lookups::ManifestLookups;
+use crate::build::manifestlines::{DifferingLine, LineEdit, apply, differing, entry};
+use crate::build::spool::Spool;
+use crate::cache::Recent;
 use crate::error::{Error, Result};
 
 /// A manifest's number; `None` is the null manifest.

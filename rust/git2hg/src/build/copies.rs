@@ -9,9 +9,9 @@ use gitpack::Oid;
 use hashbrown::{HashMap, HashSet};
 use revlog::manifest::Flag;
 
-use crate::convert::changes::{Change, join};
-use crate::convert::gittrees::{ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, entries, kind_of};
 use crate::error::Result;
+use crate::read::diff::{Change, join};
+use crate::read::trees::{ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, entries, kind_of};
 
 /// Sources with one content that are looked at.
 const MOST_SOURCES: usize = 100;

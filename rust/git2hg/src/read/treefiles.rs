@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use gitpack::Oid;
 use gitpack::tree::entry_order;
 
-use crate::convert::gittrees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
 use crate::error::Result;
-use crate::tree::TreeEntry;
+use crate::judge::tree::TreeEntry;
+use crate::read::trees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
 
 /// The files at `paths` below `root`; paths ascend and are all different. Each directory is read once,
 /// and both it and the paths below it only forwards. `tick` is called after each.

@@ -10,15 +10,15 @@ use revlog::Node;
 use revlog::manifest::Flag;
 use revlog::node::node_of;
 
-use super::treefiles::tree_files;
-use super::{Applied, MadeManifest, MergedPath};
-use crate::convert::ancestry::{Contested, heads};
-use crate::convert::filerevisions::NewText;
-use crate::convert::gittrees::FileEntry;
-use crate::convert::manifestedit::{DifferingLine, LineEdit, differing, entry};
-use crate::convert::manifests::Number;
-use crate::convert::{Converted, Converter};
+use crate::build::ancestry::{Contested, heads};
+use crate::build::files::NewText;
+use crate::build::manifestlines::{DifferingLine, LineEdit, differing, entry};
+use crate::build::manifests::Number;
+use crate::build::{Applied, MadeManifest, MergedPath};
+use crate::convert::{ChangesetBuilder, Converted};
 use crate::error::Result;
+use crate::read::treefiles::tree_files;
+use crate::read::trees::FileEntry;
 
 /// Paths after which the caller is asked whether to stop.
 const WATCHED: usize = 1000;
@@ -46,8 +46,8 @@ enum What {
     New { flag: Flag, blob: Oid, parents: [Node; 2], is_ahead: bool },
 }
 
-impl<W: Write, R: Read> Converter<'_, W, R> {
-    pub(super) fn apply_to_two(
+impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
+    pub(crate) fn apply_to_two(
         &mut self,
         tree: Oid,
         parents: [&Converted; 2],

@@ -13,11 +13,11 @@ use hashbrown::{HashMap, HashSet};
 use parallel::{Budget, Buffer};
 use revlog::{Delta, Node};
 
-use crate::check::latehashes::MadeText;
-use crate::check::{Checked, Problem, fault};
-use crate::convert::changes::LONGEST_PATH;
-use crate::convert::recent::Recent;
+use crate::cache::Recent;
 use crate::error::Error;
+use crate::read::diff::LONGEST_PATH;
+use crate::verify::hashes::MadeText;
+use crate::verify::{Checked, Problem, fault};
 
 /// Bytes of the length of a chunk.
 const LEN_BYTES: usize = 4;

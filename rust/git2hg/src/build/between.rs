@@ -4,11 +4,11 @@ use std::collections::BinaryHeap;
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::convert::manifests::{Number, PushedManifests};
+use crate::build::manifests::{Number, PushedManifests};
 
 /// One of them, with its parents.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BetweenManifest {
+pub(crate) struct BetweenManifest {
     pub number: u32,
     pub first: Number,
     pub second: Number,
@@ -19,7 +19,7 @@ pub(super) struct BetweenManifest {
 /// By their first parents they are trees. Each tree is numbered from its root on, so that what comes
 /// from a manifest is a range.
 #[derive(Debug)]
-pub(super) struct Between {
+pub(crate) struct Between {
     manifests: Vec<BetweenManifest>,
     /// For each, the nearest of its first ancestors that is not one of them.
     outside: Vec<Number>,
@@ -131,7 +131,7 @@ fn ranges(above: &[Option<u32>]) -> (Vec<u32>, Vec<u32>) {
 
 /// What [`Between::nearest`] finds: from which start on it is which.
 #[derive(Debug)]
-pub(super) struct Nearest {
+pub(crate) struct Nearest {
     from: Vec<(u32, Option<usize>)>,
 }
 

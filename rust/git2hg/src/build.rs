@@ -3,8 +3,15 @@
 //! They are git-cinnabar's: `create_simple_manifest` and `create_merge_changeset` in its `main.rs`. Only
 //! content that begins with the marker of metadata is stored as Mercurial does.
 
+pub(crate) mod ancestry;
+pub(crate) mod between;
+pub(crate) mod copies;
+pub(crate) mod files;
+pub(crate) mod lookups;
+pub(crate) mod manifestlines;
+pub(crate) mod manifests;
 mod merges;
-mod treefiles;
+pub(crate) mod spool;
 
 use std::cmp::Ordering;
 use std::io::{Read, Write};
@@ -14,14 +21,14 @@ use parallel::Buffer;
 use parallel::hex::hex;
 use revlog::Node;
 
-use crate::convert::changes::Change;
-use crate::convert::copies::{CopySources, copies};
-use crate::convert::filerevisions::{NewText, nodes_of};
-use crate::convert::gittrees::FileEntry;
-use crate::convert::manifestedit::{LineEdit, entry};
-use crate::convert::manifests::Number;
-use crate::convert::{Converted, Converter};
+use crate::build::copies::{CopySources, copies};
+use crate::build::files::{NewText, nodes_of};
+use crate::build::manifestlines::{LineEdit, entry};
+use crate::build::manifests::Number;
+use crate::convert::{ChangesetBuilder, Converted};
 use crate::error::{Error, Result};
+use crate::read::diff::Change;
+use crate::read::trees::FileEntry;
 
 /// What precedes and follows the metadata of a file revision.
 const MARK: &[u8] = b"\x01\n";
@@ -127,9 +134,9 @@ impl<'a> TextsOfCommit<'a> {
     }
 }
 
-impl<W: Write, R: Read> Converter<'_, W, R> {
+impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
     /// Makes what is new of the manifest and the files of a commit.
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &mut self,
         tree: Oid,
         parents: &[Converted],

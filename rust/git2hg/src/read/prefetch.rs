@@ -4,24 +4,21 @@
 //! a thread of its own. Does not know what becomes of them, but that nothing is compared any more after a
 //! commit that does not come back.
 
-pub(crate) mod comparing;
-pub(crate) mod gitblobs;
-pub(crate) mod window;
-
 use std::io::{Read, Write};
 
 use gitpack::Oid;
 use hashbrown::HashMap;
 
-use crate::answers::Answers;
-use crate::convert::ahead::comparing::compare_window;
-use crate::convert::ahead::gitblobs::{BlobContents, GitBlobs};
-use crate::convert::ahead::window::{WindowCommit, WindowSize};
-use crate::convert::changes::TreeComparison;
-use crate::convert::gittrees::GitTrees;
-use crate::convert::rules::CommitChanges;
+use crate::build::CommitChanges;
 use crate::convert::watching::Watching;
 use crate::error::Result;
+use crate::read::answers::Answers;
+use crate::read::blobs::{BlobContents, GitBlobs};
+use crate::read::commits;
+use crate::read::commits::{WindowCommit, WindowSize};
+use crate::read::comparing::compare_window;
+use crate::read::diff::TreeComparison;
+use crate::read::trees::GitTrees;
 
 /// So many bytes of contents, which wait in a file, count as one byte of memory.
 const CONTENTS_OF_BYTE: u64 = 8;
@@ -86,7 +83,7 @@ impl<'a, C: Read, W: Write, R: Read> Ahead<'a, C, W, R> {
         loop {
             let mut commits = match self.halves.pop() {
                 Some(half) => half,
-                None => window::read(&mut self.commits, self.size)?,
+                None => commits::read(&mut self.commits, self.size)?,
             };
             if commits.is_empty() {
                 return Ok(None);

@@ -5,9 +5,9 @@ use std::io::Read;
 use gitpack::Oid;
 use hashbrown::HashMap;
 
-use crate::answers::Answers;
-use crate::commit::{self, MOST_PARENTS, judge};
 use crate::error::{Error, Result};
+use crate::judge::commit::{self, MOST_PARENTS, judge};
+use crate::read::answers::Answers;
 use crate::reason::Reason;
 
 /// Bytes that are kept of what makes a commit refused.

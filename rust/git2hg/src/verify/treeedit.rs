@@ -7,9 +7,9 @@ use gitpack::{ObjectKind, Oid, object_header};
 use revlog::manifest::Flag;
 use sha1lanes::{Message, digest_one};
 
-use crate::check::{Checked, Problem, fault};
-use crate::convert::gittrees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
-use crate::tree::TreeEntry;
+use crate::judge::tree::TreeEntry;
+use crate::read::trees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
+use crate::verify::{Checked, Problem, fault};
 
 /// A path below a directory, and the file that comes there; `None` if none does.
 pub(crate) type FileEdit<'a> = (&'a [u8], Option<FileEntry>);

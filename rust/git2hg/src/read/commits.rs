@@ -4,10 +4,10 @@ use std::io::Read;
 
 use gitpack::Oid;
 
-use crate::answers::Answers;
-use crate::commit::{self, CommitParts, judge};
 use crate::error::{Error, Result};
-use crate::history::MOST_DETAIL;
+use crate::judge::commit::{self, CommitParts, judge};
+use crate::judge::history::MOST_DETAIL;
+use crate::read::answers::Answers;
 use crate::reason::Reason;
 
 /// Commits of a window, if there are so many: of its first one, too.

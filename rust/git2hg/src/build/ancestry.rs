@@ -7,15 +7,13 @@
 //! Only what these manifests change is looked at. What else they have comes from a manifest that is an
 //! ancestor of both sides, and is looked up there.
 
-mod between;
-
 use std::hash::BuildHasher as _;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use revlog::Node;
 
-use self::between::{Between, Nearest};
-use crate::convert::manifests::{Number, PushedManifests, changes};
+use crate::build::between::{Between, Nearest};
+use crate::build::manifests::{Number, PushedManifests, changes};
 use crate::error::Result;
 
 /// Entries of paths that are in memory at a time.

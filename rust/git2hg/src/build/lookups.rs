@@ -8,7 +8,7 @@ const OVERHEAD_BYTES: usize = 100;
 
 /// Nodes by the number of a manifest and by path, of so many bytes together.
 #[derive(Debug)]
-pub(super) struct ManifestLookups {
+pub(crate) struct ManifestLookups {
     known: HashMap<u32, HashMap<Box<[u8]>, Node>>,
     bytes: usize,
     most_bytes: usize,

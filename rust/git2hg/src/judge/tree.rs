@@ -7,7 +7,7 @@ use gitpack::Oid;
 use gitpack::tree::entry_order;
 use std::cmp::Ordering;
 
-use crate::names;
+use crate::judge::names;
 use crate::reason::{Reason, TreeReasons};
 
 /// What a tree has by itself.

@@ -3,11 +3,11 @@
 
 use std::io::{Read, Write};
 
-use crate::convert::ahead::window::{LEAST_COMMITS, WindowCommit};
-use crate::convert::changes::{TreeComparison, compare};
-use crate::convert::gittrees::GitTrees;
 use crate::convert::watching::Watching;
 use crate::error::{Error, Result};
+use crate::read::commits::{LEAST_COMMITS, WindowCommit};
+use crate::read::diff::{TreeComparison, compare};
+use crate::read::trees::GitTrees;
 
 /// A commit may change so many files that they take this many times the memory of a conversion, and so may
 /// all commits together. So millions of them are no obstacle, but a few trees that name billions are.

@@ -1,0 +1,10 @@
+//! Objects of git, read from `git cat-file`: commits, their trees and blobs.
+
+pub(crate) mod answers;
+pub(crate) mod blobs;
+pub(crate) mod commits;
+pub(crate) mod comparing;
+pub(crate) mod diff;
+pub(crate) mod prefetch;
+pub(crate) mod treefiles;
+pub(crate) mod trees;
