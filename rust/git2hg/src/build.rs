@@ -1,7 +1,9 @@
-//! The rules of manifests and file revisions: which node each path has, and what a changeset lists.
+//! Changesets of commits, with their manifests and file revisions.
 //!
-//! They are git-cinnabar's: `create_simple_manifest` and `create_merge_changeset` in its `main.rs`. Only
-//! content that begins with the marker of metadata is stored as Mercurial does.
+//! The rules are git-cinnabar's: `create_simple_manifest` and `create_merge_changeset` in its `main.rs`. Only
+//! content that begins like metadata is stored as Mercurial does. `manifests` and `files` keep the new
+//! revisions in temporary files until [`ChangesetBuilder::write`] makes a changegroup of them; `merges` has
+//! the rules for two parents.
 
 pub(crate) mod ancestry;
 pub(crate) mod between;
@@ -13,97 +15,35 @@ pub(crate) mod manifests;
 mod merges;
 pub(crate) mod spool;
 
-use std::cmp::Ordering;
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::sync::Arc;
 
+use changegroup::{END, GroupVersion, RevisionChunk, hunk_head};
 use gitpack::Oid;
-use parallel::Buffer;
+use hashbrown::HashMap;
 use parallel::hex::hex;
-use revlog::Node;
+use parallel::{Budget, Buffer};
+use revlog::{Changeset, Node, Revlog, node};
 
 use crate::build::copies::{CopySources, copies};
-use crate::build::files::{NewText, nodes_of};
+use crate::build::files::{FileRevisions, NewText, nodes_of};
 use crate::build::manifestlines::{LineEdit, entry};
-use crate::build::manifests::Number;
-use crate::convert::{ChangesetBuilder, Converted};
+use crate::build::manifests::{Number, PushedManifests};
+use crate::build::spool::Spool;
 use crate::error::{Error, Result};
-use crate::read::diff::Change;
-use crate::read::trees::FileEntry;
+use crate::judge::commit::judge;
+use crate::progress::ConversionProgress;
+use crate::read::blobs::{BlobContents, most_bytes};
+use crate::read::commits::WindowCommit;
+use crate::read::diff::{Change, CommitChanges, MergedPath};
+use crate::read::trees::GitTrees;
+use crate::request::{ConversionRequest, KnownChangeset};
 
 /// What precedes and follows the metadata of a file revision.
 const MARK: &[u8] = b"\x01\n";
 /// Bytes of texts that wait until all are hashed at once.
 const MOST_HASHED: usize = 1 << 20;
-
-/// What a commit changes of each of its parents.
-#[derive(Debug)]
-pub(crate) enum CommitChanges {
-    /// Of its only parent, or of nothing.
-    One(Vec<Change>),
-    /// Of two; paths ascending.
-    Two(Vec<MergedPath>),
-}
-
-/// A path that differs from at least one of two parents.
-#[derive(Debug)]
-pub(crate) struct MergedPath {
-    path: Box<[u8]>,
-    new: Option<FileEntry>,
-    olds: [Option<FileEntry>; 2],
-}
-
-impl MergedPath {
-    /// The blob that neither parent has.
-    fn own_blob(&self) -> Option<Oid> {
-        let (_, blob) = self.new?;
-        let is_old = |old: &Option<FileEntry>| old.is_some_and(|(_, other)| other == blob);
-        (!self.olds.iter().any(is_old)).then_some(blob)
-    }
-}
-
-impl CommitChanges {
-    /// Of one list for each parent, or one for none.
-    pub fn new(mut lists: Vec<Vec<Change>>) -> Self {
-        let second = if lists.len() > 1 { lists.pop() } else { None };
-        let first = lists.pop().unwrap_or_default();
-        let Some(second) = second else { return Self::One(first) };
-        let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
-        let mut merged = Vec::new();
-        loop {
-            let order = match (first.peek(), second.peek()) {
-                (None, None) => return Self::Two(merged),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(one), Some(two)) => one.path.cmp(&two.path),
-            };
-            let one = if order.is_le() { first.next() } else { None };
-            let two = if order.is_ge() { second.next() } else { None };
-            // a path that is not in a list is as in that parent
-            let new = one.as_ref().or(two.as_ref()).and_then(|change| change.new);
-            let olds = [&one, &two].map(|side| side.as_ref().map_or(new, |change| change.old));
-            if let Some(Change { path, .. }) = one.or(two) {
-                merged.push(MergedPath { path, new, olds });
-            }
-        }
-    }
-
-    /// The blobs that are needed in any case, with their paths, in the order in which they are.
-    pub fn blobs(&self) -> Vec<(&[u8], Oid)> {
-        match self {
-            Self::One(changes) => {
-                changes.iter().filter_map(|it| Some((&*it.path, own_blob(it)?))).collect()
-            }
-            Self::Two(paths) => {
-                paths.iter().filter_map(|it| Some((&*it.path, it.own_blob()?))).collect()
-            }
-        }
-    }
-}
-
-fn own_blob(change: &Change) -> Option<Oid> {
-    let (_, blob) = change.new?;
-    change.old.is_none_or(|(_, old)| old != blob).then_some(blob)
-}
 
 /// What became of a tree.
 pub(crate) enum Applied {
@@ -134,9 +74,217 @@ impl<'a> TextsOfCommit<'a> {
     }
 }
 
-impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
+/// Part of the memory for file revisions and for manifests, each.
+const PART_OF_MEMORY: usize = 4;
+
+/// Commits and their changesets, parents first.
+pub(crate) type ChangesetPairs = Vec<(Oid, Node)>;
+
+/// Parent of new commits with its changeset, manifest and tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownTree {
+    pub oid: Oid,
+    pub node: Node,
+    pub manifest: Node,
+    pub tree: Oid,
+}
+
+/// A commit that is a changeset, as its children need it.
+#[derive(Clone, Debug)]
+struct Converted {
+    node: Node,
+    tree: Oid,
+    manifest: Number,
+    /// Value of the branch extra, as stored.
+    branch: Option<Arc<[u8]>>,
+}
+
+/// Builder of changesets, commit by commit.
+pub(crate) struct ChangesetBuilder<'a, W, R> {
+    trees: &'a GitTrees<W, R>,
+    /// Contents of the current window of commits.
+    contents: Option<BlobContents>,
+    budget: Arc<Budget>,
+    /// Length limit of files.
+    most_bytes: u64,
+    manifests: PushedManifests<'a>,
+    files: FileRevisions,
+    changesets: Spool,
+    version: GroupVersion,
+    branch: Option<Arc<[u8]>>,
+    known: HashMap<Oid, Converted>,
+    made: ChangesetPairs,
+    progress: &'a ConversionProgress<'a>,
+}
+
+impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
+    /// Starts with no changesets. Buffers count towards `budget`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Scratch`].
+    pub fn new(
+        request: &ConversionRequest<'_>,
+        revlog: &'a Revlog,
+        trees: &'a GitTrees<W, R>,
+        budget: Arc<Budget>,
+        progress: &'a ConversionProgress<'a>,
+    ) -> Result<Self> {
+        let part = request.memory_bytes / PART_OF_MEMORY;
+        Ok(Self {
+            trees,
+            contents: None,
+            budget,
+            most_bytes: most_bytes(request.most_file_bytes),
+            manifests: PushedManifests::new(revlog, request.dir, part)?,
+            files: FileRevisions::new(request.version, request.dir, part)?,
+            changesets: Spool::new(request.dir, "changesets")?,
+            version: request.version,
+            branch: request.branch.map(Arc::from),
+            known: HashMap::new(),
+            made: Vec::new(),
+            progress,
+        })
+    }
+
+    /// Adds parents that are changesets already, and reads their trees' ids.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`GitTrees::read_others`], and [`Error::Store`] if a manifest is missing.
+    pub fn add_known(&mut self, known: &[KnownChangeset<'_>]) -> Result<Vec<KnownTree>> {
+        let oids: Vec<Oid> = known.iter().map(|changeset| changeset.oid).collect();
+        let mut roots = Vec::with_capacity(oids.len());
+        self.trees.read_others(&oids, |_, _, content| {
+            roots.push(judge(content).tree);
+            Ok(())
+        })?;
+        let mut learned = Vec::with_capacity(known.len());
+        for (KnownChangeset { oid, node, text }, tree) in known.iter().zip(roots) {
+            let wrong = |what: &dyn std::fmt::Display| Error::Wrong(format!("{node}: {what}"));
+            let changeset = Changeset::parse(text).map_err(|problem| wrong(&problem))?;
+            let branch = changeset.extras().find(|(key, _)| *key == b"branch");
+            let tree = tree.ok_or_else(|| wrong(&"its commit has no tree"))?;
+            let manifest = changeset.manifest;
+            learned.push(KnownTree { oid: *oid, node: *node, manifest, tree });
+            let converted = Converted {
+                node: *node,
+                tree,
+                manifest: self.manifests.stored(changeset.manifest)?,
+                branch: branch.map(|(_, value)| Arc::from(value)),
+            };
+            self.known.insert(*oid, converted);
+        }
+        Ok(learned)
+    }
+
+    /// Whether a commit is a changeset.
+    pub fn is_known(&self, oid: &Oid) -> bool {
+        self.known.contains_key(oid)
+    }
+
+    /// Number of changesets made.
+    pub fn len(&self) -> usize {
+        self.made.len()
+    }
+
+    /// Memory of the file revisions, about, except for cached texts.
+    pub fn file_bytes(&self) -> usize {
+        self.files.bytes()
+    }
+
+    /// Starts a window of commits, with the contents read for them.
+    pub fn start_window(&mut self, contents: BlobContents) {
+        self.contents = Some(contents);
+    }
+
+    /// Makes the changeset of a commit, or returns the path of a file that is too long.
+    ///
+    /// # Errors
+    ///
+    /// That the store, git or a temporary file cannot be read.
+    pub fn add(
+        &mut self,
+        commit: &WindowCommit,
+        changes: &CommitChanges,
+    ) -> Result<Option<Box<[u8]>>> {
+        let parents: Vec<Converted> =
+            commit.parents.iter().filter_map(|oid| self.known.get(oid)).cloned().collect();
+        let tree = commit.tree_or_empty();
+        let made = match self.apply(tree, &parents, changes)? {
+            Applied::TooLong(path) => return Ok(Some(path)),
+            Applied::Made(made) => made,
+        };
+        let inherited = || parents.first().and_then(|parent| parent.branch.clone());
+        let branch = self.branch.clone().or_else(inherited);
+        let files: Vec<&[u8]> = made.files.iter().map(|path| &**path).collect();
+        let node_of = |at: usize| parents.get(at).map_or(Node::NULL, |parent| parent.node);
+        let pair = [node_of(0), node_of(1)];
+        let text = commit
+            .parts()
+            .and_then(|parts| {
+                parts.changeset(self.manifests.node(made.manifest), branch.as_deref(), &files)
+            })
+            .ok_or_else(|| Error::Wrong(format!("commit {} has no date", commit.oid)))?;
+        let node = node::node_of(pair[0], pair[1], &text);
+        let chunk = RevisionChunk { node, parents: pair, base: Node::NULL, link: node, flags: 0 };
+        let mut bytes = Vec::with_capacity(text.len() + 200);
+        chunk.push_head(self.version, text.len() + 12, &mut bytes)?;
+        hunk_head(0, 0, text.len(), &mut bytes);
+        bytes.extend_from_slice(&text);
+        self.changesets.push(&bytes)?;
+        self.made.push((commit.oid, node));
+        let converted = Converted { node, tree, manifest: made.manifest, branch };
+        self.known.insert(commit.oid, converted);
+        Ok(None)
+    }
+
+    /// Writes the changegroup, and returns the changesets.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Output`] and [`Error::Scratch`].
+    pub fn write(mut self, out: &File) -> Result<ChangesetPairs> {
+        let mut out = BufWriter::with_capacity(1 << 20, out);
+        let len = self.changesets.len();
+        self.changesets.copy(0, len, &mut out)?;
+        out.write_all(&END).map_err(Error::Output)?;
+        let made = self.made;
+        let link_node = |link: u32| made[link as usize].1;
+        let (mut bytes, mut delta) = (Vec::new(), Vec::new());
+        for new in self.manifests.new_ones().to_vec() {
+            let base = self.manifests.delta(&new, &mut delta)?;
+            let [p1, p2] = new.parents.map(|parent| self.manifests.node(parent));
+            let link = link_node(new.link);
+            let chunk = RevisionChunk { node: new.node, parents: [p1, p2], base, link, flags: 0 };
+            bytes.clear();
+            chunk.push_head(self.version, delta.len(), &mut bytes)?;
+            bytes.extend_from_slice(&delta);
+            out.write_all(&bytes).map_err(Error::Output)?;
+        }
+        out.write_all(&END).map_err(Error::Output)?;
+        if self.version == GroupVersion::V03 {
+            out.write_all(&END).map_err(Error::Output)?; // of the manifests of directories
+        }
+        self.files.write(link_node, &mut out)?;
+        out.write_all(&END).map_err(Error::Output)?;
+        out.flush().map_err(Error::Output)?;
+        Ok(made)
+    }
+
+    /// An empty buffer within the budget.
+    fn room(&self) -> Buffer {
+        Buffer::new(Some(Arc::clone(&self.budget)))
+    }
+
+    /// The next prefetched content; `None` if it is too long.
+    fn next_content(&mut self, oid: Oid) -> Result<Option<Buffer>> {
+        let nothing = || Error::Wrong(format!("blob {oid} was not asked for"));
+        self.contents.as_mut().ok_or_else(nothing)?.next(oid)
+    }
+
     /// Makes what is new of the manifest and the files of a commit.
-    pub(crate) fn apply(
+    fn apply(
         &mut self,
         tree: Oid,
         parents: &[Converted],
@@ -190,7 +338,7 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
             };
             let old_node = old.map(|_| node_of(path)).transpose()?;
             let node = match old_node {
-                Some(node) if own_blob(change).is_none() => node,
+                Some(node) if change.own_blob().is_none() => node,
                 _ => {
                     let Some(content) = self.next_content(*blob)? else {
                         return Ok(Applied::TooLong(path.clone()));

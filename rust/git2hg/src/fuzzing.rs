@@ -6,9 +6,9 @@ use std::io;
 use gitpack::Oid;
 use revlog::{Node, RevlogKind};
 
-use crate::convert::ConversionRequest;
 use crate::read::trees::GitTrees;
-use crate::verify::{Fault, check};
+use crate::request::ConversionRequest;
+use crate::verify::{Fault, verify};
 
 /// Commits whose ids are looked for: the changegroup is read once more for each.
 const MOST_COMMITS: u8 = 8;
@@ -33,7 +33,7 @@ pub fn way_back(request: &ConversionRequest<'_>, group: &File, nodes: &[Node]) -
     let mut known = 0;
     loop {
         let trees = GitTrees::new(io::sink(), io::empty(), TREE_BYTES);
-        let found = check((group, 0), (request, &manifest), &[], &trees, &expected, &|_, _| false);
+        let found = verify((group, 0), (request, &manifest), &[], &trees, &expected, &|_, _| false);
         let Fault { oid, what } = match found {
             Ok(None) => return None,
             Ok(Some(fault)) => fault,

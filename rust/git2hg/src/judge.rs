@@ -1,7 +1,171 @@
-//! Which commits can be pushed: the rules, one object each, and all of a history.
+//! Judgement of a history: for each commit the first reason why it cannot be pushed.
+//!
+//! `commit`, `tree` and `names` have the rules for one object, `trees` reads each tree of a history once.
+//! A survey judges all commits, a conversion those from the first refused one on. A child of a refused
+//! commit is refused, too: its parent would have another id.
 
 pub mod commit;
-pub(crate) mod history;
 pub(crate) mod names;
 pub mod tree;
-pub(crate) mod trees;
+mod trees;
+
+use std::io::{Read, Write};
+
+use gitpack::Oid;
+use hashbrown::HashMap;
+
+use crate::error::{Error, Result};
+use crate::judge::commit::{JudgedCommit, MOST_PARENTS};
+use crate::judge::trees::Trees;
+use crate::read::trees::GitTrees;
+use crate::reason::Reason;
+
+/// Length limit of a detail, in bytes.
+pub(crate) const MOST_DETAIL: usize = 512;
+
+/// Commits to be judged, parents before children.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    commits: Vec<HistoryCommit>,
+    numbers: HashMap<Oid, u32>,
+    /// Details of commits, by their numbers.
+    details: HashMap<u32, Vec<u8>>,
+}
+
+/// A commit as far as its verdict needs it.
+#[derive(Debug)]
+struct HistoryCommit {
+    oid: Oid,
+    tree: Option<Oid>,
+    parents: [Parent; MOST_PARENTS],
+    /// Reason of the commit object itself.
+    own: Option<Reason>,
+}
+
+/// Parent of a commit.
+#[derive(Clone, Copy, Debug)]
+enum Parent {
+    /// No parent, or a changeset of the repository.
+    Accepted,
+    /// Commit of this history, by its number.
+    New(u32),
+    /// Neither.
+    Unknown,
+}
+
+impl Judge {
+    /// Adds a commit; its parents come before it. `is_known` answers for parents outside this history
+    /// whether they are changesets.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooMany`].
+    pub fn add(
+        &mut self,
+        oid: Oid,
+        judged: &JudgedCommit<'_>,
+        is_known: impl Fn(&Oid) -> bool,
+    ) -> Result<()> {
+        let number = u32::try_from(self.commits.len()).map_err(|_| Error::TooMany)?;
+        let mut parents = [Parent::Accepted; MOST_PARENTS];
+        let mut unknown = None;
+        for (parent, oid) in parents.iter_mut().zip(&judged.parents) {
+            if let Some(number) = self.numbers.get(oid) {
+                *parent = Parent::New(*number);
+            } else if !is_known(oid) {
+                *parent = Parent::Unknown;
+                unknown.get_or_insert(oid);
+            }
+        }
+        let detail = match judged.refused {
+            Some((_, detail)) => detail[..detail.len().min(MOST_DETAIL)].to_vec(),
+            None => unknown.map(|oid| oid.to_string().into_bytes()).unwrap_or_default(),
+        };
+        if !detail.is_empty() {
+            self.details.insert(number, detail);
+        }
+        let own = judged.refused.map(|(reason, _)| reason);
+        self.numbers.insert(oid, number);
+        self.commits.push(HistoryCommit { oid, tree: judged.tree, parents, own });
+        Ok(())
+    }
+
+    /// Reads the trees of all commits and judges them. The trees take about `most_bytes` of memory at
+    /// most. `tick` gets the trees read, and the trees known so far.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`GitTrees::read_others`] and `tick`, and [`Error::TooManyRevisions`] if the trees need
+    /// more memory.
+    pub fn verdicts(
+        self,
+        git: &GitTrees<impl Write, impl Read>,
+        most_bytes: usize,
+        mut tick: impl FnMut(usize, usize) -> Result<()>,
+    ) -> Result<Verdicts> {
+        let Self { commits, details, .. } = self;
+        let mut trees = Trees::default();
+        for tree in commits.iter().filter_map(|commit| commit.tree) {
+            trees.add(tree)?;
+        }
+        let last = commits.last().map_or(Oid::EMPTY_TREE, |commit| commit.oid);
+        trees.read(git, |done, total, bytes| {
+            if bytes > most_bytes { Err(Error::TooManyRevisions(last)) } else { tick(done, total) }
+        })?;
+        let mut reasons: Vec<Option<Reason>> = Vec::with_capacity(commits.len());
+        for commit in &commits {
+            let is_refused = |parent: &Parent| match parent {
+                Parent::Accepted => false,
+                Parent::New(number) => reasons[*number as usize].is_some(),
+                Parent::Unknown => true,
+            };
+            let of_tree = || commit.tree.and_then(|tree| trees.reason_of_root(&tree));
+            let of_parents = || commit.parents.iter().any(is_refused).then_some(Reason::Ancestor);
+            let reason = commit.own.or_else(of_tree).or_else(of_parents);
+            reasons.push(reason);
+        }
+        Ok(Verdicts { commits, reasons, details, trees })
+    }
+}
+
+/// Verdicts on the commits of a history.
+#[derive(Debug)]
+pub(crate) struct Verdicts {
+    commits: Vec<HistoryCommit>,
+    reasons: Vec<Option<Reason>>,
+    details: HashMap<u32, Vec<u8>>,
+    trees: Trees,
+}
+
+impl Verdicts {
+    /// Number of commits.
+    pub fn commits(&self) -> usize {
+        self.commits.len()
+    }
+
+    /// Number of different trees.
+    pub fn trees(&self) -> usize {
+        self.trees.len()
+    }
+
+    /// Refused commits by their numbers, parents before children.
+    pub fn refused(&self) -> impl Iterator<Item = (u32, Oid, Reason)> + '_ {
+        let verdicts = (0..).zip(&self.commits).zip(&self.reasons);
+        verdicts.filter_map(|((number, commit), reason)| Some((number, commit.oid, (*reason)?)))
+    }
+
+    /// Part of a refused commit that is the reason: a header, an author, a path. May be empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`GitTrees::get`].
+    pub fn detail(&self, number: u32, git: &GitTrees<impl Write, impl Read>) -> Result<Vec<u8>> {
+        let commit = &self.commits[number as usize];
+        match (self.reasons[number as usize], commit.tree) {
+            (Some(reason), Some(tree)) if commit.own.is_none() && reason != Reason::Ancestor => {
+                self.trees.path(git, tree, reason)
+            }
+            _ => Ok(self.details.get(&number).cloned().unwrap_or_default()),
+        }
+    }
+}

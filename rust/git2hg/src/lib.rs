@@ -1,13 +1,13 @@
 //! git commits as Mercurial history.
 //!
-//! Owns the rules that decide whether a commit comes back: it is made a changeset by the rules of the
-//! dialect cinnabar, and that changeset is exported as the same commit. [`survey()`] reads a history from
-//! git and gives each commit that does not come back its [`Reason`]. [`convert()`] makes a changegroup
-//! of new commits, and converts it back.
+//! Owns the rules of pushes: a commit is accepted if it becomes a changeset of the dialect cinnabar, and that
+//! changeset is exported as the same commit. [`survey()`] judges the commits of a git repository and gives
+//! each refused one its [`Reason`]. [`convert()`] makes a changegroup of new commits, and verifies it by
+//! exporting it again.
 //!
-//! By part: [`commit`] judges the commit object, [`tree`] its trees, `names` what Mercurial allows as
-//! a file name, `answers` reads what `git cat-file` writes, `convert` has the rules of changesets, manifests
-//! and file revisions, and `check` goes the way back. Starts no process: the caller runs git.
+//! `read` parses the output of `git cat-file` and compares trees. [`judge`] has the rules for commits and
+//! trees. `build` makes changesets, manifests and file revisions, `convert` has the order of work, and
+//! `verify` the round trip. Starts no process: the caller runs git.
 
 mod build;
 mod cache;
@@ -18,16 +18,17 @@ mod fakegit;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod judge;
+mod progress;
 mod read;
 mod reason;
+mod request;
 mod survey;
 mod verify;
 
-pub use convert::{
-    Conversion, ConversionPipes, ConversionRequest, ConversionStage, ConversionWatch,
-    KnownChangeset, Refusal, convert,
-};
+pub use convert::convert;
 pub use error::{Error, Result};
+pub use progress::{ConversionStage, ConversionWatch};
 pub use read::answers::{Answer, Answers};
 pub use reason::Reason;
+pub use request::{Conversion, ConversionPipes, ConversionRequest, KnownChangeset, Refusal};
 pub use survey::{Finding, Survey, SurveyProgress, SurveyStage, survey};

@@ -3,7 +3,6 @@
 pub(crate) mod answers;
 pub(crate) mod blobs;
 pub(crate) mod commits;
-pub(crate) mod comparing;
 pub(crate) mod diff;
 pub(crate) mod prefetch;
 pub(crate) mod treefiles;

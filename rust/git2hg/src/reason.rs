@@ -84,16 +84,14 @@ impl TreeReasons {
         self.0 |= ROOT_NAME;
     }
 
-    /// Adds those of a directory in the tree; tells whether any is new.
-    pub(crate) fn inherit(&mut self, below: Self) -> bool {
-        let before = self.0;
+    /// Adds those of a directory in the tree.
+    pub(crate) fn inherit(&mut self, below: Self) {
         self.0 |= below.0 & !ROOT_NAME;
-        self.0 != before
     }
 
-    /// Whether there is anything to inherit.
-    pub(crate) fn is_inherited(self) -> bool {
-        self.0 & !ROOT_NAME != 0
+    /// Whether commits with this tree are refused, as their root or below it.
+    pub(crate) fn refuse(self, is_root: bool) -> bool {
+        self.0 & !ROOT_NAME != 0 || is_root && self.0 != 0
     }
 
     /// Whether `reason` is among them, for a directory below the root.
@@ -137,12 +135,12 @@ mod tests {
         let (mut root, mut below) = (TreeReasons::default(), TreeReasons::default());
         below.add_root_name();
         assert_eq!(below.of_root(), Some(Reason::Path));
-        assert!(!below.is_inherited());
-        assert!(!root.inherit(below));
+        assert_eq!([true, false].map(|is_root| below.refuse(is_root)), [true, false]);
+        root.inherit(below);
         assert_eq!(root.of_root(), None);
         below.add(Reason::Mode);
-        assert!(root.inherit(below));
-        assert!(!root.inherit(below));
+        root.inherit(below);
+        assert!(root.refuse(false));
         assert_eq!(root.of_root(), Some(Reason::Mode));
     }
 }

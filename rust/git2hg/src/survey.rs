@@ -8,12 +8,16 @@ use std::io::{Read, Write};
 use gitpack::Oid;
 
 use crate::error::{Error, Result};
-use crate::judge::history::CommitHistory;
-use crate::judge::trees::{Asked, Trees};
-use crate::reason::Reason;
+use crate::judge::{Judge, Verdicts, commit};
+use crate::read::answers::Answers;
+use crate::read::commits;
+use crate::read::trees::GitTrees;
+use crate::reason::{Reason, TreeReasons};
 
 /// Objects between two looks at the caller's wish to stop.
 const WATCHED: usize = 256;
+/// Bytes of trees that are kept while the paths of findings are looked up.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// What is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +43,7 @@ pub struct SurveyProgress {
 /// What a survey has found.
 #[derive(Debug)]
 pub struct Survey {
-    /// Commits, parents before children.
-    commits: Vec<(Oid, Option<Reason>)>,
-    /// Different trees.
-    trees: usize,
+    verdicts: Verdicts,
     findings: Vec<Finding>,
 }
 
@@ -63,13 +64,13 @@ impl Survey {
     /// How many commits were surveyed.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.commits.len() as u64
+        self.verdicts.commits() as u64
     }
 
     /// How many different trees they have.
     #[must_use]
     pub fn trees(&self) -> u64 {
-        self.trees as u64
+        self.verdicts.trees() as u64
     }
 
     /// The reasons that there are, in their order.
@@ -80,7 +81,7 @@ impl Survey {
 
     /// The commits that do not come back, parents before children.
     pub fn refused(&self) -> impl Iterator<Item = (Oid, Reason)> + '_ {
-        self.commits.iter().filter_map(|(oid, reason)| Some((*oid, (*reason)?)))
+        self.verdicts.refused().map(|(_, oid, reason)| (oid, reason))
     }
 }
 
@@ -105,31 +106,34 @@ pub fn survey(
         let reached = SurveyProgress { stage, done: done as u64, total: total as u64 };
         if done.is_multiple_of(WATCHED) && watch(reached) { Err(Error::Cancelled) } else { Ok(()) }
     };
-    let history = CommitHistory::read(commits, |done| told(SurveyStage::Commits, done, 0))?;
-    let mut git = Asked::new(requests, answers);
-    let mut trees = Trees::default();
-    for commit in history.commits() {
-        if let Some(tree) = commit.tree {
-            trees.add(tree)?;
+    let (mut judge, mut commits, mut count) = (Judge::default(), Answers::new(commits), 0);
+    let mut seen = TreeReasons::default();
+    while let Some((oid, content)) = commits::next(&mut commits)? {
+        let mut judged = commit::judge(content);
+        if let Some((reason, detail)) = &mut judged.refused {
+            // only the first commit with a reason is shown with its detail
+            if seen.has(*reason) {
+                *detail = b"";
+            }
+            seen.add(*reason);
+        }
+        judge.add(oid, &judged, |_| true)?;
+        count += 1;
+        told(SurveyStage::Commits, count, 0)?;
+    }
+    let git = GitTrees::new(requests, answers, KEPT_BYTES);
+    let tick = |done, total| told(SurveyStage::Trees, done, total);
+    let verdicts = judge.verdicts(&git, usize::MAX, tick)?;
+    let mut findings: Vec<Finding> = Vec::new();
+    for (number, first, reason) in verdicts.refused() {
+        match findings.iter_mut().find(|finding| finding.reason == reason) {
+            Some(finding) => finding.commits += 1,
+            None => {
+                let detail = verdicts.detail(number, &git)?;
+                findings.push(Finding { reason, commits: 1, first, detail });
+            }
         }
     }
-    trees.read(&mut git, |done, total| told(SurveyStage::Trees, done, total))?;
-
-    let reasons = history.reasons(|tree| trees.reasons(tree).of_root());
-    let mut findings = Vec::new();
-    for reason in Reason::ALL {
-        let mut having =
-            history.commits().iter().zip(&reasons).filter(|(_, it)| **it == Some(reason));
-        let Some((first, _)) = having.next() else { continue };
-        let detail = match first.tree {
-            Some(tree) if first.own.is_none() && reason != Reason::Ancestor => {
-                trees.path(&mut git, tree, reason)?
-            }
-            _ => history.detail(reason).to_vec(),
-        };
-        let commits = 1 + having.count() as u64;
-        findings.push(Finding { reason, commits, first: first.oid, detail });
-    }
-    let oids = history.commits().iter().map(|commit| commit.oid);
-    Ok(Survey { commits: oids.zip(reasons).collect(), trees: trees.len(), findings })
+    findings.sort_by_key(|finding| finding.reason);
+    Ok(Survey { verdicts, findings })
 }

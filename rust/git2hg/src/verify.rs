@@ -31,9 +31,11 @@ use self::blobs::FileContents;
 use self::chunks::{ChunkTexts, GroupFile};
 use self::hashes::{LateHashes, MadeText};
 use self::trees::Roots;
-use crate::convert::{ConversionRequest, ConversionStage, ConversionWatch};
+use crate::build::KnownTree;
 use crate::error::{Error, Result};
+use crate::progress::{ConversionStage, ConversionWatch};
 use crate::read::trees::GitTrees;
+use crate::request::ConversionRequest;
 
 /// What is wrong with a changegroup, and the commit where that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,22 +79,13 @@ pub(crate) fn fault(what: impl Into<String>) -> Problem {
     Problem::Fault(Fault { oid: None, what: what.into() })
 }
 
-/// A parent of new commits: its node, its manifest and its tree.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KnownTree {
-    pub oid: Oid,
-    pub node: Node,
-    pub manifest: Node,
-    pub tree: Oid,
-}
-
 /// Converts the changegroup from `start` on in `file` back. It has to give `expected`, commits with their
 /// changesets; answers the first fault.
 ///
 /// # Errors
 ///
 /// That a file, a pipe or the store cannot be read, and [`Error::Cancelled`].
-pub(crate) fn check(
+pub(crate) fn verify(
     (file, start): (&File, u64),
     (request, manifest): (&ConversionRequest<'_>, &Revlog),
     known: &[KnownTree],
@@ -118,7 +111,7 @@ struct Back<'a> {
 
 impl Back<'_> {
     fn tick(&self, done: usize) -> Result<()> {
-        let stops = (self.watch)(ConversionStage::Check, done as u64);
+        let stops = (self.watch)(ConversionStage::Verify, done as u64);
         if stops { Err(Error::Cancelled) } else { Ok(()) }
     }
 

@@ -14,9 +14,9 @@ use crate::build::ancestry::{Contested, heads};
 use crate::build::files::NewText;
 use crate::build::manifestlines::{DifferingLine, LineEdit, differing, entry};
 use crate::build::manifests::Number;
-use crate::build::{Applied, MadeManifest, MergedPath};
-use crate::convert::{ChangesetBuilder, Converted};
+use crate::build::{Applied, ChangesetBuilder, Converted, MadeManifest};
 use crate::error::Result;
+use crate::read::diff::MergedPath;
 use crate::read::treefiles::tree_files;
 use crate::read::trees::FileEntry;
 
@@ -47,7 +47,7 @@ enum What {
 }
 
 impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
-    pub(crate) fn apply_to_two(
+    pub(super) fn apply_to_two(
         &mut self,
         tree: Oid,
         parents: [&Converted; 2],
@@ -57,8 +57,8 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
         let texts = [self.manifests.text(merged[0])?, self.manifests.text(merged[1])?];
         let lines = differing(&texts[0], &texts[1]);
         let contested: Vec<Contested<'_>> = lines.iter().filter_map(contested_of).collect();
-        let watching = self.watching;
-        let tick = || watching.tick();
+        let progress = self.progress;
+        let tick = || progress.tick();
         let mut heads = heads(&mut self.manifests, merged, &contested, tick)?.into_iter();
         let all = in_order(&lines, paths);
         let unchanged = all.iter().filter(|it| it.changed.is_none());

@@ -8,9 +8,13 @@ use gitpack::{ObjectKind, Oid};
 use parallel::Directory;
 use revlog::{Encoding, Store};
 
+use revlog::manifest::MAX_DEPTH;
+
 use crate::fakegit::Git;
+use crate::judge::tree::LONGEST_PATH;
 use crate::{
-    Conversion, ConversionPipes, ConversionRequest, ConversionStage, Error, Reason, Result, convert,
+    Conversion, ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, Reason,
+    Result, convert, survey,
 };
 
 const AUTHOR: &str = "A <a@x> 5 +0100";
@@ -70,8 +74,8 @@ fn refused(made: &Conversion) -> Vec<(Oid, Reason, String)> {
     made.refused.iter().map(|it| (it.oid, it.reason, detail(&it.detail))).collect()
 }
 
-/// Ten trees that name ten thousand million files. Which commits are refused is told as far as that
-/// needs no look at all of them.
+/// Ten trees that name ten thousand million files. A judge reads each tree once, so a refused commit before
+/// them is reported.
 #[test]
 fn trees_that_name_more_files_than_there_is_memory_for_are_refused() {
     let git = Git::default();
@@ -85,10 +89,12 @@ fn trees_that_name_more_files_than_there_is_memory_for_are_refused() {
     }
     let signed = git.commit(Oid::EMPTY_TREE, &[], "A <a@x> 5 +0060", "date\n");
     let bomb = git.commit(tree, &[], AUTHOR, "bomb\n");
-    for commits in [&[bomb][..], &[signed, bomb]] {
-        let made = converted(&git, commits, |request| request).0;
-        assert!(matches!(made, Err(Error::TooManyFiles(oid)) if oid == bomb), "{made:?}");
-    }
+    let made = converted(&git, &[bomb], |request| request).0;
+    assert!(matches!(made, Err(Error::TooManyFiles(oid)) if oid == bomb), "{made:?}");
+    let made = converted(&git, &[signed, bomb], |request| request).0.expect("is judged");
+    let reasons: Vec<_> =
+        made.refused.iter().map(|refusal| (refusal.oid, refusal.reason)).collect();
+    assert_eq!(reasons, [(signed, Reason::Date)]);
 }
 
 /// Two trees that alternate: each commit changes few enough files, but each time they are new revisions.
@@ -190,7 +196,7 @@ fn a_conversion_can_be_stopped() {
     let commits = chain(&git, 600, |number| number.to_string().into_bytes());
     let (place, out) = (tempfile::tempdir(), tempfile::tempfile());
     let (place, out): (_, File) = (place.expect("is made"), out.expect("is made"));
-    for wanted in [ConversionStage::Convert, ConversionStage::Write, ConversionStage::Check] {
+    for wanted in [ConversionStage::Convert, ConversionStage::Write, ConversionStage::Verify] {
         let made = with_request(&place, GroupVersion::V02, |request| {
             let listed = git.listed(&commits);
             let (trees, blobs) = (git.pipes(), git.pipes());
@@ -198,5 +204,76 @@ fn a_conversion_can_be_stopped() {
             convert(pipes, request, &out, &|stage, done| stage == wanted && done > 300)
         });
         assert!(matches!(made, Err(Error::Cancelled)), "{wanted:?}: {made:?}");
+    }
+}
+
+/// Trees with one rare property each, and a plain one.
+fn hostile_trees(git: &Git) -> Vec<Oid> {
+    let blob = git.add(ObjectKind::Blob, b"x");
+    let file = |name: &str| git.tree(&[(Mode::FILE, name, blob)]);
+    let below = |name: &str, tree| git.tree(&[(Mode::DIRECTORY, name, tree)]);
+    let deep = |levels| (0..levels).fold(file("a"), |tree, _| below("d", tree));
+    // a path of so many bytes, with directories of 99
+    let long = |len: usize| {
+        let tree = file(&"f".repeat(len % 100 + 1));
+        (0..len / 100).fold(tree, |tree, _| below(&"d".repeat(99), tree))
+    };
+    let shared = long(5400);
+    let trees = [
+        deep(MAX_DEPTH),
+        deep(MAX_DEPTH + 1),
+        long(LONGEST_PATH - 1),
+        long(LONGEST_PATH),
+        file(&"f".repeat(LONGEST_PATH)),
+        file(&"f".repeat(LONGEST_PATH + 1)),
+        file(&"f".repeat(70_000)),
+        // short enough by itself, but not below a directory
+        shared,
+        below(&"n".repeat(54), shared),
+        below(&"n".repeat(55), shared),
+        below("d", file(".hg")),
+        file("\u{200c}"),
+        below("d", file("\u{200c}")),
+        git.tree(&[(Mode::GITLINK, "s", blob)]),
+        below("d", git.tree(&[(Mode::GITLINK, "s", blob)])),
+        below("d", blob),
+        below("d", Oid::EMPTY_TREE),
+        git.tree(&[(Mode::FILE, "b", blob), (Mode::FILE, "a", blob)]),
+        // the first reason counts
+        git.tree(&[(Mode::DIRECTORY, "d", deep(MAX_DEPTH)), (Mode::GITLINK, "s", blob)]),
+        file("plain"),
+    ];
+    trees.to_vec()
+}
+
+#[test]
+fn a_survey_and_a_conversion_refuse_the_same_commits() {
+    let git = Git::default();
+    let trees = hostile_trees(&git);
+    let commit = |tree, parents: &[Oid]| git.commit(tree, parents, AUTHOR, "hostile\n");
+    let mut histories: Vec<Vec<Oid>> = trees.iter().map(|tree| vec![commit(*tree, &[])]).collect();
+    // all in a row; and each after a plain one, which gives the comparison a tree to start from
+    let plain = commit(trees[trees.len() - 1], &[]);
+    histories.extend(trees.iter().map(|tree| vec![plain, commit(*tree, &[plain])]));
+    let mut row: Vec<Oid> = vec![plain];
+    for tree in &trees {
+        row.push(commit(*tree, &row[row.len() - 1..]));
+    }
+    histories.push(row);
+    for commits in histories {
+        let (made, _) = converted(&git, &commits, |request| ConversionRequest {
+            memory_bytes: 8 << 20,
+            ..request
+        });
+        let made = made.expect("is converted or judged");
+        let (requests, answers) = git.pipes();
+        let listed = git.listed(&commits);
+        let found = survey(&*listed, requests, answers, &|_| false).expect("is judged");
+        let refused: Vec<_> = made.refused.iter().map(|it| (it.oid, it.reason)).collect();
+        assert_eq!(found.refused().collect::<Vec<_>>(), refused);
+        for Finding { first, detail, .. } in found.findings() {
+            let same = made.refused.iter().find(|refusal| refusal.oid == *first);
+            assert_eq!(same.map(|refusal| &refusal.detail), Some(detail));
+        }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) const MOST_PARENTS: usize = 2;
 pub(crate) const MOST_BYTES: usize = 4 << 20;
 
 /// What a commit has, and whether it comes back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct JudgedCommit<'a> {
     /// Its tree; `None` if the commit does not name one.
     pub tree: Option<Oid>,
@@ -87,7 +87,7 @@ impl<'a> CommitParts<'a> {
 /// Judges the commit with this content.
 #[must_use]
 pub fn judge(content: &[u8]) -> JudgedCommit<'_> {
-    let mut judged = JudgedCommit { tree: None, parents: Vec::new(), refused: None };
+    let mut judged = JudgedCommit::default();
     judged.refused = refusal(content, &mut judged).err();
     judged
 }

@@ -10,23 +10,37 @@ use std::cmp::Ordering;
 use crate::judge::names;
 use crate::reason::{Reason, TreeReasons};
 
-/// What a tree has by itself.
+/// Length limit of a file's path in Mercurial's store: `hashencode()` in its `pathencode.c` takes less than
+/// 16 KiB for three times `PATH.i.s` and a NUL.
+pub(crate) const LONGEST_PATH: usize = (16 << 10) / 3 - 5;
+
+/// A tree, judged without its directories.
 #[derive(Debug, Default)]
 pub struct JudgedTree<'a> {
-    /// Why commits with it do not come back.
+    /// Reasons to refuse commits with this tree.
     pub reasons: TreeReasons,
-    /// Its directories, but empty ones, by name.
+    /// Directories with their names, except for empty ones.
     pub directories: Vec<(&'a [u8], Oid)>,
+    /// Length of the longest name of a file.
+    pub longest_file: usize,
 }
 
 /// Judges the tree with this content.
 #[must_use]
 pub fn judge(content: &[u8]) -> JudgedTree<'_> {
     let mut judged = JudgedTree::default();
-    walk(content, &mut judged.directories, |found| match found {
-        Found::Reason(reason, _) => judged.reasons.add(reason),
-        Found::RootName(_) => judged.reasons.add_root_name(),
-    });
+    let JudgedTree { reasons, directories, longest_file } = &mut judged;
+    walk(
+        content,
+        |entry| match entry.mode {
+            b"40000" => directories.push((entry.name, entry.oid)),
+            _ => *longest_file = entry.name.len().max(*longest_file),
+        },
+        |found| match found {
+            Found::Reason(reason, _) => reasons.add(reason),
+            Found::RootName(_) => reasons.add_root_name(),
+        },
+    );
     judged
 }
 
@@ -36,15 +50,19 @@ pub fn judge(content: &[u8]) -> JudgedTree<'_> {
 #[must_use]
 pub fn culprit(content: &[u8], reason: Reason, is_root: bool) -> Option<&[u8]> {
     let mut first = None;
-    walk(content, &mut Vec::new(), |found| {
-        let (is_it, name) = match found {
-            Found::Reason(other, name) => (other == reason, name),
-            Found::RootName(name) => (is_root && reason == Reason::Path, name),
-        };
-        if is_it {
-            first.get_or_insert(name);
-        }
-    });
+    walk(
+        content,
+        |_| {},
+        |found| {
+            let (is_it, name) = match found {
+                Found::Reason(other, name) => (other == reason, name),
+                Found::RootName(name) => (is_root && reason == Reason::Path, name),
+            };
+            if is_it {
+                first.get_or_insert(name);
+            }
+        },
+    );
     first
 }
 
@@ -56,25 +74,25 @@ enum Found<'a> {
 
 fn walk<'a>(
     content: &'a [u8],
-    directories: &mut Vec<(&'a [u8], Oid)>,
+    mut keep: impl FnMut(&TreeEntry<'a>),
     mut report: impl FnMut(Found<'a>),
 ) {
     let mut before: Option<(&[u8], bool)> = None;
     let mut files = FileNames::default();
     let mut rest = content;
     while !rest.is_empty() {
-        let Some(TreeEntry { mode, name, oid, after }) = TreeEntry::first(rest) else {
+        let Some(entry) = TreeEntry::first(rest) else {
             report(Found::Reason(Reason::MalformedTree, b""));
             return;
         };
+        let TreeEntry { mode, name, oid, after } = entry;
         rest = after;
         let is_directory = mode == b"40000";
         match mode {
             b"40000" if oid == Oid::EMPTY_TREE => {
                 report(Found::Reason(Reason::EmptyDirectory, name));
             }
-            b"40000" => directories.push((name, oid)),
-            b"100644" | b"100755" | b"120000" => {}
+            b"40000" | b"100644" | b"100755" | b"120000" => keep(&entry),
             b"160000" => report(Found::Reason(Reason::Submodule, name)),
             _ => report(Found::Reason(Reason::Mode, name)),
         }

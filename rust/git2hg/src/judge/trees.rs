@@ -1,64 +1,77 @@
-//! The trees of a survey: each is asked of git once, and gives its reasons to all that have it.
+//! Trees of a history: each is read once, and passes its reasons on to all trees that contain it.
 
 use std::hash::BuildHasher as _;
 use std::io::{Read, Write};
 
 use gitpack::Oid;
 use hashbrown::{DefaultHashBuilder, HashTable};
+use revlog::manifest::MAX_DEPTH;
 
 use crate::error::{Error, Result};
-use crate::judge::history::MOST_DETAIL;
-use crate::judge::tree::{culprit, judge, not_a_tree};
-use crate::read::answers::{Answers, ask};
+use crate::judge::MOST_DETAIL;
+use crate::judge::tree::{LONGEST_PATH, culprit, judge, not_a_tree};
+use crate::read::trees::{ASKED_AT_ONCE, EntryKind, GitTrees, entries, kind_of};
 use crate::reason::{Reason, TreeReasons};
 
-/// Trees asked for at a time.
-const ASKED_AT_ONCE: usize = 2000;
+/// Memory of a tree, about: its id, reasons, extent, and its places in the tables.
+const TREE_BYTES: usize = 60;
+/// Memory of a directory in a tree.
+const DIRECTORY_BYTES: usize = 6;
 
-/// `git cat-file --batch-command --buffer`.
-pub(crate) struct Asked<W, R> {
-    requests: W,
-    answers: Answers<R>,
-}
-
-impl<W: Write, R: Read> Asked<W, R> {
-    pub fn new(requests: W, answers: R) -> Self {
-        Self { requests, answers: Answers::new(answers) }
-    }
-
-    fn ask(&mut self, oids: &[Oid]) -> Result<()> {
-        ask(&mut self.requests, oids)
-    }
-
-    /// The next tree; `None` if the object is no tree.
-    fn tree(&mut self) -> Result<Option<&[u8]>> {
-        let answer = self.answers.read()?.ok_or(Error::Ended)?;
-        match answer.kind {
-            b"" => Err(Error::Missing(answer.oid)),
-            b"tree" => Ok(Some(answer.content)),
-            _ => Ok(None),
-        }
-    }
-}
-
-/// Trees, those of commits first, each before the directories that it is the first to have.
-#[derive(Default)]
+/// Trees, those of commits first, each before the directories that only it and later ones contain.
+#[derive(Debug, Default)]
 pub(crate) struct Trees {
     oids: Vec<Oid>,
     reasons: Vec<TreeReasons>,
-    /// Where the directories of each end in `directories`.
+    extents: Vec<Extent>,
+    /// Ends of the directories of each tree in `directories`.
     ends: Vec<usize>,
     directories: Vec<u32>,
+    /// Lengths of the names of `directories`, at most [`u16::MAX`].
+    name_lens: Vec<u16>,
     numbers: HashTable<u32>,
     hashing: DefaultHashBuilder,
 }
 
+/// Extent of a tree. Both numbers stop at [`u16::MAX`], far above the limits of Mercurial.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extent {
+    /// Length of the longest path of a file.
+    longest_path: u16,
+    /// Levels of directories.
+    height: u16,
+}
+
+impl Extent {
+    /// Extent of a tree that contains itself; only a damaged repository has one.
+    const ENDLESS: Self = Self { longest_path: u16::MAX, height: u16::MAX };
+
+    /// Includes a directory of the tree.
+    fn include(&mut self, name_len: u16, below: Self) {
+        if below.longest_path > 0 {
+            let longest = name_len.saturating_add(1).saturating_add(below.longest_path);
+            self.longest_path = self.longest_path.max(longest);
+        }
+        self.height = self.height.max(below.height.saturating_add(1));
+    }
+
+    /// Whether Mercurial cannot store the tree, `path_len` bytes and `depth` directories below the root.
+    fn exceeds(self, path_len: usize, depth: usize) -> bool {
+        path_len + usize::from(self.longest_path) > LONGEST_PATH
+            || depth + usize::from(self.height) > MAX_DEPTH
+    }
+}
+
 impl Trees {
-    /// Notes a tree, and answers its number.
+    /// Number of a tree, which is added unless it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooMany`].
     pub fn add(&mut self, oid: Oid) -> Result<u32> {
         let Self { oids, numbers, hashing, .. } = self;
-        let is_it = |number: &u32| oids[*number as usize] == oid;
-        if let Some(number) = numbers.find(hashing.hash_one(oid), is_it) {
+        let is_same = |number: &u32| oids[*number as usize] == oid;
+        if let Some(number) = numbers.find(hashing.hash_one(oid), is_same) {
             return Ok(*number);
         }
         let number = u32::try_from(oids.len()).map_err(|_| Error::TooMany)?;
@@ -68,135 +81,187 @@ impl Trees {
         Ok(number)
     }
 
-    /// Asks for all that are noted, and for what is in them. `watch` is told how many are done, of
-    /// how many that are known.
+    /// Reads all trees that were added, and the directories in them. After each, `tick` gets the number of
+    /// trees read, that of trees known so far, and about the bytes that they take.
     ///
     /// # Errors
     ///
-    /// Those of [`Answers::read`], [`Error::Missing`], and those of `watch`.
+    /// Those of [`GitTrees::read_others`] and `tick`.
     pub fn read(
         &mut self,
-        git: &mut Asked<impl Write, impl Read>,
-        mut watch: impl FnMut(usize, usize) -> Result<()>,
+        git: &GitTrees<impl Write, impl Read>,
+        mut tick: impl FnMut(usize, usize, usize) -> Result<()>,
     ) -> Result<()> {
         while self.ends.len() < self.oids.len() {
             let next = &self.oids[self.ends.len()..];
-            let count = next.len().min(ASKED_AT_ONCE);
-            git.ask(&next[..count])?;
-            for _ in 0..count {
-                let reasons = match git.tree()? {
-                    Some(content) => {
-                        let judged = judge(content);
-                        for (_, oid) in &judged.directories {
-                            let number = self.add(*oid)?;
-                            self.directories.push(number);
-                        }
-                        judged.reasons
-                    }
-                    None => not_a_tree(),
-                };
-                self.reasons.push(reasons);
+            let next = next[..next.len().min(ASKED_AT_ONCE)].to_vec();
+            git.read_others(&next, |_, kind, content| {
+                if kind == b"tree" {
+                    self.push(content)?;
+                } else {
+                    self.reasons.push(not_a_tree());
+                    self.extents.push(Extent::default());
+                }
                 self.ends.push(self.directories.len());
-                watch(self.ends.len(), self.oids.len())?;
-            }
+                let bytes = self.oids.len() * TREE_BYTES + self.directories.len() * DIRECTORY_BYTES;
+                tick(self.ends.len(), self.oids.len(), bytes)
+            })?;
         }
         self.inherit();
         Ok(())
     }
 
-    fn directories(&self, number: usize) -> &[u32] {
-        let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.directories[start..self.ends[number]]
+    /// Adds the content of the next tree.
+    fn push(&mut self, content: &[u8]) -> Result<()> {
+        let short = |len: usize| u16::try_from(len).unwrap_or(u16::MAX);
+        let judged = judge(content);
+        for (name, oid) in &judged.directories {
+            let number = self.add(*oid)?;
+            self.directories.push(number);
+            self.name_lens.push(short(name.len()));
+        }
+        self.reasons.push(judged.reasons);
+        self.extents.push(Extent { longest_path: short(judged.longest_file), height: 0 });
+        Ok(())
     }
 
-    /// Gives each tree what its directories have.
+    /// Gives each tree the reasons and the extents of its directories: depth first, directories before
+    /// the trees that contain them.
     fn inherit(&mut self) {
-        let given = self.reasons.iter().enumerate().filter(|(_, it)| it.is_inherited());
-        let mut pending: Vec<usize> = given.map(|(number, _)| number).collect();
-        if pending.is_empty() {
-            return;
+        #[derive(Clone, Copy, PartialEq)]
+        enum State {
+            New,
+            Open,
+            Done,
         }
-        let above = self.above();
-        while let Some(number) = pending.pop() {
-            let reasons = self.reasons[number];
-            let (start, end) = (above.starts[number], above.starts[number + 1]);
-            for holder in &above.holders[start..end] {
-                // at most once for each reason
-                if self.reasons[*holder as usize].inherit(reasons) {
-                    pending.push(*holder as usize);
+        let mut states = vec![State::New; self.oids.len()];
+        let mut open: Vec<(usize, usize)> = Vec::new();
+        for root in 0..self.oids.len() {
+            if states[root] == State::New {
+                states[root] = State::Open;
+                open.push((root, self.start(root)));
+            }
+            while let Some((number, at)) = open.pop() {
+                if at == self.ends[number] {
+                    states[number] = State::Done;
+                    continue;
                 }
+                let below = self.directories[at] as usize;
+                if states[below] == State::New {
+                    states[below] = State::Open;
+                    open.push((number, at));
+                    open.push((below, self.start(below)));
+                    continue;
+                }
+                let is_done = states[below] == State::Done;
+                let extent = if is_done { self.extents[below] } else { Extent::ENDLESS };
+                let reasons = self.reasons[below];
+                self.reasons[number].inherit(reasons);
+                self.extents[number].include(self.name_lens[at], extent);
+                open.push((number, at + 1));
             }
         }
     }
 
-    /// The trees that have each tree as a directory.
-    fn above(&self) -> Above {
-        let mut starts = vec![0; self.oids.len() + 1];
-        for directory in &self.directories {
-            starts[*directory as usize + 1] += 1;
-        }
-        for number in 0..self.oids.len() {
-            starts[number + 1] += starts[number];
-        }
-        let mut next = starts.clone();
-        let mut holders = vec![0; self.directories.len()];
-        for number in 0..self.oids.len() {
-            for directory in self.directories(number) {
-                let at = &mut next[*directory as usize];
-                // `add` has seen that it fits
-                holders[*at] = u32::try_from(number).unwrap_or(u32::MAX);
-                *at += 1;
-            }
-        }
-        Above { starts, holders }
+    /// Start of the directories of a tree.
+    fn start(&self, number: usize) -> usize {
+        number.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
-    /// How many there are.
+    /// Number of trees.
     pub fn len(&self) -> usize {
         self.oids.len()
     }
 
-    /// What a tree that was noted gives.
-    pub fn reasons(&self, oid: &Oid) -> TreeReasons {
-        let is_it = |number: &u32| self.oids[*number as usize] == *oid;
-        let number = self.numbers.find(self.hashing.hash_one(oid), is_it);
-        number.and_then(|number| self.reasons.get(*number as usize)).copied().unwrap_or_default()
+    fn find(&self, oid: &Oid) -> Option<usize> {
+        let is_same = |number: &u32| self.oids[*number as usize] == *oid;
+        let number = self.numbers.find(self.hashing.hash_one(oid), is_same);
+        number.map(|number| *number as usize)
     }
 
-    /// The path of the first entry with `reason` below the root `oid`, cut if it is long.
+    /// First reason of a commit whose root is this tree.
+    pub fn reason_of_root(&self, oid: &Oid) -> Option<Reason> {
+        let number = self.find(oid)?;
+        let mut reasons = self.reasons[number];
+        if self.extents[number].exceeds(0, 0) {
+            reasons.add(Reason::Path);
+        }
+        reasons.of_root()
+    }
+
+    /// Path of the first entry with `reason` below the root `oid`, cut at [`MOST_DETAIL`].
     ///
     /// # Errors
     ///
-    /// Those of [`Answers::read`].
+    /// Those of [`GitTrees::get`].
     pub fn path(
         &self,
-        git: &mut Asked<impl Write, impl Read>,
+        git: &GitTrees<impl Write, impl Read>,
         mut oid: Oid,
         reason: Reason,
     ) -> Result<Vec<u8>> {
         let mut path = Vec::new();
+        let mut depth = 0;
         while path.len() < MOST_DETAIL {
-            git.ask(&[oid])?;
-            let Some(content) = git.tree()? else { break };
-            if let Some(name) = culprit(content, reason, path.is_empty()) {
+            let tree = git.get(oid)?;
+            if let Some(name) = culprit(&tree.content, reason, path.is_empty()) {
                 path.extend_from_slice(name);
                 break;
             }
-            let mut directories = judge(content).directories.into_iter();
-            let Some((name, below)) = directories.find(|(_, oid)| self.reasons(oid).has(reason))
-            else {
+            let directories = judge(&tree.content).directories;
+            let has_reason = |(_, oid): &&(&[u8], Oid)| {
+                self.find(oid).is_some_and(|number| self.reasons[number].has(reason))
+            };
+            let is_too_long = |(name, oid): &&(&[u8], Oid)| {
+                let extent = self.find(oid).map(|number| self.extents[number]);
+                extent.is_some_and(|extent| extent.exceeds(path.len() + name.len() + 1, depth + 1))
+            };
+            let by_extent =
+                || directories.iter().filter(|_| reason == Reason::Path).find(is_too_long);
+            let Some((name, below)) = directories.iter().find(has_reason).or_else(by_extent) else {
+                let is_file = |mode| matches!(kind_of(mode), Some(EntryKind::File(_)));
+                let is_long = |len: usize| path.len() + len > LONGEST_PATH;
+                let long_file = entries(&tree.content)
+                    .find(|entry| is_file(entry.mode) && is_long(entry.name.len()));
+                path.extend_from_slice(long_file.map_or(b"", |entry| entry.name));
                 break;
             };
             path.extend_from_slice(name);
             path.push(b'/');
-            oid = below;
+            oid = *below;
+            depth += 1;
         }
         path.truncate(MOST_DETAIL);
         Ok(path)
     }
 }
 
-struct Above {
-    starts: Vec<usize>,
-    holders: Vec<u32>,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oid(byte: u8) -> Oid {
+        Oid::from_bytes([byte; 20])
+    }
+
+    /// Answer of git with a tree of directories.
+    fn answer(byte: u8, directories: &[(&str, u8)]) -> Vec<u8> {
+        let entry =
+            |(name, byte): &(&str, u8)| [b"40000 ", name.as_bytes(), b"\0", &[*byte; 20]].concat();
+        let content: Vec<u8> = directories.iter().flat_map(entry).collect();
+        let head = format!("{} tree {}\n", oid(byte), content.len());
+        [head.as_bytes(), &content, b"\n"].concat()
+    }
+
+    #[test]
+    fn a_tree_that_contains_itself_is_refused() {
+        let given =
+            [answer(1, &[("a", 2)]), answer(2, &[("b", 1), ("c", 3)]), answer(3, &[])].concat();
+        let git = GitTrees::new(Vec::new(), &*given, 0);
+        let mut trees = Trees::default();
+        trees.add(oid(1)).expect("is the first");
+        trees.read(&git, |_, _, _| Ok(())).expect("is read");
+        let reasons = [1, 2, 3].map(|byte| trees.reason_of_root(&oid(byte)));
+        assert_eq!(reasons, [Some(Reason::Path), Some(Reason::Path), None]);
+    }
 }

@@ -5,9 +5,9 @@ use std::io::Read;
 use gitpack::Oid;
 
 use crate::error::{Error, Result};
-use crate::judge::commit::{self, CommitParts, judge};
-use crate::judge::history::MOST_DETAIL;
-use crate::read::answers::Answers;
+use crate::judge::MOST_DETAIL;
+use crate::judge::commit::{self, CommitParts, JudgedCommit, judge};
+use crate::read::answers::{Answer, Answers};
 use crate::reason::Reason;
 
 /// Commits of a window, if there are so many: of its first one, too.
@@ -73,9 +73,32 @@ impl WindowCommit {
         self.tree.unwrap_or(Oid::EMPTY_TREE)
     }
 
+    /// Verdict on the commit object. The tree of a refused commit need not be read.
+    pub fn verdict(&self) -> JudgedCommit<'_> {
+        JudgedCommit {
+            tree: self.tree.filter(|_| self.refused.is_none()),
+            parents: self.parents.clone(),
+            refused: self.refused.as_ref().map(|(reason, detail)| (*reason, &**detail)),
+        }
+    }
+
     /// What its changeset takes of it, if it is not refused.
     pub fn parts(&self) -> Option<CommitParts<'_>> {
         CommitParts::of(&self.content)
+    }
+}
+
+/// Reads the next commit, and at most one byte more than it may have; `None` at the end.
+///
+/// # Errors
+///
+/// Those of [`Answers::read`], and [`Error::Missing`].
+pub(crate) fn next<R: Read>(answers: &mut Answers<R>) -> Result<Option<(Oid, &[u8])>> {
+    match answers.read_start(commit::MOST_BYTES + 1)? {
+        None => Ok(None),
+        Some(Answer { oid, kind: b"commit", content }) => Ok(Some((oid, content))),
+        Some(Answer { oid, kind: b"", .. }) => Err(Error::Missing(oid)),
+        Some(Answer { kind, .. }) => Err(Error::Answer(kind.escape_ascii().to_string())),
     }
 }
 
@@ -83,7 +106,7 @@ impl WindowCommit {
 ///
 /// # Errors
 ///
-/// Those of [`Answers::read`], and [`Error::Missing`].
+/// As [`next`].
 pub(crate) fn read(
     answers: &mut Answers<impl Read>,
     size: WindowSize,
@@ -91,20 +114,15 @@ pub(crate) fn read(
     let mut window = Vec::new();
     let mut bytes = 0;
     while window.len() < size.commits && bytes < MOST_BYTES {
-        let Some(answer) = answers.read_start(commit::MOST_BYTES + 1)? else { break };
-        match answer.kind {
-            b"commit" => {}
-            b"" => return Err(Error::Missing(answer.oid)),
-            kind => return Err(Error::Answer(kind.escape_ascii().to_string())),
-        }
-        let judged = judge(answer.content);
+        let Some((oid, content)) = next(answers)? else { break };
+        let judged = judge(content);
         let refused = judged
             .refused
             .map(|(reason, detail)| (reason, detail[..detail.len().min(MOST_DETAIL)].to_vec()));
         let (tree, parents) = (judged.tree, judged.parents);
-        let content = if refused.is_some() { Vec::new() } else { answer.content.to_vec() };
+        let content = if refused.is_some() { Vec::new() } else { content.to_vec() };
         bytes += content.len();
-        window.push(WindowCommit { oid: answer.oid, tree, parents, refused, content });
+        window.push(WindowCommit { oid, tree, parents, refused, content });
     }
     Ok(window)
 }

@@ -13,25 +13,92 @@ use gitpack::tree::entry_order;
 use revlog::manifest::MAX_DEPTH;
 
 use crate::error::Result;
-use crate::judge::history::MOST_DETAIL;
-use crate::judge::tree::{TreeEntry, culprit};
-use crate::read::trees::{
-    ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, KeptTree, entries, kind_of,
-};
-use crate::reason::{Reason, TreeReasons};
+use crate::judge::tree::{LONGEST_PATH, TreeEntry};
+use crate::read::trees::{ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, entries, kind_of};
 
 /// What a path takes beside its bytes, about, while it is compared and converted.
 const PATH_BYTES: usize = 600;
-/// Longest path of a file that Mercurial stores: `hashencode()` in its `pathencode.c` takes less than 16 KiB
-/// for three times `PATH.i.s` and a NUL.
-pub(crate) const LONGEST_PATH: usize = (16 << 10) / 3 - 5;
-
 /// A path that differs in two trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub path: Box<[u8]>,
     pub old: Option<FileEntry>,
     pub new: Option<FileEntry>,
+}
+
+impl Change {
+    /// The blob that the old tree has not at this path.
+    pub fn own_blob(&self) -> Option<Oid> {
+        let (_, blob) = self.new?;
+        self.old.is_none_or(|(_, old)| old != blob).then_some(blob)
+    }
+}
+
+/// What a commit changes of each of its parents.
+#[derive(Debug)]
+pub(crate) enum CommitChanges {
+    /// Of its only parent, or of nothing.
+    One(Vec<Change>),
+    /// Of two; paths ascending.
+    Two(Vec<MergedPath>),
+}
+
+/// A path that differs from at least one of two parents.
+#[derive(Debug)]
+pub(crate) struct MergedPath {
+    pub path: Box<[u8]>,
+    pub new: Option<FileEntry>,
+    pub olds: [Option<FileEntry>; 2],
+}
+
+impl MergedPath {
+    /// The blob that neither parent has.
+    pub fn own_blob(&self) -> Option<Oid> {
+        let (_, blob) = self.new?;
+        let is_old = |old: &Option<FileEntry>| old.is_some_and(|(_, other)| other == blob);
+        (!self.olds.iter().any(is_old)).then_some(blob)
+    }
+}
+
+impl CommitChanges {
+    /// Of one list for each parent, or one for none.
+    pub fn new(mut lists: Vec<Vec<Change>>) -> Self {
+        let second = if lists.len() > 1 { lists.pop() } else { None };
+        let first = lists.pop().unwrap_or_default();
+        let Some(second) = second else { return Self::One(first) };
+        let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
+        let mut merged = Vec::new();
+        loop {
+            let order = match (first.peek(), second.peek()) {
+                (None, None) => return Self::Two(merged),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(one), Some(two)) => one.path.cmp(&two.path),
+            };
+            let one = if order.is_le() { first.next() } else { None };
+            let two = if order.is_ge() { second.next() } else { None };
+            // a path that is not in a list is as in that parent
+            let new = one.as_ref().or(two.as_ref()).and_then(|change| change.new);
+            let olds = [&one, &two].map(|side| side.as_ref().map_or(new, |change| change.old));
+            if let Some(Change { path, .. }) = one.or(two) {
+                merged.push(MergedPath { path, new, olds });
+            }
+        }
+    }
+
+    /// The blobs that are needed in any case, with their paths, in the order in which they are.
+    pub fn blobs(&self) -> Vec<(&[u8], Oid)> {
+        match self {
+            Self::One(changes) => changes
+                .iter()
+                .filter_map(|change| Some((&*change.path, change.own_blob()?)))
+                .collect(),
+            Self::Two(paths) => paths
+                .iter()
+                .filter_map(|change| Some((&*change.path, change.own_blob()?)))
+                .collect(),
+        }
+    }
 }
 
 /// What is to be compared, and what was found.
@@ -43,8 +110,8 @@ pub(crate) struct TreeComparison {
     pub new: Option<Oid>,
     /// Ascending by path.
     pub changes: Vec<Change>,
-    /// Why the later tree does not come back, if the earlier one does; and the path of it.
-    pub refused: Option<(Reason, Vec<u8>)>,
+    /// Whether commits with the later tree are refused, if those with the earlier one are not.
+    pub is_refused: bool,
 }
 
 /// Two directories with one path, of which at least one is there.
@@ -97,7 +164,7 @@ pub(crate) fn compare(
             let new = pair.new.and_then(|_| found.next());
             let comparison = &mut comparisons[pair.comparison];
             if let Some(tree) = &new {
-                comparison.judge(tree, &pair.path);
+                comparison.is_refused |= tree.reasons.refuse(pair.depth == 0);
             }
             walk(
                 old.as_ref().map_or(&[], |tree| &tree.content),
@@ -115,7 +182,8 @@ pub(crate) fn compare(
                     if file(old).is_some() || file(new).is_some() {
                         let (old, new) = (file(old), file(new));
                         if new.is_some() && path.len() > LONGEST_PATH {
-                            return comparison.refuse(Reason::Path, path);
+                            comparison.is_refused = true;
+                            return;
                         }
                         bytes += path.len() + PATH_BYTES;
                         comparison.changes.push(Change { path: path.clone().into(), old, new });
@@ -123,7 +191,7 @@ pub(crate) fn compare(
                     let (old, new) = (directory(old), directory(new));
                     if old.is_some() || new.is_some() {
                         if pair.depth == MAX_DEPTH {
-                            comparison.refuse(Reason::Path, path);
+                            comparison.is_refused = true;
                             return;
                         }
                         let (comparison, depth) = (pair.comparison, pair.depth + 1);
@@ -143,28 +211,6 @@ pub(crate) fn compare(
         changes.sort_unstable_by(|one, two| one.path.cmp(&two.path));
     }
     Ok(Some(bytes))
-}
-
-impl TreeComparison {
-    /// Notes the first reason that a tree has by itself.
-    fn judge(&mut self, tree: &KeptTree, path: &[u8]) {
-        let is_root = path.is_empty();
-        let own = |reasons: TreeReasons| {
-            let found = Reason::ALL.into_iter().find(|reason| reasons.has(*reason));
-            if is_root { reasons.of_root() } else { found }
-        };
-        let Some(reason) = own(tree.reasons) else { return };
-        let name = culprit(&tree.content, reason, is_root).unwrap_or_default();
-        self.refuse(reason, join(path, name));
-    }
-
-    /// Notes a reason, unless there is one before it.
-    fn refuse(&mut self, reason: Reason, mut path: Vec<u8>) {
-        if self.refused.as_ref().is_none_or(|(before, _)| reason < *before) {
-            path.truncate(MOST_DETAIL);
-            self.refused = Some((reason, path));
-        }
-    }
 }
 
 /// Tells `each` the entries that differ, by name and by whether they are directories.

@@ -9,23 +9,30 @@ use std::io::{Read, Write};
 use gitpack::Oid;
 use hashbrown::HashMap;
 
-use crate::build::CommitChanges;
-use crate::convert::watching::Watching;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::progress::ConversionProgress;
 use crate::read::answers::Answers;
 use crate::read::blobs::{BlobContents, GitBlobs};
 use crate::read::commits;
-use crate::read::commits::{WindowCommit, WindowSize};
-use crate::read::comparing::compare_window;
-use crate::read::diff::TreeComparison;
+use crate::read::commits::{LEAST_COMMITS, WindowCommit, WindowSize};
+use crate::read::diff::{CommitChanges, TreeComparison, compare};
 use crate::read::trees::GitTrees;
 
 /// So many bytes of contents, which wait in a file, count as one byte of memory.
 const CONTENTS_OF_BYTE: u64 = 8;
 
+/// A commit may change so many files that they take this many times the memory of a conversion, and so may
+/// all commits together. So millions of them are no obstacle, but a few trees that name billions are.
+const MOST_OF_MEMORY: usize = 4;
+/// Windows of more commits than the first one may take this part of the memory: most of what they have waits
+/// for long.
+const PART_OF_LARGE: usize = 2;
+/// What comparisons may take however little memory there is.
+const LEAST_BYTES: usize = 1 << 20;
+
 /// Commits, and what was read of them.
 #[derive(Debug)]
-pub(crate) struct ReadWindow {
+pub(crate) struct PrefetchedWindow {
     pub commits: Vec<WindowCommit>,
     /// What each changes, and the contents; `None` from a window on that has to be judged.
     pub changes: Option<(Vec<CommitChanges>, BlobContents)>,
@@ -34,7 +41,7 @@ pub(crate) struct ReadWindow {
 }
 
 /// Reads one window after the other.
-pub(crate) struct Ahead<'a, C, W, R> {
+pub(crate) struct Prefetch<'a, C, W, R> {
     commits: Answers<C>,
     trees: &'a GitTrees<W, R>,
     blobs: GitBlobs<'a, W, R>,
@@ -44,12 +51,12 @@ pub(crate) struct Ahead<'a, C, W, R> {
     halves: Vec<Vec<WindowCommit>>,
     size: WindowSize,
     memory_bytes: usize,
-    watching: &'a Watching<'a>,
+    progress: &'a ConversionProgress<'a>,
     /// Whether commits are only judged from here on.
     is_judging: bool,
 }
 
-impl<'a, C: Read, W: Write, R: Read> Ahead<'a, C, W, R> {
+impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
     /// Reads the commits that git writes to `commits`. `roots`: parents that are no new commits, and
     /// their trees.
     pub fn new(
@@ -57,7 +64,7 @@ impl<'a, C: Read, W: Write, R: Read> Ahead<'a, C, W, R> {
         trees: &'a GitTrees<W, R>,
         blobs: GitBlobs<'a, W, R>,
         roots: HashMap<Oid, Oid>,
-        (memory_bytes, watching): (usize, &'a Watching<'a>),
+        (memory_bytes, progress): (usize, &'a ConversionProgress<'a>),
     ) -> Self {
         Self {
             commits: Answers::new(commits),
@@ -67,7 +74,7 @@ impl<'a, C: Read, W: Write, R: Read> Ahead<'a, C, W, R> {
             halves: Vec::new(),
             size: WindowSize::new(memory_bytes),
             memory_bytes,
-            watching,
+            progress,
             is_judging: false,
         }
     }
@@ -79,7 +86,7 @@ impl<'a, C: Read, W: Write, R: Read> Ahead<'a, C, W, R> {
     /// Those of [`Answers::read`], [`GitTrees::get_some`] and [`GitBlobs::read`],
     /// [`Error::TooManyFiles`](crate::Error::TooManyFiles), and
     /// [`Error::Cancelled`](crate::Error::Cancelled).
-    pub fn next(&mut self) -> Result<Option<ReadWindow>> {
+    pub fn next(&mut self) -> Result<Option<PrefetchedWindow>> {
         loop {
             let mut commits = match self.halves.pop() {
                 Some(half) => half,
@@ -90,7 +97,7 @@ impl<'a, C: Read, W: Write, R: Read> Ahead<'a, C, W, R> {
             }
             let comparisons = if self.is_judging { None } else { self.comparisons(&commits) };
             let Some(mut comparisons) = comparisons else { return Ok(Some(self.judged(commits))) };
-            let memory = (self.memory_bytes, self.watching);
+            let memory = (self.memory_bytes, self.progress);
             let Some(bytes) = compare_window(self.trees, &commits, &mut comparisons, memory)?
             else {
                 self.size.bound(commits.len());
@@ -98,7 +105,7 @@ impl<'a, C: Read, W: Write, R: Read> Ahead<'a, C, W, R> {
                 self.halves.extend([rest, commits]);
                 continue;
             };
-            if comparisons.iter().any(|it| it.refused.is_some()) {
+            if comparisons.iter().any(|comparison| comparison.is_refused) {
                 return Ok(Some(self.judged(commits)));
             }
             self.roots.extend(commits.iter().map(|it| (it.oid, it.tree_or_empty())));
@@ -107,10 +114,10 @@ impl<'a, C: Read, W: Write, R: Read> Ahead<'a, C, W, R> {
     }
 
     /// Commits that are not compared, nor are those after them.
-    fn judged(&mut self, commits: Vec<WindowCommit>) -> ReadWindow {
+    fn judged(&mut self, commits: Vec<WindowCommit>) -> PrefetchedWindow {
         self.is_judging = true;
         let bytes = commits.iter().map(WindowCommit::bytes).sum();
-        ReadWindow { commits, changes: None, bytes }
+        PrefetchedWindow { commits, changes: None, bytes }
     }
 
     /// What is to be compared: the tree of each commit with that of each parent, or with none. `None` if
@@ -141,7 +148,7 @@ impl<'a, C: Read, W: Write, R: Read> Ahead<'a, C, W, R> {
         commits: Vec<WindowCommit>,
         comparisons: Vec<TreeComparison>,
         bytes: usize,
-    ) -> Result<ReadWindow> {
+    ) -> Result<PrefetchedWindow> {
         let mut comparisons = comparisons.into_iter();
         let changes = commits.iter().map(|commit| {
             let count = commit.parents.len().max(1);
@@ -153,6 +160,36 @@ impl<'a, C: Read, W: Write, R: Read> Ahead<'a, C, W, R> {
         self.size.learn(commits.len(), contents.bytes());
         let commit_bytes: u64 = commits.iter().map(WindowCommit::bytes).sum();
         let bytes = commit_bytes + bytes as u64 + contents.bytes() / CONTENTS_OF_BYTE;
-        Ok(ReadWindow { commits, changes: Some((changes, contents)), bytes })
+        Ok(PrefetchedWindow { commits, changes: Some((changes, contents)), bytes })
     }
+}
+
+/// Compares the trees of a window, and answers about how many bytes the result takes; `None` if the window
+/// has more commits than that can be done for at once.
+///
+/// # Errors
+///
+/// As [`compare`], and [`Error::TooManyFiles`].
+fn compare_window(
+    trees: &GitTrees<impl Write, impl Read>,
+    commits: &[WindowCommit],
+    comparisons: &mut [TreeComparison],
+    (memory_bytes, progress): (usize, &ConversionProgress<'_>),
+) -> Result<Option<usize>> {
+    let least = memory_bytes.max(LEAST_BYTES);
+    let most = match commits.len() {
+        1 => limit_bytes(memory_bytes),
+        2..=LEAST_COMMITS => least,
+        _ => least / PART_OF_LARGE,
+    };
+    let bytes = compare(trees, comparisons, most, || progress.tick())?;
+    match commits {
+        [commit] if bytes.is_none() => Err(Error::TooManyFiles(commit.oid)),
+        _ => Ok(bytes),
+    }
+}
+
+/// Memory limit of the changes of one commit, of the file revisions of all, and of the trees of refused ones.
+pub(crate) fn limit_bytes(memory_bytes: usize) -> usize {
+    memory_bytes.max(LEAST_BYTES) * MOST_OF_MEMORY
 }

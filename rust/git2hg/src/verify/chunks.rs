@@ -15,7 +15,7 @@ use revlog::{Delta, Node};
 
 use crate::cache::Recent;
 use crate::error::Error;
-use crate::read::diff::LONGEST_PATH;
+use crate::judge::tree::LONGEST_PATH;
 use crate::verify::hashes::MadeText;
 use crate::verify::{Checked, Problem, fault};
 

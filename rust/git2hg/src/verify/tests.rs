@@ -11,7 +11,7 @@ use revlog::{Node, RevlogKind};
 use crate::convert::tests::with_request;
 use crate::fakegit::Git;
 use crate::read::trees::GitTrees;
-use crate::verify::{Fault, check};
+use crate::verify::{Fault, verify};
 use crate::{Conversion, ConversionPipes, Reason, convert};
 
 /// What a history may have in another way.
@@ -85,7 +85,7 @@ impl Converted {
         let trees = GitTrees::new(requests, answers, 1000);
         with_request(&self.place, self.version, |request| {
             let manifest = request.store.open(RevlogKind::Manifest).expect("is empty");
-            check((out, 0), (request, &manifest), &[], &trees, expected, &|_, _| false)
+            verify((out, 0), (request, &manifest), &[], &trees, expected, &|_, _| false)
                 .expect("is read")
         })
     }

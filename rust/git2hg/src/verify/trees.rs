@@ -10,6 +10,7 @@ use parallel::Buffer;
 use revlog::manifest::Flag;
 use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
+use crate::build::KnownTree;
 use crate::build::manifestlines::differing;
 use crate::build::manifests::MOST_SEARCHES;
 use crate::read::trees::GitTrees;
@@ -17,7 +18,7 @@ use crate::verify::blobs::FileContents;
 use crate::verify::chunks::ChunkTexts;
 use crate::verify::hashes::MadeText;
 use crate::verify::treeedit::{FileEdit, edited};
-use crate::verify::{Checked, KnownTree, fault};
+use crate::verify::{Checked, fault};
 
 /// Trees by the nodes of manifests.
 #[derive(Debug)]
