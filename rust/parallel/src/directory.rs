@@ -164,6 +164,16 @@ fn not_a_file() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "not a regular file")
 }
 
+/// A directory whose file system has no nameless files: `/proc`. `None` for users who are not
+/// root: the kernel refuses them for the permissions of the directory, before it asks `/proc`.
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) fn without_nameless_files() -> Option<Directory> {
+    use std::os::unix::fs::MetadataExt;
+
+    let is_root = std::fs::metadata("/proc/self").expect("of this process").uid() == 0;
+    is_root.then(|| Directory::open(Path::new("/proc")).expect("is there"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Read;

@@ -1,3 +1,4 @@
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -228,8 +229,9 @@ fn a_large_file_is_refused_before_it_is_read() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let map = map_of(directory.path(), &[vec![1, 2, 3]]);
     let names = [map.segments()[0].name().to_owned()];
-    let file =
-        std::fs::OpenOptions::new().write(true).open(map.segments()[0].path()).expect("writable");
+    let path = map.segments()[0].path();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).expect("ours");
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("writable");
     // sparse, and more than there is memory
     file.set_len(1 << 42).expect("sparse");
     let opened = Directory::open(directory.path()).expect("is there");
