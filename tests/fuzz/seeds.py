@@ -156,8 +156,8 @@ def _of_conversion(scratch: Path) -> None:
     target = Target(scratch / "target")
     for name, tip in {"two": sides[0], "merge": merge}.items():
         assert target.convert(repo.path, tip).version == b"02"
-        _put(RUST, "way_back", name, b"\0" + target.chunks)
-        _put(RUST, "way_back", f"{name}-flags", b"\1" + _with_flags(target.chunks))
+        _put(RUST, "round_trip", name, b"\0" + target.chunks)
+        _put(RUST, "round_trip", f"{name}-flags", b"\1" + _with_flags(target.chunks))
 
 
 def _with_flags(changegroup: bytes) -> bytes:

@@ -14,8 +14,8 @@ mod packs;
 mod pushes;
 mod records;
 mod revlogs;
+mod roundtrip;
 mod scratch;
-mod wayback;
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub const TARGETS: [Target; 20] = [
     file("segment", maps::segment),
     file("packs", packs::objects),
     file("pushed_history", pushes::history),
-    file("way_back", wayback::changegroup),
+    file("round_trip", roundtrip::changegroup),
     // tables of a run, whatever it converts: packs, compressors, threads
     Target { base_bytes: 24 << 20, ..file("export", exports::export) },
 ];

@@ -1,15 +1,13 @@
 //! Changesets of commits, with their manifests and file revisions.
 //!
-//! The rules are git-cinnabar's: `create_simple_manifest` and `create_merge_changeset` in its `main.rs`. Only
-//! content that begins like metadata is stored as Mercurial does. `manifests` and `files` keep the new
+//! The rules are git-cinnabar's: `create_simple_manifest` and `create_merge_changeset` in its `main.rs`.
+//! Only content that begins like metadata is stored as Mercurial does. `manifests` and `files` keep the new
 //! revisions in temporary files until [`ChangesetBuilder::write`] makes a changegroup of them; `merges` has
 //! the rules for two parents.
 
 pub(crate) mod ancestry;
-pub(crate) mod between;
 pub(crate) mod copies;
 pub(crate) mod files;
-pub(crate) mod lookups;
 pub(crate) mod manifestlines;
 pub(crate) mod manifests;
 mod merges;
@@ -40,25 +38,25 @@ use crate::read::diff::{Change, CommitChanges, MergedPath};
 use crate::read::trees::GitTrees;
 use crate::request::{ConversionRequest, KnownChangeset};
 
-/// What precedes and follows the metadata of a file revision.
+/// Mark before and after the metadata of a file revision.
 const MARK: &[u8] = b"\x01\n";
-/// Bytes of texts that wait until all are hashed at once.
+/// Bytes of texts that are collected before they are hashed together.
 const MOST_HASHED: usize = 1 << 20;
 
-/// What became of a tree.
+/// Result of applying a commit.
 pub(crate) enum Applied {
     Made(MadeManifest),
-    /// The content at a path is too long.
+    /// A file is too long; its path.
     TooLong(Box<[u8]>),
 }
 
-/// The manifest of a changeset, and the paths that it lists.
+/// Manifest of a changeset, and the paths that the changeset lists.
 pub(crate) struct MadeManifest {
     pub manifest: Number,
     pub files: Vec<Box<[u8]>>,
 }
 
-/// Texts of a commit that are not hashed yet, and which edits get their nodes.
+/// Texts of a commit not hashed yet, with the edits that get their nodes.
 #[derive(Default)]
 struct TextsOfCommit<'a> {
     edits: Vec<usize>,
@@ -82,7 +80,7 @@ pub(crate) type ChangesetPairs = Vec<(Oid, Node)>;
 
 /// Parent of new commits with its changeset, manifest and tree.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KnownTree {
+pub(crate) struct KnownParent {
     pub oid: Oid,
     pub node: Node,
     pub manifest: Node,
@@ -147,12 +145,12 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         })
     }
 
-    /// Adds parents that are changesets already, and reads their trees' ids.
+    /// Adds parents that are changesets already, and reads the ids of their trees.
     ///
     /// # Errors
     ///
     /// Those of [`GitTrees::read_others`], and [`Error::Store`] if a manifest is missing.
-    pub fn add_known(&mut self, known: &[KnownChangeset<'_>]) -> Result<Vec<KnownTree>> {
+    pub fn add_known(&mut self, known: &[KnownChangeset<'_>]) -> Result<Vec<KnownParent>> {
         let oids: Vec<Oid> = known.iter().map(|changeset| changeset.oid).collect();
         let mut roots = Vec::with_capacity(oids.len());
         self.trees.read_others(&oids, |_, _, content| {
@@ -161,12 +159,13 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         })?;
         let mut learned = Vec::with_capacity(known.len());
         for (KnownChangeset { oid, node, text }, tree) in known.iter().zip(roots) {
-            let wrong = |what: &dyn std::fmt::Display| Error::Wrong(format!("{node}: {what}"));
+            let wrong =
+                |problem: &dyn std::fmt::Display| Error::Wrong(format!("{node}: {problem}"));
             let changeset = Changeset::parse(text).map_err(|problem| wrong(&problem))?;
             let branch = changeset.extras().find(|(key, _)| *key == b"branch");
             let tree = tree.ok_or_else(|| wrong(&"its commit has no tree"))?;
             let manifest = changeset.manifest;
-            learned.push(KnownTree { oid: *oid, node: *node, manifest, tree });
+            learned.push(KnownParent { oid: *oid, node: *node, manifest, tree });
             let converted = Converted {
                 node: *node,
                 tree,
@@ -283,7 +282,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         self.contents.as_mut().ok_or_else(nothing)?.next(oid)
     }
 
-    /// Makes what is new of the manifest and the files of a commit.
+    /// Makes the manifest and the file revisions of a commit.
     fn apply(
         &mut self,
         tree: Oid,
@@ -298,17 +297,17 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                     new: path.new,
                 };
                 let changes = paths.iter().map(change).filter(|change| change.old != change.new);
-                self.apply_to_one(tree, Some(one), &changes.collect::<Vec<_>>())
+                self.apply_linear(tree, Some(one), &changes.collect::<Vec<_>>())
             }
-            ([one, two], CommitChanges::Two(paths)) => self.apply_to_two(tree, [one, two], paths),
+            ([one, two], CommitChanges::Two(paths)) => self.apply_merge(tree, [one, two], paths),
             (parents, CommitChanges::One(changes)) => {
-                self.apply_to_one(tree, parents.first(), changes)
+                self.apply_linear(tree, parents.first(), changes)
             }
             _ => Err(Error::Wrong("a commit has lost its parents".to_owned())),
         }
     }
 
-    fn apply_to_one(
+    fn apply_linear(
         &mut self,
         tree: Oid,
         parent: Option<&Converted>,
@@ -377,19 +376,19 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         Ok(())
     }
 
-    /// The number that the changeset will have.
+    /// Number of the next changeset.
     fn link(&self) -> Result<u32> {
         u32::try_from(self.made.len()).map_err(|_| Error::TooMany)
     }
 
-    /// The text of a revision that is a copy.
+    /// Text of a copied file revision.
     fn copied(&self, source: &[u8], node: Node, content: &Buffer) -> Result<Buffer> {
         let node = hex(node.as_bytes());
         let head = [MARK, b"copy: ", source, b"\ncopyrev: ", &node, b"\n", MARK].concat();
         self.with_head(&head, content)
     }
 
-    /// The text of any other revision.
+    /// Text of a file revision that is not a copy.
     fn escaped(&self, content: Buffer) -> Result<Buffer> {
         if content.starts_with(MARK) {
             return self.with_head(&[MARK, MARK].concat(), &content);

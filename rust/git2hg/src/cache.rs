@@ -1,26 +1,25 @@
-//! Values that were used lately, of so many bytes together.
+//! Cache of recently used values, bounded in bytes.
 
 use std::hash::Hash;
 
 use hashbrown::HashMap;
 
-/// Keeps what was asked for in two generations: one that is not asked for while the younger fills is
-/// dropped with the older.
+/// Cache in two generations: values not used while the younger one fills are dropped with the older one.
 #[derive(Debug)]
-pub(crate) struct Recent<K, V> {
+pub(crate) struct Cache<K, V> {
     young: HashMap<K, (V, usize)>,
     old: HashMap<K, (V, usize)>,
     young_bytes: usize,
     most_bytes: usize,
 }
 
-impl<K: Copy + Eq + Hash, V: Clone> Recent<K, V> {
+impl<K: Copy + Eq + Hash, V: Clone> Cache<K, V> {
     /// Keeps values of about `most_bytes` together, and the last one.
     pub fn new(most_bytes: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), young_bytes: 0, most_bytes }
     }
 
-    /// The value of `key`, if it is there.
+    /// Value of `key`, if it is cached.
     pub fn get(&mut self, key: &K) -> Option<V> {
         if let Some((value, _)) = self.young.get(key) {
             return Some(value.clone());
@@ -47,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_is_used_stays() {
-        let mut recent = Recent::new(100);
+        let mut recent = Cache::new(100);
         for number in 0..1000 {
             recent.put(number, number, 10);
             assert_eq!(recent.get(&number), Some(number));

@@ -79,10 +79,10 @@ pub fn convert<W: Write + Send, R: Read + Send>(
     let fault = verify((out, start), (request, &revlog), &parents, &trees, &changesets, watch)?;
     Ok(match fault {
         None => Conversion { changesets, refused: Vec::new() },
-        Some(Fault { oid, what }) => {
+        Some(Fault { oid, message }) => {
             let first = changesets.first().map_or(Oid::EMPTY_TREE, |(oid, _)| *oid);
             let (oid, reason) = (oid.unwrap_or(first), Reason::Differs);
-            let refusal = Refusal { oid, reason, detail: what.into_bytes() };
+            let refusal = Refusal { oid, reason, detail: message.into_bytes() };
             Conversion { changesets: Vec::new(), refused: vec![refusal] }
         }
     })

@@ -7,38 +7,38 @@ use gitpack::Oid;
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why there is no survey, or no changegroup.
+/// Error that ends a survey or a conversion.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// git cannot be asked, or its answer cannot be read.
-    #[error("cannot read what git answers: {0}")]
+    /// The pipes to or from git fail.
+    #[error("cannot read the output of git: {0}")]
     Io(#[from] io::Error),
-    /// git ended in the middle.
+    /// git ended in the middle of an answer.
     #[error("git ended before it had answered")]
     Ended,
-    /// An answer that is none of `git cat-file`.
+    /// Output that is not of `git cat-file`.
     #[error("git cat-file answered '{0}'")]
     Answer(String),
-    /// An object is not in the repository.
+    /// Object missing in the repository.
     #[error("object {0} is missing")]
     Missing(Oid),
-    /// An object is too large to be looked at.
+    /// Object too large to be read.
     #[error("object {oid} has {bytes} bytes, more than {most}")]
     TooLarge {
-        /// The object.
+        /// Id of the object.
         oid: Oid,
-        /// What it has.
+        /// Its size.
         bytes: u64,
-        /// What it may have.
+        /// Size limit.
         most: u64,
     },
-    /// A commit changes more files than the memory of a conversion allows.
+    /// Commit that changes more files than the memory of a conversion allows.
     #[error("commit {0} changes more files than amalgam.git.memory allows")]
     TooManyFiles(Oid),
-    /// The commits up to this one have more file revisions than the memory of a conversion allows.
+    /// Commit that brings all file revisions above the memory of a conversion.
     #[error("with commit {0} the push changes more files than amalgam.git.memory allows")]
     TooManyRevisions(Oid),
-    /// More commits, trees or entries than can be counted.
+    /// More commits, trees or entries than numbers for them.
     #[error("history is too large: more than {} objects", u32::MAX)]
     TooMany,
     /// The Mercurial store cannot be read.
@@ -50,10 +50,10 @@ pub enum Error {
     /// The changegroup cannot be written or read.
     #[error("cannot write the changegroup: {0}")]
     Output(#[source] io::Error),
-    /// What was made here is not what it should be.
+    /// Bug: a result is not as expected.
     #[error("made a wrong changegroup: {0}")]
     Wrong(String),
-    /// The caller asked to stop.
+    /// Stopped by the caller.
     #[error("stopped on request")]
     Cancelled,
 }

@@ -1,4 +1,4 @@
-//! A git for tests: objects in memory, told as `git cat-file` does.
+//! git for tests: objects in memory, printed as by `git cat-file`.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -9,7 +9,7 @@ use gitpack::{ObjectKind, Oid, object_header};
 use revlog::Node;
 use sha1lanes::{Message, digest_one};
 
-/// Objects, as `git cat-file --batch-command` tells them.
+/// Objects in memory.
 #[derive(Clone, Default)]
 pub(crate) struct Git(Arc<Mutex<GitState>>);
 
@@ -46,7 +46,7 @@ impl Git {
         self.add(ObjectKind::Commit, text.as_bytes())
     }
 
-    /// What `git cat-file --batch` writes of these commits.
+    /// Output of `git cat-file --batch` for these commits.
     pub fn listed(&self, commits: &[Oid]) -> Vec<u8> {
         let state = self.state();
         commits.iter().flat_map(|oid| state.objects[oid].clone()).collect()

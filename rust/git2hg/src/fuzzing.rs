@@ -1,4 +1,4 @@
-//! The way back, for `fuzztargets` alone.
+//! Round trip alone, for `fuzztargets`.
 
 use std::fs::File;
 use std::io;
@@ -15,14 +15,14 @@ const MOST_COMMITS: u8 = 8;
 const TREE_BYTES: usize = 1 << 20;
 const OTHER_COMMIT: &[u8] = b"it is exported as ";
 
-/// Converts a changegroup back that needs nothing of the store, and has these changesets. Which commits
-/// they are is found out one by one, so that all are read. Answers what is wrong.
+/// Verifies a changegroup with these changesets, which needs nothing of the store. The ids of its commits
+/// are found one by one, so that all are read. Returns the fault.
 ///
 /// # Panics
 ///
-/// If a fault has another commit than the first whose id is not known.
+/// If a fault has another commit than the first one with an unknown id.
 #[must_use]
-pub fn way_back(request: &ConversionRequest<'_>, group: &File, nodes: &[Node]) -> Option<String> {
+pub fn round_trip(request: &ConversionRequest<'_>, group: &File, nodes: &[Node]) -> Option<String> {
     let manifest = match request.store.open(RevlogKind::Manifest) {
         Ok(manifest) => manifest,
         Err(problem) => return Some(problem.to_string()),
@@ -34,7 +34,7 @@ pub fn way_back(request: &ConversionRequest<'_>, group: &File, nodes: &[Node]) -
     loop {
         let trees = GitTrees::new(io::sink(), io::empty(), TREE_BYTES);
         let found = verify((group, 0), (request, &manifest), &[], &trees, &expected, &|_, _| false);
-        let Fault { oid, what } = match found {
+        let Fault { oid, message } = match found {
             Ok(None) => return None,
             Ok(Some(fault)) => fault,
             Err(problem) => return Some(problem.to_string()),
@@ -42,14 +42,14 @@ pub fn way_back(request: &ConversionRequest<'_>, group: &File, nodes: &[Node]) -
         if let Some(oid) = oid {
             assert_eq!(oid, expected[known].0, "a commit before was right");
         }
-        let other = what.as_bytes().strip_prefix(OTHER_COMMIT).and_then(Node::from_hex);
+        let other = message.as_bytes().strip_prefix(OTHER_COMMIT).and_then(Node::from_hex);
         match other.map(|node| Oid::from_bytes(*node.as_bytes())) {
-            // that of a commit before is the fault
+            // a repeated id is the fault
             Some(oid) if expected[..known].iter().all(|(before, _)| *before != oid) => {
                 expected[known].0 = oid;
                 known += 1;
             }
-            _ => return Some(what),
+            _ => return Some(message),
         }
     }
 }

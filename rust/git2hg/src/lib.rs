@@ -1,9 +1,9 @@
 //! git commits as Mercurial history.
 //!
-//! Owns the rules of pushes: a commit is accepted if it becomes a changeset of the dialect cinnabar, and that
-//! changeset is exported as the same commit. [`survey()`] judges the commits of a git repository and gives
-//! each refused one its [`Reason`]. [`convert()`] makes a changegroup of new commits, and verifies it by
-//! exporting it again.
+//! Owns the rules of pushes: a commit is accepted if it becomes a changeset of the dialect cinnabar, and
+//! that changeset is exported as the same commit. [`survey()`] judges the commits of a git repository and
+//! gives each refused one its [`Reason`]. [`convert()`] makes a changegroup of new commits, and verifies it
+//! by exporting it again.
 //!
 //! `read` parses the output of `git cat-file` and compares trees. [`judge`] has the rules for commits and
 //! trees. `build` makes changesets, manifests and file revisions, `convert` has the order of work, and

@@ -5,5 +5,4 @@ pub(crate) mod blobs;
 pub(crate) mod commits;
 pub(crate) mod diff;
 pub(crate) mod prefetch;
-pub(crate) mod treefiles;
 pub(crate) mod trees;

@@ -1,50 +1,51 @@
-//! Why a commit does not come back.
+//! Reasons to refuse commits.
 
-/// One of the reasons, in the order in which they are looked for. A commit has the first.
+/// Reason of a refused commit. They are checked in this order, but for `CommitSize`, and the first one
+/// counts.
 ///
-/// Numbers are part of the C ABI: they are given for ever.
+/// Their numbers are part of the C ABI and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Reason {
-    /// Lines of the commit are missing, in another order, or have a NUL.
+    /// Lines of the commit are missing, misplaced, or contain a NUL.
     MalformedCommit = 1,
-    /// It is signed: a header `gpgsig` or `gpgsig-sha256`.
+    /// Signed: a header `gpgsig` or `gpgsig-sha256`.
     Signature = 2,
-    /// A header `encoding`.
+    /// Header `encoding`.
     Encoding = 3,
     /// Any other header, such as `mergetag`.
     Header = 4,
     /// More than two parents.
     Octopus = 5,
-    /// A date that is not written as git writes dates today.
+    /// Date in another form than git writes today.
     Date = 6,
-    /// A name or an address that Mercurial's user line cannot hold.
+    /// Name or address that a Mercurial user cannot represent.
     Identity = 7,
-    /// A backslash in a committer that is not the author.
+    /// Backslash in a committer that is not the author.
     Backslash = 8,
-    /// A submodule.
+    /// Submodule.
     Submodule = 9,
-    /// A mode that is none of `100644`, `100755`, `120000` and `40000`.
+    /// Mode other than `100644`, `100755`, `120000` and `40000`.
     Mode = 10,
-    /// A directory without files.
+    /// Directory without files.
     EmptyDirectory = 11,
-    /// Entries of a tree that git itself refuses: unsorted, duplicate, or badly named.
+    /// Tree with entries that git itself refuses: unsorted, duplicate, or badly named.
     MalformedTree = 12,
-    /// A path that Mercurial refuses to check out or to store.
+    /// Path that Mercurial cannot check out or store.
     Path = 13,
-    /// An ancestor is refused.
+    /// Refused ancestor.
     Ancestor = 14,
-    /// A file is longer than the server takes, or than Mercurial can store. Only a conversion finds it.
+    /// File too long for the server or for Mercurial. Surveys do not read files, so only a conversion finds
+    /// it.
     FileSize = 15,
-    /// The changeset that was made is exported as another commit. Only a conversion finds it, and it is
-    /// a bug.
+    /// The changeset is exported as another commit. Only a conversion finds it, and it is a bug.
     Differs = 16,
-    /// The commit object is longer than 4 MiB. It is looked for first: what else is in it is not read.
+    /// Commit object longer than 4 MiB. Checked first: the rest of the commit is not read.
     CommitSize = 17,
 }
 
 impl Reason {
-    /// All of them, in order.
+    /// All reasons, in order.
     pub const ALL: [Self; 17] = [
         Self::MalformedCommit,
         Self::Signature,
@@ -66,11 +67,11 @@ impl Reason {
     ];
 }
 
-/// Reasons that a tree gives the commits that have it.
+/// Reasons that a tree gives to its commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeReasons(u32);
 
-/// Not a [`Reason`]: a name that Mercurial refuses in the root directory only.
+/// Bit of a name that Mercurial refuses in the root directory only, which is not a [`Reason`].
 const ROOT_NAME: u32 = 1;
 
 impl TreeReasons {
@@ -84,7 +85,7 @@ impl TreeReasons {
         self.0 |= ROOT_NAME;
     }
 
-    /// Adds those of a directory in the tree.
+    /// Adds the reasons of a directory in the tree.
     pub(crate) fn inherit(&mut self, below: Self) {
         self.0 |= below.0 & !ROOT_NAME;
     }
@@ -94,13 +95,13 @@ impl TreeReasons {
         self.0 & !ROOT_NAME != 0 || is_root && self.0 != 0
     }
 
-    /// Whether `reason` is among them, for a directory below the root.
+    /// Whether `reason` is set. Names refused in the root directory only do not count.
     #[must_use]
     pub fn has(self, reason: Reason) -> bool {
         self.0 & 1 << reason as u8 != 0
     }
 
-    /// The first reason that a commit with this root has.
+    /// First reason of a commit with this root.
     #[must_use]
     pub fn of_root(self) -> Option<Reason> {
         let mut all = self;

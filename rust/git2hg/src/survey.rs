@@ -1,7 +1,6 @@
-//! A survey: which commits of a history come back, and why the others do not.
+//! Survey of a history: commits that a push would refuse, with their reasons.
 //!
-//! Commits are read first, then each tree once. A commit whose parent does not come back does not
-//! either: its parent would have another id.
+//! Commits are read first, then each of their trees once.
 
 use std::io::{Read, Write};
 
@@ -14,72 +13,73 @@ use crate::read::commits;
 use crate::read::trees::GitTrees;
 use crate::reason::{Reason, TreeReasons};
 
-/// Objects between two looks at the caller's wish to stop.
-const WATCHED: usize = 256;
-/// Bytes of trees that are kept while the paths of findings are looked up.
+/// Objects between two progress reports.
+const TICK_INTERVAL: usize = 256;
+/// Memory for trees while the paths of findings are looked up.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// What is being read.
+/// Stage of a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SurveyStage {
-    /// Commits; how many there are is not known.
+    /// Reading commits; their number is unknown.
     Commits = 0,
-    /// Trees; more of them may be found.
+    /// Reading trees; the total grows.
     Trees = 1,
 }
 
-/// How far a survey is.
+/// Progress of a survey.
 #[derive(Clone, Copy, Debug)]
 pub struct SurveyProgress {
-    /// What is being read.
+    /// Stage reached.
     pub stage: SurveyStage,
-    /// How many of them are.
+    /// Objects read.
     pub done: u64,
-    /// How many there are; 0 if that is not known.
+    /// Objects known so far; 0 if unknown.
     pub total: u64,
 }
 
-/// What a survey has found.
+/// Result of a survey.
 #[derive(Debug)]
 pub struct Survey {
     verdicts: Verdicts,
     findings: Vec<Finding>,
 }
 
-/// The commits that have one reason.
+/// Commits refused for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The reason.
     pub reason: Reason,
-    /// How many commits have it.
+    /// Number of commits.
     pub commits: u64,
-    /// The first of them: its parents do not have it.
+    /// First of them: none of its parents has this reason.
     pub first: Oid,
-    /// What of it is the reason: a header, an author, a path. Cut if it is long; may be empty.
+    /// Part of the first commit that is the reason: a header, an author, a path. At most 512 bytes; may be
+    /// empty.
     pub detail: Vec<u8>,
 }
 
 impl Survey {
-    /// How many commits were surveyed.
+    /// Number of commits.
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.verdicts.commits() as u64
     }
 
-    /// How many different trees they have.
+    /// Number of different trees.
     #[must_use]
     pub fn trees(&self) -> u64 {
         self.verdicts.trees() as u64
     }
 
-    /// The reasons that there are, in their order.
+    /// Findings, in the order of their reasons.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// The commits that do not come back, parents before children.
+    /// Refused commits, parents before children.
     pub fn refused(&self) -> impl Iterator<Item = (Oid, Reason)> + '_ {
         self.verdicts.refused().map(|(_, oid, reason)| (oid, reason))
     }
@@ -87,15 +87,13 @@ impl Survey {
 
 /// Surveys a history.
 ///
-/// `commits` is what `git cat-file --batch` writes of the commits, parents before children. `requests`
-/// and `answers` belong to a `git cat-file --batch-command --buffer`, which is asked for trees. When
-/// `watch` answers true, the survey stops. A parent that is not among the commits is taken to be
-/// in Mercurial already.
+/// `commits` is the output of `git cat-file --batch`: the commits, parents before children. `requests` and
+/// `answers` are the pipes of a `git cat-file --batch-command --buffer` for trees. The survey stops if
+/// `watch` returns true. Parents outside the history count as changesets.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] if git has not an object, [`Error::Cancelled`], or what is wrong with git's
-/// answers.
+/// [`Error::Missing`] if git lacks an object, [`Error::Cancelled`], and errors of the pipes.
 pub fn survey(
     commits: impl Read,
     requests: impl Write,
@@ -104,14 +102,18 @@ pub fn survey(
 ) -> Result<Survey> {
     let told = |stage, done: usize, total: usize| {
         let reached = SurveyProgress { stage, done: done as u64, total: total as u64 };
-        if done.is_multiple_of(WATCHED) && watch(reached) { Err(Error::Cancelled) } else { Ok(()) }
+        if done.is_multiple_of(TICK_INTERVAL) && watch(reached) {
+            Err(Error::Cancelled)
+        } else {
+            Ok(())
+        }
     };
     let (mut judge, mut commits, mut count) = (Judge::default(), Answers::new(commits), 0);
     let mut seen = TreeReasons::default();
     while let Some((oid, content)) = commits::next(&mut commits)? {
         let mut judged = commit::judge(content);
         if let Some((reason, detail)) = &mut judged.refused {
-            // only the first commit with a reason is shown with its detail
+            // a finding shows the detail of its first commit only
             if seen.has(*reason) {
                 *detail = b"";
             }

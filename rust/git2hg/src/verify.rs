@@ -1,20 +1,18 @@
-//! The way back: each changeset of a changegroup becomes a commit again, which has to be the one that was
-//! pushed.
+//! Round trip: each changeset of a changegroup is exported again, and has to give the pushed commit.
 //!
-//! Two things are taken from the conversion: which commit each changeset should be, and the trees that git
-//! has answered. The changegroup is read from its file, as Mercurial reads it. Contents come from the texts
-//! in it, trees from what manifests change, commits from [`hg2git::write_commit`]. What is in the store
-//! already is read from there, and its trees from git: an export has made them. On the way all nodes are
-//! compared with their texts, and the files that a changeset lists with its manifest.
+//! The changegroup is read from its file, as Mercurial reads it. Contents come from file texts, trees from
+//! changes of manifests, commits from [`hg2git::write_commit`]. Revisions outside the changegroup are read
+//! from the store, and their trees from git, since an export has made them. All nodes are compared with
+//! their texts, and the lists of files in changesets with the manifests. From the conversion come only the
+//! expected commits and the cache of git's trees.
 //!
-//! A branch, a copy, or the parents of a file leave no trace in git, so they are not checked.
+//! Branches, copies, and the parents of files leave no trace in git, so they are not verified.
 
 mod blobs;
 mod chunks;
 mod hashes;
 #[cfg(test)]
 mod tests;
-mod treeedit;
 mod trees;
 
 use std::fs::File;
@@ -27,26 +25,26 @@ use parallel::Budget;
 use revlog::{Changeset, Node, Revlog};
 use sha1lanes::{Message, digest_one};
 
-use self::blobs::FileContents;
+use self::blobs::FileBlobs;
 use self::chunks::{ChunkTexts, GroupFile};
-use self::hashes::{LateHashes, MadeText};
-use self::trees::Roots;
-use crate::build::KnownTree;
+use self::hashes::{HashBatch, UnverifiedText};
+use self::trees::ManifestTrees;
+use crate::build::KnownParent;
 use crate::error::{Error, Result};
 use crate::progress::{ConversionStage, ConversionWatch};
 use crate::read::trees::GitTrees;
 use crate::request::ConversionRequest;
 
-/// What is wrong with a changegroup, and the commit where that was found.
+/// Difference between a pushed commit and its round trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The commit; `None` if it is not known.
+    /// The commit, if known.
     pub oid: Option<Oid>,
-    /// What was found.
-    pub what: String,
+    /// Description for a message.
+    pub message: String,
 }
 
-/// A fault, or why none can be looked for.
+/// Fault, or error that prevents the verification.
 #[derive(Debug)]
 pub(crate) enum Problem {
     Fault(Fault),
@@ -71,29 +69,29 @@ impl From<revlog::Error> for Problem {
     }
 }
 
-/// A result of a step of the check.
-pub(crate) type Checked<T> = std::result::Result<T, Problem>;
+/// Result of a step.
+pub(crate) type VerifyResult<T> = std::result::Result<T, Problem>;
 
-/// A fault of no certain commit.
-pub(crate) fn fault(what: impl Into<String>) -> Problem {
-    Problem::Fault(Fault { oid: None, what: what.into() })
+/// Fault without a commit.
+pub(crate) fn fault(message: impl Into<String>) -> Problem {
+    Problem::Fault(Fault { oid: None, message: message.into() })
 }
 
-/// Converts the changegroup from `start` on in `file` back. It has to give `expected`, commits with their
-/// changesets; answers the first fault.
+/// Exports the changesets of the changegroup from `start` on in `file`. They have to give the commits of
+/// `expected`. Returns the first fault.
 ///
 /// # Errors
 ///
-/// That a file, a pipe or the store cannot be read, and [`Error::Cancelled`].
+/// Errors of files, pipes and the store, and [`Error::Cancelled`].
 pub(crate) fn verify(
     (file, start): (&File, u64),
     (request, manifest): (&ConversionRequest<'_>, &Revlog),
-    known: &[KnownTree],
+    known: &[KnownParent],
     trees: &GitTrees<impl Write, impl Read>,
     expected: &[(Oid, Node)],
     watch: ConversionWatch<'_>,
 ) -> Result<Option<Fault>> {
-    let mut back = Back { request, manifest, known, expected, watch };
+    let mut back = RoundTrip { request, manifest, known, expected, watch };
     match back.convert(file, start, trees) {
         Ok(()) => Ok(None),
         Err(Problem::Fault(fault)) => Ok(Some(fault)),
@@ -101,15 +99,15 @@ pub(crate) fn verify(
     }
 }
 
-struct Back<'a> {
+struct RoundTrip<'a> {
     request: &'a ConversionRequest<'a>,
     manifest: &'a Revlog,
-    known: &'a [KnownTree],
+    known: &'a [KnownParent],
     expected: &'a [(Oid, Node)],
     watch: ConversionWatch<'a>,
 }
 
-impl Back<'_> {
+impl RoundTrip<'_> {
     fn tick(&self, done: usize) -> Result<()> {
         let stops = (self.watch)(ConversionStage::Verify, done as u64);
         if stops { Err(Error::Cancelled) } else { Ok(()) }
@@ -120,7 +118,7 @@ impl Back<'_> {
         file: &File,
         start: u64,
         trees: &GitTrees<impl Write, impl Read>,
-    ) -> Checked<()> {
+    ) -> VerifyResult<()> {
         let quarter = self.request.memory_bytes / 4;
         let budget = Budget::new(quarter, self.request.dir);
         let mut group = GroupFile::new(file, start, self.request.version);
@@ -128,23 +126,23 @@ impl Back<'_> {
         let nodes: HashSet<Node> = changesets.nodes().collect();
         let manifests = ChunkTexts::read(&mut group, &budget, quarter)?;
         group.end_of_manifests()?;
-        let mut contents = FileContents::new(self.request.store, quarter);
+        let mut contents = FileBlobs::new(self.request.store, quarter);
         contents.read(&mut group, &nodes, (quarter, self.request.dir), || self.tick(0))?;
         group.check_end()?;
-        parallel::trim(); // what the threads had
+        parallel::trim(); // memory of the threads
         manifests.check_links(&nodes)?;
         changesets.check_links(&nodes)?;
         if !changesets.nodes().eq(self.expected.iter().map(|(_, node)| *node)) {
             return Err(fault("other changesets than were made"));
         }
-        let mut roots = Roots::new(self.manifest, manifests, contents, self.known);
+        let mut roots = ManifestTrees::new(self.manifest, manifests, contents, self.known);
         let mut commits: HashMap<Node, (Oid, Node)> = HashMap::new();
         let mut taken: HashSet<Oid> = HashSet::new();
-        for KnownTree { oid, node, manifest, .. } in self.known {
+        for KnownParent { oid, node, manifest, .. } in self.known {
             commits.insert(*node, (*oid, *manifest));
             taken.insert(*oid);
         }
-        let mut hashes = LateHashes::new(quarter / 4);
+        let mut hashes = HashBatch::new(quarter / 4);
         for (at, (oid, node)) in self.expected.iter().enumerate() {
             let made = changesets.get(at)?;
             let found = changeset(&made, &commits, &mut roots, trees);
@@ -162,8 +160,8 @@ impl Back<'_> {
                 Ok(())
             });
             if is_full || done.is_err() || at + 1 == self.expected.len() {
-                // what is wrong of the commits before is the cause, or comes first
-                hashes.check().map_err(|other| blame(fault(other.what()), other.of))?;
+                // a wrong text before this commit is the cause, or comes first
+                hashes.check().map_err(|other| blame(fault(other.message()), other.of))?;
             }
             done.map_err(|problem| blame(problem, *oid))?;
             self.tick(at)?;
@@ -172,22 +170,22 @@ impl Back<'_> {
     }
 }
 
-/// What a changeset is.
+/// Commit of a changeset.
 struct Found {
-    /// Its commit.
+    /// Id of the commit.
     oid: Oid,
-    /// Its manifest.
+    /// Manifest of the changeset.
     manifest: Node,
-    /// That manifest, if its node has to be looked at.
-    made: Option<MadeText>,
+    /// The manifest, if its node is not verified yet.
+    made: Option<UnverifiedText>,
 }
 
 fn changeset(
-    MadeText { parents, text, .. }: &MadeText,
+    UnverifiedText { parents, text, .. }: &UnverifiedText,
     commits: &HashMap<Node, (Oid, Node)>,
-    roots: &mut Roots<'_>,
+    roots: &mut ManifestTrees<'_>,
     trees: &GitTrees<impl Write, impl Read>,
-) -> Checked<Found> {
+) -> VerifyResult<Found> {
     let changeset = Changeset::parse(text).map_err(|problem| fault(problem.to_string()))?;
     let there: Vec<Node> = parents.iter().copied().filter(|parent| *parent != Node::NULL).collect();
     let mut oids = Vec::with_capacity(2);
@@ -215,10 +213,10 @@ fn changeset(
     Ok(Found { oid, manifest: changeset.manifest, made: root.made })
 }
 
-/// The same problem, of this commit.
+/// Attributes a fault to a commit.
 fn blame(problem: Problem, oid: Oid) -> Problem {
     match problem {
-        Problem::Fault(Fault { what, .. }) => Problem::Fault(Fault { oid: Some(oid), what }),
+        Problem::Fault(Fault { message, .. }) => Problem::Fault(Fault { oid: Some(oid), message }),
         error @ Problem::Error(_) => error,
     }
 }

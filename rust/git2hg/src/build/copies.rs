@@ -1,7 +1,7 @@
-//! Exact copies: which added file is a copy of which old one.
+//! Exact copies: sources of added files with the same blob.
 //!
-//! As git finds them with `-C -C100%` and every old file as a candidate: `diffcore-rename.c`,
-//! `find_identical_files()`.
+//! The rules are git's for `-C -C100%`, with every old file as a candidate: `find_identical_files()` in
+//! `diffcore-rename.c`.
 
 use std::io::{Read, Write};
 
@@ -13,19 +13,19 @@ use crate::error::Result;
 use crate::read::diff::{Change, join};
 use crate::read::trees::{ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, entries, kind_of};
 
-/// Sources with one content that are looked at.
+/// Candidates with one blob that are compared.
 const MOST_SOURCES: usize = 100;
-/// The score of a source that is gone and has the name of the copy.
+/// Score of a removed source with the name of the copy.
 const BEST_SCORE: u32 = 2;
 
-/// Sources by copies.
+/// Sources by the paths of their copies.
 pub(crate) type CopySources = HashMap<Box<[u8]>, Box<[u8]>>;
 
-/// The source of each added path that is a copy, where `old` is the tree before.
+/// Source of each added path that is a copy, where `old` is the tree before.
 ///
 /// # Errors
 ///
-/// As [`GitTrees::get_some`].
+/// Those of [`GitTrees::get_some`].
 pub(crate) fn copies(
     trees: &GitTrees<impl Write, impl Read>,
     old: Oid,
@@ -52,7 +52,7 @@ pub(crate) fn copies(
     for (path, (flag, blob)) in added {
         let Some(sources) = sources.get(&blob) else { continue };
         let mut best: Option<(&[u8], u32)> = None;
-        // a link is no copy of a file: those are not counted
+        // a symbolic link is not a copy of a file, and does not count as a candidate
         let is_like = |other: Flag| other == flag || ![other, flag].contains(&Flag::Symlink);
         let sources = sources.iter().filter(|(_, other)| is_like(*other));
         for (source, _) in sources.take(MOST_SOURCES) {
@@ -79,7 +79,7 @@ fn name_of(path: &[u8]) -> &[u8] {
 
 type Sources = HashMap<Oid, Vec<(Box<[u8]>, Flag)>>;
 
-/// The files below a root that have one of these blobs.
+/// Files below a root that have one of the `wanted` blobs.
 fn having(
     trees: &GitTrees<impl Write, impl Read>,
     root: Oid,

@@ -1,6 +1,6 @@
-//! The file revisions of a conversion: their nodes, and the chunks that are sent of them.
+//! File revisions of a conversion: nodes, and chunks for the changegroup.
 //!
-//! Chunks go to a temporary file as they are made, and are put in order of their paths in the end.
+//! Chunks are written to a temporary file, and sorted by path at the end.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,33 +13,33 @@ use revlog::{Delta, Node};
 use sha1lanes::{Message, best};
 
 use crate::build::spool::Spool;
-use crate::cache::Recent;
+use crate::cache::Cache;
 use crate::error::{Error, Result};
 
-/// Texts longer than this part of what is kept are not kept, and nothing is compared with them.
+/// Part of the cache that one text may take. Longer texts are not cached, and are sent whole.
 const LARGEST_PART: usize = 8;
-/// What a revision takes in memory, about.
+/// Memory of a revision, about.
 const REVISION_BYTES: usize = 360;
 /// Deltas after which a whole text is sent.
 const LONGEST_CHAIN: u32 = 30;
 
-/// All of them.
+/// All file revisions.
 #[derive(Debug)]
 pub(crate) struct FileRevisions {
     version: GroupVersion,
     names: Vec<Arc<[u8]>>,
     numbers: HashMap<Arc<[u8]>, u32>,
-    /// The numbers of chunks.
+    /// Numbers of chunks.
     made: HashMap<(u32, Node), u32>,
     chunks: Vec<SpooledChunk>,
     /// Bytes of all names.
     name_bytes: usize,
     spool: Spool,
-    texts: Recent<Node, Arc<Buffer>>,
+    texts: Cache<Node, Arc<Buffer>>,
     longest_kept: usize,
 }
 
-/// A text that becomes a revision of a file.
+/// Text of a new file revision.
 #[derive(Debug)]
 pub(crate) struct NewText<'a> {
     pub path: &'a [u8],
@@ -47,7 +47,7 @@ pub(crate) struct NewText<'a> {
     pub text: Buffer,
 }
 
-/// The nodes of texts, all hashed at once.
+/// Nodes of texts, hashed together.
 pub(crate) fn nodes_of(texts: &[NewText<'_>]) -> Vec<Node> {
     let prefixes: Vec<[u8; 40]> =
         texts.iter().map(|NewText { parents: [p1, p2], .. }| parents_prefix(*p1, *p2)).collect();
@@ -61,23 +61,23 @@ pub(crate) fn nodes_of(texts: &[NewText<'_>]) -> Vec<Node> {
     digests.into_iter().map(Node::from_bytes).collect()
 }
 
-/// Where the chunk of a revision is.
+/// Chunk of a revision in the temporary file.
 #[derive(Clone, Copy, Debug)]
 struct SpooledChunk {
     path: u32,
-    /// Number of the first changeset that has it.
+    /// Number of the first changeset with this revision.
     link: u32,
     at: u64,
     len: u32,
     text_len: u32,
-    /// The chunk that it changes; `None` for a whole text.
+    /// Number of the delta base; `None` for a whole text.
     base: Option<u32>,
     /// Deltas since a whole text.
     chain: u32,
 }
 
 impl FileRevisions {
-    /// None yet. Texts of about `most_bytes` are kept.
+    /// Starts with no revisions, and with a cache of about `most_bytes`.
     pub fn new(version: GroupVersion, dir: &Directory, most_bytes: usize) -> Result<Self> {
         Ok(Self {
             version,
@@ -87,17 +87,17 @@ impl FileRevisions {
             chunks: Vec::new(),
             name_bytes: 0,
             spool: Spool::new(dir, "files")?,
-            texts: Recent::new(most_bytes),
+            texts: Cache::new(most_bytes),
             longest_kept: most_bytes / LARGEST_PART,
         })
     }
 
-    /// What all take in memory, about, beside the texts that are kept.
+    /// Memory of all revisions, about, except for cached texts.
     pub fn bytes(&self) -> usize {
         self.chunks.len() * REVISION_BYTES + self.name_bytes
     }
 
-    /// Adds the revision with a text, whose node is `own`, and which the changeset `link` has.
+    /// Adds the revision `own` with a text, first used by the changeset `link`.
     ///
     /// # Errors
     ///
@@ -145,9 +145,10 @@ impl FileRevisions {
         Ok(())
     }
 
-    /// The chunk of the parent `node` of a text, and its text, if it is sent and can be compared.
+    /// Delta base of a text: the chunk and the text of its parent `node`, if that is in the group and not
+    /// too long.
     fn base(&mut self, path: u32, node: Node, text: &Buffer) -> Result<Option<(u32, Arc<Buffer>)>> {
-        // one of another path with the same node has the same text, but is not in this group
+        // a revision of another path with this node has the same text, but is in another group
         let Some(&number) = self.made.get(&(path, node)) else { return Ok(None) };
         let SpooledChunk { text_len, chain, .. } = self.chunks[number as usize];
         let longest = text.len().max(text_len as usize);
@@ -159,7 +160,7 @@ impl FileRevisions {
         Ok(Some((number, base)))
     }
 
-    /// The text of a chunk.
+    /// Text of a chunk.
     fn spooled(&mut self, number: u32) -> Result<Arc<Buffer>> {
         let mut chain = Vec::new();
         let mut at = Some(number);
@@ -195,14 +196,14 @@ impl FileRevisions {
         Ok(number)
     }
 
-    /// Writes the groups of all files, where `link_node` is the node of each changeset.
+    /// Writes the groups of all files. `link_node` maps numbers of changesets to nodes.
     ///
     /// # Errors
     ///
     /// [`Error::Scratch`] or [`Error::Output`].
     pub fn write(mut self, link_node: impl Fn(u32) -> Node, out: &mut impl Write) -> Result<()> {
         let names = self.names;
-        // those of one path stay in order
+        // stable: chunks of one path stay in order
         self.chunks.sort_by(|one, two| {
             names[one.path as usize].cmp(&names[two.path as usize]).then(one.at.cmp(&two.at))
         });

@@ -1,24 +1,24 @@
-//! Changes of flat manifests, as new texts and as deltas.
+//! Lines of flat manifests: edits, lookups and differences.
 //!
-//! Lines are found by bisection, so that a change costs what it changes, and one copy of the text.
+//! Lines are found by bisection, so an edit costs its own size and one copy of the text.
 
 use parallel::hex::hex;
 use revlog::Node;
 use revlog::manifest::Flag;
 
-/// What becomes of a path.
+/// Edit of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LineEdit {
     pub path: Box<[u8]>,
-    /// Its entry; `None` if it is removed.
+    /// New entry; `None` removes the path.
     pub entry: Option<(Node, Flag)>,
 }
 
-/// The text that `edits`, ascending by path, make of `base`; `delta` gets the hunks.
+/// Applies `edits`, ascending by path, to the text `base`. Appends the hunks to `delta`.
 pub(crate) fn apply(base: &[u8], edits: &[LineEdit], delta: &mut Vec<u8>) -> Vec<u8> {
     let mut text = Vec::with_capacity(base.len() + edits.len() * 100);
     let mut kept_from = 0;
-    // a hunk that may go on: where its head is in the delta
+    // start of a hunk in the delta that may still grow
     let mut open: Option<usize> = None;
     for LineEdit { path, entry } in edits {
         let (start, end) = find(base, kept_from, path);
@@ -57,13 +57,13 @@ pub(crate) fn push_line(out: &mut Vec<u8>, path: &[u8], node: Node, flag: Flag) 
     out.push(b'\n');
 }
 
-/// The entry of a path.
+/// Entry of a path.
 pub(crate) fn entry(text: &[u8], path: &[u8]) -> Option<(Node, Flag)> {
     let (start, end) = find(text, 0, path);
     parse(text.get(start + path.len()..end)?)
 }
 
-/// What is in a line after its path.
+/// Parses a line after its path.
 fn parse(rest: &[u8]) -> Option<(Node, Flag)> {
     let (digits, flag) = rest.get(1..)?.split_at_checked(40)?;
     let flag = match flag {
@@ -75,8 +75,8 @@ fn parse(rest: &[u8]) -> Option<(Node, Flag)> {
     Some((Node::from_hex(digits)?, flag))
 }
 
-/// Where the line of `path` begins and ends, looked for from `from` on; both are where it would be
-/// if there is none.
+/// Start and end of the line of `path`, searched from `from` on. Both are the place of insertion if the
+/// path is missing.
 fn find(text: &[u8], from: usize, path: &[u8]) -> (usize, usize) {
     let (mut low, mut high) = (from, text.len());
     while low < high {
@@ -94,7 +94,7 @@ fn find(text: &[u8], from: usize, path: &[u8]) -> (usize, usize) {
     (low, low)
 }
 
-/// Paths whose lines differ in two manifests, ascending, with their entries.
+/// Paths with different lines in two manifests, ascending, with both entries.
 pub(crate) fn differing<'a>(one: &'a [u8], two: &'a [u8]) -> Vec<DifferingLine<'a>> {
     let mut found = Vec::new();
     let (mut one, mut two) = (one, two);
@@ -104,11 +104,15 @@ pub(crate) fn differing<'a>(one: &'a [u8], two: &'a [u8]) -> Vec<DifferingLine<'
         let (first, second) = (Head::of(one), Head::of(two));
         match (first, second) {
             (None, None) => break,
-            (Some(first), second) if second.as_ref().is_none_or(|it| first.path < it.path) => {
+            (Some(first), second)
+                if second.as_ref().is_none_or(|second| first.path < second.path) =>
+            {
                 found.push(DifferingLine { path: first.path, entries: [first.entry, None] });
                 one = &one[first.len..];
             }
-            (first, Some(second)) if first.as_ref().is_none_or(|it| second.path < it.path) => {
+            (first, Some(second))
+                if first.as_ref().is_none_or(|first| second.path < first.path) =>
+            {
                 found.push(DifferingLine { path: second.path, entries: [None, second.entry] });
                 two = &two[second.len..];
             }
@@ -125,7 +129,7 @@ pub(crate) fn differing<'a>(one: &'a [u8], two: &'a [u8]) -> Vec<DifferingLine<'
     found
 }
 
-/// A path, and what each of two manifests has there.
+/// Path with its entries in two manifests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DifferingLine<'a> {
     pub path: &'a [u8],
@@ -150,7 +154,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// How much of the beginnings of two texts is equal, in whole lines.
+/// Length of the common beginning of two texts, in whole lines.
 fn same_lines(one: &[u8], two: &[u8]) -> usize {
     const STEP: usize = 64;
     let steps = one.chunks_exact(STEP).zip(two.chunks_exact(STEP));
@@ -164,7 +168,7 @@ fn push_word(out: &mut Vec<u8>, number: usize) {
     out.extend_from_slice(&word(number));
 }
 
-/// A number of a text's length, which is below 4 GiB.
+/// Big-endian offset in a text shorter than 4 GiB.
 fn word(number: usize) -> [u8; 4] {
     u32::try_from(number).expect("manifests are shorter than 4 GiB").to_be_bytes()
 }
@@ -189,8 +193,8 @@ mod tests {
 
     fn text(entries: &Entries) -> Vec<u8> {
         let mut out = Vec::new();
-        for (path, it) in entries {
-            let (node, flag) = entry_of(*it);
+        for (path, value) in entries {
+            let (node, flag) = entry_of(*value);
             push_line(&mut out, path.as_bytes(), node, flag);
         }
         out

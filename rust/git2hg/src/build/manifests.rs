@@ -1,7 +1,7 @@
-//! The manifests of the store and those of a conversion: nodes, parents and texts.
+//! Manifests of the store and of a conversion: nodes, parents and texts.
 //!
-//! A manifest has a number: its revision in the store, or one after those. Null is `None`. So parents
-//! have smaller numbers than their children.
+//! The number of a manifest is its revision in the store. New manifests are numbered after these, and the
+//! null manifest is `None`. So parents have smaller numbers than their children.
 
 use std::sync::Arc;
 
@@ -9,37 +9,36 @@ use hashbrown::HashMap;
 use parallel::{Buffer, Directory};
 use revlog::{Delta, KeptTexts, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
-use crate::build::lookups::ManifestLookups;
 use crate::build::manifestlines::{DifferingLine, LineEdit, apply, differing, entry};
 use crate::build::spool::Spool;
-use crate::cache::Recent;
+use crate::cache::Cache;
 use crate::error::{Error, Result};
 
-/// A manifest's number; `None` is the null manifest.
+/// Number of a manifest; `None` is the null manifest.
 pub(crate) type Number = Option<u32>;
 
 /// Deltas after which a whole text is kept.
 const LONGEST_CHAIN: u32 = 100;
-/// What a list of changes takes beside its bytes, about.
+/// Memory of a list of changes beside its bytes, about.
 const OVERHEAD_BYTES: usize = 100;
-/// Searches through the store's nodes before they are put into a table.
+/// Linear searches for nodes of the store before a table is built.
 pub(crate) const MOST_SEARCHES: u32 = 4;
 
-/// A manifest of the conversion.
+/// New manifest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewManifest {
     pub node: Node,
     pub parents: [Number; 2],
-    /// Number of the first changeset that has it.
+    /// Number of the first changeset with this manifest.
     pub link: u32,
-    /// What the delta changes: the first parent, or nothing.
+    /// Delta base: the first parent, if any.
     base: Number,
     delta_at: u64,
     delta_len: u32,
-    /// What [`PushedManifests::changed`] reads.
+    /// Place of the list for [`PushedManifests::changed`].
     edits_at: u64,
     edits_len: u32,
-    /// Deltas since the last whole text, which are 0 if there is one.
+    /// Deltas since the last whole text; 0 if this manifest has one.
     chain: u32,
     text_at: u64,
     text_len: u32,
@@ -54,19 +53,19 @@ pub(crate) struct PushedManifests<'a> {
     kept_bytes: usize,
     new: Vec<NewManifest>,
     numbers: HashMap<Node, u32>,
-    /// Nodes of the store, if many were asked for.
+    /// Nodes of the store, after many searches.
     stored: Option<HashMap<Node, u32>>,
     searches: u32,
     spool: Spool,
-    texts: Recent<u32, Arc<Vec<u8>>>,
-    /// What [`Self::changed`] has answered.
-    changed: Recent<u32, Arc<Vec<u8>>>,
-    /// What [`Self::nodes_at`] has answered.
+    texts: Cache<u32, Arc<Vec<u8>>>,
+    /// Cache of [`Self::changed`].
+    changed: Cache<u32, Arc<Vec<u8>>>,
+    /// Cache of [`Self::nodes_at`].
     lookups: ManifestLookups,
 }
 
 impl<'a> PushedManifests<'a> {
-    /// Those of the store. Texts and changes of about `most_bytes` are kept.
+    /// Starts with the manifests of the store. Texts and changes of about `most_bytes` are cached.
     pub fn new(revlog: &'a Revlog, dir: &Directory, most_bytes: usize) -> Result<Self> {
         Ok(Self {
             revlog,
@@ -78,27 +77,27 @@ impl<'a> PushedManifests<'a> {
             stored: None,
             searches: 0,
             spool: Spool::new(dir, "manifests")?,
-            texts: Recent::new(most_bytes / 4),
-            changed: Recent::new(most_bytes / 8),
+            texts: Cache::new(most_bytes / 4),
+            changed: Cache::new(most_bytes / 8),
             lookups: ManifestLookups::new(most_bytes / 8),
         })
     }
 
-    /// How many the store has.
+    /// Number of manifests in the store.
     pub fn stored_len(&self) -> u32 {
         self.revlog.index().len()
     }
 
-    /// Those of the conversion, in their order.
+    /// New manifests, in order.
     pub fn new_ones(&self) -> &[NewManifest] {
         &self.new
     }
 
-    /// The number of a node of the store.
+    /// Number of a manifest in the store.
     ///
     /// # Errors
     ///
-    /// [`Error::Store`] if the store has not this manifest.
+    /// [`Error::Store`] if the store lacks this manifest.
     pub fn stored(&mut self, node: Node) -> Result<Number> {
         if node == Node::NULL {
             return Ok(None);
@@ -122,7 +121,7 @@ impl<'a> PushedManifests<'a> {
         index.rev(number).ok_or_else(|| &self.new[(number - index.len()) as usize])
     }
 
-    /// The node of a manifest.
+    /// Node of a manifest.
     pub fn node(&self, number: Number) -> Node {
         match number.map(|number| self.rev(number)) {
             None => Node::NULL,
@@ -131,7 +130,7 @@ impl<'a> PushedManifests<'a> {
         }
     }
 
-    /// The parents of a manifest.
+    /// Parents of a manifest.
     pub fn parents(&self, number: u32) -> [Number; 2] {
         match self.rev(number) {
             Ok(rev) => {
@@ -142,11 +141,11 @@ impl<'a> PushedManifests<'a> {
         }
     }
 
-    /// The text of a manifest.
+    /// Text of a manifest.
     ///
     /// # Errors
     ///
-    /// [`Error::Store`] if it cannot be read, or does not match its node.
+    /// [`Error::Store`] if the text cannot be read, or does not match its node.
     pub fn text(&mut self, number: Number) -> Result<Arc<Vec<u8>>> {
         let Some(number) = number else { return Ok(Arc::default()) };
         let mut chain: Vec<NewManifest> = Vec::new();
@@ -196,11 +195,11 @@ impl<'a> PushedManifests<'a> {
         Ok(Arc::new(text.as_slice().to_vec()))
     }
 
-    /// The manifest that `edits` make of the first of `parents`, which the changeset `link` has.
+    /// Adds the manifest that `edits` make of the first of `parents`, first used by the changeset `link`.
     ///
     /// # Errors
     ///
-    /// As [`Self::text`].
+    /// Those of [`Self::text`].
     pub fn add(&mut self, parents: [Number; 2], edits: &[LineEdit], link: u32) -> Result<Number> {
         let base = parents[0];
         let base_text = self.text(base)?;
@@ -212,8 +211,9 @@ impl<'a> PushedManifests<'a> {
             return Ok(Some(*number));
         }
         let stored_len = self.stored_len();
-        // such a manifest has the same parents
-        let may_be_stored = parents.iter().all(|parent| parent.is_none_or(|it| it < stored_len));
+        // a manifest with the same node has the same parents
+        let may_be_stored =
+            parents.iter().all(|parent| parent.is_none_or(|number| number < stored_len));
         if may_be_stored && let Some(number) = self.search(node) {
             return Ok(Some(number));
         }
@@ -255,17 +255,17 @@ impl<'a> PushedManifests<'a> {
         Ok(Some(number))
     }
 
-    /// The delta of a new manifest, and the node of what it changes.
+    /// Reads the delta of a new manifest, and returns the node of its base.
     pub fn delta(&mut self, new: &NewManifest, out: &mut Vec<u8>) -> Result<Node> {
         self.spool.read(new.delta_at, new.delta_len as usize, out)?;
         Ok(self.node(new.base))
     }
 
-    /// What a manifest changes of its first parent, for [`changes`].
+    /// Changes of a manifest against its first parent, to be read with [`changes`].
     ///
     /// # Errors
     ///
-    /// As [`Self::text`].
+    /// Those of [`Self::text`].
     pub fn changed(&mut self, number: u32) -> Result<Arc<Vec<u8>>> {
         if let Some(listed) = self.changed.get(&number) {
             return Ok(listed);
@@ -284,11 +284,11 @@ impl<'a> PushedManifests<'a> {
         Ok(self.keep_changed(number, listed))
     }
 
-    /// What a manifest has at some paths: nodes, or nothing.
+    /// Nodes of some paths in a manifest; `None` for missing paths.
     ///
     /// # Errors
     ///
-    /// As [`Self::text`].
+    /// Those of [`Self::text`].
     pub fn nodes_at(&mut self, number: u32, paths: &[&[u8]]) -> Result<Vec<Option<Node>>> {
         let known: Vec<_> = paths.iter().map(|path| self.lookups.get(number, path)).collect();
         let text = if known.iter().all(Option::is_some) {
@@ -314,6 +314,40 @@ impl<'a> PushedManifests<'a> {
     }
 }
 
+/// Memory of a lookup beside its path, about.
+const LOOKUP_BYTES: usize = 100;
+
+/// Cache of nodes by manifest and path: merges of long-lived branches look up the same ones again.
+#[derive(Debug)]
+struct ManifestLookups {
+    known: HashMap<u32, HashMap<Box<[u8]>, Node>>,
+    bytes: usize,
+    most_bytes: usize,
+}
+
+impl ManifestLookups {
+    /// Starts empty.
+    fn new(most_bytes: usize) -> Self {
+        Self { known: HashMap::new(), bytes: 0, most_bytes }
+    }
+
+    /// Cached node of a path; the null node for a missing path.
+    fn get(&self, number: u32, path: &[u8]) -> Option<Node> {
+        self.known.get(&number)?.get(path).copied()
+    }
+
+    /// Caches the node of a path. A full cache is emptied first.
+    fn put(&mut self, number: u32, path: &[u8], node: Node) {
+        let bytes = path.len() + LOOKUP_BYTES;
+        if self.bytes + bytes > self.most_bytes {
+            self.known.clear();
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        self.known.entry(number).or_default().insert(path.into(), node);
+    }
+}
+
 fn push_change(path: &[u8], node: Option<Node>, out: &mut Vec<u8>) {
     out.extend_from_slice(path);
     out.push(0);
@@ -323,7 +357,7 @@ fn push_change(path: &[u8], node: Option<Node>, out: &mut Vec<u8>) {
     }
 }
 
-/// Paths, and their nodes unless they are removed.
+/// Changed paths with their new nodes; `None` for removed paths.
 pub(crate) fn changes(listed: &[u8]) -> impl Iterator<Item = (&[u8], Option<Node>)> {
     let mut rest = listed;
     std::iter::from_fn(move || {
@@ -340,4 +374,25 @@ pub(crate) fn changes(listed: &[u8]) -> impl Iterator<Item = (&[u8], Option<Node
         };
         Some((path, node))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fills_the_room_is_forgotten_together() {
+        let node = |byte| Node::from_bytes([byte; 20]);
+        let mut lookups = ManifestLookups::new(3 * (LOOKUP_BYTES + 1));
+        assert_eq!(lookups.get(1, b"a"), None);
+        lookups.put(1, b"a", node(1));
+        lookups.put(2, b"a", Node::NULL);
+        lookups.put(2, b"b", node(2));
+        assert_eq!(lookups.get(1, b"a"), Some(node(1)));
+        assert_eq!(lookups.get(2, b"a"), Some(Node::NULL));
+        assert_eq!(lookups.get(2, b"b"), Some(node(2)));
+        lookups.put(3, b"a", node(3));
+        assert_eq!(lookups.get(2, b"b"), None);
+        assert_eq!(lookups.get(3, b"a"), Some(node(3)));
+    }
 }

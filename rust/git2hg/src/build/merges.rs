@@ -1,6 +1,6 @@
-//! The manifest of a merge: first what each path gets, then the contents that this needs.
+//! Manifest of a merge: first the outcome of each path, then the contents of new revisions.
 //!
-//! So what the trees do not tell is asked of git for all paths at once.
+//! So git is asked for all missing contents at once.
 
 use std::cmp::Ordering;
 use std::io::{Read, Write};
@@ -17,37 +17,37 @@ use crate::build::manifests::Number;
 use crate::build::{Applied, ChangesetBuilder, Converted, MadeManifest};
 use crate::error::Result;
 use crate::read::diff::MergedPath;
-use crate::read::treefiles::tree_files;
-use crate::read::trees::FileEntry;
+use crate::read::trees::{FileEntry, tree_files};
 
-/// Paths after which the caller is asked whether to stop.
-const WATCHED: usize = 1000;
+/// Paths between two calls of `tick`.
+const TICK_INTERVAL: usize = 1000;
 
-/// A path that differs in the manifests, in the trees, or in both.
+/// Path that differs in the manifests, in the trees, or in both.
 struct Merged<'a> {
     path: &'a [u8],
     line: Option<&'a DifferingLine<'a>>,
     changed: Option<&'a MergedPath>,
 }
 
-/// What a path gets.
-struct Outcome<'a> {
+/// Path of a merge with its outcome.
+struct PathOutcome<'a> {
     path: &'a [u8],
     before: Option<(Node, Flag)>,
-    what: What,
+    outcome: Outcome,
 }
 
-enum What {
-    /// Nothing: it is removed, or is not there.
+/// Outcome of a path.
+enum Outcome {
+    /// Removed or missing.
     Gone,
-    /// A node that there is.
+    /// Existing node.
     Kept(Node, Flag),
-    /// A new revision, whose content is asked for ahead or not.
-    New { flag: Flag, blob: Oid, parents: [Node; 2], is_ahead: bool },
+    /// New revision, whose content may be prefetched.
+    New { flag: Flag, blob: Oid, parents: [Node; 2], is_prefetched: bool },
 }
 
 impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
-    pub(super) fn apply_to_two(
+    pub(super) fn apply_merge(
         &mut self,
         tree: Oid,
         parents: [&Converted; 2],
@@ -61,8 +61,8 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
         let tick = || progress.tick();
         let mut heads = heads(&mut self.manifests, merged, &contested, tick)?.into_iter();
         let all = in_order(&lines, paths);
-        let unchanged = all.iter().filter(|it| it.changed.is_none());
-        let unchanged: Vec<&[u8]> = unchanged.map(|it| it.path).collect();
+        let unchanged = all.iter().filter(|merged| merged.changed.is_none());
+        let unchanged: Vec<&[u8]> = unchanged.map(|merged| merged.path).collect();
         let mut there = tree_files(self.trees, tree, &unchanged, tick)?.into_iter();
         let mut outcomes = Vec::with_capacity(all.len());
         for Merged { path, line, changed } in all {
@@ -79,9 +79,9 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
             };
             let is_contested = line.and_then(contested_of).is_some();
             let heads = if is_contested { heads.next() } else { None };
-            let is_ahead = changed.and_then(MergedPath::own_blob).is_some();
-            let what = outcome(entries, (new, olds), heads, is_ahead);
-            outcomes.push(Outcome { path, before: entries[0], what });
+            let is_prefetched = changed.and_then(MergedPath::own_blob).is_some();
+            let outcome = outcome(entries, (new, olds), heads, is_prefetched);
+            outcomes.push(PathOutcome { path, before: entries[0], outcome });
         }
         self.make(merged, outcomes, tick)
     }
@@ -89,27 +89,27 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
     fn make(
         &mut self,
         merged: [Number; 2],
-        outcomes: Vec<Outcome<'_>>,
+        outcomes: Vec<PathOutcome<'_>>,
         tick: impl Fn() -> Result<()>,
     ) -> Result<Applied> {
-        let late: Vec<Oid> = outcomes.iter().filter_map(|it| it.what.late()).collect();
+        let late: Vec<Oid> = outcomes.iter().filter_map(|outcome| outcome.outcome.late()).collect();
         let mut late = self.trees.blobs(&late)?;
         let (mut edits, mut files) = (Vec::new(), Vec::new());
-        for (at, Outcome { path, before, what }) in outcomes.into_iter().enumerate() {
-            if at % WATCHED == WATCHED - 1 {
+        for (at, PathOutcome { path, before, outcome }) in outcomes.into_iter().enumerate() {
+            if at % TICK_INTERVAL == TICK_INTERVAL - 1 {
                 tick()?;
             }
-            let (node, flag, is_new) = match what {
-                What::Gone => {
+            let (node, flag, is_new) = match outcome {
+                Outcome::Gone => {
                     if before.is_some() {
                         edits.push(LineEdit { path: path.into(), entry: None });
                         files.push(path.into());
                     }
                     continue;
                 }
-                What::Kept(node, flag) => (node, flag, false),
-                What::New { flag, blob, parents, is_ahead } => {
-                    let content = if is_ahead {
+                Outcome::Kept(node, flag) => (node, flag, false),
+                Outcome::New { flag, blob, parents, is_prefetched } => {
+                    let content = if is_prefetched {
                         self.next_content(blob)?
                     } else {
                         late.next(self.room(), self.most_bytes)?
@@ -141,40 +141,40 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
     }
 }
 
-impl What {
-    /// The blob that was not asked for ahead.
+impl Outcome {
+    /// Blob that was not prefetched.
     fn late(&self) -> Option<Oid> {
         match self {
-            Self::New { blob, is_ahead: false, .. } => Some(*blob),
+            Self::New { blob, is_prefetched: false, .. } => Some(*blob),
             _ => None,
         }
     }
 }
 
-/// What a path gets, which has `entries` in the manifests, these files in the new tree and in the old ones,
-/// and these heads if it is contested.
+/// Outcome of a path with these `entries` in the manifests, these files in the new and the old trees, and
+/// these heads if it is contested.
 fn outcome(
     entries: [Option<(Node, Flag)>; 2],
     (new, olds): (Option<FileEntry>, [Option<FileEntry>; 2]),
     heads: Option<Vec<Node>>,
-    is_ahead: bool,
-) -> What {
-    let Some((flag, blob)) = new else { return What::Gone };
+    is_prefetched: bool,
+) -> Outcome {
+    let Some((flag, blob)) = new else { return Outcome::Gone };
     let nodes = entries.map(|entry| entry.map(|(node, _)| node));
     let heads = heads.unwrap_or_else(|| nodes[0].or(nodes[1]).into_iter().collect());
     let is_first = nodes[0] == heads.first().copied();
     match *heads {
         [node] if olds[usize::from(!is_first)].is_some_and(|(_, old)| old == blob) => {
-            What::Kept(node, flag)
+            Outcome::Kept(node, flag)
         }
         _ => {
             let parent = |at: usize| heads.get(at).copied().unwrap_or(Node::NULL);
-            What::New { flag, blob, parents: [parent(0), parent(1)], is_ahead }
+            Outcome::New { flag, blob, parents: [parent(0), parent(1)], is_prefetched }
         }
     }
 }
 
-/// Both lists as one, ascending by path.
+/// Merges both lists, ascending by path.
 fn in_order<'a>(lines: &'a [DifferingLine<'a>], paths: &'a [MergedPath]) -> Vec<Merged<'a>> {
     let mut all = Vec::with_capacity(lines.len().max(paths.len()));
     let (mut lines, mut paths) = (lines.iter().peekable(), paths.iter().peekable());
@@ -187,12 +187,13 @@ fn in_order<'a>(lines: &'a [DifferingLine<'a>], paths: &'a [MergedPath]) -> Vec<
         };
         let line = if order.is_le() { lines.next() } else { None };
         let changed = if order.is_ge() { paths.next() } else { None };
-        let path = line.map(|it| it.path).or(changed.map(|it| &*it.path)).unwrap_or_default();
+        let path =
+            line.map(|line| line.path).or(changed.map(|path| &*path.path)).unwrap_or_default();
         all.push(Merged { path, line, changed });
     }
 }
 
-/// A path that both manifests have, with different nodes.
+/// Path with different nodes in both manifests.
 fn contested_of<'a>(line: &DifferingLine<'a>) -> Option<Contested<'a>> {
     let [Some((one, _)), Some((two, _))] = line.entries else { return None };
     (one != two).then_some(Contested { path: line.path, nodes: [one, two] })

@@ -1,4 +1,4 @@
-//! A temporary file that grows, and of which any part can be read.
+//! Growing temporary file, readable at any place.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,10 +8,10 @@ use parallel::Directory;
 
 use crate::error::{Error, Result};
 
-/// Bytes that are held before they are written.
+/// Bytes of the write buffer.
 const HELD_BYTES: usize = 128 << 10;
 
-/// The file, and what is to be written next.
+/// Temporary file with its write buffer.
 #[derive(Debug)]
 pub(crate) struct Spool {
     file: File,
@@ -20,7 +20,7 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// An empty one, on the file system of `dir`.
+    /// Creates an empty one, on the file system of `dir`.
     pub fn new(dir: &Directory, name: &str) -> Result<Self> {
         let file = match dir.create_nameless().map_err(Error::Scratch)? {
             Some(file) => file,
@@ -33,12 +33,12 @@ impl Spool {
         Ok(Self { file, written: 0, held: Vec::with_capacity(HELD_BYTES) })
     }
 
-    /// How many bytes it has.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.written + self.held.len() as u64
     }
 
-    /// Adds bytes at its end.
+    /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         if self.held.len() + bytes.len() > HELD_BYTES {
             self.flush()?;
@@ -59,7 +59,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Replaces `out` by the `len` bytes from `at` on.
+    /// Replaces `out` by `len` bytes from `at` on.
     pub fn read(&mut self, at: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
         out.resize(len, 0);
         self.read_exact(at, out)
@@ -68,7 +68,7 @@ impl Spool {
     /// Fills `out` with the bytes from `at` on.
     pub fn read_exact(&mut self, at: u64, out: &mut [u8]) -> Result<()> {
         if let Some(start) = at.checked_sub(self.written).and_then(|at| usize::try_from(at).ok()) {
-            // they were not written yet
+            // still in the write buffer
             let held = start.checked_add(out.len()).and_then(|end| self.held.get(start..end));
             if let Some(held) = held {
                 out.copy_from_slice(held);
@@ -81,7 +81,7 @@ impl Spool {
         self.file.read_exact_at(out, at).map_err(Error::Scratch)
     }
 
-    /// Copies the `len` bytes from `at` on to `out`.
+    /// Copies `len` bytes from `at` on to `out`.
     pub fn copy(&mut self, mut at: u64, len: u64, out: &mut impl Write) -> Result<()> {
         self.flush()?;
         let end = at + len;

@@ -40,7 +40,7 @@ pub(crate) fn with_request<T>(
     })
 }
 
-/// What becomes of commits, with a request that is changed by `change`; and how many bytes were written.
+/// Result of a conversion whose request is edited by `change`, and the number of bytes written.
 fn converted(
     git: &Git,
     commits: &[Oid],
@@ -57,7 +57,7 @@ fn converted(
     (made, out.metadata().expect("is open").len())
 }
 
-/// So many commits, one after the other, of one file each, which is called `a`.
+/// A chain of `count` commits with one file each, called `a`.
 fn chain(git: &Git, count: usize, content: impl Fn(usize) -> Vec<u8>) -> Vec<Oid> {
     let mut commits: Vec<Oid> = Vec::with_capacity(count);
     for number in 0..count {
@@ -71,7 +71,10 @@ fn chain(git: &Git, count: usize, content: impl Fn(usize) -> Vec<u8>) -> Vec<Oid
 
 fn refused(made: &Conversion) -> Vec<(Oid, Reason, String)> {
     let detail = |detail: &[u8]| String::from_utf8_lossy(detail).into_owned();
-    made.refused.iter().map(|it| (it.oid, it.reason, detail(&it.detail))).collect()
+    made.refused
+        .iter()
+        .map(|refusal| (refusal.oid, refusal.reason, detail(&refusal.detail)))
+        .collect()
 }
 
 /// Ten trees that name ten thousand million files. A judge reads each tree once, so a refused commit before
@@ -116,7 +119,7 @@ fn more_revisions_than_there_is_memory_for_are_refused() {
     assert!(matches!(made, Err(Error::TooManyRevisions(oid)) if is_one(oid)), "{made:?}");
 }
 
-/// More commits than can be compared at once are compared in parts.
+/// Windows that exceed the memory are split.
 #[test]
 fn many_large_commits_take_several_turns() {
     let git = Git::default();
@@ -162,7 +165,7 @@ fn all_that_is_refused_is_told_and_nothing_is_written() {
     assert_eq!((made.changesets, len), (Vec::new(), 0));
 }
 
-/// What is read ahead is not converted any more after a content that is too long.
+/// Prefetched commits are judged after a content that is too long.
 #[test]
 fn what_was_read_ahead_is_judged_after_a_refusal() {
     const COUNT: usize = 3000;
@@ -179,7 +182,7 @@ fn what_was_read_ahead_is_judged_after_a_refusal() {
     assert_eq!((made.changesets, len), (Vec::new(), 0));
 }
 
-/// The second window is read while the first one is converted, so its commits may not be known yet.
+/// The second window is read while the first one is converted, so its parents may be unknown yet.
 #[test]
 fn windows_follow_each_other() {
     let git = Git::default();
@@ -189,7 +192,7 @@ fn windows_follow_each_other() {
     assert_eq!(made, commits);
 }
 
-/// Whoever stops it while it converts, is told so.
+/// A stopped conversion returns an error.
 #[test]
 fn a_conversion_can_be_stopped() {
     let git = Git::default();
@@ -269,7 +272,8 @@ fn a_survey_and_a_conversion_refuse_the_same_commits() {
         let (requests, answers) = git.pipes();
         let listed = git.listed(&commits);
         let found = survey(&*listed, requests, answers, &|_| false).expect("is judged");
-        let refused: Vec<_> = made.refused.iter().map(|it| (it.oid, it.reason)).collect();
+        let refused: Vec<_> =
+            made.refused.iter().map(|refusal| (refusal.oid, refusal.reason)).collect();
         assert_eq!(found.refused().collect::<Vec<_>>(), refused);
         for Finding { first, detail, .. } in found.findings() {
             let same = made.refused.iter().find(|refusal| refusal.oid == *first);

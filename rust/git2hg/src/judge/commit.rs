@@ -1,7 +1,7 @@
-//! Whether a commit object comes back: everything but its tree and its parents.
+//! Rules for a commit object, without its tree and its parents.
 //!
-//! The commit is made a changeset and back: [`hg2git::read_back`] reads author and committer as a push
-//! would, and [`hg2git::write_commit`] writes what an export would. Checks before that only find
+//! The commit is made a changeset and exported again: [`hg2git::read_back`] reads author and committer as a
+//! push does, and [`hg2git::write_commit`] writes a commit as an export does. The checks before that find
 //! the reason.
 
 use gitpack::Oid;
@@ -13,21 +13,21 @@ use crate::reason::Reason;
 
 /// Parents that a changeset can have.
 pub(crate) const MOST_PARENTS: usize = 2;
-/// Bytes that a commit may have: it is held several times while it is converted.
+/// Size limit of a commit object, which is in memory several times during a conversion.
 pub(crate) const MOST_BYTES: usize = 4 << 20;
 
-/// What a commit has, and whether it comes back.
+/// Verdict on a commit object, with its tree and parents.
 #[derive(Debug, Default)]
 pub struct JudgedCommit<'a> {
-    /// Its tree; `None` if the commit does not name one.
+    /// Tree; `None` if the commit does not name one.
     pub tree: Option<Oid>,
-    /// Its parents, in order.
+    /// Parents, in order.
     pub parents: Vec<Oid>,
-    /// Why it does not come back, whatever tree and parents are, and the bytes that are the reason.
+    /// Reason of the commit object itself, with the bytes that are the reason.
     pub refused: Option<(Reason, &'a [u8])>,
 }
 
-/// What a changeset takes of a commit, beside its tree and its parents.
+/// Parts of a commit that its changeset stores, beside tree and parents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommitParts<'a> {
     author: &'a [u8],
@@ -45,7 +45,7 @@ impl<'a> CommitParts<'a> {
         Some(Self { author, committer, message: &content[end + 2..] })
     }
 
-    /// The text of a changeset that has them, this branch extra as it is stored, and these files.
+    /// Text of a changeset with this manifest, branch extra as stored, and files.
     ///
     /// `None` if author or committer has no date.
     pub fn changeset(
@@ -84,7 +84,7 @@ impl<'a> CommitParts<'a> {
     }
 }
 
-/// Judges the commit with this content.
+/// Judges a commit object.
 #[must_use]
 pub fn judge(content: &[u8]) -> JudgedCommit<'_> {
     let mut judged = JudgedCommit::default();
@@ -118,7 +118,7 @@ fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), R
     if memchr::memchr(0, head).is_some() {
         return Err(malformed(head));
     }
-    // further lines of a header begin with a space
+    // continuation lines of a header begin with a space
     let others = lines.filter(|line| !line.starts_with(b" "));
     others.map(header).min().map_or(Ok(()), Err)?;
 
@@ -130,14 +130,14 @@ fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), R
             return Err((Reason::Date, value));
         }
     }
-    // extras are stored with backslashes escaped, which a committer would not survive
+    // extras are stored with escaped backslashes, which would change the committer
     if author != committer && committer.contains(&b'\\') {
         return Err((Reason::Backslash, committer));
     }
     comes_back(content, tree, &judged.parents, [author, committer], &content[end + 2..])
 }
 
-/// The reason that a header gives.
+/// Reason of a header.
 fn header(line: &[u8]) -> Refusal<'_> {
     let name = line.split(|&byte| byte == b' ').next().unwrap_or_default();
     let reason = match name {
@@ -153,7 +153,7 @@ fn oid(digits: &[u8]) -> Option<Oid> {
     Node::from_hex(digits).map(|node| Oid::from_bytes(*node.as_bytes()))
 }
 
-/// Whether a date is at the end, written as git writes it: `SECONDS +hhmm`.
+/// Whether a value ends in a date as git writes it: `SECONDS +hhmm`.
 fn has_plain_date(value: &[u8]) -> bool {
     let mut parts = value.rsplitn(3, |&byte| byte == b' ');
     let (zone, seconds) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -163,7 +163,7 @@ fn has_plain_date(value: &[u8]) -> bool {
 fn is_seconds(digits: &[u8]) -> bool {
     digits.iter().all(u8::is_ascii_digit)
         && (digits == b"0" || !digits.starts_with(b"0"))
-        // git fsck finds later ones too large
+        // git fsck refuses later dates as too large
         && std::str::from_utf8(digits).is_ok_and(|digits| digits.parse::<i64>().is_ok())
 }
 
@@ -173,7 +173,7 @@ fn is_zone(zone: &[u8]) -> bool {
     digits.iter().all(u8::is_ascii_digit) && *tens < b'6' && zone != b"-0000"
 }
 
-/// Makes a changeset of the commit, and a commit of that.
+/// Makes a changeset of the commit, and compares the commit exported of it.
 fn comes_back<'a>(
     content: &[u8],
     tree: Oid,
@@ -204,7 +204,7 @@ fn comes_back<'a>(
     Err((Reason::MalformedCommit, b""))
 }
 
-/// Name and address of an author or committer with a date.
+/// Name and address in an author or committer with a date.
 fn who_of(value: &[u8]) -> Option<&[u8]> {
     value.rsplitn(3, |&byte| byte == b' ').nth(2)
 }

@@ -1,7 +1,7 @@
-//! Names that Mercurial, or git, refuses in a tree.
+//! File names that Mercurial or git refuses.
 //!
 //! Mercurial's rules are those of `pathutil.pathauditor` and `scmutil.checkfilename`, git's those of
-//! `fsck_tree` in `fsck.c`. Both are applied to one component of a path at a time.
+//! `fsck_tree` in `fsck.c`. Both apply to one component of a path.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ const IGNORED: [&[u8]; 16] = [
 
 /// Whether Mercurial refuses a path with this component.
 ///
-/// It splits its list of files at line feeds, and at carriage returns: with one in a path, the store
+/// Mercurial splits its list of files at line feeds and at carriage returns. With one in a path, the store
 /// works until `hg verify` reads the list (Mercurial 7.2, `fncache` in `store.py`).
 pub(crate) fn hg_refuses(name: &[u8]) -> bool {
     if memchr::memchr2(b'\n', b'\r', name).is_some() {
@@ -50,7 +50,7 @@ pub(crate) fn git_refuses(name: &[u8]) -> bool {
         || name.split(|&byte| byte == b'\\').any(is_dot_git_on_ntfs)
 }
 
-/// A name that Windows may give `.hg`: `HG~1`.
+/// Short name of Windows for `.hg`: `HG~1`.
 fn is_short_name(name: &[u8]) -> bool {
     let Some(tilde) = memchr::memchr(b'~', name) else { return false };
     let (first, digits) = (&name[..tilde], &name[tilde + 1..]);
@@ -59,7 +59,7 @@ fn is_short_name(name: &[u8]) -> bool {
         && (first.eq_ignore_ascii_case(b"HG") || first.eq_ignore_ascii_case(b"HG8B6C"))
 }
 
-/// `is_ntfs_dotgit` of git's `path.c`, for what is between two backslashes.
+/// `is_ntfs_dotgit` of git's `path.c`, for a part between backslashes.
 fn is_dot_git_on_ntfs(name: &[u8]) -> bool {
     let begins = |start: &[u8]| {
         let (head, rest) = name.split_at_checked(start.len())?;
@@ -70,13 +70,13 @@ fn is_dot_git_on_ntfs(name: &[u8]) -> bool {
     rest[..end].iter().all(|byte| matches!(byte, b' ' | b'.'))
 }
 
-/// The name in lower case, without what HFS+ ignores.
+/// Name in lower case, without the code points that HFS+ ignores.
 fn folded(name: &[u8]) -> Cow<'_, [u8]> {
     if !name.iter().any(|byte| byte.is_ascii_uppercase() || matches!(byte, 0xe2 | 0xef)) {
         return Cow::Borrowed(name);
     }
     let mut folded = name.to_ascii_lowercase();
-    // one after the other: what is left of two may be a third
+    // in sequence: removing one may make another
     for ignored in IGNORED {
         if memchr::memmem::find(&folded, ignored).is_some() {
             folded = without(&folded, ignored);
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_name_of_ignored_code_points_is_refused_in_the_root() {
         assert!(hg_refuses_in_root("\u{200c}\u{feff}".as_bytes()));
-        // what is left after the first is the second
+        // removing the first makes the second
         assert!(hg_refuses_in_root(b"\xe2\x80\xe2\x80\x8c\x8d"));
         assert!(!hg_refuses_in_root(b"\xe2\x80\xe2\x80\x8d\x8c"));
         assert!(!hg_refuses_in_root("\u{200c}a".as_bytes()));

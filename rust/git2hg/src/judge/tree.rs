@@ -1,7 +1,7 @@
-//! Whether a tree comes back: its entries, without what is in its directories.
+//! Rules for the entries of one tree, without those in its directories.
 //!
-//! Format: "Tree objects" in gitdatamodel(7). Modes are compared as they are written, since a mode
-//! that is written otherwise is another tree.
+//! Format: "Tree objects" in gitdatamodel(7). Modes are compared as bytes, since a mode in another form
+//! makes another tree.
 
 use gitpack::Oid;
 use gitpack::tree::entry_order;
@@ -25,7 +25,7 @@ pub struct JudgedTree<'a> {
     pub longest_file: usize,
 }
 
-/// Judges the tree with this content.
+/// Judges the content of a tree.
 #[must_use]
 pub fn judge(content: &[u8]) -> JudgedTree<'_> {
     let mut judged = JudgedTree::default();
@@ -44,9 +44,9 @@ pub fn judge(content: &[u8]) -> JudgedTree<'_> {
     judged
 }
 
-/// The name of the first entry that has `reason`; empty if the reason is the content as a whole.
+/// Name of the first entry with `reason`; empty if the reason is the content as a whole.
 ///
-/// `None` if the tree has it not by itself.
+/// `None` if the tree itself does not have this reason.
 #[must_use]
 pub fn culprit(content: &[u8], reason: Reason, is_root: bool) -> Option<&[u8]> {
     let mut first = None;
@@ -54,11 +54,11 @@ pub fn culprit(content: &[u8], reason: Reason, is_root: bool) -> Option<&[u8]> {
         content,
         |_| {},
         |found| {
-            let (is_it, name) = match found {
+            let (is_same, name) = match found {
                 Found::Reason(other, name) => (other == reason, name),
                 Found::RootName(name) => (is_root && reason == Reason::Path, name),
             };
-            if is_it {
+            if is_same {
                 first.get_or_insert(name);
             }
         },
@@ -66,7 +66,7 @@ pub fn culprit(content: &[u8], reason: Reason, is_root: bool) -> Option<&[u8]> {
     first
 }
 
-/// What is wrong with an entry, and its name.
+/// Reason with the name of its entry.
 enum Found<'a> {
     Reason(Reason, &'a [u8]),
     RootName(&'a [u8]),
@@ -115,10 +115,10 @@ fn walk<'a>(
     }
 }
 
-/// Names of files that a directory further on may have, too: `a` in `a`, `a-b`, `a/`.
+/// Names of files that a later directory may have, too: `a` in `a`, `a-b`, `a/`.
 ///
-/// As `verify_ordered()` in git's `fsck.c`: each name begins with the one before it, and a name is
-/// looked at once for each directory that comes right after it, and once when it is dropped.
+/// As `verify_ordered()` in git's `fsck.c`. Each name begins with the one before it. A name is compared
+/// once with each directory that follows right after it, and once when it is dropped.
 #[derive(Debug, Default)]
 struct FileNames<'a> {
     names: Vec<&'a [u8]>,
@@ -127,8 +127,8 @@ struct FileNames<'a> {
 }
 
 impl<'a> FileNames<'a> {
-    /// Whether the next entry is a directory with the name of a file, where `before` is the entry before
-    /// it. Entries have to be in order.
+    /// Whether the next entry is a directory with the name of a file, given the entry before it. Entries
+    /// have to be sorted.
     fn has(&mut self, before: (&'a [u8], bool), (name, is_directory): (&'a [u8], bool)) -> bool {
         const IS_LESS: fn(&u8) -> bool = |byte| *byte < b'/';
         let (last, was_directory) = before;
@@ -161,7 +161,7 @@ impl<'a> FileNames<'a> {
     }
 }
 
-/// An entry, and what follows it.
+/// Entry of a tree, with the bytes after it.
 pub(crate) struct TreeEntry<'a> {
     pub mode: &'a [u8],
     pub name: &'a [u8],
@@ -170,7 +170,7 @@ pub(crate) struct TreeEntry<'a> {
 }
 
 impl<'a> TreeEntry<'a> {
-    /// The first one of a tree; `None` if it is cut.
+    /// First entry of a tree; `None` if it is truncated.
     pub fn first(content: &'a [u8]) -> Option<Self> {
         let space = memchr::memchr(b' ', content)?;
         let (mode, rest) = (&content[..space], &content[space + 1..]);
@@ -180,7 +180,7 @@ impl<'a> TreeEntry<'a> {
     }
 }
 
-/// Why an object that is no tree does not come back as one.
+/// Reasons of an object that is not a tree.
 pub(crate) fn not_a_tree() -> TreeReasons {
     let mut reasons = TreeReasons::default();
     reasons.add(Reason::MalformedTree);

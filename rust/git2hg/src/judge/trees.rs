@@ -82,7 +82,7 @@ impl Trees {
     }
 
     /// Reads all trees that were added, and the directories in them. After each, `tick` gets the number of
-    /// trees read, that of trees known so far, and about the bytes that they take.
+    /// trees read and of those known so far, and about the memory they take.
     ///
     /// # Errors
     ///

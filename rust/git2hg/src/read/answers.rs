@@ -1,6 +1,6 @@
-//! What `git cat-file` is asked with `--batch-command`, and what it writes: objects, one after the other.
+//! Requests to `git cat-file --batch-command`, and parser of its output.
 //!
-//! Format: "BATCH OUTPUT" in git-cat-file(1). Knows nothing of what is in an object.
+//! Format: "BATCH OUTPUT" in git-cat-file(1). Does not know the content of objects.
 
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -10,15 +10,15 @@ use revlog::Node;
 
 use crate::error::{Error, Result};
 
-/// Bytes that an object may have which is read as a whole: the largest trees known have some megabytes.
-/// Blobs are read in pieces, and of commits only the beginning.
+/// Size limit of an object that is read as a whole: the largest known trees have some megabytes. Blobs are
+/// read in pieces, and only the beginning of commits.
 const MOST_BYTES: u64 = 256 << 20;
-/// Bytes that the line before an object may have. An id and a kind have less.
+/// Length limit of the line before an object. An id and a kind have less.
 const LONGEST_LINE: u64 = 256;
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Asks a `git cat-file --batch-command --buffer` for contents. It reads all requests before it answers
-/// any, so neither side waits for the other to read.
+/// Requests contents from a `git cat-file --batch-command --buffer`. It reads all requests before it
+/// answers any, so neither side blocks the other.
 ///
 /// # Errors
 ///
@@ -38,18 +38,18 @@ pub(crate) fn ask(requests: &mut impl Write, oids: &[Oid]) -> Result<()> {
     Ok(requests.flush()?)
 }
 
-/// An object, or that there is none.
+/// Object, or its absence.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// Its id.
+    /// Id of the object.
     pub oid: Oid,
-    /// What it is, such as `tree`; empty if there is no such object.
+    /// Kind, such as `tree`; empty for a missing object.
     pub kind: &'a [u8],
-    /// What is in it.
+    /// Content.
     pub content: &'a [u8],
 }
 
-/// Reads answers.
+/// Parser of answers.
 #[derive(Debug)]
 pub struct Answers<R> {
     input: BufReader<R>,
@@ -58,18 +58,18 @@ pub struct Answers<R> {
 }
 
 impl<R: Read> Answers<R> {
-    /// Those that come from `input`.
+    /// Parses `input`.
     pub fn new(input: R) -> Self {
         let input = BufReader::with_capacity(BUFFER_BYTES, input);
         Self { input, line: Vec::new(), content: Vec::new() }
     }
 
-    /// The next one; `None` at the end.
+    /// Next answer; `None` at the end.
     ///
     /// # Errors
     ///
-    /// [`Error::Ended`] in the middle of an answer, [`Error::Answer`] if it is none,
-    /// [`Error::TooLarge`], or [`Error::Io`].
+    /// [`Error::Ended`] within an answer, [`Error::Answer`] for other output, [`Error::TooLarge`], or
+    /// [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Answer<'_>>> {
         let Some(AnswerHead { oid, bytes }) = self.head()? else { return Ok(None) };
         self.content.clear();
@@ -79,7 +79,7 @@ impl<R: Read> Answers<R> {
         if bytes > MOST_BYTES {
             return Err(Error::TooLarge { oid, bytes, most: MOST_BYTES });
         }
-        // and the line feed after it
+        // with the line feed after the content
         (&mut self.input).take(bytes + 1).read_to_end(&mut self.content)?;
         match self.content.split_last() {
             Some((b'\n', content)) if content.len() as u64 == bytes => {
@@ -90,11 +90,11 @@ impl<R: Read> Answers<R> {
         }
     }
 
-    /// The next one, of which only the first `most` bytes are read; `None` at the end.
+    /// Next answer, with the first `most` bytes of its content; `None` at the end.
     ///
     /// # Errors
     ///
-    /// As [`Self::read`], but for [`Error::TooLarge`].
+    /// Those of [`Self::read`], without [`Error::TooLarge`].
     pub(crate) fn read_start(&mut self, most: usize) -> Result<Option<Answer<'_>>> {
         let Some(AnswerHead { oid, bytes }) = self.head()? else { return Ok(None) };
         let Some(bytes) = bytes else {
@@ -110,11 +110,11 @@ impl<R: Read> Answers<R> {
         Ok(Some(Answer { oid, kind: kind_of(&self.line), content: &self.content }))
     }
 
-    /// The line before the next object, which [`Self::content`] has to follow.
+    /// Line before the next object. [`Self::content`] has to follow.
     ///
     /// # Errors
     ///
-    /// As [`Self::read`].
+    /// Those of [`Self::read`].
     pub(crate) fn head(&mut self) -> Result<Option<AnswerHead>> {
         self.line.clear();
         (&mut self.input).take(LONGEST_LINE).read_until(b'\n', &mut self.line)?;
@@ -138,16 +138,16 @@ impl<R: Read> Answers<R> {
         Ok(Some(AnswerHead { oid, bytes: Some(bytes.ok_or_else(|| odd(line))?) }))
     }
 
-    /// What the object is whose head was read last.
+    /// Kind of the object whose head was read last.
     pub(crate) fn kind(&self) -> &[u8] {
         kind_of(&self.line)
     }
 
-    /// Gives the content of an object of so many bytes to `take`, in pieces.
+    /// Passes the content of an object of `bytes` bytes to `take`, in pieces.
     ///
     /// # Errors
     ///
-    /// As [`Self::read`], and those of `take`.
+    /// Those of [`Self::read`] and `take`.
     pub(crate) fn content(
         &mut self,
         bytes: u64,
@@ -173,11 +173,11 @@ impl<R: Read> Answers<R> {
     }
 }
 
-/// What git says of an object before its content.
+/// Line of git before a content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerHead {
     pub oid: Oid,
-    /// How long it is; `None` if there is no such object.
+    /// Length of the content; `None` for a missing object.
     pub bytes: Option<u64>,
 }
 
@@ -220,7 +220,10 @@ mod tests {
         let mut answers = Answers::new(input.as_bytes());
         for content in [&long[..BUFFER_BYTES + 9], "ab"] {
             let answer = answers.read_start(BUFFER_BYTES + 9).expect("well-formed");
-            assert_eq!(answer.map(|it| it.content.to_vec()), Some(content.as_bytes().to_vec()));
+            assert_eq!(
+                answer.map(|answer| answer.content.to_vec()),
+                Some(content.as_bytes().to_vec())
+            );
         }
         assert_eq!(answers.read_start(9).expect("ends"), None);
         assert!(answers.content.capacity() < long.len());

@@ -1,8 +1,8 @@
-//! The blobs of git: those of many commits are asked for together.
+//! Blobs of many commits, requested from git together.
 //!
-//! git keeps deltas from one version of a file to the next, and in memory only some of what it made of
-//! them. So it is asked for all versions of a file in a row. Contents wait in a temporary file, until they
-//! are needed in the order of commits.
+//! git stores versions of a file as deltas, and caches only some of their contents. So the versions of a
+//! file are requested in a row. Contents wait in a temporary file until the conversion needs them, in the
+//! order of commits.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::build::spool::Spool;
 use crate::error::{Error, Result};
 use crate::read::answers::{AnswerHead, Answers, ask};
 
-/// Longest content: that of a text, with metadata and what a changegroup has before it.
+/// Length limit of contents. A text also has metadata, and a chunk has a header.
 const MOST_BYTES: u64 = (i32::MAX as u64) - (64 << 10);
 
-/// The bytes that the longest content may have, if a user allows so many.
+/// Length limit of contents, given that of the user.
 pub(crate) fn most_bytes(allowed: u64) -> u64 {
     allowed.min(MOST_BYTES)
 }
 
-/// A `git cat-file --batch-command --buffer`.
+/// Blobs from a `git cat-file --batch-command --buffer`.
 pub(crate) struct GitBlobs<'a, W, R> {
     requests: W,
     answers: Answers<R>,
@@ -32,8 +32,8 @@ pub(crate) struct GitBlobs<'a, W, R> {
 }
 
 impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
-    /// Contents wait in files on the file system of `dir`; as buffers they are within `budget`. Those of
-    /// more than `most_bytes` are too long.
+    /// Contents wait in files on the file system of `dir`, and their buffers count towards `budget`.
+    /// Contents of more than `most_bytes` are too long.
     pub fn new(
         (requests, answers): (W, R),
         dir: &'a Directory,
@@ -43,13 +43,13 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
         Self { requests, answers: Answers::new(answers), dir, budget, most_bytes }
     }
 
-    /// The blobs at some paths.
+    /// Reads the blobs of some paths.
     ///
     /// # Errors
     ///
     /// Those of [`Answers::read`], [`Error::Missing`] and [`Error::Scratch`].
     pub fn read(&mut self, wanted: &[(&[u8], Oid)]) -> Result<BlobContents> {
-        let order = Order::by_path(wanted);
+        let order = RequestOrder::by_path(wanted);
         let mut spool = Spool::new(self.dir, "blobs")?;
         let mut there = Vec::with_capacity(order.asked.len());
         let mut bytes = 0;
@@ -59,7 +59,7 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
             let at = spool.len();
             let len = usize::try_from(content_bytes).ok();
             let len = len.filter(|_| content_bytes <= self.most_bytes);
-            // what is too long is passed over: what was asked for after it may be needed before it
+            // too long, but still skipped: later answers may be needed earlier
             let keep = |piece: &[u8]| if len.is_some() { spool.push(piece) } else { Ok(()) };
             self.answers.content(content_bytes, keep)?;
             there.push(SpooledContent { at, len });
@@ -71,16 +71,16 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
     }
 }
 
-/// In which order contents are asked for, and read.
+/// Order of requests, and order of use.
 #[derive(Debug, Default)]
-struct Order {
+struct RequestOrder {
     asked: Vec<Oid>,
-    /// Of each that is read, its number in `asked`.
+    /// For each use, the index in `asked`.
     read: Vec<usize>,
 }
 
-impl Order {
-    /// Contents by paths, where `wanted` are paths and blobs in the order in which they are read.
+impl RequestOrder {
+    /// Sorts requests by path. `wanted` has paths and blobs in order of use.
     fn by_path(wanted: &[(&[u8], Oid)]) -> Self {
         let mut numbers: Vec<usize> = (0..wanted.len()).collect();
         numbers.sort_by_key(|number| wanted[*number].0);
@@ -96,7 +96,7 @@ impl Order {
     }
 }
 
-/// Where a content is.
+/// Content in the temporary file.
 #[derive(Clone, Copy, Debug)]
 struct SpooledContent {
     at: u64,
@@ -104,7 +104,7 @@ struct SpooledContent {
     len: Option<usize>,
 }
 
-/// Contents that git has answered.
+/// Contents read from git.
 #[derive(Debug)]
 pub(crate) struct BlobContents {
     wanted: std::vec::IntoIter<(Oid, SpooledContent)>,
@@ -114,13 +114,12 @@ pub(crate) struct BlobContents {
 }
 
 impl BlobContents {
-    /// The bytes of all, each counted once.
+    /// Bytes of all contents, each counted once.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The next content in the order in which they were wanted, which is that of `oid`; `None` if it is
-    /// too long.
+    /// Next content in order of use; it has to be `oid`. `None` if it is too long.
     ///
     /// # Errors
     ///
@@ -138,7 +137,7 @@ impl BlobContents {
     }
 }
 
-/// Reads the line before the content of a blob, and answers how long that is.
+/// Reads the line before the content of a blob, and returns the length of the content.
 fn head(answers: &mut Answers<impl Read>, oid: Oid) -> Result<u64> {
     let AnswerHead { oid: found, bytes } = answers.head()?.ok_or(Error::Ended)?;
     let bytes = bytes.ok_or(Error::Missing(found))?;
@@ -181,7 +180,7 @@ mod tests {
         contents.iter().map(answer).collect::<String>().into_bytes()
     }
 
-    /// What is asked for and what is read, where git has the blobs `given`.
+    /// Requests and contents, if git has the blobs `given`.
     fn read_all(wanted: &[(&str, u8)], given: &[(u8, &str)]) -> (String, Vec<String>) {
         let scratch = tempfile::tempdir().expect("a directory");
         let dir = Directory::open(scratch.path()).expect("opens");

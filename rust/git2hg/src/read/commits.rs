@@ -1,4 +1,4 @@
-//! Commits that are converted together.
+//! Windows of commits that are converted together.
 
 use std::io::Read;
 
@@ -10,34 +10,34 @@ use crate::judge::commit::{self, CommitParts, JudgedCommit, judge};
 use crate::read::answers::{Answer, Answers};
 use crate::reason::Reason;
 
-/// Commits of a window, if there are so many: of its first one, too.
+/// Commits of the first window, and least size of others.
 pub(crate) const LEAST_COMMITS: usize = 256;
 /// Most commits of a window.
 const MOST_COMMITS: usize = 4096;
-/// A window has at most so many times the commits of the one before it.
+/// Growth limit from one window to the next.
 const GROWTH: usize = 4;
-/// Contents of so many times the memory of a conversion may wait in a file, about.
+/// Limit of prefetched contents in a file, as a multiple of the memory of a conversion.
 const CONTENTS_OF_MEMORY: u64 = 2;
-/// Bytes after which a window gets no more commits.
+/// Bytes of commit objects that close a window.
 const MOST_BYTES: usize = 4 << 20;
 
-/// How many commits the next window gets: git reads the versions of a file in a row, so the more the better.
+/// Size of the next window. git reads versions of a file in a row, so large windows are faster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowSize {
     commits: usize,
     most_commits: usize,
-    /// What the contents of a window should have at most.
+    /// Limit of the contents of a window, in bytes.
     most_bytes: u64,
 }
 
 impl WindowSize {
-    /// That of the first window, of a conversion with so much memory.
+    /// Size of the first window of a conversion with `memory_bytes`.
     pub fn new(memory_bytes: usize) -> Self {
         let most_bytes = (memory_bytes as u64).saturating_mul(CONTENTS_OF_MEMORY);
         Self { commits: LEAST_COMMITS, most_commits: MOST_COMMITS, most_bytes }
     }
 
-    /// Notes that so many commits had contents of so many bytes.
+    /// Adapts the size: a window of `commits` commits had contents of `bytes` bytes.
     pub fn learn(&mut self, commits: usize, bytes: u64) {
         let fitting = (commits as u64).saturating_mul(self.most_bytes) / bytes.max(1);
         let fitting = usize::try_from(fitting).unwrap_or(usize::MAX);
@@ -45,30 +45,30 @@ impl WindowSize {
         self.commits = fitting.min(commits * GROWTH).clamp(LEAST_COMMITS, self.most_commits);
     }
 
-    /// Notes that so many commits change too much for one window.
+    /// Halves the limit: a window of `commits` commits changed too many files.
     pub fn bound(&mut self, commits: usize) {
         self.most_commits = (commits / 2).max(LEAST_COMMITS);
     }
 }
 
-/// A new commit.
+/// New commit.
 #[derive(Debug)]
 pub(crate) struct WindowCommit {
     pub oid: Oid,
     pub tree: Option<Oid>,
     pub parents: Vec<Oid>,
-    /// Why it does not come back, whatever its tree is, and what of it is the reason.
+    /// Reason of the commit object itself, with its detail.
     pub refused: Option<(Reason, Vec<u8>)>,
     content: Vec<u8>,
 }
 
 impl WindowCommit {
-    /// What it takes in memory, about.
+    /// Memory, about.
     pub fn bytes(&self) -> u64 {
         (self.content.len() + size_of::<Self>()) as u64
     }
 
-    /// Its tree; the empty one if it is refused for having none.
+    /// Its tree; the empty one for a refused commit without tree.
     pub fn tree_or_empty(&self) -> Oid {
         self.tree.unwrap_or(Oid::EMPTY_TREE)
     }
@@ -82,13 +82,13 @@ impl WindowCommit {
         }
     }
 
-    /// What its changeset takes of it, if it is not refused.
+    /// Author, committer and message of a commit that is not refused.
     pub fn parts(&self) -> Option<CommitParts<'_>> {
         CommitParts::of(&self.content)
     }
 }
 
-/// Reads the next commit, and at most one byte more than it may have; `None` at the end.
+/// Reads the next commit, up to one byte above the size limit; `None` at the end.
 ///
 /// # Errors
 ///
@@ -102,11 +102,11 @@ pub(crate) fn next<R: Read>(answers: &mut Answers<R>) -> Result<Option<(Oid, &[u
     }
 }
 
-/// Reads the next commits, as many as `size` has; none at the end.
+/// Reads the next window of `size`; empty at the end.
 ///
 /// # Errors
 ///
-/// As [`next`].
+/// Those of [`next`].
 pub(crate) fn read(
     answers: &mut Answers<impl Read>,
     size: WindowSize,

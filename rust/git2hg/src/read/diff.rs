@@ -1,7 +1,7 @@
-//! What commits change: their trees compared with those of their parents, subtree by subtree.
+//! Differences of trees: the changes of commits against their parents.
 //!
-//! Many comparisons go on at once, so that git is asked for many trees at a time. What is equal is not
-//! read, so the cost is that of what differs. Trees that only the later side has are judged on the way.
+//! Many trees are compared at once, so that git is asked for many trees at a time. Equal subtrees are not
+//! read. Trees that only the new side has are judged on the way.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -16,9 +16,9 @@ use crate::error::Result;
 use crate::judge::tree::{LONGEST_PATH, TreeEntry};
 use crate::read::trees::{ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, entries, kind_of};
 
-/// What a path takes beside its bytes, about, while it is compared and converted.
+/// Memory of a path beside its bytes, about, while it is compared and converted.
 const PATH_BYTES: usize = 600;
-/// A path that differs in two trees.
+/// Path that differs in two trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub path: Box<[u8]>,
@@ -27,23 +27,23 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// The blob that the old tree has not at this path.
+    /// New blob, unless the old tree has it at this path.
     pub fn own_blob(&self) -> Option<Oid> {
         let (_, blob) = self.new?;
         self.old.is_none_or(|(_, old)| old != blob).then_some(blob)
     }
 }
 
-/// What a commit changes of each of its parents.
+/// Changes of a commit against its parents.
 #[derive(Debug)]
 pub(crate) enum CommitChanges {
-    /// Of its only parent, or of nothing.
+    /// Against the only parent, or against the empty tree.
     One(Vec<Change>),
-    /// Of two; paths ascending.
+    /// Against two parents; paths ascending.
     Two(Vec<MergedPath>),
 }
 
-/// A path that differs from at least one of two parents.
+/// Path that differs from at least one of two parents.
 #[derive(Debug)]
 pub(crate) struct MergedPath {
     pub path: Box<[u8]>,
@@ -52,7 +52,7 @@ pub(crate) struct MergedPath {
 }
 
 impl MergedPath {
-    /// The blob that neither parent has.
+    /// New blob that neither parent has at this path.
     pub fn own_blob(&self) -> Option<Oid> {
         let (_, blob) = self.new?;
         let is_old = |old: &Option<FileEntry>| old.is_some_and(|(_, other)| other == blob);
@@ -61,7 +61,7 @@ impl MergedPath {
 }
 
 impl CommitChanges {
-    /// Of one list for each parent, or one for none.
+    /// Combines one list for each parent, or one for a root commit.
     pub fn new(mut lists: Vec<Vec<Change>>) -> Self {
         let second = if lists.len() > 1 { lists.pop() } else { None };
         let first = lists.pop().unwrap_or_default();
@@ -77,7 +77,7 @@ impl CommitChanges {
             };
             let one = if order.is_le() { first.next() } else { None };
             let two = if order.is_ge() { second.next() } else { None };
-            // a path that is not in a list is as in that parent
+            // unlisted paths are equal in that parent
             let new = one.as_ref().or(two.as_ref()).and_then(|change| change.new);
             let olds = [&one, &two].map(|side| side.as_ref().map_or(new, |change| change.old));
             if let Some(Change { path, .. }) = one.or(two) {
@@ -86,7 +86,7 @@ impl CommitChanges {
         }
     }
 
-    /// The blobs that are needed in any case, with their paths, in the order in which they are.
+    /// Blobs to be prefetched, with their paths, in the order of use.
     pub fn blobs(&self) -> Vec<(&[u8], Oid)> {
         match self {
             Self::One(changes) => changes
@@ -101,42 +101,42 @@ impl CommitChanges {
     }
 }
 
-/// What is to be compared, and what was found.
+/// Comparison of two trees.
 #[derive(Debug, Default)]
 pub(crate) struct TreeComparison {
-    /// The tree before; empty if there is none.
+    /// Old tree, if any.
     pub old: Option<Oid>,
-    /// The tree after.
+    /// New tree, if any.
     pub new: Option<Oid>,
-    /// Ascending by path.
+    /// Differences, ascending by path.
     pub changes: Vec<Change>,
-    /// Whether commits with the later tree are refused, if those with the earlier one are not.
+    /// Whether commits with the new tree are refused, given that those with the old one are not.
     pub is_refused: bool,
 }
 
-/// Two directories with one path, of which at least one is there.
+/// Two directories at one path, of which one may be missing.
 struct Pair {
     comparison: usize,
     path: Arc<[u8]>,
-    /// How many directories the path has.
+    /// Number of directories in the path.
     depth: usize,
     old: Option<Oid>,
     new: Option<Oid>,
 }
 
 impl Pair {
-    /// The trees to be read: one or two.
+    /// Trees to be read: one or two.
     fn trees(&self) -> impl Iterator<Item = Oid> + use<> {
         [self.old, self.new].into_iter().flatten()
     }
 }
 
-/// Does all of `comparisons`, and answers about how many bytes the result takes; `None` if that is more than
-/// `most_bytes`: some kilobytes of trees can name millions of files. `tick` is called now and then.
+/// Runs all `comparisons`, and returns the memory of the result, about. Returns `None` above `most_bytes`:
+/// some kilobytes of trees can name millions of files. Calls `tick` regularly.
 ///
 /// # Errors
 ///
-/// As [`GitTrees::get_some`], and those of `tick`.
+/// Those of [`GitTrees::get_some`] and `tick`.
 pub(crate) fn compare(
     trees: &GitTrees<impl Write, impl Read>,
     comparisons: &mut [TreeComparison],
@@ -213,14 +213,14 @@ pub(crate) fn compare(
     Ok(Some(bytes))
 }
 
-/// Tells `each` the entries that differ, by name and by whether they are directories.
+/// Passes differing entries to `each`, compared by name and by being a directory.
 fn walk<'a>(
     old: &'a [u8],
     new: &'a [u8],
     mut each: impl FnMut(&'a [u8], Option<(EntryKind, Oid)>, Option<(EntryKind, Oid)>),
 ) {
     let (mut old, mut new) = (entries(old).peekable(), entries(new).peekable());
-    // a mode that is refused gives no file
+    // a refused mode gives no file
     let known = |entry: TreeEntry<'_>| kind_of(entry.mode).map(|kind| (kind, entry.oid));
     let is_directory = |entry: &TreeEntry<'_>| kind_of(entry.mode) == Some(EntryKind::Directory);
     loop {
@@ -242,7 +242,7 @@ fn walk<'a>(
     }
 }
 
-/// A path with a name after it.
+/// Joins a path and a name.
 pub(crate) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     let mut joined = Vec::with_capacity(path.len() + name.len() + 1);
     if !path.is_empty() {

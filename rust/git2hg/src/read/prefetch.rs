@@ -1,8 +1,7 @@
-//! What is read ahead: commits, what they change, and the contents that this needs.
+//! Prefetch of commits, their changes, and the contents of new files.
 //!
-//! Commits go through in windows. While the commits of one are converted, git is asked for the next one, in
-//! a thread of its own. Does not know what becomes of them, but that nothing is compared any more after a
-//! commit that does not come back.
+//! While a window of commits is converted, the next one is read in another thread. From the first window
+//! with a refused commit on, trees are not compared any more.
 
 use std::io::{Read, Write};
 
@@ -18,47 +17,45 @@ use crate::read::commits::{LEAST_COMMITS, WindowCommit, WindowSize};
 use crate::read::diff::{CommitChanges, TreeComparison, compare};
 use crate::read::trees::GitTrees;
 
-/// So many bytes of contents, which wait in a file, count as one byte of memory.
+/// Prefetched bytes, which wait in a file, that count as one byte of memory.
 const CONTENTS_OF_BYTE: u64 = 8;
 
-/// A commit may change so many files that they take this many times the memory of a conversion, and so may
-/// all commits together. So millions of them are no obstacle, but a few trees that name billions are.
+/// Memory of the changes of one commit, as a multiple of the memory of a conversion, and of those of all
+/// commits together. It is enough for millions of files, but not for a few trees that name billions.
 const MOST_OF_MEMORY: usize = 4;
-/// Windows of more commits than the first one may take this part of the memory: most of what they have waits
-/// for long.
+/// Part of the memory for windows larger than the first one: their results wait longer.
 const PART_OF_LARGE: usize = 2;
-/// What comparisons may take however little memory there is.
+/// Least memory of comparisons.
 const LEAST_BYTES: usize = 1 << 20;
 
-/// Commits, and what was read of them.
+/// Window of commits with their changes and contents.
 #[derive(Debug)]
 pub(crate) struct PrefetchedWindow {
     pub commits: Vec<WindowCommit>,
-    /// What each changes, and the contents; `None` from a window on that has to be judged.
+    /// Changes and contents; `None` from the first window on that has to be judged.
     pub changes: Option<(Vec<CommitChanges>, BlobContents)>,
-    /// What it takes, about.
+    /// Memory, about.
     pub bytes: u64,
 }
 
-/// Reads one window after the other.
+/// Prefetcher of windows.
 pub(crate) struct Prefetch<'a, C, W, R> {
     commits: Answers<C>,
     trees: &'a GitTrees<W, R>,
     blobs: GitBlobs<'a, W, R>,
-    /// The trees of parents.
+    /// Trees of parents.
     roots: HashMap<Oid, Oid>,
-    /// Windows that were too large, the next one last.
+    /// Parts of windows that were too large, the next one last.
     halves: Vec<Vec<WindowCommit>>,
     size: WindowSize,
     memory_bytes: usize,
     progress: &'a ConversionProgress<'a>,
-    /// Whether commits are only judged from here on.
+    /// Whether a window had a refused commit.
     is_judging: bool,
 }
 
 impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
-    /// Reads the commits that git writes to `commits`. `roots`: parents that are no new commits, and
-    /// their trees.
+    /// Reads the new commits from `commits`. `roots` has the trees of parents that are changesets already.
     pub fn new(
         commits: C,
         trees: &'a GitTrees<W, R>,
@@ -79,7 +76,7 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         }
     }
 
-    /// The next commits; none at the end.
+    /// Next window; `None` at the end.
     ///
     /// # Errors
     ///
@@ -108,20 +105,20 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
             if comparisons.iter().any(|comparison| comparison.is_refused) {
                 return Ok(Some(self.judged(commits)));
             }
-            self.roots.extend(commits.iter().map(|it| (it.oid, it.tree_or_empty())));
+            self.roots.extend(commits.iter().map(|commit| (commit.oid, commit.tree_or_empty())));
             return self.with_contents(commits, comparisons, bytes).map(Some);
         }
     }
 
-    /// Commits that are not compared, nor are those after them.
+    /// Window without changes, as are all after it.
     fn judged(&mut self, commits: Vec<WindowCommit>) -> PrefetchedWindow {
         self.is_judging = true;
         let bytes = commits.iter().map(WindowCommit::bytes).sum();
         PrefetchedWindow { commits, changes: None, bytes }
     }
 
-    /// What is to be compared: the tree of each commit with that of each parent, or with none. `None` if
-    /// one is refused, or has a parent that is not known.
+    /// Comparisons of each commit's tree with those of its parents. `None` if a commit is refused, or has
+    /// an unknown parent.
     fn comparisons(&self, commits: &[WindowCommit]) -> Option<Vec<TreeComparison>> {
         let mut roots: HashMap<Oid, Oid> = HashMap::new();
         let mut comparisons = Vec::with_capacity(commits.len());
@@ -142,7 +139,7 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         Some(comparisons)
     }
 
-    /// Gets the contents.
+    /// Reads the contents.
     fn with_contents(
         &mut self,
         commits: Vec<WindowCommit>,
@@ -152,7 +149,9 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         let mut comparisons = comparisons.into_iter();
         let changes = commits.iter().map(|commit| {
             let count = commit.parents.len().max(1);
-            CommitChanges::new(comparisons.by_ref().take(count).map(|it| it.changes).collect())
+            CommitChanges::new(
+                comparisons.by_ref().take(count).map(|comparison| comparison.changes).collect(),
+            )
         });
         let changes: Vec<CommitChanges> = changes.collect();
         let blobs: Vec<(&[u8], Oid)> = changes.iter().flat_map(CommitChanges::blobs).collect();
@@ -164,12 +163,12 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
     }
 }
 
-/// Compares the trees of a window, and answers about how many bytes the result takes; `None` if the window
-/// has more commits than that can be done for at once.
+/// Compares the trees of a window, and returns the memory of the result, about. `None` if a window of
+/// several commits needs too much.
 ///
 /// # Errors
 ///
-/// As [`compare`], and [`Error::TooManyFiles`].
+/// Those of [`compare`], and [`Error::TooManyFiles`].
 fn compare_window(
     trees: &GitTrees<impl Write, impl Read>,
     commits: &[WindowCommit],
@@ -189,7 +188,7 @@ fn compare_window(
     }
 }
 
-/// Memory limit of the changes of one commit, of the file revisions of all, and of the trees of refused ones.
+/// Memory limit of the changes of one commit, of all file revisions, and of the trees of refused commits.
 pub(crate) fn limit_bytes(memory_bytes: usize) -> usize {
     memory_bytes.max(LEAST_BYTES) * MOST_OF_MEMORY
 }

@@ -1,49 +1,50 @@
-//! The trees of git, asked for in batches and kept while there is room; and the few blobs that nobody has
-//! read ahead. Two threads may ask: each call is a question with its answers.
+//! Trees of git, requested in batches and cached, and the few blobs that were not prefetched.
+//! Two threads may use it: each call sends its requests and reads their answers.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gitpack::Oid;
+use gitpack::tree::entry_order;
 use hashbrown::{HashMap, HashSet};
 use parallel::Buffer;
 use revlog::manifest::Flag;
 
-use crate::cache::Recent;
+use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::judge::tree::{TreeEntry, judge, not_a_tree};
 use crate::read::answers::{Answer, AnswerHead, Answers, ask};
 use crate::read::blobs;
 use crate::reason::TreeReasons;
 
-/// Most trees that are asked for at a time.
+/// Most trees requested at a time.
 pub(crate) const ASKED_AT_ONCE: usize = 1000;
-/// Trees of which [`GitTrees::get_some`] answers at least so many, however large they are.
+/// Trees that [`GitTrees::get_some`] returns at least, however large they are.
 const LEAST_TREES: usize = 2;
-/// Trees of so many bytes are got at a time however little memory there is.
+/// Least memory for the trees requested at a time.
 const LEAST_BYTES: usize = 1 << 20;
-/// What a tree takes beside its content, about.
+/// Memory of a tree beside its content, about.
 const OVERHEAD_BYTES: usize = 150;
 
-/// A tree.
+/// Cached tree.
 #[derive(Debug)]
-pub(crate) struct KeptTree {
+pub(crate) struct CachedTree {
     pub content: Vec<u8>,
-    /// Why commits with it do not come back, for what it has by itself.
+    /// Reasons of the tree itself, without its directories.
     pub reasons: TreeReasons,
 }
 
-/// A file in a tree: what it is, and its blob.
+/// File in a tree: its flag and its blob.
 pub(crate) type FileEntry = (Flag, Oid);
 
-/// What an entry is; `None` for a mode that is refused.
+/// Kind of an entry with an accepted mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Directory,
     File(Flag),
 }
 
-/// What a mode stands for.
+/// Kind of a mode; `None` if it is refused.
 pub(crate) fn kind_of(mode: &[u8]) -> Option<EntryKind> {
     match mode {
         b"40000" => Some(EntryKind::Directory),
@@ -54,7 +55,7 @@ pub(crate) fn kind_of(mode: &[u8]) -> Option<EntryKind> {
     }
 }
 
-/// The entries of a tree, as far as it can be read.
+/// Entries of a tree, up to the first malformed one.
 pub(crate) fn entries(content: &[u8]) -> impl Iterator<Item = TreeEntry<'_>> {
     let mut rest = content;
     std::iter::from_fn(move || {
@@ -64,26 +65,26 @@ pub(crate) fn entries(content: &[u8]) -> impl Iterator<Item = TreeEntry<'_>> {
     })
 }
 
-/// A `git cat-file --batch-command --buffer`, and what it has answered.
+/// Trees from a `git cat-file --batch-command --buffer`.
 pub(crate) struct GitTrees<W, R>(Mutex<Process<W, R>>);
 
 struct Process<W, R> {
     requests: W,
     answers: Answers<R>,
-    kept: Recent<Oid, Arc<KeptTree>>,
-    /// Bytes of trees that are got at a time.
+    kept: Cache<Oid, Arc<CachedTree>>,
+    /// Memory for the trees requested at a time.
     most_bytes: usize,
-    /// Trees that are asked for at a time: fewer when they were large.
+    /// Number of trees requested at a time; smaller after large trees.
     at_once: usize,
 }
 
 impl<W: Write, R: Read> GitTrees<W, R> {
-    /// Keeps trees of about `most_bytes` together.
+    /// Caches trees of about `most_bytes` together.
     pub fn new(requests: W, answers: R, most_bytes: usize) -> Self {
         Self(Mutex::new(Process {
             requests,
             answers: Answers::new(answers),
-            kept: Recent::new(most_bytes),
+            kept: Cache::new(most_bytes),
             most_bytes: most_bytes.max(LEAST_BYTES),
             at_once: ASKED_AT_ONCE,
         }))
@@ -94,31 +95,31 @@ impl<W: Write, R: Read> GitTrees<W, R> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The trees with the first of these ids, in their order: as many as there is room for, and two if
-    /// there are two. An id that comes again is asked for once.
+    /// Trees of the first of `oids`, in order: as many as fit in memory, and two at least, if there are
+    /// two. Repeated ids are requested once.
     ///
     /// # Errors
     ///
-    /// Those of [`Answers::read`], [`Error::Missing`], and [`Error::Answer`] if git answers something
-    /// else than it is asked.
-    pub fn get_some(&self, oids: &[Oid]) -> Result<Vec<Arc<KeptTree>>> {
+    /// Those of [`Answers::read`], [`Error::Missing`], and [`Error::Answer`] for another object than
+    /// requested.
+    pub fn get_some(&self, oids: &[Oid]) -> Result<Vec<Arc<CachedTree>>> {
         self.lock().get_some(oids)
     }
 
-    /// One tree.
+    /// Gets one tree.
     ///
     /// # Errors
     ///
-    /// As [`Self::get_some`].
-    pub fn get(&self, oid: Oid) -> Result<Arc<KeptTree>> {
+    /// Those of [`Self::get_some`].
+    pub fn get(&self, oid: Oid) -> Result<Arc<CachedTree>> {
         self.get_some(&[oid])?.pop().ok_or(Error::Ended)
     }
 
-    /// Gives the contents of other objects to `each`, in their order.
+    /// Passes the kinds and contents of uncached objects to `each`, in order.
     ///
     /// # Errors
     ///
-    /// As [`Self::get_some`], and those of `each`.
+    /// Those of [`Self::get_some`] and `each`.
     pub fn read_others(
         &self,
         oids: &[Oid],
@@ -135,7 +136,7 @@ impl<W: Write, R: Read> GitTrees<W, R> {
         Ok(())
     }
 
-    /// Asks for blobs, which are read in this order. Nobody else asks anything until they are dropped.
+    /// Requests blobs, which are read in this order. Other requests wait until the result is dropped.
     ///
     /// # Errors
     ///
@@ -146,37 +147,37 @@ impl<W: Write, R: Read> GitTrees<W, R> {
         Ok(LateBlobs { process, oids })
     }
 
-    /// Adds a tree that the caller has made, whose id is that of its content.
+    /// Caches a tree made by the caller, who has hashed its content.
     pub fn add(&self, oid: Oid, content: Vec<u8>) {
         let (bytes, reasons) = (content.len() + OVERHEAD_BYTES, TreeReasons::default());
-        self.lock().kept.put(oid, Arc::new(KeptTree { content, reasons }), bytes);
+        self.lock().kept.put(oid, Arc::new(CachedTree { content, reasons }), bytes);
     }
 }
 
-/// Blobs that were asked for.
+/// Requested blobs.
 pub(crate) struct LateBlobs<'a, W, R> {
     process: MutexGuard<'a, Process<W, R>>,
-    /// Those that are not read yet.
+    /// Blobs not read yet.
     oids: &'a [Oid],
 }
 
 impl<W: Write, R: Read> LateBlobs<'_, W, R> {
-    /// The next content, as [`blobs::read`] does it.
+    /// Next content, as of [`blobs::read`].
     ///
     /// # Errors
     ///
-    /// As [`GitTrees::get_some`].
+    /// Those of [`GitTrees::get_some`].
     pub fn next(&mut self, room: Buffer, most_bytes: u64) -> Result<Option<Buffer>> {
         let (oid, rest) = self.oids.split_first().ok_or(Error::Ended)?;
         self.oids = rest;
         blobs::read(&mut self.process.answers, *oid, room, most_bytes)
     }
 
-    /// Passes over those that are left, so that others can ask.
+    /// Skips the remaining blobs, so that other requests can follow.
     ///
     /// # Errors
     ///
-    /// As [`GitTrees::get_some`].
+    /// Those of [`GitTrees::get_some`].
     pub fn pass_over(mut self) -> Result<()> {
         self.oids.iter().try_for_each(|oid| pass_over(&mut self.process.answers, *oid))
     }
@@ -184,15 +185,15 @@ impl<W: Write, R: Read> LateBlobs<'_, W, R> {
 
 impl<W: Write, R: Read> Process<W, R> {
     /// As [`GitTrees::get_some`].
-    fn get_some(&mut self, oids: &[Oid]) -> Result<Vec<Arc<KeptTree>>> {
+    fn get_some(&mut self, oids: &[Oid]) -> Result<Vec<Arc<CachedTree>>> {
         let oids = &oids[..oids.len().min(self.at_once)];
-        let mut found: HashMap<Oid, Arc<KeptTree>> = HashMap::new();
+        let mut found: HashMap<Oid, Arc<CachedTree>> = HashMap::new();
         let mut asked = Vec::new();
         let mut seen = HashSet::new();
         for oid in oids.iter().filter(|oid| seen.insert(**oid)) {
             if *oid == Oid::EMPTY_TREE {
                 let reasons = TreeReasons::default();
-                found.insert(*oid, Arc::new(KeptTree { content: Vec::new(), reasons }));
+                found.insert(*oid, Arc::new(CachedTree { content: Vec::new(), reasons }));
             } else if let Some(tree) = self.kept.get(oid) {
                 found.insert(*oid, tree);
             } else {
@@ -212,12 +213,12 @@ impl<W: Write, R: Read> Process<W, R> {
                 _ => (Vec::new(), not_a_tree()),
             };
             let tree_bytes = content.len() + OVERHEAD_BYTES;
-            let tree = Arc::new(KeptTree { content, reasons });
+            let tree = Arc::new(CachedTree { content, reasons });
             self.kept.put(*oid, Arc::clone(&tree), tree_bytes);
             found.insert(*oid, tree);
             (bytes, got) = (bytes + tree_bytes, got + 1);
         }
-        // what was passed over is asked for again: so that it is never more than what was got
+        // skipped trees are requested again, so never skip more than half
         self.at_once = if got < asked.len() {
             got.max(LEAST_TREES)
         } else {
@@ -227,7 +228,7 @@ impl<W: Write, R: Read> Process<W, R> {
     }
 }
 
-/// The next answer, which has to be an object and the one that was asked for.
+/// Next answer, which has to be the requested object.
 fn the_answer(answers: &mut Answers<impl Read>, oid: Oid) -> Result<Answer<'_>> {
     let answer = answers.read()?.ok_or(Error::Ended)?;
     if answer.oid != oid {
@@ -236,7 +237,7 @@ fn the_answer(answers: &mut Answers<impl Read>, oid: Oid) -> Result<Answer<'_>> 
     if answer.kind.is_empty() { Err(Error::Missing(oid)) } else { Ok(answer) }
 }
 
-/// Reads the next answer, and keeps nothing of it.
+/// Skips the next answer.
 fn pass_over(answers: &mut Answers<impl Read>, oid: Oid) -> Result<()> {
     let AnswerHead { oid: found, bytes } = answers.head()?.ok_or(Error::Ended)?;
     if found != oid {
@@ -249,11 +250,63 @@ fn other(found: Oid, asked: Oid) -> Error {
     Error::Answer(format!("{found} instead of {asked}"))
 }
 
+/// Files at `paths` below `root`. Paths ascend and are different. Each directory is read once, together
+/// with the paths below it. Calls `tick` after each.
+///
+/// # Errors
+///
+/// Those of [`GitTrees::get_some`] and `tick`.
+pub(crate) fn tree_files(
+    trees: &GitTrees<impl Write, impl Read>,
+    root: Oid,
+    paths: &[&[u8]],
+    mut tick: impl FnMut() -> Result<()>,
+) -> Result<Vec<Option<FileEntry>>> {
+    let mut found = vec![None; paths.len()];
+    // directories, with the range of paths below each, and the length of the path above these
+    let mut pending = vec![(root, 0..paths.len(), 0)];
+    while let Some((directory, range, above)) = pending.pop() {
+        if range.is_empty() {
+            continue;
+        }
+        let tree = trees.get(directory)?;
+        let mut there = entries(&tree.content).peekable();
+        let mut at = range.start;
+        while at < range.end {
+            let rest = &paths[at][above..];
+            let slash = memchr::memchr(b'/', rest);
+            let name = &rest[..slash.unwrap_or(rest.len())];
+            let is_below = |path: &&&[u8]| path[above..].starts_with(&rest[..=name.len()]);
+            let count = match slash {
+                Some(_) => paths[at..range.end].iter().take_while(is_below).count(),
+                None => 1,
+            };
+            let order_of = |entry: &TreeEntry<'_>| {
+                let is_directory = kind_of(entry.mode) == Some(EntryKind::Directory);
+                entry_order(entry.name, is_directory, name, slash.is_some())
+            };
+            while there.next_if(|entry| order_of(entry).is_lt()).is_some() {}
+            if let Some(entry) = there.next_if(|entry| order_of(entry).is_eq()) {
+                match kind_of(entry.mode) {
+                    Some(EntryKind::File(flag)) => found[at] = Some((flag, entry.oid)),
+                    Some(EntryKind::Directory) => {
+                        pending.push((entry.oid, at..at + count, above + name.len() + 1));
+                    }
+                    None => {}
+                }
+            }
+            at += count;
+        }
+        tick()?;
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A tree with one entry and a long name.
+    /// Tree with one entry and a long name.
     fn answer(byte: u8, len: usize) -> Vec<u8> {
         let content = [b"100644 ", &*vec![b'n'; len], b"\0", &[7; 20]].concat();
         let head = format!("{} tree {}\n", Oid::from_bytes([byte; 20]), content.len());
@@ -280,7 +333,7 @@ mod tests {
     fn large_trees_are_got_a_few_at_a_time() {
         const COUNT: usize = 40;
         let bytes: Vec<u8> = (1..).take(COUNT).collect();
-        // two are more than there is room for: all that comes after them is asked for again
+        // two trees exceed the memory: all others are requested again
         let mut given: Vec<u8> = bytes.iter().flat_map(|byte| answer(*byte, LEAST_BYTES)).collect();
         given.extend(bytes[2..].iter().flat_map(|byte| answer(*byte, LEAST_BYTES)));
         let mut requests = Vec::new();
@@ -315,5 +368,59 @@ mod tests {
         let trees = GitTrees::new(Vec::new(), &*given, 0);
         let read = trees.read_others(&[oid], |_, _, _| Ok(()));
         assert!(matches!(read, Err(Error::Answer(_))));
+    }
+
+    fn tree_entry(mode: &str, name: &str, byte: u8) -> Vec<u8> {
+        [mode.as_bytes(), b" ", name.as_bytes(), b"\0", &[byte; 20]].concat()
+    }
+
+    /// Answer of git with a tree.
+    fn tree_answer(byte: u8, entries: &[Vec<u8>]) -> Vec<u8> {
+        let (oid, content) = (Oid::from_bytes([byte; 20]), entries.concat());
+        [format!("{oid} tree {}\n", content.len()).as_bytes(), &content, b"\n"].concat()
+    }
+
+    #[test]
+    fn each_directory_is_read_once_for_all_files() {
+        let root = [
+            tree_entry("100644", "a", 10),
+            tree_entry("100755", "d-", 11),
+            tree_entry("40000", "d", 2),
+            tree_entry("100644", "d0", 12),
+            tree_entry("160000", "m", 15),
+            tree_entry("40000", "z", 3),
+        ];
+        let (below, last) = ([tree_entry("120000", "x", 13), tree_entry("100644", "y", 14)], []);
+        let given = [tree_answer(1, &root), tree_answer(3, &last), tree_answer(2, &below)].concat();
+        let mut requests = Vec::new();
+        let trees = GitTrees::new(&mut requests, &*given, 0);
+        let expected: [(&str, Option<u8>); 11] = [
+            ("a", Some(10)),
+            ("a/b", None),
+            ("d", None),
+            ("d-", Some(11)),
+            ("d/w", None),
+            ("d/x", Some(13)),
+            ("d/y", Some(14)),
+            ("d0", Some(12)),
+            ("m", None),
+            ("m/x", None),
+            ("z/no/x", None),
+        ];
+        let paths = expected.map(|(path, _)| path.as_bytes());
+        let mut ticks = 0;
+        let tick = || {
+            ticks += 1;
+            Ok(())
+        };
+        let found = tree_files(&trees, Oid::from_bytes([1; 20]), &paths, tick);
+        let found = found.expect("is read");
+        let bytes: Vec<_> =
+            found.iter().map(|file| file.map(|(_, oid)| oid.as_bytes()[0])).collect();
+        assert_eq!(bytes, expected.map(|(_, byte)| byte));
+        drop(trees);
+        let asked = String::from_utf8(requests).expect("ascii");
+        let asked = asked.lines().filter_map(|line| line.split(' ').nth(1)?.get(..2));
+        assert_eq!((asked.collect::<String>().as_str(), ticks), ("010302", 3));
     }
 }

@@ -1,6 +1,6 @@
-//! The blobs of file revisions: those of a changegroup, and those that are in the store.
+//! Blobs of file revisions, in a changegroup and in the store.
 //!
-//! The texts of a changegroup are made and hashed on several threads, some files at a time.
+//! Several threads make and hash the texts of a changegroup, some files at a time.
 
 use std::sync::Arc;
 
@@ -13,46 +13,45 @@ use sha1lanes::{Message, digest_one};
 
 use crate::error::Result;
 use crate::verify::chunks::{ChunkTexts, GroupFile};
-use crate::verify::hashes::{LateHashes, OtherText};
-use crate::verify::{Checked, fault};
+use crate::verify::hashes::{HashBatch, TextMismatch};
+use crate::verify::{VerifyResult, fault};
 
-/// With less memory than this for each, further threads are not started.
+/// Least memory of a thread.
 const LEAST_BYTES_PER_THREAD: usize = 16 << 20;
-/// A server has other work to do meanwhile.
+/// Thread limit: a server has other work to do meanwhile.
 const MOST_THREADS: usize = 4;
-/// Files go to a thread together until their chunks have so many bytes, or there are so many revisions.
+/// Limits of a job for a thread: bytes of chunks, and revisions.
 const JOB_BYTES: u64 = 1 << 20;
 const JOB_REVISIONS: usize = 512;
 
-/// Blobs by path and node of file revisions.
+/// Blobs by path and node.
 #[derive(Debug)]
-pub(crate) struct FileContents<'a> {
+pub(crate) struct FileBlobs<'a> {
     store: &'a Store,
     scratch: Scratch,
     blobs: HashMap<Arc<[u8]>, HashMap<Node, Oid>>,
 }
 
-/// A file of a changegroup.
+/// File of a changegroup.
 type GroupOfFile<'a> = (Arc<[u8]>, ChunkTexts<'a>);
-/// A path, a node of a revision and its blob.
+/// Path, node and blob of a revision.
 type FoundBlob = (Arc<[u8]>, Node, Oid);
 
-impl<'a> FileContents<'a> {
-    /// None yet.
+impl<'a> FileBlobs<'a> {
+    /// Starts empty.
     pub fn new(store: &'a Store, pool_bytes: usize) -> Self {
         let scratch = Scratch::new(pool_bytes);
         Self { store, scratch, blobs: HashMap::new() }
     }
 
-    /// Adds all of a changegroup, which have to be of these `changesets`, with so much memory. `tick` is
-    /// called now and then.
+    /// Adds all files of a changegroup, which have to be linked to `changesets`. Calls `tick` regularly.
     pub fn read(
         &mut self,
         group: &mut GroupFile<'_>,
         changesets: &HashSet<Node>,
         (memory_bytes, dir): (usize, &Directory),
         mut tick: impl FnMut() -> Result<()>,
-    ) -> Checked<()> {
+    ) -> VerifyResult<()> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = cores.min(memory_bytes / LEAST_BYTES_PER_THREAD).clamp(1, MOST_THREADS);
         let thread_bytes = memory_bytes / 2 / threads;
@@ -79,8 +78,8 @@ impl<'a> FileContents<'a> {
         )
     }
 
-    /// The blob of a revision of `path`.
-    pub fn blob(&mut self, path: &[u8], node: Node) -> Checked<Oid> {
+    /// Blob of a revision of `path`.
+    pub fn blob(&mut self, path: &[u8], node: Node) -> VerifyResult<Oid> {
         if let Some(oid) = self.blobs.get(path).and_then(|blobs| blobs.get(&node)) {
             return Ok(*oid);
         }
@@ -93,8 +92,8 @@ impl<'a> FileContents<'a> {
         let text = Texts::new(&revlog, &mut self.scratch, 0).get(rev)?.text;
         let Parents(p1, p2) = index.parents(rev);
         if node::node_of(index.node_or_null(p1), index.node_or_null(p2), &text) != node {
-            let what = "its text does not match its node";
-            return Err(revlog.unsupported(rev, what).into());
+            let message = "its text does not match its node";
+            return Err(revlog.unsupported(rev, message).into());
         }
         let content = split_metadata(&text).content;
         let head = object_header(ObjectKind::Blob, content.len() as u64);
@@ -105,13 +104,13 @@ impl<'a> FileContents<'a> {
     }
 }
 
-/// Finds the chunks of the next files, and answers how many bytes these have; `None` after the last.
+/// Finds the chunks of the next files, and returns their bytes; `None` after the last.
 fn next_job<'a>(
     group: &mut GroupFile<'a>,
     changesets: &HashSet<Node>,
     paths: &mut HashSet<Arc<[u8]>>,
     (budget, kept_bytes): (&Arc<Budget>, usize),
-) -> Checked<Option<(u64, Vec<GroupOfFile<'a>>)>> {
+) -> VerifyResult<Option<(u64, Vec<GroupOfFile<'a>>)>> {
     let (mut files, mut bytes, mut count) = (Vec::new(), 0, 0);
     while bytes < JOB_BYTES && count < JOB_REVISIONS {
         let Some(path) = group.file_name()? else { break };
@@ -130,10 +129,10 @@ fn next_job<'a>(
     Ok((!files.is_empty()).then_some((bytes, files)))
 }
 
-/// The blobs of files. Texts of about `most_bytes` are hashed at a time.
-fn blobs_of(files: Vec<GroupOfFile<'_>>, most_bytes: usize) -> Checked<Vec<FoundBlob>> {
-    let wrong = |other: OtherText<Arc<[u8]>>| fault(other.what());
-    let (mut found, mut hashes) = (Vec::new(), LateHashes::new(most_bytes));
+/// Blobs of files. Texts of about `most_bytes` are hashed at a time.
+fn blobs_of(files: Vec<GroupOfFile<'_>>, most_bytes: usize) -> VerifyResult<Vec<FoundBlob>> {
+    let wrong = |other: TextMismatch<Arc<[u8]>>| fault(other.message());
+    let (mut found, mut hashes) = (Vec::new(), HashBatch::new(most_bytes));
     for (path, mut texts) in files {
         for number in 0..texts.len() {
             let made = texts.get(number)?;

@@ -1,7 +1,6 @@
-//! The groups of a changegroup, read from its file.
+//! Groups of a changegroup, read from its file.
 //!
-//! Format: `hg help internals.changegroups`. Only where chunks are is kept, and texts that were used
-//! lately.
+//! Format: `hg help internals.changegroups`. Keeps the places of chunks, and caches texts.
 
 use std::fs::File;
 use std::io;
@@ -13,15 +12,15 @@ use hashbrown::{HashMap, HashSet};
 use parallel::{Budget, Buffer};
 use revlog::{Delta, Node};
 
-use crate::cache::Recent;
+use crate::cache::Cache;
 use crate::error::Error;
 use crate::judge::tree::LONGEST_PATH;
-use crate::verify::hashes::MadeText;
-use crate::verify::{Checked, Problem, fault};
+use crate::verify::hashes::UnverifiedText;
+use crate::verify::{Problem, VerifyResult, fault};
 
-/// Bytes of the length of a chunk.
+/// Length of the length field of a chunk.
 const LEN_BYTES: usize = 4;
-/// The file, and how far it is read.
+/// Changegroup file with a read position.
 #[derive(Debug)]
 pub(crate) struct GroupFile<'a> {
     file: &'a File,
@@ -37,15 +36,15 @@ impl<'a> GroupFile<'a> {
         Self { file, at, version, is_over: false }
     }
 
-    fn bytes<const LEN: usize>(&mut self) -> Checked<[u8; LEN]> {
+    fn bytes<const LEN: usize>(&mut self) -> VerifyResult<[u8; LEN]> {
         let mut bytes = [0; LEN];
         read(self.file, self.at, &mut bytes)?;
         self.at += LEN as u64;
         Ok(bytes)
     }
 
-    /// The length of the data of the next chunk; `None` at the end of a group.
-    fn chunk(&mut self) -> Checked<Option<usize>> {
+    /// Length of the next chunk's data; `None` at the end of a group.
+    fn chunk(&mut self) -> VerifyResult<Option<usize>> {
         let len = u32::from_be_bytes(self.bytes::<LEN_BYTES>()?) as usize;
         match len {
             0 => Ok(None),
@@ -54,8 +53,8 @@ impl<'a> GroupFile<'a> {
         }
     }
 
-    /// The name of the next file; `None` after the last one.
-    pub fn file_name(&mut self) -> Checked<Option<Vec<u8>>> {
+    /// Name of the next file; `None` after the last one.
+    pub fn file_name(&mut self) -> VerifyResult<Option<Vec<u8>>> {
         if self.is_over {
             return Ok(None);
         }
@@ -72,16 +71,16 @@ impl<'a> GroupFile<'a> {
         Ok(Some(name))
     }
 
-    /// What version 03 has after manifests: those of directories, of which there are none.
-    pub fn end_of_manifests(&mut self) -> Checked<()> {
+    /// Reads the empty group of directory manifests that version 03 has.
+    pub fn end_of_manifests(&mut self) -> VerifyResult<()> {
         if self.version == GroupVersion::V03 && self.chunk()?.is_some() {
             return Err(fault("it has manifests of directories"));
         }
         Ok(())
     }
 
-    /// Finds nothing after the end.
-    pub fn check_end(&self) -> Checked<()> {
+    /// Expects the end of the file.
+    pub fn check_end(&self) -> VerifyResult<()> {
         match self.file.read_at(&mut [0], self.at) {
             Ok(0) => Ok(()),
             Ok(_) => Err(fault("it goes on after its end")),
@@ -90,14 +89,14 @@ impl<'a> GroupFile<'a> {
     }
 }
 
-fn read(file: &File, at: u64, out: &mut [u8]) -> Checked<()> {
+fn read(file: &File, at: u64, out: &mut [u8]) -> VerifyResult<()> {
     file.read_exact_at(out, at).map_err(|problem| match problem.kind() {
         io::ErrorKind::UnexpectedEof => fault("it is cut"),
         _ => Problem::Error(Error::Output(problem)),
     })
 }
 
-/// One revision of a group.
+/// Revision of a group.
 #[derive(Clone, Copy, Debug)]
 struct Revision {
     chunk: RevisionChunk,
@@ -105,23 +104,23 @@ struct Revision {
     delta_len: usize,
 }
 
-/// The texts of one group.
+/// Texts of one group.
 #[derive(Debug)]
 pub(crate) struct ChunkTexts<'a> {
     file: &'a File,
     revisions: Vec<Revision>,
     numbers: HashMap<Node, usize>,
-    texts: Recent<Node, Arc<Buffer>>,
+    texts: Cache<Node, Arc<Buffer>>,
     budget: Arc<Budget>,
 }
 
 impl<'a> ChunkTexts<'a> {
-    /// Finds the chunks of the next group. Texts of about `most_bytes` are kept.
+    /// Finds the chunks of the next group, with a cache of about `most_bytes`.
     pub fn read(
         group: &mut GroupFile<'a>,
         budget: &Arc<Budget>,
         most_bytes: usize,
-    ) -> Checked<Self> {
+    ) -> VerifyResult<Self> {
         let (mut revisions, mut numbers) = (Vec::new(), HashMap::new());
         let head_len = RevisionChunk::head_len(group.version) - LEN_BYTES;
         while let Some(len) = group.chunk()? {
@@ -137,37 +136,37 @@ impl<'a> ChunkTexts<'a> {
             revisions.push(Revision { chunk, delta_at, delta_len });
             group.at += len as u64;
         }
-        let (texts, budget) = (Recent::new(most_bytes), Arc::clone(budget));
+        let (texts, budget) = (Cache::new(most_bytes), Arc::clone(budget));
         Ok(Self { file: group.file, revisions, numbers, texts, budget })
     }
 
-    /// How many revisions there are.
+    /// Number of revisions.
     pub fn len(&self) -> usize {
         self.revisions.len()
     }
 
-    /// Bytes of all their deltas.
+    /// Bytes of all deltas.
     pub fn bytes(&self) -> u64 {
         self.revisions.iter().map(|revision| revision.delta_len as u64).sum()
     }
 
-    /// Their nodes, in order.
+    /// Nodes, in order.
     pub fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
         self.revisions.iter().map(|revision| revision.chunk.node)
     }
 
-    /// The number of a node.
+    /// Number of a node.
     pub fn find(&self, node: Node) -> Option<usize> {
         self.numbers.get(&node).copied()
     }
 
-    /// What a revision is a delta of, null for a whole text.
+    /// Delta base of a revision; the null node for a whole text.
     pub fn base(&self, number: usize) -> Node {
         self.revisions[number].chunk.base
     }
 
-    /// Whether all belong to one of these changesets.
-    pub fn check_links(&self, changesets: &HashSet<Node>) -> Checked<()> {
+    /// Expects that all revisions are linked to one of `changesets`.
+    pub fn check_links(&self, changesets: &HashSet<Node>) -> VerifyResult<()> {
         for Revision { chunk, .. } in &self.revisions {
             if !changesets.contains(&chunk.link) {
                 return Err(fault(format!("revision {} has no changeset", chunk.node)));
@@ -176,8 +175,8 @@ impl<'a> ChunkTexts<'a> {
         Ok(())
     }
 
-    /// The delta of a revision.
-    pub fn delta(&self, number: usize) -> Checked<Buffer> {
+    /// Delta of a revision.
+    pub fn delta(&self, number: usize) -> VerifyResult<Buffer> {
         let Revision { delta_at, delta_len, .. } = self.revisions[number];
         let mut bytes = Buffer::new(Some(Arc::clone(&self.budget)));
         bytes.resize(delta_len)?;
@@ -185,8 +184,8 @@ impl<'a> ChunkTexts<'a> {
         Ok(bytes)
     }
 
-    /// A revision that is made of others of the group. Its node is not looked at.
-    pub fn get(&mut self, number: usize) -> Checked<MadeText> {
+    /// Text of a revision with its delta bases in this group. Its node is not verified.
+    pub fn get(&mut self, number: usize) -> VerifyResult<UnverifiedText> {
         let node = self.revisions[number].chunk.node;
         let mut chain = Vec::new();
         let mut at = node;
@@ -198,7 +197,7 @@ impl<'a> ChunkTexts<'a> {
                 break text;
             }
             let before = chain.last().copied().unwrap_or(self.revisions.len());
-            // what comes later cannot be a base
+            // a base comes before its deltas
             let found = self.find(at).filter(|found| *found < before);
             chain.push(found.ok_or_else(|| fault(format!("revision {node} has no base")))?);
             at = self.base(*chain.last().unwrap_or(&0));
@@ -209,15 +208,20 @@ impl<'a> ChunkTexts<'a> {
         Ok(self.made(number, text))
     }
 
-    /// The text of a revision, when that of its base is `base`. Its node is not looked at.
-    pub fn apply(&mut self, number: usize, base: &[u8]) -> Checked<Arc<Buffer>> {
+    /// Applies the delta of a revision to the text of its base. Its node is not verified.
+    pub fn apply(&mut self, number: usize, base: &[u8]) -> VerifyResult<Arc<Buffer>> {
         let bytes = self.delta(number)?;
-        let delta = Delta::parse(&bytes, base.len()).map_err(|it| fault(it.to_string()))?;
+        let delta = Delta::parse(&bytes, base.len()).map_err(|error| fault(error.to_string()))?;
         self.patch(number, base, &delta)
     }
 
-    /// Likewise, when `delta` is its delta.
-    pub fn patch(&mut self, number: usize, base: &[u8], delta: &Delta<'_>) -> Checked<Arc<Buffer>> {
+    /// As [`Self::apply`], with a parsed delta.
+    pub fn patch(
+        &mut self,
+        number: usize,
+        base: &[u8],
+        delta: &Delta<'_>,
+    ) -> VerifyResult<Arc<Buffer>> {
         let mut text = Buffer::new(Some(Arc::clone(&self.budget)));
         delta.apply(base, &mut text)?;
         let text = Arc::new(text);
@@ -225,13 +229,13 @@ impl<'a> ChunkTexts<'a> {
         Ok(text)
     }
 
-    /// A revision with the text that was made of it.
-    pub fn made(&self, number: usize, text: Arc<Buffer>) -> MadeText {
+    /// Revision with its text.
+    pub fn made(&self, number: usize, text: Arc<Buffer>) -> UnverifiedText {
         let RevisionChunk { node, parents, .. } = self.revisions[number].chunk;
-        MadeText { node, parents, text }
+        UnverifiedText { node, parents, text }
     }
 
-    /// A text that was used lately.
+    /// Cached text.
     pub fn recent(&mut self, node: Node) -> Option<Arc<Buffer>> {
         self.texts.get(&node)
     }

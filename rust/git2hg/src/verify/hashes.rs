@@ -1,7 +1,7 @@
-//! Texts that are compared with their nodes later, many at once.
+//! Verification of many texts at once against their nodes.
 //!
-//! A processor hashes several texts side by side in the time of one (`sha1lanes`). In a changegroup all
-//! nodes are given, so nothing has to wait for a hash.
+//! A processor hashes several texts side by side in the time of one (`sha1lanes`). A changegroup names all
+//! nodes, so no text waits for the hash of another.
 
 use std::sync::Arc;
 
@@ -11,47 +11,47 @@ use revlog::node::parents_prefix;
 use revlog::{Node, split_metadata};
 use sha1lanes::{Message, best};
 
-/// Texts that are hashed at once: more are no faster.
+/// Texts hashed at once: more are no faster.
 const MOST_TEXTS: usize = 64;
 
-/// A revision of a changegroup, whose text may be that of another node.
+/// Revision of a changegroup, whose text is not verified yet.
 #[derive(Clone, Debug)]
-pub(crate) struct MadeText {
+pub(crate) struct UnverifiedText {
     pub node: Node,
     pub parents: [Node; 2],
     pub text: Arc<Buffer>,
 }
 
-/// Texts that wait, each with something of the caller's.
+/// Pending texts, each with a value of the caller.
 #[derive(Debug)]
-pub(crate) struct LateHashes<T> {
-    waiting: Vec<(T, MadeText)>,
+pub(crate) struct HashBatch<T> {
+    waiting: Vec<(T, UnverifiedText)>,
     bytes: usize,
     most_bytes: usize,
 }
 
-/// A revision whose text is not that of its node, and what the caller had with it.
+/// Revision whose text does not match its node, with the value of the caller.
 #[derive(Debug)]
-pub(crate) struct OtherText<T> {
+pub(crate) struct TextMismatch<T> {
     pub of: T,
     pub node: Node,
 }
 
-impl<T> LateHashes<T> {
-    /// None yet, and about `most_bytes` at most.
+impl<T> HashBatch<T> {
+    /// Starts empty, with a limit of about `most_bytes`.
     pub const fn new(most_bytes: usize) -> Self {
         Self { waiting: Vec::new(), bytes: 0, most_bytes }
     }
 
-    /// Adds a text. Tells whether there are so many that they should be compared.
-    pub fn add(&mut self, of: T, made: MadeText) -> bool {
+    /// Adds a text. Returns true when they should be verified.
+    pub fn add(&mut self, of: T, made: UnverifiedText) -> bool {
         self.bytes += made.text.len();
         self.waiting.push((of, made));
         self.waiting.len() >= MOST_TEXTS || self.bytes >= self.most_bytes
     }
 
-    /// Compares all with their nodes, and forgets them. Answers the first that differs.
-    pub fn check(&mut self) -> Result<(), OtherText<T>> {
+    /// Verifies and drops all texts. Returns the first mismatch.
+    pub fn check(&mut self) -> Result<(), TextMismatch<T>> {
         self.bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
         let prefixes: Vec<[u8; 40]> = waiting.iter().map(|(_, made)| prefix(made)).collect();
@@ -63,8 +63,8 @@ impl<T> LateHashes<T> {
         compared(waiting, &digests).map(|_| ())
     }
 
-    /// Likewise, for revisions of files. Answers the blobs that an export makes of them.
-    pub fn check_files(&mut self) -> Result<Vec<(T, Node, Oid)>, OtherText<T>> {
+    /// Like [`Self::check`], for file revisions. Returns their blobs.
+    pub fn check_files(&mut self) -> Result<Vec<(T, Node, Oid)>, TextMismatch<T>> {
         self.bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
         let contents: Vec<&[u8]> =
@@ -89,25 +89,29 @@ impl<T> LateHashes<T> {
     }
 }
 
-fn prefix(made: &MadeText) -> [u8; 40] {
+fn prefix(made: &UnverifiedText) -> [u8; 40] {
     let [p1, p2] = made.parents;
     parents_prefix(p1, p2)
 }
 
 fn compared<T>(
-    waiting: Vec<(T, MadeText)>,
+    waiting: Vec<(T, UnverifiedText)>,
     digests: &[[u8; 20]],
-) -> Result<Vec<(T, Node)>, OtherText<T>> {
-    let compare = |((of, made), digest): ((T, MadeText), &[u8; 20])| {
+) -> Result<Vec<(T, Node)>, TextMismatch<T>> {
+    let compare = |((of, made), digest): ((T, UnverifiedText), &[u8; 20])| {
         let node = made.node;
-        if node == Node::from_bytes(*digest) { Ok((of, node)) } else { Err(OtherText { of, node }) }
+        if node == Node::from_bytes(*digest) {
+            Ok((of, node))
+        } else {
+            Err(TextMismatch { of, node })
+        }
     };
     waiting.into_iter().zip(digests).map(compare).collect()
 }
 
-impl<T> OtherText<T> {
-    /// What to say of it.
-    pub fn what(&self) -> String {
+impl<T> TextMismatch<T> {
+    /// Description for a message.
+    pub fn message(&self) -> String {
         let node = self.node;
         format!("revision {node} has another text")
     }
@@ -119,15 +123,15 @@ mod tests {
 
     use super::*;
 
-    fn made(text: &str) -> MadeText {
+    fn made(text: &str) -> UnverifiedText {
         let parents = [Node::from_bytes([7; 20]), Node::NULL];
         let node = node_of(parents[0], parents[1], text.as_bytes());
-        MadeText { node, parents, text: Arc::new(Buffer::from(text.as_bytes().to_vec())) }
+        UnverifiedText { node, parents, text: Arc::new(Buffer::from(text.as_bytes().to_vec())) }
     }
 
     #[test]
     fn the_first_other_text_is_answered() {
-        let mut hashes = LateHashes::new(100);
+        let mut hashes = HashBatch::new(100);
         for number in 0..20 {
             let mut made = made(&number.to_string());
             if number % 7 == 6 {
@@ -142,7 +146,7 @@ mod tests {
 
     #[test]
     fn blobs_have_no_metadata() {
-        let mut hashes = LateHashes::new(12);
+        let mut hashes = HashBatch::new(12);
         assert!(!hashes.add("plain", made("")));
         assert!(hashes.add("copy", made("\x01\ncopy: a\n\x01\n")));
         let found = hashes.check_files().expect("are right");

@@ -1,4 +1,4 @@
-//! A conversion whose git is made up, and changegroups that are not what was pushed.
+//! Conversions with a git in memory, and changegroups that differ from the pushed commits.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use crate::read::trees::GitTrees;
 use crate::verify::{Fault, verify};
 use crate::{Conversion, ConversionPipes, Reason, convert};
 
-/// What a history may have in another way.
+/// Properties in which a history may differ.
 #[derive(Clone, Copy)]
 struct Variant {
     content: &'static str,
@@ -36,7 +36,7 @@ const PLAIN: Variant = Variant {
     swaps_parents: false,
 };
 
-/// Four commits, of which the second and its descendants depend on the variant.
+/// Four commits. The second and its descendants depend on the variant.
 fn history(git: &Git, variant: Variant) -> Vec<Oid> {
     let blob = |text: &str| git.add(ObjectKind::Blob, text.as_bytes());
     let long = blob(&"a line\n".repeat(40));
@@ -59,7 +59,7 @@ fn history(git: &Git, variant: Variant) -> Vec<Oid> {
     vec![root, second, other, merge]
 }
 
-/// A conversion, and the file that it has written.
+/// Conversion with the file that it has written.
 struct Converted {
     git: Git,
     place: tempfile::TempDir,
@@ -104,7 +104,7 @@ fn what_was_converted_comes_back() {
     }
 }
 
-/// A forward path with a bug makes a sound changegroup of other commits. So that of another history
+/// A bug of the conversion makes a sound changegroup of other commits. The changegroup of another history
 /// stands for it.
 #[test]
 fn a_sound_changegroup_of_other_commits_is_found() {
@@ -128,7 +128,7 @@ fn a_sound_changegroup_of_other_commits_is_found() {
         let fault = converted.check(&converted.out, &expected).expect("is found");
         let first = if wrong.swaps_parents { pushed[3] } else { pushed[1] };
         assert_eq!(fault.oid, Some(first), "{fault:?}");
-        assert!(fault.what.starts_with("it is exported as"), "{fault:?}");
+        assert!(fault.message.starts_with("it is exported as"), "{fault:?}");
     }
 }
 
@@ -168,7 +168,7 @@ fn a_path_deeper_than_exports_allow_is_refused_as_a_path() {
             continue;
         }
         let made = Converted::of(git.clone(), &commits, GroupVersion::V02).made;
-        let reasons: Vec<_> = made.refused.iter().map(|it| it.reason).collect();
+        let reasons: Vec<_> = made.refused.iter().map(|refusal| refusal.reason).collect();
         let expected = if depth > 2048 { &[Reason::Path][..] } else { &[] };
         assert_eq!(reasons, expected, "{depth}");
     }

@@ -1,55 +1,57 @@
-//! The trees of manifests, each made from that of the manifest before it.
+//! Trees of manifests, each made of the tree of the manifest before it.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use gitpack::Oid;
+use gitpack::tree::{Mode, entry_order, push_entry};
+use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::HashMap;
 use parallel::Buffer;
 use revlog::manifest::Flag;
 use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
-use crate::build::KnownTree;
+use crate::build::KnownParent;
 use crate::build::manifestlines::differing;
 use crate::build::manifests::MOST_SEARCHES;
-use crate::read::trees::GitTrees;
-use crate::verify::blobs::FileContents;
+use crate::judge::tree::TreeEntry;
+use crate::read::trees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
+use crate::verify::blobs::FileBlobs;
 use crate::verify::chunks::ChunkTexts;
-use crate::verify::hashes::MadeText;
-use crate::verify::treeedit::{FileEdit, edited};
-use crate::verify::{Checked, fault};
+use crate::verify::hashes::UnverifiedText;
+use crate::verify::{Problem, VerifyResult, fault};
+use sha1lanes::{Message, digest_one};
 
 /// Trees by the nodes of manifests.
 #[derive(Debug)]
-pub(crate) struct Roots<'a> {
+pub(crate) struct ManifestTrees<'a> {
     revlog: &'a Revlog,
     scratch: Scratch,
     stored: Option<HashMap<Node, Rev>>,
     searches: u32,
     manifests: ChunkTexts<'a>,
-    contents: FileContents<'a>,
+    contents: FileBlobs<'a>,
     trees: HashMap<Node, Oid>,
 }
 
-/// The tree of a manifest.
+/// Tree of a manifest.
 pub(crate) struct Root {
     pub tree: Oid,
-    /// Paths that differ from the manifest that was given, ascending, if they were looked for.
+    /// Paths that differ from the given manifest, ascending, if compared.
     pub changed: Option<Vec<Box<[u8]>>>,
-    /// The manifest, if its node has to be looked at.
-    pub made: Option<MadeText>,
+    /// The manifest, if its node is not verified yet.
+    pub made: Option<UnverifiedText>,
 }
 
 type Entries = BTreeMap<Box<[u8]>, Option<(Node, Flag)>>;
 
-impl<'a> Roots<'a> {
-    /// Those of known changesets, and of `manifests` of a changegroup.
+impl<'a> ManifestTrees<'a> {
+    /// Starts with the manifests of known changesets; `manifests` are those of a changegroup.
     pub fn new(
         revlog: &'a Revlog,
         manifests: ChunkTexts<'a>,
-        contents: FileContents<'a>,
-        known: &[KnownTree],
+        contents: FileBlobs<'a>,
+        known: &[KnownParent],
     ) -> Self {
         let mut trees: HashMap<Node, Oid> =
             known.iter().map(|known| (known.manifest, known.tree)).collect();
@@ -58,13 +60,13 @@ impl<'a> Roots<'a> {
         Self { revlog, scratch, stored: None, searches: 0, manifests, contents, trees }
     }
 
-    /// The tree of a manifest, when that of the first parent of its changeset is `before`.
+    /// Tree of a manifest. `before` is the manifest of the first parent of its changeset.
     pub fn of(
         &mut self,
         manifest: Node,
         before: Node,
         trees: &GitTrees<impl Write, impl Read>,
-    ) -> Checked<Root> {
+    ) -> VerifyResult<Root> {
         if manifest == before || self.trees.contains_key(&manifest) {
             let tree = self.trees.get(&manifest).copied();
             let tree = tree.ok_or_else(|| fault(format!("manifest {manifest} is not known")))?;
@@ -95,11 +97,11 @@ impl<'a> Roots<'a> {
         Ok(Root { tree, changed, made })
     }
 
-    /// What a manifest of the changegroup changes of its base, and its text.
-    fn sent(&mut self, number: usize) -> Checked<(Entries, Arc<Buffer>)> {
+    /// Text of a manifest in the changegroup, and its changes against its base.
+    fn sent(&mut self, number: usize) -> VerifyResult<(Entries, Arc<Buffer>)> {
         let base = self.text(self.manifests.base(number))?;
         let bytes = self.manifests.delta(number)?;
-        let delta = Delta::parse(&bytes, base.len()).map_err(|it| fault(it.to_string()))?;
+        let delta = Delta::parse(&bytes, base.len()).map_err(|error| fault(error.to_string()))?;
         let text = self.manifests.patch(number, &base, &delta)?;
         let (mut entries, mut kept) = (Entries::new(), Entries::new());
         let (mut from, mut at) = (0, 0);
@@ -107,12 +109,12 @@ impl<'a> Roots<'a> {
             at += hunk.start - from;
             from = hunk.end;
             for line in Lines::new(&base[hunk.start..hunk.end]) {
-                let line = line.map_err(|it| fault(it.to_string()))?;
+                let line = line.map_err(|error| fault(error.to_string()))?;
                 kept.insert(line.path.into(), Some((line.node, line.flag)));
                 entries.entry(line.path.into()).or_insert(None);
             }
             for line in Lines::new(hunk.data) {
-                let line = line.map_err(|it| fault(it.to_string()))?;
+                let line = line.map_err(|error| fault(error.to_string()))?;
                 entries.insert(line.path.into(), Some((line.node, line.flag)));
             }
             check_order(&text, at, at + hunk.data.len())?;
@@ -122,21 +124,21 @@ impl<'a> Roots<'a> {
         Ok((entries, text))
     }
 
-    /// How two manifests differ.
-    fn compared(&mut self, before: Node, manifest: Node) -> Checked<Entries> {
+    /// Differences of two manifests.
+    fn compared(&mut self, before: Node, manifest: Node) -> VerifyResult<Entries> {
         let (one, two) = (self.text(before)?, self.text(manifest)?);
         let lines = differing(&one, &two);
         Ok(lines.into_iter().map(|line| (line.path.into(), line.entries[1])).collect())
     }
 
-    fn text(&mut self, manifest: Node) -> Checked<Arc<Buffer>> {
+    fn text(&mut self, manifest: Node) -> VerifyResult<Arc<Buffer>> {
         if manifest == Node::NULL {
             return Ok(Arc::new(Buffer::default()));
         }
         if let Some(text) = self.manifests.recent(manifest) {
             return Ok(text);
         }
-        // the way down to one that is at hand
+        // bases, down to a cached text
         let mut chain = Vec::new();
         let mut at = manifest;
         let mut text = loop {
@@ -161,7 +163,8 @@ impl<'a> Roots<'a> {
         Ok(text)
     }
 
-    /// A manifest of the store. Those of a small push are near its end, and a table takes longer to make.
+    /// Revision of a manifest in the store. Small pushes refer to its end, where a search is faster than a
+    /// table.
     fn search(&mut self, manifest: Node) -> Option<Rev> {
         let index = self.revlog.index();
         if self.searches < MOST_SEARCHES {
@@ -172,7 +175,7 @@ impl<'a> Roots<'a> {
         self.stored.get_or_insert_with(table).get(&manifest).copied()
     }
 
-    fn stored(&mut self, manifest: Node) -> Checked<Arc<Buffer>> {
+    fn stored(&mut self, manifest: Node) -> VerifyResult<Arc<Buffer>> {
         let index = self.revlog.index();
         let rev = self.search(manifest);
         let rev = rev.ok_or_else(|| fault(format!("there is no manifest {manifest}")))?;
@@ -185,8 +188,8 @@ impl<'a> Roots<'a> {
     }
 }
 
-/// Whether the lines between two offsets are in order, and those before and after them.
-fn check_order(text: &[u8], start: usize, end: usize) -> Checked<()> {
+/// Expects that the lines between two offsets are sorted, together with their neighbours.
+fn check_order(text: &[u8], start: usize, end: usize) -> VerifyResult<()> {
     let line_start = |at: usize| memchr::memrchr(b'\n', &text[..at]).map_or(0, |at| at + 1);
     if line_start(start) != start || line_start(end) != end {
         return Err(fault("a manifest is changed within a line"));
@@ -195,11 +198,87 @@ fn check_order(text: &[u8], start: usize, end: usize) -> Checked<()> {
     let to = memchr::memchr(b'\n', &text[end..]).map_or(text.len(), |at| end + at + 1);
     let mut before: Option<&[u8]> = None;
     for line in Lines::new(&text[from..to]) {
-        let line = line.map_err(|it| fault(it.to_string()))?;
+        let line = line.map_err(|error| fault(error.to_string()))?;
         if before.is_some_and(|before| before >= line.path) {
             return Err(fault("a manifest is not sorted"));
         }
         before = Some(line.path);
     }
     Ok(())
+}
+
+/// File edit below a directory; `None` removes the file.
+type FileEdit<'a> = (&'a [u8], Option<FileEntry>);
+
+/// Applies `edits`, ascending by path, to the directory `tree`. `None` if it becomes empty.
+///
+/// Recursion is bounded by the length of manifest lines.
+fn edited(
+    trees: &GitTrees<impl Write, impl Read>,
+    tree: Option<Oid>,
+    edits: &[FileEdit<'_>],
+) -> VerifyResult<Option<Oid>> {
+    let before = match tree {
+        Some(oid) => Some(trees.get(oid)?),
+        None => None,
+    };
+    let mut files = before.iter().flat_map(|tree| entries(&tree.content)).peekable();
+    let mut content = Vec::new();
+    let keep = |content: &mut Vec<u8>, TreeEntry { mode, name, oid, .. }: TreeEntry<'_>| {
+        let kind = kind_of(mode).ok_or_else(|| fault("a mode that no manifest has"))?;
+        push_entry(content, mode_of(kind), name, &oid);
+        Ok::<_, Problem>(())
+    };
+    // edits have the order of entries: a directory sorts like its name with a slash
+    for group in edits.chunk_by(|one, two| is_below_one(one.0, two.0)) {
+        let (name, is_directory) = match memchr::memchr(b'/', group[0].0) {
+            Some(end) => (&group[0].0[..end], true),
+            None => (group[0].0, false),
+        };
+        let order_of = |entry: &TreeEntry<'_>| {
+            let is_one = kind_of(entry.mode) == Some(EntryKind::Directory);
+            entry_order(entry.name, is_one, name, is_directory)
+        };
+        while let Some(entry) = files.next_if(|entry| order_of(entry).is_lt()) {
+            keep(&mut content, entry)?;
+        }
+        let there = files.next_if(|entry| order_of(entry).is_eq()).map(|entry| entry.oid);
+        let after = if is_directory {
+            let below: Vec<FileEdit<'_>> =
+                group.iter().map(|(path, entry)| (&path[name.len() + 1..], *entry)).collect();
+            edited(trees, there, &below)?.map(|oid| (EntryKind::Directory, oid))
+        } else {
+            if there.is_none() && group[0].1.is_none() {
+                return Err(fault("a file is removed that is not there"));
+            }
+            group[0].1.map(|(flag, oid)| (EntryKind::File(flag), oid))
+        };
+        if let Some((kind, oid)) = after {
+            push_entry(&mut content, mode_of(kind), name, &oid);
+        }
+    }
+    for entry in files {
+        keep(&mut content, entry)?;
+    }
+    if content.is_empty() {
+        return Ok(None);
+    }
+    let head = object_header(ObjectKind::Tree, content.len() as u64);
+    let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
+    trees.add(oid, content);
+    Ok(Some(oid))
+}
+
+/// Whether two paths go through the same directory here.
+fn is_below_one(one: &[u8], two: &[u8]) -> bool {
+    memchr::memchr(b'/', one).is_some_and(|end| two.starts_with(&one[..=end]))
+}
+
+const fn mode_of(kind: EntryKind) -> Mode {
+    match kind {
+        EntryKind::Directory => Mode::DIRECTORY,
+        EntryKind::File(Flag::Regular) => Mode::FILE,
+        EntryKind::File(Flag::Executable) => Mode::EXECUTABLE,
+        EntryKind::File(Flag::Symlink) => Mode::SYMLINK,
+    }
 }

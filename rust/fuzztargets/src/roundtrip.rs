@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use changegroup::{END, GroupVersion, RevisionChunk};
 use git2hg::ConversionRequest;
-use git2hg::fuzzing::way_back;
+use git2hg::fuzzing::round_trip;
 use parallel::Buffer;
 use revlog::{Delta, Encoding, Node, Store, node};
 
@@ -38,7 +38,7 @@ fn problem_of(input: &[u8]) -> Option<String> {
         most_file_bytes: u64::MAX,
         branch: None,
     };
-    way_back(&request, &planted.open(), &nodes)
+    round_trip(&request, &planted.open(), &nodes)
 }
 
 /// A changegroup whose nodes become those of its texts.
@@ -139,8 +139,8 @@ mod tests {
     use super::*;
 
     const SEEDS: [&[u8]; 2] = [
-        include_bytes!("../../fuzz/seeds/way_back/merge"),
-        include_bytes!("../../fuzz/seeds/way_back/merge-flags"),
+        include_bytes!("../../fuzz/seeds/round_trip/merge"),
+        include_bytes!("../../fuzz/seeds/round_trip/merge-flags"),
     ];
 
     #[test]

@@ -1,4 +1,0 @@
-#![no_main]
-#[global_allocator]
-static ALLOCATOR: fuzztargets::Counting = fuzztargets::Counting;
-libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzztargets::Target::named("way_back").expect("a target").run(data));
