@@ -148,7 +148,7 @@ class Case:
                 raise
         undo = self.root / ".hg/store/undo.backupfiles"
         if undo.exists() and not undo.read_bytes().endswith(b"\n"):
-            # Mercurial was killed as it wrote that, and cannot read it (docs/messages)
+            # Mercurial was killed as it wrote that; see docs/SHORTCOMINGS.rst
             undo.unlink()
         template = "{desc} {bookmarks}\n"
         log = hg(self.root, "log", "-r", "desc('re:^new')", "-T", template).decode()

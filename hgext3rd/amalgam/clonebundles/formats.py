@@ -327,7 +327,10 @@ def window_bytes(file: BinaryIO) -> int:
         return 0
     length = int.from_bytes(_whole(file, 4), "big", signed=True)
     if length < 0:
-        raise error.StorageError(_(b"bundle has parameters of %d bytes") % length)
+        raise error.StorageError(
+            _(b"bundle has parameters of %d bytes") % length,
+            hint=_(b"run 'hg admin::clone-bundles-refresh'"),
+        )
     if b"Compression=ZS" not in _whole(file, length):
         return 0
     if _whole(file, 4) != _ZSTD:
@@ -346,5 +349,7 @@ def window_bytes(file: BinaryIO) -> int:
 def _whole(file: BinaryIO, length: int) -> bytes:
     found = file.read(length)
     if len(found) < length:
-        raise error.StorageError(_(b"bundle is cut"))
+        raise error.StorageError(
+            _(b"bundle is cut"), hint=_(b"run 'hg admin::clone-bundles-refresh'")
+        )
     return found

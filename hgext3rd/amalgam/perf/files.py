@@ -117,5 +117,6 @@ def _copy(source: bytes, target: bytes, *, revisions: bool) -> None:
         path, _target, problem = exc.args[0][0]
         raise error.StateError(
             _(b"cannot copy '%s' to measure with it: %s")
-            % (os.fsencode(path), os.fsencode(problem))
+            % (os.fsencode(path), os.fsencode(problem)),
+            hint=_(b"make it readable, or make room for a copy of '.hg'"),
         ) from None

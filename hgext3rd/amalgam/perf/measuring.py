@@ -140,7 +140,9 @@ def opened(
     ``revisions``: whether commands need more of the repository than its indexes.
     """
     if not os.path.exists("/proc/self/maps"):
-        raise error.InputError(_(b"cannot measure without /proc"))
+        raise error.InputError(
+            _(b"cannot measure without /proc"), hint=_(b"run it on Linux")
+        )
     cache = opts["cache"]
     if cache not in _CACHES:
         raise error.InputError(

@@ -119,7 +119,10 @@ def _compare_answers(
         first, expected = answers[0]
         if answer != expected:
             names = (subject.name.encode(), first.name.encode())
-            raise error.StorageError(_(b"'%s' and '%s' give different answers") % names)
+            raise error.StorageError(
+                _(b"'%s' and '%s' give different answers") % names,
+                hint=_(b"run 'hg admin::amalgam'"),
+            )
     return len(subjects)
 
 

@@ -142,7 +142,11 @@ def adopt(
         )
         if not taken:
             raise error.InputError(
-                _(b"no changeset that may leave has a commit in '%s'") % printable(name)
+                _(b"no changeset that may leave has a commit in '%s'")
+                % printable(name),
+                hint=_(
+                    b"is it a mirror of this repository? secret changesets do not count"
+                ),
             )
         if kept:
             _check_same(store, kept, taken)

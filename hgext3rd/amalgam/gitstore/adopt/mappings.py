@@ -70,7 +70,8 @@ def check(mapping: dict[bytes, bytes]) -> None:
         if other != node:
             raise error.InputError(
                 _(b"changesets %s and %s have the same commit %s")
-                % (*sorted([other.hex().encode(), node.hex().encode()]), _hex(oid))
+                % (*sorted([other.hex().encode(), node.hex().encode()]), _hex(oid)),
+                hint=_(b"remove the wrong one from a file for --map"),
             )
 
 
@@ -89,9 +90,15 @@ def _lines(path: bytes) -> Iterator[bytes]:
     with os.fdopen(fd, "rb") as file:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise error.InputError(_(b"'%s' is not a regular file") % path)
+            raise error.InputError(
+                _(b"'%s' is not a regular file") % path,
+                hint=_(b"name a file with lines NODE OID by --map"),
+            )
         if found.st_size > _FILE_BYTES:
-            raise error.InputError(_(b"'%s' is too large") % path)
+            raise error.InputError(
+                _(b"'%s' is too large") % path,
+                hint=_(b"name a file with lines NODE OID by --map"),
+            )
         yield from file.read(found.st_size).splitlines()
 
 
@@ -125,7 +132,8 @@ def _of_lines(
         if found.setdefault(key, value) != value:
             raise error.InputError(
                 _(b"'%s', line %d: '%s' has another value in a line before")
-                % (name, number, match[1])
+                % (name, number, match[1]),
+                hint=_(b"remove the wrong line"),
             )
     return found
 
@@ -179,6 +187,7 @@ def _notes(mirror: Mirror, tree: bytes) -> Iterator[tuple[bytes, bytes]]:
             if match is None or len(digits) != 40:
                 raise error.InputError(
                     _(b"git-cinnabar's metadata in '%s' has an unknown entry: '%s'")
-                    % (printable(mirror.name), printable(line[:_LONGEST_SHOWN]))
+                    % (printable(mirror.name), printable(line[:_LONGEST_SHOWN])),
+                    hint=_(b"name a file with lines NODE OID by --map"),
                 )
             yield bytes.fromhex(digits.decode()), bytes.fromhex(match[1].decode())

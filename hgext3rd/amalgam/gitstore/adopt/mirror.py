@@ -102,12 +102,18 @@ class Mirror(Record):
         if kind != b"commit":
             raise error.InputError(
                 _(b"object %s of changeset %s is not a commit, but a %s")
-                % (*names, printable(kind))
+                % (*names, printable(kind)),
+                hint=_(
+                    b"name the commit in the file for --map: git rev-parse TAG^{commit}"
+                ),
             )
         if int(size) > LONGEST_COMMIT_BYTES:
             raise error.InputError(
                 _(b"commit %s of changeset %s has %s bytes, more than %d")
-                % (*names, size, LONGEST_COMMIT_BYTES)
+                % (*names, size, LONGEST_COMMIT_BYTES),
+                hint=_(
+                    b"leave the changeset out of the file for --map, to get a new id"
+                ),
             )
         content = answers.content(int(size))
         if object_id(b"commit", content) != oid:
@@ -137,7 +143,8 @@ class Mirror(Record):
             first = next((it for it in lines if it.startswith(b"error")), b"")
             raise error.Abort(
                 _(b"git fsck finds errors in '%s': %s")
-                % (printable(self.name), printable(first or b"".join(lines[:1])))
+                % (printable(self.name), printable(first or b"".join(lines[:1]))),
+                hint=_(b"repair the mirror, or adopt without --full"),
             )
 
 
@@ -175,7 +182,8 @@ def _local_path(name: bytes) -> bytes | None:
         path = urllib.parse.unquote_to_bytes(name[len(_FILE) :])
         if not path.startswith(b"/"):
             raise error.InputError(
-                _(b"'%s' names no file of this host") % printable(name)
+                _(b"'%s' names no file of this host") % printable(name),
+                hint=_(b"write file:///path/to/mirror.git"),
             )
         return path
     if _URL.match(name) and not os.path.isdir(name):
@@ -307,7 +315,9 @@ class _Answers:
         self._at = 0
         piece = next(self._pieces, None)
         if piece is None:
-            raise error.Abort(_(b"git cat-file ended early"))
+            raise error.Abort(
+                _(b"git cat-file ended early"), hint=_(b"run 'git fsck' in the mirror")
+            )
         self._buffer += piece
 
 

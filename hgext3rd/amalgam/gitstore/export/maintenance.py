@@ -171,7 +171,10 @@ def _rolled_up(store: GitStore, docket: Docket, due: RollUp) -> bool:
             make = _split if splits else _joined
             made = make(store, docket, sources, area)
             if not _is_exact(repository.packs_directory, sources, area, made):
-                raise error.Abort(_(b"git packed other objects than it was asked to"))
+                raise error.Abort(
+                    _(b"git packed other objects than it was asked to"),
+                    hint=_(b"run 'hg git::verify'"),
+                )
             complete = made[0] if splits else ""
             with locked(store):
                 files = StoreFiles(store)

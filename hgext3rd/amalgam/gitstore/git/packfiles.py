@@ -291,7 +291,10 @@ def packed_by_git(
         sums = b"".join(pieces).decode("ascii", "replace").split()
     names = tuple(f"pack-{name}" for name in sums)
     if not all(map(PACK.fullmatch, names)):
-        raise error.Abort(_(b"git pack-objects failed"))
+        raise error.Abort(
+            _(b"git pack-objects failed"),
+            hint=_(b"the disk may be full; then run 'hg git::verify'"),
+        )
     return names
 
 

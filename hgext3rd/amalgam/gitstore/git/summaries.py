@@ -181,7 +181,10 @@ def make(
     )
     git.run("commit-graph", "write", "--stdin-commits", input=listing, config=_CONFIG)
     if not packs.exists(_PACK_INDEX) or not objects.exists(b"info/commit-graph"):
-        raise error.Abort(_(b"git wrote no multi-pack-index or no commit-graph"))
+        raise error.Abort(
+            _(b"git wrote no multi-pack-index or no commit-graph"),
+            hint=_(b"run 'hg git::verify', then 'hg debug::amalgam-maintenance'"),
+        )
 
 
 def take(repository: Repository, objects: Directory) -> None:
