@@ -1,25 +1,25 @@
-//! What the text of a changeset says of manifest and files.
+//! Manifest and files in the text of a changeset.
 //!
-//! Format: `mercurial/changelog.py`. Lines are found as `changelogrevision` finds them, and no more
-//! is looked at: a changeset with a date that nobody can read is exchanged all the same.
+//! Format: `mercurial/changelog.py`. Lines are found as by `changelogrevision`. Other fields are not
+//! parsed, so a changeset with a malformed date can be exchanged.
 
 use revlog::Node;
 
-/// The part of a changeset that a changegroup follows.
+/// Fields of a changeset that a changegroup follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangesetHead<'a> {
-    /// Its manifest, or the null node if the tree is empty.
+    /// Node of the manifest, or the null node if the tree is empty.
     pub manifest: Node,
     files: &'a [u8],
 }
 
-/// What is wrong with a changeset's text.
+/// Text that is not of a changeset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its text is not that of a changeset")]
 pub struct MalformedHead;
 
 impl<'a> ChangesetHead<'a> {
-    /// Reads the text of a changeset.
+    /// Parses the text of a changeset.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl<'a> ChangesetHead<'a> {
         Ok(Self { manifest, files })
     }
 
-    /// The files that it lists.
+    /// Files listed in the changeset.
     pub fn files(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let files = self.files;
         files.split(|&byte| byte == b'\n').filter(move |_| !files.is_empty())
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_refused() {
+    fn a_truncated_text_is_refused() {
         for text in ["me", "me\n0 0", "me\n0 0\na", "me\n0 0\na\n"] {
             assert_eq!(files(text), Err(MalformedHead), "{text:?}");
         }

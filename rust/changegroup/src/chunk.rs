@@ -1,44 +1,44 @@
-//! The bytes around deltas.
+//! Chunks: the bytes around deltas.
 //!
-//! Format: `hg help internals.changegroups`. A chunk is its length, 4 bytes more than its data, and the
-//! data; one of length 0 ends a group. A revision is a chunk: node, parents, base and changeset, 20
-//! bytes each, in version 03 two bytes of flags, and the delta.
+//! Format: `hg help internals.changegroups`. A chunk has its length, which counts its own 4 bytes, and
+//! data. Length 0 ends a group. The data of a revision are node, parents, base and changeset, 20 bytes
+//! each, in version 03 two bytes of flags, and the delta.
 
 use revlog::Node;
 
 use crate::outgoing::GroupVersion;
 
-/// The chunk that ends a group.
+/// Chunk that ends a group.
 pub const END: [u8; 4] = [0; 4];
 
-/// Longest chunk, with its length: that is a signed number.
+/// Length limit of a chunk: the length is a signed number.
 const MAX_LEN: usize = i32::MAX as usize;
 const NODE_LEN: usize = 20;
-/// Where the node of the changeset begins.
+/// Offset of the changeset's node.
 const LINK_AT: usize = END.len() + 4 * NODE_LEN;
 
-/// A delta or text that no chunk holds.
+/// Delta or text too long for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is too long for a changegroup")]
 pub struct LongChunk;
 
-/// What precedes the delta of a revision.
+/// Fields of a revision before its delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RevisionChunk {
-    /// The revision.
+    /// Node of the revision.
     pub node: Node,
-    /// Its parents.
+    /// Nodes of its parents.
     pub parents: [Node; 2],
-    /// What the delta changes; null for a whole text.
+    /// Delta base; the null node for a whole text.
     pub base: Node,
-    /// The changeset that it belongs to.
+    /// Changeset of the revision.
     pub link: Node,
-    /// Its flags, which version 02 has not.
+    /// Flags, absent in version 02.
     pub flags: u16,
 }
 
 impl RevisionChunk {
-    /// Bytes before a delta, its length included.
+    /// Length of the bytes before a delta, with the length field.
     #[must_use]
     pub const fn head_len(version: GroupVersion) -> usize {
         LINK_AT
@@ -49,11 +49,11 @@ impl RevisionChunk {
             }
     }
 
-    /// Appends all that precedes a delta of `delta_len` bytes.
+    /// Appends all bytes before a delta of `delta_len` bytes.
     ///
     /// # Errors
     ///
-    /// [`LongChunk`] if it does not fit.
+    /// [`LongChunk`] if the chunk is too long.
     pub fn push_head(
         &self,
         version: GroupVersion,
@@ -66,7 +66,7 @@ impl RevisionChunk {
         Ok(())
     }
 
-    /// Appends the same without a length, which [`set_len`] adds.
+    /// Appends the same without a length; [`set_len`] adds it.
     pub(crate) fn push_fields(&self, version: GroupVersion, out: &mut Vec<u8>) {
         out.extend_from_slice(&END);
         let [p1, p2] = self.parents;
@@ -78,7 +78,7 @@ impl RevisionChunk {
         }
     }
 
-    /// Puts another changeset into what [`Self::push_head`] has appended.
+    /// Replaces the changeset in bytes made by [`Self::push_head`].
     ///
     /// # Panics
     ///
@@ -87,8 +87,7 @@ impl RevisionChunk {
         head[LINK_AT..LINK_AT + NODE_LEN].copy_from_slice(link.as_bytes());
     }
 
-    /// What precedes the delta in a chunk without its length, and the delta; `None` if it is too
-    /// short.
+    /// Parses a chunk without its length; returns the delta, too. `None` if it is too short.
     #[must_use]
     pub fn parse(version: GroupVersion, data: &[u8]) -> Option<(Self, &[u8])> {
         let (head, delta) = data.split_at_checked(Self::head_len(version) - END.len())?;
@@ -116,11 +115,11 @@ fn len(bytes: usize) -> Result<[u8; 4], LongChunk> {
     Ok(len.to_be_bytes())
 }
 
-/// Appends the chunk with the name of a file, which precedes its group.
+/// Appends the chunk with the name of a file, which starts its group.
 ///
 /// # Panics
 ///
-/// If the name has 4 GiB or more: names come from texts of less than 2 GiB.
+/// If the name has 4 GiB or more; names come from texts of less than 2 GiB.
 pub fn file_header(name: &[u8], out: &mut Vec<u8>) {
     let len = u32::try_from(name.len() + 4).expect("names come from texts of less than 2 GiB");
     out.extend_from_slice(&len.to_be_bytes());

@@ -1,20 +1,18 @@
-//! Deltas that are computed: for a receiver who has not the base of the stored one.
+//! Computed deltas, for receivers without the base of the stored delta.
 //!
-//! Format: `hg help internals.changegroups`, "Delta Format". The search is that of the crate
-//! `imara-diff`, line by line as in Mercurial, so that ranges begin and end with lines.
+//! Format: `hg help internals.changegroups`, "Delta Format". The crate `imara-diff` searches line by line,
+//! as Mercurial does, so hunks begin and end with lines.
 
 use imara_diff::{Algorithm, Diff, InternedInput};
 
-/// Lines that differ are not compared if they have more bytes than this together: the tables of the
-/// search would be some times as long.
+/// Limit of the bytes compared: the tables of the search take a multiple of them.
 const MOST_COMPARED: usize = 64 << 20;
 
-/// Lines that differ are not compared if there are more of them than this together: the search is quadratic
-/// where few lines are different ones. For 20,000 random lines of two kinds,
-/// it takes 0.25 seconds (November 2026).
+/// Limit of the lines compared: the search is quadratic if few lines are distinct. For 20,000 random lines
+/// of two kinds it takes 0.25 seconds (November 2026).
 const MOST_LINES: usize = 20_000;
 
-/// Appends a delta that makes `target` from `base` to `out`. Both are shorter than 2 GiB.
+/// Appends a delta from `base` to `target`. Both are shorter than 2 GiB.
 pub fn line_delta(base: &[u8], target: &[u8], out: &mut Vec<u8>) {
     let front = start_of_line(base, common_prefix(base, target));
     let (base_rest, target_rest) = (&base[front..], &target[front..]);
@@ -55,18 +53,18 @@ fn hunk(start: usize, end: usize, data: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(data);
 }
 
-/// Appends what precedes `len` bytes that come in the place of a range of the base.
+/// Appends the header of a hunk, which replaces a range of the base by `len` bytes.
 ///
 /// # Panics
 ///
-/// If a number is 4 GiB or more: texts are shorter than 2 GiB.
+/// If a number is 4 GiB or more; texts are shorter than 2 GiB.
 pub fn hunk_head(start: usize, end: usize, len: usize, out: &mut Vec<u8>) {
     for number in [start, end, len] {
         out.extend_from_slice(&word(number));
     }
 }
 
-/// A number of a text's length, which is below 2 GiB.
+/// Big-endian offset in a text shorter than 2 GiB.
 fn word(number: usize) -> [u8; 4] {
     u32::try_from(number).expect("texts are shorter than 2 GiB").to_be_bytes()
 }
@@ -75,7 +73,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|&byte| byte == b'\n')
 }
 
-/// Where each line begins, and where the last one ends.
+/// Starts of all lines, and the end of the last one.
 fn starts(text: &[u8]) -> Vec<usize> {
     let mut starts: Vec<usize> = memchr::memchr_iter(b'\n', text).map(|at| at + 1).collect();
     if starts.last() != Some(&text.len()) {
@@ -99,12 +97,12 @@ fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     same * STEP + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
 }
 
-/// The start of the line that `at` is in.
+/// Start of the line at `at`.
 fn start_of_line(text: &[u8], at: usize) -> usize {
     memchr::memrchr(b'\n', &text[..at]).map_or(0, |newline| newline + 1)
 }
 
-/// How much of the common end of two texts is whole lines in both.
+/// Length of the common end of two texts, in lines that are whole in both.
 fn whole_lines(a: &[u8], b: &[u8], len: usize) -> usize {
     let is_start = |text: &[u8]| text.len() == len || text[text.len() - len - 1] == b'\n';
     if is_start(a) && is_start(b) {
@@ -159,9 +157,9 @@ mod tests {
         };
         assert_eq!(hunks(MOST_LINES / 2), MOST_LINES / 4);
         assert_eq!(hunks(MOST_LINES / 2 + 2), 1);
-        // lines around what differs do not count
+        // equal lines around the difference do not count
         let (same, end) = (text(2 * MOST_LINES, "a"), text(100, "c"));
-        let [base, target] = ["x", "y"].map(|it| [&same, it.as_bytes(), &end].concat());
+        let [base, target] = ["x", "y"].map(|byte| [&same, byte.as_bytes(), &end].concat());
         assert!(delta(&base, &target).len() < 40);
     }
 

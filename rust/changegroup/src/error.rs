@@ -3,13 +3,13 @@
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why there is no changegroup, or no more of it.
+/// Error that ends a changegroup.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] revlog::Error),
-    /// The changesets are not those that the caller saw: the repository was changed meanwhile.
+    /// The repository changed: changesets of the request are gone.
     #[error("changesets were removed while they were read")]
     Moved,
     /// The progress callback asked to stop.

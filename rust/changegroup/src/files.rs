@@ -1,4 +1,4 @@
-//! The file revisions of a changegroup.
+//! File revisions of a changegroup.
 
 use hashbrown::HashMap;
 use revlog::{Error, Node, Rev, Revlog, RevlogKind, Store, readable};
@@ -8,27 +8,27 @@ use crate::manifests::Listed;
 use crate::plan::{self, PlannedDelta};
 use crate::revset::RevSet;
 
-/// Which revisions of the files belong to the changesets.
+/// Selection of file revisions.
 #[derive(Debug)]
 pub(crate) enum FileSelection {
-    /// Those whose link is one of the changesets.
+    /// Revisions linked to one of the changesets.
     Linked,
-    /// Those that the manifests list, and the changeset of each; sorted by file, and where each file's begin.
+    /// Revisions listed in manifests with their changesets, sorted by file, and the start of each file.
     Listed(Vec<Listed>, Vec<usize>),
 }
 
-/// The file revisions that manifests list, with the first changeset of each.
+/// File revisions listed in manifests, with the first changeset of each.
 #[derive(Debug, Default)]
 pub(crate) struct FirstListed(HashMap<(u32, Node), u32>);
 
 impl FirstListed {
-    /// Notes that `changeset` has a revision of a file.
+    /// Adds a listed revision.
     pub fn add(&mut self, (file, node, changeset): Listed) {
         let first = self.0.entry((file, node)).or_insert(changeset);
         *first = changeset.min(*first);
     }
 
-    /// By file; `place` has the new number of each.
+    /// Sorts by file. `place` maps the numbers of files to their new ones.
     pub fn selection(self, place: &[u32]) -> FileSelection {
         let listed = self.0.into_iter();
         let mut listed: Vec<_> =
@@ -42,12 +42,11 @@ impl FirstListed {
     }
 }
 
-/// Opens the revlog of the file with this number, and chooses what is sent of it. Nothing, if the receiver has
-/// all.
+/// Opens the filelog with this number and plans its revisions; the plan is empty if the receiver has all.
 ///
 /// # Errors
 ///
-/// What is wrong with the filelog, or that there is none.
+/// Errors of the filelog, or its absence.
 pub(crate) fn open(
     store: &Store,
     (file, name): (usize, &[u8]),

@@ -1,4 +1,4 @@
-//! The chunks of revisions that a store has.
+//! Writer of chunks for the revisions of a revlog.
 
 use std::sync::Arc;
 
@@ -11,48 +11,48 @@ use crate::error::Result;
 use crate::outgoing::GroupVersion;
 use crate::plan::{Form, PlannedDelta};
 
-/// A text that its node was not made from.
+/// Text that does not match its node.
 #[derive(Debug, thiserror::Error)]
 #[error("its text does not match its node {0}")]
 struct Mismatch(Node);
 
-/// A delta that makes something of another length than the index says.
+/// Delta whose result has another length than the index entry.
 #[derive(Debug, thiserror::Error)]
 #[error("its delta makes a text of {0} bytes, its index entry says {1}")]
 struct WrongLen(usize, usize);
 
-/// A revision that was written.
-pub(crate) struct Written {
-    /// Where its delta begins.
+/// Written revision.
+pub(crate) struct WrittenChunk {
+    /// Offset of its delta.
     pub delta_at: usize,
-    /// Its text, if that was rebuilt.
+    /// Its text, if it was rebuilt.
     pub text: Option<Arc<Buffer>>,
 }
 
-/// Writes revisions of one revlog.
-pub(crate) struct Writer<'a> {
-    /// The revlog.
+/// Writer of revisions of one revlog.
+pub(crate) struct ChunkWriter<'a> {
+    /// Revlog of the revisions.
     pub revlog: &'a Revlog,
-    /// Where links lead to.
+    /// Index of the changelog, which links refer to.
     pub changelog: &'a Index,
-    /// The format.
+    /// Version of the format.
     pub version: GroupVersion,
-    /// Whether a first parent that is null says something, as it does of a copy in a filelog.
+    /// Whether a null first parent is kept. In a filelog it marks a copy.
     pub keeps_null_parent: bool,
 }
 
-impl Writer<'_> {
+impl ChunkWriter<'_> {
     /// Appends the chunk of a revision.
     ///
     /// # Errors
     ///
-    /// What is wrong with the revision, or with one that it is made from.
+    /// Errors of the revision, or of a base.
     pub fn write(
         &self,
         planned: PlannedDelta,
         texts: &mut Texts<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Written> {
+    ) -> Result<WrittenChunk> {
         let index = self.revlog.index();
         let PlannedDelta { rev, link, form } = planned;
         let Parents(mut p1, mut p2) = index.parents(rev);
@@ -96,10 +96,10 @@ impl Writer<'_> {
             }
         }
         set_len(&mut out[start..]).map_err(|problem| self.revlog.corrupt(rev, problem))?;
-        Ok(Written { delta_at, text: rebuilt })
+        Ok(WrittenChunk { delta_at, text: rebuilt })
     }
 
-    /// The text of a revision, compared with its node unless a flag says that it is another's.
+    /// Text of a revision, verified against its node unless a flag exempts it.
     fn text(&self, rev: revlog::Rev, texts: &mut Texts<'_>) -> Result<Arc<Buffer>> {
         let index = self.revlog.index();
         let revlog::Revision { text, delta } = texts.get(rev)?;
@@ -119,12 +119,12 @@ impl Writer<'_> {
         Ok(text)
     }
 
-    /// Whether a stored delta fits its base, as far as the index knows lengths.
+    /// Checks a stored delta against the text lengths in the index, as far as these are known.
     fn check_delta(&self, rev: revlog::Rev, base: revlog::Rev, bytes: &[u8]) -> Result<()> {
         let [base_len, len] =
             [base, rev].map(|rev| self.revlog.index().text_len_hint(rev) as usize);
         if base_len == 0 || len == 0 {
-            return Ok(()); // not known
+            return Ok(()); // unknown
         }
         let made = Delta::parse(bytes, base_len)
             .map_err(|problem| self.revlog.corrupt(rev, problem))?

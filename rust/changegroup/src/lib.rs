@@ -1,12 +1,12 @@
 //! Changegroups: the revisions of a set of changesets, as Mercurial exchanges them.
 //!
-//! Owns the format of `hg help internals.changegroups`, versions 02 and 03, and the choice of
-//! revisions, order and delta bases. All of these are as in `mercurial/changegroup.py` and
-//! `revlog.emitrevisions`, so a receiver cannot tell the difference but by the bytes of deltas that are
-//! computed. Stored deltas are copied. Does not know bundles, compression, phases, or which
-//! changesets may leave. Tree manifests and narrow clones are the caller's: it does not come here.
+//! Owns the format of `hg help internals.changegroups`, versions 02 and 03, and the choice of revisions,
+//! order and delta bases. The choice is that of `mercurial/changegroup.py` and `revlog.emitrevisions`. Only
+//! computed deltas differ from Mercurial's in their bytes; stored deltas are copied. Does not know bundles,
+//! compression, phases, or the visibility of changesets. Does not support tree manifests and narrow clones;
+//! callers leave these to Mercurial.
 //!
-//! [`RevisionChunk`] and [`line_delta`] are for others who write changegroups: of history that is in no store yet.
+//! [`RevisionChunk`] and [`line_delta`] serve other writers of changegroups, for history that no store has.
 //!
 //! [`Changegroup::read`] makes the next few megabytes, on several threads that end with the call.
 
@@ -28,7 +28,7 @@ pub use error::{Error, Result};
 pub use outgoing::{GroupVersion, Outgoing, Part, Reached};
 pub use stream::Changegroup;
 
-/// What the fuzz target calls: the parts that read hostile bytes.
+/// Functions for the fuzz target: parsers of hostile bytes.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::changesets::ChangesetHead;

@@ -1,4 +1,4 @@
-//! The manifests of a changegroup, and the file revisions that are new in them.
+//! Manifests of a changegroup, and their new file revisions.
 
 use hashbrown::{HashMap, HashSet};
 use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Texts};
@@ -6,20 +6,20 @@ use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Texts};
 use crate::error::Result;
 use crate::plan::{Form, PlannedDelta};
 
-/// A file revision that a manifest has: number of the file, node, and number of the changeset.
+/// File revision in a manifest: number of the file, node, and number of the changeset.
 pub(crate) type Listed = (u32, Node, u32);
 
-/// The manifests of changesets; a list, since a table of as many nodes takes twice the memory.
+/// Manifests of changesets, in a list: a hash table would take twice the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted(Vec<(Node, u32)>);
 
 impl Wanted {
-    /// Notes the manifest of a changeset.
+    /// Adds the manifest of a changeset.
     pub fn add(&mut self, manifest: Node, changeset: u32) {
         self.0.push((manifest, changeset));
     }
 
-    /// In the order of the nodes, each with its first changeset.
+    /// Sorts by node and keeps the first changeset of each.
     pub fn sorted(self) -> SortedWanted {
         let mut wanted = self.0;
         wanted.sort_unstable();
@@ -28,16 +28,17 @@ impl Wanted {
     }
 }
 
-/// The manifests of changesets, which can be looked for.
+/// Manifests of changesets, sorted by node.
 #[derive(Debug)]
 pub(crate) struct SortedWanted(Vec<(Node, u32)>);
 
 impl SortedWanted {
-    /// The revisions, ascending, each linked to its first changeset; and whether the empty tree is among them.
+    /// Revisions of the manifests, ascending, each linked to its first changeset; and whether the null
+    /// manifest is among them.
     ///
     /// # Errors
     ///
-    /// [`revlog::Error::Corrupt`] that names a node which the revlog has not.
+    /// [`revlog::Error::Corrupt`] with a node that the revlog lacks.
     pub fn find(&self, manifests: &Revlog) -> Result<(Vec<(Rev, u32)>, bool)> {
         let wanted = &self.0;
         let with_null = wanted.first().is_some_and(|(node, _)| *node == Node::NULL);
@@ -64,9 +65,9 @@ impl SortedWanted {
     }
 }
 
-/// Appends to `listed` the revisions of `files` that a manifest has and its stored delta
-/// changes; all that it has, if that delta is not of a parent. So Mercurial looks for what to send, and
-/// leaves out later what the receiver has. `sent` is the delta that the manifest is sent as.
+/// Appends to `listed` the revisions of `files` in a manifest: those in its stored delta, if that is
+/// against a parent, or all. Mercurial selects file revisions in the same way, and later leaves out those
+/// of the receiver. `sent` is the delta in the changegroup.
 pub(crate) fn list(
     manifests: &Revlog,
     PlannedDelta { rev, link: changeset, form }: PlannedDelta,
@@ -77,7 +78,7 @@ pub(crate) fn list(
 ) -> Result<()> {
     let index = manifests.index();
     let Parents(p1, p2) = index.parents(rev);
-    // without a length, a text may be empty, or of any length
+    // without a length in the index, a text may have any length, also 0
     let of_parent = |base: &Rev| [p1, p2].contains(&Some(*base)) && index.text_len_hint(*base) > 0;
     if let Some(base) = index.delta_base(rev).filter(of_parent) {
         let stored;
@@ -94,7 +95,7 @@ pub(crate) fn list(
         if is_lined {
             return Ok(());
         }
-        listed.truncate(start); // it was not made of whole lines
+        listed.truncate(start); // a hunk does not consist of whole lines
     }
     let text = texts.get(rev)?.text;
     let read = add(&text, changeset, files, listed);

@@ -1,8 +1,8 @@
-//! What a changegroup is made of, and how far it is.
+//! Request for a changegroup, and its progress.
 
 use revlog::Node;
 
-/// The versions of the format that are written.
+/// Version of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupVersion {
     /// Deltas with a base.
@@ -11,23 +11,23 @@ pub enum GroupVersion {
     V03,
 }
 
-/// Which changesets, for whom.
+/// Request for a changegroup.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// The format.
+    /// Version of the format.
     pub version: GroupVersion,
     /// Number and node of each changeset, in ascending order.
     pub changesets: Vec<(u32, Node)>,
-    /// Changesets that the receiver has, with all their ancestors.
+    /// Changesets of the receiver, who also has all their ancestors.
     pub common: Vec<u32>,
-    /// Whether every revision belongs to the changeset that its link names. That is so if the
-    /// changesets are all that there are, but for what the receiver has. Otherwise manifests tell.
+    /// Whether the link of each revision names the changeset that brings it. True if the receiver gets all
+    /// changesets that it lacks. Otherwise manifests are read to find the file revisions.
     pub trusts_links: bool,
-    /// Threads that work; 0 is one for each core.
+    /// Number of threads; 0 for one per core.
     pub threads: usize,
 }
 
-/// What is being written.
+/// Part of a changegroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Part {
@@ -40,13 +40,13 @@ pub enum Part {
     Files = 2,
 }
 
-/// How far it is.
+/// Progress of a changegroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// What is being written.
+    /// Part being written.
     pub phase: Part,
-    /// How much of it is done.
+    /// Items written.
     pub done: u64,
-    /// How much there is.
+    /// Number of items.
     pub total: u64,
 }

@@ -1,45 +1,45 @@
-//! Which delta each revision of a group is sent as.
+//! Delta choice for the revisions of a group.
 //!
-//! The rules are those of `revlog.emitrevisions` in Mercurial 7.2: a base is one that was sent before
-//! in the same group, or an ancestor of a parent that is not sent, which the receiver has. The stored
-//! delta is taken if its base is one; else one is computed.
+//! The rules are those of `revlog.emitrevisions` in Mercurial 7.2. A possible base is a revision sent
+//! before in the same group, or one of the receiver: an ancestor of a parent that is not sent. The stored
+//! delta is sent if its base is possible; otherwise a delta is computed.
 
 use revlog::{FLAG_CENSORED, FLAG_EXTERNAL, Index, Parents, Rev};
 
 use crate::revset::RevSet;
 
-/// Flags of revisions whose raw text is not what another reader may have: no deltas.
+/// Flags of revisions whose raw text may differ for other readers: no deltas.
 const NO_DELTA: u16 = FLAG_CENSORED | FLAG_EXTERNAL;
 
-/// Bytes that a delta header takes, about.
+/// Length of a delta header, about.
 const HEADER_LEN: u64 = 100;
-/// How much longer a delta is than its compressed form, about.
+/// Ratio of a delta to its compressed form, about.
 const USUAL_RATIO: u64 = 4;
 
-/// What a revision is sent as.
+/// Form of a revision in a changegroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Its whole text.
+    /// Whole text.
     Whole,
-    /// The stored delta; its base.
+    /// Stored delta against this base.
     Stored(Rev),
-    /// A delta to be computed; its base.
+    /// Delta to be computed against this base.
     Computed(Rev),
 }
 
-/// A revision of a group.
+/// Revision of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlannedDelta {
     /// The revision.
     pub rev: Rev,
-    /// Number of the changeset that it is said to belong to.
+    /// Number of the changeset that the chunk names.
     pub link: u32,
-    /// What it is sent as.
+    /// Form in the changegroup.
     pub form: Form,
 }
 
 impl PlannedDelta {
-    /// Bytes that it takes, about.
+    /// Length of the chunk, about.
     pub fn guessed_len(&self, index: &Index) -> u64 {
         HEADER_LEN
             + match self.form {
@@ -49,13 +49,13 @@ impl PlannedDelta {
     }
 }
 
-/// The changesets of a changegroup: their whole texts, as Mercurial never stores or sends others.
+/// Plans changesets: whole texts, as Mercurial stores and sends them.
 pub(crate) fn of_changesets(revs: impl Iterator<Item = Rev>) -> Vec<PlannedDelta> {
     revs.map(|rev| PlannedDelta { rev, link: rev.number(), form: Form::Whole }).collect()
 }
 
-/// Chooses the delta of each of `revs`, revisions in ascending order with their links. `with_null`: the
-/// null revision is asked for, too, which comes first and is not sent.
+/// Plans `revs`, revisions in ascending order with their links. With `with_null` the null revision is
+/// requested, too; it comes first and is not sent.
 pub(crate) fn choose(index: &Index, revs: &[(Rev, u32)], with_null: bool) -> Vec<PlannedDelta> {
     let Some(&(first, _)) = revs.first() else { return Vec::new() };
     let there = Receiver::new(index, revs);
@@ -87,7 +87,7 @@ pub(crate) fn choose(index: &Index, revs: &[(Rev, u32)], with_null: bool) -> Vec
     planned
 }
 
-/// What the receiver has of a revlog: the ancestors of what is not sent and has a child that is.
+/// Revisions of the receiver: ancestors of the parents that are not sent.
 struct Receiver(RevSet);
 
 impl Receiver {

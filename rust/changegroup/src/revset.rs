@@ -2,7 +2,7 @@
 
 use revlog::{Index, Rev};
 
-/// A bit for each revision.
+/// Set of revisions, one bit each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RevSet(Vec<u64>);
 
@@ -12,17 +12,17 @@ impl RevSet {
         Self(vec![0; (len as usize).div_ceil(64)])
     }
 
-    /// Adds a number that there is room for.
+    /// Adds a number below `len`.
     pub fn insert(&mut self, number: u32) {
         self.0[number as usize / 64] |= 1 << (number % 64);
     }
 
-    /// Whether a number is in the set; any may be asked.
+    /// Whether a number is in the set. Any number may be given.
     pub fn contains(&self, number: u32) -> bool {
         self.0.get(number as usize / 64).is_some_and(|word| word & (1 << (number % 64)) != 0)
     }
 
-    /// The numbers in the set, ascending.
+    /// Numbers in the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         let words = (0..).zip(&self.0);
         words.flat_map(|(word, bits): (u32, &u64)| {
@@ -30,7 +30,7 @@ impl RevSet {
         })
     }
 
-    /// Adds all ancestors of what is in the set. `newest` is the last number in it.
+    /// Adds all ancestors of the set. `newest` is its last number.
     pub fn close(&mut self, index: &Index, newest: Option<Rev>) {
         for number in (0..=newest.map_or(0, Rev::number)).rev() {
             if let Some(rev) = index.rev(number).filter(|_| self.contains(number)) {

@@ -1,9 +1,8 @@
-//! A changegroup, made piece by piece.
+//! Changegroup made piece by piece.
 //!
-//! Each call of [`Changegroup::read`] works on a few megabytes with several threads, and joins them.
-//! What is in memory is that much, the indexes of changelog and manifest, the names of the files, and
-//! a number for each revision of the group that is being written.
-//! Each stage takes over what the one before has found.
+//! Each call of [`Changegroup::read`] works on a few megabytes with several threads, and joins them. In
+//! memory are these megabytes, the indexes of changelog and manifest, the names of the files, and a number
+//! for each revision of the current group. Each stage passes its results to the next one.
 
 mod filegroups;
 mod revisions;
@@ -27,30 +26,30 @@ use crate::outgoing::{GroupVersion, Outgoing, Part, Reached};
 use crate::plan::{self, PlannedDelta};
 use crate::revset::RevSet;
 
-/// More threads would wait for the compressor.
+/// Thread limit: more would wait for the compressor.
 const MOST_THREADS: usize = 8;
-/// So many revisions leave over what is worth giving back to the system.
+/// Number of revisions from which on freed memory is returned to the system.
 const MANY_REVISIONS: usize = 100_000;
-/// After so many blocks it is given back.
+/// Blocks between two returns of memory.
 const BLOCKS_LEFT_OVER: usize = 8;
-/// Told how far it is; answers whether to stop.
+/// Receives the progress; returns true to stop.
 pub type WatchFn<'a> = dyn Fn(Reached) -> bool + Sync + 'a;
 
-/// A changegroup that is being written.
+/// Changegroup that is being written.
 #[derive(Debug)]
 pub struct Changegroup {
     source: Source,
     trusts_links: bool,
     threads: usize,
     stage: Stage,
-    /// What comes before the next step of the stage.
+    /// Pieces to be written before the next step of the stage.
     queue: VecDeque<GroupPiece>,
     position: Reached,
-    /// How many blocks were made.
+    /// Blocks made.
     blocks: usize,
 }
 
-/// Which part of the changegroup comes next.
+/// Next part of the changegroup.
 #[derive(Debug)]
 enum Stage {
     Changesets { planned: Vec<PlannedDelta>, at: usize, wanted: Wanted, files: HashSet<Box<[u8]>> },
@@ -60,17 +59,17 @@ enum Stage {
 }
 
 impl Changegroup {
-    /// Reads the changelog's index, and compares it with what is asked for.
+    /// Reads the changelog's index, and compares it with the request.
     ///
     /// # Errors
     ///
-    /// [`Error::Moved`] if the store has other changesets than those of the request;
-    /// [`Error::Store`] if its changelog cannot be read.
+    /// [`Error::Moved`] if the store lacks changesets of the request; [`Error::Store`] if its changelog
+    /// cannot be read.
     pub fn open(store: Store, request: Outgoing) -> Result<Self> {
         let Outgoing { version, changesets: expected, common, trusts_links, threads } = request;
         let mapped = store;
         let store = mapped.clone().with_mapped(MappedIndexes::default());
-        // what is mapped may be of before a strip
+        // a mapped index may be older than a strip
         if mapped.is_mapped() && !store.has_changesets(expected.iter().copied())? {
             return Err(Error::Moved);
         }
@@ -119,18 +118,18 @@ impl Changegroup {
         })
     }
 
-    /// How far it is.
+    /// Progress.
     #[must_use]
     pub const fn position(&self) -> Reached {
         self.position
     }
 
-    /// Appends the next few megabytes to `out`. If it appends nothing, that was all.
+    /// Appends the next few megabytes to `out`; nothing at the end.
     ///
     /// # Errors
     ///
-    /// [`Error::Store`] that names what cannot be read, [`Error::Moved`] if changesets were removed
-    /// since, [`Error::Cancelled`] if `watch` says so. What was read before is no changegroup then.
+    /// [`Error::Store`], [`Error::Moved`] if changesets were removed meanwhile, [`Error::Cancelled`] if
+    /// `watch` returns true. The bytes read before are not a changegroup then.
     pub fn read(&mut self, out: &mut Vec<u8>, watch: &WatchFn<'_>) -> Result<()> {
         let most = out.len() + BLOCK_BYTES;
         while out.len() < most {
@@ -138,7 +137,7 @@ impl Changegroup {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(problem @ Error::Cancelled) => return Err(problem),
-                // what a strip in another process leaves looks damaged
+                // a strip in another process looks like damage
                 Err(problem) => {
                     let known = self.check_unmoved().and_then(|()| self.check_used());
                     return Err(known.err().unwrap_or(problem));
@@ -146,23 +145,23 @@ impl Changegroup {
             }
         }
         self.blocks += 1;
-        self.let_go();
+        self.release();
         Ok(())
     }
 
-    /// Gives back the pages of mapped indexes that were touched, and sometimes what threads have left.
-    fn let_go(&self) {
+    /// Releases touched pages of mapped indexes, and sometimes freed memory of threads.
+    fn release(&self) {
         let changelog = self.source.changelog.index();
         changelog.let_go();
         if let Stage::Manifests { group, .. } = &self.stage {
             group.revlog.index().let_go();
         }
         if self.blocks.is_multiple_of(BLOCKS_LEFT_OVER) {
-            tidy(changelog.len() as usize);
+            release_memory(changelog.len() as usize);
         }
     }
 
-    /// Whether the entries that were used of mapped indexes are sound.
+    /// Checks the used entries of mapped indexes.
     fn check_used(&self) -> Result<()> {
         self.source.changelog.check_used()?;
         if let Stage::Manifests { group, .. } = &self.stage {
@@ -171,7 +170,7 @@ impl Changegroup {
         Ok(())
     }
 
-    /// Whether the store still has the changesets.
+    /// Checks that the store still has the changesets.
     fn check_unmoved(&self) -> Result<()> {
         let Source { store, changelog, changesets, .. } = &self.source;
         let before = changelog.index();
@@ -180,7 +179,7 @@ impl Changegroup {
         if store.has_changesets(read)? { Ok(()) } else { Err(Error::Moved) }
     }
 
-    /// Writes a bit more; `false` at the end.
+    /// Writes the next piece; false at the end.
     fn step(&mut self, out: &mut Vec<u8>, watch: &WatchFn<'_>) -> Result<bool> {
         let position = self.position;
         let tick = || if watch(position) { Err(Error::Cancelled) } else { Ok(()) };
@@ -218,7 +217,7 @@ impl Changegroup {
                 if group.is_done() {
                     out.extend_from_slice(&END);
                     if source.version == GroupVersion::V03 {
-                        out.extend_from_slice(&END); // of the manifests of directories
+                        out.extend_from_slice(&END); // of directory manifests
                     }
                     group.revlog.check_used()?;
                     group.revlog.index().let_go();
@@ -235,7 +234,7 @@ impl Changegroup {
                     out.extend_from_slice(&END);
                     self.stage = Stage::End;
                     self.source.scratches = Mutex::default();
-                    tidy(self.source.changelog.index().len() as usize);
+                    release_memory(self.source.changelog.index().len() as usize);
                 }
             }
             Stage::End => return Ok(false),
@@ -248,11 +247,11 @@ impl Changegroup {
         let Stage::Changesets { wanted, files, planned, .. } = stage else { return Ok(()) };
         let changesets = planned.len();
         drop(planned);
-        tidy(changesets);
+        release_memory(changesets);
         let wanted = wanted.sorted();
         let mut revlog = self.source.mapped.open(RevlogKind::Manifest)?;
         let found = match wanted.find(&revlog) {
-            // what is mapped may be of before the last changesets
+            // a mapped index may be older than the last changesets
             Err(_) => {
                 revlog = self.source.store.open(RevlogKind::Manifest)?;
                 wanted.find(&revlog)
@@ -276,7 +275,7 @@ impl Changegroup {
         let Stage::Manifests { names, listed, group } = stage else { return };
         let manifests = group.planned.len();
         drop(group);
-        tidy(manifests);
+        release_memory(manifests);
         let mut numbered: Vec<_> = names.into_iter().collect();
         numbered.sort_unstable();
         let mut place = vec![0; numbered.len()];
@@ -292,14 +291,14 @@ impl Changegroup {
     }
 }
 
-/// Gives back what the allocator keeps of something that had so many revisions.
-fn tidy(revisions: usize) {
+/// Returns freed memory to the system, after large parts.
+fn release_memory(revisions: usize) {
     if revisions >= MANY_REVISIONS {
         trim();
     }
 }
 
-/// Whether the changelog has these changesets.
+/// Checks that the changelog has these changesets.
 fn check_nodes(changelog: &Revlog, mut expected: impl Iterator<Item = (u32, Node)>) -> Result<()> {
     let index = changelog.index();
     let has =

@@ -1,4 +1,4 @@
-//! The groups of files: small ones are jobs together, the rest of a large one is a job of its own.
+//! Groups of files: a job has several small ones, or a part of a large one.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,17 +11,17 @@ use crate::chunk::{END, file_header};
 use crate::error::Result;
 use crate::files::{self, FileSelection};
 
-/// Files that make a job.
+/// Files of a job.
 const JOB_FILES: usize = 8;
-/// Bytes of one file that a job writes; the others are jobs of their own.
+/// Bytes of one file that a job writes; the rest of the file becomes further jobs.
 const MOST_OF_FILE: usize = 1 << 20;
 
-/// A part of the files.
+/// Piece of the files' part.
 #[derive(Debug)]
 pub(super) enum GroupPiece {
-    /// It is written.
+    /// Written bytes.
     Bytes(Vec<u8>),
-    /// The rest of the group of a large file.
+    /// Rest of the group of a large file.
     Large(Box<RevlogGroup>),
 }
 

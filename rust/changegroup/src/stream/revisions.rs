@@ -3,28 +3,26 @@
 use hashbrown::{HashMap, HashSet};
 use revlog::{Node, Revlog, Scratch, Texts};
 
-use super::source::Source;
+use super::source::{JOB_BYTES, Source};
 use crate::changesets::ChangesetHead;
 use crate::error::Result;
 use crate::files::FirstListed;
 use crate::manifests::{self, Listed, Wanted};
 use crate::plan::PlannedDelta;
 
-/// Bytes that a call makes, at least, unless the changegroup ends.
+/// Least bytes of a call, unless the changegroup ends.
 pub(super) const BLOCK_BYTES: usize = 4 << 20;
-/// Bytes of revisions that make a job, about.
-pub(super) const JOB_BYTES: u64 = 512 << 10;
-/// Texts kept to rebuild others, in bytes a thread. Changesets are rarely made from another.
+/// Cached texts of a thread, in bytes. Changesets are rarely deltas.
 pub(super) const KEPT_BYTES: usize = 8 << 20;
 
 /// Numbers of files.
 pub(super) type NumberedNames = HashMap<Box<[u8]>, u32>;
 
-/// Revisions of one revlog that are to be written.
+/// Revisions of one revlog to be written.
 #[derive(Debug)]
 pub(super) struct RevlogGroup {
     pub revlog: Revlog,
-    /// Whether it is of a file; else it is the manifest.
+    /// Whether the revlog is a filelog; otherwise the manifest.
     pub is_file: bool,
     pub planned: Vec<PlannedDelta>,
     pub at: usize,
@@ -46,7 +44,7 @@ impl RevlogGroup {
         self.step_manifests(source, threads, (None, &mut FirstListed::default()), out, tick)
     }
 
-    /// Likewise, and notes which revisions of the files with these names are new in them.
+    /// Likewise, and adds the new revisions of the files `names` to `first`.
     pub fn step_manifests(
         &mut self,
         source: &Source,
@@ -84,14 +82,14 @@ impl RevlogGroup {
     }
 }
 
-/// What the changesets of a job say, each with its number.
-struct Said {
+/// Chunks of some changesets, with their manifests and files.
+struct ChangesetBlock {
     bytes: Vec<u8>,
     manifests: Vec<(Node, u32)>,
     files: HashSet<Box<[u8]>>,
 }
 
-/// Writes the next few megabytes of changesets, and notes what they say.
+/// Writes the next few megabytes of changesets, and collects their manifests and files.
 pub(super) fn step_changesets(
     source: &Source,
     threads: usize,
@@ -104,35 +102,36 @@ pub(super) fn step_changesets(
     let writer = source.writer(revlog);
     let work = |scratch: &mut Scratch, job: &[PlannedDelta]| {
         let mut texts = Texts::new(revlog, scratch, 0);
-        let mut said = Said { bytes: Vec::new(), manifests: Vec::new(), files: HashSet::new() };
+        let mut block =
+            ChangesetBlock { bytes: Vec::new(), manifests: Vec::new(), files: HashSet::new() };
         for planned in job {
-            let Some(text) = writer.write(*planned, &mut texts, &mut said.bytes)?.text else {
-                continue; // a changeset is always sent whole
+            let Some(text) = writer.write(*planned, &mut texts, &mut block.bytes)?.text else {
+                continue; // changesets are always sent whole
             };
             let head = ChangesetHead::parse(&text);
             let head = head.map_err(|problem| revlog.corrupt(planned.rev, problem))?;
-            said.manifests.push((head.manifest, planned.link));
+            block.manifests.push((head.manifest, planned.link));
             for file in head.files() {
-                if !said.files.contains(file) {
-                    said.files.insert(file.into());
+                if !block.files.contains(file) {
+                    block.files.insert(file.into());
                 }
             }
             texts.recycle(text);
         }
-        Ok(said)
+        Ok(block)
     };
-    let consume = |said: Said| {
-        out.extend_from_slice(&said.bytes);
-        for (node, number) in said.manifests {
+    let consume = |block: ChangesetBlock| {
+        out.extend_from_slice(&block.bytes);
+        for (node, number) in block.manifests {
             wanted.add(node, number);
         }
-        files.extend(said.files);
+        files.extend(block.files);
         Ok(())
     };
     source.run(threads, next_jobs(revlog, planned, at).into_iter(), work, consume, tick)
 }
 
-/// Cuts the next few megabytes of a group into jobs, and moves `at` behind them.
+/// Cuts the next few megabytes of a group into jobs, and advances `at`.
 fn next_jobs<'p>(
     revlog: &Revlog,
     planned: &'p [PlannedDelta],

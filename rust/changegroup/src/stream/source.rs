@@ -1,27 +1,28 @@
-//! What all threads of a changegroup read, and how they share work.
+//! Shared input of the threads of a changegroup, and their jobs.
 
 use std::sync::{Mutex, PoisonError};
 
 use parallel::{Width, ordered};
 use revlog::{Revlog, Scratch, Store};
 
-use super::revisions::JOB_BYTES;
 use crate::error::Result;
-use crate::group::Writer;
+use crate::group::ChunkWriter;
 use crate::outgoing::GroupVersion;
 use crate::revset::RevSet;
 
+/// Bytes of revisions in a job, about.
+pub(super) const JOB_BYTES: u64 = 512 << 10;
 /// Bytes of finished jobs that may wait for an earlier one.
 const WINDOW_BYTES: u64 = 32 << 20;
-/// Buffers that a thread keeps, in bytes.
+/// Bytes of buffers kept by a thread.
 const POOL_BYTES: usize = 4 << 20;
 
-/// What all threads read.
+/// Shared input of the threads.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// All indexes are read from files.
+    /// Store with all indexes read from files.
     pub store: Store,
-    /// The same with the indexes that are mapped already, which may be older than the files.
+    /// The same store with mapped indexes, which may be older than the files.
     pub mapped: Store,
     pub version: GroupVersion,
     pub changelog: Revlog,
@@ -30,7 +31,7 @@ pub(super) struct Source {
     pub scratches: Mutex<Vec<Scratch>>,
 }
 
-/// The decompressors and buffers of a thread, for as long as it works.
+/// Decompressors and buffers lent to a thread.
 struct Lent<'a>(Option<Scratch>, &'a Mutex<Vec<Scratch>>);
 
 impl Drop for Lent<'_> {
@@ -41,9 +42,9 @@ impl Drop for Lent<'_> {
 }
 
 impl Source {
-    /// A writer for changelog or manifests; `file_writer` is one for a filelog.
-    pub const fn writer<'a>(&'a self, revlog: &'a Revlog) -> Writer<'a> {
-        Writer {
+    /// Writer for changelog or manifests.
+    pub const fn writer<'a>(&'a self, revlog: &'a Revlog) -> ChunkWriter<'a> {
+        ChunkWriter {
             revlog,
             changelog: self.changelog.index(),
             version: self.version,
@@ -51,11 +52,12 @@ impl Source {
         }
     }
 
-    pub const fn file_writer<'a>(&'a self, revlog: &'a Revlog) -> Writer<'a> {
-        Writer { keeps_null_parent: true, ..self.writer(revlog) }
+    /// Writer for a filelog.
+    pub const fn file_writer<'a>(&'a self, revlog: &'a Revlog) -> ChunkWriter<'a> {
+        ChunkWriter { keeps_null_parent: true, ..self.writer(revlog) }
     }
 
-    /// Does the jobs on some threads, or on this one if there is one only; results come in order.
+    /// Runs the jobs on some threads, or on this one if a single one suffices. Results come in order.
     pub fn run<J: Send, R: Send>(
         &self,
         threads: usize,
