@@ -43,11 +43,11 @@ def sources(tmp_path: Path) -> Path:
     """A checkout with as much of the tree as copying modules takes."""
     root = tmp_path / "tree"
     package = root / "hgext3rd" / "amalgam"
-    (package / "native").mkdir(parents=True)
+    (package / "core").mkdir(parents=True)
     shutil.copy(ROOT / "setup.py", root)
     shutil.copy(ROOT / "hgext3rd" / "amalgam" / "metadata.py", package)
     (package / "__init__.py").touch()
-    (package / "native" / "_build.py").write_text(BUILDER)
+    (package / "core" / "_build.py").write_text(BUILDER)
     run(root, "git", "init", "-q")
     run(root, "git", "add", ".")
     run(root, "git", "commit", "-qm", "all")

@@ -73,8 +73,9 @@ def verified(tmp_path: Path, old: str = "", new: str = "") -> tuple[int, str]:
     paths = []
     for path in UNITS.glob("*@.*"):
         text = path.read_text().replace(old, new) if old else path.read_text()
-        text = text.replace("/usr/bin/hg", str(HG)).replace(
-            "/usr/local/bin", str(UNITS)
+        text = text.replace("=/usr/bin/hg", f'="{HG}"')
+        text = text.replace(
+            "=/usr/local/bin/amalgam-metrics", f'="{UNITS}/amalgam-metrics"'
         )
         (tmp_path / path.name).write_text(text)
         paths.append(tmp_path / path.name.replace("@", "@srv-hg-project"))

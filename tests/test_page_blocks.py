@@ -239,7 +239,7 @@ def test_operators_see_what_the_page_has(place: Place) -> None:
         for command in typed(block_of("docs/operations.rst", first)):
             assert place.run(command)
     made, measured = typed(block_of("docs/operations.rst", "generate.py"))
-    place.run(made.replace("100000", "100").replace("contrib/", f"{ROOT}/contrib/"))
+    place.run(made.replace("100000", "100").replace("contrib/", f"'{ROOT}'/contrib/"))
     assert "100 changesets" in place.run(measured)
     with (place.root / "hgrc").open("a") as hgrc:
         for first in ("# /etc/mercurial/hgrc", "# ~/.hgrc"):

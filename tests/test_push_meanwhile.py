@@ -74,7 +74,7 @@ def meanwhile(
     """
     extension = directory / "meanwhile.py"
     extension.write_text(MEANWHILE)
-    hg = f'hg() {{ {HG} -q --config extensions.amalgam= -R server "$@"; }}\n'
+    hg = f'hg() {{ "{HG}" -q --config extensions.amalgam= -R server "$@"; }}\n'
     (directory / when).write_text(f"set -e\n{hg}{script}\n")
     with pushable(
         directory, f"--config=extensions.meanwhile={extension}", hgrc=hgrc

@@ -76,7 +76,7 @@ def test_strips_and_exports_meanwhile_change_no_answer(tmp_path: Path) -> None:
             "while :; do hg update -q 1; echo $$ >> other; hg commit -qAm other; "
             f"hg git::export -q; {strip}; hg git::export -q; done"
         ).replace(
-            "hg ", f"{HG} --config extensions.amalgam= --config extensions.strip= "
+            "hg ", f"'{HG}' --config extensions.amalgam= --config extensions.strip= "
         )
         others = subprocess.Popen(
             ["sh", "-c", script],

@@ -35,7 +35,7 @@ class HeldExporters:
         program = place / "hg"
         program.write_text(
             f"#!/bin/sh\necho started >> {self._noted}\n"
-            f'while [ -e {self.held} ]; do sleep 0.05; done\nexec {HG} "$@"\n'
+            f'while [ -e {self.held} ]; do sleep 0.05; done\nexec "{HG}" "$@"\n'
         )
         program.chmod(0o755)
         self.held.touch()

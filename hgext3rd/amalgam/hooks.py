@@ -128,9 +128,9 @@ def extsetup(ui: UiT) -> None:
 
 def debuginstall(ui: UiT, fm: Any) -> int:
     """Take part in ``hg debuginstall``; return the number of problems."""
-    from .commands import summary
+    from .commands import installation
 
-    return summary.check_installation(ui, fm)
+    return installation.check(ui, fm)
 
 
 def reposetup(ui: UiT, repo: RepoT) -> None:
