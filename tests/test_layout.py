@@ -187,8 +187,6 @@ FOREIGN = {
     "quiet._reportuntrusted": "of a copy of ui that nobody else has",
     "spec.loader": "of a module: how importlib tells that it is loaded",
     "self._spec.loader": "the same",
-    "outgoing._common": "what is known, as Mercurial's findcommonoutgoing sets it",
-    "outgoing._missing": "the same",
     "handler.close_connection": "of hg serve: the only way to end a connection there",
     "res.status": "the answer of hgweb that is being written",
     "exc.filename": "what an OSError is about",

@@ -94,12 +94,10 @@ def extsetup(ui: UiT) -> None:
         extension.install()
 
     def changegroups_are_made() -> None:
-        from .changegroup import branchcache, errors, native, wholehistory
+        from .changegroup import errors, native
 
         native.install()
         errors.remove_cut_files()
-        wholehistory.install()
-        branchcache.install()
 
     when_loaded(bundle2, lambda: _wrap(bundle2.bundle20, "setcompression", _compress))
     when_loaded(changegroup, changegroups_are_made)

@@ -1,18 +1,11 @@
 """The native writer under Mercurial's changegroups.
 
-``generate`` of Mercurial's packers yields what the native core writes, or what
-Mercurial does where ``fallthrough`` has a reason. All that is around the stream is
-Mercurial's: which changesets leave, parts, phases, obsolescence, compression, hooks.
-
-The stream of one changegroup, from the native core.
-
-Owns the request to the core and the progress bars. Does not decide whether the core
-can write a changegroup: ``fallthrough`` does.
-
-Which changegroups Mercurial writes itself, and why.
-
-Each reason is a row of the table in docs/decisions/changegroups.rst. What is not known
-to be right is a reason: a changegroup cannot change hands once it has begun.
+``generate`` of Mercurial's packers yields the bytes of the native core. Mercurial
+writes a changegroup itself for the reasons of ``fallback_reason``; each is a row of
+the table in docs/decisions/changegroups.rst. A case that was never checked is a reason,
+since a changegroup cannot change hands once it has begun. Everything around the stream
+is Mercurial's: the choice of changesets, parts, phases, obsolescence, compression and
+hooks.
 """
 
 from __future__ import annotations
@@ -22,7 +15,7 @@ import operator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mercurial import bundle2, changegroup, extensions, node as nodemod
+from mercurial import changegroup, extensions, node as nodemod
 from mercurial.i18n import _
 from mercurial.revlogutils import flagutil
 
@@ -33,7 +26,6 @@ from ..core.errors import Moved, Unsupported, call
 from ..core.operation import Operation
 from ..gitstore import requirements
 from ..index import hooks
-from . import wholehistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence, Set
@@ -74,7 +66,8 @@ class NativeChangegroup:
         trusts_links: bool,
     ) -> None:
         # no list of numbers, which takes ten times the memory
-        revs = wholehistory.numbers(repo, nodes)
+        rev = repo.unfiltered().changelog.rev
+        revs = array.array("I", map(rev, nodes))
         if any(map(operator.gt, revs, islice(revs, 1, None))):
             pairs = sorted(zip(revs, nodes, strict=True))
             revs = array.array("I", map(operator.itemgetter(0), pairs))
@@ -207,16 +200,9 @@ def _reason_of_size(repo: RepoT, changesets: int) -> bytes:
     return b""
 
 
-_FORWARDED_BYTES = 1 << 20
-_FORWARDED_PIECES = 32
-
-
 def install() -> None:
-    """Wrap what Mercurial makes changegroups with."""
+    """Wrap the packers of Mercurial's changegroups."""
     extensions.wrapfunction(changegroup.cgpacker, "generate", _generate)
-    extensions.wrapfunction(changegroup, "makechangegroup", _make)
-    extensions.wrapfunction(bundle2.bundlepart, "_payloadchunks", _payload)
-    extensions.wrapfunction(bundle2, "outdebug", _debug)
 
 
 def _generate(
@@ -291,64 +277,3 @@ def _heads(repo: RepoT, commonrevs: Any, clnodes: Sequence[bytes]) -> Set[int] |
     missing = {changelog.rev(node) for node in clnodes}
     parents = {parent for rev in missing for parent in changelog.parentrevs(rev)}
     return parents - missing
-
-
-class _Forwarded:
-    """The unpacker of a changegroup that was just made: its chunks need no parsing.
-
-    Mercurial's own parses to find the end. This stream ends with the changegroup.
-    """
-
-    if TYPE_CHECKING:
-        _stream: Any
-
-    def getchunks(self) -> Iterator[bytes]:
-        """Yield all that is left."""
-        return _Chunks(self._stream)
-
-
-class _Chunks:
-    """The bytes of a changegroup, in pieces of any length."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __iter__(self) -> _Chunks:
-        return self
-
-    def __next__(self) -> bytes:
-        if chunk := self._stream.read(_FORWARDED_BYTES):
-            return chunk
-        raise StopIteration
-
-    def pieces(self, size: int) -> Iterator[bytes]:
-        """Yield all that is left in pieces of ``size``; the last one may be shorter."""
-        while block := self._stream.read(_FORWARDED_PIECES * size):
-            for start in range(0, len(block), size):
-                yield block[start : start + size]
-
-
-def _payload(orig: Callable[..., Iterator[bytes]], part: Any) -> Iterator[bytes]:
-    """Return the payload of a part, cut as Mercurial cuts it."""
-    if isinstance(part.data, _Chunks):
-        return part.data.pieces(bundle2.preferedchunksize)
-    return orig(part)
-
-
-def _debug(orig: Callable[..., None], ui: UiT, message: bytes) -> None:
-    """Look up for each piece whether to show it only if anything would be shown."""
-    if ui.debugflag:
-        orig(ui, message)
-
-
-_forwarded: dict[type, Callable[..., Any]] = {}
-
-
-def _make(orig: Callable[..., Any], repo: RepoT, *args: Any, **kwargs: Any) -> Any:
-    unpacker = orig(repo, *args, **kwargs)
-    kind = type(unpacker)
-    if kind.__module__ != changegroup.__name__ or not wants_native_bundles(repo.ui):
-        return unpacker
-    if kind not in _forwarded:
-        _forwarded[kind] = type(f"forwarded{kind.__name__}", (_Forwarded, kind), {})
-    return _forwarded[kind](unpacker._stream, None, extras=unpacker.extras)
