@@ -1,7 +1,4 @@
-"""Bundles in an object store: a real S3 server, and clients that start from it.
-
-One module, since all tests need the S3 server, which is started once for them.
-"""
+"""Bundles in an object store: a real S3 server, and clients that start from it."""
 
 from __future__ import annotations
 

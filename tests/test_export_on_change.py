@@ -1,7 +1,4 @@
-"""The git store follows each transaction by itself.
-
-One module, since each test asks the same: who exports a change, when, and who is told.
-"""
+"""The git store follows each transaction by itself."""
 
 from __future__ import annotations
 

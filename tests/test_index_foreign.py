@@ -1,8 +1,6 @@
 """What others put into ``.hg/amalgam/index`` hurts nobody who reads the history.
 
 docs/security.rst is the promise, docs/formats/index-snapshot.rst says how it is kept.
-
-One module, since each kind of damage is judged by the same comparison with stock hg.
 """
 
 from __future__ import annotations

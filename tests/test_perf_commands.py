@@ -1,8 +1,4 @@
-"""The commands perf::amalgam-*: that each row is what it says. Times are not judged.
-
-One module, since the commands and the arithmetic below them share their repository and
-clocks.
-"""
+"""The commands perf::amalgam-*: that each row is what it says. Times are not judged."""
 
 from __future__ import annotations
 

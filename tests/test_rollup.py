@@ -1,8 +1,6 @@
 """Packs that many exports made, rolled up: what changes, and what does not.
 
 The oracles are git, on the objects of the store, and an undisturbed export.
-
-One module, since most tests need the store of 18 exports, which is made once for them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Requests to the git routes of hgweb: malformed, hostile, and refused.
-
-One module, since the requests go to one server, which has to be well after them.
-"""
+"""Requests to the git routes of hgweb: malformed, hostile, and refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What git may be told by hgweb, and when: permissions, views, freshness, limits.
-
-One module, since the tests follow the order in which a request is let in.
-"""
+"""What git may be told by hgweb, and when: permissions, views, freshness, limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Several users, volumes and repositories around one git store.
-
-One module, since most tests need the same users and groups, and so root.
-"""
+"""Several users, volumes and repositories around one git store."""
 
 from __future__ import annotations
 
