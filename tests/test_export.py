@@ -9,13 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from mercurial import ui as uimod
 from testlib.environment import ENVIRONMENT, git, hg, publish_commits
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.core._core import ffi, lib
-from hgext3rd.amalgam.core.buffers import lent
-from hgext3rd.amalgam.core.errors import call
+from hgext3rd.amalgam.core.operation import Operation
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore import requirements
 from hgext3rd.amalgam.gitstore.export import conversion
@@ -189,34 +188,30 @@ def convert(
     memory_bytes: int = 0,
 ) -> None:
     """Export into a directory, as ``conversion`` does with all threads."""
-    request = ffi.new("amalgam_export_request *")
-    lent_bytes = {
-        "store": os.fsencode(repo / ".hg" / "store"),
-        "packs_path": os.fsencode(out),
-        "map_path": os.fsencode(out),
-        "prefix": b"test",
-        "tip": tip,
-        "excluded": b"",
-    }
-    keep = []
-    for name, value in lent_bytes.items():
-        pointer, length = lent(value)
-        keep.append(pointer)
-        setattr(request, name, {"data": pointer, "len": length})
-    request.encoding = requirements.DOT_ENCODED
-    request.file_mode = 0o644
-    request.len = count
-    request.check_texts = 1
-    request.commit_of_first = 1
-    request.level = conversion._LEVEL
-    request.threads = threads
-    request.memory_bytes = memory_bytes
-    request.user = request.group = 0xFFFFFFFF
-    report = ffi.new("amalgam_export_report *")
     with Directory(os.fsencode(out)).opened() as fd:
-        request.packs = request.map = fd
-        call(lib.amalgam_export_run, report, request, ffi.NULL, ffi.NULL)
-    assert report.changesets == count
+        directory = {"fd": fd, "path": os.fsencode(out)}
+        fields = {
+            "store": os.fsencode(repo / ".hg" / "store"),
+            "encoding": requirements.DOT_ENCODED,
+            "tree_manifests": False,
+            "packs": directory,
+            "map": directory,
+            "prefix": "test",
+            "file_mode": 0o644,
+            "owner": {},
+            "segments": [],
+            "base": 0,
+            "metadata": {"segments": [], "base": 0, "commit_of_first": True},
+            "unmapped": [],
+            "selection": {"len": count, "tip": tip, "excluded": b"", "known_below": 0},
+            "check_texts": True,
+            "check_each_manifest": False,
+            "threads": threads,
+            "memory_bytes": memory_bytes,
+            "level": conversion._LEVEL,
+        }
+        done = Operation(uimod.ui(), {}).job("export", fields)
+    assert done["changesets"] == count
 
 
 # Again, and in steps

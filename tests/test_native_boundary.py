@@ -27,6 +27,7 @@ from hgext3rd.amalgam.core import kernels
 from hgext3rd.amalgam.core._core import ffi, lib
 from hgext3rd.amalgam.core.buffers import lent, lent_bytes, lent_list, lent_writable
 from hgext3rd.amalgam.core.errors import Moved, Unsupported, call, check
+from hgext3rd.amalgam.core.message import decode, encode
 from hgext3rd.amalgam.core.operation import Operation
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore.export.conversion import ExportConversion
@@ -243,6 +244,51 @@ def test_progress_is_drawn_with_its_total(ui: Any) -> None:
     ]
 
 
+MESSAGES = [
+    {},
+    {"a": 0, "b": -7, "most": (1 << 64) - 1},
+    {"bytes": b"a\0\xff:e", "empty": b""},
+    {"list": [b"x", 1, [], {}], "message": {"fd": 3, "path": b"p"}},
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_encoded_message_is_decoded(message: dict[str, Any]) -> None:
+    assert decode(encode(message)) == message
+
+
+def test_message_is_canonical_bencode() -> None:
+    fields = {"b": True, "a": "x", "none": None, "c": (memoryview(b"yz"),)}
+    assert encode(fields) == b"d1:a1:x1:bi1e1:cl2:yzee"
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"de ", b"d", b"i7e", b"d1:a9:xe", b"d1:ae", b"d1:ai7e", b"d1:aixee"]
+)
+def test_malformed_message_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode(data)
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({}, "field 'packs' is missing"),
+        ({"packs": 7}, "field 'packs' cannot be 7"),
+        ({"packs": {"fd": -1, "path": b""}}, "no descriptor of a directory"),
+        ({"packs": {"fd": 0, "path": b"", "mode": 7}}, "unknown field 'packs.mode'"),
+    ],
+)
+def test_wrong_field_is_named(ui: Any, fields: dict[str, Any], found: str) -> None:
+    with pytest.raises(error.ProgrammingError, match=found):
+        Operation(ui, {}).job("export", fields)
+
+
+def test_unknown_job_is_refused(ui: Any) -> None:
+    with pytest.raises(error.ProgrammingError, match="unknown job 'exprot'"):
+        Operation(ui, {}).job("exprot", {})
+
+
 @pytest.mark.slow
 def test_long_call_reports_its_progress(convert: Convert) -> None:
     totals: list[int | None] = []
@@ -335,12 +381,12 @@ def test_stub_has_every_function_of_the_header() -> None:
     header = (ROOT / "rust/capi/include/amalgam.h").read_text()
     stub = (ROOT / "hgext3rd/amalgam/core/_core.pyi").read_text()
     declared = re.findall(r"^\w[\w ]*[ *](amalgam_\w+)\(", header, re.MULTILINE)
-    assert "amalgam_export_run" in declared
+    assert "amalgam_job_run" in declared
     assert re.findall(r"def (amalgam_\w+)\(", stub) == declared
 
 
 def test_every_entry_point_catches_panics() -> None:
-    for path in (ROOT / "rust/capi/src").glob("*.rs"):
+    for path in (ROOT / "rust/capi/src").rglob("*.rs"):
         functions = path.read_text().split('extern "C" fn ')[1:]
         for function in functions:
             name, body = function.split("(", 1)

@@ -25,7 +25,7 @@ from ..core.buffers import lent, lent_writable
 from ..core.errors import Moved, Unsupported, call
 from ..core.operation import Operation
 from ..gitstore import requirements
-from ..index import hooks
+from ..index.hooks import lendable_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence, Set
@@ -85,7 +85,8 @@ class NativeChangegroup:
         request.changesets, request.changesets_len = changesets, len(revs)
         request.common, request.common_len = common_numbers, len(known)
         request.trusts_links = trusts_links
-        lent_indexes = _lend_indexes(request, repo)
+        lent_indexes = lendable_indexes(repo)
+        request.changelog, request.manifest = (it or ffi.NULL for it in lent_indexes)
         handle = ffi.new("amalgam_changegroup **")
         call(lib.amalgam_changegroup_open, handle, request)
         del lent_indexes  # the core has shares of its own
@@ -110,22 +111,6 @@ class NativeChangegroup:
                 yield bytes(memoryview(buffer)[: part.len])
         finally:
             operation.close()
-
-
-def _lend_indexes(request: Any, repo: RepoT) -> list[Any]:
-    """Let the core use the indexes that are mapped: it makes no copy of them.
-
-    Return what has to live as long as the call.
-    """
-    changelog = hooks.lendable(repo.unfiltered().changelog)
-    if changelog is None:
-        return []
-    request.changelog = changelog
-    manifest = hooks.lendable(repo.manifestlog.getstorage(b"").get_revlog())
-    if manifest is None:
-        return [changelog]
-    request.manifest = manifest
-    return [changelog, manifest]
 
 
 _NEEDED = frozenset({b"store", b"revlogv1"})

@@ -55,24 +55,19 @@ class _Lib:
     def amalgam_push_refused(
         self, out: _Pointer, push: _Pointer, error: _Pointer, /
     ) -> int: ...
-    def amalgam_export_run(
+    def amalgam_job_run(
         self,
-        out: _Pointer,
-        request: _Pointer,
+        answer: _Pointer,
+        message: _Pointer,
+        message_len: int,
+        changelog: _Pointer,
+        manifest: _Pointer,
         report: _Pointer,
         handle: _Pointer,
         error: _Pointer,
         /,
     ) -> int: ...
-    def amalgam_metadata_make(
-        self,
-        out: _Pointer,
-        request: _Pointer,
-        report: _Pointer,
-        handle: _Pointer,
-        error: _Pointer,
-        /,
-    ) -> int: ...
+    def amalgam_answer_free(self, answer: Any, /) -> None: ...
     def amalgam_nodemap_open(
         self,
         out: _Pointer,

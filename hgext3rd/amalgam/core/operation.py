@@ -1,4 +1,4 @@
-"""One long call into the native core, with a progress bar and Ctrl-C.
+"""Calls into the native core that take a while, with a progress bar and Ctrl-C.
 
 The core reports on the thread that entered it, about ten times a second. Signals
 arrive inside that report. The core's worker threads never enter Python.
@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._core import ffi, lib
+from .buffers import lent
 from .errors import check
+from .message import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +39,26 @@ class Operation:
         self._phases = phases
         self._phase: int | None = None
         self._bar: Any = None
+
+    def job(
+        self,
+        name: str,
+        fields: Mapping[str, Any],
+        indexes: tuple[Any, Any] = (None, None),
+    ) -> dict[str, Any]:
+        """Run the job ``name`` of the core and return its answer.
+
+        ``fields``: as ``rust/capi/src/jobs`` reads them. ``indexes``: those of
+        changelog and manifest, if they are mapped.
+        """
+        message = lent(encode({"job": name, **fields}))
+        pointers = [index or ffi.NULL for index in indexes]
+        answer = ffi.new("amalgam_bytes *")
+        self.run(lib.amalgam_job_run, answer, *message, *pointers)
+        try:
+            return decode(bytes(ffi.buffer(answer.data, answer.len)))
+        finally:
+            lib.amalgam_answer_free(answer[0])
 
     def run(self, func: Callable[..., int], *args: Any) -> None:
         """Run ``func(*args, report, handle, error)`` to its end.

@@ -135,6 +135,14 @@ def lendable(revlog: Any) -> Any:
     return found.handle if found is not None and is_plain(revlog) else None
 
 
+def lendable_indexes(repo: RepoT) -> tuple[Any, Any]:
+    """Return the indexes of changelog and manifest that the core can use, else None."""
+    changelog = lendable(repo.unfiltered().changelog)
+    if changelog is None:
+        return None, None
+    return changelog, lendable(repo.manifestlog.getstorage(b"").get_revlog())
+
+
 def is_plain(revlog: Any) -> bool:
     """Tell whether entries are of version 1, that is, whether no docket names them."""
     return getattr(revlog, "_docket", None) is None

@@ -200,143 +200,6 @@ typedef struct amalgam_push_refusal {
     uint8_t detail[512];
 } amalgam_push_refusal;
 
-// What an export did.
-typedef struct amalgam_export_report {
-    // Changesets converted.
-    uint64_t changesets;
-    // Objects written.
-    uint64_t objects;
-    // Bytes of the packs.
-    uint64_t pack_bytes;
-    // Length of `pack`, 0 if there was nothing to convert.
-    uint32_t pack_len;
-    // Length of `segments`.
-    uint32_t segments_len;
-    // Name of the pack, without a suffix.
-    uint8_t pack[64];
-    // File names of the segments that now make the map, oldest first, each followed by LF.
-    uint8_t segments[8192];
-    // Length of `aside_pack`, 0 if there is none.
-    uint32_t aside_pack_len;
-    // Name of the pack of what is only for git-cinnabar: without one, that is in `pack`.
-    uint8_t aside_pack[64];
-    // Length of `metadata_segments`, 0 if there was nothing to do: then all names are empty.
-    uint32_t metadata_segments_len;
-    // As `segments`, of the metadata's map.
-    uint8_t metadata_segments[8192];
-    // Length of `metadata_pack`, 0 if the metadata commit was not made.
-    uint32_t metadata_pack_len;
-    // Name of the pack of the metadata commit, without a suffix.
-    uint8_t metadata_pack[64];
-    // Oid of the metadata commit.
-    uint8_t metadata_commit[20];
-    // How many pairs are in `displaced`. If there are any, nothing was written.
-    uint32_t displaced_len;
-    // Pairs of nodes, not necessarily all: a changeset of the map, and an earlier one that should
-    // have got its commit.
-    uint8_t displaced[2560];
-    // How many of the changesets have adopted commits.
-    uint64_t adopted;
-    // Node of the first changeset whose commit is not the dialect's, if that was asked; else zeros.
-    uint8_t foreign[20];
-    // Node of a changeset whose adopted commit is not one of it. Then nothing was written.
-    uint8_t unfit[20];
-    // What is wrong with that commit. 0: nothing. 1: its tree. 2: its parents. 3: its form. 4: another
-    // changeset has it.
-    uint32_t misfit;
-} amalgam_export_report;
-
-// What to convert, from where, to where. All bytes are lent for the call.
-typedef struct amalgam_export_request {
-    // The directory `.hg/store`.
-    struct amalgam_bytes store;
-    // The index of the changelog, if it is mapped: then it is not read. Null otherwise.
-    const struct amalgam_mapped *changelog;
-    // The same of the manifest, that of the root if each directory has one.
-    const struct amalgam_mapped *manifest;
-    // How names are encoded in it: 0 escaped, 1 with long names hashed, 2 with leading dots
-    // escaped as well, 3 plain.
-    uint32_t encoding;
-    // Whether each directory has a manifest of its own: 0 or 1.
-    uint32_t tree_manifests;
-    // A descriptor of the directory `objects/pack` of the git repository.
-    int32_t packs;
-    // A descriptor of the directory of the oid map.
-    int32_t map;
-    // What messages call the first.
-    struct amalgam_bytes packs_path;
-    // What messages call the second.
-    struct amalgam_bytes map_path;
-    // First part of the names of the map's files, ASCII.
-    struct amalgam_bytes prefix;
-    // Permission bits: who may read a file with these may read what is written, whatever the umask;
-    // 0 leaves it to the umask.
-    uint32_t file_mode;
-    // The user to whom files are given; all ones leaves them with who runs this.
-    uint32_t user;
-    // The same of the group.
-    uint32_t group;
-    // File names of the map's segments, oldest first.
-    const struct amalgam_bytes *segments;
-    // How many there are.
-    size_t segments_len;
-    // How many of them, the first, belong to a base: built on, and left as they are.
-    size_t base_len;
-    // The same of the metadata's map.
-    const struct amalgam_bytes *metadata_segments;
-    // How many there are.
-    size_t metadata_segments_len;
-    // How many of them belong to a base.
-    size_t metadata_base_len;
-    // File names of segments that are read instead of mapped, of either map.
-    const struct amalgam_bytes *unmapped;
-    // How many there are.
-    size_t unmapped_len;
-    // Whether to make the metadata commit at once, if there are no segments: 0 or 1.
-    uint32_t commit_of_first;
-    // How many changesets the caller saw.
-    uint32_t len;
-    // All selected changesets before this revision are in the map.
-    uint32_t known_below;
-    // Node of the last changeset that the caller saw, 20 bytes; not read if `len` is 0.
-    struct amalgam_bytes tip;
-    // Nodes that must not be converted, nor must their descendants; 20 bytes each.
-    struct amalgam_bytes excluded;
-    // Which texts to compare with their nodes. 0: none. 1: each, but of large manifests so many
-    // that each is, or one that was made from it. 2: each.
-    uint32_t check_texts;
-    // Threads that work; 0 is one for each core.
-    uint32_t threads;
-    // Compression level of objects, 1 to 12.
-    uint32_t level;
-    // Bound of the anonymous memory, in bytes, but for what grows with the history alone.
-    uint64_t memory_bytes;
-    // Whether to make no metadata: 0 or 1.
-    uint32_t without_metadata;
-    // A descriptor of the directory with adopted commits; not used without a name.
-    int32_t adopted;
-    // What messages call that directory.
-    struct amalgam_bytes adopted_path;
-    // Name of the file with them, empty if there are none.
-    struct amalgam_bytes adopted_name;
-    // Whether that file is read instead of mapped: 0 or 1.
-    uint32_t adopted_unmapped;
-    // Whether to tell which adopted commit is not the dialect's: 0 or 1.
-    uint32_t adopted_judged;
-} amalgam_export_request;
-
-// A metadata commit that was made.
-typedef struct amalgam_metadata_report {
-    // Changesets that it covers, 0 if there are none: then nothing was made.
-    uint64_t covered;
-    // Length of `pack`.
-    uint32_t pack_len;
-    // Name of its pack, without a suffix.
-    uint8_t pack[64];
-    // Its oid.
-    uint8_t commit[20];
-} amalgam_metadata_report;
-
 // A run: consecutive revisions in a file of the node map.
 typedef struct amalgam_nodemap_run {
     // Its first byte in the file, a multiple of 4096.
@@ -483,36 +346,33 @@ enum amalgam_status amalgam_push_refused(struct amalgam_push_refusal *out,
                                          const struct amalgam_push *push,
                                          struct amalgam_error *error);
 
-// Converts what is selected and not yet in the map to packs, and a segment of each map.
+// Runs the job that the field `job` of `message` names.
 //
-// The packs are in place before the rest is; their names, with LF between, are noted in
-// `PREFIX.pending` in the map's directory before that. The names of the metadata's files begin
-// with `PREFIX-metadata`. Phases: 0 changesets read, 1 manifests read, 2 file revisions, 3
-// changesets written.
+// The answer is a message, too; it is given to `amalgam_answer_free` once. A field that is missing, unknown or
+// of the wrong type is a `BUG` that names it. Descriptors in the message stay open until the call ends.
+//
+// `changelog` and `manifest` are indexes of the repository that are mapped, for jobs that read it: the core
+// makes no copy of them. Null otherwise. Phases of the report: those of the job.
 //
 // # Safety
 //
-// `error` as everywhere; `out` is writable; `request` and all its bytes are lent for the call;
-// `report` may be called with `handle` until the call ends.
-enum amalgam_status amalgam_export_run(struct amalgam_export_report *out,
-                                       const struct amalgam_export_request *request,
-                                       amalgam_report_fn report,
-                                       void *handle,
-                                       struct amalgam_error *error);
+// `error` as everywhere; `answer` is writable; `message` is lent for the call; `changelog` and `manifest` are
+// not freed before it ends; `report` may be called with `handle` until then.
+enum amalgam_status amalgam_job_run(struct amalgam_bytes *answer,
+                                    const uint8_t *message,
+                                    size_t message_len,
+                                    const struct amalgam_mapped *changelog,
+                                    const struct amalgam_mapped *manifest,
+                                    amalgam_report_fn report,
+                                    void *handle,
+                                    struct amalgam_error *error);
 
-// Makes the metadata commit of all changesets in the map, in a pack of its own, and converts nothing.
-//
-// Of the request, what selects changesets is not looked at. The name of the pack is noted as for
-// [`amalgam_export_run`]. Phases: 0 changesets read.
+// Frees an answer; null is ignored.
 //
 // # Safety
 //
-// As for [`amalgam_export_run`].
-enum amalgam_status amalgam_metadata_make(struct amalgam_metadata_report *out,
-                                          const struct amalgam_export_request *request,
-                                          amalgam_report_fn report,
-                                          void *handle,
-                                          struct amalgam_error *error);
+// `answer` came from `amalgam_job_run` or is null, and is not used any more.
+void amalgam_answer_free(struct amalgam_bytes answer);
 
 // Opens the map in the file open as `file`, which `path` names in messages. It was made with `uid`
 // of the first `limit` revisions of `index`, or of more, and of `runs`, in the order of their

@@ -113,17 +113,15 @@ pub unsafe fn file(descriptor: i32) -> Result<ManuallyDrop<File>, Failure> {
 ///
 /// # Safety
 ///
-/// As [`slice`], for `path`; `fd` is not closed before this function ends.
+/// `fd` is not closed before this function ends.
 ///
 /// # Errors
 ///
 /// A bug if `fd` is no descriptor; else that of the system.
-pub unsafe fn directory(fd: i32, path: &Bytes) -> Result<Directory, Failure> {
+pub unsafe fn directory(fd: i32, path: &Path) -> Result<Directory, Failure> {
     if fd < 0 {
         return Err(Failure::bug("no descriptor of a directory"));
     }
-    // SAFETY: as the caller vouches.
-    let path = unsafe { self::path(path.data, path.len) }?;
     // SAFETY: as the caller vouches.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let own = borrowed.try_clone_to_owned().map_err(|error| Failure::io(path, &error))?;
@@ -183,7 +181,7 @@ mod tests {
                 list(&raw const short, 1).map(|_| ()),
                 put(null_mut(), 7),
                 file(-1).map(|_| ()),
-                directory(-1, &Bytes { data: null(), len: 0 }).map(|_| ()),
+                directory(-1, Path::new("")).map(|_| ()),
             ];
             let statuses = refused.map(|refused| refused.expect_err("null").status());
             assert_eq!(statuses, [Status::Bug; 6]);

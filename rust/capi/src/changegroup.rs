@@ -4,12 +4,13 @@ use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
 use changegroup::{Changegroup, Error, GroupVersion, Outgoing, Reached};
-use revlog::{Encoding, MappedIndexes, Node, Store};
+use revlog::{Node, Store};
 
 use crate::buffers::{self, Bytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
+use crate::jobs::encoding;
 use crate::report::{Progress, ReportFn, Reporter};
 use crate::snapshot::Mapped;
 
@@ -193,10 +194,8 @@ unsafe fn request_of(request: *const ChangegroupRequest) -> Result<(Store, Outgo
         unknown => return Err(Failure::bug(format!("unknown changegroup version {unknown}"))),
     };
     let encoding = encoding(request.encoding)?;
-    // SAFETY: likewise; the store has a share of its own.
-    let index = |mapped: *const Mapped| unsafe { mapped.as_ref() }.map(Mapped::share).transpose();
-    let mapped =
-        MappedIndexes { changelog: index(request.changelog)?, manifest: index(request.manifest)? };
+    // SAFETY: likewise; the store has shares of its own.
+    let mapped = unsafe { Mapped::indexes(request.changelog, request.manifest) }?;
     Ok((
         Store::new(store, encoding).with_mapped(mapped),
         Outgoing {
@@ -207,17 +206,6 @@ unsafe fn request_of(request: *const ChangegroupRequest) -> Result<(Store, Outgo
             threads: request.threads as usize,
         },
     ))
-}
-
-/// How names in a store are encoded.
-pub(crate) fn encoding(number: u32) -> Result<Encoding, Failure> {
-    match number {
-        0 => Ok(Encoding::Escaped),
-        1 => Ok(Encoding::Hybrid),
-        2 => Ok(Encoding::DotEncode),
-        3 => Ok(Encoding::Plain),
-        unknown => Err(Failure::bug(format!("unknown store encoding {unknown}"))),
-    }
 }
 
 impl From<Error> for Failure {

@@ -11,10 +11,10 @@ use gitpack::Oid;
 use revlog::{Node, Store};
 
 use crate::buffers::{self, Bytes};
-use crate::changegroup::encoding;
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
+use crate::jobs::encoding;
 use crate::report::{Progress, ReportFn, Reporter};
 
 /// What a conversion reads and writes. All is lent for the call.
@@ -147,7 +147,9 @@ unsafe fn run(request: *const PushRequest, reporter: &Reporter) -> Result<Conver
     let (tree_requests, tree_answers) = (file(request.tree_requests)?, file(request.tree_answers)?);
     let (blob_requests, blob_answers) = (file(request.blob_requests)?, file(request.blob_answers)?);
     // SAFETY: likewise.
-    let dir = unsafe { buffers::directory(request.scratch_fd, &request.scratch) }?;
+    let scratch = unsafe { buffers::path(request.scratch.data, request.scratch.len) }?;
+    // SAFETY: likewise.
+    let dir = unsafe { buffers::directory(request.scratch_fd, scratch) }?;
     // SAFETY: likewise.
     let store = unsafe { buffers::path(request.store.data, request.store.len) }?;
     let store = Store::new(store, encoding(request.encoding)?);

@@ -81,7 +81,7 @@ pub unsafe fn borrow<'a, T>(handle: *const T) -> Result<&'a T, Failure> {
 /// # Safety
 ///
 /// `handle` is null or came from [`give`], and nobody uses it any more.
-pub unsafe fn free<T>(handle: *mut T) {
+pub unsafe fn free<T: ?Sized>(handle: *mut T) {
     if !handle.is_null() {
         // SAFETY: made by `Box::into_raw`, and the caller vouches that it is the last use.
         let value = unsafe { Box::from_raw(handle) };

@@ -1,13 +1,11 @@
 //! The oid map: handles, look-ups in batches, and what verifying asks.
-//!
-//! Over 350 lines: arguments of C are converted one by one.
 
 use gitpack::Oid;
 use hg2git::{Comparison, Difference, Matches, OidMap, Pair, Prefix, Side, Table};
+use revlog::Node;
 
 use crate::buffers::{self, Bytes};
 use crate::entry::entry;
-use crate::export::{names, nodes};
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
 
@@ -47,7 +45,9 @@ pub unsafe extern "C" fn amalgam_map_open(
             OidMap::default()
         } else {
             // SAFETY: as the caller promises.
-            let directory = unsafe { buffers::directory(directory, &directory_path) }?;
+            let path = unsafe { buffers::path(directory_path.data, directory_path.len) }?;
+            // SAFETY: likewise.
+            let directory = unsafe { buffers::directory(directory, path) }?;
             OidMap::open(&directory, &segments, &unmapped)?
         };
         // SAFETY: as the caller promises.
@@ -413,6 +413,22 @@ fn bytes_of(pair: &Pair) -> [u8; 40] {
     bytes[..20].copy_from_slice(pair.node.as_bytes());
     bytes[20..].copy_from_slice(pair.oid.as_bytes());
     bytes
+}
+
+/// File names of segments, which are ASCII.
+fn names(names: Vec<&[u8]>) -> Result<Vec<String>, Failure> {
+    let name = |name: &[u8]| String::from_utf8(name.to_owned());
+    let names = names.into_iter().map(name).collect::<Result<_, _>>();
+    names.map_err(|_| Failure::bug("name is not ASCII"))
+}
+
+/// Nodes in a row.
+fn nodes(bytes: &[u8]) -> Result<Vec<Node>, Failure> {
+    let (nodes, rest) = bytes.as_chunks::<20>();
+    if !rest.is_empty() {
+        return Err(Failure::bug("nodes are not 20 bytes each"));
+    }
+    Ok(nodes.iter().map(|node| Node::from_bytes(*node)).collect())
 }
 
 fn position(number: u64) -> Result<usize, Failure> {

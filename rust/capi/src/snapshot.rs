@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use revlog::MappedIndexes;
 use revlog::mapping::{self, Expected, Mapping, MappingError, Prefault};
 
 use crate::buffers;
@@ -19,8 +20,26 @@ impl Mapped {
     /// # Errors
     ///
     /// A bug if an earlier call panicked.
-    pub(crate) fn share(&self) -> Result<Arc<Mapping>, Failure> {
+    fn share(&self) -> Result<Arc<Mapping>, Failure> {
         self.0.call(|mapping| Ok(Arc::clone(mapping)))
+    }
+
+    /// Both indexes of a repository that may be mapped; null stands for one that is not.
+    ///
+    /// # Safety
+    ///
+    /// Each is null or came from `amalgam_mapped_new`, and is not freed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// A bug if an earlier call panicked.
+    pub(crate) unsafe fn indexes(
+        changelog: *const Self,
+        manifest: *const Self,
+    ) -> Result<MappedIndexes, Failure> {
+        // SAFETY: as the caller promises.
+        let share = |index: *const Self| unsafe { index.as_ref() }.map(Self::share).transpose();
+        Ok(MappedIndexes { changelog: share(changelog)?, manifest: share(manifest)? })
     }
 }
 

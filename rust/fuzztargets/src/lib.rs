@@ -41,7 +41,7 @@ pub struct Target {
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
 /// All targets: those of single records, then those of whole files.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     record("chunk", revlogs::chunk),
     record("patch", records::patch),
     record("chain", revlogs::chain),
@@ -52,6 +52,7 @@ pub const TARGETS: [Target; 20] = [
     record("path", records::path),
     record("git_delta", records::git_delta),
     record("git_tree", records::git_tree),
+    record("message", records::message),
     record("pushed_commit", pushes::commit),
     record("pushed_tree", pushes::tree),
     file("revlog", revlogs::revlog),

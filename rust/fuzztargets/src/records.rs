@@ -1,5 +1,6 @@
 //! Parsers of single records, called as they are.
 
+use capi::message::Fields;
 use changegroup::fuzzing::{ChangesetHead, line_delta};
 use gitpack::delta;
 use parallel::Buffer;
@@ -18,6 +19,13 @@ pub(crate) fn patch(input: &[u8]) {
     assert_eq!(out.len(), delta.result_len());
     let added: usize = delta.hunks().map(|hunk| hunk.data.len()).sum();
     assert!(out.len() <= base.len() + added);
+}
+
+/// A message of a job: only the canonical form is read.
+pub(crate) fn message(input: &[u8]) {
+    let Ok(fields) = Fields::decode(input) else { return };
+    assert_eq!(fields.encode(), input);
+    assert!(input == b"de" || fields.end().is_err());
 }
 
 /// The text of a changeset, and all that is made from it.

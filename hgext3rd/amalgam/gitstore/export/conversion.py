@@ -1,6 +1,6 @@
-"""One call of the conversion: the request to the native core, and its report.
+"""Jobs of the native core that convert changesets: requests and answers.
 
-Owns the fields of ``amalgam_export_request``. Decides nothing.
+Owns the fields of the jobs ``export`` and ``metadata``. Decides nothing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error
 from mercurial.i18n import _
 
-from ...core._core import ffi, lib
-from ...core.buffers import lent, lent_list
 from ...core.operation import Operation
 from ...files import Placement
-from ...index import hooks
+from ...index.hooks import lendable_indexes
 from ...records import Record
 from .. import requirements
 from ..docket import Layer, MetadataCommit
 from ..oidmap import ID_LEN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from ..selection import Selection
     from ..store import GitStore
 
-# phases of amalgam_export_run: topic and unit of the progress bar
+# phases of the jobs: topic and unit of the progress bar
 _PHASES = {
     0: (_(b"reading changesets"), _(b"changesets")),
     1: (_(b"reading manifests"), _(b"manifests")),
@@ -42,11 +40,9 @@ _PHASES = {
     3: (_(b"exporting changesets"), _(b"changesets")),
 }
 _LEVEL = 1
-# values of amalgam_export_request.check_texts
-_CHECK, _CHECK_EACH = 1, 2
 _NOTHING = Layer()
-# as all ones in the core: no user, or no group, that files are given to
-_NOBODY = 0xFFFFFFFF
+# no user, or no group, that files are given to
+_NOBODY = -1
 _PRIVATE = Placement(0o700, _NOBODY, _NOBODY)
 
 _Id = bytes
@@ -58,7 +54,7 @@ class Unfit(Record):
 
     node: bytes
     misfit: int
-    """What is wrong, as ``amalgam_export_report`` numbers it."""
+    """What is wrong, as ``hg2git::Misfit`` numbers it."""
 
 
 class UnfitError(error.StorageError):
@@ -158,49 +154,41 @@ class ExportConversion(Record):
         git-cinnabar has other ids then. ``native.errors.Moved`` if the
         repository is not as ``selected`` says.
         """
-        request = ffi.new("amalgam_export_request *")
-        keep = self._lend(request, layer, base)
         excluded = selected.excluded
         new = b"".join(node for rev, node in excluded.items() if rev >= known_below)
-        keep += _lend_bytes(request, {"tip": selected.tip, "excluded": new})
+        selection = {
+            "len": selected.len,
+            "tip": selected.tip if selected.len else None,
+            "excluded": new,
+            "known_below": known_below,
+        }
         adopted = self.adopted if self.adopted and self.adopted.file.exists() else None
-        request.commit_of_first = names_heads and not adopted
-        request.len = selected.len
-        request.known_below = known_below
-        each = _CHECK_EACH if self.check_each_manifest else _CHECK
-        request.check_texts = each if self.check_texts else 0
-        request.without_metadata = not self.keeps_metadata
-        done = ffi.new("amalgam_export_report *")
         with contextlib.ExitStack() as stack:
-            if adopted:
-                keep += _lend_adopted(request, adopted, stack)
-            self._call(ui, lib.amalgam_export_run, done, request, keep)
-        if done.misfit:
-            raise UnfitError(Unfit(_id(done.unfit), int(done.misfit)))
-        displaced = bytes(ffi.buffer(done.displaced))
+            done = self._job(
+                ui,
+                "export",
+                (base, layer),
+                selection,
+                adopted and _adopted(adopted, stack),
+                names_heads=names_heads and not adopted,
+            )
+        if "unfit" in done:
+            raise UnfitError(Unfit(done["unfit"], done["misfit"]))
+        made = done.get("published", {})
+        metadata = made.get("metadata", {})
+        commit = metadata.get("commit")
         return Converted(
-            changesets=int(done.changesets),
-            objects=int(done.objects),
-            bytes=int(done.pack_bytes),
-            pack=_text(done.pack, done.pack_len),
-            segments=_names(done.segments, done.segments_len, base.segments),
-            aside_pack=_text(done.aside_pack, done.aside_pack_len),
-            metadata_segments=_names(
-                done.metadata_segments,
-                done.metadata_segments_len,
-                base.metadata_segments,
-            ),
-            commit=_commit(
-                int(done.changesets),
-                done.metadata_commit,
-                _text(done.metadata_pack, done.metadata_pack_len),
-            ),
-            displaced=tuple(
-                (displaced[at : at + ID_LEN], displaced[at + ID_LEN : at + 2 * ID_LEN])
-                for at in range(0, done.displaced_len * 2 * ID_LEN, 2 * ID_LEN)
-            ),
-            adopted=int(done.adopted),
-            foreign=_id(done.foreign),
+            changesets=done["changesets"],
+            objects=done["objects"],
+            bytes=done["pack_bytes"],
+            pack=_name(made.get("pack")),
+            segments=_own(made, base.segments),
+            aside_pack=_name(made.get("aside_pack")),
+            metadata_segments=_own(metadata, base.metadata_segments),
+            commit=_commit(commit, done["changesets"]),
+            displaced=_pairs(done["displaced"]),
+            adopted=done["adopted"],
+            foreign=done.get("foreign", b""),
         )
 
     def metadata_commit(
@@ -210,51 +198,58 @@ class ExportConversion(Record):
 
         Takes time in proportion to the history.
         """
-        request = ffi.new("amalgam_export_request *")
-        keep = self._lend(request, layer, base)
-        done = ffi.new("amalgam_metadata_report *")
-        self._call(ui, lib.amalgam_metadata_make, done, request, keep)
-        pack = _text(done.pack, done.pack_len)
-        return _commit(int(done.covered), done.commit, pack)
+        nothing = {"len": 0, "excluded": b"", "known_below": 0}
+        done = self._job(ui, "metadata", (base, layer), nothing)
+        return _commit(done.get("commit"), done.get("covered", 0))
 
-    def _lend(self, request: Any, layer: Layer, base: Layer) -> list[Any]:
-        """Set what is the same for all calls; return what has to live as long."""
-        lent_bytes = {
-            "store": self.store_path,
-            "packs_path": self.packs.path,
-            "map_path": self.maps.directory.path,
-            "prefix": self.prefix,
-        }
-        keep = _lend_bytes(request, lent_bytes)
-        keep += _lend_indexes(request, self.repo)
-        keep += _lend_segments(request, "", base.segments, layer.segments)
-        keep += _lend_segments(
-            request, "metadata_", base.metadata_segments, layer.metadata_segments
-        )
+    def _job(
+        self,
+        ui: UiT,
+        name: str,
+        layers: tuple[Layer, Layer],
+        selection: dict[str, Any],
+        adopted: dict[str, Any] | None = None,
+        *,
+        names_heads: bool = False,
+    ) -> dict[str, Any]:
+        """Run a job on the base and the layer above it."""
+        base, layer = layers
+        segments = (*base.segments, *layer.segments)
         metadata_segments = (*base.metadata_segments, *layer.metadata_segments)
-        unmapped = self.maps.unmapped(
-            (*base.segments, *layer.segments, *metadata_segments)
-        )
-        names, count = lent_list(map(os.fsencode, unmapped))
-        keep.append(names)
-        request.unmapped, request.unmapped_len = names, count
-        request.encoding = self.encoding
-        request.tree_manifests = self.tree_manifests
-        request.file_mode = self.placement.file_mode
+        metadata = {
+            "segments": metadata_segments,
+            "base": len(base.metadata_segments),
+            "commit_of_first": names_heads,
+        }
         # only root can give files away
-        request.user = self.placement.uid if os.geteuid() == 0 else _NOBODY
-        request.group = self.placement.gid
-        request.level = _LEVEL
-        request.memory_bytes = self.memory_bytes
-        return keep
-
-    def _call(
-        self, ui: UiT, function: Any, done: Any, request: Any, _keep: Sequence[Any]
-    ) -> None:
-        """Let the core answer; ``_keep`` is what has to live as long."""
+        uid = self.placement.uid if os.geteuid() == 0 else _NOBODY
+        gid = self.placement.gid
         with self.packs.opened() as packs, self.maps.directory.opened() as maps:
-            request.packs, request.map = packs, maps
-            Operation(ui, _PHASES).run(function, done, request)
+            fields = {
+                "store": self.store_path,
+                "encoding": self.encoding,
+                "tree_manifests": self.tree_manifests,
+                "packs": {"fd": packs, "path": self.packs.path},
+                "map": {"fd": maps, "path": self.maps.directory.path},
+                "prefix": self.prefix,
+                "file_mode": self.placement.file_mode,
+                "owner": {
+                    "user": None if uid == _NOBODY else uid,
+                    "group": None if gid == _NOBODY else gid,
+                },
+                "segments": segments,
+                "base": len(base.segments),
+                "metadata": metadata if self.keeps_metadata else None,
+                "unmapped": self.maps.unmapped((*segments, *metadata_segments)),
+                "selection": selection,
+                "check_texts": self.check_texts,
+                "check_each_manifest": self.check_each_manifest,
+                "threads": 0,
+                "memory_bytes": self.memory_bytes,
+                "level": _LEVEL,
+                "adopted": adopted,
+            }
+            return Operation(ui, _PHASES).job(name, fields, lendable_indexes(self.repo))
 
 
 class Converted(Record):
@@ -295,71 +290,33 @@ class Converted(Record):
         return tuple(filter(None, [self.pack, self.aside_pack]))
 
 
-def _lend_bytes(request: Any, lent_bytes: Mapping[str, bytes]) -> list[Any]:
-    """Set fields that are bytes; return what has to live as long."""
-    keep = []
-    for name, value in lent_bytes.items():
-        pointer, length = lent(value)
-        keep.append(pointer)
-        setattr(request, name, {"data": pointer, "len": length})
-    return keep
+def _adopted(adopted: AdoptedInput, stack: contextlib.ExitStack) -> dict[str, Any]:
+    """Return the field of adopted commits."""
+    directory = adopted.file.directory
+    fd = stack.enter_context(directory.opened())
+    return {
+        "directory": {"fd": fd, "path": directory.path},
+        "name": adopted.file.name,
+        "is_mapped": not adopted.file.is_unmapped(),
+        "is_judged": adopted.is_judged,
+    }
 
 
-def _lend_adopted(
-    request: Any, adopted: AdoptedInput, stack: contextlib.ExitStack
-) -> list[Any]:
-    """Let the core use adopted commits; return what has to live as long."""
-    directory, name = adopted.file.directory, adopted.file.name
-    request.adopted = stack.enter_context(directory.opened())
-    request.adopted_unmapped = adopted.file.is_unmapped()
-    request.adopted_judged = adopted.is_judged
-    path, path_len = lent(directory.path)
-    pointer, length = lent(name)
-    request.adopted_path = {"data": path, "len": path_len}
-    request.adopted_name = {"data": pointer, "len": length}
-    return [path, pointer]
+def _own(published: dict[str, Any], base: Sequence[str]) -> tuple[str, ...]:
+    """Return the published segments but for those of the base, which come first."""
+    return tuple(map(_name, published.get("segments", [])[len(base) :]))
 
 
-def _lend_indexes(request: Any, repo: RepoT) -> list[Any]:
-    """Let the core use the indexes that are mapped; return what has to live as long."""
-    changelog = repo.unfiltered().changelog
-    handles = [hooks.lendable(changelog)]
-    if handles[0] is not None:
-        request.changelog = handles[0]
-        manifest = hooks.lendable(repo.manifestlog.getstorage(b"").get_revlog())
-        if manifest is not None:
-            request.manifest = manifest
-            handles.append(manifest)
-    return handles
-
-
-def _lend_segments(
-    request: Any, prefix: str, base: Sequence[str], own: Sequence[str]
-) -> list[Any]:
-    """Set the fields of a list of segments; return what has to live as long."""
-    names, count = lent_list([os.fsencode(name) for name in (*base, *own)])
-    setattr(request, f"{prefix}segments", names)
-    setattr(request, f"{prefix}segments_len", count)
-    setattr(request, f"{prefix}base_len", len(base))
-    return [names]
-
-
-def _names(array: Any, length: int, base: Sequence[str]) -> tuple[str, ...]:
-    """Return the names in ``array`` but for those of the base, which come first."""
-    return tuple(_text(array, length).split())[len(base) :]
-
-
-def _commit(covered: int, oid: Any, pack: str) -> MetadataCommit:
-    if not pack:
+def _commit(made: dict[str, Any] | None, covered: int) -> MetadataCommit:
+    if made is None:
         return MetadataCommit()
-    return MetadataCommit(ffi.buffer(oid)[:].hex(), covered, (pack,))
+    return MetadataCommit(made["oid"].hex(), covered, (_name(made["pack"]),))
 
 
-def _id(array: Any) -> bytes:
-    """Return an id, which is empty if there is none."""
-    found = bytes(ffi.buffer(array))
-    return found if any(found) else b""
+def _name(name: bytes | None) -> str:
+    return (name or b"").decode("ascii")
 
 
-def _text(array: Any, length: int) -> str:
-    return bytes(ffi.buffer(array, length)).decode("ascii")
+def _pairs(joined: bytes) -> tuple[_Nodes, ...]:
+    ids = [joined[at : at + ID_LEN] for at in range(0, len(joined), ID_LEN)]
+    return tuple(zip(ids[::2], ids[1::2], strict=True))

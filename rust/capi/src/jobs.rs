@@ -1,0 +1,134 @@
+//! Jobs: rare calls whose request and answer are messages.
+//!
+//! Owns the entry point and the table of jobs. A job is a function from its [`Fields`] and the [`Call`] to the
+//! bytes of its answer. [`message`](crate::message) has the encoding.
+
+mod export;
+
+use std::ffi::c_void;
+
+use parallel::Directory;
+use revlog::{Encoding, MappedIndexes};
+
+use crate::buffers::{self, Bytes};
+use crate::entry::entry;
+use crate::failure::{ErrorInfo, Failure, Status};
+use crate::handle;
+use crate::message::Fields;
+use crate::report::{Progress, ReportFn, Reporter};
+use crate::snapshot::Mapped;
+
+/// Runs the job that the field `job` of `message` names.
+///
+/// The answer is a message, too; it is given to `amalgam_answer_free` once. A field that is missing, unknown or
+/// of the wrong type is a `BUG` that names it. Descriptors in the message stay open until the call ends.
+///
+/// `changelog` and `manifest` are indexes of the repository that are mapped, for jobs that read it: the core
+/// makes no copy of them. Null otherwise. Phases of the report: those of the job.
+///
+/// # Safety
+///
+/// `error` as everywhere; `answer` is writable; `message` is lent for the call; `changelog` and `manifest` are
+/// not freed before it ends; `report` may be called with `handle` until then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_job_run(
+    answer: *mut Bytes,
+    message: *const u8,
+    message_len: usize,
+    changelog: *const Mapped,
+    manifest: *const Mapped,
+    report: ReportFn,
+    handle: *mut c_void,
+    error: *mut ErrorInfo,
+) -> Status {
+    let body = || {
+        // SAFETY: as the caller promises.
+        let message = Fields::decode(unsafe { buffers::slice(message, message_len) }?)?;
+        // SAFETY: as the caller promises.
+        let call = unsafe { Call::new(changelog, manifest, report, handle) }?;
+        let answered = run(message, &call)?.into_boxed_slice();
+        let len = answered.len();
+        let data = Box::into_raw(answered).cast_const().cast();
+        // SAFETY: as the caller promises.
+        unsafe { buffers::put(answer, Bytes { data, len }) }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { entry(error, body) }
+}
+
+/// Frees an answer; null is ignored.
+///
+/// # Safety
+///
+/// `answer` came from `amalgam_job_run` or is null, and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amalgam_answer_free(answer: Bytes) {
+    let bytes = std::ptr::slice_from_raw_parts_mut(answer.data.cast_mut(), answer.len);
+    // SAFETY: as the caller promises, it is the slice that a job answered.
+    unsafe { handle::free(bytes) }
+}
+
+/// Runs the job that `message` names.
+fn run(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
+    let job = match message.take("job")? {
+        "export" => export::export,
+        "metadata" => export::metadata_commit,
+        unknown => return Err(Failure::bug(format!("unknown job '{unknown}'"))),
+    };
+    job(message, call)
+}
+
+/// Resources of a call, beside its message.
+struct Call {
+    indexes: MappedIndexes,
+    reporter: Reporter,
+}
+
+impl Call {
+    /// Takes the arguments of C.
+    ///
+    /// # Safety
+    ///
+    /// As for [`amalgam_job_run`], until the call ends.
+    unsafe fn new(
+        changelog: *const Mapped,
+        manifest: *const Mapped,
+        report: ReportFn,
+        handle: *mut c_void,
+    ) -> Result<Self, Failure> {
+        // SAFETY: as the caller promises.
+        let indexes = unsafe { Mapped::indexes(changelog, manifest) }?;
+        // SAFETY: as the caller promises.
+        Ok(Self { indexes, reporter: unsafe { Reporter::new(report, handle) } })
+    }
+
+    /// Runs `job` in a thread, with progress and Ctrl-C.
+    fn supervise<T: Send>(
+        &self,
+        job: impl FnOnce(&Progress) -> Result<T, Failure> + Send,
+    ) -> Result<T, Failure> {
+        let progress = Progress::default();
+        self.reporter.supervise(&progress, || job(&progress))
+    }
+}
+
+/// Takes a directory from a field that has its descriptor `fd` and, for errors, its `path`.
+fn directory(fields: &mut Fields<'_>, name: &str) -> Result<Directory, Failure> {
+    let mut directory: Fields<'_> = fields.take(name)?;
+    let (fd, path) = (directory.take("fd")?, directory.take("path")?);
+    directory.end()?;
+    // SAFETY: the caller of `amalgam_job_run` promised that descriptors stay open.
+    unsafe { buffers::directory(fd, path) }
+}
+
+/// Encoding of file names in a store, by its number: 0 escaped, 1 with long names hashed, 2 with leading dots
+/// escaped as well, 3 plain.
+pub(crate) fn encoding(number: u32) -> Result<Encoding, Failure> {
+    match number {
+        0 => Ok(Encoding::Escaped),
+        1 => Ok(Encoding::Hybrid),
+        2 => Ok(Encoding::DotEncode),
+        3 => Ok(Encoding::Plain),
+        unknown => Err(Failure::bug(format!("unknown store encoding {unknown}"))),
+    }
+}

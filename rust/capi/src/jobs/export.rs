@@ -1,0 +1,182 @@
+//! Jobs `export` and `metadata`: from changesets to packs and maps, and the metadata commit.
+
+use std::path::Path;
+
+use gitpack::Readers;
+use gitpack::staged::Owner;
+use hg2git::{
+    Access, AdoptedFile, Error, MetadataFiles, Phase, ProgressFn, PublishedCommit, PublishedFiles,
+    PublishedMetadata, Request, Selection,
+};
+use parallel::Directory;
+use revlog::Node;
+
+use super::{Call, directory, encoding};
+use crate::failure::Failure;
+use crate::message::Fields;
+
+/// Converts selected changesets that are not in the map to packs, and a segment of each map.
+///
+/// The packs are in place before the rest is; their names, with LF between, are noted in `PREFIX.pending` in
+/// the map's directory before that. The names of the metadata's files begin with `PREFIX-metadata`. Phases:
+/// 0 changesets read, 1 manifests read, 2 file revisions, 3 changesets written.
+pub(super) fn export(message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
+    let report = with_request(message, call, hg2git::export)?;
+    let displaced: Vec<u8> = (report.displaced.iter())
+        .flat_map(|found| [*found.later.as_bytes(), *found.earlier.as_bytes()])
+        .flatten()
+        .collect();
+    let answer = Fields::default()
+        .with("changesets", report.changesets)
+        .with("objects", report.objects)
+        .with("pack_bytes", report.pack_bytes)
+        .with("adopted", report.adopted)
+        .with("displaced", &displaced[..])
+        .with_some("foreign", report.foreign.as_ref().map(Node::as_bytes))
+        .with_some("unfit", report.unfit.as_ref().map(|unfit| unfit.node.as_bytes()))
+        .with_some("misfit", report.unfit.map(|unfit| unfit.misfit as u32))
+        .with_some("published", report.published.as_ref().map(published));
+    Ok(answer.encode())
+}
+
+/// Makes the metadata commit of all changesets in the map, in a pack of its own, and converts nothing.
+///
+/// Of the request, the selection is not used. The name of the pack is noted as by [`export`]. Phases:
+/// 0 changesets read.
+pub(super) fn metadata_commit(message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
+    let made = with_request(message, call, hg2git::metadata_commit)?;
+    let mut answer = Fields::default();
+    if let Some((made, covered)) = &made {
+        answer = answer.with("commit", commit(made)).with("covered", *covered);
+    }
+    Ok(answer.encode())
+}
+
+fn published(files: &PublishedFiles) -> Fields<'_> {
+    let PublishedFiles { pack, aside_pack, segments, metadata } = files;
+    Fields::default()
+        .with_some("pack", pack.as_deref())
+        .with_some("aside_pack", aside_pack.as_deref())
+        .with("segments", &segments[..])
+        .with_some("metadata", metadata.as_ref().map(published_metadata))
+}
+
+fn published_metadata(
+    PublishedMetadata { segments, commit: made }: &PublishedMetadata,
+) -> Fields<'_> {
+    Fields::default().with("segments", &segments[..]).with_some("commit", made.as_ref().map(commit))
+}
+
+fn commit(PublishedCommit { oid, pack }: &PublishedCommit) -> Fields<'_> {
+    Fields::default().with("oid", oid.as_bytes()).with("pack", pack.as_str())
+}
+
+/// Runs `job` with the request in `message`.
+fn with_request<R: Send>(
+    mut message: Fields<'_>,
+    call: &Call,
+    job: impl FnOnce(&Request<'_>, &mut ProgressFn<'_>) -> hg2git::Result<R> + Send,
+) -> Result<R, Failure> {
+    let (packs, map) = (directory(&mut message, "packs")?, directory(&mut message, "map")?);
+    let adopted: Option<Fields<'_>> = message.take("adopted")?;
+    let adopted = adopted.map(Adopted::of).transpose()?;
+    let mut metadata: Option<Fields<'_>> = message.take("metadata")?;
+    let mut owner: Fields<'_> = message.take("owner")?;
+    let mut selection: Fields<'_> = message.take("selection")?;
+    let request = Request {
+        store: message.take("store")?,
+        indexes: call.indexes.clone(),
+        encoding: encoding(message.take("encoding")?)?,
+        tree_manifests: message.take("tree_manifests")?,
+        packs: &packs,
+        map: &map,
+        prefix: message.take("prefix")?,
+        readers: Readers::of_mode(message.take("file_mode")?)
+            .owned_by(Owner { user: owner.take("user")?, group: owner.take("group")? }),
+        segments: message.take("segments")?,
+        base: message.take("base")?,
+        metadata: metadata.as_mut().map(metadata_files).transpose()?,
+        unmapped: message.take("unmapped")?,
+        selection: Selection {
+            len: selection.take("len")?,
+            tip: selection.take::<Option<_>>("tip")?.unwrap_or(Node::NULL),
+            excluded: nodes(selection.take("excluded")?),
+            known_below: selection.take("known_below")?,
+        },
+        check_texts: message.take("check_texts")?,
+        check_each_manifest: message.take("check_each_manifest")?,
+        threads: message.take("threads")?,
+        memory_bytes: message.take("memory_bytes")?,
+        level: message.take("level")?,
+        adopted: adopted.as_ref().map(Adopted::file),
+    };
+    for read in [&message, &owner, &selection].into_iter().chain(&metadata) {
+        read.end()?;
+    }
+    call.supervise(|progress| {
+        let mut tell = |phase: Phase, done, total| progress.tell(phase as u32, done, total);
+        job(&request, &mut tell).map_err(Failure::from)
+    })
+}
+
+fn metadata_files(message: &mut Fields<'_>) -> Result<MetadataFiles, Failure> {
+    Ok(MetadataFiles {
+        segments: message.take("segments")?,
+        base: message.take("base")?,
+        commit_of_first: message.take("commit_of_first")?,
+    })
+}
+
+/// The file of adopted commits, with its directory.
+struct Adopted<'a> {
+    directory: Directory,
+    name: &'a str,
+    access: Access,
+    is_judged: bool,
+}
+
+impl<'a> Adopted<'a> {
+    fn of(mut message: Fields<'a>) -> Result<Self, Failure> {
+        let adopted = Self {
+            directory: directory(&mut message, "directory")?,
+            name: message.take("name")?,
+            access: if message.take("is_mapped")? { Access::Mapped } else { Access::Read },
+            is_judged: message.take("is_judged")?,
+        };
+        message.end()?;
+        Ok(adopted)
+    }
+
+    fn file(&self) -> AdoptedFile<'_> {
+        let Self { directory, name, access, is_judged } = self;
+        AdoptedFile { directory, name, access: *access, is_judged: *is_judged }
+    }
+}
+
+fn nodes(nodes: &[[u8; 20]]) -> Vec<Node> {
+    nodes.iter().map(|node| Node::from_bytes(*node)).collect()
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::Store(revlog::Error::Io { path, source })
+            | Error::Io { path, source }
+            | Error::Write(gitpack::staged::Error { path, source }) => Self::io(path, source),
+            Error::Store(revlog::Error::Corrupt { path, .. }) => Self::corrupt(error.to_string())
+                .hint(format!("see 'hg verify'; file {}", path.display())),
+            Error::Store(revlog::Error::Unsupported { .. }) => Self::unsupported(error.to_string()),
+            Error::Map { path, what } => corrupt_map(path, what),
+            Error::Adopted { path, what } => Self::corrupt(format!("adopted commits: {what}"))
+                .at(path)
+                .hint("restore it from a backup"),
+            Error::Unfit(_) => Self::bug(error.to_string()),
+            Error::Moved => Self::moved(error.to_string()),
+            Error::Cancelled => Self::cancelled(),
+        }
+    }
+}
+
+fn corrupt_map(path: &Path, what: &str) -> Failure {
+    Failure::corrupt(format!("oid map: {what}")).at(path).hint("run 'hg git::export --rebuild'")
+}
