@@ -32,12 +32,12 @@ NAME = b"a\\.git\xff\\.git"
 #: An extension that finds the repository damaged after an export.
 DAMAGE = """
 from mercurial import error
-from hgext3rd.amalgam.gitstore.export import warnings as omissions
+from hgext3rd.amalgam.gitstore.export import warnings
 
 def damaged(*_args):
     raise error.StorageError(b"as if damaged")
 
-omissions.Remarks.of = damaged
+warnings.ExportWarnings.of = damaged
 """
 
 Object = dict[str, Any]
