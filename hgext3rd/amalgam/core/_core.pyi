@@ -36,25 +36,6 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
-    def amalgam_push_convert(
-        self,
-        out: _Pointer,
-        request: _Pointer,
-        report: _Pointer,
-        handle: _Pointer,
-        error: _Pointer,
-        /,
-    ) -> int: ...
-    def amalgam_push_free(self, push: _Pointer, /) -> None: ...
-    def amalgam_push_count(
-        self, out: _Pointer, push: _Pointer, error: _Pointer, /
-    ) -> int: ...
-    def amalgam_push_changesets(
-        self, out: _Pointer, push: _Pointer, error: _Pointer, /
-    ) -> int: ...
-    def amalgam_push_refused(
-        self, out: _Pointer, push: _Pointer, error: _Pointer, /
-    ) -> int: ...
     def amalgam_job_run(
         self,
         answer: _Pointer,
@@ -308,25 +289,6 @@ class _Lib:
         len: int,
         error: _Pointer,
         /,
-    ) -> int: ...
-    def amalgam_survey_run(
-        self,
-        out: _Pointer,
-        pipes: _Pointer,
-        report: _Pointer,
-        handle: _Pointer,
-        error: _Pointer,
-        /,
-    ) -> int: ...
-    def amalgam_survey_free(self, survey: _Pointer, /) -> None: ...
-    def amalgam_survey_count(
-        self, out: _Pointer, survey: _Pointer, error: _Pointer, /
-    ) -> int: ...
-    def amalgam_survey_findings(
-        self, out: _Pointer, survey: _Pointer, error: _Pointer, /
-    ) -> int: ...
-    def amalgam_survey_refused(
-        self, out: _Pointer, survey: _Pointer, error: _Pointer, /
     ) -> int: ...
     def amalgam_version(self) -> _Pointer: ...
 

@@ -27,16 +27,15 @@ from math import inf
 from subprocess import PIPE
 from typing import IO, TYPE_CHECKING, Any
 
-from mercurial import changegroup, error, node as nodemod, util
+from mercurial import changegroup, error, util
 from mercurial.i18n import _
+from mercurial.node import bin as bin_node, hex as hex_node
 
-from ..core._core import ffi, lib
-from ..core.buffers import lent
-from ..core.errors import call
 from ..core.operation import Operation
 from ..files import Directory
 from ..gitstore import requirements
 from ..gitstore.git.process import last_words
+from ..gitstore.oidmap import ID_LEN
 from ..records import Record
 from ..scratch import scratch
 from ..terminal import printable
@@ -409,50 +408,45 @@ class _Run:
         commits = self._git.start("cat-file", "--batch", "--buffer", stdin=oids).stdout
         oids.close()  # so that rev-list ends when its reader does
         assert commits is not None
-        request = ffi.new("amalgam_push_request *")
-        request.commits = commits.fileno()
-        request.tree_requests, request.tree_answers = self._objects()
-        request.blob_requests, request.blob_answers = self._objects()
-        request.out = out.fileno()
-        changelog = self._repo.unfiltered().changelog
-        texts = [
-            lent(changelog.revision(nodemod.bin(node))) for node in parents.values()
-        ]
-        pairs = zip(parents.items(), texts, strict=True)
-        known = ffi.new(
-            "amalgam_push_parent[]",
-            [
-                (nodemod.bin(oid), nodemod.bin(node), text)
-                for (oid, node), text in pairs
-            ],
-        )
-        request.known, request.known_len = known, len(parents)
-        store, path = lent(self._repo.store.path), lent(self._scratch)
-        request.store, request.scratch = store, path
-        request.encoding = requirements.encoding(self._repo)
-        request.version = _VERSIONS[settings.version]
-        request.memory_bytes = settings.memory_bytes
-        request.most_file_bytes = settings.bounds.file_bytes
-        branch = lent(settings.branch)
-        request.branch = branch
-        handle = ffi.new("amalgam_push **")
-        operation = Operation(self._ui, _PHASES, self._git.kill)
+        revision = self._repo.unfiltered().changelog.revision
+        known = []
+        for oid, hexnode in parents.items():
+            node = bin_node(hexnode)
+            known.append(
+                {"commit": bin_node(oid), "node": node, "text": revision(node)}
+            )
         with Directory(self._scratch).opened() as directory:
-            request.scratch_fd = directory
+            fields = {
+                "commits": commits.fileno(),
+                "trees": self._objects(),
+                "blobs": self._objects(),
+                "out": out.fileno(),
+                "scratch": {"fd": directory, "path": self._scratch},
+                "store": self._repo.store.path,
+                "encoding": requirements.encoding(self._repo),
+                "version": _VERSIONS[settings.version],
+                "known": known,
+                "memory_bytes": settings.memory_bytes,
+                "most_file_bytes": settings.bounds.file_bytes,
+                "branch": settings.branch or None,
+            }
             try:
-                operation.run(lib.amalgam_push_convert, handle, request)
+                operation = Operation(self._ui, _PHASES, self._git.kill)
+                found = operation.job("convert", fields)
             except (error.InputError, error.StorageError):
                 self._check()
                 raise
-        push = ffi.gc(handle[0], lib.amalgam_push_free)
-        return _answer(push, settings.version)
+        return _answer(found, settings.version)
 
-    def _objects(self) -> tuple[int, int]:
+    def _objects(self) -> dict[str, int]:
         """Start a git that is asked for objects, and return both its pipes."""
         process = self._git.start("cat-file", "--batch-command", "--buffer", stdin=PIPE)
         assert process.stdin is not None
         assert process.stdout is not None
-        return process.stdin.fileno(), process.stdout.fileno()
+        return {
+            "requests": process.stdin.fileno(),
+            "answers": process.stdout.fileno(),
+        }
 
     def _check(self) -> None:
         message = self._git.failure()
@@ -461,32 +455,18 @@ class _Run:
             raise error.InputError(text)
 
 
-def _answer(push: Any, version: bytes) -> Conversion:
-    """Take what the core has made."""
-    counts = ffi.new("amalgam_push_counts *")
-    call(lib.amalgam_push_count, counts, push)
-    changesets = ffi.new(f"amalgam_pushed_changeset[{max(counts.changesets, 1)}]")
-    call(lib.amalgam_push_changesets, changesets, push)
-    refused = ffi.new(f"amalgam_push_refusal[{max(counts.refused, 1)}]")
-    call(lib.amalgam_push_refused, refused, push)
-    made = (changesets[at] for at in range(counts.changesets))
-    told = (refused[at] for at in range(counts.refused))
+def _answer(found: dict[str, Any], version: bytes) -> Conversion:
+    """Return the core's answer."""
+    joined = found["changesets"]
+    ids = [hex_node(joined[at : at + ID_LEN]) for at in range(0, len(joined), ID_LEN)]
     return Conversion(
-        changesets=tuple((_hex(it.commit), _hex(it.node)) for it in made),
+        changesets=tuple(zip(ids[::2], ids[1::2], strict=True)),
         refused=tuple(
-            Refusal(
-                _hex(it.commit),
-                REASONS[it.reason],
-                bytes(ffi.buffer(it.detail))[: it.detail_len],
-            )
-            for it in told
+            Refusal(hex_node(it["commit"]), REASONS[it["reason"]], it["detail"])
+            for it in found["refused"]
         ),
         version=version,
     )
-
-
-def _hex(binary: Any) -> bytes:
-    return bytes(ffi.buffer(binary)).hex().encode()
 
 
 _MOST_NAMED = 5

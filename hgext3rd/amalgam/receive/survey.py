@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial import error
 from mercurial.i18n import _
+from mercurial.node import hex as hex_node
 
-from ..core._core import ffi, lib
-from ..core.errors import call
 from ..core.operation import Operation
 from ..files import Placement, Unusable
 from ..gitstore.adopt import mirror as mirrors
+from ..gitstore.oidmap import ID_LEN
 from ..records import Record
 from ..scratch import outside
 from ..terminal import printable
@@ -126,12 +126,13 @@ def _survey(
     assert commits is not None
     assert trees.stdin is not None
     assert trees.stdout is not None
-    descriptors = (commits.fileno(), trees.stdin.fileno(), trees.stdout.fileno())
-    pipes = ffi.new("amalgam_survey_pipes *", descriptors)
-    handle = ffi.new("amalgam_survey **")
+    pipes = {
+        "commits": commits.fileno(),
+        "requests": trees.stdin.fileno(),
+        "answers": trees.stdout.fileno(),
+    }
     try:
-        operation = Operation(ui, _PHASES, git.kill)
-        operation.run(lib.amalgam_survey_run, handle, pipes[0])
+        found = Operation(ui, _PHASES, git.kill).job("survey", pipes)
     except error.InputError as exc:
         _check(git, name)
         raise error.InputError(
@@ -142,7 +143,6 @@ def _survey(
         raise error.StorageError(
             _(b"cannot survey '%s': %s") % (printable(name), exc.message), hint=exc.hint
         ) from None
-    found = ffi.gc(handle[0], lib.amalgam_survey_free)
     trees.stdin.close()
     git.wait()
     _check(git, name)
@@ -158,32 +158,24 @@ def _check(git: GitProcesses, name: bytes) -> None:
         )
 
 
-def _answer(found: Any) -> Survey:
-    """Take what the core has found."""
-    counts = ffi.new("amalgam_survey_counts *")
-    call(lib.amalgam_survey_count, counts, found)
-    findings = ffi.new(f"amalgam_survey_finding[{max(counts.findings, 1)}]")
-    call(lib.amalgam_survey_findings, findings, found)
-    refused = ffi.new(f"amalgam_survey_refusal[{max(counts.refused, 1)}]")
-    call(lib.amalgam_survey_refused, refused, found)
+def _answer(found: dict[str, Any]) -> Survey:
+    """Return the core's answer."""
+    oids = found["refused"]
+    refused = (oids[at : at + ID_LEN] for at in range(0, len(oids), ID_LEN))
     return Survey(
-        commits=counts.commits,
-        trees=counts.trees,
+        commits=found["commits"],
+        trees=found["trees"],
         findings=tuple(
             SurveyFinding(
-                REASONS[it.reason],
-                it.commits,
-                _hex(it.first),
-                bytes(ffi.buffer(it.detail))[: it.detail_len],
+                REASONS[it["reason"]],
+                it["commits"],
+                hex_node(it["first"]),
+                it["detail"],
             )
-            for it in (findings[at] for at in range(counts.findings))
+            for it in found["findings"]
         ),
         refused=tuple(
-            (_hex(it.commit), REASONS[it.reason])
-            for it in (refused[at] for at in range(counts.refused))
+            (hex_node(oid), REASONS[reason])
+            for oid, reason in zip(refused, found["reasons"], strict=True)
         ),
     )
-
-
-def _hex(oid: Any) -> bytes:
-    return bytes(ffi.buffer(oid)).hex().encode()

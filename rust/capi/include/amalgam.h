@@ -40,12 +40,6 @@ typedef struct amalgam_nodemap_content amalgam_nodemap_content;
 // An open node map.
 typedef struct amalgam_nodemap amalgam_nodemap;
 
-// What became of new commits.
-typedef struct amalgam_push amalgam_push;
-
-// What a survey has found.
-typedef struct amalgam_survey amalgam_survey;
-
 // A string of bytes among several; single ones are passed as pointer and length.
 typedef struct amalgam_bytes {
     // Its first byte; may be null when `len` is 0.
@@ -126,80 +120,6 @@ typedef struct amalgam_changegroup_part {
 // core to stop: the call then answers `CANCELLED`. May be null.
 typedef int32_t (*amalgam_report_fn)(void *handle, uint32_t phase, uint64_t done, uint64_t total);
 
-// A commit that is a changeset already.
-typedef struct amalgam_push_parent {
-    // The commit.
-    uint8_t commit[20];
-    // The changeset.
-    uint8_t node[20];
-    // The text of the changeset, as it is stored.
-    struct amalgam_bytes text;
-} amalgam_push_parent;
-
-// What a conversion reads and writes. All is lent for the call.
-typedef struct amalgam_push_request {
-    // What `git cat-file --batch` writes of the new commits, parents before children.
-    int32_t commits;
-    // To a `git cat-file --batch-command --buffer`, for trees.
-    int32_t tree_requests;
-    // From that.
-    int32_t tree_answers;
-    // To another one, for blobs.
-    int32_t blob_requests;
-    // From that.
-    int32_t blob_answers;
-    // The file that gets the changegroup, at its position.
-    int32_t out;
-    // A directory for temporary files.
-    int32_t scratch_fd;
-    // What messages call it.
-    struct amalgam_bytes scratch;
-    // The directory `.hg/store`.
-    struct amalgam_bytes store;
-    // How names are encoded in it, as in `amalgam_export_request`.
-    uint32_t encoding;
-    // Version of the changegroup: 2 or 3.
-    uint32_t version;
-    // The parents of new commits that are changesets.
-    const struct amalgam_push_parent *known;
-    // How many there are.
-    size_t known_len;
-    // Memory for texts and trees.
-    uint64_t memory_bytes;
-    // The bytes of the longest file that is not refused.
-    uint64_t most_file_bytes;
-    // The named branch of all new commits, as its extra is stored. Empty: that of the first parent.
-    struct amalgam_bytes branch;
-} amalgam_push_request;
-
-// How much a conversion has.
-typedef struct amalgam_push_counts {
-    // Commits that were converted; 0 if any was refused.
-    uint64_t changesets;
-    // Commits that were refused.
-    uint64_t refused;
-} amalgam_push_counts;
-
-// A commit and its changeset.
-typedef struct amalgam_pushed_changeset {
-    // The commit.
-    uint8_t commit[20];
-    // The changeset.
-    uint8_t node[20];
-} amalgam_pushed_changeset;
-
-// A commit that was refused.
-typedef struct amalgam_push_refusal {
-    // Number of the reason, as `git2hg::Reason` has it.
-    uint32_t reason;
-    // How many of `detail` are set.
-    uint32_t detail_len;
-    // The commit.
-    uint8_t commit[20];
-    // What of it is the reason.
-    uint8_t detail[512];
-} amalgam_push_refusal;
-
 // A run: consecutive revisions in a file of the node map.
 typedef struct amalgam_nodemap_run {
     // Its first byte in the file, a multiple of 4096.
@@ -217,50 +137,6 @@ typedef struct amalgam_map_comparison {
     // Differences that the last call wrote.
     uint64_t written;
 } amalgam_map_comparison;
-
-// Pipes of git processes, whose repository is to be surveyed. All are lent for the call.
-typedef struct amalgam_survey_pipes {
-    // What `git cat-file --batch` writes of the commits, parents before children.
-    int32_t commits;
-    // To a `git cat-file --batch-command --buffer`.
-    int32_t requests;
-    // From that.
-    int32_t answers;
-} amalgam_survey_pipes;
-
-// How much a survey has.
-typedef struct amalgam_survey_counts {
-    // Commits that were surveyed.
-    uint64_t commits;
-    // Commits among them that do not come back.
-    uint64_t refused;
-    // Different trees that they have.
-    uint64_t trees;
-    // Different reasons.
-    uint64_t findings;
-} amalgam_survey_counts;
-
-// The commits that have one reason.
-typedef struct amalgam_survey_finding {
-    // Number of the reason, as `git2hg::Reason` has it.
-    uint32_t reason;
-    // How many of `detail` are set.
-    uint32_t detail_len;
-    // How many commits have it.
-    uint64_t commits;
-    // The first of them.
-    uint8_t first[20];
-    // What of the first one is the reason.
-    uint8_t detail[512];
-} amalgam_survey_finding;
-
-// A commit that does not come back.
-typedef struct amalgam_survey_refusal {
-    // Number of its reason.
-    uint32_t reason;
-    // Its id.
-    uint8_t commit[20];
-} amalgam_survey_refusal;
 
 // Begins a changegroup. `MOVED` if the repository has not these changesets.
 //
@@ -295,56 +171,6 @@ enum amalgam_status amalgam_changegroup_read(struct amalgam_changegroup_part *ou
                                              amalgam_report_fn report,
                                              void *handle,
                                              struct amalgam_error *error);
-
-// Converts new commits of git to a changegroup, and that back.
-//
-// Phases of the report: 0 commits converted, 1 the changegroup is written, 2 changesets converted back.
-//
-// # Safety
-//
-// `error` as everywhere; `out` is writable; `request` and all that it points to are lent for the call;
-// `report` may be called with `handle` until the call ends. The conversion is given to
-// `amalgam_push_free` once.
-enum amalgam_status amalgam_push_convert(struct amalgam_push **out,
-                                         const struct amalgam_push_request *request,
-                                         amalgam_report_fn report,
-                                         void *handle,
-                                         struct amalgam_error *error);
-
-// Frees a conversion; null is ignored.
-//
-// # Safety
-//
-// `push` came from `amalgam_push_convert` or is null, and is not used any more.
-void amalgam_push_free(struct amalgam_push *push);
-
-// Counts what a conversion has.
-//
-// # Safety
-//
-// `error` as everywhere; `out` is writable; `push` came from `amalgam_push_convert`.
-enum amalgam_status amalgam_push_count(struct amalgam_push_counts *out,
-                                       const struct amalgam_push *push,
-                                       struct amalgam_error *error);
-
-// Writes all commits with their changesets to `out`, parents before children.
-//
-// # Safety
-//
-// `error` as everywhere; `out` has room for as many as `amalgam_push_count` tells; `push` came from
-// `amalgam_push_convert`.
-enum amalgam_status amalgam_push_changesets(struct amalgam_pushed_changeset *out,
-                                            const struct amalgam_push *push,
-                                            struct amalgam_error *error);
-
-// Writes all commits that were refused to `out`, parents before children.
-//
-// # Safety
-//
-// As `amalgam_push_changesets`.
-enum amalgam_status amalgam_push_refused(struct amalgam_push_refusal *out,
-                                         const struct amalgam_push *push,
-                                         struct amalgam_error *error);
 
 // Runs the job that the field `job` of `message` names.
 //
@@ -748,55 +574,6 @@ enum amalgam_status amalgam_snapshot_common(uint64_t *common,
                                             int32_t index,
                                             uint64_t len,
                                             struct amalgam_error *error);
-
-// Surveys the history that git processes are asked for.
-//
-// Phases of the report. 0: commits, of an unknown number. 1: trees; the total grows.
-//
-// # Safety
-//
-// `error` as everywhere; `out` is writable; `report` may be called with `handle` until the call
-// ends. The survey is given to `amalgam_survey_free` once.
-enum amalgam_status amalgam_survey_run(struct amalgam_survey **out,
-                                       struct amalgam_survey_pipes pipes,
-                                       amalgam_report_fn report,
-                                       void *handle,
-                                       struct amalgam_error *error);
-
-// Frees a survey; null is ignored.
-//
-// # Safety
-//
-// `survey` came from `amalgam_survey_run` or is null, and is not used any more.
-void amalgam_survey_free(struct amalgam_survey *survey);
-
-// Counts what a survey has.
-//
-// # Safety
-//
-// `error` as everywhere; `out` is writable; `survey` came from `amalgam_survey_run`.
-enum amalgam_status amalgam_survey_count(struct amalgam_survey_counts *out,
-                                         const struct amalgam_survey *survey,
-                                         struct amalgam_error *error);
-
-// Writes all findings to `out`, in the order of their reasons.
-//
-// # Safety
-//
-// `error` as everywhere; `out` has room for as many as `amalgam_survey_count` tells; `survey` came from
-// `amalgam_survey_run`.
-enum amalgam_status amalgam_survey_findings(struct amalgam_survey_finding *out,
-                                            const struct amalgam_survey *survey,
-                                            struct amalgam_error *error);
-
-// Writes all commits that do not come back to `out`, parents before children.
-//
-// # Safety
-//
-// As `amalgam_survey_findings`.
-enum amalgam_status amalgam_survey_refused(struct amalgam_survey_refusal *out,
-                                           const struct amalgam_survey *survey,
-                                           struct amalgam_error *error);
 
 // The version of the core, as `X.Y.Z`. The bytes live as long as the process.
 struct amalgam_bytes amalgam_version(void);

@@ -3,14 +3,14 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-use changegroup::{Changegroup, Error, GroupVersion, Outgoing, Reached};
+use changegroup::{Changegroup, Error, Outgoing, Reached};
 use revlog::{Node, Store};
 
 use crate::buffers::{self, Bytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
-use crate::jobs::encoding;
+use crate::jobs::{encoding, version};
 use crate::report::{Progress, ReportFn, Reporter};
 use crate::snapshot::Mapped;
 
@@ -188,11 +188,7 @@ unsafe fn request_of(request: *const ChangegroupRequest) -> Result<(Store, Outgo
         return Err(Failure::bug("changesets are not in ascending order"));
     }
     let nodes = nodes.iter().map(|node| Node::from_bytes(*node));
-    let version = match request.version {
-        2 => GroupVersion::V02,
-        3 => GroupVersion::V03,
-        unknown => return Err(Failure::bug(format!("unknown changegroup version {unknown}"))),
-    };
+    let version = version(request.version)?;
     let encoding = encoding(request.encoding)?;
     // SAFETY: likewise; the store has shares of its own.
     let mapped = unsafe { Mapped::indexes(request.changelog, request.manifest) }?;

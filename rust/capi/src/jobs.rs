@@ -4,9 +4,13 @@
 //! bytes of its answer. [`message`](crate::message) has the encoding.
 
 mod export;
+mod push;
 
 use std::ffi::c_void;
+use std::fs::File;
+use std::mem::ManuallyDrop;
 
+use changegroup::GroupVersion;
 use parallel::Directory;
 use revlog::{Encoding, MappedIndexes};
 
@@ -73,6 +77,8 @@ fn run(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let job = match message.take("job")? {
         "export" => export::export,
         "metadata" => export::metadata_commit,
+        "convert" => push::convert,
+        "survey" => push::survey,
         unknown => return Err(Failure::bug(format!("unknown job '{unknown}'"))),
     };
     job(message, call)
@@ -102,6 +108,14 @@ impl Call {
         Ok(Self { indexes, reporter: unsafe { Reporter::new(report, handle) } })
     }
 
+    /// A call without indexes and report.
+    #[cfg(test)]
+    fn of_test() -> Self {
+        // SAFETY: nothing is lent.
+        unsafe { Self::new(std::ptr::null(), std::ptr::null(), None, std::ptr::null_mut()) }
+            .expect("null is allowed")
+    }
+
     /// Runs `job` in a thread, with progress and Ctrl-C.
     fn supervise<T: Send>(
         &self,
@@ -110,6 +124,12 @@ impl Call {
         let progress = Progress::default();
         self.reporter.supervise(&progress, || job(&progress))
     }
+}
+
+/// Takes an open file from a field that has its descriptor. The caller closes it.
+fn file(fields: &mut Fields<'_>, name: &str) -> Result<ManuallyDrop<File>, Failure> {
+    // SAFETY: the caller of `amalgam_job_run` promised that descriptors stay open.
+    unsafe { buffers::file(fields.take(name)?) }
 }
 
 /// Takes a directory from a field that has its descriptor `fd` and, for errors, its `path`.
@@ -130,5 +150,14 @@ pub(crate) fn encoding(number: u32) -> Result<Encoding, Failure> {
         2 => Ok(Encoding::DotEncode),
         3 => Ok(Encoding::Plain),
         unknown => Err(Failure::bug(format!("unknown store encoding {unknown}"))),
+    }
+}
+
+/// Format of a changegroup, by its number.
+pub(crate) fn version(number: u32) -> Result<GroupVersion, Failure> {
+    match number {
+        2 => Ok(GroupVersion::V02),
+        3 => Ok(GroupVersion::V03),
+        unknown => Err(Failure::bug(format!("unknown changegroup version {unknown}"))),
     }
 }

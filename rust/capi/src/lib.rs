@@ -11,7 +11,6 @@
 
 pub mod buffers;
 pub mod changegroup;
-pub mod conversion;
 pub mod entry;
 pub mod failure;
 pub mod handle;
@@ -22,5 +21,4 @@ pub mod oidmap;
 pub mod report;
 pub mod sha1;
 pub mod snapshot;
-pub mod survey;
 pub mod version;

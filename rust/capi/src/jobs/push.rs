@@ -1,0 +1,204 @@
+//! Jobs `convert` and `survey`: commits of git become changesets, or are only judged.
+
+use std::path::Path;
+
+use git2hg::{
+    ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, KnownChangeset, Refusal,
+    SurveyProgress,
+};
+use gitpack::Oid;
+use revlog::{Node, Store};
+
+use super::{Call, directory, encoding, file, version};
+use crate::failure::Failure;
+use crate::message::Fields;
+
+/// Converts new commits to a changegroup, and that back.
+///
+/// `commits` is the output of `git cat-file --batch`, parents before children. `trees` and `blobs` are the pipes
+/// of a `git cat-file --batch-command --buffer` each. The changegroup is written to `out` at its position. Phases:
+/// 0 commits converted, 1 the changegroup is written, 2 changesets converted back.
+pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
+    let (commits, out) = (file(&mut message, "commits")?, file(&mut message, "out")?);
+    let (mut trees, mut blobs): (Fields<'_>, Fields<'_>) =
+        (message.take("trees")?, message.take("blobs")?);
+    let (tree_requests, tree_answers) =
+        (file(&mut trees, "requests")?, file(&mut trees, "answers")?);
+    let (blob_requests, blob_answers) =
+        (file(&mut blobs, "requests")?, file(&mut blobs, "answers")?);
+    let dir = directory(&mut message, "scratch")?;
+    let store = Store::new(message.take("store")?, encoding(message.take("encoding")?)?);
+    let known: Vec<Fields<'_>> = message.take("known")?;
+    let known = known.into_iter().map(known_changeset).collect::<Result<Vec<_>, _>>()?;
+    let request = ConversionRequest {
+        store: &store,
+        known: &known,
+        version: version(message.take("version")?)?,
+        dir: &dir,
+        memory_bytes: message.take("memory_bytes")?,
+        most_file_bytes: message.take("most_file_bytes")?,
+        branch: message.take("branch")?,
+    };
+    for read in [&message, &trees, &blobs] {
+        read.end()?;
+    }
+    let pipes = ConversionPipes {
+        commits: &*commits,
+        trees: (&*tree_requests, &*tree_answers),
+        blobs: (&*blob_requests, &*blob_answers),
+    };
+    let converted = call.supervise(|progress| {
+        let watch = |stage: ConversionStage, done| progress.tell(stage as u32, done, 0);
+        git2hg::convert(pipes, &request, &out, &watch).map_err(Failure::from)
+    })?;
+    let changesets: Vec<u8> = (converted.changesets.iter())
+        .flat_map(|(oid, node)| [*oid.as_bytes(), *node.as_bytes()])
+        .flatten()
+        .collect();
+    let refused: Vec<_> = converted.refused.iter().map(refusal).collect();
+    Ok(Fields::default().with("changesets", &changesets[..]).with("refused", refused).encode())
+}
+
+fn known_changeset(mut fields: Fields<'_>) -> Result<KnownChangeset<'_>, Failure> {
+    let oid = Oid::from_bytes(*fields.take::<Node>("commit")?.as_bytes());
+    let known = KnownChangeset { oid, node: fields.take("node")?, text: fields.take("text")? };
+    fields.end()?;
+    Ok(known)
+}
+
+fn refusal(Refusal { oid, reason, detail }: &Refusal) -> Fields<'_> {
+    Fields::default()
+        .with("commit", oid.as_bytes())
+        .with("reason", *reason as u32)
+        .with("detail", &detail[..])
+}
+
+/// Surveys the commits that `git cat-file --batch` has written to `commits`, parents before children.
+///
+/// `requests` and `answers` are the pipes of a `git cat-file --batch-command --buffer`. The answer has the
+/// refused commits in a row, and the number of the reason of each. Phases: 0 commits, of an unknown number; 1 trees;
+/// the total grows.
+pub(super) fn survey(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
+    let commits = file(&mut message, "commits")?;
+    let (requests, answers) = (file(&mut message, "requests")?, file(&mut message, "answers")?);
+    message.end()?;
+    let found = call.supervise(|progress| {
+        let watch = |SurveyProgress { stage, done, total }: SurveyProgress| {
+            progress.tell(stage as u32, done, total)
+        };
+        git2hg::survey(&*commits, &*requests, &*answers, &watch).map_err(Failure::from)
+    })?;
+    let (mut refused, mut reasons) = (Vec::new(), Vec::new());
+    for (oid, reason) in found.refused() {
+        refused.extend_from_slice(oid.as_bytes());
+        reasons.push(reason as u8);
+    }
+    let findings: Vec<_> = found.findings().iter().map(finding).collect();
+    let answer = Fields::default()
+        .with("commits", found.commits())
+        .with("trees", found.trees())
+        .with("findings", findings)
+        .with("refused", &refused[..])
+        .with("reasons", &reasons[..]);
+    Ok(answer.encode())
+}
+
+fn finding(Finding { reason, commits, first, detail }: &Finding) -> Fields<'_> {
+    Fields::default()
+        .with("reason", *reason as u32)
+        .with("commits", *commits)
+        .with("first", first.as_bytes())
+        .with("detail", &detail[..])
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::Cancelled => Self::cancelled(),
+            Error::Io(_) | Error::Ended | Error::Answer(_) => {
+                Self::corrupt(message).hint("run 'git fsck' there")
+            }
+            Error::Missing(_) => Self::input(message).hint(
+                "make a full clone; alternates are not followed: 'git repack -a -d' copies what \
+                 they have",
+            ),
+            Error::TooManyFiles(_) | Error::TooManyRevisions(_) => Self::input(message)
+                .hint("push it in parts, or ask the server's operator for more memory"),
+            Error::TooLarge { .. } | Error::TooMany => Self::unsupported(message),
+            Error::Store(problem) => changegroup::Error::Store(problem).into(),
+            Error::Scratch(source) | Error::Output(source) => Self::io(Path::new(""), &source),
+            Error::Wrong(_) => Self::bug(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Seek, Write};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::failure::Status;
+
+    const TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+
+    fn planted(name: &str, content: &str) -> File {
+        let path = std::env::temp_dir().join(format!("{}-{name}", std::process::id()));
+        let mut file = File::options().create_new(true).read(true).write(true).open(&path);
+        let file = file.as_mut().expect("is made");
+        std::fs::remove_file(path).expect("is ours");
+        file.write_all(content.as_bytes()).expect("has room");
+        file.rewind().expect("is a file");
+        file.try_clone().expect("is open")
+    }
+
+    fn run(name: &str, commits: &str, answers: &str) -> Result<Vec<u8>, Failure> {
+        let files = [("commits", commits), ("requests", ""), ("answers", answers)]
+            .map(|(field, content)| (field, planted(&format!("{name}-{field}"), content)));
+        let descriptor = |file: &File| u32::try_from(file.as_raw_fd()).expect("is open");
+        let fields = files
+            .iter()
+            .fold(Fields::default(), |fields, (field, file)| fields.with(field, descriptor(file)));
+        survey(fields, &Call::of_test())
+    }
+
+    fn commit(id: &str, header: &str) -> String {
+        let ident = "A <a@x> 1 +0000";
+        let text = format!("tree {TREE}\nauthor {ident}\ncommitter {ident}\n{header}\nm\n");
+        format!("{} commit {}\n{text}\n", id.repeat(20), text.len())
+    }
+
+    #[test]
+    fn findings_and_refusals_are_told() {
+        let commits = [commit("11", ""), commit("22", "encoding x\n")].concat();
+        let answer = run("told", &commits, &format!("{TREE} tree 0\n\n")).expect("is surveyed");
+        let finding = Fields::default()
+            .with("reason", 3_u32)
+            .with("commits", 1_u32)
+            .with("first", &[0x22; 20])
+            .with("detail", "encoding x");
+        let expected = Fields::default()
+            .with("commits", 2_u32)
+            .with("trees", 1_u32)
+            .with("findings", vec![finding])
+            .with("refused", &[0x22; 20])
+            .with("reasons", "\u{3}");
+        assert_eq!(answer, expected.encode());
+    }
+
+    #[test]
+    fn a_missing_tree_is_an_error() {
+        let refused = run("lost", &commit("11", ""), &format!("{TREE} missing\n"));
+        let refused = refused.expect_err("is refused");
+        assert_eq!(refused.status(), Status::Input);
+        assert_eq!(refused.to_string(), format!("object {TREE} is missing"));
+    }
+
+    #[test]
+    fn a_missing_pipe_is_a_bug() {
+        let refused = survey(Fields::default(), &Call::of_test()).expect_err("is refused");
+        assert_eq!(refused.to_string(), "field 'commits' is missing");
+    }
+}
