@@ -23,6 +23,7 @@ from ..config import wants_native_bundles
 from ..core._core import ffi, lib
 from ..core.buffers import lent, lent_writable
 from ..core.errors import Moved, Unsupported, call
+from ..core.message import encode
 from ..core.operation import Operation
 from ..gitstore import requirements
 from ..index.hooks import lendable_indexes
@@ -74,22 +75,22 @@ class NativeChangegroup:
             nodes = [*map(operator.itemgetter(1), pairs)]
         known = array.array("I", sorted(common))
         assert revs.itemsize == 4
-        request = ffi.new("amalgam_changegroup_request *")
-        store = lent(repo.store.path)
-        joined = lent(b"".join(nodes))
-        changesets = ffi.from_buffer("uint32_t[]", revs)
-        common_numbers = ffi.from_buffer("uint32_t[]", known)
-        request.store, request.nodes = store, joined
-        request.encoding = requirements.encoding(repo)
-        request.version = VERSIONS[version]
-        request.changesets, request.changesets_len = changesets, len(revs)
-        request.common, request.common_len = common_numbers, len(known)
-        request.trusts_links = trusts_links
-        lent_indexes = lendable_indexes(repo)
-        request.changelog, request.manifest = (it or ffi.NULL for it in lent_indexes)
+        message = encode(
+            {
+                "store": repo.store.path,
+                "encoding": requirements.encoding(repo),
+                "version": VERSIONS[version],
+                "changesets": revs,
+                "nodes": b"".join(nodes),
+                "common": known,
+                "trusts_links": trusts_links,
+                "threads": 0,
+            }
+        )
         handle = ffi.new("amalgam_changegroup **")
-        call(lib.amalgam_changegroup_open, handle, request)
-        del lent_indexes  # the core has shares of its own
+        # the core has shares of its own of the indexes
+        indexes = [index or ffi.NULL for index in lendable_indexes(repo)]
+        call(lib.amalgam_changegroup_open, handle, *lent(message), *indexes)
         self._handle = ffi.gc(handle[0], lib.amalgam_changegroup_free)
 
     def close(self) -> None:
@@ -99,16 +100,15 @@ class NativeChangegroup:
     def chunks(self, ui: UiT) -> Iterator[bytes]:
         """Yield its bytes."""
         buffer = bytearray(_BUFFER_BYTES)
-        part: Any = ffi.new("amalgam_changegroup_part *")
+        written = ffi.new("size_t *")
         operation = Operation(ui, _PHASES)
         read = lib.amalgam_changegroup_read
         try:
             while True:
-                operation.step(read, part, *lent_writable(buffer), self._handle)
-                if not part.len:
+                operation.step(read, written, *lent_writable(buffer), self._handle)
+                if not written[0]:
                     return
-                operation.report(part.phase, part.done, part.total)
-                yield bytes(memoryview(buffer)[: part.len])
+                yield bytes(memoryview(buffer)[: written[0]])
         finally:
             operation.close()
 

@@ -149,7 +149,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
 def general_problems(repo: RepoT) -> list[Problem]:
     """Return what is wrong in the configuration and with this machine."""
-    return [*_mistakes(repo), *kernel_problems()]
+    return [*_mistakes(repo), *kernel_problems(repo.ui)]
 
 
 def _mistakes(repo: RepoT) -> list[Problem]:
@@ -162,10 +162,10 @@ def _mistakes(repo: RepoT) -> list[Problem]:
     return [state.Problem(*it) for it in found.items()]
 
 
-def kernel_problems() -> list[Problem]:
+def kernel_problems(ui: UiT) -> list[Problem]:
     """Return which SHA-1 kernels of the core fail their known answers here."""
     found = []
-    for name in kernels.refused():
+    for name in kernels.refused(ui):
         text = _(
             b"SHA-1 kernel '%s' gives wrong answers on this machine, and is not used"
         )

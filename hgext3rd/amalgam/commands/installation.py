@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def check(ui: UiT, fm: Any) -> int:
     """Show what is checked and what is wrong; return the number of problems."""
-    return _check_core(fm) + _check_git(ui, fm)
+    return _check_core(ui, fm) + _check_git(ui, fm)
 
 
-def _check_core(fm: Any) -> int:
+def _check_core(ui: UiT, fm: Any) -> int:
     try:
         from ..core import kernels
 
-        version = kernels.version_of_core()
+        version = kernels.version_of_core(ui)
     except error.Abort as exc:
         fm.plain(_(b"checking native core of amalgam...\n"))
         return _show(fm, b"amalgamcoreerror", [(exc.message, exc.hint or b"")])
@@ -36,7 +36,7 @@ def _check_core(fm: Any) -> int:
 
     fm.data(amalgamcore=version)
     fm.plain(one_line(_(b"checking native core of amalgam (%s)") % version))
-    problems = kernel_problems()
+    problems = kernel_problems(ui)
     found = [(problem.text, problem.hint) for problem in problems]
     if version != metadata.__version__:
         text = _(b"native core is of version %s, amalgam of %s")

@@ -22,12 +22,19 @@ class _Lib:
     amalgam_report: _Pointer
 
     def amalgam_changegroup_open(
-        self, out: _Pointer, request: _Pointer, error: _Pointer, /
+        self,
+        out: _Pointer,
+        message: _Pointer,
+        message_len: int,
+        changelog: _Pointer,
+        manifest: _Pointer,
+        error: _Pointer,
+        /,
     ) -> int: ...
     def amalgam_changegroup_free(self, changegroup: _Pointer, /) -> None: ...
     def amalgam_changegroup_read(
         self,
-        out: _Pointer,
+        written: _Pointer,
         buffer: _Pointer,
         buffer_len: int,
         changegroup: _Pointer,
@@ -253,7 +260,6 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
-    def amalgam_sha1_refused(self, names: _Pointer, error: _Pointer, /) -> int: ...
     def amalgam_mapped_new(
         self,
         out: _Pointer,
@@ -290,7 +296,6 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
-    def amalgam_version(self) -> _Pointer: ...
 
 class _FFI:
     NULL: _Pointer

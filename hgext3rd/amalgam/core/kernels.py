@@ -1,4 +1,4 @@
-"""What the native core says of itself: its version, and kernels that it does not use.
+"""Version of the native core, and the SHA-1 kernels that it does not use.
 
 Once per process, the core compares each kernel that the CPU offers with known answers.
 It does not use kernels that fail.
@@ -6,25 +6,27 @@ It does not use kernels that fail.
 
 from __future__ import annotations
 
-from ._core import ffi, lib
-from .errors import call
+from typing import TYPE_CHECKING
+
+from .operation import Operation
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import UiT
 
 PORTABLE = b"portable"
 """The kernel that is used where no other can be."""
 
 
-def refused() -> list[bytes]:
+def refused(ui: UiT) -> list[bytes]:
     """Return the names of the kernels that gave wrong answers, the fastest first.
 
     ``PORTABLE`` is used even if it is among them, because nothing else is left.
     """
-    names = ffi.new("amalgam_bytes *")
-    call(lib.amalgam_sha1_refused, names)
-    joined = bytes(ffi.buffer(names.data, names.len))
-    return joined.split(b",") if joined else []
+    names: list[bytes] = Operation(ui, {}).job("core", {})["refused_kernels"]
+    return names
 
 
-def version_of_core() -> bytes:
+def version_of_core(ui: UiT) -> bytes:
     """Return the version of the core that is loaded."""
-    version = lib.amalgam_version()
-    return bytes(ffi.buffer(version.data, version.len))
+    version: bytes = Operation(ui, {}).job("core", {})["version"]
+    return version

@@ -40,45 +40,6 @@ typedef struct amalgam_nodemap_content amalgam_nodemap_content;
 // An open node map.
 typedef struct amalgam_nodemap amalgam_nodemap;
 
-// A string of bytes among several; single ones are passed as pointer and length.
-typedef struct amalgam_bytes {
-    // Its first byte; may be null when `len` is 0.
-    const uint8_t *data;
-    // How many bytes.
-    size_t len;
-} amalgam_bytes;
-
-// Which changesets to write, and how. All bytes are lent for the call.
-typedef struct amalgam_changegroup_request {
-    // The directory `.hg/store`.
-    struct amalgam_bytes store;
-    // The index of the changelog, if it is mapped: then it is read only to compare nodes. Null
-    // otherwise.
-    const struct amalgam_mapped *changelog;
-    // The same of the manifest.
-    const struct amalgam_mapped *manifest;
-    // How names are encoded in it, as in `amalgam_export_request`.
-    uint32_t encoding;
-    // Version of the format: 2 or 3.
-    uint32_t version;
-    // Numbers of the changesets, ascending.
-    const uint32_t *changesets;
-    // How many there are.
-    size_t changesets_len;
-    // Their nodes, 20 bytes each, in the same order.
-    struct amalgam_bytes nodes;
-    // Numbers of changesets that the receiver has, with all their ancestors. Not looked at if links
-    // are trusted.
-    const uint32_t *common;
-    // How many there are.
-    size_t common_len;
-    // Whether all revisions belong to the changesets that their links name: 0 or 1. Otherwise
-    // the manifests tell.
-    uint32_t trusts_links;
-    // Threads that work; 0 is one for each core.
-    uint32_t threads;
-} amalgam_changegroup_request;
-
 // Why a call did not answer `OK`. Made by the caller, written by the core, freed by the caller.
 //
 // Texts that are too long are cut; none ends with NUL. After `OK` nothing in it is set.
@@ -101,24 +62,20 @@ typedef struct amalgam_error {
     uint8_t hint[512];
 } amalgam_error;
 
-// What was written to a buffer, and how far the changegroup is.
-typedef struct amalgam_changegroup_part {
-    // Bytes written; 0 at the end.
-    size_t len;
-    // What is being written. 0: changesets. 1: manifests. 2: files.
-    uint32_t phase;
-    // How many of them are done.
-    uint64_t done;
-    // How many there are.
-    uint64_t total;
-} amalgam_changegroup_part;
-
 // Called with the `handle` of the call, the `phase` it is in, and `done` of `total`.
 //
 // `total` is 0 when it is not known. Each call documents its phases and their units. Comes at
 // most ten times a second, only on the thread that made the call. A nonzero answer asks the
 // core to stop: the call then answers `CANCELLED`. May be null.
 typedef int32_t (*amalgam_report_fn)(void *handle, uint32_t phase, uint64_t done, uint64_t total);
+
+// A string of bytes among several; single ones are passed as pointer and length.
+typedef struct amalgam_bytes {
+    // Its first byte; may be null when `len` is 0.
+    const uint8_t *data;
+    // How many bytes.
+    size_t len;
+} amalgam_bytes;
 
 // A run: consecutive revisions in a file of the node map.
 typedef struct amalgam_nodemap_run {
@@ -140,12 +97,19 @@ typedef struct amalgam_map_comparison {
 
 // Begins a changegroup. `MOVED` if the repository has not these changesets.
 //
+// `message` and indexes are as for `amalgam_job_run`. `changesets` are numbers of 4 bytes in the byte order of the
+// machine, ascending, `nodes` their nodes. `common` are numbers of changesets that the receiver has, with all
+// their ancestors; not used if `trusts_links`: then every revision belongs to the changeset that its link names.
+//
 // # Safety
 //
-// `error` as everywhere; `out` is writable; `request` and all that it points to are lent for the call.
-// The changegroup is given to `amalgam_changegroup_free` once.
+// `error` as everywhere; `out` is writable; `message` is lent for the call; `changelog` and `manifest` are not
+// freed before it ends. The changegroup is given to `amalgam_changegroup_free` once.
 enum amalgam_status amalgam_changegroup_open(struct amalgam_changegroup **out,
-                                             const struct amalgam_changegroup_request *request,
+                                             const uint8_t *message,
+                                             size_t message_len,
+                                             const struct amalgam_mapped *changelog,
+                                             const struct amalgam_mapped *manifest,
                                              struct amalgam_error *error);
 
 // Frees a changegroup; null is ignored.
@@ -155,16 +119,17 @@ enum amalgam_status amalgam_changegroup_open(struct amalgam_changegroup **out,
 // `changegroup` came from `amalgam_changegroup_open` or is null, and is not used any more.
 void amalgam_changegroup_free(struct amalgam_changegroup *changegroup);
 
-// Writes the next bytes to `buffer`. None at the end.
+// Writes the next bytes to `buffer`, and their number to `written`: 0 at the end.
 //
-// The core makes some megabytes at a time, with threads that end with the call, and keeps what has no room.
-// After an error there is no more to read. Phases of the report: as in `amalgam_changegroup_part`.
+// The core makes some megabytes at a time, with threads that end with the call, and keeps the rest for the next
+// call. After an error there is no more to read. Each call reports at its end, too. Phases: 0 changesets,
+// 1 manifests, 2 files.
 //
 // # Safety
 //
-// `error` as everywhere; `out` and `buffer` are writable; `report` may be called with `handle` until
+// `error` as everywhere; `written` and `buffer` are writable; `report` may be called with `handle` until
 // the call ends.
-enum amalgam_status amalgam_changegroup_read(struct amalgam_changegroup_part *out,
+enum amalgam_status amalgam_changegroup_read(size_t *written,
                                              uint8_t *buffer,
                                              size_t buffer_len,
                                              const struct amalgam_changegroup *changegroup,
@@ -510,14 +475,6 @@ enum amalgam_status amalgam_map_compare(uint8_t *differences,
                                         uint32_t table,
                                         struct amalgam_error *error);
 
-// Writes the names of the SHA-1 kernels that this CPU offers and that give wrong answers, with a
-// comma between two of them. They are not used. The bytes live as long as the process.
-//
-// # Safety
-//
-// `error` as everywhere; `names` is writable.
-enum amalgam_status amalgam_sha1_refused(struct amalgam_bytes *names, struct amalgam_error *error);
-
 // Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`
 // where they are.
 //
@@ -574,6 +531,3 @@ enum amalgam_status amalgam_snapshot_common(uint64_t *common,
                                             int32_t index,
                                             uint64_t len,
                                             struct amalgam_error *error);
-
-// The version of the core, as `X.Y.Z`. The bytes live as long as the process.
-struct amalgam_bytes amalgam_version(void);

@@ -75,6 +75,7 @@ pub unsafe extern "C" fn amalgam_answer_free(answer: Bytes) {
 /// Runs the job that `message` names.
 fn run(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let job = match message.take("job")? {
+        "core" => core,
         "export" => export::export,
         "metadata" => export::metadata_commit,
         "convert" => push::convert,
@@ -82,6 +83,17 @@ fn run(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
         unknown => return Err(Failure::bug(format!("unknown job '{unknown}'"))),
     };
     job(message, call)
+}
+
+/// Describes the core: its version, as `X.Y.Z`, and the SHA-1 kernels that this CPU offers and that give wrong
+/// answers. These are not used.
+fn core(message: Fields<'_>, _call: &Call) -> Result<Vec<u8>, Failure> {
+    message.end()?;
+    let refused: Vec<_> = sha1lanes::refused().iter().map(|name| (*name).to_owned()).collect();
+    let answer = Fields::default()
+        .with("version", env!("CARGO_PKG_VERSION"))
+        .with("refused_kernels", &refused[..]);
+    Ok(answer.encode())
 }
 
 /// Resources of a call, beside its message.

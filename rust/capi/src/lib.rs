@@ -19,6 +19,4 @@ pub mod message;
 pub mod nodemap;
 pub mod oidmap;
 pub mod report;
-pub mod sha1;
 pub mod snapshot;
-pub mod version;

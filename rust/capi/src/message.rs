@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     ///
     /// A bug that names a field that was not taken.
-    pub fn end(&self) -> Result<(), Failure> {
+    pub fn end(self) -> Result<(), Failure> {
         let Some(name) = self.fields.keys().next() else { return Ok(()) };
         let name = String::from_utf8_lossy(name);
         Err(Failure::bug(format!("unknown field '{}{name}'", self.prefix)))

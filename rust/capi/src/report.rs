@@ -110,6 +110,15 @@ impl Reporter {
         Self { report, handle }
     }
 
+    /// Reports once, between two pieces of work.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::cancelled`] if the call should stop.
+    pub fn report(&self, position: Position) -> Result<(), Failure> {
+        if self.wants_more(position) { Ok(()) } else { Err(Failure::cancelled()) }
+    }
+
     /// Runs `job` in a thread, reports where `watched` is, and passes on a wish to stop.
     ///
     /// # Errors

@@ -110,7 +110,7 @@ fn with_request<R: Send>(
         level: message.take("level")?,
         adopted: adopted.as_ref().map(Adopted::file),
     };
-    for read in [&message, &owner, &selection].into_iter().chain(&metadata) {
+    for read in [message, owner, selection].into_iter().chain(metadata) {
         read.end()?;
     }
     call.supervise(|progress| {

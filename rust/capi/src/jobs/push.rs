@@ -39,7 +39,7 @@ pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, F
         most_file_bytes: message.take("most_file_bytes")?,
         branch: message.take("branch")?,
     };
-    for read in [&message, &trees, &blobs] {
+    for read in [message, trees, blobs] {
         read.end()?;
     }
     let pipes = ConversionPipes {
