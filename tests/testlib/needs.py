@@ -203,5 +203,5 @@ class Skips:
 
 
 def _name(node_id: str) -> str:
-    """Return ``test_file.py::test_name[case]``."""
+    """Return ``room/test_file.py::test_name[case]``."""
     return node_id.removeprefix("tests/")

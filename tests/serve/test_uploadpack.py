@@ -42,7 +42,7 @@ READ = {
     )
 }
 #: The other keys, each with a test. ``transfer.hideRefs`` undoes the first; the second
-#: is refused, in test_serve_visibility.py; git takes the last from no repository.
+#: is refused, in serve/test_admission.py; git takes the last from no repository.
 OTHERS = {
     "uploadpack.hiderefs",
     "uploadpack.blobpackfileuri",

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from testlib.environment import ROOT
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 from testlib.interruption import (
@@ -67,7 +68,7 @@ def test_each_file_that_cannot_grow_ends_the_export(named: Interrupted) -> None:
 def test_threads_that_the_system_does_not_give_are_done_without(
     case: Interrupted, tmp_path: Path
 ) -> None:
-    source = Path(__file__).parent / "testlib" / "fewthreads.c"
+    source = ROOT / "tests" / "testlib" / "fewthreads.c"
     environment = {"LD_PRELOAD": str(preloaded(source, tmp_path))}
     counts: Counter[int] = Counter()
     for threads in range(12):

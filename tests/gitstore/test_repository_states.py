@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_export_races import export_while
 from testlib.environment import git
 from testlib.exported import Exported
+from testlib.meanwhile import export_while
 from testlib.small import repository
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_export_races import MEANWHILE
 from testlib import killpoints
 from testlib.environment import ENVIRONMENT, HG
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
+from testlib.meanwhile import MEANWHILE
 from testlib.planted import traces
 
 from hgext3rd.amalgam.config import GitConfig

@@ -21,11 +21,11 @@ from testlib.hgserver import HgServer
 #: Pages that somebody follows from the first literal block to the last.
 FOLLOWED = {
     "docs/adopting.rst": "contrib/hosting/migration.py",
-    "docs/bundle-files.rst": "tests/test_tutorial.py",
+    "docs/bundle-files.rst": "tests/pages/test_tutorial.py",
     "docs/hosting.rst": "contrib/hosting/bundlehosting.py",
     "docs/public-servers.rst": "contrib/hosting/publicserver.py",
     "docs/serving-git.rst": "contrib/hosting/gitservers.py",
-    "docs/tutorial.rst": "tests/test_tutorial.py",
+    "docs/tutorial.rst": "tests/pages/test_tutorial.py",
 }
 #: Blocks that nobody runs, by page and first line.
 NOT_RUN = {
@@ -33,14 +33,17 @@ NOT_RUN = {
     ("README.rst", "pip install ."): "contrib/wheel/environments.py installs wheels",
     ("CONTRIBUTING.rst", "make"): "test_tests_and_targets_that_pages_name_exist",
     ("CONTRIBUTING.rst", "make oracle"): "test_tests_and_targets_that_pages_name_exist",
-    ("contrib/perf/README.rst", "cd contrib/perf"): "minutes; test_bench.py has each",
-    ("contrib/perf/README.rst", "bench keep"): "minutes; test_bench.py has each",
+    (
+        "contrib/perf/README.rst",
+        "cd contrib/perf",
+    ): "minutes; tests/perf has each",
+    ("contrib/perf/README.rst", "bench keep"): "minutes; tests/perf has each",
     ("docs/decisions/compression.rst", "hg git::export"): "on repositories of hours",
     ("docs/decisions/git-push.rst", "cd contrib/perf"): "minutes, with 100,000 commits",
     ("docs/hosting.rst", "apt install"): "contrib/container/newcomer.py",
-    ("docs/hosting.rst", "git config lfs.url"): "test_serve_lfs.py, with git-lfs",
-    ("docs/hosting.rst", "git lfs install"): "test_serve_lfs.py, with git-lfs",
-    ("docs/operations.rst", "cd /srv/hg"): "test_operations.py, both",
+    ("docs/hosting.rst", "git config lfs.url"): "serve/test_lfs.py, with git-lfs",
+    ("docs/hosting.rst", "git lfs install"): "serve/test_lfs.py, with git-lfs",
+    ("docs/operations.rst", "cd /srv/hg"): "pages/test_operations.py, both",
     ("docs/serving-git.rst", "podman"): "no builder; contrib/container/inroot.py",
     ("docs/operations.rst", "install -m 644"): "needs a system that systemd runs",
     ("docs/releasing.rst", "debootstrap"): "minutes; contrib/wheel needs its result",

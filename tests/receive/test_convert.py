@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mercurial import error
 from testlib.converted import Target
-from testlib.environment import ENVIRONMENT, git, hg
+from testlib.environment import ENVIRONMENT, ROOT, git, hg
 from testlib.mirrors import ids
 from testlib.pushed import Pushed
 from testlib.randomcommits import GitObjects
@@ -22,7 +22,7 @@ from hgext3rd.amalgam.receive import convert
 
 # what Mercurial stores
 LONGEST_PATH = 5456
-VECTORS = Path(__file__).parent / "vectors" / "git-push"
+VECTORS = ROOT / "tests" / "vectors" / "git-push"
 
 
 @pytest.fixture

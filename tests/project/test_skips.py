@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from testlib.environment import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -23,9 +24,11 @@ def pytest_configure(config):
 def run(directory: Path, **tests: str) -> subprocess.CompletedProcess[str]:
     (directory / "conftest.py").write_text(CONFTEST)
     for name, body in tests.items():
-        (directory / f"{name}.py").write_text(f"import pytest\n\n{body}\n")
+        path = directory / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"import pytest\n\n{body}\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
-    environment = {"PYTHONPATH": str(Path(__file__).parent), "PATH": ""}
+    environment = {"PYTHONPATH": str(ROOT / "tests"), "PATH": ""}
     return subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True
     )
@@ -55,6 +58,7 @@ def test_skips_are_those_that_are_listed(
 
 
 def test_test_that_is_listed_has_to_say_what_it_needs(tmp_path: Path) -> None:
-    done = run(tmp_path, test_index_mapped="def test_it(): pass")
-    assert "test_index_mapped.py::test_it needs None, and maps is listed" in done.stdout
+    done = run(tmp_path, **{"index/test_mapping": "def test_it(): pass"})
+    problem = "index/test_mapping.py::test_it needs None, and maps is listed"
+    assert problem in done.stdout
     assert done.returncode == 1

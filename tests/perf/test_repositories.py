@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from testlib.environment import ROOT
 
 pytestmark = pytest.mark.slow
 
-GENERATE = Path(__file__).parents[1] / "contrib" / "perf" / "generate.py"
+GENERATE = ROOT / "contrib" / "perf" / "generate.py"
 HG = Path(sys.executable).with_name("hg")
 
 SIZES = {

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from testlib.environment import ENVIRONMENT, HG, git, hg
-from testlib.small import DETAILED, STORE, commit, refs, repository, run_hg, said
+from testlib.meanwhile import export_while
+from testlib.small import STORE, commit, refs, repository, run_hg, said
 
 pytestmark = pytest.mark.slow
 
@@ -118,31 +119,6 @@ def test_what_may_be_rolled_back_is_not_exported(repo: Path) -> None:
 
 
 #: run once, when an export has selected and before it converts, or after that
-MEANWHILE = """
-import os, subprocess
-from mercurial import extensions
-from hgext3rd.amalgam.gitstore.export import conversion
-
-def extsetup(ui):
-    left = [int(os.environ.get("TIMES", "1"))]
-
-    def run(orig, *args, **kwargs):
-        when = os.environ["WHEN"]
-        def happen():
-            if left[0]:
-                left[0] -= 1
-                subprocess.run(os.environ["WHAT"], shell=True, check=True)
-        if when == "before":
-            happen()
-        converted = orig(*args, **kwargs)
-        if when == "after":
-            happen()
-        return converted
-
-    orig = conversion.ExportConversion.run
-    conversion.ExportConversion.run = lambda *args, **kwargs: run(orig, *args, **kwargs)
-"""
-
 EVENTS = {
     # what happens, and what the refs are then
     "commit": (
@@ -171,23 +147,6 @@ EVENTS = {
         {"refs/heads/default": "one", "refs/heads/mark": "one"},
     ),
 }
-
-
-def export_while(
-    repo: Path, what: str, when: str, times: int = 1
-) -> subprocess.CompletedProcess[bytes]:
-    """Export, and have the shell run ``what`` meanwhile."""
-    meanwhile = repo.parent / "meanwhile.py"
-    meanwhile.write_text(MEANWHILE)
-    environment = ENVIRONMENT | {
-        "WHAT": what,
-        "WHEN": when,
-        "TIMES": str(times),
-        "PATH": f"{HG.parent}:{ENVIRONMENT['PATH']}",
-    }
-    command = [str(HG), "--config", "extensions.amalgam=", "--config", DETAILED]
-    command += ["--config", f"extensions.meanwhile={meanwhile}", "git::export"]
-    return subprocess.run(command, cwd=repo, env=environment, capture_output=True)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 from mercurial import error, pathutil, scmutil
-from testlib.environment import ENVIRONMENT, hg
+from testlib.environment import ENVIRONMENT, ROOT, hg
 from testlib.mirrors import ids, write_object
 from testlib.pushed import Pushed
 from testlib.randomcommits import EMPTY_TREE, PLAIN, GitObjects, change, write_tree
 from testlib.small import run_hg, said
 
-VECTORS = Path(__file__).parent / "vectors" / "git-push"
+VECTORS = ROOT / "tests" / "vectors" / "git-push"
 
 
 class Repository(GitObjects):

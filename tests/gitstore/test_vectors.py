@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, git, hg
+from testlib.environment import ENVIRONMENT, HG, ROOT, git, hg
 
-VECTORS = Path(__file__).parent / "vectors"
+VECTORS = ROOT / "tests" / "vectors"
 METADATA_REF = "refs/cinnabar/metadata"
 
 # changeset, commit, root tree (where known), note
