@@ -25,7 +25,7 @@ from hgext3rd.amalgam import metadata
 from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.core import kernels
 from hgext3rd.amalgam.core._core import ffi, lib
-from hgext3rd.amalgam.core.buffers import lent, lent_bytes, lent_list, lent_writable
+from hgext3rd.amalgam.core.buffers import lent, lent_writable
 from hgext3rd.amalgam.core.errors import Moved, Unsupported, call, check
 from hgext3rd.amalgam.core.message import decode, encode
 from hgext3rd.amalgam.core.operation import Operation
@@ -109,13 +109,11 @@ def told(message: bytes, path: bytes = b"", hint: bytes = b"") -> Any:
 def opened(directory: Path, segments: list[bytes]) -> Any:
     """Return an open oid map, without the class that wraps it."""
     out = ffi.new("amalgam_map **")
-    path = lent_bytes(os.fsencode(directory))
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        lists = (*lent_list(segments), *lent_list([]))
-        call(lib.amalgam_map_open, out, fd, path[0], *lists)
-    finally:
-        os.close(fd)
+    fields: dict[str, Any] = {"segments": segments, "unmapped": []}
+    with Directory(os.fsencode(directory)).opened() as fd:
+        if segments:
+            fields["directory"] = {"fd": fd, "path": os.fsencode(directory)}
+        call(lib.amalgam_map_open, out, *lent(encode(fields)))
     return ffi.gc(out[0], lib.amalgam_map_free)
 
 
@@ -186,15 +184,7 @@ def test_failure_leaves_its_handle_usable(tmp_path: Path) -> None:
     assert count[0] == 0
 
 
-@pytest.mark.parametrize("parts", [[], [b""], [b"ab", b"", b"c\0d"], [bytearray(b"x")]])
-def test_lent_bytes_are_whole(parts: list[bytes]) -> None:
-    array, count = lent_list(parts)
-    assert [
-        bytes(ffi.buffer(array[at].data, array[at].len)) for at in range(count)
-    ] == (parts)
-
-
-def test_lent_list_arrives_whole(tmp_path: Path) -> None:
+def test_list_of_a_message_arrives_whole(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         opened(tmp_path, [b"a-name-of-a-segment.map", b""])
     assert caught.value.filename.endswith(b"/a-name-of-a-segment.map")

@@ -180,12 +180,8 @@ class _Lib:
     def amalgam_map_open(
         self,
         out: _Pointer,
-        directory: int,
-        directory_path: Any,
-        segments: _Pointer,
-        segments_len: int,
-        unmapped: _Pointer,
-        unmapped_len: int,
+        message: _Pointer,
+        message_len: int,
         error: _Pointer,
         /,
     ) -> int: ...
@@ -239,24 +235,20 @@ class _Lib:
     ) -> int: ...
     def amalgam_map_sift(
         self,
-        segment: _Pointer,
-        segment_len: int,
-        written: _Pointer,
+        answer: _Pointer,
         map: _Pointer,
-        hg_nodes: _Pointer,
-        hg_nodes_len: int,
-        is_kept: int,
+        message: _Pointer,
+        message_len: int,
         error: _Pointer,
         /,
     ) -> int: ...
     def amalgam_map_compare(
         self,
-        differences: _Pointer,
-        differences_len: int,
-        comparison: _Pointer,
+        answer: _Pointer,
         found: _Pointer,
         expected: _Pointer,
-        table: int,
+        report: _Pointer,
+        handle: _Pointer,
         error: _Pointer,
         /,
     ) -> int: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._core import ffi, lib
-from .buffers import lent
+from .buffers import lent, taken
 from .errors import check
 from .message import decode, encode
 
@@ -53,12 +53,9 @@ class Operation:
         """
         message = lent(encode({"job": name, **fields}))
         pointers = [index or ffi.NULL for index in indexes]
-        answer = ffi.new("amalgam_bytes *")
+        answer = ffi.new("amalgam_answer *")
         self.run(lib.amalgam_job_run, answer, *message, *pointers)
-        try:
-            return decode(bytes(ffi.buffer(answer.data, answer.len)))
-        finally:
-            lib.amalgam_answer_free(answer[0])
+        return decode(taken(answer))
 
     def run(self, func: Callable[..., int], *args: Any) -> None:
         """Run ``func(*args, report, handle, error)`` to its end.

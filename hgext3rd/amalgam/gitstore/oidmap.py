@@ -11,15 +11,20 @@ import enum
 import os
 from typing import TYPE_CHECKING, Any
 
+from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 
 from ..core import errors
 from ..core._core import ffi, lib
-from ..core.buffers import lent, lent_bytes, lent_list, lent_writable
+from ..core.buffers import lent, lent_writable, taken
+from ..core.message import decode, encode
+from ..core.operation import Operation
 from ..records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from mercurial.interfaces.types import UiT
 
     from ..files import Directory
     from ..trust import Trust
@@ -30,10 +35,7 @@ _PREFIX_LEN = ID_LEN + 1
 _PAIR_LEN = 2 * ID_LEN
 _MATCH_LEN = 1 + 2 * _PAIR_LEN
 _DIFFERENCE_LEN = 3 * ID_LEN
-# of a segment without pairs, and what it has of each changeset besides the pair
-_SEGMENT_LEN = 64 + 3 * 4 * 256 + ID_LEN
-_POSITION_LEN = 4
-# pairs, or differences, that one call answers
+# pairs that one call answers
 _AT_ONCE = 50_000
 
 Pair = tuple[bytes, bytes]
@@ -46,6 +48,23 @@ class Table(enum.IntEnum):
     CHANGESETS = 0
     MANIFESTS = 1
     FILES = 2
+
+
+# names of the tables in messages
+_FIELDS = {
+    Table.CHANGESETS: "changesets",
+    Table.MANIFESTS: "manifests",
+    Table.FILES: "files",
+}
+
+
+class MapDifference(Record):
+    """A node with different oids in two maps; ``None`` where it has none."""
+
+    table: Table
+    node: bytes
+    found: bytes | None
+    expected: bytes | None
 
 
 class Side(enum.IntEnum):
@@ -68,15 +87,16 @@ class MapFiles(Record):
         whose owner is not trusted is read, and not mapped.
         """
         out = ffi.new("amalgam_map **")
-        path = lent_bytes(self.directory.path)
+        fields: dict[str, Any] = {
+            "segments": segments,
+            "unmapped": self.unmapped(segments),
+        }
         with contextlib.ExitStack() as stack:
             # without segments there may be no directory
-            fd = stack.enter_context(self.directory.opened()) if segments else -1
-            lists = (
-                *lent_list(map(os.fsencode, segments)),
-                *lent_list(map(os.fsencode, self.unmapped(segments))),
-            )
-            errors.call(lib.amalgam_map_open, out, fd, path[0], *lists)
+            if segments:
+                fd = stack.enter_context(self.directory.opened())
+                fields["directory"] = {"fd": fd, "path": self.directory.path}
+            errors.call(lib.amalgam_map_open, out, *lent(encode(fields)))
         return OidMap(ffi.gc(out[0], lib.amalgam_map_free))
 
     def unmapped(self, segments: Sequence[str]) -> list[str]:
@@ -179,54 +199,33 @@ class OidMap:
 
         Its name has the first digits of its last ``ID_LEN`` bytes, as any segment's.
         """
-        counts = [self.count(table) for table in Table]
-        room = _SEGMENT_LEN + _POSITION_LEN * counts[0] + _PAIR_LEN * sum(counts)
-        out = bytearray(room)
-        written = ffi.new("uint64_t *")
-        errors.call(
-            lib.amalgam_map_sift,
-            *lent_writable(out),
-            written,
-            self._handle,
-            *lent_list(b"".join(nodes.get(table, ())) for table in Table),
-            keep,
-        )
-        return bytes(out[: written[0]])
+        fields: dict[str, Any] = {
+            name: b"".join(nodes.get(table, ())) for table, name in _FIELDS.items()
+        }
+        message = lent(encode({**fields, "is_kept": keep}))
+        answer = ffi.new("amalgam_answer *")
+        errors.call(lib.amalgam_map_sift, answer, self._handle, *message)
+        return taken(answer)
 
     def check(self) -> None:
         """Read the map whole; ``StorageError`` names a segment that was changed."""
         errors.call(lib.amalgam_map_check, self._handle)
 
-    def differences(
-        self,
-        table: Table,
-        expected: OidMap,
-        report: Callable[[int], None] = lambda _done: None,
-    ) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-        """Yield each node for which ``table`` has another oid than ``expected`` has.
-
-        Node, oid here and oid there, ``None`` where there is none. ``report`` is told
-        how many more pairs of both maps were compared.
-        """
-        out = bytearray(_AT_ONCE * _DIFFERENCE_LEN)
-        comparison = ffi.new("amalgam_map_comparison *")
-        total = self.count(table) + expected.count(table)
-        while (start := int(comparison.next)) < total:
-            errors.call(
-                lib.amalgam_map_compare,
-                *lent_writable(out),
-                comparison,
-                self._handle,
-                expected._handle,
-                table,
-            )
-            for at in range(0, comparison.written * _DIFFERENCE_LEN, _DIFFERENCE_LEN):
-                node, found, right = (
-                    bytes(out[field : field + ID_LEN])
-                    for field in range(at, at + _DIFFERENCE_LEN, ID_LEN)
+    def differences(self, ui: UiT, expected: OidMap) -> Iterator[MapDifference]:
+        """Yield each node that has another oid in the map ``expected``."""
+        answer = ffi.new("amalgam_answer *")
+        phases = {0: (_(b"comparing ids"), _(b"ids"))}
+        compare = lib.amalgam_map_compare
+        Operation(ui, phases).run(compare, answer, self._handle, expected._handle)
+        found = decode(taken(answer))
+        for table, name in _FIELDS.items():
+            joined = found[name]
+            for at in range(0, len(joined), _DIFFERENCE_LEN):
+                node, here, there = (
+                    joined[start : start + ID_LEN]
+                    for start in range(at, at + _DIFFERENCE_LEN, ID_LEN)
                 )
-                yield node, _known(found), _known(right)
-            report(int(comparison.next) - start)
+                yield MapDifference(table, node, _known(here), _known(there))
 
     @staticmethod
     def _batch(

@@ -69,13 +69,13 @@ typedef struct amalgam_error {
 // core to stop: the call then answers `CANCELLED`. May be null.
 typedef int32_t (*amalgam_report_fn)(void *handle, uint32_t phase, uint64_t done, uint64_t total);
 
-// A string of bytes among several; single ones are passed as pointer and length.
-typedef struct amalgam_bytes {
-    // Its first byte; may be null when `len` is 0.
+// Bytes that the core answers. Inputs are passed as pointer and length.
+typedef struct amalgam_answer {
+    // The first byte.
     const uint8_t *data;
-    // How many bytes.
+    // Number of bytes.
     size_t len;
-} amalgam_bytes;
+} amalgam_answer;
 
 // A run: consecutive revisions in a file of the node map.
 typedef struct amalgam_nodemap_run {
@@ -86,14 +86,6 @@ typedef struct amalgam_nodemap_run {
     // How many revisions, at least one.
     uint32_t revs;
 } amalgam_nodemap_run;
-
-// Where a comparison of two maps is; made by the caller, zeros at first.
-typedef struct amalgam_map_comparison {
-    // Position to go on at. All is compared when it is the sum of both maps' pairs.
-    uint64_t next;
-    // Differences that the last call wrote.
-    uint64_t written;
-} amalgam_map_comparison;
 
 // Begins a changegroup. `MOVED` if the repository has not these changesets.
 //
@@ -149,7 +141,7 @@ enum amalgam_status amalgam_changegroup_read(size_t *written,
 //
 // `error` as everywhere; `answer` is writable; `message` is lent for the call; `changelog` and `manifest` are
 // not freed before it ends; `report` may be called with `handle` until then.
-enum amalgam_status amalgam_job_run(struct amalgam_bytes *answer,
+enum amalgam_status amalgam_job_run(struct amalgam_answer *answer,
                                     const uint8_t *message,
                                     size_t message_len,
                                     const struct amalgam_mapped *changelog,
@@ -162,8 +154,8 @@ enum amalgam_status amalgam_job_run(struct amalgam_bytes *answer,
 //
 // # Safety
 //
-// `answer` came from `amalgam_job_run` or is null, and is not used any more.
-void amalgam_answer_free(struct amalgam_bytes answer);
+// `answer` was answered by a call or is null, and is not used any more.
+void amalgam_answer_free(struct amalgam_answer answer);
 
 // Opens the map in the file open as `file`, which `path` names in messages. It was made with `uid`
 // of the first `limit` revisions of `index`, or of more, and of `runs`, in the order of their
@@ -335,22 +327,18 @@ enum amalgam_status amalgam_nodemap_content_copy(uint8_t *bytes,
 // `content` came from `amalgam_nodemap_content_make`, and nobody uses it any more.
 void amalgam_nodemap_content_free(struct amalgam_nodemap_content *content);
 
-// Opens the map made of `segments`, file names in a directory, oldest first.
+// Opens the map made of `segments`, file names in `directory`, oldest first.
 //
-// `directory` is a descriptor of it, `directory_path` what messages call it; without segments
-// neither is looked at. Those segments that are in `unmapped`, too, are read instead of mapped.
+// `message` has these fields, and `unmapped`: segments that are read instead of mapped. Without segments there
+// is no `directory`.
 //
 // # Safety
 //
-// `error` as everywhere; `out` is writable; `directory_path`, `segments`, `unmapped` and their
-// bytes are lent for the call, and `directory` is open. The map is given to `amalgam_map_free` once.
+// `error` as everywhere; `out` is writable; `message` is lent for the call. The map is given to
+// `amalgam_map_free` once.
 enum amalgam_status amalgam_map_open(struct amalgam_map **out,
-                                     int32_t directory,
-                                     struct amalgam_bytes directory_path,
-                                     const struct amalgam_bytes *segments,
-                                     size_t segments_len,
-                                     const struct amalgam_bytes *unmapped,
-                                     size_t unmapped_len,
+                                     const uint8_t *message,
+                                     size_t message_len,
                                      struct amalgam_error *error);
 
 // Frees a map; null is ignored.
@@ -438,41 +426,35 @@ enum amalgam_status amalgam_map_pairs(uint8_t *pairs,
                                       uint64_t start,
                                       struct amalgam_error *error);
 
-// Writes to `segment` the bytes of a segment with some of the pairs of `map`, and their number to
-// `written`.
+// Answers a segment with some of the pairs of `map`.
 //
-// `hg_nodes` are three lists, one for each table. Its pairs with these nodes are written, or, if
-// `is_kept` is 0, all others. There must be room for all pairs of the map.
+// `message` has the nodes of each table, `changesets`, `manifests` and `files`. The segment has the pairs of these
+// nodes, or, if `is_kept` is 0, all others.
 //
 // # Safety
 //
-// `error` as everywhere; `segment`, `hg_nodes` and their bytes are lent for the call, `written` is
-// writable; `map` is not freed before the call ends.
-enum amalgam_status amalgam_map_sift(uint8_t *segment,
-                                     size_t segment_len,
-                                     uint64_t *written,
+// `error` as everywhere; `answer` is writable; `message` is lent for the call; `map` is not freed before it ends.
+// The answer is given to `amalgam_answer_free` once.
+enum amalgam_status amalgam_map_sift(struct amalgam_answer *answer,
                                      const struct amalgam_map *map,
-                                     const struct amalgam_bytes *hg_nodes,
-                                     size_t hg_nodes_len,
-                                     uint32_t is_kept,
+                                     const uint8_t *message,
+                                     size_t message_len,
                                      struct amalgam_error *error);
 
-// Compares `table` of the map `found` with that of `expected`, from where `comparison` is.
+// Compares the map `found` with `expected`.
 //
-// Writes each node that differs as 60 bytes to `differences`: node, oid found, oid expected, zeros
-// where there is none. Returns when there is no more room or after some time, with `comparison`
-// brought forward.
+// The answer is a message with the differences of each table: `changesets`, `manifests`, `files`. A difference is 60
+// bytes: node, oid found, oid expected, zeros where there is none. Phases of the report: 0 pairs of both maps.
 //
 // # Safety
 //
-// `error` as everywhere; `differences` is lent for the call, `comparison` is the caller's; neither
-// map is freed before the call ends.
-enum amalgam_status amalgam_map_compare(uint8_t *differences,
-                                        size_t differences_len,
-                                        struct amalgam_map_comparison *comparison,
+// `error` as everywhere; `answer` is writable; neither map is freed before the call ends; `report` may be called
+// with `handle` until then. The answer is given to `amalgam_answer_free` once.
+enum amalgam_status amalgam_map_compare(struct amalgam_answer *answer,
                                         const struct amalgam_map *found,
                                         const struct amalgam_map *expected,
-                                        uint32_t table,
+                                        amalgam_report_fn report,
+                                        void *handle,
                                         struct amalgam_error *error);
 
 // Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`

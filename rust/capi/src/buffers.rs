@@ -15,13 +15,13 @@ use parallel::Directory;
 
 use crate::failure::Failure;
 
-/// A string of bytes among several; single ones are passed as pointer and length.
+/// Bytes that the core answers. Inputs are passed as pointer and length.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Bytes {
-    /// Its first byte; may be null when `len` is 0.
+pub struct AnswerBytes {
+    /// The first byte.
     pub data: *const u8,
-    /// How many bytes.
+    /// Number of bytes.
     pub len: usize,
 }
 
@@ -59,22 +59,6 @@ pub unsafe fn buffer<'a>(data: *mut u8, len: usize) -> Result<&'a mut [u8], Fail
         // SAFETY: the caller vouches for `len` bytes at `data`.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(data, len) }),
     }
-}
-
-/// `count` strings of bytes.
-///
-/// # Safety
-///
-/// See the module, for the array and for each of its members.
-///
-/// # Errors
-///
-/// A bug if a pointer is null and its length is not 0.
-pub unsafe fn list<'a>(items: *const Bytes, count: usize) -> Result<Vec<&'a [u8]>, Failure> {
-    // SAFETY: as the caller vouches.
-    let items = unsafe { slice(items, count) }?;
-    // SAFETY: as the caller vouches.
-    items.iter().map(|item| unsafe { slice(item.data, item.len) }).collect()
 }
 
 /// A file name, as the file system spells it.
@@ -146,6 +130,22 @@ pub unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Gives bytes to C, which answers them to `amalgam_answer_free` once.
+///
+/// # Safety
+///
+/// As [`put`].
+///
+/// # Errors
+///
+/// As [`put`].
+pub unsafe fn give(out: *mut AnswerBytes, bytes: Vec<u8>) -> Result<(), Failure> {
+    let bytes = bytes.into_boxed_slice();
+    let len = bytes.len();
+    // SAFETY: as the caller vouches.
+    unsafe { put(out, AnswerBytes { data: Box::into_raw(bytes).cast_const().cast(), len }) }
+}
+
 fn null(len: usize) -> Failure {
     Failure::bug(format!("null pointer where {len} values were promised"))
 }
@@ -158,19 +158,7 @@ mod tests {
     use crate::failure::Status;
 
     #[test]
-    fn lent_bytes_arrive_whole() {
-        for parts in [&[][..], &[&b""[..]], &[b"ab", b"", b"c\0d"]] {
-            let lent = |part: &&[u8]| Bytes { data: part.as_ptr(), len: part.len() };
-            let items: Vec<_> = parts.iter().map(lent).collect();
-            // SAFETY: lists of ours.
-            let found = unsafe { list(items.as_ptr(), items.len()) }.expect("is lent");
-            assert_eq!(found, parts);
-        }
-    }
-
-    #[test]
     fn null_is_empty_or_refused() {
-        let short = Bytes { data: null(), len: 2 };
         // SAFETY: null is allowed.
         unsafe {
             assert!(slice::<u8>(null(), 0).expect("is empty").is_empty());
@@ -178,13 +166,12 @@ mod tests {
             let refused = [
                 slice::<u8>(null(), 2).map(|_| ()),
                 buffer(null_mut(), 2).map(|_| ()),
-                list(&raw const short, 1).map(|_| ()),
                 put(null_mut(), 7),
                 file(-1).map(|_| ()),
                 directory(-1, Path::new("")).map(|_| ()),
             ];
             let statuses = refused.map(|refused| refused.expect_err("null").status());
-            assert_eq!(statuses, [Status::Bug; 6]);
+            assert_eq!(statuses, [Status::Bug; 5]);
         }
     }
 }

@@ -12,9 +12,9 @@ use std::mem::ManuallyDrop;
 
 use changegroup::GroupVersion;
 use parallel::Directory;
-use revlog::{Encoding, MappedIndexes};
+use revlog::{Encoding, MappedIndexes, Node};
 
-use crate::buffers::{self, Bytes};
+use crate::buffers::{self, AnswerBytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle;
@@ -36,7 +36,7 @@ use crate::snapshot::Mapped;
 /// not freed before it ends; `report` may be called with `handle` until then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_job_run(
-    answer: *mut Bytes,
+    answer: *mut AnswerBytes,
     message: *const u8,
     message_len: usize,
     changelog: *const Mapped,
@@ -50,11 +50,9 @@ pub unsafe extern "C" fn amalgam_job_run(
         let message = Fields::decode(unsafe { buffers::slice(message, message_len) }?)?;
         // SAFETY: as the caller promises.
         let call = unsafe { Call::new(changelog, manifest, report, handle) }?;
-        let answered = run(message, &call)?.into_boxed_slice();
-        let len = answered.len();
-        let data = Box::into_raw(answered).cast_const().cast();
+        let answered = run(message, &call)?;
         // SAFETY: as the caller promises.
-        unsafe { buffers::put(answer, Bytes { data, len }) }
+        unsafe { buffers::give(answer, answered) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
@@ -64,11 +62,11 @@ pub unsafe extern "C" fn amalgam_job_run(
 ///
 /// # Safety
 ///
-/// `answer` came from `amalgam_job_run` or is null, and is not used any more.
+/// `answer` was answered by a call or is null, and is not used any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn amalgam_answer_free(answer: Bytes) {
+pub unsafe extern "C" fn amalgam_answer_free(answer: AnswerBytes) {
     let bytes = std::ptr::slice_from_raw_parts_mut(answer.data.cast_mut(), answer.len);
-    // SAFETY: as the caller promises, it is the slice that a job answered.
+    // SAFETY: as the caller promises, it is what `buffers::give` gave.
     unsafe { handle::free(bytes) }
 }
 
@@ -145,12 +143,17 @@ fn file(fields: &mut Fields<'_>, name: &str) -> Result<ManuallyDrop<File>, Failu
 }
 
 /// Takes a directory from a field that has its descriptor `fd` and, for errors, its `path`.
-fn directory(fields: &mut Fields<'_>, name: &str) -> Result<Directory, Failure> {
+pub(crate) fn directory(fields: &mut Fields<'_>, name: &str) -> Result<Directory, Failure> {
     let mut directory: Fields<'_> = fields.take(name)?;
     let (fd, path) = (directory.take("fd")?, directory.take("path")?);
     directory.end()?;
     // SAFETY: the caller of `amalgam_job_run` promised that descriptors stay open.
     unsafe { buffers::directory(fd, path) }
+}
+
+/// Copies nodes in a row.
+pub(crate) fn nodes(nodes: &[[u8; 20]]) -> Vec<Node> {
+    nodes.iter().map(|node| Node::from_bytes(*node)).collect()
 }
 
 /// Encoding of file names in a store, by its number: 0 escaped, 1 with long names hashed, 2 with leading dots

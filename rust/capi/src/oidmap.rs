@@ -1,55 +1,49 @@
 //! The oid map: handles, look-ups in batches, and what verifying asks.
 
+use std::ffi::c_void;
+
 use gitpack::Oid;
-use hg2git::{Comparison, Difference, Matches, OidMap, Pair, Prefix, Side, Table};
+use hg2git::{Comparison, Difference, Matches, OidMap, Pair, Prefix, Side, TABLES, Table};
 use revlog::Node;
 
-use crate::buffers::{self, Bytes};
+use crate::buffers::{self, AnswerBytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
-
-/// Steps of a comparison that one call makes at most, so that its caller hears Ctrl-C.
-const COMPARED_AT_ONCE: usize = 1 << 20;
+use crate::jobs::{directory, nodes};
+use crate::message::Fields;
+use crate::report::{Position, Progress, ReportFn, Reporter};
 
 /// An open oid map.
 pub struct Map(Handle<OidMap>);
 
-/// Opens the map made of `segments`, file names in a directory, oldest first.
+/// Opens the map made of `segments`, file names in `directory`, oldest first.
 ///
-/// `directory` is a descriptor of it, `directory_path` what messages call it; without segments
-/// neither is looked at. Those segments that are in `unmapped`, too, are read instead of mapped.
+/// `message` has these fields, and `unmapped`: segments that are read instead of mapped. Without segments there
+/// is no `directory`.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `out` is writable; `directory_path`, `segments`, `unmapped` and their
-/// bytes are lent for the call, and `directory` is open. The map is given to `amalgam_map_free` once.
+/// `error` as everywhere; `out` is writable; `message` is lent for the call. The map is given to
+/// `amalgam_map_free` once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_map_open(
     out: *mut *mut Map,
-    directory: i32,
-    directory_path: Bytes,
-    segments: *const Bytes,
-    segments_len: usize,
-    unmapped: *const Bytes,
-    unmapped_len: usize,
+    message: *const u8,
+    message_len: usize,
     error: *mut ErrorInfo,
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let lists = unsafe {
-            (buffers::list(segments, segments_len)?, buffers::list(unmapped, unmapped_len)?)
-        };
-        let (segments, unmapped) = (names(lists.0)?, names(lists.1)?);
+        let mut fields = Fields::decode(unsafe { buffers::slice(message, message_len) }?)?;
+        let segments: Vec<String> = fields.take("segments")?;
+        let unmapped: Vec<String> = fields.take("unmapped")?;
         let map = if segments.is_empty() {
             OidMap::default()
         } else {
-            // SAFETY: as the caller promises.
-            let path = unsafe { buffers::path(directory_path.data, directory_path.len) }?;
-            // SAFETY: likewise.
-            let directory = unsafe { buffers::directory(directory, path) }?;
-            OidMap::open(&directory, &segments, &unmapped)?
+            OidMap::open(&directory(&mut fields, "directory")?, &segments, &unmapped)?
         };
+        fields.end()?;
         // SAFETY: as the caller promises.
         unsafe { handle::give(out, Map(Handle::new(map))) }
     };
@@ -119,7 +113,11 @@ pub unsafe extern "C" fn amalgam_map_oids(
         };
         let table = table_of(table)?;
         handle.call(|map| {
-            let found = nodes(hg_nodes)?.into_iter().map(|node| map.oid(table, &node));
+            let (hg_nodes, rest) = hg_nodes.as_chunks::<20>();
+            if !rest.is_empty() {
+                return Err(Failure::bug("nodes are not 20 bytes each"));
+            }
+            let found = hg_nodes.iter().map(|node| map.oid(table, &Node::from_bytes(*node)));
             fill(oids, found.map(|oid| oid.map(|oid| *oid.as_bytes())))
         })
     };
@@ -271,112 +269,97 @@ pub unsafe extern "C" fn amalgam_map_pairs(
     unsafe { entry(error, body) }
 }
 
-/// Writes to `segment` the bytes of a segment with some of the pairs of `map`, and their number to
-/// `written`.
+/// Answers a segment with some of the pairs of `map`.
 ///
-/// `hg_nodes` are three lists, one for each table. Its pairs with these nodes are written, or, if
-/// `is_kept` is 0, all others. There must be room for all pairs of the map.
+/// `message` has the nodes of each table, `changesets`, `manifests` and `files`. The segment has the pairs of these
+/// nodes, or, if `is_kept` is 0, all others.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `segment`, `hg_nodes` and their bytes are lent for the call, `written` is
-/// writable; `map` is not freed before the call ends.
+/// `error` as everywhere; `answer` is writable; `message` is lent for the call; `map` is not freed before it ends.
+/// The answer is given to `amalgam_answer_free` once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_map_sift(
-    segment: *mut u8,
-    segment_len: usize,
-    written: *mut u64,
+    answer: *mut AnswerBytes,
     map: *const Map,
-    hg_nodes: *const Bytes,
-    hg_nodes_len: usize,
-    is_kept: u32,
+    message: *const u8,
+    message_len: usize,
     error: *mut ErrorInfo,
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (segment, lists, Map(handle)) = unsafe {
-            (
-                buffers::buffer(segment, segment_len)?,
-                buffers::list(hg_nodes, hg_nodes_len)?,
-                handle::borrow(map)?,
-            )
-        };
-        let [changesets, manifests, files] = lists[..] else {
-            return Err(Failure::bug("a list of nodes for each table was expected"));
-        };
-        let sifted = handle.call(|map| {
-            let nodes = [nodes(changesets)?, nodes(manifests)?, nodes(files)?];
-            map.sifted(nodes, is_kept != 0).map_err(|problem| Failure::bug(problem.to_string()))
-        })?;
-        let room = segment.get_mut(..sifted.len());
-        room.ok_or_else(|| Failure::bug("no room for all pairs"))?.copy_from_slice(&sifted);
+        let (message, Map(handle)) =
+            unsafe { (buffers::slice(message, message_len)?, handle::borrow(map)?) };
+        let mut fields = Fields::decode(message)?;
+        let mut taken = |name| Ok::<_, Failure>(nodes(fields.take(name)?));
+        let nodes = [taken("changesets")?, taken("manifests")?, taken("files")?];
+        let is_kept = fields.take("is_kept")?;
+        fields.end()?;
+        let sift = |map: &OidMap| map.sifted(nodes, is_kept);
+        let sifted =
+            handle.call(|map| sift(map).map_err(|problem| Failure::bug(problem.to_string())))?;
         // SAFETY: as the caller promises.
-        unsafe { buffers::put(written, sifted.len() as u64) }
+        unsafe { buffers::give(answer, sifted) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
 }
 
-/// Where a comparison of two maps is; made by the caller, zeros at first.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MapComparison {
-    /// Position to go on at. All is compared when it is the sum of both maps' pairs.
-    pub next: u64,
-    /// Differences that the last call wrote.
-    pub written: u64,
-}
-
-/// Compares `table` of the map `found` with that of `expected`, from where `comparison` is.
+/// Compares the map `found` with `expected`.
 ///
-/// Writes each node that differs as 60 bytes to `differences`: node, oid found, oid expected, zeros
-/// where there is none. Returns when there is no more room or after some time, with `comparison`
-/// brought forward.
+/// The answer is a message with the differences of each table: `changesets`, `manifests`, `files`. A difference is 60
+/// bytes: node, oid found, oid expected, zeros where there is none. Phases of the report: 0 pairs of both maps.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `differences` is lent for the call, `comparison` is the caller's; neither
-/// map is freed before the call ends.
+/// `error` as everywhere; `answer` is writable; neither map is freed before the call ends; `report` may be called
+/// with `handle` until then. The answer is given to `amalgam_answer_free` once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_map_compare(
-    differences: *mut u8,
-    differences_len: usize,
-    comparison: *mut MapComparison,
+    answer: *mut AnswerBytes,
     found: *const Map,
     expected: *const Map,
-    table: u32,
+    report: ReportFn,
+    handle: *mut c_void,
     error: *mut ErrorInfo,
 ) -> Status {
     let body = || {
         // SAFETY: as the caller promises.
-        let (differences, progress, Map(found), Map(expected)) = unsafe {
-            (
-                buffers::buffer(differences, differences_len)?,
-                comparison.as_mut().ok_or_else(|| Failure::bug("no comparison"))?,
-                handle::borrow(found)?,
-                handle::borrow(expected)?,
-            )
-        };
-        let (table, start) = (table_of(table)?, position(progress.next)?);
-        let (places, _) = differences.as_chunks_mut::<60>();
-        let mut compare = |found: &OidMap, expected: &OidMap| {
-            let comparison = Comparison { found, expected, table };
-            let end = comparison.len().min(start.saturating_add(COMPARED_AT_ONCE));
-            let (mut at, mut count) = (start, 0);
-            while at < end && count < places.len() {
-                if let Some(difference) = comparison.step(at) {
-                    places[count] = bytes_of_difference(&difference);
-                    count += 1;
-                }
-                at += 1;
-            }
-            MapComparison { next: at as u64, written: count as u64 }
-        };
-        *progress = found.call(|found| expected.call(|expected| Ok(compare(found, expected))))?;
-        Ok(())
+        let (Map(found), Map(expected)) =
+            unsafe { (handle::borrow(found)?, handle::borrow(expected)?) };
+        // SAFETY: as the caller promises.
+        let reporter = unsafe { Reporter::new(report, handle) };
+        let compared = found.call(|found| expected.call(|it| compare(found, it, &reporter)))?;
+        // SAFETY: as the caller promises.
+        unsafe { buffers::give(answer, compared) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
+}
+
+fn compare(found: &OidMap, expected: &OidMap, reporter: &Reporter) -> Result<Vec<u8>, Failure> {
+    let comparisons = TABLES.map(|table| Comparison { found, expected, table });
+    let total = comparisons.iter().map(|comparison| comparison.len() as u64).sum();
+    let progress = Progress::default();
+    progress.begin(0, total);
+    let differences = reporter.supervise(&progress, || {
+        let mut differences = [const { Vec::new() }; TABLES.len()];
+        for (comparison, differences) in comparisons.iter().zip(&mut differences) {
+            for at in 0..comparison.len() {
+                let found = comparison.step(at);
+                differences.extend(found.iter().flat_map(bytes_of_difference));
+                progress.advance(1)?;
+            }
+        }
+        Ok(differences)
+    })?;
+    reporter.report(Position { phase: 0, done: total, total })?;
+    let [changesets, manifests, files] = &differences;
+    let answer = Fields::default()
+        .with("changesets", &changesets[..])
+        .with("manifests", &manifests[..])
+        .with("files", &files[..]);
+    Ok(answer.encode())
 }
 
 fn match_of(map: &OidMap, side: Side, prefix: &[u8; 21]) -> Result<[u8; 81], Failure> {
@@ -415,28 +398,12 @@ fn bytes_of(pair: &Pair) -> [u8; 40] {
     bytes
 }
 
-/// File names of segments, which are ASCII.
-fn names(names: Vec<&[u8]>) -> Result<Vec<String>, Failure> {
-    let name = |name: &[u8]| String::from_utf8(name.to_owned());
-    let names = names.into_iter().map(name).collect::<Result<_, _>>();
-    names.map_err(|_| Failure::bug("name is not ASCII"))
-}
-
-/// Nodes in a row.
-fn nodes(bytes: &[u8]) -> Result<Vec<Node>, Failure> {
-    let (nodes, rest) = bytes.as_chunks::<20>();
-    if !rest.is_empty() {
-        return Err(Failure::bug("nodes are not 20 bytes each"));
-    }
-    Ok(nodes.iter().map(|node| Node::from_bytes(*node)).collect())
-}
-
 fn position(number: u64) -> Result<usize, Failure> {
     usize::try_from(number).map_err(|_| Failure::bug("a position beyond memory"))
 }
 
 fn table_of(number: u32) -> Result<Table, Failure> {
-    let found = hg2git::TABLES.into_iter().find(|table| *table as u32 == number);
+    let found = TABLES.into_iter().find(|table| *table as u32 == number);
     found.ok_or_else(|| Failure::bug(format!("unknown table {number}")))
 }
 

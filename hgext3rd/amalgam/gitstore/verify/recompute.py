@@ -204,18 +204,14 @@ def _compare(
     expected: OidMap,
     kinds: Mapping[Table, tuple[bytes, bytes]],
 ) -> Iterator[Difference]:
-    total = sum(oidmap.count(table) + expected.count(table) for table in Table)
     nothing = _(b"nothing")
-    with ui.makeprogress(_(b"comparing ids"), _(b"ids"), total) as progress:
-        for table in Table:
-            what, kind = kinds[table]
-            differences = oidmap.differences(table, expected, progress.increment)
-            for node, found, wanted in differences:
-                right = nothing + _(b", because no served changeset has it")
-                if wanted:
-                    right = b"%s %s" % (kind, hex_id(wanted))
-                there = b"%s %s" % (kind, hex_id(found)) if found else nothing
-                yield Difference(what, hex_id(node), there, right, Remedy.REBUILD)
+    for table, node, found, wanted in oidmap.differences(ui, expected):
+        what, kind = kinds[table]
+        right = nothing + _(b", because no served changeset has it")
+        if wanted:
+            right = b"%s %s" % (kind, hex_id(wanted))
+        there = b"%s %s" % (kind, hex_id(found)) if found else nothing
+        yield Difference(what, hex_id(node), there, right, Remedy.REBUILD)
 
 
 def check_with_git(ui: UiT, git: Git, notes: list[Note]) -> Iterator[Difference]:

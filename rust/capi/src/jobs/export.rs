@@ -11,7 +11,7 @@ use hg2git::{
 use parallel::Directory;
 use revlog::Node;
 
-use super::{Call, directory, encoding};
+use super::{Call, directory, encoding, nodes};
 use crate::failure::Failure;
 use crate::message::Fields;
 
@@ -151,10 +151,6 @@ impl<'a> Adopted<'a> {
         let Self { directory, name, access, is_judged } = self;
         AdoptedFile { directory, name, access: *access, is_judged: *is_judged }
     }
-}
-
-fn nodes(nodes: &[[u8; 20]]) -> Vec<Node> {
-    nodes.iter().map(|node| Node::from_bytes(*node)).collect()
 }
 
 impl From<Error> for Failure {
