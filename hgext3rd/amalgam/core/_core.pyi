@@ -159,24 +159,14 @@ class _Lib:
         error: _Pointer,
         /,
     ) -> int: ...
-    def amalgam_nodemap_content_make(
+    def amalgam_nodemap_content(
         self,
-        out: _Pointer,
-        len_bytes: _Pointer,
+        answer: _Pointer,
         index: _Pointer,
         index_len: int,
         error: _Pointer,
         /,
     ) -> int: ...
-    def amalgam_nodemap_content_copy(
-        self,
-        bytes: _Pointer,
-        bytes_len: int,
-        content: _Pointer,
-        error: _Pointer,
-        /,
-    ) -> int: ...
-    def amalgam_nodemap_content_free(self, content: _Pointer, /) -> None: ...
     def amalgam_map_open(
         self,
         out: _Pointer,

@@ -28,7 +28,7 @@ from mercurial.revlogutils import nodemap as stock
 from ..core import errors
 from ..core._core import ffi, lib
 from ..core._forwarding import Forwarding
-from ..core.buffers import lent, lent_writable
+from ..core.buffers import lent, taken
 from ..files import Directory
 from . import nodemapfile
 from .buffer import Expected
@@ -232,12 +232,9 @@ class MappedIndex(Forwarding):
             entries += (
                 self._index[rev][_NODE].rjust(_NODE_END, b"\0").ljust(ENTRY_LEN, b"\0")
             )
-        out, size = ffi.new("amalgam_nodemap_content **"), ffi.new("uint64_t *")
-        errors.call(lib.amalgam_nodemap_content_make, out, size, *lent(entries))
-        content = ffi.gc(out[0], lib.amalgam_nodemap_content_free)
-        data = bytearray(size[0])
-        errors.call(lib.amalgam_nodemap_content_copy, *lent_writable(data), content)
-        return bytes(data)
+        answer = ffi.new("amalgam_answer *")
+        errors.call(lib.amalgam_nodemap_content, answer, *lent(entries))
+        return taken(answer)
 
     def _walked(self) -> None:
         """Take notice that more than a few entries are being read."""

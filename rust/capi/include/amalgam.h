@@ -34,9 +34,6 @@ typedef struct amalgam_map amalgam_map;
 // An index in memory.
 typedef struct amalgam_mapped amalgam_mapped;
 
-// What a file of Mercurial's own node map consists of.
-typedef struct amalgam_nodemap_content amalgam_nodemap_content;
-
 // An open node map.
 typedef struct amalgam_nodemap amalgam_nodemap;
 
@@ -297,35 +294,16 @@ enum amalgam_status amalgam_nodemap_run_write(uint8_t *bytes,
                                               size_t index_len,
                                               struct amalgam_error *error);
 
-// Makes the content of a file of Mercurial's own node map, of all entries in `index`, and
-// writes its length.
+// Answers the content of a file of Mercurial's own node map, of all entries in `index`.
 //
 // # Safety
 //
-// `error` as everywhere; `out` and `len_bytes` are writable; `index` is lent for the call. The
-// content is given to `amalgam_nodemap_content_free` once.
-enum amalgam_status amalgam_nodemap_content_make(struct amalgam_nodemap_content **out,
-                                                 uint64_t *len_bytes,
-                                                 const uint8_t *index,
-                                                 size_t index_len,
-                                                 struct amalgam_error *error);
-
-// Copies a content to `bytes`, which has its length.
-//
-// # Safety
-//
-// `error` as everywhere; `bytes` is lent for the call; `content` is not freed before it ends.
-enum amalgam_status amalgam_nodemap_content_copy(uint8_t *bytes,
-                                                 size_t bytes_len,
-                                                 const struct amalgam_nodemap_content *content,
-                                                 struct amalgam_error *error);
-
-// Frees a content; null is ignored.
-//
-// # Safety
-//
-// `content` came from `amalgam_nodemap_content_make`, and nobody uses it any more.
-void amalgam_nodemap_content_free(struct amalgam_nodemap_content *content);
+// `error` as everywhere; `answer` is writable; `index` is lent for the call. The answer is given to
+// `amalgam_answer_free` once.
+enum amalgam_status amalgam_nodemap_content(struct amalgam_answer *answer,
+                                            const uint8_t *index,
+                                            size_t index_len,
+                                            struct amalgam_error *error);
 
 // Opens the map made of `segments`, file names in `directory`, oldest first.
 //

@@ -4,13 +4,11 @@
 //! thousand, each in less than a microsecond, and there is one thing to do when one fails, which is
 //! to ask the index itself. The bytes of the index are lent for each call; they must be the same
 //! for all calls on a handle.
-//!
-//! Over 350 lines: arguments of C are converted one by one.
 
 use revlog::nodemap::{self, IndexEntries, NodeMap, Place, PrefixMatch};
 use revlog::{Node, Prefix};
 
-use crate::buffers;
+use crate::buffers::{self, AnswerBytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
@@ -398,20 +396,15 @@ pub unsafe extern "C" fn amalgam_nodemap_run_write(
     unsafe { entry(error, body) }
 }
 
-/// What a file of Mercurial's own node map consists of.
-pub struct NodeMapContent(Handle<Vec<u8>>);
-
-/// Makes the content of a file of Mercurial's own node map, of all entries in `index`, and
-/// writes its length.
+/// Answers the content of a file of Mercurial's own node map, of all entries in `index`.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `out` and `len_bytes` are writable; `index` is lent for the call. The
-/// content is given to `amalgam_nodemap_content_free` once.
+/// `error` as everywhere; `answer` is writable; `index` is lent for the call. The answer is given to
+/// `amalgam_answer_free` once.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn amalgam_nodemap_content_make(
-    out: *mut *mut NodeMapContent,
-    len_bytes: *mut u64,
+pub unsafe extern "C" fn amalgam_nodemap_content(
+    answer: *mut AnswerBytes,
     index: *const u8,
     index_len: usize,
     error: *mut ErrorInfo,
@@ -421,52 +414,10 @@ pub unsafe extern "C" fn amalgam_nodemap_content_make(
         let index = unsafe { buffers::slice(index, index_len) }?;
         let content = nodemap::upstream::content(IndexEntries::new(index))?;
         // SAFETY: as the caller promises.
-        unsafe {
-            buffers::put(len_bytes, content.len() as u64)?;
-            handle::give(out, NodeMapContent(Handle::new(content)))
-        }
+        unsafe { buffers::give(answer, content) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }
-}
-
-/// Copies a content to `bytes`, which has its length.
-///
-/// # Safety
-///
-/// `error` as everywhere; `bytes` is lent for the call; `content` is not freed before it ends.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn amalgam_nodemap_content_copy(
-    bytes: *mut u8,
-    bytes_len: usize,
-    content: *const NodeMapContent,
-    error: *mut ErrorInfo,
-) -> Status {
-    let body = || {
-        // SAFETY: as the caller promises.
-        let (bytes, NodeMapContent(handle)) =
-            unsafe { (buffers::buffer(bytes, bytes_len)?, handle::borrow(content)?) };
-        handle.call(|content| {
-            if bytes.len() != content.len() {
-                return Err(Failure::bug("the buffer has not the length of the content"));
-            }
-            bytes.copy_from_slice(content);
-            Ok(())
-        })
-    };
-    // SAFETY: as the caller promises.
-    unsafe { entry(error, body) }
-}
-
-/// Frees a content; null is ignored.
-///
-/// # Safety
-///
-/// `content` came from `amalgam_nodemap_content_make`, and nobody uses it any more.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn amalgam_nodemap_content_free(content: *mut NodeMapContent) {
-    // SAFETY: as the caller promises.
-    unsafe { handle::free(content) }
 }
 
 /// The prefix that `digits` are.
