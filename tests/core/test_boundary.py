@@ -193,7 +193,7 @@ def test_list_of_a_message_arrives_whole(tmp_path: Path) -> None:
 def test_short_buffer_is_refused_and_a_right_one_filled(tmp_path: Path) -> None:
     oidmap = opened(tmp_path, [])
     nodes = lent(b"n" * 40)
-    with pytest.raises(error.ProgrammingError, match="one place for each answer"):
+    with pytest.raises(error.ProgrammingError, match="one place per answer"):
         call(lib.amalgam_map_oids, *lent_writable(bytearray(39)), oidmap, 0, *nodes)
     filled = bytearray(b"x" * 40)
     call(lib.amalgam_map_oids, *lent_writable(filled), oidmap, 0, *nodes)

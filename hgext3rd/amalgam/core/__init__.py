@@ -11,8 +11,8 @@ from mercurial import error
 from mercurial.i18n import _
 
 # Loaded at once. Mercurial imports modules lazily; from Python 3.13 on, one that is not
-# loaded cannot be imported again, as `from ..native._core` does if it is what imports
-# this package.
+# loaded cannot be imported again, as `from ..core._core` would do if it loads this
+# package.
 try:
     from ._core import lib  # noqa: F401
 except ImportError as exc:

@@ -1,7 +1,7 @@
-"""The builder of ``_core``: the committed header, read by cffi, and the Rust library.
+"""Builder of ``_core``: cffi reads the committed header.
 
-Knows what Python may call. setup.py builds the static library and adds it. Run at build
-time only; cffi wants the builder as a module-level name.
+setup.py builds the static Rust library and adds it. Run at build time only; cffi wants
+the builder as a module-level name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cffi import FFI
 ROOT = Path(__file__).resolve().parents[3]
 HEADER = ROOT / "rust" / "capi" / "include" / "amalgam.h"
 
-# What the core calls back; operation.py defines it. Of type amalgam_report_fn.
+# The callback of type amalgam_report_fn; operation.py defines it.
 CALLBACKS = """
 extern "Python" int32_t amalgam_report(void *, uint32_t, uint64_t, uint64_t);
 """

@@ -1,4 +1,4 @@
-"""The compiled module as mypy sees it: cffi's values are ``Any``, calls are counted.
+"""Stub of the compiled module: cffi's values are ``Any``, arguments are checked.
 
 A function of the header is one line in ``_Lib``, in the header's order.
 """

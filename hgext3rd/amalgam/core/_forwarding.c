@@ -1,9 +1,9 @@
-/* A base class that passes len(), indexing and iteration on to another object.
+/* Base class that forwards len(), indexing and iteration to another object.
  *
- * Mercurial reads entries of an index by the million, and a method written in Python costs
- * each of these as much as the entry itself. Nothing else is in C: what a subclass adds is
- * written in Python. The type keeps one reference, `_index`, and counts what is asked for:
- * once, after the first `FEW` entries or when all are, it calls `_walked()`.
+ * Mercurial reads millions of index entries, and a method in Python costs as much as the
+ * entry itself. Subclasses in Python add the rest. The type keeps one reference, `_index`,
+ * and counts the entries read: after the first `FEW`, or at an iteration, it calls
+ * `_walked()` once.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -12,13 +12,13 @@
 
 #include <stddef.h>
 
-/* Entries that a look-up or a short log asks for. */
+/* Entries read by a look-up or a short log. */
 #define FEW 1024
 
 typedef struct {
 	PyObject_HEAD
 	PyObject *index;
-	int left; /* of the few; 0 when there is nobody to tell any more */
+	int left; /* entries before `_walked()`; 0 after it */
 } Forwarding;
 
 static PyObject *target(PyObject *self)
@@ -45,7 +45,7 @@ static int forwarding_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	return 0;
 }
 
-static int tell(PyObject *self)
+static int report_walk(PyObject *self)
 {
 	PyObject *nothing;
 	((Forwarding *)self)->left = 0;
@@ -89,7 +89,7 @@ static PyObject *forwarding_subscript(PyObject *self, PyObject *key)
 	Forwarding *forwarding = (Forwarding *)self;
 	if (index == NULL)
 		return NULL;
-	if (forwarding->left != 0 && --forwarding->left == 0 && tell(self) < 0)
+	if (forwarding->left != 0 && --forwarding->left == 0 && report_walk(self) < 0)
 		return NULL;
 	return PyObject_GetItem(index, key);
 }
@@ -97,14 +97,14 @@ static PyObject *forwarding_subscript(PyObject *self, PyObject *key)
 static PyObject *forwarding_iter(PyObject *self)
 {
 	PyObject *index = target(self);
-	if (index == NULL || (((Forwarding *)self)->left != 0 && tell(self) < 0))
+	if (index == NULL || (((Forwarding *)self)->left != 0 && report_walk(self) < 0))
 		return NULL;
 	return PyObject_GetIter(index);
 }
 
 static PyMemberDef forwarding_members[] = {
     {"_index", T_OBJECT_EX, offsetof(Forwarding, index), READONLY,
-     "what is forwarded to"},
+     "the object forwarded to"},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -1,4 +1,4 @@
-"""What is written in C beside the core: see ``_forwarding.c``."""
+"""Stub of the base class in ``_forwarding.c``."""
 
 from collections.abc import Iterator
 from typing import Any

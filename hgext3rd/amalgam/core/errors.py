@@ -1,4 +1,4 @@
-"""Exceptions of Mercurial for the statuses of the native core.
+"""Mercurial's exceptions for the statuses of the native core.
 
 The only reader of ``amalgam_error``. The core writes messages in Mercurial's style,
 lower case and without a full stop. They are not translated.
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class Unsupported(error.StorageError):
-    """The core does not handle this kind of data: fall back, or let hg abort."""
+    """The core does not handle this kind of data. Uncaught, hg aborts."""
 
 
 class Moved(error.StateError):
-    """The repository is no longer what the core was told: look again."""
+    """The repository has changed since the request was made."""
 
 
 def call(func: Callable[..., int], *args: Any) -> None:
-    """Run ``func(*args, error)`` and raise what its status asks for."""
+    """Run ``func(*args, error)`` and raise the exception of its status."""
     problem = ffi.new("amalgam_error *")
     check(func(*args, problem), problem)
 
 
 def check(status: int, problem: Any) -> None:
-    """Raise the exception that ``status`` and the filled ``problem`` stand for."""
+    """Raise the exception of ``status``, with the texts of ``problem``."""
     if status == lib.AMALGAM_STATUS_OK:
         return
     path = bytes(ffi.buffer(problem.path, problem.path_len))

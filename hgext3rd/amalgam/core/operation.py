@@ -1,7 +1,7 @@
-"""Calls into the native core that take a while, with a progress bar and Ctrl-C.
+"""Jobs and other long calls of the native core, with progress bars and Ctrl-C.
 
-The core reports on the thread that entered it, about ten times a second. Signals
-arrive inside that report. The core's worker threads never enter Python.
+The core reports on the calling thread, about ten times a second. Python runs its signal
+handlers in that report. The core's worker threads never enter Python.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """A long call: a progress bar for each of its phases.
+    """A long call, with a progress bar for each of its phases.
 
-    ``phases`` gives topic and unit of each phase number that the call reports; a phase
-    that is not in it has no bar. ``raised`` is what the report raised, if anything.
-    ``on_stop`` is called when it raises, for calls that wait for something else.
+    ``phases``: topic and unit of the phases by their numbers; the others have no bar.
+    ``on_stop`` is called if the report raises, for calls that wait for processes.
     """
 
     def __init__(
@@ -60,8 +59,8 @@ class Operation:
     def run(self, func: Callable[..., int], *args: Any) -> None:
         """Run ``func(*args, report, handle, error)`` to its end.
 
-        Raises what the report raised, ``KeyboardInterrupt`` included, else what
-        ``errors.check`` has for the returned status.
+        Raises the exception of the report, ``KeyboardInterrupt`` included, else that of
+        the returned status.
         """
         try:
             self.step(func, *args)
@@ -69,7 +68,7 @@ class Operation:
             self.close()
 
     def step(self, func: Callable[..., int], *args: Any) -> None:
-        """Run one call of several; after the last one, ``close``."""
+        """Run one of several calls; ``close`` comes after the last one."""
         handle = ffi.new_handle(self)  # must outlive the call
         problem = ffi.new("amalgam_error *")
         status = func(*args, lib.amalgam_report, handle, problem)
@@ -78,7 +77,7 @@ class Operation:
         check(status, problem)
 
     def report(self, phase: int, done: int, total: int) -> None:
-        """Draw the bar. What this raises stops the call."""
+        """Draw the bar. An exception stops the call."""
         if phase != self._phase:
             self.close()
             self._phase = phase
@@ -89,7 +88,7 @@ class Operation:
             self._bar.update(done, total=total or None)
 
     def stop(self, exc: BaseException) -> None:
-        """Keep what the report raised, for the end of the call."""
+        """Keep the exception of a report for the end of the call."""
         self.raised = exc
         if self._on_stop is not None:
             self._on_stop()
@@ -102,14 +101,14 @@ class Operation:
 
 
 def _keep(_kind: object, exc: BaseException, traceback: Any) -> None:
-    """Keep what the report raised; cffi would only print it to stderr."""
+    """Keep the exception of a report; cffi would only print it to stderr."""
     handle = traceback.tb_frame.f_locals["handle"]
     ffi.from_handle(handle).stop(exc)
 
 
 @ffi.def_extern(error=1, onerror=_keep)
 def amalgam_report(handle: Any, phase: int, done: int, total: int) -> int:
-    """Pass the core's report on to its operation. Nonzero asks the core to stop."""
+    """Pass a report of the core to its operation. A nonzero answer stops the core."""
     operation: Operation = ffi.from_handle(handle)
     operation.report(phase, done, total)
     return 0

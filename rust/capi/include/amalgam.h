@@ -1,69 +1,69 @@
-// The C ABI of amalgam's native core: what Python may call, and nothing else.
+// The C ABI of amalgam's native core: all functions that Python calls.
 //
 // Written by `make header` from rust/capi/src; do not edit. The rules that every call
 // follows are in docs/boundary.rst: a call takes, last, the `amalgam_error` that it fills
 // when it answers anything but `OK` (null if the caller does not care); pointers are lent
 // for the call, and null only where the length beside them is 0.
 
-// How a call ended. Numbers are given for ever; new ones are added at the end.
+// Status of a call. Numbers never change; new ones are added at the end.
 typedef enum amalgam_status {
     // Done; outputs are set.
     AMALGAM_STATUS_OK = 0,
-    // The caller asked for something that does not exist or makes no sense.
+    // The request names something that does not exist or is malformed.
     AMALGAM_STATUS_INPUT = 1,
     // Data on disk contradicts itself or its format.
     AMALGAM_STATUS_CORRUPT = 2,
-    // Well-formed, but of a kind that the core does not handle.
+    // Well-formed data of a kind that the core does not handle.
     AMALGAM_STATUS_UNSUPPORTED = 3,
-    // The operating system refused; `os_error` says why.
+    // Error of the operating system, with its `os_error`.
     AMALGAM_STATUS_IO = 4,
-    // A mistake in the core, usually a panic.
+    // Bug in the core or in its caller, usually a panic.
     AMALGAM_STATUS_BUG = 5,
-    // A report asked to stop.
+    // Stopped by the report.
     AMALGAM_STATUS_CANCELLED = 6,
-    // What the caller described is no longer so; look again and call again.
+    // The repository has changed since the request was made: make the request again.
     AMALGAM_STATUS_MOVED = 7,
 } amalgam_status;
 
-// A changegroup, and what of it was made and not yet read.
+// Changegroup, with its bytes that are made and not read.
 typedef struct amalgam_changegroup amalgam_changegroup;
 
-// An open oid map.
+// Open oid map.
 typedef struct amalgam_map amalgam_map;
 
-// An index in memory.
+// Index in memory.
 typedef struct amalgam_mapped amalgam_mapped;
 
 // An open node map.
 typedef struct amalgam_nodemap amalgam_nodemap;
 
-// Why a call did not answer `OK`. Made by the caller, written by the core, freed by the caller.
+// Error of a call. The caller allocates and frees it, the core writes it.
 //
-// Texts that are too long are cut; none ends with NUL. After `OK` nothing in it is set.
+// Texts that are too long are cut; none ends with NUL. After `OK` no field is set.
 typedef struct amalgam_error {
     // The `amalgam_status` of the call.
     int32_t status;
-    // `errno` of an `IO` status, 0 when there is none.
+    // `errno` of an `IO` status, else 0.
     int32_t os_error;
-    // Length of `path`, 0 if no file is concerned.
+    // Length of `path`; 0 if the error is of no file.
     uint32_t path_len;
     // Length of `message`.
     uint32_t message_len;
-    // Length of `hint`, 0 if there is none.
+    // Length of `hint`; may be 0.
     uint32_t hint_len;
-    // The file concerned, as the file system spells it.
+    // File name, in the encoding of the file system.
     uint8_t path[4096];
-    // What was found, in UTF-8: lower case, no full stop.
+    // Message, in UTF-8: lower case, no full stop.
     uint8_t message[1024];
-    // What to try next, in UTF-8.
+    // Next step for the user, in UTF-8.
     uint8_t hint[512];
 } amalgam_error;
 
-// Called with the `handle` of the call, the `phase` it is in, and `done` of `total`.
+// Report of a call: its `handle`, its `phase`, and `done` of `total`.
 //
-// `total` is 0 when it is not known. Each call documents its phases and their units. Comes at
-// most ten times a second, only on the thread that made the call. A nonzero answer asks the
-// core to stop: the call then answers `CANCELLED`. May be null.
+// `total` is 0 if unknown. Each call documents its phases and their units. Reports come at most ten times a
+// second while the call works, on the calling thread only. A nonzero answer stops the call, which then answers
+// `CANCELLED`. May be null.
 typedef int32_t (*amalgam_report_fn)(void *handle, uint32_t phase, uint64_t done, uint64_t total);
 
 // Bytes that the core answers. Inputs are passed as pointer and length.
@@ -74,21 +74,21 @@ typedef struct amalgam_answer {
     size_t len;
 } amalgam_answer;
 
-// A run: consecutive revisions in a file of the node map.
+// Run of consecutive revisions in a node map file.
 typedef struct amalgam_nodemap_run {
-    // Its first byte in the file, a multiple of 4096.
+    // Offset in the file, a multiple of 4096.
     uint64_t offset;
-    // Its first revision.
+    // First revision.
     uint32_t first;
-    // How many revisions, at least one.
+    // Number of revisions, at least one.
     uint32_t revs;
 } amalgam_nodemap_run;
 
-// Begins a changegroup. `MOVED` if the repository has not these changesets.
+// Begins a changegroup. `MOVED` if the changelog has other changesets.
 //
-// `message` and indexes are as for `amalgam_job_run`. `changesets` are numbers of 4 bytes in the byte order of the
-// machine, ascending, `nodes` their nodes. `common` are numbers of changesets that the receiver has, with all
-// their ancestors; not used if `trusts_links`: then every revision belongs to the changeset that its link names.
+// `message` and indexes are as for `amalgam_job_run`. `changesets` are ascending revisions, 4 bytes each in the byte
+// order of the machine, and `nodes` their nodes. `common` are revisions that the receiver has with all their
+// ancestors. It is not used if `trusts_links`: then every revision belongs to the changeset of its linkrev.
 //
 // # Safety
 //
@@ -126,13 +126,13 @@ enum amalgam_status amalgam_changegroup_read(size_t *written,
                                              void *handle,
                                              struct amalgam_error *error);
 
-// Runs the job that the field `job` of `message` names.
+// Runs the job named by the field `job` of `message`.
 //
 // The answer is a message, too; it is given to `amalgam_answer_free` once. A field that is missing, unknown or
 // of the wrong type is a `BUG` that names it. Descriptors in the message stay open until the call ends.
 //
-// `changelog` and `manifest` are indexes of the repository that are mapped, for jobs that read it: the core
-// makes no copy of them. Null otherwise. Phases of the report: those of the job.
+// `changelog` and `manifest` are the mapped indexes of the repository, for jobs that read it; null if they are
+// not mapped. Phases of the report: those of the job.
 //
 // # Safety
 //
@@ -154,9 +154,10 @@ enum amalgam_status amalgam_job_run(struct amalgam_answer *answer,
 // `answer` was answered by a call or is null, and is not used any more.
 void amalgam_answer_free(struct amalgam_answer answer);
 
-// Opens the map in the file open as `file`, which `path` names in messages. It was made with `uid`
-// of the first `limit` revisions of `index`, or of more, and of `runs`, in the order of their
-// revisions, from 0 on.
+// Opens a node map, whose file is open as `file`; errors name it `path`.
+//
+// It was made with `uid`. It has `runs`, in the order of their revisions, from revision 0 on, for at least the first
+// `limit` revisions of `index`.
 //
 // # Safety
 //
@@ -175,9 +176,10 @@ enum amalgam_status amalgam_nodemap_open(struct amalgam_nodemap **out,
                                          size_t index_len,
                                          struct amalgam_error *error);
 
-// Opens Mercurial's own map: the first `len_bytes` bytes of the file open as `file`, which `path`
-// names in messages. It has the first `revs` revisions of `index`. If `mapped` is 0 it is read. Such
-// a map finds nodes. That there is no such node it cannot tell, nor what abbreviations mean.
+// Opens Mercurial's own node map: the first `len_bytes` bytes of the file open as `file`; errors name it `path`.
+//
+// It has the first `revs` revisions of `index`. It is mapped, or read if `mapped` is 0. Such a map finds nodes. It
+// knows neither absent nodes nor abbreviations.
 //
 // # Safety
 //
@@ -197,11 +199,11 @@ enum amalgam_status amalgam_nodemap_open_upstream(struct amalgam_nodemap **out,
 //
 // # Safety
 //
-// `map` came from an `amalgam_nodemap_open*`, and nobody uses it any more.
+// `map` came from an `amalgam_nodemap_open*`, and is not used any more.
 void amalgam_nodemap_free(struct amalgam_nodemap *map);
 
-// The revision of a node, -1 for the null node; -2 if there is none, -3 if the map cannot
-// tell, -4 if that is no node.
+// Returns the revision of a node: -1 for the null node, -2 if it is absent, -3 if the map is unusable, -4 if the
+// argument is no node.
 //
 // # Safety
 //
@@ -213,9 +215,10 @@ int32_t amalgam_nodemap_rev(const struct amalgam_nodemap *map,
                             const uint8_t *node,
                             size_t node_len);
 
-// What 1 to 40 hexadecimal `digits` mean: 1 if it is the node that is written to the 20 bytes at
-// `node`, 0 if there is none, 2 if there are more, -3 if the map cannot tell,
-// -4 if these are no digits.
+// Resolves an abbreviated node of 1 to 40 hexadecimal `digits`.
+//
+// Returns 1 and writes the node to the 20 bytes at `node` if it is unique, 0 if it is absent, 2 if it is ambiguous,
+// -3 if the map is unusable, -4 if the argument has no digits.
 //
 // # Safety
 //
@@ -228,8 +231,8 @@ int32_t amalgam_nodemap_match(uint8_t *node,
                               const uint8_t *digits,
                               size_t digits_len);
 
-// How many digits of a node mean it and no other; -2 if there is no such node, -3 if the map
-// cannot tell, -4 if that is no node.
+// Returns the length of the shortest unambiguous abbreviation of a node: -2 if it is absent, -3 if the map is
+// unusable, -4 if the argument is no node.
 //
 // # Safety
 //
@@ -240,7 +243,7 @@ int32_t amalgam_nodemap_shortest(const struct amalgam_nodemap *map,
                                  const uint8_t *node,
                                  size_t node_len);
 
-// Adds revision `rev`, which is not among those of the index that were there at the opening.
+// Adds revision `rev`, which was added to the index after the map was opened.
 //
 // # Safety
 //
@@ -251,7 +254,7 @@ enum amalgam_status amalgam_nodemap_append(const struct amalgam_nodemap *map,
                                            size_t node_len,
                                            struct amalgam_error *error);
 
-// Forgets the revisions from `revs` on.
+// Removes the revisions from `revs` on.
 //
 // # Safety
 //
@@ -260,7 +263,7 @@ enum amalgam_status amalgam_nodemap_truncate(const struct amalgam_nodemap *map,
                                              uint32_t revs,
                                              struct amalgam_error *error);
 
-// Looks up every revision of `index`; `CORRUPT` if one is not found as what it is.
+// Looks up every node of `index`; `CORRUPT` if one has another revision.
 //
 // # Safety
 //
@@ -270,7 +273,7 @@ enum amalgam_status amalgam_nodemap_check(const struct amalgam_nodemap *map,
                                           size_t index_len,
                                           struct amalgam_error *error);
 
-// Writes how many bytes a run of `revs` revisions has in the file.
+// Writes the length in bytes of a run of `revs` revisions.
 //
 // # Safety
 //
@@ -279,8 +282,7 @@ enum amalgam_status amalgam_nodemap_run_len(uint64_t *len_bytes,
                                             uint32_t revs,
                                             struct amalgam_error *error);
 
-// Writes `run` of a file made with `uid`, of the nodes in `index`, to `bytes`, which has its
-// length.
+// Writes the content of `run`, in a file made with `uid`, to `bytes`, which has its length.
 //
 // # Safety
 //
@@ -294,7 +296,7 @@ enum amalgam_status amalgam_nodemap_run_write(uint8_t *bytes,
                                               size_t index_len,
                                               struct amalgam_error *error);
 
-// Answers the content of a file of Mercurial's own node map, of all entries in `index`.
+// Answers the content of Mercurial's own node map file for all entries of `index`.
 //
 // # Safety
 //
@@ -305,10 +307,8 @@ enum amalgam_status amalgam_nodemap_content(struct amalgam_answer *answer,
                                             size_t index_len,
                                             struct amalgam_error *error);
 
-// Opens the map made of `segments`, file names in `directory`, oldest first.
-//
-// `message` has these fields, and `unmapped`: segments that are read instead of mapped. Without segments there
-// is no `directory`.
+// Opens a map. Fields of `message`: `segments`, file names in `directory`, oldest first; `unmapped`, those to be
+// read instead of mapped. `directory` is missing if `segments` is empty.
 //
 // # Safety
 //
@@ -323,7 +323,7 @@ enum amalgam_status amalgam_map_open(struct amalgam_map **out,
 //
 // # Safety
 //
-// `map` came from `amalgam_map_open`, and nobody uses it any more.
+// `map` came from `amalgam_map_open`, and is not used any more.
 void amalgam_map_free(struct amalgam_map *map);
 
 // Writes the number of pairs in `table`: 0 changesets, 1 manifests, 2 file revisions.
@@ -336,8 +336,7 @@ enum amalgam_status amalgam_map_count(uint64_t *count,
                                       uint32_t table,
                                       struct amalgam_error *error);
 
-// Writes to `oids` the oid of each of `hg_nodes` in `table`, zeros where there is none; 20 bytes
-// each on both sides.
+// Writes the oid of each of `hg_nodes` in `table` to `oids`; zeros if it is absent. All ids have 20 bytes.
 //
 // # Safety
 //
@@ -351,8 +350,7 @@ enum amalgam_status amalgam_map_oids(uint8_t *oids,
                                      size_t hg_nodes_len,
                                      struct amalgam_error *error);
 
-// Writes to `hg_nodes` the changeset of each commit in `oids`, zeros where there is none; 20
-// bytes each on both sides.
+// Writes the changeset of each commit in `oids` to `hg_nodes`; zeros if it is absent. All ids have 20 bytes.
 //
 // # Safety
 //
@@ -364,11 +362,11 @@ enum amalgam_status amalgam_map_changesets(uint8_t *hg_nodes,
                                            size_t oids_len,
                                            struct amalgam_error *error);
 
-// Writes to `matches`, 81 bytes for each of `prefixes`, what an abbreviated id stands for: the
-// number of changesets found (0, 1, or 2 for several), then node and oid of the first two.
+// Resolves abbreviated ids. Writes 81 bytes for each of `prefixes` to `matches`: the number of changesets (0, 1,
+// or 2 for several), then node and oid of the first two.
 //
-// `side` says of which id they are the beginning: 0 of changesets, 1 of commits. A prefix is 21
-// bytes: 20 of an id, and how many of their hexadecimal digits count, 1 to 40.
+// `side` is the kind of id: 0 node, 1 oid. A prefix has 21 bytes: an id, and the number of hexadecimal digits
+// to compare, 1 to 40.
 //
 // # Safety
 //
@@ -381,16 +379,16 @@ enum amalgam_status amalgam_map_match(uint8_t *matches,
                                       size_t prefixes_len,
                                       struct amalgam_error *error);
 
-// Checks each segment whole: its checksum, and that what is sorted is sorted.
+// Checks each segment: its checksum and its order.
 //
 // # Safety
 //
 // `error` as everywhere; `map` is not freed before the call ends.
 enum amalgam_status amalgam_map_check(const struct amalgam_map *map, struct amalgam_error *error);
 
-// Writes to `pairs` those of `table` from position `start` on, as many as there is room for, and
-// their number to `written`: 0 after the last. A pair is 40 bytes, node and oid. Positions are
-// those of no order that means anything, but they stay the same as long as the map is open.
+// Fills `pairs` with pairs of `table` from position `start` on, and writes their number to `written`: 0 at the end.
+//
+// A pair has 40 bytes, node and oid. Positions are arbitrary and constant while the map is open.
 //
 // # Safety
 //
@@ -406,8 +404,8 @@ enum amalgam_status amalgam_map_pairs(uint8_t *pairs,
 
 // Answers a segment with some of the pairs of `map`.
 //
-// `message` has the nodes of each table, `changesets`, `manifests` and `files`. The segment has the pairs of these
-// nodes, or, if `is_kept` is 0, all others.
+// Fields of `message`: nodes of each table, `changesets`, `manifests` and `files`; `is_kept`. The segment has the
+// pairs of these nodes, or, if `is_kept` is 0, all others.
 //
 // # Safety
 //
@@ -421,8 +419,8 @@ enum amalgam_status amalgam_map_sift(struct amalgam_answer *answer,
 
 // Compares the map `found` with `expected`.
 //
-// The answer is a message with the differences of each table: `changesets`, `manifests`, `files`. A difference is 60
-// bytes: node, oid found, oid expected, zeros where there is none. Phases of the report: 0 pairs of both maps.
+// The answer is a message with the differences of each table: `changesets`, `manifests`, `files`. A difference has 60
+// bytes: node, oid found, oid expected; zeros for an absent oid. Phases: 0 pairs of both maps.
 //
 // # Safety
 //
@@ -435,12 +433,11 @@ enum amalgam_status amalgam_map_compare(struct amalgam_answer *answer,
                                         void *handle,
                                         struct amalgam_error *error);
 
-// Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`
-// where they are.
+// Loads the first `len` bytes of the index open as `index`, and writes their address to `data`.
 //
-// The first `covered` of them are mapped from the file open as `snapshot`, which `path` names in
-// messages; the others are read. `prefault` says what to read ahead: 0 nothing, 1 all in the
-// background, 2 all before the call ends. `MOVED` if the files are not as was said.
+// The first `covered` bytes are mapped from the file open as `snapshot`, which errors name `path`; the others
+// are read. `prefault` is the readahead: 0 none, 1 all in the background, 2 all before the call ends. `MOVED` if
+// the files are shorter.
 //
 // # Safety
 //
@@ -457,8 +454,8 @@ enum amalgam_status amalgam_mapped_new(struct amalgam_mapped **out,
                                        uint32_t prefault,
                                        struct amalgam_error *error);
 
-// Tells the kernel what of the bytes from `start` to `end` of an index is about to be touched: 0 a
-// few places, 1 all of them, which it then reads at once, 2 stretches.
+// Advises the kernel of the next accesses to the bytes from `start` to `end` of an index: 0 random, 1 all
+// of them, which are then read at once, 2 sequential.
 //
 // # Safety
 //
@@ -469,15 +466,17 @@ enum amalgam_status amalgam_mapped_expect(const struct amalgam_mapped *mapped,
                                           uint64_t end,
                                           struct amalgam_error *error);
 
-// Frees an index, and the memory that `amalgam_mapped_new` named; null is ignored.
+// Frees an index with its bytes; null is ignored.
 //
 // # Safety
 //
-// `mapped` came from `amalgam_mapped_new`, and nobody of C uses it nor its bytes any more.
+// `mapped` came from `amalgam_mapped_new`; C does not use it and its bytes any more.
 void amalgam_mapped_free(struct amalgam_mapped *mapped);
 
-// Writes to `common` in how many bytes, of its first `covered`, the snapshot open as `snapshot`,
-// which `path` names in messages, agrees with the first `len` of the index open as `index`.
+// Writes the length of the common prefix of a snapshot and an index to `common`.
+//
+// Compares the first `covered` bytes of the file open as `snapshot`, which errors name `path`, and the first `len`
+// of the file open as `index`.
 //
 // # Safety
 //

@@ -1,4 +1,4 @@
-//! Memory that Python lends for one call: bytes in, buffers and numbers out.
+//! Arguments of a call: bytes, files and directories that Python lends, outputs, answers.
 //!
 //! Every function here trusts a pointer that C passed, so each is `unsafe` for the same
 //! reason: **the pointer is null, or aligned and good for the length given until the call
@@ -25,7 +25,7 @@ pub struct AnswerBytes {
     pub len: usize,
 }
 
-/// `len` values that C lends.
+/// Borrows `len` values from C.
 ///
 /// # Safety
 ///
@@ -43,7 +43,7 @@ pub unsafe fn slice<'a, T>(data: *const T, len: usize) -> Result<&'a [T], Failur
     }
 }
 
-/// A buffer of `len` bytes to fill; C has set them, if only to 0.
+/// Borrows an initialized output buffer of `len` bytes from C.
 ///
 /// # Safety
 ///
@@ -61,7 +61,7 @@ pub unsafe fn buffer<'a>(data: *mut u8, len: usize) -> Result<&'a mut [u8], Fail
     }
 }
 
-/// A file name, as the file system spells it.
+/// Borrows a file name, in the encoding of the file system.
 ///
 /// # Safety
 ///
@@ -75,7 +75,7 @@ pub unsafe fn path<'a>(data: *const u8, len: usize) -> Result<&'a Path, Failure>
     Ok(Path::new(OsStr::from_bytes(unsafe { slice(data, len) }?)))
 }
 
-/// A file that the caller has open, and keeps open.
+/// Borrows an open file from its descriptor.
 ///
 /// # Safety
 ///
@@ -92,8 +92,7 @@ pub unsafe fn file(descriptor: i32) -> Result<ManuallyDrop<File>, Failure> {
     Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))
 }
 
-/// A directory that C has open, and what messages call it. It is open as long as the answer is,
-/// whatever C does with its own descriptor.
+/// Duplicates the descriptor of a directory. Errors name it `path`.
 ///
 /// # Safety
 ///
@@ -101,7 +100,7 @@ pub unsafe fn file(descriptor: i32) -> Result<ManuallyDrop<File>, Failure> {
 ///
 /// # Errors
 ///
-/// A bug if `fd` is no descriptor; else that of the system.
+/// A bug if `fd` is no descriptor, or an I/O error.
 pub unsafe fn directory(fd: i32, path: &Path) -> Result<Directory, Failure> {
     if fd < 0 {
         return Err(Failure::bug("no descriptor of a directory"));
@@ -123,7 +122,7 @@ pub unsafe fn directory(fd: i32, path: &Path) -> Result<Directory, Failure> {
 /// A bug if `out` is null.
 pub unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Failure> {
     if out.is_null() {
-        return Err(Failure::bug("no place for an output"));
+        return Err(Failure::bug("null output pointer"));
     }
     // SAFETY: the caller vouches for `out`; `write` drops nothing that was there.
     unsafe { out.write(value) };
@@ -147,7 +146,7 @@ pub unsafe fn give(out: *mut AnswerBytes, bytes: Vec<u8>) -> Result<(), Failure>
 }
 
 fn null(len: usize) -> Failure {
-    Failure::bug(format!("null pointer where {len} values were promised"))
+    Failure::bug(format!("null pointer to {len} values"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Changegroups: a handle, and reading it buffer by buffer.
+//! Changegroups: read from a handle, buffer by buffer.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::message::Fields;
 use crate::report::{Position, Progress, ReportFn, Reporter};
 use crate::snapshot::Mapped;
 
-/// A changegroup, and what of it was made and not yet read.
+/// Changegroup, with its bytes that are made and not read.
 pub struct ChangegroupHandle(Handle<Mutex<Reading>>);
 
 struct Reading {
@@ -24,11 +24,11 @@ struct Reading {
     read: usize,
 }
 
-/// Begins a changegroup. `MOVED` if the repository has not these changesets.
+/// Begins a changegroup. `MOVED` if the changelog has other changesets.
 ///
-/// `message` and indexes are as for `amalgam_job_run`. `changesets` are numbers of 4 bytes in the byte order of the
-/// machine, ascending, `nodes` their nodes. `common` are numbers of changesets that the receiver has, with all
-/// their ancestors; not used if `trusts_links`: then every revision belongs to the changeset that its link names.
+/// `message` and indexes are as for `amalgam_job_run`. `changesets` are ascending revisions, 4 bytes each in the byte
+/// order of the machine, and `nodes` their nodes. `common` are revisions that the receiver has with all their
+/// ancestors. It is not used if `trusts_links`: then every revision belongs to the changeset of its linkrev.
 ///
 /// # Safety
 ///
@@ -116,7 +116,7 @@ impl Reading {
             *read = 0;
             let progress = Progress::default();
             let watch =
-                |Reached { phase, done, total }: Reached| progress.tell(phase as u32, done, total);
+                |Reached { phase, done, total }: Reached| progress.set(phase as u32, done, total);
             watch(changegroup.position());
             reporter
                 .supervise(&progress, || changegroup.read(made, &watch).map_err(Failure::from))?;
@@ -132,7 +132,7 @@ impl Reading {
     }
 }
 
-/// The changesets that the fields name.
+/// Reads the request.
 fn outgoing(mut fields: Fields<'_>) -> Result<Outgoing, Failure> {
     let numbers = |numbers: &[[u8; 4]]| -> Vec<u32> {
         numbers.iter().map(|number| u32::from_ne_bytes(*number)).collect()
@@ -140,7 +140,7 @@ fn outgoing(mut fields: Fields<'_>) -> Result<Outgoing, Failure> {
     let changesets = numbers(fields.take("changesets")?);
     let nodes: &[[u8; 20]] = fields.take("nodes")?;
     if nodes.len() != changesets.len() {
-        return Err(Failure::bug("there is not one node for each changeset"));
+        return Err(Failure::bug("numbers of nodes and changesets differ"));
     }
     if !changesets.is_sorted_by(|earlier, later| earlier < later) {
         return Err(Failure::bug("changesets are not in ascending order"));

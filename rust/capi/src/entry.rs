@@ -1,7 +1,7 @@
-//! The way into the core: every call is [`entry`]'s closure, so no panic crosses to C.
+//! Entry of every call: panics become errors.
 //!
-//! This is a function and not a macro because cbindgen reads our source and would not see
-//! signatures that a macro makes.
+//! [`entry`] is a function and not a macro because cbindgen reads the source and does not see
+//! signatures made by a macro.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -14,20 +14,20 @@ use crate::failure::{ErrorInfo, Failure, Status};
 thread_local! {
     /// Whether this thread is inside a call.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Where this thread last panicked inside a call.
+    /// Location of this thread's last panic inside a call.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Calls under way in the process.
+/// Number of running calls in the process.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
-/// Where a thread that a call started panicked first: the cause of what the caller sees.
+/// Location of the first panic in a thread started by a call: the cause of the call's own panic.
 static WORKER_PLACE: Mutex<Option<String>> = Mutex::new(None);
 static HOOK: Once = Once::new();
 
-/// Runs `body`, writes its failure to `error`, and answers the status that C gets.
+/// Runs `body`, writes its failure to `error`, and returns the status.
 ///
-/// A panic in `body`, or in a thread whose panic `body` passes on, becomes
-/// [`Status::Bug`] with the place of the panic. Nothing is printed.
+/// A panic in `body`, or in a thread that `body` joins, becomes [`Status::Bug`] with the location of
+/// the panic. Nothing is printed.
 ///
 /// # Safety
 ///
@@ -41,19 +41,19 @@ pub unsafe fn entry(error: *mut ErrorInfo, body: impl FnOnce() -> Result<(), Fai
     failure.status()
 }
 
-/// Runs `body` where no failure can be told, such as in a `_free`; a panic ends here.
+/// Runs `body` in calls without an error, such as a `_free`; a panic is dropped.
 pub fn entry_silent(body: impl FnOnce()) {
-    let _told_nobody = caught(|| {
+    let _dropped = caught(|| {
         body();
         Ok(())
     });
 }
 
-/// Runs `body`, with a panic made into a failure.
+/// Runs `body`, and converts a panic to a failure.
 fn caught<R>(body: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
     HOOK.call_once(install_hook);
     let _call = Call::begin();
-    // What a panic left half done stays behind a handle, and handles poison themselves.
+    // unwind safe: state that a panic left half changed is behind a handle, which is then poisoned
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         let own = PLACE.take();
         let place = lock(&WORKER_PLACE).take().or(own);
@@ -62,7 +62,7 @@ fn caught<R>(body: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
     })
 }
 
-/// Marks the thread as inside a call for as long as it lives.
+/// Guard that marks the thread as inside a call.
 struct Call {
     outer: bool,
 }
@@ -78,12 +78,12 @@ impl Drop for Call {
     fn drop(&mut self) {
         INSIDE.set(self.outer);
         if CALLS.fetch_sub(1, Ordering::Relaxed) == 1 {
-            lock(&WORKER_PLACE).take(); // of a panic that no call passed on
+            lock(&WORKER_PLACE).take(); // of a panic that no call has joined
         }
     }
 }
 
-/// Remembers where our panics are; all others go to the hook that was there before.
+/// Records the locations of panics in calls; other panics go to the previous hook.
 fn install_hook() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -104,7 +104,7 @@ fn place_of(info: &PanicHookInfo<'_>) -> Option<String> {
     info.location().map(ToString::to_string)
 }
 
-/// The message of a panic, for those that have one.
+/// The message of a panic, if it has one.
 fn text_of(payload: &(dyn Any + Send)) -> &str {
     let owned = payload.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message")

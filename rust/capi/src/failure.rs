@@ -1,55 +1,55 @@
-//! What can go wrong in a call, and how it is told to C.
+//! Errors of calls: status, message, path, hint.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// How a call ended. Numbers are given for ever; new ones are added at the end.
+/// Status of a call. Numbers never change; new ones are added at the end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Done; outputs are set.
     Ok = 0,
-    /// The caller asked for something that does not exist or makes no sense.
+    /// The request names something that does not exist or is malformed.
     Input = 1,
     /// Data on disk contradicts itself or its format.
     Corrupt = 2,
-    /// Well-formed, but of a kind that the core does not handle.
+    /// Well-formed data of a kind that the core does not handle.
     Unsupported = 3,
-    /// The operating system refused; `os_error` says why.
+    /// Error of the operating system, with its `os_error`.
     Io = 4,
-    /// A mistake in the core, usually a panic.
+    /// Bug in the core or in its caller, usually a panic.
     Bug = 5,
-    /// A report asked to stop.
+    /// Stopped by the report.
     Cancelled = 6,
-    /// What the caller described is no longer so; look again and call again.
+    /// The repository has changed since the request was made: make the request again.
     Moved = 7,
 }
 
-/// Why a call did not answer `OK`. Made by the caller, written by the core, freed by the caller.
+/// Error of a call. The caller allocates and frees it, the core writes it.
 ///
-/// Texts that are too long are cut; none ends with NUL. After `OK` nothing in it is set.
+/// Texts that are too long are cut; none ends with NUL. After `OK` no field is set.
 #[repr(C)]
 pub struct ErrorInfo {
     /// The `amalgam_status` of the call.
     pub status: i32,
-    /// `errno` of an `IO` status, 0 when there is none.
+    /// `errno` of an `IO` status, else 0.
     pub os_error: i32,
-    /// Length of `path`, 0 if no file is concerned.
+    /// Length of `path`; 0 if the error is of no file.
     pub path_len: u32,
     /// Length of `message`.
     pub message_len: u32,
-    /// Length of `hint`, 0 if there is none.
+    /// Length of `hint`; may be 0.
     pub hint_len: u32,
-    /// The file concerned, as the file system spells it.
+    /// File name, in the encoding of the file system.
     pub path: [u8; 4096],
-    /// What was found, in UTF-8: lower case, no full stop.
+    /// Message, in UTF-8: lower case, no full stop.
     pub message: [u8; 1024],
-    /// What to try next, in UTF-8.
+    /// Next step for the user, in UTF-8.
     pub hint: [u8; 512],
 }
 
-/// An error on its way to Python: status, message, and what else is known.
+/// Error of a call: status, message, and, if known, path, `errno` and hint.
 ///
 /// ```
 /// use capi::failure::Failure;
@@ -71,64 +71,64 @@ impl Failure {
         Self { status, os_error: 0, path: Vec::new(), message, hint: String::new() }
     }
 
-    /// The caller asked for something that does not exist or makes no sense.
+    /// Error of [`Status::Input`].
     pub fn input(message: impl Into<String>) -> Self {
         Self::new(Status::Input, message)
     }
 
-    /// Data on disk contradicts itself or its format.
+    /// Error of [`Status::Corrupt`].
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(Status::Corrupt, message)
     }
 
-    /// Well-formed, but nothing that the core handles.
+    /// Error of [`Status::Unsupported`].
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(Status::Unsupported, message)
     }
 
-    /// The operating system refused what was asked of the file at `path`.
+    /// Error of [`Status::Io`] on the file at `path`.
     #[must_use]
     pub fn io(path: &Path, source: &io::Error) -> Self {
         let os_error = source.raw_os_error().unwrap_or(0);
         Self { os_error, ..Self::new(Status::Io, source.to_string()).at(path) }
     }
 
-    /// A mistake of ours.
+    /// Error of [`Status::Bug`].
     pub fn bug(message: impl Into<String>) -> Self {
         Self::new(Status::Bug, message)
     }
 
-    /// The caller's report asked to stop.
+    /// Error of [`Status::Cancelled`].
     #[must_use]
     pub fn cancelled() -> Self {
         Self::new(Status::Cancelled, "stopped on request")
     }
 
-    /// What the caller described is no longer so.
+    /// Error of [`Status::Moved`].
     #[must_use]
     pub fn moved(message: impl Into<String>) -> Self {
         Self::new(Status::Moved, message)
     }
 
-    /// The same failure, of the file at `path`.
+    /// Adds the file name.
     #[must_use]
     pub fn at(self, path: &Path) -> Self {
         Self { path: path.as_os_str().as_encoded_bytes().to_vec(), ..self }
     }
 
-    /// The same failure with what to try next.
+    /// Adds the next step for the user.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: hint.into(), ..self }
     }
 
-    /// The number that the call answers.
+    /// The status of the call.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// Copies everything known into the caller's structure.
+    /// Writes all fields of the caller's structure.
     pub(crate) fn write_to(&self, info: &mut ErrorInfo) {
         info.status = self.status as i32;
         info.os_error = self.os_error;
@@ -138,7 +138,7 @@ impl Failure {
     }
 }
 
-/// Copies as many whole characters of `text` as fit, and answers their bytes.
+/// Copies the whole characters of `text` that fit; returns the number of bytes.
 fn fill_text(buffer: &mut [u8], text: &str) -> u32 {
     let mut end = text.len().min(buffer.len());
     while !text.is_char_boundary(end) {
@@ -147,7 +147,7 @@ fn fill_text(buffer: &mut [u8], text: &str) -> u32 {
     fill(buffer, &text.as_bytes()[..end])
 }
 
-/// Copies as many of `bytes` as fit, and answers how many.
+/// Copies the `bytes` that fit; returns their number.
 fn fill(buffer: &mut [u8], bytes: &[u8]) -> u32 {
     let len = bytes.len().min(buffer.len());
     buffer[..len].copy_from_slice(&bytes[..len]);

@@ -1,14 +1,14 @@
-//! Rust values that C holds by an opaque pointer.
+//! Handles: opaque pointers of C to Rust values.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::entry::entry_silent;
 use crate::failure::Failure;
 
-/// A value that several threads of C may use, until a call on it panics.
+/// Value shared by the threads of C, until a call on it panics.
 ///
-/// `Send + Sync` is asked of the value because cffi lets the GIL go: what changes is behind a
-/// lock of its own. After a panic its state is unknown, so every later call is refused.
+/// The value is `Send + Sync`, because cffi releases the GIL during a call: mutable state needs a lock of its
+/// own. After a panic the state is unknown, so every later call is an error.
 #[derive(Debug)]
 pub struct Handle<T> {
     value: T,
@@ -16,7 +16,7 @@ pub struct Handle<T> {
 }
 
 impl<T: Send + Sync> Handle<T> {
-    /// A handle on `value`.
+    /// Wraps `value`.
     pub fn new(value: T) -> Self {
         Self { value, poisoned: AtomicBool::new(false) }
     }
@@ -37,7 +37,7 @@ impl<T: Send + Sync> Handle<T> {
     }
 }
 
-/// Dropped only when a panic passes by.
+/// Guard that is dropped only by a panic.
 struct PoisonOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for PoisonOnDrop<'_> {
@@ -46,7 +46,7 @@ impl Drop for PoisonOnDrop<'_> {
     }
 }
 
-/// Gives `value` to C, which answers it to [`free`] once.
+/// Moves `value` to C, which passes it to [`free`] once.
 ///
 /// # Safety
 ///
@@ -57,12 +57,12 @@ impl Drop for PoisonOnDrop<'_> {
 /// A bug if `out` is null.
 pub unsafe fn give<T>(out: *mut *mut T, value: T) -> Result<(), Failure> {
     // SAFETY: the caller vouches for `out`.
-    let out = unsafe { out.as_mut() }.ok_or_else(|| Failure::bug("no place for the handle"))?;
+    let out = unsafe { out.as_mut() }.ok_or_else(|| Failure::bug("null output pointer"))?;
     *out = Box::into_raw(Box::new(value));
     Ok(())
 }
 
-/// The value behind `handle`.
+/// Borrows the value of `handle`.
 ///
 /// # Safety
 ///
@@ -76,7 +76,7 @@ pub unsafe fn borrow<'a, T>(handle: *const T) -> Result<&'a T, Failure> {
     unsafe { handle.as_ref() }.ok_or_else(|| Failure::bug("no handle"))
 }
 
-/// Takes back and drops what [`give`] gave; null is ignored.
+/// Drops a value from [`give`]; null is ignored.
 ///
 /// # Safety
 ///
@@ -110,7 +110,7 @@ mod tests {
         assert!(handle.call(|_| Err::<(), _>(Failure::input("no"))).is_err());
         assert_eq!(handle.call(|value| Ok(*value)).expect("still usable"), 7);
 
-        // inside a call, as panics of other threads would be told as those of calls under way
+        // inside a call: outside, the panic would be recorded for a call of another thread
         let mut was_called = false;
         entry_silent(|| {
             was_called = true;

@@ -22,13 +22,13 @@ use crate::message::Fields;
 use crate::report::{Progress, ReportFn, Reporter};
 use crate::snapshot::Mapped;
 
-/// Runs the job that the field `job` of `message` names.
+/// Runs the job named by the field `job` of `message`.
 ///
 /// The answer is a message, too; it is given to `amalgam_answer_free` once. A field that is missing, unknown or
 /// of the wrong type is a `BUG` that names it. Descriptors in the message stay open until the call ends.
 ///
-/// `changelog` and `manifest` are indexes of the repository that are mapped, for jobs that read it: the core
-/// makes no copy of them. Null otherwise. Phases of the report: those of the job.
+/// `changelog` and `manifest` are the mapped indexes of the repository, for jobs that read it; null if they are
+/// not mapped. Phases of the report: those of the job.
 ///
 /// # Safety
 ///
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn amalgam_answer_free(answer: AnswerBytes) {
     unsafe { handle::free(bytes) }
 }
 
-/// Runs the job that `message` names.
+/// Runs the job named by `message`.
 fn run(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let job = match message.take("job")? {
         "core" => core,
@@ -83,8 +83,8 @@ fn run(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     job(message, call)
 }
 
-/// Describes the core: its version, as `X.Y.Z`, and the SHA-1 kernels that this CPU offers and that give wrong
-/// answers. These are not used.
+/// Describes the core: its version, as `X.Y.Z`, and the SHA-1 kernels that give wrong answers on this CPU and are
+/// not used.
 fn core(message: Fields<'_>, _call: &Call) -> Result<Vec<u8>, Failure> {
     message.end()?;
     let refused: Vec<_> = sha1lanes::refused().iter().map(|name| (*name).to_owned()).collect();
@@ -101,7 +101,7 @@ struct Call {
 }
 
 impl Call {
-    /// Takes the arguments of C.
+    /// Converts the arguments of C.
     ///
     /// # Safety
     ///
@@ -136,13 +136,13 @@ impl Call {
     }
 }
 
-/// Takes an open file from a field that has its descriptor. The caller closes it.
+/// Borrows an open file: the field is its descriptor.
 fn file(fields: &mut Fields<'_>, name: &str) -> Result<ManuallyDrop<File>, Failure> {
     // SAFETY: the caller of `amalgam_job_run` promised that descriptors stay open.
     unsafe { buffers::file(fields.take(name)?) }
 }
 
-/// Takes a directory from a field that has its descriptor `fd` and, for errors, its `path`.
+/// Duplicates a directory: the field has its descriptor `fd` and, for errors, its `path`.
 pub(crate) fn directory(fields: &mut Fields<'_>, name: &str) -> Result<Directory, Failure> {
     let mut directory: Fields<'_> = fields.take(name)?;
     let (fd, path) = (directory.take("fd")?, directory.take("path")?);

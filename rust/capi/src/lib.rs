@@ -1,11 +1,11 @@
 //! The C ABI of amalgam's native core, and all it takes to make calls safe.
 //!
 //! An entry point converts its arguments ([`buffers`], [`handle`]), runs inside
-//! [`entry::entry`], and answers a [`Status`](failure::Status); what went wrong is written to
-//! the caller's [`ErrorInfo`](failure::ErrorInfo). Long calls report through
+//! [`entry::entry`], and answers a [`Status`](failure::Status); errors are written to the
+//! caller's [`ErrorInfo`](failure::ErrorInfo). Long calls report through
 //! [`report::Reporter`]. Nothing here knows a format or a rule: that is the other crates' work.
 //!
-//! The header is generated from this crate, and `docs/boundary.rst` shows how to add a call.
+//! The header is generated from this crate, and `docs/boundary.rst` shows how to add a job.
 
 #![expect(unsafe_code, reason = "pointers from C become references in this crate only")]
 

@@ -1,9 +1,8 @@
-//! The node map of an open index: look-ups one at a time, and what makes its file.
+//! Node map of an open index: look-ups, and the content of its file.
 //!
-//! The look-ups answer a number instead of a status, and take no `amalgam_error`: they are made by the
-//! thousand, each in less than a microsecond, and there is one thing to do when one fails, which is
-//! to ask the index itself. The bytes of the index are lent for each call; they must be the same
-//! for all calls on a handle.
+//! A look-up returns a number instead of a status, and takes no `amalgam_error`: callers make thousands, each in less
+//! than a microsecond, and after an error they ask the index itself. The bytes of the index are lent for each
+//! call; they are the same for all calls on a handle.
 
 use revlog::nodemap::{self, IndexEntries, NodeMap, Place, PrefixMatch};
 use revlog::{Node, Prefix};
@@ -15,23 +14,23 @@ use crate::handle::{self, Handle};
 
 /// No such node.
 const UNKNOWN: i32 = -2;
-/// The map cannot answer, now or ever: ask the index.
+/// The map is unusable: ask the index, from now on.
 const FAILED: i32 = -3;
-/// It is no question for a map: ask the index this time.
+/// The argument is no node or prefix: ask the index this time.
 const INVALID: i32 = -4;
 
 /// An open node map.
 pub struct NodeMapHandle(Handle<NodeMap>);
 
-/// A run: consecutive revisions in a file of the node map.
+/// Run of consecutive revisions in a node map file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct NodeMapRun {
-    /// Its first byte in the file, a multiple of 4096.
+    /// Offset in the file, a multiple of 4096.
     pub offset: u64,
-    /// Its first revision.
+    /// First revision.
     pub first: u32,
-    /// How many revisions, at least one.
+    /// Number of revisions, at least one.
     pub revs: u32,
 }
 
@@ -52,9 +51,10 @@ impl From<nodemap::Error> for Failure {
     }
 }
 
-/// Opens the map in the file open as `file`, which `path` names in messages. It was made with `uid`
-/// of the first `limit` revisions of `index`, or of more, and of `runs`, in the order of their
-/// revisions, from 0 on.
+/// Opens a node map, whose file is open as `file`; errors name it `path`.
+///
+/// It was made with `uid`. It has `runs`, in the order of their revisions, from revision 0 on, for at least the first
+/// `limit` revisions of `index`.
 ///
 /// # Safety
 ///
@@ -96,9 +96,10 @@ pub unsafe extern "C" fn amalgam_nodemap_open(
     unsafe { entry(error, body) }
 }
 
-/// Opens Mercurial's own map: the first `len_bytes` bytes of the file open as `file`, which `path`
-/// names in messages. It has the first `revs` revisions of `index`. If `mapped` is 0 it is read. Such
-/// a map finds nodes. That there is no such node it cannot tell, nor what abbreviations mean.
+/// Opens Mercurial's own node map: the first `len_bytes` bytes of the file open as `file`; errors name it `path`.
+///
+/// It has the first `revs` revisions of `index`. It is mapped, or read if `mapped` is 0. Such a map finds nodes. It
+/// knows neither absent nodes nor abbreviations.
 ///
 /// # Safety
 ///
@@ -139,15 +140,15 @@ pub unsafe extern "C" fn amalgam_nodemap_open_upstream(
 ///
 /// # Safety
 ///
-/// `map` came from an `amalgam_nodemap_open*`, and nobody uses it any more.
+/// `map` came from an `amalgam_nodemap_open*`, and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_free(map: *mut NodeMapHandle) {
     // SAFETY: as the caller promises.
     unsafe { handle::free(map) }
 }
 
-/// The revision of a node, -1 for the null node; -2 if there is none, -3 if the map cannot
-/// tell, -4 if that is no node.
+/// Returns the revision of a node: -1 for the null node, -2 if it is absent, -3 if the map is unusable, -4 if the
+/// argument is no node.
 ///
 /// # Safety
 ///
@@ -179,14 +180,15 @@ pub unsafe extern "C" fn amalgam_nodemap_rev(
         found = rev.unwrap_or(UNKNOWN);
         Ok(())
     };
-    // SAFETY: nobody is told.
+    // SAFETY: null is allowed.
     let _status = unsafe { entry(std::ptr::null_mut(), body) };
     found
 }
 
-/// What 1 to 40 hexadecimal `digits` mean: 1 if it is the node that is written to the 20 bytes at
-/// `node`, 0 if there is none, 2 if there are more, -3 if the map cannot tell,
-/// -4 if these are no digits.
+/// Resolves an abbreviated node of 1 to 40 hexadecimal `digits`.
+///
+/// Returns 1 and writes the node to the 20 bytes at `node` if it is unique, 0 if it is absent, 2 if it is ambiguous,
+/// -3 if the map is unusable, -4 if the argument has no digits.
 ///
 /// # Safety
 ///
@@ -228,13 +230,13 @@ pub unsafe extern "C" fn amalgam_nodemap_match(
         };
         Ok(())
     };
-    // SAFETY: nobody is told.
+    // SAFETY: null is allowed.
     let _status = unsafe { entry(std::ptr::null_mut(), body) };
     found
 }
 
-/// How many digits of a node mean it and no other; -2 if there is no such node, -3 if the map
-/// cannot tell, -4 if that is no node.
+/// Returns the length of the shortest unambiguous abbreviation of a node: -2 if it is absent, -3 if the map is
+/// unusable, -4 if the argument is no node.
 ///
 /// # Safety
 ///
@@ -266,12 +268,12 @@ pub unsafe extern "C" fn amalgam_nodemap_shortest(
         found = digits.unwrap_or(UNKNOWN);
         Ok(())
     };
-    // SAFETY: nobody is told.
+    // SAFETY: null is allowed.
     let _status = unsafe { entry(std::ptr::null_mut(), body) };
     found
 }
 
-/// Adds revision `rev`, which is not among those of the index that were there at the opening.
+/// Adds revision `rev`, which was added to the index after the map was opened.
 ///
 /// # Safety
 ///
@@ -298,7 +300,7 @@ pub unsafe extern "C" fn amalgam_nodemap_append(
     unsafe { entry(error, body) }
 }
 
-/// Forgets the revisions from `revs` on.
+/// Removes the revisions from `revs` on.
 ///
 /// # Safety
 ///
@@ -321,7 +323,7 @@ pub unsafe extern "C" fn amalgam_nodemap_truncate(
     unsafe { entry(error, body) }
 }
 
-/// Looks up every revision of `index`; `CORRUPT` if one is not found as what it is.
+/// Looks up every node of `index`; `CORRUPT` if one has another revision.
 ///
 /// # Safety
 ///
@@ -343,7 +345,7 @@ pub unsafe extern "C" fn amalgam_nodemap_check(
     unsafe { entry(error, body) }
 }
 
-/// Writes how many bytes a run of `revs` revisions has in the file.
+/// Writes the length in bytes of a run of `revs` revisions.
 ///
 /// # Safety
 ///
@@ -363,8 +365,7 @@ pub unsafe extern "C" fn amalgam_nodemap_run_len(
     unsafe { entry(error, body) }
 }
 
-/// Writes `run` of a file made with `uid`, of the nodes in `index`, to `bytes`, which has its
-/// length.
+/// Writes the content of `run`, in a file made with `uid`, to `bytes`, which has its length.
 ///
 /// # Safety
 ///
@@ -396,7 +397,7 @@ pub unsafe extern "C" fn amalgam_nodemap_run_write(
     unsafe { entry(error, body) }
 }
 
-/// Answers the content of a file of Mercurial's own node map, of all entries in `index`.
+/// Answers the content of Mercurial's own node map file for all entries of `index`.
 ///
 /// # Safety
 ///
@@ -420,7 +421,7 @@ pub unsafe extern "C" fn amalgam_nodemap_content(
     unsafe { entry(error, body) }
 }
 
-/// The prefix that `digits` are.
+/// Parses hexadecimal digits.
 fn prefix_of(digits: &[u8]) -> Option<Prefix> {
     let mut padded = [b'0'; 40];
     padded.get_mut(..digits.len())?.copy_from_slice(digits);

@@ -1,4 +1,4 @@
-//! The oid map: handles, look-ups in batches, and what verifying asks.
+//! Oid map: look-ups in batches, checks and comparisons.
 
 use std::ffi::c_void;
 
@@ -14,13 +14,11 @@ use crate::jobs::{directory, nodes};
 use crate::message::Fields;
 use crate::report::{Position, Progress, ReportFn, Reporter};
 
-/// An open oid map.
+/// Open oid map.
 pub struct Map(Handle<OidMap>);
 
-/// Opens the map made of `segments`, file names in `directory`, oldest first.
-///
-/// `message` has these fields, and `unmapped`: segments that are read instead of mapped. Without segments there
-/// is no `directory`.
+/// Opens a map. Fields of `message`: `segments`, file names in `directory`, oldest first; `unmapped`, those to be
+/// read instead of mapped. `directory` is missing if `segments` is empty.
 ///
 /// # Safety
 ///
@@ -55,7 +53,7 @@ pub unsafe extern "C" fn amalgam_map_open(
 ///
 /// # Safety
 ///
-/// `map` came from `amalgam_map_open`, and nobody uses it any more.
+/// `map` came from `amalgam_map_open`, and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_map_free(map: *mut Map) {
     // SAFETY: as the caller promises.
@@ -85,8 +83,7 @@ pub unsafe extern "C" fn amalgam_map_count(
     unsafe { entry(error, body) }
 }
 
-/// Writes to `oids` the oid of each of `hg_nodes` in `table`, zeros where there is none; 20 bytes
-/// each on both sides.
+/// Writes the oid of each of `hg_nodes` in `table` to `oids`; zeros if it is absent. All ids have 20 bytes.
 ///
 /// # Safety
 ///
@@ -125,8 +122,7 @@ pub unsafe extern "C" fn amalgam_map_oids(
     unsafe { entry(error, body) }
 }
 
-/// Writes to `hg_nodes` the changeset of each commit in `oids`, zeros where there is none; 20
-/// bytes each on both sides.
+/// Writes the changeset of each commit in `oids` to `hg_nodes`; zeros if it is absent. All ids have 20 bytes.
 ///
 /// # Safety
 ///
@@ -159,11 +155,11 @@ pub unsafe extern "C" fn amalgam_map_changesets(
     unsafe { entry(error, body) }
 }
 
-/// Writes to `matches`, 81 bytes for each of `prefixes`, what an abbreviated id stands for: the
-/// number of changesets found (0, 1, or 2 for several), then node and oid of the first two.
+/// Resolves abbreviated ids. Writes 81 bytes for each of `prefixes` to `matches`: the number of changesets (0, 1,
+/// or 2 for several), then node and oid of the first two.
 ///
-/// `side` says of which id they are the beginning: 0 of changesets, 1 of commits. A prefix is 21
-/// bytes: 20 of an id, and how many of their hexadecimal digits count, 1 to 40.
+/// `side` is the kind of id: 0 node, 1 oid. A prefix has 21 bytes: an id, and the number of hexadecimal digits
+/// to compare, 1 to 40.
 ///
 /// # Safety
 ///
@@ -195,7 +191,7 @@ pub unsafe extern "C" fn amalgam_map_match(
         let (prefixes, rest) = prefixes.as_chunks::<21>();
         let (places, rest_out) = matches.as_chunks_mut::<81>();
         if places.len() != prefixes.len() || !rest.is_empty() || !rest_out.is_empty() {
-            return Err(Failure::bug("one place for each prefix was expected"));
+            return Err(Failure::bug("one place per prefix expected"));
         }
         handle.call(|map| {
             for (place, prefix) in places.iter_mut().zip(prefixes) {
@@ -208,7 +204,7 @@ pub unsafe extern "C" fn amalgam_map_match(
     unsafe { entry(error, body) }
 }
 
-/// Checks each segment whole: its checksum, and that what is sorted is sorted.
+/// Checks each segment: its checksum and its order.
 ///
 /// # Safety
 ///
@@ -229,9 +225,9 @@ pub unsafe extern "C" fn amalgam_map_check(map: *const Map, error: *mut ErrorInf
     unsafe { entry(error, body) }
 }
 
-/// Writes to `pairs` those of `table` from position `start` on, as many as there is room for, and
-/// their number to `written`: 0 after the last. A pair is 40 bytes, node and oid. Positions are
-/// those of no order that means anything, but they stay the same as long as the map is open.
+/// Fills `pairs` with pairs of `table` from position `start` on, and writes their number to `written`: 0 at the end.
+///
+/// A pair has 40 bytes, node and oid. Positions are arbitrary and constant while the map is open.
 ///
 /// # Safety
 ///
@@ -271,8 +267,8 @@ pub unsafe extern "C" fn amalgam_map_pairs(
 
 /// Answers a segment with some of the pairs of `map`.
 ///
-/// `message` has the nodes of each table, `changesets`, `manifests` and `files`. The segment has the pairs of these
-/// nodes, or, if `is_kept` is 0, all others.
+/// Fields of `message`: nodes of each table, `changesets`, `manifests` and `files`; `is_kept`. The segment has the
+/// pairs of these nodes, or, if `is_kept` is 0, all others.
 ///
 /// # Safety
 ///
@@ -307,8 +303,8 @@ pub unsafe extern "C" fn amalgam_map_sift(
 
 /// Compares the map `found` with `expected`.
 ///
-/// The answer is a message with the differences of each table: `changesets`, `manifests`, `files`. A difference is 60
-/// bytes: node, oid found, oid expected, zeros where there is none. Phases of the report: 0 pairs of both maps.
+/// The answer is a message with the differences of each table: `changesets`, `manifests`, `files`. A difference has 60
+/// bytes: node, oid found, oid expected; zeros for an absent oid. Phases: 0 pairs of both maps.
 ///
 /// # Safety
 ///
@@ -407,14 +403,14 @@ fn table_of(number: u32) -> Result<Table, Failure> {
     found.ok_or_else(|| Failure::bug(format!("unknown table {number}")))
 }
 
-/// Writes ids in a row, zeros for those that are missing.
+/// Writes ids in a row, zeros for absent ones.
 fn fill(
     out: &mut [u8],
     found: impl ExactSizeIterator<Item = Option<[u8; 20]>>,
 ) -> Result<(), Failure> {
     let (places, rest) = out.as_chunks_mut::<20>();
     if places.len() != found.len() || !rest.is_empty() {
-        return Err(Failure::bug("one place for each answer was expected"));
+        return Err(Failure::bug("one place per answer expected"));
     }
     for (place, id) in places.iter_mut().zip(found) {
         *place = id.unwrap_or_default();

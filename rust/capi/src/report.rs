@@ -1,8 +1,7 @@
-//! Progress and cancelling of a long call.
+//! Progress and cancellation of long calls.
 //!
-//! The job runs in a thread of its own; the thread that entered watches it and calls C's
-//! report about ten times a second, moved or not, since that is where Python runs its signal
-//! handlers. No other thread ever calls back.
+//! The job runs in a thread of its own. The calling thread calls C's report about ten times a second, with
+//! or without progress, because Python runs its signal handlers there. No other thread calls back.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,35 +13,26 @@ use crate::failure::Failure;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Called with the `handle` of the call, the `phase` it is in, and `done` of `total`.
+/// Report of a call: its `handle`, its `phase`, and `done` of `total`.
 ///
-/// `total` is 0 when it is not known. Each call documents its phases and their units. Comes at
-/// most ten times a second, only on the thread that made the call. A nonzero answer asks the
-/// core to stop: the call then answers `CANCELLED`. May be null.
+/// `total` is 0 if unknown. Each call documents its phases and their units. Reports come at most ten times a
+/// second while the call works, on the calling thread only. A nonzero answer stops the call, which then answers
+/// `CANCELLED`. May be null.
 pub type ReportFn =
     Option<unsafe extern "C" fn(handle: *mut c_void, phase: u32, done: u64, total: u64) -> i32>;
 
-/// Where a job is.
+/// Position of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// Which part of the job, as the call documents.
+    /// Phase of the job, as documented by the call.
     pub phase: u32,
-    /// How much of this part is done.
+    /// Units of the phase that are done.
     pub done: u64,
-    /// How much there is, 0 if not known.
+    /// All units of the phase; 0 if unknown.
     pub total: u64,
 }
 
-/// What a job shares with the thread that watches it.
-pub trait Watched: Sync {
-    /// Where the job is. Called ten times a second while it runs.
-    fn position(&self) -> Position;
-
-    /// Asks the job to end soon, with [`Failure::cancelled`].
-    fn cancel(&self);
-}
-
-/// The plain way to be [`Watched`]: three numbers and a flag.
+/// Position of a job and the request to stop it, shared by its threads.
 #[derive(Debug, Default)]
 pub struct Progress {
     phase: AtomicU32,
@@ -52,22 +42,31 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins `phase`, of which there is `total`, 0 if not known.
+    /// Begins a phase of `total` units; 0 if unknown.
     pub fn begin(&self, phase: u32, total: u64) {
         self.phase.store(phase, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
     }
 
-    /// Sets all at once, for jobs that count themselves; answers whether the job should stop.
-    pub fn tell(&self, phase: u32, done: u64, total: u64) -> bool {
+    /// Sets the position, for jobs that count themselves. Returns true to stop the job.
+    pub fn set(&self, phase: u32, done: u64, total: u64) -> bool {
         self.phase.store(phase, Ordering::Relaxed);
         self.done.store(done, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Counts `more` as done, from any thread.
+    /// Position of the job.
+    fn position(&self) -> Position {
+        Position {
+            phase: self.phase.load(Ordering::Relaxed),
+            done: self.done.load(Ordering::Relaxed),
+            total: self.total.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts `more` units as done, from any thread.
     ///
     /// # Errors
     ///
@@ -78,21 +77,7 @@ impl Progress {
     }
 }
 
-impl Watched for Progress {
-    fn position(&self) -> Position {
-        Position {
-            phase: self.phase.load(Ordering::Relaxed),
-            done: self.done.load(Ordering::Relaxed),
-            total: self.total.load(Ordering::Relaxed),
-        }
-    }
-
-    fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
-    }
-}
-
-/// C's report for one call. Stays on the thread that entered: it is neither `Send` nor `Sync`.
+/// Report of C for one call. It stays on the calling thread: it is neither `Send` nor `Sync`.
 #[derive(Debug)]
 pub struct Reporter {
     report: ReportFn,
@@ -100,7 +85,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Wraps what C passed.
+    /// Wraps the arguments of C.
     ///
     /// # Safety
     ///
@@ -110,27 +95,27 @@ impl Reporter {
         Self { report, handle }
     }
 
-    /// Reports once, between two pieces of work.
+    /// Reports `position` once.
     ///
     /// # Errors
     ///
-    /// [`Failure::cancelled`] if the call should stop.
+    /// [`Failure::cancelled`] if C stops the call.
     pub fn report(&self, position: Position) -> Result<(), Failure> {
         if self.wants_more(position) { Ok(()) } else { Err(Failure::cancelled()) }
     }
 
-    /// Runs `job` in a thread, reports where `watched` is, and passes on a wish to stop.
+    /// Runs `job` in a thread, reports its `progress`, and stops it if C asks for it.
     ///
     /// # Errors
     ///
-    /// Those of `job`, which is waited for in any case; or an I/O failure if no thread starts.
+    /// Those of `job`, which has always ended; or an I/O error if no thread starts.
     ///
     /// # Panics
     ///
-    /// With what `job` panicked.
+    /// With the panic of `job`.
     pub fn supervise<T: Send>(
         &self,
-        watched: &impl Watched,
+        progress: &Progress,
         job: impl FnOnce() -> Result<T, Failure> + Send,
     ) -> Result<T, Failure> {
         let (ending, end) = mpsc::channel::<()>();
@@ -143,8 +128,8 @@ impl Reporter {
                 .map_err(|source| Failure::io("thread".as_ref(), &source))?;
             let mut stopping = false;
             while end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                if !stopping && !self.wants_more(watched.position()) {
-                    watched.cancel();
+                if !stopping && !self.wants_more(progress.position()) {
+                    progress.cancelled.store(true, Ordering::Relaxed);
                     stopping = true;
                 }
             }
@@ -152,7 +137,7 @@ impl Reporter {
         })
     }
 
-    /// Reports, and tells whether the job should go on.
+    /// Reports a position. Returns false to stop the job.
     fn wants_more(&self, Position { phase, done, total }: Position) -> bool {
         // SAFETY: `new` was promised that this call is allowed; we are on that thread.
         self.report.is_none_or(|report| unsafe { report(self.handle, phase, done, total) } == 0)

@@ -1,4 +1,4 @@
-//! Snapshots of indexes: mapped with what follows them, and compared.
+//! Indexes in memory: a memory-mapped snapshot and the entries after it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
 
-/// An index in memory.
+/// Index in memory.
 pub struct Mapped(Handle<Arc<Mapping>>);
 
 impl Mapped {
-    /// The index, for as long as it is needed.
+    /// A reference to the index.
     ///
     /// # Errors
     ///
@@ -24,7 +24,7 @@ impl Mapped {
         self.0.call(|mapping| Ok(Arc::clone(mapping)))
     }
 
-    /// Both indexes of a repository that may be mapped; null stands for one that is not.
+    /// References to the mapped indexes of a repository. Null: not mapped.
     ///
     /// # Safety
     ///
@@ -43,12 +43,11 @@ impl Mapped {
     }
 }
 
-/// Brings the first `len` bytes of the index open as `index` into memory, and writes to `data`
-/// where they are.
+/// Loads the first `len` bytes of the index open as `index`, and writes their address to `data`.
 ///
-/// The first `covered` of them are mapped from the file open as `snapshot`, which `path` names in
-/// messages; the others are read. `prefault` says what to read ahead: 0 nothing, 1 all in the
-/// background, 2 all before the call ends. `MOVED` if the files are not as was said.
+/// The first `covered` bytes are mapped from the file open as `snapshot`, which errors name `path`; the others
+/// are read. `prefault` is the readahead: 0 none, 1 all in the background, 2 all before the call ends. `MOVED` if
+/// the files are shorter.
 ///
 /// # Safety
 ///
@@ -90,8 +89,8 @@ pub unsafe extern "C" fn amalgam_mapped_new(
     unsafe { entry(error, body) }
 }
 
-/// Tells the kernel what of the bytes from `start` to `end` of an index is about to be touched: 0 a
-/// few places, 1 all of them, which it then reads at once, 2 stretches.
+/// Advises the kernel of the next accesses to the bytes from `start` to `end` of an index: 0 random, 1 all
+/// of them, which are then read at once, 2 sequential.
 ///
 /// # Safety
 ///
@@ -123,19 +122,21 @@ pub unsafe extern "C" fn amalgam_mapped_expect(
     unsafe { entry(error, body) }
 }
 
-/// Frees an index, and the memory that `amalgam_mapped_new` named; null is ignored.
+/// Frees an index with its bytes; null is ignored.
 ///
 /// # Safety
 ///
-/// `mapped` came from `amalgam_mapped_new`, and nobody of C uses it nor its bytes any more.
+/// `mapped` came from `amalgam_mapped_new`; C does not use it and its bytes any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_mapped_free(mapped: *mut Mapped) {
     // SAFETY: as the caller promises.
     unsafe { handle::free(mapped) }
 }
 
-/// Writes to `common` in how many bytes, of its first `covered`, the snapshot open as `snapshot`,
-/// which `path` names in messages, agrees with the first `len` of the index open as `index`.
+/// Writes the length of the common prefix of a snapshot and an index to `common`.
+///
+/// Compares the first `covered` bytes of the file open as `snapshot`, which errors name `path`, and the first `len`
+/// of the file open as `index`.
 ///
 /// # Safety
 ///

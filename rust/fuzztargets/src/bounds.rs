@@ -1,4 +1,4 @@
-//! What a target takes: processor time, and memory that Rust allocates.
+//! Cost of a target: processor time, and memory allocated by Rust.
 //!
 //! Memory of the C libraries that decompress is not seen here; libFuzzer bounds it.
 
@@ -52,11 +52,11 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What a call took.
+/// Cost of a call.
 pub(crate) struct Spent {
     /// Of all threads.
     pub time: Duration,
-    /// Beyond what was allocated before.
+    /// Peak of the bytes allocated, above those before the call.
     pub peak_bytes: usize,
 }
 

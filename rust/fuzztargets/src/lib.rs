@@ -5,7 +5,7 @@
 //! target may refuse its input. It must not panic, take more than [`MOST_TIME`] of a processor, or
 //! allocate more than [`Target::most_bytes`]: [`Target::run`] checks that.
 //!
-//! Owns what is asserted. Does not know who calls it, nor how inputs are found.
+//! Owns the assertions. Does not know its callers and their search for inputs.
 
 mod bounds;
 mod exports;
@@ -21,23 +21,23 @@ use std::time::Duration;
 
 pub use bounds::Counting;
 
-/// Processor time that an input may take.
+/// Processor time limit of an input.
 pub const MOST_TIME: Duration = Duration::from_secs(1);
 
-/// A parser to be fuzzed.
+/// Fuzz target of a parser.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// As `cargo fuzz run` and the directories of seeds call it.
+    /// Name, as of `cargo fuzz run` and of the directory of seeds.
     pub name: &'static str,
     /// Passes the input to the parser.
     pub parse: fn(&[u8]),
-    /// Bytes that may be allocated whatever the input is.
+    /// Allocation limit of an empty input, in bytes.
     pub base_bytes: usize,
-    /// Bytes that may be allocated besides for each byte of the input.
+    /// Further allocation limit per byte of the input.
     pub bytes_per_byte: usize,
 }
 
-/// Memory for texts, in bytes: the part of `amalgam.git.memory` that targets leave to buffers.
+/// Memory for texts, in bytes: the share of buffers in `amalgam.git.memory`.
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
 /// All targets: those of single records, then those of whole files.
@@ -66,11 +66,12 @@ pub const TARGETS: [Target; 21] = [
     Target { base_bytes: 24 << 20, ..file("export", exports::export) },
 ];
 
-/// What it makes of a record may be long, and is then no memory.
+/// Target of a single record.
 const fn record(name: &'static str, parse: fn(&[u8])) -> Target {
     Target { name, parse, base_bytes: 2 * TEXT_BYTES, bytes_per_byte: 64 }
 }
 
+/// Target of a file.
 const fn file(name: &'static str, parse: fn(&[u8])) -> Target {
     Target { name, parse, base_bytes: 4 * TEXT_BYTES, bytes_per_byte: 64 }
 }
@@ -82,17 +83,17 @@ impl Target {
         TARGETS.iter().find(|target| target.name == name)
     }
 
-    /// Bytes that may be allocated at one time for an input of `len` bytes.
+    /// Allocation limit of an input of `len` bytes.
     #[must_use]
     pub const fn most_bytes(&self, len: usize) -> usize {
         self.base_bytes + self.bytes_per_byte * len
     }
 
-    /// Parses `input`. Memory is only counted in a program whose allocator is [`Counting`].
+    /// Parses `input`. Memory is counted only if the allocator is [`Counting`].
     ///
     /// # Panics
     ///
-    /// If the parser does, or took more time or memory than it may.
+    /// With the panic of the parser, or beyond its limits of time and memory.
     pub fn run(&self, input: &[u8]) {
         let spent = bounds::measure(|| (self.parse)(input));
         let Self { name, .. } = self;

@@ -1,4 +1,4 @@
-//! What git writes of the commits and trees that are to become changesets.
+//! Output of `git cat-file` for pushed commits and trees.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub(crate) fn commit(input: &[u8]) {
     }
 }
 
-/// A tree object. What is said of it is said of one of its entries.
+/// A tree object. Each finding names one of its entries.
 pub(crate) fn tree(input: &[u8]) {
     let judged = tree::judge(input);
     for reason in Reason::ALL {
@@ -26,7 +26,7 @@ pub(crate) fn tree(input: &[u8]) {
     assert!(judged.directories.iter().all(|(name, _)| !name.contains(&0)));
 }
 
-/// What two `git cat-file` write: commits, and then trees, whatever they are asked for.
+/// The output of two `git cat-file`: commits, and trees for any request.
 pub(crate) fn history(input: &[u8]) {
     let (commits, trees) = cut(input);
     let Ok(found) = survey(commits, io::sink(), trees, &|_| false) else { return };

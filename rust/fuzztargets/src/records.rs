@@ -28,7 +28,7 @@ pub(crate) fn message(input: &[u8]) {
     assert!(input == b"de" || fields.end().is_err());
 }
 
-/// The text of a changeset, and all that is made from it.
+/// The text of a changeset, its commit and its note.
 pub(crate) fn changeset(input: &[u8]) {
     let Ok(changeset) = Changeset::parse(input) else { return };
     assert!(changeset.extras().count() <= input.len());
@@ -36,7 +36,7 @@ pub(crate) fn changeset(input: &[u8]) {
     hg2git::fuzzing::commit_and_note(&changeset, input);
 }
 
-/// What a changegroup follows: the head of a changeset, and two texts of which a delta is made.
+/// The head of a changeset, and two texts for a delta.
 pub(crate) fn changegroup(input: &[u8]) {
     if let Ok(head) = ChangesetHead::parse(input) {
         assert!(head.files().map(<[u8]>::len).sum::<usize>() <= input.len());

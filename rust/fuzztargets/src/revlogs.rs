@@ -11,7 +11,7 @@ use crate::scratch::{Planted, cut, directory, opened};
 
 /// Revisions that are read of a revlog: more of them add time and nothing else.
 const MOST_READ: usize = 200;
-/// Texts of a revlog that may be longer than the memory for texts: what exceeds it is written, and
+/// Texts of a revlog that may be longer than the memory for texts: the excess is written, and
 /// one such text shows all.
 const MOST_WRITTEN: usize = 16 << 20;
 
@@ -19,7 +19,7 @@ const FILELOG: RevlogKind<'_> = RevlogKind::Filelog(b"f");
 /// Version 1, with data inline, and deltas against any revision.
 const HEADER: u32 = 0x0003_0001;
 
-/// Calls `read` with what this thread keeps from input to input, as an export does: decompressors take
+/// Calls `read` with buffers that this thread keeps from input to input, as an export does: decompressors take
 /// longer to make than to use.
 fn with_scratch<R>(read: impl FnOnce(&mut Scratch) -> R) -> R {
     thread_local! {
@@ -53,7 +53,7 @@ fn open(kind: RevlogKind<'_>, encoding: Encoding) -> Option<Revlog> {
     Store::new(&directory(), encoding).open(kind).ok()
 }
 
-/// The length that an index tells of a text, and its chunk.
+/// The length of a text in the index, and its chunk.
 pub(crate) fn chunk(input: &[u8]) {
     let Some((len, chunk)) = input.split_first_chunk() else { return };
     let mut index = Vec::new();
@@ -94,7 +94,7 @@ pub(crate) fn chain(input: &[u8]) {
     assert!(rebuilt.as_ref().map(|revision| revision.text.as_slice()) == same);
 }
 
-/// The file `*.i`, and what it is the docket of: index and data alike; or the file `*.d`.
+/// The file `*.i`; and the file `*.d`, or index and data if `*.i` is a docket.
 pub(crate) fn revlog(input: &[u8]) {
     let (index, other) = cut(input);
     let root = directory();
@@ -113,7 +113,7 @@ pub(crate) fn revlog(input: &[u8]) {
     }
 }
 
-/// Looks at all that there is of a revlog.
+/// Reads all of a revlog.
 fn read(revlog: &Revlog, scratch: &mut Scratch) {
     let index = revlog.index();
     let nodes: Vec<_> = index.revs().map(|rev| index.node(rev)).collect();

@@ -17,8 +17,8 @@ const HEX_LEN: usize = 40;
 /// A byte for the version, and a changegroup. Where revisions have other nodes than their texts, they
 /// get these: no input would survive otherwise.
 pub(crate) fn changegroup(input: &[u8]) {
-    if let Some(what) = problem_of(input) {
-        assert!(what.len() <= 10_000, "a message is read by people");
+    if let Some(problem) = problem_of(input) {
+        assert!(problem.len() <= 10_000, "a message is read by people");
     }
 }
 
@@ -87,7 +87,7 @@ impl Sealed {
         RevisionChunk::parse(self.version, &self.bytes[chunk.clone()])
     }
 
-    /// Changes what precedes a delta.
+    /// Changes the bytes before a delta.
     fn change(
         &mut self,
         chunk: &Range<usize>,

@@ -1,4 +1,4 @@
-//! A directory for what parsers read from files: in memory, where there is one.
+//! Temporary files for parsers of files, on a RAM disk if possible.
 
 use std::cell::OnceCell;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const IN_MEMORY: &str = "/dev/shm";
 
-/// A directory of this thread, for its whole life. Who uses it leaves it as it was.
+/// Directory of this thread. Targets leave it empty.
 pub(crate) fn directory() -> PathBuf {
     thread_local! {
         static DIRECTORY: OnceCell<TempDir> = const { OnceCell::new() };
@@ -51,7 +51,7 @@ impl Drop for Planted {
     }
 }
 
-/// Cuts off the first part of `input`, whose length its first two bytes tell.
+/// Splits off the first part of `input`; its first two bytes are the length.
 pub(crate) fn cut(input: &[u8]) -> (&[u8], &[u8]) {
     let Some((len, rest)) = input.split_first_chunk() else { return (&[], &[]) };
     let len = usize::from(u16::from_be_bytes(*len));

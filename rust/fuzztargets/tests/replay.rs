@@ -21,7 +21,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn replay(target: &Target, path: &Path) {
-    println!("{}", path.display()); // of a failure, this is what is asked first
+    println!("{}", path.display()); // shown if the test fails
     target.run(&fs::read(path).expect("is readable"));
 }
 

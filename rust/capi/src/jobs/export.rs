@@ -114,8 +114,8 @@ fn with_request<R: Send>(
         read.end()?;
     }
     call.supervise(|progress| {
-        let mut tell = |phase: Phase, done, total| progress.tell(phase as u32, done, total);
-        job(&request, &mut tell).map_err(Failure::from)
+        let mut watch = |phase: Phase, done, total| progress.set(phase as u32, done, total);
+        job(&request, &mut watch).map_err(Failure::from)
     })
 }
 

@@ -48,7 +48,7 @@ pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, F
         blobs: (&*blob_requests, &*blob_answers),
     };
     let converted = call.supervise(|progress| {
-        let watch = |stage: ConversionStage, done| progress.tell(stage as u32, done, 0);
+        let watch = |stage: ConversionStage, done| progress.set(stage as u32, done, 0);
         git2hg::convert(pipes, &request, &out, &watch).map_err(Failure::from)
     })?;
     let changesets: Vec<u8> = (converted.changesets.iter())
@@ -84,7 +84,7 @@ pub(super) fn survey(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Fa
     message.end()?;
     let found = call.supervise(|progress| {
         let watch = |SurveyProgress { stage, done, total }: SurveyProgress| {
-            progress.tell(stage as u32, done, total)
+            progress.set(stage as u32, done, total)
         };
         git2hg::survey(&*commits, &*requests, &*answers, &watch).map_err(Failure::from)
     })?;
