@@ -161,7 +161,7 @@ def test_tests_and_targets_that_pages_name_exist() -> None:
         for block in command_blocks(page):
             for command in typed(block):
                 named |= set(re.findall(r"^make (?:\w+=\S+ )*([a-z][\w-]*)", command))
-        for script in re.findall(r"``((?:contrib|tests)/[\w/]+\.(?:py|t))\b", text):
+        for script in re.findall(r"``((?:contrib|tests)/[a-z\d_/]+\.(?:py|t))\b", text):
             assert (ROOT / script).exists(), (page, script)
     assert len(named) > 20
     for target in named:
