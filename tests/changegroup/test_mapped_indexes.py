@@ -38,8 +38,8 @@ def manifest_of(repo: Any) -> Any:
 def mapped(ui: Any, root: Path) -> Any:
     """The repository, both of whose indexes the core can use."""
     repo = hg.repository(ui, os.fsencode(root))
-    assert hooks.lendable(repo.unfiltered().changelog) is not None
-    assert hooks.lendable(manifest_of(repo)) is not None
+    assert hooks.mapped_index(repo.unfiltered().changelog) is not None
+    assert hooks.mapped_index(manifest_of(repo)) is not None
     return repo
 
 
@@ -69,15 +69,15 @@ def test_bytes_are_those_of_mercurial(
 def test_manifest_mapped_before_the_last_changeset_is_read(
     root: Path, mapping_ui: Any, server: HgServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = hooks.lendable(manifest_of(mapped(mapping_ui, root)))
+    before = hooks.mapped_index(manifest_of(mapped(mapping_ui, root)))
     (root / "new").write_text("text\n")
     server.hg(root, "commit", "-qAm", "new", "-d", "0 0", "-u", "me")
     repo = mapped(mapping_ui, root)
     expected = b"".join(begun(repo).chunks(mapping_ui))
-    after = hooks.lendable
+    after = hooks.mapped_index
     manifest = manifest_of(repo)
     monkeypatch.setattr(
-        hooks, "lendable", lambda log: before if log is manifest else after(log)
+        hooks, "mapped_index", lambda log: before if log is manifest else after(log)
     )
     assert b"".join(begun(repo).chunks(mapping_ui)) == expected
 

@@ -26,7 +26,7 @@ from ..core.errors import Moved, Unsupported, call
 from ..core.message import encode
 from ..core.operation import Operation
 from ..gitstore import requirements
-from ..index.hooks import lendable_indexes
+from ..index.hooks import mapped_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence, Set
@@ -89,7 +89,7 @@ class NativeChangegroup:
         )
         handle = ffi.new("amalgam_changegroup **")
         # the core has shares of its own of the indexes
-        indexes = [index or ffi.NULL for index in lendable_indexes(repo)]
+        indexes = [index or ffi.NULL for index in mapped_indexes(repo)]
         call(lib.amalgam_changegroup_open, handle, *lent(message), *indexes)
         self._handle = ffi.gc(handle[0], lib.amalgam_changegroup_free)
 

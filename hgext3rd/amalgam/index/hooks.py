@@ -129,18 +129,18 @@ def opened_index(revlog: Any) -> Opened | None:
     return _opened.get(revlog)
 
 
-def lendable(revlog: Any) -> Any:
+def mapped_index(revlog: Any) -> Any:
     """Return the ``amalgam_mapped *`` of an index that the core can use, if any."""
     found = opened_index(revlog)
     return found.handle if found is not None and is_plain(revlog) else None
 
 
-def lendable_indexes(repo: RepoT) -> tuple[Any, Any]:
+def mapped_indexes(repo: RepoT) -> tuple[Any, Any]:
     """Return the indexes of changelog and manifest that the core can use, else None."""
-    changelog = lendable(repo.unfiltered().changelog)
+    changelog = mapped_index(repo.unfiltered().changelog)
     if changelog is None:
         return None, None
-    return changelog, lendable(repo.manifestlog.getstorage(b"").get_revlog())
+    return changelog, mapped_index(repo.manifestlog.getstorage(b"").get_revlog())
 
 
 def is_plain(revlog: Any) -> bool:

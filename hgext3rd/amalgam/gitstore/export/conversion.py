@@ -14,7 +14,7 @@ from mercurial.i18n import _
 
 from ...core.operation import Operation
 from ...files import Placement
-from ...index.hooks import lendable_indexes
+from ...index.hooks import mapped_indexes
 from ...records import Record
 from .. import requirements
 from ..docket import Layer, MetadataCommit
@@ -249,7 +249,7 @@ class ExportConversion(Record):
                 "level": _LEVEL,
                 "adopted": adopted,
             }
-            return Operation(ui, _PHASES).job(name, fields, lendable_indexes(self.repo))
+            return Operation(ui, _PHASES).job(name, fields, mapped_indexes(self.repo))
 
 
 class Converted(Record):
