@@ -1,6 +1,6 @@
-"""Jobs of the native core that convert changesets: requests and answers.
+"""Jobs ``export`` and ``metadata`` of the native core.
 
-Owns the fields of the jobs ``export`` and ``metadata``. Decides nothing.
+Owns the fields of their messages. Has no policy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PHASES = {
 }
 _LEVEL = 1
 _NOTHING = Layer()
-# no user, or no group, that files are given to
+# files keep the user, or the group, of the process
 _NOBODY = -1
 _PRIVATE = Placement(0o700, _NOBODY, _NOBODY)
 
@@ -50,15 +50,15 @@ _Nodes = tuple[_Id, _Id]
 
 
 class Unfit(Record):
-    """A changeset whose adopted commit is not one of it."""
+    """A changeset with an adopted commit that does not match it."""
 
     node: bytes
     misfit: int
-    """What is wrong, as ``hg2git::Misfit`` numbers it."""
+    """Number of the difference in ``hg2git::Misfit``."""
 
 
 class UnfitError(error.StorageError):
-    """An adopted commit is not one of its changeset."""
+    """An adopted commit does not match its changeset."""
 
     def __init__(self, unfit: Unfit) -> None:
         super().__init__(
@@ -74,11 +74,11 @@ class AdoptedInput(Record):
 
     file: AdoptedFile
     is_judged: bool = False
-    """Whether to find out if the dialect would have made them."""
+    """Whether to compare them with the commits of the dialect."""
 
 
 class ExportConversion(Record):
-    """From where to where; the same for all runs of an export."""
+    """Source, target and settings of the runs of an export."""
 
     repo: RepoT
     store_path: bytes
@@ -87,18 +87,18 @@ class ExportConversion(Record):
     packs: Directory
     maps: MapFiles
     prefix: bytes
-    """How the names of the map's files begin."""
+    """First part of the names of the map's files."""
     placement: Placement
-    """The mode, owner and group of what is written."""
+    """Mode, owner and group of new files."""
     check_texts: bool
     memory_bytes: int
-    """Bound of the anonymous memory."""
+    """Limit of anonymous memory."""
     check_each_manifest: bool = False
-    """If texts are checked, large manifests as well, each by itself."""
+    """If texts are checked: whether large manifests are not only sampled."""
     adopted: AdoptedInput | None = None
-    """The commits that were adopted, if there are any when it runs."""
+    """The adopted commits, unless the file is missing when a run starts."""
     keeps_metadata: bool = True
-    """Whether to make what only git-cinnabar needs."""
+    """Whether to write metadata of git-cinnabar."""
 
     @classmethod
     def of(
@@ -110,7 +110,7 @@ class ExportConversion(Record):
         placement: Placement = _PRIVATE,
         adopted: AdoptedFile | None = None,
     ) -> ExportConversion:
-        """From the store of ``repo``; by default for the user alone."""
+        """From the store of ``repo``; by default, files are readable by the user alone."""
         return cls(
             repo=repo,
             store_path=repo.store.path,
@@ -147,12 +147,12 @@ class ExportConversion(Record):
         *,
         names_heads: bool = False,
     ) -> Converted:
-        """Convert what is selected, but not what ``base`` and ``layer`` have.
+        """Convert the selected changesets that are not in ``base`` and ``layer``.
 
-        What is new becomes part of ``layer``. ``names_heads``: make the metadata commit
-        as well, if ``base`` and ``layer`` have nothing, and no commits are adopted:
-        git-cinnabar has other ids then. ``native.errors.Moved`` if the
-        repository is not as ``selected`` says.
+        New files belong to ``layer``. ``names_heads``: make the metadata commit as well,
+        if ``base`` and ``layer`` are empty and no commits are adopted: git-cinnabar has
+        other ids then. ``core.errors.Moved`` if the repository has changed since
+        ``selected`` was made.
         """
         excluded = selected.excluded
         new = b"".join(node for rev, node in excluded.items() if rev >= known_below)
@@ -194,7 +194,7 @@ class ExportConversion(Record):
     def metadata_commit(
         self, ui: UiT, layer: Layer, base: Layer = _NOTHING
     ) -> MetadataCommit:
-        """Make the metadata commit of all that ``base`` and ``layer`` have.
+        """Make the metadata commit of all changesets in ``base`` and ``layer``.
 
         Takes time in proportion to the history.
         """
@@ -253,7 +253,7 @@ class ExportConversion(Record):
 
 
 class Converted(Record):
-    """What was converted; the default is nothing."""
+    """Result of a conversion; empty by default."""
 
     changesets: int = 0
     objects: int = 0
@@ -262,31 +262,30 @@ class Converted(Record):
     pack: str = ""
     """Name of the pack without suffix, empty if none was needed."""
     aside_pack: str = ""
-    """Name of the pack of what is only for git-cinnabar and stays; empty if that is in
-    ``pack``."""
+    """Name of the pack of git-cinnabar's metadata; empty if that is in ``pack``."""
     segments: tuple[str, ...] = ()
     """File names of all segments that now make the layer's map, oldest first."""
     metadata_segments: tuple[str, ...] = ()
-    """The same of the metadata's map."""
+    """File names of the metadata's segments."""
     commit: MetadataCommit = MetadataCommit()
-    """The metadata commit, if it was made."""
+    """The metadata commit; empty if it was not made."""
     displaced: tuple[_Nodes, ...] = ()
-    """Changesets that were converted before, and earlier ones that should have got
-    their commits: pairs of nodes. If there are any, nothing was converted."""
+    """Id collisions: nodes of a converted changeset and of an earlier one that should
+    have its commit. If there are any, nothing was converted."""
     adopted: int = 0
-    """Changesets whose commits were adopted."""
+    """Number of changesets with adopted commits."""
     foreign: _Id = b""
-    """If that is judged, the first changeset whose commit is not the dialect's; empty
-    if there is none."""
+    """The first changeset with a commit that differs from the dialect's, if adopted
+    commits are compared; may be empty."""
 
     @property
     def packs(self) -> tuple[str, ...]:
-        """Names of all packs that were made."""
+        """Names of all new packs."""
         return (*self.own_packs, *self.commit.packs)
 
     @property
     def own_packs(self) -> tuple[str, ...]:
-        """Those of them that the metadata commit is not in."""
+        """Names of the new packs but that of the metadata commit."""
         return tuple(filter(None, [self.pack, self.aside_pack]))
 
 
