@@ -110,7 +110,7 @@ class ExportConversion(Record):
         placement: Placement = _PRIVATE,
         adopted: AdoptedFile | None = None,
     ) -> ExportConversion:
-        """From the store of ``repo``; by default, files are readable by the user alone."""
+        """From the store of ``repo``; by default, only the user can read the files."""
         return cls(
             repo=repo,
             store_path=repo.store.path,
@@ -149,8 +149,8 @@ class ExportConversion(Record):
     ) -> Converted:
         """Convert the selected changesets that are not in ``base`` and ``layer``.
 
-        New files belong to ``layer``. ``names_heads``: make the metadata commit as well,
-        if ``base`` and ``layer`` are empty and no commits are adopted: git-cinnabar has
+        New files belong to ``layer``. ``names_heads``: make the metadata commit if
+        ``base`` and ``layer`` are empty and no commits are adopted: git-cinnabar has
         other ids then. ``core.errors.Moved`` if the repository has changed since
         ``selected`` was made.
         """
