@@ -44,7 +44,7 @@ def of_metadata(
     """Return a bundle for git-cinnabar.
 
     ``export`` is what may leave; ``nodes``: of that, only these and their ancestors.
-    ``BehindError`` if it is not exported yet, ``native.errors.Moved`` if the repository
+    ``BehindError`` if it is not exported yet, ``core.errors.Moved`` if the repository
     is being changed.
     """
     docket = store.docket()

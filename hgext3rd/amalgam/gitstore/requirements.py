@@ -14,7 +14,7 @@ from mercurial.i18n import _
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
-# numbers of ``amalgam_export_request.encoding``
+# numbers of the field ``encoding`` of jobs
 ESCAPED, HASHED, DOT_ENCODED, PLAIN = range(4)
 _PLAIN = b"exp-very-fragile-and-unsafe-plain-store-encoding"
 _TREES = b"treemanifest"

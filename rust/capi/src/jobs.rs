@@ -66,7 +66,7 @@ pub unsafe extern "C" fn amalgam_job_run(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_answer_free(answer: AnswerBytes) {
     let bytes = std::ptr::slice_from_raw_parts_mut(answer.data.cast_mut(), answer.len);
-    // SAFETY: as the caller promises, it is what `buffers::give` gave.
+    // SAFETY: as the caller promises, it is from `buffers::give`.
     unsafe { handle::free(bytes) }
 }
 

@@ -159,7 +159,7 @@ mod tests {
         i32::from(*calls == 3)
     }
 
-    /// Pushes what it is told to the list at `handle`.
+    /// Appends each report to the list at `handle`.
     unsafe extern "C" fn list(handle: *mut c_void, phase: u32, done: u64, total: u64) -> i32 {
         // SAFETY: the test passes a list that outlives the call.
         unsafe { &mut *handle.cast::<Vec<Position>>() }.push(Position { phase, done, total });
