@@ -267,9 +267,9 @@ def test_what_cannot_be_counted_stops_nobody(tmp_path: Path, name: str) -> None:
 
 WAITER = """
 import sys
-from hgext3rd.amalgam.serve import limits as slots
-pool = slots.Pool(b"fetch", 1)
-slot = slots.take(sys.argv[1].encode(), pool, float(sys.argv[2]))
+from hgext3rd.amalgam.serve import limits
+pool = limits.Pool(b"fetch", 1)
+slot = limits.take_slot(sys.argv[1].encode(), pool, float(sys.argv[2]))
 sys.exit(0 if slot else 3)
 """
 
