@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .hgserver import HgServer
 
 ROOT = Path(__file__).resolve().parents[2]
 HG = Path(sys.executable).with_name("hg")
@@ -42,9 +49,53 @@ def seal() -> None:
 
 
 def hg(cwd: Path, *args: str) -> bytes:
-    """Run hg with amalgam enabled in ``cwd`` and return its stdout."""
+    """Run hg with amalgam enabled in ``cwd`` and return its stdout.
+
+    Common commands run in one command server, others in a process of their own.
+    """
+    if is_common(cwd, args):
+        return server().hg(None, "--cwd", str(cwd), *args)
     command = [str(HG), "--config", "extensions.amalgam=", *args]
     return _output(cwd, command)
+
+
+_COMMON = {
+    *("bookmark", "branch", "cat", "commit", "debugobsolete", "heads", "init", "log"),
+    *("merge", "phase", "tag", "update", "verify", "git::bundle", "git::export"),
+    *("git::id", "git::verify", "admin::amalgam", "admin::clone-bundles-refresh"),
+    *("admin::clone-bundles-clear",),
+}
+#: Settings and requirements that load extensions: those would stay in the server.
+_EXTENSIONS = ("extensions", "hooks", "lfs", "largefiles", "narrow")
+#: Extensions that every server loads.
+_LOADED = re.compile(r"\[extensions\]\n((amalgam|clonebundles) *=\n)+(?=\[|\Z)")
+_SEALED = dict(ENVIRONMENT)
+
+
+def is_common(cwd: Path, args: tuple[str, ...]) -> bool:
+    """Return whether a command leaves nothing behind in its process."""
+    if args[0] not in _COMMON or ENVIRONMENT != _SEALED:
+        return False
+    if any(name in arg for arg in args for name in _EXTENSIONS):
+        return False
+    if args[0] == "init":
+        return True
+    files = [cwd / ".hg" / name for name in ("hgrc", "requires", "store/requires")]
+    if not files[1].is_file() or (cwd / ".hg" / "sharedpath").exists():
+        return False
+    found = [file.read_text(errors="replace") for file in files if file.is_file()]
+    texts = [_LOADED.sub("", text) for text in found]
+    return not any(name in text for text in texts for name in _EXTENSIONS)
+
+
+@functools.cache
+def server() -> HgServer:
+    """Return the command server of this process."""
+    from .hgserver import HgServer
+
+    made = HgServer()
+    atexit.register(made.close)
+    return made
 
 
 def publish_commits(repo: Path) -> None:

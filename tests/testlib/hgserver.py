@@ -38,14 +38,14 @@ class HgServer:
         # what dispatch lets through ends here: a pipe that nobody reads would block
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
 
-    def run(self, repo: Path, *args: str) -> Outcome:
-        """Run a command in ``repo`` with amalgam, whatever comes of it.
+    def run(self, repo: Path | None, *args: str) -> Outcome:
+        """Run a command in ``repo``, if one is given, whatever comes of it.
 
         ``AssertionError`` if the process does not survive it; the next command gets a
         new one.
         """
         process = self._process or self._start()
-        options = [*_OPTIONS, "--cwd", str(repo), "-R", str(repo)]
+        options = [*_OPTIONS, *(("--cwd", str(repo), "-R", str(repo)) if repo else ())]
         command = b"\0".join(os.fsencode(arg) for arg in [*options, *args])
         pipe = _pipe(process.stdin)
         pipe.write(b"runcommand\n" + struct.pack(">I", len(command)) + command)
@@ -59,7 +59,7 @@ class HgServer:
             assert channel in said, f"hg asks for input: {args}"
             said[channel] += data
 
-    def hg(self, repo: Path, *args: str) -> bytes:
+    def hg(self, repo: Path | None, *args: str) -> bytes:
         """Run a command that succeeds, and return its stdout."""
         done = self.run(repo, *args)
         assert done.code == 0, f"{args}: {done}"

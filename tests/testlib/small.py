@@ -5,7 +5,15 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from .environment import ENVIRONMENT, HG, git, hg, publish_commits
+from .environment import (
+    ENVIRONMENT,
+    HG,
+    git,
+    hg,
+    is_common,
+    publish_commits,
+    server,
+)
 
 STORE = ".hg/amalgam/git/cinnabar.git"
 DETAILED = "ui.detailed-exit-code=yes"
@@ -31,6 +39,9 @@ def commit(repo: Path, name: str) -> None:
 
 def run_hg(cwd: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
     """Run hg with amalgam; it may fail."""
+    if is_common(cwd, args):
+        done = server().run(None, "--cwd", str(cwd), *args)
+        return subprocess.CompletedProcess(args, done.code, done.out, done.err)
     options = ["--config", "extensions.amalgam=", "--config", DETAILED]
     command = [str(HG), *options, *args]
     return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True)
