@@ -83,14 +83,17 @@ clean: ## remove everything that was built here
 demo: local ## map, export, bundle, serve and clone a generated repository, with real git
 	$(BIN)/python3 contrib/demo/demo.py --hg $(BIN)/hg
 
+# a folder of tests; git's name of the room receive is push
+ROOM =
+TESTED = $(addprefix tests/,$(ROOM:push=receive))
 .PHONY: test
-test: rust-lint rust-test header-check python-lint pytest t ## everything, for the Mercurial in HG
+test: $(if $(ROOM),pytest,rust-lint rust-test header-check python-lint pytest t) ## everything, for the Mercurial in HG; ROOM=receive: one folder of tests
 	@echo 'all tests passed with Mercurial $(HG)$(FLAVOUR)'
 
 .PHONY: fast
 fast: local python-lint ## the part of it that takes less than 20 seconds
 	$(IN_RUST) $(CARGO) fmt --all --check
-	$(BIN)/python3 -m pytest -m 'not slow'
+	$(BIN)/python3 -m pytest -m 'not slow and not torture'
 
 .PHONY: header
 header: $(CBINDGEN) ## write rust/capi/include/amalgam.h from rust/capi/src
@@ -141,6 +144,7 @@ oracle: local $(CINNABAR) ## compare ids, metadata and pushes with git-cinnabar,
 
 .PHONY: torture
 torture: local ## kills, full disks, hostile files, clients under load; CORPORA=DIR, ONLY="git clients"
+	$(if $(ONLY),,$(BIN)/python3 -m pytest -m torture -n $(JOBS) --dist worksteal)
 	@cd tests && $(BIN)/python3 -m torture --json "$$TREE"/build/torture.json \
 	  $(if $(CORPORA),--corpora $(call absolute,$(CORPORA))) $(if $(ONLY),--only "$(ONLY)")
 
@@ -287,7 +291,7 @@ git:
 
 .PHONY: pytest
 pytest: local git
-	$(BIN)/python3 -m pytest -n $(JOBS) --dist worksteal
+	$(BIN)/python3 -m pytest -m 'not torture' -n $(JOBS) --dist worksteal $(TESTED)
 
 # run-tests.py is not in the wheel. It wants to be started as python3, its output directory
 # to exist, and PYTHONUNBUFFERED unset. Where others use the machine, a test may take long.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,18 @@ from testlib.needs import Skips
 def pytest_configure(config: pytest.Config) -> None:
     seal()
     config.pluginmanager.register(Skips())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to ``make torture`` all cases of a sampled test but the first ones."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        function = item.nodeid.partition("[")[0]
+        if mark and seen[function] >= mark.args[0]:
+            item.add_marker("torture")
+        seen[function] += 1
 
 
 def pytest_report_header() -> str:

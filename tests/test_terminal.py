@@ -147,6 +147,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("event", EVENTS)
 def test_no_command_lets_controls_through(

@@ -66,6 +66,7 @@ BACKUPS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", BACKUPS, ids=lambda it: it.__name__)
 def test_backups_are_those_of_mercurial(
     command: Any, repo: Path, server: HgServer

@@ -85,6 +85,7 @@ def bundle(
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kilobytes", [0, 1, 300, 5000])
 def test_full_disk_leaves_no_file(repo: Path, kilobytes: int) -> None:
     ends = []

@@ -252,6 +252,7 @@ def test_killed_generators_leave_good_manifests(published: Bundled) -> None:
     assert published.named() <= names
 
 
+@pytest.mark.torture
 def test_change_after_change_has_one_generator(fresh: Bundled, tmp_path: Path) -> None:
     log = tmp_path / "log"
     host = tmp_path / "host"

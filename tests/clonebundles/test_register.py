@@ -178,6 +178,7 @@ def plant(path: Path, kind: str, tmp_path: Path) -> None:
         os.truncate(path, 1 << 30)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["fifo", "link", "directory", "large"])
 @pytest.mark.parametrize(
     "name",

@@ -116,6 +116,7 @@ def test_mark_that_cannot_be_written_is_told(store: Exported) -> None:
     assert b"amalgam-censored' is not a regular file" in done.err
 
 
+@pytest.mark.torture
 def test_export_killed_anywhere_answers_no_censored_text(
     store: Exported, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def expected(
     return ids(server, repo), refs(repo)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", FORMATS_KNOWN)
 def test_store_format_does_not_matter(
     tmp_path: Path,

@@ -51,6 +51,7 @@ def visited(scene: Scene, spoilings: list[Spoiling], limit: int | None) -> list[
     return problems
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.needs("users")
 @pytest.mark.parametrize("visitor", VISITORS, ids=lambda visitor: visitor.name)
 def test_hostile_files_do_no_harm(scene_of: SceneOf, visitor: Visitor) -> None:

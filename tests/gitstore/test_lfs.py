@@ -183,6 +183,7 @@ def test_store_with_pointers_of_mercurial_is_made_again_once(store: Exported) ->
     assert commits(store) == new
 
 
+@pytest.mark.torture
 def test_killed_anywhere_it_is_made_again_by_the_next_export(
     store: Exported, tmp_path: Path
 ) -> None:

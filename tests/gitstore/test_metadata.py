@@ -270,6 +270,7 @@ def test_published_drafts_keep_it(store: Exported) -> None:
     assert verified(store, full=True) == []
 
 
+@pytest.mark.torture
 def test_making_it_is_done_again_when_it_was_killed_anywhere(
     store: Exported, tmp_path: Path
 ) -> None:

@@ -424,6 +424,7 @@ def test_parts_in_any_order_give_the_ids_of_all_at_once(colliding: Exported) -> 
     check_ids(store)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", "6"))))
 def test_any_events_give_the_ids_of_what_is_served(
     tmp_path: Path, server: HgServer, seed: int
@@ -473,6 +474,7 @@ def change(store: Exported, draw: random.Random) -> None:
         store.run("debugobsolete", node)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("phase", ["draft", "public"])
 @pytest.mark.parametrize("event", ["secret", "stripped"])
 def test_export_killed_anywhere_answers_nothing_that_is_gone(

@@ -155,6 +155,7 @@ LINKS = ["linked file", "dangling", "linked directory"]
 CONTENTS = ["cut", "emptied", "flipped", "sparse"]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", [*LINKS, *CONTENTS, "removed", "fifo", "directory"])
 @pytest.mark.parametrize("what", FILES)
 def test_history_is_that_of_mercurial_whatever_a_file_is(
@@ -177,6 +178,7 @@ def test_history_is_that_of_mercurial_whatever_a_file_is(
         assert len([name for name in names if name.startswith("00changelog-")]) <= 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", ["amalgam", "amalgam/index"])
 @pytest.mark.parametrize("kind", [*LINKS, "fifo", "removed"])
 def test_history_is_that_of_mercurial_whatever_a_directory_is(

@@ -94,6 +94,7 @@ def answers(process: Reader, last: int = COUNT - 1) -> list[object]:
     return [process.ask(question) for question in questions]
 
 
+@pytest.mark.sampled(1)
 def test_strip(repo: Path, writer: tuple[str, ...]) -> None:
     with reader(repo) as process:
         before = answers(process)
@@ -106,6 +107,7 @@ def test_strip(repo: Path, writer: tuple[str, ...]) -> None:
         ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "question",
     [f"changes.index[{COUNT - 1}]", "changes.index.headrevs()"],
@@ -138,6 +140,7 @@ def test_strip_within_the_last_page(repo: Path, writer: tuple[str, ...]) -> None
         assert answers(late) == before
 
 
+@pytest.mark.sampled(1)
 def test_rollback_of_an_unbundle(
     repo: Path, tmp_path: Path, writer: tuple[str, ...]
 ) -> None:
@@ -152,6 +155,7 @@ def test_rollback_of_an_unbundle(
         assert process.ask("len(repo.changelog)") == KEPT
 
 
+@pytest.mark.sampled(1)
 def test_index_that_a_transaction_appended_to_and_took_back(
     repo: Path, tmp_path: Path, writer: tuple[str, ...]
 ) -> None:
@@ -175,6 +179,7 @@ def test_index_that_a_transaction_appended_to_and_took_back(
         assert answers(early, KEPT - 1) == said
 
 
+@pytest.mark.sampled(1)
 def test_inline_index_that_a_transaction_split_and_took_back(
     tmp_path: Path, made: Path, writer: tuple[str, ...]
 ) -> None:
@@ -202,6 +207,7 @@ def test_index_that_is_replaced(repo: Path) -> None:
         assert answers(process) == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("config", [WITH, WITHOUT], ids=["with", "without"])
 def test_snapshot_after_every_writer(repo: Path, config: tuple[str, ...]) -> None:
     """Whoever wrote, and whatever: the next reader sees the index as it is."""
@@ -279,6 +285,7 @@ def aborted_unbundle(
         finish()
 
 
+@pytest.mark.torture
 def test_server_with_requests_in_flight(repo: Path, tmp_path: Path) -> None:
     bundle = make_bundle(repo, tmp_path)
     counts = cut_under_load(repo, bundle, KEPT, rounds=4, clients=3)

@@ -226,6 +226,7 @@ def test_each_decision_is_logged_once_and_opens_nothing_twice(
     ]
 
 
+@pytest.mark.torture
 def test_a_thousand_repository_objects(ui: Any, path: Path) -> None:
     kept = opened(ui, path)
     index.decisions(kept)

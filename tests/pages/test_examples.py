@@ -253,6 +253,7 @@ def test_operators_see_what_the_page_has(place: Place) -> None:
     assert "exported 1 changesets" in log
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 @pytest.mark.needs("maps")
 @pytest.mark.parametrize("page", ["docs/performance.rst", "contrib/perf/README.rst"])
@@ -287,6 +288,7 @@ def test_ids_are_answered_as_they_are_printed(place: Place) -> None:
             )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("example", examples("commands/__init__.py"))
 def test_example_of_the_help_works(place: Place, example: str) -> None:
@@ -306,6 +308,7 @@ def test_example_of_the_help_works(place: Place, example: str) -> None:
     assert place.run(example.replace("1ea73414a91b", node))
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 @pytest.mark.needs("maps")
 @pytest.mark.parametrize("example", examples("perf/commands.py"))

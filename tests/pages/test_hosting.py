@@ -19,6 +19,7 @@ STARTED = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("page", STARTED)
 def test_guide_works_as_it_is_printed(page: str) -> None:

@@ -263,6 +263,7 @@ def test_keys_of_admin(published: Bundled) -> None:
     compare("hg admin::amalgam", rows)
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_keys_of_perf(store: Exported) -> None:
     command = ["--config", "extensions.hgext3rd.amalgam.perf=", "-T", "json"]

@@ -432,6 +432,7 @@ def test_the_allocator_is_asked_from_within(tmp_path: Path) -> None:
     assert measured.values["peak_system_bytes"] >= measured.values["peak_in_use_bytes"]
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_one_command_measures_and_another_shows_it(tmp_path: Path) -> None:
     output, cache = tmp_path / "found.json", tmp_path / "cache"
@@ -455,6 +456,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_the_benchmark_of_the_readme_works(tmp_path: Path) -> None:
     text = (PERF / "README.rst").read_text().partition(".. code-block:: python\n")[2]

@@ -58,6 +58,7 @@ def rows(repo: Path, *args: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_index_is_measured_in_every_way_it_can_be_had(repo: Path) -> None:
     found = rows(repo, "perf::amalgam-index", "--cache=warm")
@@ -126,6 +127,7 @@ def test_no_module_of_amalgam_is_loaded_while_it_is_timed(
     assert done.stderr == "loaded: []"
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_a_cold_start_reads_from_disk_or_says_why_not(repo: Path) -> None:
     found = rows(repo, "perf::amalgam-node-lookup", "--lookup=tip", "--cache=cold")
@@ -137,6 +139,7 @@ def test_a_cold_start_reads_from_disk_or_says_why_not(repo: Path) -> None:
             assert row["read_bytes"] > 0
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "expected"),
@@ -155,6 +158,7 @@ def test_an_index_that_is_not_mapped_by_default_is_called_so(
     assert second.startswith(expected or " "), done.stdout
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_an_inline_index_has_no_snapshot_to_measure(tmp_path: Path) -> None:
     small = generate(tmp_path / "small", "linear", "--changesets=5", "--files=1")
@@ -180,6 +184,7 @@ def state(repo: Path) -> dict[str, tuple[int, ...]]:
     return found
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("exported", "command"),
@@ -208,6 +213,7 @@ def test_the_repository_is_left_as_it_was(
     assert state(copy) == before
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_files_of_any_name_are_measured(tmp_path: Path) -> None:
     repo = generate(tmp_path / "repo", "linear", "--changesets=2", "--files=1")
@@ -223,6 +229,7 @@ def test_files_of_any_name_are_measured(tmp_path: Path) -> None:
     assert any("wall" in row for row in found)
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_what_a_killed_run_leaves_is_removed(repo: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
@@ -237,6 +244,7 @@ def test_what_a_killed_run_leaves_is_removed(repo: Path, tmp_path: Path) -> None
     assert not os.listdir(copy / ".hg/amalgam")
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_bundles_of_all_rows_hold_the_same(repo: Path) -> None:
     found = rows(repo, "perf::amalgam-bundle", "-t", "none-v2", "--cache=warm")
@@ -271,6 +279,7 @@ def test_a_command_that_fails_is_named_and_not_timed(repo: Path) -> None:
     assert "failed: unknown revision 'nowhere'" in done.stderr
 
 
+@pytest.mark.torture
 def test_hg_may_lie_below_any_name(repo: Path, tmp_path: Path) -> None:
     place = tmp_path / "it's a place"
     place.mkdir()

@@ -82,11 +82,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return generate(tmp_path_factory.mktemp("project") / "repository", "realistic")
 
 
+@pytest.mark.sampled(2)
 def test_hg_verify_accepts_each_profile(repository: Path) -> None:
     output = hg(repository, "verify", "--full")
     assert b"warning" not in output
 
 
+@pytest.mark.sampled(2)
 def test_nodes_depend_on_the_seed_alone(
     repository: Path, profile: str, tmp_path: Path
 ) -> None:
@@ -167,6 +169,7 @@ def test_criss_cross_merges_have_both_parents_far_back(tmp_path: Path) -> None:
     assert nearer[len(nearer) // 2] > 20
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("profile", ["topics", "criss-cross"])
 def test_the_same_edits_come_in_one_line(tmp_path: Path, profile: str) -> None:
     branches = generate(tmp_path / "branches", profile)
@@ -184,6 +187,7 @@ def test_many_heads_each_have_a_bookmark(tmp_path: Path) -> None:
     assert log(repository, "bookmark('@')", "{bookmarks}") == ["@"]
 
 
+@pytest.mark.torture
 def test_large_things_are_large(tmp_path: Path) -> None:
     files = generate(tmp_path / "files", "many-files")
     assert hg(files, "manifest", "-r", "tip").count(b"\n") == 2000
@@ -246,6 +250,7 @@ def test_project_tags_releases_and_moves_a_tag(project: Path) -> None:
     assert log(project, "bookmark('archive/first-release')", "{tags}")
 
 
+@pytest.mark.torture
 def test_project_grafts_give_two_changesets_one_file_revision(project: Path) -> None:
     grafts = log(project, "extra('source')", "{rev} {get(extras, 'source')}\n")
     shared = 0

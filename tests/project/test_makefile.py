@@ -71,7 +71,7 @@ def test_tree_may_have_any_name(tmp_path: Path, name: str) -> None:
     report = tree.root / "build" / "t-1" / "report.json"
     ran = tree.make("pytest", "t", "torture")
     venv = tree.root / "build" / "venv-1"
-    assert "-m pytest -n 2 --dist worksteal" in ran
+    assert "-m pytest -m not torture -n 2 --dist worksteal" in ran
     (tests,) = (line for line in ran if "run-tests.py" in line)
     assert f"--with-hg={venv}/bin/hg" in tests
     assert f"--outputdir {report.parent}" in tests

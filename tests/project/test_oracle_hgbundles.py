@@ -21,6 +21,7 @@ def receiver() -> Iterator[Receiver]:
     receiver.close()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["as it is", "tree manifests"])
 def test_receivers_get_from_our_bundles_what_stock_gives(

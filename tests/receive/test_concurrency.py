@@ -51,6 +51,7 @@ def test_of_pushes_to_one_branch_one_wins(tmp_path: Path) -> None:
         server.check()
 
 
+@pytest.mark.torture
 def test_pushes_to_several_branches_all_win(tmp_path: Path) -> None:
     with pushable(tmp_path) as server:
         clones = [server.clone(f"clone{number}") for number in range(4)]
@@ -65,6 +66,7 @@ def test_pushes_to_several_branches_all_win(tmp_path: Path) -> None:
         server.check()
 
 
+@pytest.mark.torture
 def test_strips_and_exports_meanwhile_change_no_answer(tmp_path: Path) -> None:
     """Whatever else happens, what git says of a push is so."""
     with pushable(tmp_path) as server:
@@ -105,6 +107,7 @@ def test_strips_and_exports_meanwhile_change_no_answer(tmp_path: Path) -> None:
         assert all(map(server.node, pushed))
 
 
+@pytest.mark.torture
 def test_killed_server_has_all_or_nothing(tmp_path: Path) -> None:
     """And the client knows, or can find out by a fetch."""
     chance = random.Random(7)

@@ -48,6 +48,7 @@ def test_vectors(vector: str, target: Target, tmp_path: Path) -> None:
     target.hg("verify", "-q")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_histories_are_as_the_reference_has_them(
     seed: int, target: Target, tmp_path: Path
@@ -66,6 +67,7 @@ def test_random_histories_are_as_the_reference_has_them(
     assert ids(target.root) == {node: oid for oid, node in target.known.items()}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_commits_on_a_history_of_mercurial(
     seed: int, target: Target, tmp_path: Path

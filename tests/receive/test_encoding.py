@@ -19,6 +19,7 @@ def say(ui, **details):
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("encoding", "printed", "shown"),
     [

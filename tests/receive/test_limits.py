@@ -31,6 +31,7 @@ DENIED = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("option", "status", "sentence"), DENIED.values(), ids=DENIED)
 def test_push_needs_what_an_hg_push_needs(
     tmp_path: Path, option: str, status: int, sentence: bytes
@@ -232,6 +233,7 @@ def test_what_is_not_offered_is_said_by_git(server: PushServer) -> None:
     assert server.log()[-1] == "default||public|new"
 
 
+@pytest.mark.torture
 def test_hook_that_prints_much_takes_no_memory(tmp_path: Path) -> None:
     """Nobody is told more than some kilobytes of it."""
     words = "yes cafe | head -c 20000000"
@@ -249,6 +251,7 @@ def test_hook_that_prints_much_takes_no_memory(tmp_path: Path) -> None:
         server.check()
 
 
+@pytest.mark.torture
 def test_each_ref_of_a_push_costs_the_same(tmp_path: Path) -> None:
     """However many bookmarks there are."""
     with pushable(tmp_path) as server:

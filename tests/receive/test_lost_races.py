@@ -88,6 +88,7 @@ def conversions(directory: Path) -> list[str]:
     return (directory / "conversions").read_text().split()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "hide", ["phase -fs", "debugobsolete $(hg log -r tip -T {node}) #"]
 )
@@ -128,6 +129,7 @@ def test_ref_that_moves_meanwhile_is_lost_alone(tmp_path: Path) -> None:
         server.check()
 
 
+@pytest.mark.torture
 def test_branch_above_that_is_lost_is_in_nobodys_way(tmp_path: Path) -> None:
     """Without it, the named branch leads to what is pushed after all."""
     with meanwhile(tmp_path, "hg bookmark -f -r 0 work") as server:
@@ -143,6 +145,7 @@ def test_branch_above_that_is_lost_is_in_nobodys_way(tmp_path: Path) -> None:
         server.check()
 
 
+@pytest.mark.torture
 def test_bookmark_of_a_secret_changeset_is_made_meanwhile(tmp_path: Path) -> None:
     script = (
         "hg update null\necho s > server/s\nhg commit -qAm secret --secret server/s\n"
@@ -158,6 +161,7 @@ def test_bookmark_of_a_secret_changeset_is_made_meanwhile(tmp_path: Path) -> Non
         assert server.log()[-1] == "default|work|secret|secret"
 
 
+@pytest.mark.torture
 def test_branch_of_the_tags_moves_before_the_push_looks(tmp_path: Path) -> None:
     """No git user can know what is there then."""
     script = "echo n > server/n\nhg commit -qAm next server/n"
@@ -295,6 +299,7 @@ def test_failure_before_the_first_question_is_told(tmp_path: Path) -> None:
         server.check()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("when", "export"),
     [

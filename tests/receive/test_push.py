@@ -223,6 +223,7 @@ def test_commit_that_would_not_come_back_is_refused(
 HOOKS = ("pretxnopen", "pretxnchangegroup", "prepushkey", "pretxnclose")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_hook_that_fails_refuses_all(tmp_path: Path, hook: str) -> None:
     flag = tmp_path / "flag"
@@ -311,6 +312,7 @@ def test_drafts_are_refused_if_git_users_would_not_see_them(tmp_path: Path) -> N
         server.check()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("limit_bytes", [1_000_000, 3_000_000])
 def test_disk_that_is_full_stores_nothing(
     server: PushServer, clone: Clone, limit_bytes: int

@@ -112,6 +112,7 @@ def clone_of(share: Share, url: str, **variables: str) -> Clone:
     return Clone(share.home / "clone")
 
 
+@pytest.mark.sampled(2)
 def test_pushed_commits_come_back_and_bookmarks_are_those_seen(share: Share) -> None:
     with share.served() as web:
         clone = clone_of(share, web.url)
@@ -146,6 +147,7 @@ def test_pushed_commits_come_back_and_bookmarks_are_those_seen(share: Share) -> 
     share.check()
 
 
+@pytest.mark.sampled(1)
 def test_it_is_the_same_over_ssh(share: Share) -> None:
     ssh = {"GIT_SSH_COMMAND": str(share.ssh())}
     clone = clone_of(share, "host:share", **ssh)
@@ -162,6 +164,7 @@ def test_it_is_the_same_over_ssh(share: Share) -> None:
     share.check()
 
 
+@pytest.mark.sampled(1)
 def test_what_the_source_has_done_meanwhile_is_seen(share: Share) -> None:
     """The server has had the share open all the time."""
     with share.served() as web:
@@ -187,6 +190,7 @@ def test_what_the_source_has_done_meanwhile_is_seen(share: Share) -> None:
     share.check()
 
 
+@pytest.mark.torture
 def test_race_at_the_source_is_lost(tmp_path: Path) -> None:
     """Refs are compared with what the source has when the lock is held."""
     share = Share(tmp_path, "common")
@@ -208,6 +212,7 @@ def test_race_at_the_source_is_lost(tmp_path: Path) -> None:
     share.check()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_bookmark_that_moves_meanwhile_is_seen_through_the_share(
     tmp_path: Path, kind: str

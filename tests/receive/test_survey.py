@@ -299,6 +299,7 @@ LOST = [name for name, (_given, reason, _detail) in COMMITS.items() if reason]
 LOST = [name for name in LOST if name not in ("negative", "no-zone", "backslash")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_exactly_the_survivors_of_a_random_history_come_back(

@@ -82,6 +82,7 @@ def many_refs(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Exp
     return store
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("version", ["0", "2"])
 def test_mirror_of_many_refs_passes_with_the_default_limit(
     many_refs: Exported, tmp_path: Path, version: str

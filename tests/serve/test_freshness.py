@@ -187,6 +187,7 @@ def test_local_tag_in_the_place_of_a_tag_is_seen(store: Exported) -> None:
     assert not freshness.look(git_store).is_current
 
 
+@pytest.mark.torture
 def test_packs_of_exports_for_requests_are_rolled_up(store: Exported) -> None:
     enable(store)
     most = 0

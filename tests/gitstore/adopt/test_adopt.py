@@ -303,6 +303,7 @@ def test_other_parents_are_refused(repo: Path) -> None:
     assert_nothing_left(repo)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("lines", "text"),
     [
@@ -482,6 +483,7 @@ def test_options_without_a_mirror_have_no_meaning(repo: Path) -> None:
         assert run_hg(repo, "git::export", *args).returncode == 10
 
 
+@pytest.mark.torture
 def test_killed_adoptions_end_as_undisturbed_ones(
     mirror: Mirror, tmp_path: Path
 ) -> None:

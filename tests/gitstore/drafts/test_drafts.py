@@ -198,6 +198,7 @@ def bounds(monkeypatch: pytest.MonkeyPatch, least: int, counted: int) -> Iterato
         yield
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("growth", [GROWTH, [*GROWTH, "twin"]], ids=["", "twins"])
 @pytest.mark.parametrize("seed", range(3))
@@ -340,6 +341,7 @@ def test_drafts_are_converted_again_when_many_of_them_are_published(
     check(stacks)
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_publishing_that_is_killed_ends_as_if_it_was_not(
     stacks: Exported, tmp_path: Path

@@ -36,6 +36,7 @@ def victim(request: pytest.FixtureRequest, server: HgServer) -> Iterator[Victim]
         yield Victim.make(directory / "repository", request.param, server)
 
 
+@pytest.mark.sampled(2)
 @often
 @given(numbers=damages)
 def test_damage_is_refused_or_means_nothing(
@@ -52,6 +53,7 @@ def test_texts_that_are_not_checked_harm_nobody(
     assert victim.survive(victim.damage(*numbers), *UNCHECKED) in (0, 50)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("victim", ["zlib-split"], indirect=True)
 def test_each_byte_of_an_index_entry_is_used_or_means_nothing(victim: Victim) -> None:
     same = set()

@@ -146,6 +146,7 @@ def test_bytes_do_not_depend_on_the_number_of_threads(
     assert packs <= made[0].keys()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sizes", ["topics --topics=60", "criss-cross --pairs=30"])
 def test_branches_that_wait_give_the_same_bytes_with_little_memory(
     tmp_path: Path, server: HgServer, sizes: str

@@ -177,6 +177,7 @@ def name(followed: Followed) -> None:
     followed.hg("bookmark", "-r", "tip", "named")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "left"),
@@ -338,6 +339,7 @@ def test_foreign_lock_is_named_and_stops_no_commit(
     assert in_git(followed) == ["third", "second", "first"]
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 def test_packs_are_rolled_up_in_the_background(followed: Followed) -> None:
     most = 0

@@ -50,6 +50,7 @@ def test_file_that_cannot_grow_ends_the_export(case: Interrupted) -> None:
         case.check_next()
 
 
+@pytest.mark.torture
 def test_each_file_that_cannot_grow_ends_the_export(named: Interrupted) -> None:
     """With few objects, map and refs are larger than the pack."""
     named.clear()
@@ -87,6 +88,7 @@ def test_threads_that_the_system_does_not_give_are_done_without(
     assert counts == {255: 2, 0: 10}
 
 
+@pytest.mark.torture
 @pytest.mark.needs("mounts")
 def test_full_disk_ends_the_export(case: Interrupted) -> None:
     case.clear()

@@ -9,6 +9,7 @@ from testlib import killpoints
 from testlib.environment import hg
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["first", "next", "rebuild", "configured anew"])
 def test_killed_export_can_be_run_again(tmp_path: Path, case: str) -> None:

@@ -149,6 +149,7 @@ EVENTS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("event", EVENTS)
 def test_refs_are_those_of_the_repository_as_it_is_at_the_end(
@@ -177,6 +178,7 @@ def test_obsolete_changeset_that_is_left_is_no_longer_named(repo: Path) -> None:
     assert refs(repo) == {"refs/heads/default": "one"}
 
 
+@pytest.mark.torture
 def test_repository_that_never_rests_ends_the_export(repo: Path) -> None:
     done = export_while(repo, "echo >> more; hg commit -qAm more", "after", 1000)
     assert done.returncode == 20

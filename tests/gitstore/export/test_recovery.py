@@ -102,6 +102,7 @@ def unnamed_head(two_packs: Path) -> Path:
     return two_packs
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("option", ["-k", "-kb", "--write-midx"])
 def test_store_that_git_would_pack_anew_stays(unnamed_head: Path, option: str) -> None:
     hg(unnamed_head, "git::export", "--metadata")

@@ -198,6 +198,7 @@ def draw_trees(store: Exported, seed: int, count: int) -> None:
         store.run("commit", "-qm", f"{number}", "-d", f"{number} 0")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_tree_manifests_give_the_ids_of_flat_ones(
     tmp_path: Path, server: HgServer, seed: int

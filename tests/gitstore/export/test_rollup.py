@@ -298,6 +298,7 @@ def repack(store: Exported) -> None:
     store.git("repack", "-adq")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "step", [add, rebuild, publish, publish_one, roll_up, collect, repack]
 )
@@ -413,6 +414,7 @@ def test_bundles_are_followed_by_a_roll_up(store: Exported) -> None:
     store.git("bundle", "verify", "-q", str(store.root.parent / "bundle"))
 
 
+@pytest.mark.torture
 def test_roll_up_killed_anywhere_is_done_again(
     template: Exported, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from torture import sequences
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", "3"))))
 def test_nothing_is_readable_that_may_not_be(
     tmp_path: Path, server: HgServer, seed: int

@@ -72,6 +72,7 @@ def _tips(url: str | Path) -> list[str]:
     return git(Path(), "ls-remote", str(url)).decode().splitlines()
 
 
+@pytest.mark.torture
 def test_changesets_are_not_exported(root: Path) -> None:
     store = root / ".hg/amalgam/git/cinnabar.git"
     before = _tips(store)

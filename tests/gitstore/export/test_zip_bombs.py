@@ -128,6 +128,7 @@ def history(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Path:
     return repo
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_bomb_in_a_filelog_is_one_abort_within_memory(

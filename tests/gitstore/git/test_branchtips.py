@@ -99,6 +99,7 @@ def truth(view: Any) -> dict[bytes, bytes]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("export", [b"served", b"public"])
 @pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", "2"))))

@@ -95,6 +95,7 @@ SMALL_FILES = [
 ]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL_FILES)
 @pytest.mark.parametrize("damage", [link_to_file, link_to_directory, fifo, sparse])

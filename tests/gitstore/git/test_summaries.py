@@ -269,6 +269,7 @@ def test_summaries_are_not_taken_for_a_pack_that_goes(
     check(store)
 
 
+@pytest.mark.torture
 def test_maintenance_killed_anywhere_is_done_again(
     template: Exported, tmp_path: Path
 ) -> None:
