@@ -114,8 +114,8 @@ The help of each command begins with examples:
   >   hg help $name | grep -B1 -A3 '^Examples' | tail -n +3
   > done
   
-    hg git::export                    # convert what is new
-    hg git::export --estimate         # what would a first export take?
+    hg git::export                    # convert new changesets
+    hg git::export --estimate         # cost of a first export
   
     hg git::verify                    # compare ids, refs and packs
     hg git::verify --full             # compute every id again
@@ -124,7 +124,7 @@ The help of each command begins with examples:
     git log --format=%H | hg git::id --stdin
   
     hg git::bundle ../project.bundle && git clone ../project.bundle
-    hg git::bundle --base 1.0 ../newer.bundle   # what 1.0 lacks
+    hg git::bundle --base 1.0 ../newer.bundle   # changesets not in 1.0
   
     hg git::clone-command https://example.org/repo
     hg git::clone-command ssh://hg@example.org/repo
@@ -133,7 +133,7 @@ The help of each command begins with examples:
     hg git::survey --commits ../mirror 1.0..default
   
     hg admin::amalgam                 # sizes, freshness, problems
-    hg admin::amalgam --repair        # repair what is wrong
+    hg admin::amalgam --repair        # repair problems
 
 Shells complete commands and options by asking Mercurial, which names each once:
 

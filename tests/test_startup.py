@@ -35,7 +35,7 @@ print("\\n" + json.dumps([
 """
 #: The names of commands and config items, and of what is wrapped.
 TABLES = {"commands", "config", "hooks", "loading", "metadata"}
-TABLES |= {"commands.table", "records"}
+TABLES |= {"records"}
 #: How the repository is opened, with what is wrapped there.
 OPENING = {"compat", "index", "index.hooks", "index.decision", "index.indexfile"}
 #: A large index.

@@ -18,7 +18,7 @@ Export the history, then clone the result with git::
   $ hg git::export
   $ git clone .hg/amalgam/git/cinnabar.git ../my-clone
 
-Run :hg:`git::export` again to convert what is new. To enable the extension, add
+Run :hg:`git::export` again to convert new changesets. To enable the extension, add
 to your configuration file (:hg:`config --edit`)::
 
   [extensions]
@@ -104,8 +104,8 @@ hgweb answers git at the URL of the repository, with the permissions of ``pull``
 
   $ git clone https://example.org/repo
 
-Developers may push with git, too, if they may push with Mercurial. What they push
-becomes changesets, and they keep the commits that they have::
+Developers may push with git, too, if they may push with Mercurial. Their commits
+become changesets, and keep their ids in git::
 
   [amalgam]
   git.push = yes

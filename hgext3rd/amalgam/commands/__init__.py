@@ -1,27 +1,59 @@
-"""The commands, a revset and a template keyword, with their help.
+"""Table of commands, labels, the revset and the template keyword, with their help.
 
-Each command imports the module that answers it when it is called. Every hg process
-pays for what is in this module. Help begins with examples.
+Every hg process loads this module, so a command imports its own module when it runs.
+Help begins with examples. Commands in ``debug::`` are called by amalgam only.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mercurial import registrar
 from mercurial.cmdutil import formatteropts
 from mercurial.i18n import _
 
 from ..loading import load, one_at_a_time
-from .table import cmdtable, colortable, command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mercurial.interfaces.types import RepoT, UiT
 
-__all__ = ["cmdtable", "colortable", "revsetpredicate", "templatekeyword"]
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
 
+cmdtable: dict[bytes, Any] = {}
+colortable = {
+    b"amalgam.behind": b"yellow",
+    b"amalgam.good": b"green",
+    b"amalgam.heading": b"bold",
+    b"amalgam.note": b"yellow",
+    b"amalgam.problem": b"red bold",
+}
+"""Labels of output, for the section ``[color]``."""
+_register = registrar.command(cmdtable)
 revsetpredicate = registrar.revsetpredicate()
 templatekeyword = registrar.templatekeyword()
+
+
+def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
+    """Register a command that reports damage to the repository in one line.
+
+    The arguments are those of ``registrar.command``.
+    """
+
+    def registered(func: _Command) -> _Command:
+        @functools.wraps(func)
+        def answer(*given: Any, **opts: Any) -> Any:
+            from ..gitstore import selection
+
+            with selection.blamed():
+                return func(*given, **opts)
+
+        _register(*args, **kwargs)(answer)
+        return func
+
+    return registered
 
 
 @command(
@@ -45,8 +77,8 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
     Examples::
 
-      hg git::export                    # convert what is new
-      hg git::export --estimate         # what would a first export take?
+      hg git::export                    # convert new changesets
+      hg git::export --estimate         # cost of a first export
       hg git::export --adopt ../mirror  # go on from a git mirror
 
     Convert the changesets that are new since the last export, and update branches
@@ -137,7 +169,7 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
 )
 def git_clone_command(ui: UiT, repo: RepoT, url: bytes = b"", **opts: Any) -> int:
-    """print what a git user has to type to clone
+    """print the command that clones with git
 
     Examples::
 
@@ -212,7 +244,7 @@ def git_verify(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
     Template keywords:
 
-    :differences: List. What is wrong, with ``what``, ``id``, ``found``, ``expected``.
+    :differences: List of problems, with ``what``, ``id``, ``found``, ``expected``.
     :notes:       List. Notes, with ``what``, ``id``, ``text``.
     :changesets:  Integer. Changesets that are served.
     :objects:     Integer. Git objects that were looked up.
@@ -257,7 +289,7 @@ def git_id(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> int:
 
     Template keywords:
 
-    :id:      String. What was asked for.
+    :id:      String. The id that was given.
     :status:  String. ``found``, ``unknown`` or ``ambiguous``.
     :node:    String. The changeset.
     :gitnode: String. Its commit in git.
@@ -288,10 +320,10 @@ def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
     Examples::
 
       hg git::bundle ../project.bundle && git clone ../project.bundle
-      hg git::bundle --base 1.0 ../newer.bundle   # what 1.0 lacks
+      hg git::bundle --base 1.0 ../newer.bundle   # changesets not in 1.0
 
-    Write to FILE, or to standard output, what a git client would clone: branches,
-    tags, HEAD, and everything reachable from them. New changesets are exported
+    Write a clone to FILE, or to standard output: branches, tags, HEAD, and
+    everything reachable from them. New changesets are exported
     first, as by :hg:`git::export`. A bundle contains no secret or hidden
     changesets, and no drafts if ``amalgam.git.export`` is ``public``.
 
@@ -355,7 +387,7 @@ def git_survey(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     ``signature``, ``encoding``, ``header``, ``octopus``, ``date``, ``identity``,
     ``backslash``, ``submodule``, ``mode``, ``empty-directory``, ``malformed-tree``,
     ``path``. The reason ``ancestor`` means that the commit has no other: an ancestor
-    does not survive. ``docs/survey.rst`` says what to do about each.
+    does not survive. ``docs/survey.rst`` has a way out for each.
 
     The contents of files are not read. Configuration, hooks, grafts and replacements
     of GITREPO are ignored.
@@ -371,7 +403,7 @@ def git_survey(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     :refusals:  List. With --commits, ``commit`` and ``reason`` of each commit that
                 does not survive, parents before children.
     :seconds:   Float. Time taken.
-    :path:      String. What was given as GITREPO.
+    :path:      String. GITREPO as it was given.
 
     Returns 0 if all commits survive, 1 if some do not.
     """
@@ -396,7 +428,7 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     Examples::
 
       hg admin::amalgam                 # sizes, freshness, problems
-      hg admin::amalgam --repair        # repair what is wrong
+      hg admin::amalgam --repair        # repair problems
       hg admin::amalgam --metrics       # for Prometheus
 
     Show on one screen: how hg opens the indexes of this repository; how much of the
@@ -408,8 +440,8 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     node map. If an index has no snapshot, the reason is shown.
 
     It is no problem if the git repository is behind, or if exported changesets were
-    amended: :hg:`git::export` converts what is new and removes what is gone.
-    Problems are what does not go away by itself: a file is lost or was changed by
+    amended: :hg:`git::export` converts the new ones and removes the old.
+    Problems do not go away by themselves: a file is lost or was changed by
     somebody else, the configuration is invalid, or exports cannot work at all.
     :hg:`git::verify` checks more than this command.
 
@@ -445,9 +477,8 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     :objects:     Integer. Git objects in packs.
     :packs:       Integer. Packs.
     :pack_bytes:  Integer. Size of the packs and their indexes.
-    :growth_bytes: Integer. What these are likely to grow by before packs are
-                  rolled up.
-    :peak_bytes:  Integer. What these take at most while packs are rolled up.
+    :growth_bytes: Integer. Likely growth of these until packs are rolled up.
+    :peak_bytes:  Integer. Most bytes of these while packs are rolled up.
     :changesets:  Integer. Changesets in the oid map.
     :manifests:   Integer. Manifests in the oid map.
     :files:       Integer. File revisions in the oid map.
@@ -474,6 +505,39 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
     if opts["metrics"]:
         return metrics.run(ui, repo, **opts)
     return admin.run(ui, repo, **opts)
+
+
+@command(
+    b"debug::amalgam-export",
+    [
+        (b"", b"attempts", 0, _(b"how many exporters have just failed"), _(b"NUMBER")),
+        (b"", b"requested", None, _(b"export though no configuration asks for it")),
+    ],
+    b"",
+)
+def debug_amalgam_export(
+    ui: UiT, repo: RepoT, attempts: int, requested: bool | None
+) -> None:
+    """export new changesets, unless another process does (INTERNAL)"""
+    from ..gitstore.export import exporter
+
+    exporter.run(repo, attempts, is_requested=bool(requested))
+
+
+@command(b"debug::amalgam-bundles", [], b"")
+def debug_amalgam_bundles(ui: UiT, repo: RepoT) -> None:
+    """generate missing bundles, unless another process does (INTERNAL)"""
+    from . import admin
+
+    admin.run_generator(ui, repo)
+
+
+@command(b"debug::amalgam-maintenance", [], b"")
+def debug_amalgam_maintenance(ui: UiT, repo: RepoT) -> None:
+    """roll up packs if there are many (INTERNAL)"""
+    from . import export
+
+    export.maintain(ui, repo)
 
 
 @revsetpredicate(b"gitnode(id)", safe=True)

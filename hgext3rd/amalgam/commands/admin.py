@@ -41,7 +41,7 @@ def run_generator(ui: UiT, repo: RepoT) -> None:
 
 
 def show_bundles(fm: Any, status: BundlesStatus) -> None:
-    """Show what ``admin::amalgam`` tells of bundles; nothing where there are none."""
+    """Show the bundles, one line each."""
     if status.rows:
         fm.plain(b"\n")
         heading = _(b"bundles, for %d public changesets") % status.public
@@ -148,12 +148,12 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
 
 def general_problems(repo: RepoT) -> list[Problem]:
-    """Return what is wrong in the configuration and with this machine."""
+    """Return problems of the configuration and of this machine."""
     return [*_mistakes(repo), *kernel_problems(repo.ui)]
 
 
 def _mistakes(repo: RepoT) -> list[Problem]:
-    """Return what is wrong in the configuration, of a share and of its source."""
+    """Return problems of the configuration, of a share and of its source."""
     hint = _(b"see 'hg help config.amalgam'")
     found = {}
     for ui in (repo.ui, source_of(repo).ui):
@@ -178,7 +178,7 @@ def kernel_problems(ui: UiT) -> list[Problem]:
 
 
 def store_of(ui: UiT, repo: RepoT) -> GitStore | None:
-    """Return the git store, unless it is not known what should be in it."""
+    """Return the git store; None if the configuration is invalid."""
     try:
         return GitStore(repo, GitConfig.from_ui(ui))
     except error.ConfigError:

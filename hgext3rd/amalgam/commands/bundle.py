@@ -70,12 +70,12 @@ def run(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
 
 @contextlib.contextmanager
 def _opened(ui: UiT, file: bytes) -> Iterator[IO[bytes]]:
-    """Open what is to be written; a regular file is there as a whole, or as it was."""
+    """Open the output; a regular file is replaced when it is complete."""
     if file == _STDOUT:
         yield ui.fout
         ui.flush()
         return
-    # a symbolic link stays, as with what other commands write
+    # a symbolic link stays, as with other commands
     path = os.path.realpath(file)
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as special:
@@ -84,7 +84,7 @@ def _opened(ui: UiT, file: bytes) -> Iterator[IO[bytes]]:
     try:
         temporary = util.atomictempfile(path, b"wb")
     except OSError as exc:
-        exc.filename = path  # not a name that nobody knows
+        exc.filename = path  # not the temporary name
         raise
     with temporary as out:
         yield out

@@ -1,8 +1,8 @@
 """The command ``git::clone-command``.
 
-Owns how the address of a repository is found out when no client asks for it, and what
-becomes of an address of Mercurial's over ssh. ``serve.pages.cloneurl`` has the form of
-web addresses, and knows whether there are bundles.
+Owns the addresses of a repository that no request names: from the configuration of
+hgweb, or from an address for Mercurial users. ``serve.pages`` has the form of web
+addresses, and the list of bundles.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OWN_FILES = (b"hgrc", b"hgrc-not-shared")
 
 
 class Way(Record):
-    """A command that clones, and what it is made of."""
+    """A ``git clone`` command, and its parts."""
 
     transport: bytes
     """``http``, ``https``, ``ssh`` or ``file``."""
@@ -134,7 +134,7 @@ def _given(given: bytes) -> bytes:
         )
     if url.scheme != _SSH:
         return _without_password(url)
-    # for hg, it is relative to the home directory, unless there is one more slash
+    # for hg, a path without a second slash is relative to the home directory
     path = url.path or b""
     if not path.startswith((b"/", b"~")):
         path = b"~/" + path
@@ -169,9 +169,9 @@ def _in_web_conf(ui: UiT, repo: RepoT, path: bytes) -> tuple[RepoT, bytes]:
 
 
 def _configured(repo: RepoT) -> bytes:
-    """Return what the repository's own configuration calls its address.
+    """Return ``web.baseurl`` of the repository's own hgrc, or nothing.
 
-    In other files, ``web.baseurl`` is that of a server with more repositories.
+    In other files, it is the address of a server with more repositories.
     """
     source = repo.ui.configsource(b"web", b"baseurl").rpartition(b":")[0]
     own = [repo.vfs.join(name) for name in _OWN_FILES]

@@ -176,7 +176,7 @@ def maintain(ui: UiT, repo: RepoT) -> None:
 def _remarks(
     ui: UiT, store: GitStore, report: export.Report, revs: Any
 ) -> warnings.ExportWarnings | None:
-    """Return what there is to say of an export that has succeeded, if it is known."""
+    """Return warnings after a successful export; None if changesets are damaged."""
     try:
         return warnings.ExportWarnings.of(store, report, revs)
     except Exception as exc:

@@ -102,7 +102,7 @@ def keyword(context: Any, mapping: Any) -> bytes:
     if b"amalgam-map" not in cache:
         try:
             store = stores.GitStore(repo, GitConfig.from_ui(repo.ui))
-        except error.ConfigError as exc:  # what only shows history goes on
+        except error.ConfigError as exc:  # log and other commands go on
             warn_once(repo.ui, _(b"no {gitnode}: %s") % exc.message, exc.hint)
             cache[b"amalgam-map"] = None
         else:
@@ -113,7 +113,7 @@ def keyword(context: Any, mapping: Any) -> bytes:
 
 
 def leave_names_to(ui: UiT, hggit: ModuleType, ours: Mapping[str, Any]) -> None:
-    """Withdraw what hg-git has, too, and tell so once, when one of them is used.
+    """Leave the names that hg-git has, too, to hg-git, and warn at the first use.
 
     ``ours`` are registrars by the names of the attributes that extensions have.
     """
@@ -172,7 +172,7 @@ def _refuse_rewritten(repo: RepoT) -> None:
 def _translate(
     repo: RepoT, oidmap: OidMap, given: Sequence[bytes]
 ) -> list[list[Translation]]:
-    """Return what ids may mean, but for what is no longer served."""
+    """Return the served changesets that ids may mean."""
     config = GitConfig.from_ui(repo.ui)
     source = stores.GitStore(repo, config).repo
     has_node = selection.view_of(source, config.export).changelog.hasnode
@@ -185,7 +185,7 @@ def _translate(
 def _answer_lines(
     ui: UiT, repo: RepoT, fm: Any, oidmap: OidMap, given: Sequence[bytes]
 ) -> bool:
-    """Answer a block of lines; tell whether all of them were translated."""
+    """Answer a block of lines; return whether all were translated."""
     answers = _translate(repo, oidmap, given)
     if fm.isplain():
         lines = [
@@ -217,7 +217,7 @@ def _status(meanings: Sequence[Translation]) -> bytes:
 def _mistake(
     repo: RepoT, oidmap: OidMap, id_: bytes, meanings: Sequence[Translation]
 ) -> error.RepoError | error.Abort | None:
-    """Return what Mercurial would raise, unless an id has exactly one meaning."""
+    """Return Mercurial's error for an unknown or ambiguous id; None for others."""
     if len(meanings) > 1:
         return _ambiguous(id_, meanings)
     if meanings:
@@ -245,7 +245,7 @@ def _changeset(repo: RepoT, id_: bytes) -> bytes | None:
 
 
 def _ambiguous(id_: bytes, meanings: Sequence[Translation]) -> error.InputError:
-    """Return what Mercurial raises for an ambiguous abbreviation, naming two."""
+    """Return Mercurial's error for an ambiguous abbreviation; it names two."""
     kinds = {oidmaps.Side.NODE: _(b"changeset %s"), oidmaps.Side.OID: _(b"commit %s")}
     first, second = (
         kinds[meaning.asked] % hex_node(meaning.given) for meaning in meanings[:2]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check(ui: UiT, fm: Any) -> int:
-    """Show what is checked and what is wrong; return the number of problems."""
+    """Show checks and problems; return the number of problems."""
     return _check_core(ui, fm) + _check_git(ui, fm)
 
 

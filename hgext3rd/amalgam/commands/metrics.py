@@ -49,7 +49,7 @@ class Family(Record):
     """``gauge``: goes up and down; ``counter``: goes up, or begins again."""
 
     def lines(self, labels: Labels) -> Iterator[bytes]:
-        """Yield the lines, if there are samples; ``labels`` are those of all."""
+        """Yield the lines, if any sample exists; each sample has ``labels``."""
         if self.samples:
             yield b"# HELP amalgam_%s %s" % (self.name, self.help)
             yield b"# TYPE amalgam_%s %s" % (self.name, self.type)
@@ -193,7 +193,7 @@ def _of_indexes(repo: RepoT) -> Iterator[Family]:
 
 
 def _of_serving(ui: UiT) -> Iterator[Family]:
-    """Yield what the run directory tells, if there is one, and it can be read."""
+    """Yield the samples of a readable run directory."""
     with contextlib.suppress(OSError, error.ConfigError, error.StorageError):
         config = ServeConfig.from_ui(ui)
         if config.run_directory is None:

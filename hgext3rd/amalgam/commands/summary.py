@@ -1,7 +1,6 @@
-"""Our line of ``hg summary``: whether git users get what is served.
+"""The line of ``hg summary``: is the git repository up to date?
 
-Runs no git, and looks up no changeset: a summary is to be quick. ``admin::amalgam``
-knows more.
+Starts no git and looks up no changeset, to be quick. ``admin::amalgam`` has the rest.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def show_summary(ui: UiT, repo: RepoT) -> None:
 
 
 def _state(store: GitStore) -> tuple[bytes, bytes]:
-    """Return what there is to say, and how it is coloured."""
+    """Return the text and its label."""
     missing = store.missing()
     failure = Failure.read(request.exporter_directory(store.repo), exporter.FAILURE)
     if failure is not None and failure.attempts:
