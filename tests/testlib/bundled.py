@@ -16,6 +16,7 @@ from typing import Any
 
 from .environment import HG
 from .hgserver import HgServer, Outcome
+from .webserver import check_stderr
 
 FORMATS = ("git-v2", "cinnabar-v1")
 NAME = re.compile(r"[0-9a-f]{64}\.(bundle|hg)")
@@ -215,11 +216,9 @@ class Bundled:
                 process.wait()
             process.stdout.close()
             errors.seek(0)
-            complaints = errors.read()
+            complaints = errors.read().decode()
             errors.close()
-        # Mercurial says so much of a client that leaves in the middle of a file
-        left = b"ConnectionResetError" in complaints or b"BrokenPipeError" in complaints
-        assert left or b"Traceback" not in complaints, complaints.decode()
+        check_stderr(complaints)
 
 
 class Served:
