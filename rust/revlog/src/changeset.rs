@@ -1,41 +1,41 @@
-//! The text of a changeset: manifest, user, date and extras, files, description.
+//! Text of a changeset: manifest, user, date and extras, files, description.
 //!
-//! Format: `mercurial/changelog.py`. Lines are taken in order, so an empty user does not end the
-//! head early. Nothing is decoded: extras stay escaped, texts stay bytes. Dates are read as
-//! leniently as Mercurial reads them, because stores contain what old tools wrote.
+//! Format: `mercurial/changelog.py`. Lines are taken in order, so an empty user does not end the head
+//! early. Nothing is decoded: extras stay escaped, texts stay bytes. Dates are parsed as leniently as in
+//! Mercurial, since old tools wrote odd ones.
 
 use crate::node::Node;
 
-/// What is wrong with a changeset's text.
+/// Malformed part of a changeset's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedChangeset {
     /// No manifest node at the beginning.
     #[error("its text does not begin with a manifest node")]
     Manifest,
-    /// The date line is missing or no date.
+    /// The date line is missing or malformed.
     #[error("it has no readable date")]
     Date,
-    /// The head does not end.
+    /// The end of the head is missing.
     #[error("it has no description")]
     Description,
 }
 
-/// A parsed changeset, borrowed from its text.
+/// Parsed changeset, borrowed from its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changeset<'a> {
-    /// The manifest, or the null node if the tree is empty.
+    /// Node of the manifest, or the null node if the tree is empty.
     pub manifest: Node,
-    /// The user line.
+    /// User line.
     pub user: &'a [u8],
-    /// Seconds since 1970, UTC, without their fraction; any number that can be written.
+    /// Seconds since 1970, UTC, without their fraction; any number that has digits.
     pub seconds: i128,
-    /// Seconds west of UTC; 0 if the text has no number there, or one that no 31 bits hold.
+    /// Seconds west of UTC; 0 for a missing number, or one beyond 31 bits.
     pub offset_seconds: i32,
-    /// What follows the date, escaped; `None` if nothing does.
+    /// Bytes after the date, escaped, if any.
     pub extra: Option<&'a [u8]>,
-    /// The files' lines, LF between; empty if there are none.
+    /// Lines of the files, separated by LF; empty without files.
     pub files: &'a [u8],
-    /// The description, verbatim.
+    /// Description, verbatim.
     pub description: &'a [u8],
 }
 
@@ -44,7 +44,7 @@ impl<'a> Changeset<'a> {
     ///
     /// # Errors
     ///
-    /// [`MalformedChangeset`] names the part that is missing.
+    /// [`MalformedChangeset`] with the missing part.
     pub fn parse(text: &'a [u8]) -> Result<Self, MalformedChangeset> {
         let (manifest, rest) = split_line(text).ok_or(MalformedChangeset::Manifest)?;
         let manifest = Node::from_hex(manifest).ok_or(MalformedChangeset::Manifest)?;
@@ -65,7 +65,7 @@ impl<'a> Changeset<'a> {
         Ok(Self { manifest, user, seconds, offset_seconds, extra, files, description })
     }
 
-    /// The extras: key and value as stored, escaped. An item without `:` has an empty value.
+    /// Extras: keys and values as stored, escaped. An item without `:` has an empty value.
     pub fn extras(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let items = self.extra.unwrap_or_default().split(|&byte| byte == 0);
         items.filter(|item| !item.is_empty()).map(|item| {
@@ -81,13 +81,13 @@ fn split_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn seconds(digits: &[u8]) -> Option<i128> {
-    // what is too large for either is the largest that can be
+    // a number too large for either type becomes the largest value
     #[expect(clippy::cast_possible_truncation, reason = "a fraction is dropped on purpose")]
     number(digits).or_else(|| number::<f64>(digits).map(|time| time as i128))
 }
 
 fn offset_seconds(digits: &[u8]) -> i32 {
-    // i32::MIN has no opposite, which whoever writes a zone needs
+    // i32::MIN has no opposite, which a git zone needs
     number(digits).filter(|&offset| offset != i32::MIN).unwrap_or(0)
 }
 

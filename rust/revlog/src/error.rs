@@ -6,11 +6,10 @@ use std::path::PathBuf;
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Most bytes of a name that a message shows.
+/// Bytes of a name that a message shows at most.
 const MOST_SHOWN: usize = 1024;
 
-/// Names and other bytes of a store as messages show them: on one line, and not all of what is very
-/// long, whatever they are.
+/// Formats names and other bytes of a store for messages: on one line, and cut if very long.
 ///
 /// ```
 /// assert_eq!(revlog::readable(b"caf\xc3\xa9\n\xff"), "caf\u{e9}\\n\u{fffd}");
@@ -32,33 +31,33 @@ pub fn readable(bytes: &[u8]) -> String {
     out
 }
 
-/// Each says which revlog, which revision where one is to blame, and what was found.
+/// Error with the revlog, the revision if one is at fault, and the problem found.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{source}")]
     Io {
         /// File concerned.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The bytes on disk are not what the format or their node says.
+    /// Bytes on disk violate the format, or do not match their node.
     #[error("{revlog}: {what}")]
     Corrupt {
         /// The revlog as Mercurial names it to users: `filelog src/main.c`.
         revlog: String,
         /// Index or data file concerned.
         path: PathBuf,
-        /// What was found, and in which revision.
+        /// Problem found, with its revision.
         what: String,
     },
-    /// The format is valid, but this reader does not know it.
+    /// Valid format that this reader does not support.
     #[error("{revlog}: {what}")]
     Unsupported {
         /// The revlog as Mercurial names it to users.
         revlog: String,
-        /// What is not known.
+        /// Unsupported feature.
         what: String,
     },
 }

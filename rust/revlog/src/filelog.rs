@@ -1,20 +1,20 @@
-//! Copy metadata, which precedes the content in the text of a file revision.
+//! Copy metadata before the content in the text of a file revision.
 //!
-//! Format: `parsemeta` in `mercurial/storageutil.py`. A text that begins with `\x01\n` has metadata
-//! up to the next `\x01\n`, and content after it.
+//! Format: `parsemeta` in `mercurial/storageutil.py`. A text that begins with `\x01\n` has metadata up to the
+//! next `\x01\n`, and content after it.
 
 const MARK: &[u8] = b"\x01\n";
 
-/// A file revision's text, split.
+/// Parts of a file revision's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split<'a> {
-    /// Between the marks; `None` if the text has none.
+    /// Bytes between the marks; `None` without marks.
     pub metadata: Option<&'a [u8]>,
-    /// What a working copy holds.
+    /// Content as in a working copy.
     pub content: &'a [u8],
 }
 
-/// Splits copy metadata from content. A text with a first mark only is all content.
+/// Splits copy metadata from content. A text with a first mark only is content as a whole.
 #[must_use]
 pub fn split_metadata(text: &[u8]) -> Split<'_> {
     let whole = Split { metadata: None, content: text };

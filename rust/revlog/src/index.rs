@@ -1,12 +1,9 @@
-//! Entries of a revlog index: a file `*.i` of version 1, or the `*.idx` that a docket names.
+//! Entries of a revlog index: a file `*.i` of version 1, or the `*.idx` of a docket.
 //!
-//! Fields: `hg help internals.revlogs`, `mercurial/revlogutils/constants.py`, integers big-endian.
-//! Entries are kept in the layout of version 1, which has all that matters here. Those that were read
-//! are checked at once, in [`Index::parse`]; those that are mapped when they are used, see
-//! [`Index::mapped`]. A [`Rev`] that an index handed out cannot miss in it. Which file the bytes came
-//! from is not known here.
-//!
-//! Over 350 lines: a getter for each field of an entry.
+//! Fields: `hg help internals.revlogs`, `mercurial/revlogutils/constants.py`, integers big-endian. Entries
+//! are kept in the layout of version 1, which has all fields needed here. [`Index::parse`] checks all
+//! entries at once; a mapped index checks them on use, see [`Index::mapped`]. A [`Rev`] returned by an
+//! index exists in it. Does not know the file of the bytes.
 
 pub(crate) mod docket;
 mod entries;
@@ -18,42 +15,42 @@ use crate::index::entries::Entries;
 use crate::mapping::Mapping;
 use crate::node::Node;
 
-/// Bytes of one entry.
+/// Length of an entry.
 pub(crate) const ENTRY_LEN: usize = 64;
-/// Where an entry has its node.
+/// Offset of the node in an entry.
 pub(crate) const NODE_AT: usize = 32;
-/// Bytes of one entry of version 2.
+/// Length of an entry of version 2.
 const ENTRY_2_LEN: usize = 96;
-/// Where an entry that was of version 2 keeps how its chunk is compressed; padding in version 1.
+/// Offset of the compression of a chunk, in entries converted from version 2; padding in version 1.
 const COMPRESSION_AT: usize = 52;
-/// The chunk is as it is, without a byte that tells its compression.
+/// The chunk is not compressed, and has no type byte.
 const COMPRESSION_PLAIN: u8 = 0;
 
 const VERSION_MASK: u32 = 0xffff;
 const VERSION_1: u32 = 1;
 const FLAG_INLINE: u32 = 1 << 16;
 const FLAG_GENERALDELTA: u32 = 1 << 17;
-/// File revisions with copy metadata are flagged; the text is as ever.
+/// File revisions with copy metadata are flagged; texts are not affected.
 const FLAG_FILELOG_META: u32 = 1 << 18;
-/// Snapshots and delta quality are flagged; the text is as ever.
+/// Snapshots and delta quality are flagged; texts are not affected.
 const FLAG_DELTA_INFO: u32 = 1 << 19;
 const KNOWN_FLAGS: u32 = FLAG_INLINE | FLAG_GENERALDELTA | FLAG_FILELOG_META | FLAG_DELTA_INFO;
 
-/// Revision flags that leave the text as stored and its node true: copy tracing hints, "has
-/// metadata", and what is known of the delta's quality (`REVIDX_NEUTRAL_FLAGS`).
+/// Revision flags that affect neither text nor node: copy tracing hints, "has metadata", and delta quality
+/// (`REVIDX_NEUTRAL_FLAGS`).
 const NEUTRAL_FLAGS: u16 = 0b0001_1111_1100_0000;
 
-/// The text was replaced by a note why, which is not what the node was computed from.
+/// Censored: a note replaces the text, and the node is that of the original.
 pub const FLAG_CENSORED: u16 = 1 << 15;
-/// The text names something that is stored elsewhere, from which the node was computed (LFS).
+/// External: the text is a pointer to content stored elsewhere, which the node is of (LFS).
 pub const FLAG_EXTERNAL: u16 = 1 << 13;
 
-/// Whether an index with this header is of version 1 and has no data between its entries.
+/// Whether an index with this header is of version 1 without inline data.
 pub(crate) const fn is_plain(header: u32) -> bool {
     header & VERSION_MASK == VERSION_1 && header & FLAG_INLINE == 0
 }
 
-/// A revision known to exist in the [`Index`] that answered it.
+/// Revision that exists in the [`Index`] that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rev(pub(crate) u32);
 
@@ -69,11 +66,11 @@ impl Rev {
     }
 }
 
-/// The parents of a revision, as stored; `None` is the null revision.
+/// Parents of a revision, as stored; `None` is the null revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parents(pub Option<Rev>, pub Option<Rev>);
 
-/// What the bytes of an index file are not.
+/// Problem of an index file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MalformedIndex {
     #[error("revision {0}: its index entry is cut after {1} bytes")]
@@ -98,20 +95,20 @@ pub(crate) enum MalformedIndex {
     Short(u64, u64),
 }
 
-/// Entries, none of which leads to what is not there.
+/// Valid entries of an index: their references exist.
 #[derive(Debug, Default)]
 pub struct Index {
     bytes: Entries,
-    /// Where each entry begins if data lies between them, empty else.
+    /// Starts of the entries if data lies between them; otherwise empty.
     inline_starts: Vec<u32>,
     general_delta: bool,
-    /// Whether entries tell how their chunk is compressed, and the first one has no header.
+    /// Whether entries have a compression field and the first one has no header.
     is_version_2: bool,
     len: u32,
 }
 
 impl Index {
-    /// Checks `bytes`, the part of an index file that its docket says counts.
+    /// Parses `bytes`, the part of an index file that its docket covers.
     pub(crate) fn parse_version_2(version: Version, bytes: &[u8]) -> Result<Self, MalformedIndex> {
         let (entries, rest) = bytes.as_chunks::<ENTRY_2_LEN>();
         if !rest.is_empty() {
@@ -145,17 +142,16 @@ impl Index {
         Ok(index)
     }
 
-    /// Checks `bytes`, the whole content of an index file, in time proportional to its length.
+    /// Parses the whole content of an index file, in time proportional to its length.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, MalformedIndex> {
         let index = Self::with_header(Entries::Read(bytes))?;
         index.check_entries()?;
         Ok(index)
     }
 
-    /// The index that `mapping` has, in constant time: an entry is checked whenever it is used.
+    /// Index in a mapping, in constant time: entries are checked on use.
     ///
-    /// One that is not sound counts as a revision without parents, text and node, and
-    /// [`Self::problem`] tells of it.
+    /// An invalid entry counts as a revision without parents, text and node; [`Self::problem`] returns it.
     pub(crate) fn mapped(mapping: Arc<Mapping>) -> Result<Self, MalformedIndex> {
         let index = Self::with_header(Entries::mapped(mapping))?;
         if !index.inline_starts.is_empty() {
@@ -164,13 +160,13 @@ impl Index {
         Ok(index)
     }
 
-    /// Lets the pages of a mapping go that were touched, so that they do not count as memory of the
-    /// process. The next access maps them again. For walks through all of a long index.
+    /// Releases the touched pages of a mapping, so that they do not count as memory of the process. The
+    /// next access maps them again. For walks through a long index.
     pub fn let_go(&self) {
         self.bytes.let_go();
     }
 
-    /// What is wrong with the first entry that was used and is not sound.
+    /// Problem of the first invalid entry that was used.
     pub(crate) fn problem(&self) -> Option<MalformedIndex> {
         self.bytes.problem()
     }
@@ -217,13 +213,13 @@ impl Index {
         self.len
     }
 
-    /// Whether there is no revision.
+    /// Whether the index has no revisions.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The revision that a number from outside names, `None` if there is none.
+    /// Revision with this number, if it exists.
     #[must_use]
     pub const fn rev(&self, number: u32) -> Option<Rev> {
         if number < self.len { Some(Rev(number)) } else { None }
@@ -234,7 +230,7 @@ impl Index {
         (0..self.len).map(Rev)
     }
 
-    /// The node of `rev`.
+    /// Node of `rev`.
     #[must_use]
     pub fn node(&self, rev: Rev) -> Node {
         let entry = self.entry(rev);
@@ -243,31 +239,31 @@ impl Index {
         Node::from_bytes(node)
     }
 
-    /// The node of `rev`, or the null node.
+    /// Node of `rev`, or the null node.
     #[must_use]
     pub fn node_or_null(&self, rev: Option<Rev>) -> Node {
         rev.map_or(Node::NULL, |rev| self.node(rev))
     }
 
-    /// The parents of `rev`, in stored order.
+    /// Parents of `rev`, in stored order.
     #[must_use]
     pub fn parents(&self, rev: Rev) -> Parents {
         Parents(self.earlier(rev, 24), self.earlier(rev, 28))
     }
 
-    /// Length of the text of `rev` as stored, in bytes: a hint, 0 when not known.
+    /// Length of the raw text of `rev` as stored, in bytes; 0 if unknown.
     #[must_use]
     pub fn text_len_hint(&self, rev: Rev) -> u32 {
         u32::try_from(self.word(rev, 12).cast_signed()).unwrap_or(0)
     }
 
-    /// Length of the stored chunk of `rev`, compressed as it is, in bytes.
+    /// Length of the stored chunk of `rev`, in bytes.
     #[must_use]
     pub fn stored_len(&self, rev: Rev) -> u32 {
         self.word(rev, 8)
     }
 
-    /// The revision whose text the stored chunk of `rev` changes; `None` if it is a full text.
+    /// Delta base of `rev`; `None` if its chunk is a full text.
     #[must_use]
     pub fn delta_base(&self, rev: Rev) -> Option<Rev> {
         let base = self.earlier(rev, 16)?;
@@ -276,14 +272,14 @@ impl Index {
         } else if self.general_delta {
             Some(base)
         } else {
-            // without generaldelta the field tells where the chain starts
+            // without generaldelta the field has the start of the chain
             Some(Rev(rev.0 - 1))
         }
     }
 
-    /// Flags of `rev` that change what its text or node mean; 0 for an ordinary revision.
+    /// Flags of `rev` that affect the meaning of its text or node; 0 for an ordinary revision.
     ///
-    /// [`FLAG_CENSORED`], [`FLAG_EXTERNAL`], and others that are not known.
+    /// [`FLAG_CENSORED`], [`FLAG_EXTERNAL`], and unknown ones.
     #[must_use]
     pub fn unusual_flags(&self, rev: Rev) -> u16 {
         self.flags(rev) & !NEUTRAL_FLAGS
@@ -296,21 +292,21 @@ impl Index {
         u16::from_be_bytes([entry[6], entry[7]])
     }
 
-    /// Number of the changeset that introduced `rev`, as stored: the changelog may have none with it.
+    /// Number of the changeset that introduced `rev`, as stored; the changelog may lack it.
     #[must_use]
     pub fn link(&self, rev: Rev) -> u32 {
         self.word(rev, 20)
     }
 
-    /// Bytes of the stored chunk of `rev`: where they begin and how many. The beginning counts
-    /// in the index file itself if the data is inline, else in the data file.
+    /// Offset and length of the stored chunk of `rev`, in the index file if the data is inline, otherwise
+    /// in the data file.
     pub(crate) fn chunk_range(&self, rev: Rev) -> (u64, usize) {
         let len = self.word(rev, 8) as usize;
         if let Some(&start) = self.inline_starts.get(rev.at()) {
             return (u64::from(start) + ENTRY_LEN as u64, len);
         }
         if rev.0 == 0 && !self.is_version_2 {
-            return (0, len); // the header lies over the first offset
+            return (0, len); // the header overlays the first offset
         }
         let entry = self.entry(rev);
         let mut offset = [0; 8];
@@ -318,12 +314,12 @@ impl Index {
         (u64::from_be_bytes(offset), len)
     }
 
-    /// Whether the chunk of `rev` is what it says, not compressed, without a byte that tells so.
+    /// Whether the chunk of `rev` is uncompressed and has no type byte.
     pub(crate) fn is_plain(&self, rev: Rev) -> bool {
         self.is_version_2 && self.entry(rev)[COMPRESSION_AT] == COMPRESSION_PLAIN
     }
 
-    /// The chunk of `rev` if the data is inline.
+    /// Chunk of `rev` if the data is inline.
     pub(crate) fn inline_chunk(&self, rev: Rev) -> Option<&[u8]> {
         if self.inline_starts.is_empty() {
             return None;
@@ -332,7 +328,7 @@ impl Index {
         Some(&self.bytes[start..start + self.word(rev, 8) as usize])
     }
 
-    /// A field that names a revision not after `rev`; `None` for the null revision.
+    /// Field with a revision not after `rev`; `None` for the null revision.
     fn earlier(&self, rev: Rev, position: usize) -> Option<Rev> {
         let word = self.word(rev, position);
         if word == u32::MAX { None } else { Some(Rev(word)) }
@@ -349,7 +345,7 @@ impl Index {
         self.bytes.sound(rev, self.stored(rev))
     }
 
-    /// The bytes of an entry, which may not be sound.
+    /// Bytes of an entry, unchecked.
     fn stored(&self, rev: Rev) -> &[u8] {
         let start = match self.inline_starts.get(rev.at()) {
             Some(&start) => start as usize,

@@ -1,10 +1,10 @@
-//! Mercurial stores: the files of a revlog, its index, its texts, and what is in them.
+//! Mercurial stores: revlog files, indexes, texts, and their content.
 //!
-//! Owns the formats of `hg help internals.revlogs`, `hg help internals.changegroups` (deltas), and
-//! the encodings of store paths. Knows neither git, nor configuration, nor Python. The caller
-//! decides what may leave the repository. Store files are read, never mapped: a strip in another
-//! process truncates them, and a process that has them mapped would die. [`mapping`] maps copies, and a
-//! [`Store`] uses an index that is mapped already.
+//! Owns the formats of `hg help internals.revlogs`, `hg help internals.changegroups` (deltas), and the
+//! encodings of store paths. Does not know git, configuration, or Python. The caller decides which
+//! changesets are visible. Store files are read, never mapped: a strip in another process truncates them,
+//! and a process that maps them would die. [`mapping`] maps copies; a [`Store`] can use an index mapped
+//! before.
 
 pub mod changeset;
 mod error;

@@ -1,17 +1,17 @@
 //! Lines of manifests: path, NUL, 40 digits of a node, flag, LF.
 //!
-//! Sorted by path, bytewise (`mercurial/manifest.py`). A flat manifest has the whole tree. In a tree
-//! manifest each directory has its own, with names for paths, where flag `t` is a directory and the
-//! node that of its manifest.
+//! Sorted by path, bytewise (`mercurial/manifest.py`). A flat manifest has the whole tree. In tree
+//! manifests each directory has its own, with names for paths; flag `t` marks a directory, whose node is
+//! that of its manifest.
 
 use crate::error::readable;
 use crate::node::Node;
 
-/// Most directories that a path may go through, git's default for `core.maxTreeDepth`. Trees are
-/// walked by recursion, so a path of a million, which a client may push, must not get that far.
+/// Limit of the directories in a path, git's default for `core.maxTreeDepth`. Trees are walked by
+/// recursion, so a pushed path of a million directories must be refused first.
 pub const MAX_DEPTH: usize = 2048;
 
-/// What a file is, beside its content.
+/// Flag of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flag {
     /// No flag.
@@ -22,41 +22,41 @@ pub enum Flag {
     Symlink,
 }
 
-/// One file of a manifest.
+/// File in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
     /// Path from the root of the repository, `/` between components.
     pub path: &'a [u8],
-    /// The file's revision.
+    /// Node of the file revision.
     pub node: Node,
-    /// What the file is.
+    /// Flag of the file.
     pub flag: Flag,
 }
 
-/// What is in one directory of a tree manifest.
+/// Entry in one directory of a tree manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestEntry<'a> {
     /// Name in the directory.
     pub name: &'a [u8],
-    /// The file's revision, or that of the directory's manifest.
+    /// Node of the file revision, or of the directory's manifest.
     pub node: Node,
-    /// What the file is; `None` for a directory.
+    /// Flag of a file; `None` for a directory.
     pub flag: Option<Flag>,
 }
 
-/// What is wrong with a line.
+/// Malformed line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedManifest {
     /// The text ends within a line.
     #[error("its text ends within a line")]
     Cut,
-    /// The path is empty or has an empty end; or a name is no name.
+    /// The path is empty or ends in a slash, or a name is invalid.
     #[error("it has a path that names no file: '{0}'")]
     Path(String),
-    /// The path goes through too many directories.
+    /// The path has too many directories.
     #[error("it has a path of {0} directories, more than 2048")]
     DeepPath(usize),
-    /// There are no 40 digits after the path.
+    /// The 40 digits after the path are missing.
     #[error("it has no node for '{0}'")]
     Node(String),
     /// Another flag than `x` and `l`.
@@ -64,12 +64,12 @@ pub enum MalformedManifest {
     Flag(String, String),
 }
 
-/// The lines of a text.
+/// Lines of a manifest.
 #[derive(Clone, Debug)]
 pub struct Lines<'a>(&'a [u8]);
 
 impl<'a> Lines<'a> {
-    /// Reads a manifest, or a part of one that begins and ends with whole lines.
+    /// Lines of a manifest, or of a part with whole lines.
     #[must_use]
     pub const fn new(text: &'a [u8]) -> Self {
         Self(text)
@@ -102,12 +102,12 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// The entries of one directory's text.
+/// Entries of a directory's manifest.
 #[derive(Clone, Debug)]
 pub struct ManifestEntries<'a>(&'a [u8]);
 
 impl<'a> ManifestEntries<'a> {
-    /// Reads the manifest of a directory.
+    /// Entries of the manifest of a directory.
     #[must_use]
     pub const fn new(text: &'a [u8]) -> Self {
         Self(text)
@@ -142,7 +142,7 @@ impl<'a> Iterator for ManifestEntries<'a> {
     }
 }
 
-/// Whether a path goes through no more directories than it may.
+/// Checks that a path has at most [`MAX_DEPTH`] directories.
 ///
 /// # Errors
 ///
@@ -157,14 +157,14 @@ pub fn check_depth(path: &[u8]) -> Result<(), MalformedManifest> {
     Ok(())
 }
 
-/// What a line has, flat or not.
+/// Fields of a line, flat or not.
 struct Fields<'a> {
     path: &'a [u8],
     node: Node,
     flag: &'a [u8],
 }
 
-/// The first line of `text`, and what follows it.
+/// First line of `text`, and the rest.
 fn split(text: &[u8]) -> Result<(Fields<'_>, &[u8]), MalformedManifest> {
     let end = memchr::memchr(0, text).ok_or(MalformedManifest::Cut)?;
     let (path, rest) = (&text[..end], &text[end + 1..]);

@@ -1,9 +1,9 @@
-//! An index in memory: the pages of its snapshot are mapped, the rest is read.
+//! Index in memory: pages of its snapshot are mapped, the rest is read.
 //!
-//! A file that somebody may truncate cannot be mapped. Touching a page behind its new end kills the
-//! process, and the rest of its last page turns to zeros. So the pages come from a snapshot, a file
-//! that only grows. The bytes after them are read from the index into the same region of memory.
-//! Knows neither entries nor how snapshots are made (`docs/formats/index-snapshot.rst`).
+//! A file that may be truncated cannot be mapped. Touching a page after its new end kills the process, and
+//! the rest of its last page turns to zeros. So the pages come from a snapshot, a file that only grows. The
+//! bytes after them are read from the index into the same region of memory. Does not know entries, nor how
+//! snapshots are made (`docs/formats/index-snapshot.rst`).
 
 #![expect(unsafe_code, reason = "memory mappings")]
 
@@ -15,57 +15,57 @@ use std::ptr::NonNull;
 
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 
-/// Bytes that are compared at once; two of them fit into the cache of a core.
+/// Bytes compared at once; two buffers fit into the cache of a core.
 const COMPARED_AT_ONCE: usize = 128 << 10;
 
-/// Bytes before the end of a snapshot that are compared whenever it is mapped.
+/// Bytes at the end of a snapshot that are compared whenever it is mapped.
 const COMPARED_END: usize = 4096;
 
-/// Bytes that the kernel is asked for at once: of more, it reads no more than its read-ahead, which
-/// is 128 KiB by default.
+/// Bytes requested from the kernel at once: of more, it reads only its read-ahead, which is 128 KiB by
+/// default.
 const ASKED_AT_ONCE: usize = 128 << 10;
 
-/// Why an index could not be mapped.
+/// Error of mapping an index.
 #[derive(Debug, thiserror::Error)]
 pub enum MappingError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The files are not what the caller saw; he may look again.
+    /// The files changed; the caller may look again.
     #[error("{0}")]
     Moved(&'static str),
 }
 
-/// What to read ahead of the first access.
+/// Prefault of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefault {
-    /// Nothing: each page is read when it is touched.
+    /// None: each page is read when it is touched.
     Nothing,
-    /// All of it, by the kernel, while the caller goes on.
+    /// All of it, by the kernel in the background.
     WillNeed,
-    /// All of it, before the mapping is handed out.
+    /// All of it, before the mapping is returned.
     Populate,
 }
 
-/// What is about to be touched.
+/// Expected access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// A few places, far from one another.
+    /// A few places, far apart.
     FewPlaces,
-    /// All of it, from one end to the other.
+    /// Everything, from one end to the other.
     Everything,
-    /// Stretches: what is touched next is near to what was touched.
+    /// Stretches: the next access is near the last one.
     Stretches,
 }
 
-/// A readable region of memory with the content of an index. It holds no descriptor.
+/// Readable region of memory with the content of an index. Holds no descriptor.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
     /// Length of the region, in whole pages.
     reserved: usize,
-    /// How much of it is of a snapshot.
+    /// Bytes of the snapshot in it.
     covered: usize,
     prefault: Prefault,
 }
@@ -76,14 +76,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of `index`, of which `snapshot` has the first `covered`.
+    /// Maps the first `len` bytes of `index`; the first `covered` come from `snapshot`.
     ///
-    /// The end of what `snapshot` covers is compared with `index`: there, a history that was
-    /// rewritten differs.
+    /// The end of the snapshot's part is compared with `index`: a rewritten history differs there.
     ///
     /// # Errors
     ///
-    /// [`MappingError::Moved`] if a file is shorter than was said, or if they differ there.
+    /// [`MappingError::Moved`] if a file is too short, or if they differ there.
     pub fn new(
         snapshot: &File,
         covered: u64,
@@ -105,7 +104,7 @@ impl Mapping {
         let mut mapping = Self::reserve(len)?;
         mapping.prefault = prefault;
         mapping.share(snapshot, covered)?;
-        // What is touched here is not what will be.
+        // This access does not tell about later ones.
         mapping.advise(Advice::Random, 0..covered);
 
         let compared = covered.saturating_sub(COMPARED_END)..covered;
@@ -115,10 +114,10 @@ impl Mapping {
         if *end != mapping.bytes()[compared] {
             return Err(MappingError::Moved("the index was rewritten"));
         }
-        // The last page that is shared becomes a copy of ours here, if anything follows.
+        // If bytes follow, the last shared page becomes a private copy here.
         read_exact(index, &mut mapping.bytes_mut()[covered..], covered)?;
         mapping.protect()?;
-        // The header, which Mercurial looks at first. Of a reference, nothing would be read.
+        // The header, which Mercurial reads first. A mere reference would read nothing.
         std::hint::black_box(mapping.bytes().first().copied());
         mapping.advise(Advice::Normal, 0..covered);
         match prefault {
@@ -129,11 +128,12 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Tells the kernel what of `bytes` will be touched, unless all was asked for at the beginning.
+    /// Advises the kernel on the next accesses to `bytes`, unless everything was requested at the
+    /// beginning.
     ///
-    /// By itself, it reads what surrounds a place that is touched, often megabytes. Everything is
-    /// in memory when this returns, if it is to be had: a walk in any direction, one page after
-    /// the other, takes longer than reading.
+    /// By default the kernel reads the surroundings of a touched page, often megabytes. With `Everything`,
+    /// `bytes` are read before this returns, if the kernel can: a walk in any direction, page by page,
+    /// takes longer than reading.
     pub fn expect(&self, expected: Expected, bytes: Range<usize>) {
         match (expected, self.prefault) {
             (_, Prefault::Populate) | (Expected::FewPlaces, Prefault::WillNeed) => {}
@@ -150,9 +150,9 @@ impl Mapping {
         }
     }
 
-    /// Takes the pages that were touched from this process's memory: the next access maps them again.
+    /// Releases touched pages from the memory of the process; the next access maps them again.
     ///
-    /// Only those that are a snapshot's alone: the one where it ends may be a copy with what follows.
+    /// Only pages of the snapshot alone: the last one may be a copy with the bytes that follow.
     pub fn let_go(&self) {
         #[cfg(target_os = "linux")]
         self.advise(
@@ -161,11 +161,11 @@ impl Mapping {
         );
     }
 
-    /// The content.
+    /// Content of the index.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes from `start` on are readable until `drop`. What is mapped of a file
-        // lies before an end that the file keeps, and nobody changes it.
+        // SAFETY: `len` bytes from `start` on are readable until `drop`. Mapped pages of a file lie before
+        // an end that the file keeps, and nobody changes them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -182,7 +182,7 @@ impl Mapping {
         Ok(Self { start, len, reserved, covered: 0, prefault: Prefault::Nothing })
     }
 
-    /// Puts the pages of the first `covered` bytes of `snapshot` over the start of the region.
+    /// Maps the first `covered` bytes of `snapshot` over the start of the region.
     fn share(&mut self, snapshot: &File, covered: usize) -> io::Result<()> {
         let start = self.start.as_ptr().cast();
         // SAFETY: the pages lie in the region, which is ours alone, and nothing borrows from it.
@@ -196,20 +196,20 @@ impl Mapping {
         Ok(())
     }
 
-    /// Advises the kernel on what is of the snapshot, of the pages in which `bytes` are. Answers
-    /// whether it takes such advice.
+    /// Gives the kernel advice on the snapshot's pages around `bytes`. Returns whether it supports the
+    /// advice.
     fn advise(&self, advice: Advice, bytes: Range<usize>) -> bool {
         let end = bytes.end.min(self.covered);
         let start = bytes.start - bytes.start % rustix::param::page_size();
         if start >= end {
             return true;
         }
-        // SAFETY: the pages are of the region, and none of these changes what is in them. What
-        // an old kernel does not know is not done.
+        // SAFETY: the pages are in the region, and no advice used here changes their content. An old kernel
+        // refuses unknown advice.
         unsafe { mm::madvise(self.start.as_ptr().add(start).cast(), end - start, advice) }.is_ok()
     }
 
-    /// Has the kernel read `bytes`, and does not wait for it.
+    /// Lets the kernel read `bytes` in the background.
     fn read_ahead(&self, bytes: Range<usize>) {
         let end = bytes.end.min(self.covered);
         for start in (bytes.start..end).step_by(ASKED_AT_ONCE) {
@@ -217,10 +217,10 @@ impl Mapping {
         }
     }
 
-    /// Has `bytes` read, and mapped so that none of them costs another fault.
+    /// Reads `bytes`, and maps them so that none of them costs a fault.
     #[cfg(target_os = "linux")]
     fn populate(&self, bytes: Range<usize>) {
-        // Linux knows it since 5.14.
+        // Since Linux 5.14.
         if !self.advise(Advice::LinuxPopulateRead, bytes.clone()) {
             self.read_ahead(bytes);
         }
@@ -246,17 +246,17 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the region is ours, and whoever borrowed from it borrowed `self`. There is
-        // nothing to do if the kernel refuses.
+        // SAFETY: the region is ours, and its borrowers borrowed `self`. A refusal of the kernel needs no
+        // action.
         let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.reserved) };
     }
 }
 
-/// The number of bytes, of the first `covered` and the first `len`, in which both files agree.
+/// Number of bytes in which the first `covered` bytes of `snapshot` and the first `len` of `index` agree.
 ///
 /// # Errors
 ///
-/// Those of reading. A file that is shorter than was said agrees up to its end.
+/// Those of reading. A file that is too short agrees up to its end.
 pub fn common_prefix(snapshot: &File, covered: u64, index: &File, len: u64) -> io::Result<u64> {
     let end = covered.min(len);
     let (mut left, mut right) = (vec![0; COMPARED_AT_ONCE], vec![0; COMPARED_AT_ONCE]);
@@ -286,7 +286,7 @@ fn read_exact(index: &File, buffer: &mut [u8], offset: usize) -> Result<(), Mapp
     if read == buffer.len() { Ok(()) } else { Err(cut) }
 }
 
-/// Fills as much of `buffer` as there is from `offset` on, and answers how much.
+/// Fills as much of `buffer` as the file has from `offset` on; returns the number of bytes.
 fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {

@@ -1,25 +1,25 @@
-//! A Mercurial node: the 20-byte id of one revision of a revlog.
+//! Mercurial node: the 20-byte id of a revision.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use sha1lanes::Message;
 
-/// The SHA-1 of a revision's parents and raw text (`hg help internals.revlogs`).
+/// SHA-1 of a revision's parents and raw text (`hg help internals.revlogs`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Node([u8; 20]);
 
 impl Node {
-    /// The parent of a revision that has none.
+    /// Null node, the parent of revisions without one.
     pub const NULL: Self = Self([0; 20]);
 
-    /// The node with these bytes.
+    /// Node of these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 20]) -> Self {
         Self(bytes)
     }
 
-    /// Reads the 40 hexadecimal digits, of either case, that name a node in texts.
+    /// Parses the 40 hexadecimal digits of a node, of either case.
     #[must_use]
     pub fn from_hex(digits: &[u8]) -> Option<Self> {
         let digits: &[u8; 40] = digits.try_into().ok()?;
@@ -31,13 +31,13 @@ impl Node {
         Some(Self(bytes))
     }
 
-    /// The bytes of the node.
+    /// Bytes of the node.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 20] {
         &self.0
     }
 
-    /// Numbers in the order of the bytes, which the processor compares by itself.
+    /// Integers in the order of the bytes, which a processor compares at once.
     fn order(&self) -> (u64, u64, u32) {
         let (words, rest) = self.0.as_chunks();
         let [first, second] = [words[0], words[1]].map(u64::from_be_bytes);
@@ -46,7 +46,7 @@ impl Node {
 }
 
 impl Ord for Node {
-    /// In the order of the bytes. Derived, it is a call of `memcmp`, and sorting is half as fast.
+    /// Order of the bytes. The derived one calls `memcmp`, and sorting takes twice as long.
     fn cmp(&self, other: &Self) -> Ordering {
         self.order().cmp(&other.order())
     }
@@ -70,7 +70,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// The 40 bytes that are hashed before a text: both parents, the smaller first.
+/// The 40 bytes hashed before a text: both parents, the smaller first.
 #[must_use]
 pub fn parents_prefix(p1: Node, p2: Node) -> [u8; 40] {
     let (low, high) = if p1 <= p2 { (p1, p2) } else { (p2, p1) };
@@ -80,7 +80,7 @@ pub fn parents_prefix(p1: Node, p2: Node) -> [u8; 40] {
     prefix
 }
 
-/// The node of `text` with these parents.
+/// Node of `text` with these parents.
 #[must_use]
 pub fn node_of(p1: Node, p2: Node, text: &[u8]) -> Node {
     let head = parents_prefix(p1, p2);

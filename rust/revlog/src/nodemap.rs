@@ -1,15 +1,14 @@
-//! The node map: revisions by node, without reading the index.
+//! Node map: revisions by node, without reading the index.
 //!
-//! Answers what Mercurial asks of an index about nodes: exact lookups, abbreviations with their
-//! ambiguities, and shortest abbreviations. Revisions are found in three places. The **base** is on
-//! disk: our own ([`run`], docs/formats/nodemap.rst) or Mercurial's ([`upstream`]). The **recent**
-//! revisions, which the base does not cover, are in memory. The null revision is in no file.
+//! Answers Mercurial's questions about nodes: exact lookups, abbreviations with their ambiguities, and
+//! shortest abbreviations. Revisions are in three places. The **base** is on disk: our own ([`run`],
+//! docs/formats/nodemap.rst) or Mercurial's ([`upstream`]). The **recent** revisions, which the base does
+//! not cover, are in memory. The null revision is in no file.
 //!
-//! Each hit is compared with the index before it is answered. So a base that is damaged, or belongs
-//! to another history, cannot give a wrong revision. Whether nothing is missing depends on the
-//! base. Our own has a checksum on each page, and is only used for the bytes that it was made from;
-//! the caller knows which bytes these are. Mercurial's has neither, so it answers hits only. For
-//! everything else the caller asks the index.
+//! Each hit is compared with the index before it is returned. So a damaged base, or one of another history,
+//! cannot give a wrong revision. Completeness depends on the base. Our own has a checksum on each page, and
+//! is only used for the bytes that it was made from; the caller knows these bytes. Mercurial's has neither,
+//! so only its hits are used. For everything else the caller asks the index.
 
 mod file;
 pub mod run;
@@ -28,67 +27,67 @@ pub use run::Place;
 
 /// Digits of a node.
 const DIGITS: usize = 40;
-/// Where the node lies in an entry.
+/// Offset of the node in an entry.
 const NODE_AT: usize = 32;
-/// The revision that nothing has as its number: the parent of those that have none.
+/// Number of the null revision.
 pub const NULL_REV: i32 = -1;
 
-/// Why a map cannot be used: it is cut, damaged, or of another index.
+/// Error of a node map: it is truncated, damaged, or of another index.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be opened or read.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// What was found instead of what should be there.
+    /// Contradiction found.
     #[error("{0}")]
     Damaged(&'static str),
-    /// The map may lack what was asked for.
+    /// The map may lack the node.
     #[error("it cannot tell that there is nothing")]
     Unknown,
 }
 
-/// What an abbreviation means.
+/// Meaning of an abbreviation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefixMatch {
-    /// No node begins so.
+    /// No node has this prefix.
     None,
-    /// This node, and no other.
+    /// Exactly this node.
     One(Node),
-    /// More than one.
+    /// Several nodes.
     Many,
 }
 
-/// The entries of an index that is not inline, as they lie in its file.
+/// Entries of an index without inline data, as in its file.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexEntries<'a>(&'a [[u8; ENTRY_LEN]]);
 
 impl<'a> IndexEntries<'a> {
-    /// The whole entries at the beginning of `bytes`.
+    /// Whole entries at the beginning of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes.as_chunks().0)
     }
 
-    /// How many there are; more than a revlog can number do not count.
+    /// Number of entries, at most the numbers of a revlog.
     #[must_use]
     pub fn len(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX).min(i32::MAX.cast_unsigned())
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The node of a revision.
+    /// Node of a revision.
     #[must_use]
     pub fn node(&self, rev: u32) -> Option<&'a [u8; 20]> {
         self.0.get(rev as usize)?[NODE_AT..].first_chunk()
     }
 }
 
-/// Revisions by node, those on disk.
+/// Node map on disk.
 #[derive(Debug)]
 enum Base {
     Own(run::NodeRuns),
@@ -96,7 +95,7 @@ enum Base {
 }
 
 impl Base {
-    /// The last revision below `limit` that has `node`, `None` if there is none.
+    /// Last revision below `limit` with `node`, if any.
     fn rev(
         &self,
         entries: IndexEntries<'_>,
@@ -116,8 +115,7 @@ impl Base {
         Ok(found)
     }
 
-    /// Calls `visit` with each node below `limit` that begins with `prefix` until it breaks. Their
-    /// order means nothing.
+    /// Calls `visit` with each node below `limit` that has `prefix`, in any order, until it breaks.
     fn visit(
         &self,
         entries: IndexEntries<'_>,
@@ -132,10 +130,9 @@ impl Base {
     }
 }
 
-/// Nodes of one index, for as long as it is open. Several threads may use it.
+/// Node map of an open index. Several threads may use it.
 ///
-/// Every question passes the [`IndexEntries`] of the file anew: those which it was opened with, since
-/// the bytes are lent to us.
+/// Each call gets the [`IndexEntries`] that the map was opened with, since their bytes are lent.
 #[derive(Debug)]
 pub struct NodeMap {
     base: Base,
@@ -144,21 +141,21 @@ pub struct NodeMap {
 
 #[derive(Debug)]
 struct State {
-    /// Revisions of the base that count: those below.
+    /// Number of revisions used from the base.
     limit: u32,
-    /// Those from there on, in the file or not yet.
+    /// Later revisions, in the file or not yet.
     recent: BTreeMap<[u8; 20], u32>,
-    /// The revision after the one that was found last: many are asked for in order.
+    /// Revision after the last one found: lookups are often in order.
     next: u32,
 }
 
 impl NodeMap {
-    /// Opens our own map: the runs at `places` of `file`, of which the first `limit` revisions
-    /// count. `uid` is what the file was made with.
+    /// Opens our own map: the runs at `places` of `file`, whose first `limit` revisions are used. `uid` is
+    /// the one of the file.
     ///
     /// # Errors
     ///
-    /// [`Error`] if it cannot be mapped, or is not as long as it should be.
+    /// [`Error`] if the file cannot be mapped or is too short.
     pub fn open(
         file: &File,
         uid: &[u8],
@@ -171,12 +168,12 @@ impl NodeMap {
         Self::with(Base::Own(runs), limit, entries)
     }
 
-    /// Opens Mercurial's map of the index: the first `len` bytes of `file`, which cover the first
-    /// `revs` revisions. It is read rather than mapped unless `mapped`.
+    /// Opens Mercurial's map: the first `len` bytes of `file`, which cover the first `revs` revisions.
+    /// Without `mapped` the file is read.
     ///
     /// # Errors
     ///
-    /// [`Error`] if it cannot be read, or is not as long as it should be.
+    /// [`Error`] if the file cannot be read or is too short.
     pub fn open_upstream(
         file: &File,
         len: u64,
@@ -197,11 +194,11 @@ impl NodeMap {
         Ok(Self { base, state: Mutex::new(state) })
     }
 
-    /// The revision of `node`, `None` if there is none.
+    /// Revision of `node`, if any.
     ///
     /// # Errors
     ///
-    /// [`Error`]: the map must not be used any more, for it is damaged or has not all nodes.
+    /// [`Error`] if the map is damaged or incomplete: it must not be used any more.
     pub fn rev(&self, entries: IndexEntries<'_>, node: &[u8; 20]) -> Result<Option<i32>, Error> {
         if node == Node::NULL.as_bytes() {
             return Ok(Some(NULL_REV));
@@ -215,7 +212,7 @@ impl NodeMap {
         Ok(found.map(u32::cast_signed))
     }
 
-    /// The revision of `node`, as the map has it.
+    /// Revision of `node` in the map.
     fn search(
         &self,
         state: &State,
@@ -228,11 +225,11 @@ impl NodeMap {
         }
     }
 
-    /// What `prefix` means. The null revision is one among the others.
+    /// Meaning of `prefix`. The null revision counts as one of the revisions.
     ///
     /// # Errors
     ///
-    /// As [`Self::rev`].
+    /// Those of [`Self::rev`].
     pub fn matching(
         &self,
         entries: IndexEntries<'_>,
@@ -264,12 +261,11 @@ impl NodeMap {
         Ok(found)
     }
 
-    /// How many digits of `node` mean it and nothing else, at least one; `None` if there is no
-    /// such node.
+    /// Length of the shortest unique prefix of `node`, at least one digit; `None` if the node is missing.
     ///
     /// # Errors
     ///
-    /// As [`Self::rev`].
+    /// Those of [`Self::rev`].
     pub fn shortest(
         &self,
         entries: IndexEntries<'_>,
@@ -278,7 +274,7 @@ impl NodeMap {
         if self.rev(entries, node)?.is_none() {
             return Ok(None);
         }
-        // what is unique stays so with more digits
+        // a unique prefix stays unique with more digits
         let (mut least, mut most) = (1, DIGITS);
         while least < most {
             let digits = usize::midpoint(least, most);
@@ -291,11 +287,11 @@ impl NodeMap {
         Ok(Some(least))
     }
 
-    /// Looks up every entry, each in the map itself.
+    /// Looks up every entry in the map.
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] if one is not found as what it is.
+    /// [`Error::Damaged`] if an entry is not found with its number.
     pub fn check(&self, entries: IndexEntries<'_>) -> Result<(), Error> {
         let state = self.state();
         for rev in 0..entries.len() {
@@ -307,12 +303,12 @@ impl NodeMap {
         Ok(())
     }
 
-    /// Adds a revision that is not yet in the file, or not yet in its entries.
+    /// Adds a revision that is not in the file yet, or not in its entries.
     pub fn append(&self, node: [u8; 20], rev: u32) {
         self.state().recent.insert(node, rev);
     }
 
-    /// Forgets the revisions from `revs` on.
+    /// Drops the revisions from `revs` on.
     pub fn truncate(&self, revs: u32) {
         let mut state = self.state();
         state.limit = state.limit.min(revs);
@@ -320,7 +316,7 @@ impl NodeMap {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // nothing is left half done by a panic
+        // a panic leaves nothing half done
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

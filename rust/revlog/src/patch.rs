@@ -1,50 +1,50 @@
-//! Deltas as Mercurial stores them: a list of replaced byte ranges.
+//! Deltas as Mercurial stores them: lists of replaced byte ranges.
 //!
-//! Format: `hg help internals.changegroups`, "Delta Format": start, end and length of the new
-//! data (32 bits each, big-endian), then the data. Ranges count in the base text, ascend and do
-//! not overlap; [`Delta::parse`] checks that once.
+//! Format: `hg help internals.changegroups`, "Delta Format": start, end and length of the new data (32 bits
+//! each, big-endian), then the data. Ranges refer to the base text, ascend and do not overlap;
+//! [`Delta::parse`] checks that once.
 
 use parallel::{Buffer, Error};
 
 /// Bytes before the data of each hunk.
 const HUNK_HEADER_LEN: usize = 12;
 
-/// What is wrong with a delta.
+/// Invalid delta.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// Bytes are missing at its end.
+    /// Truncated.
     #[error("its delta is cut after {0} bytes")]
     Cut(usize),
-    /// A range is not ascending or not in the base.
+    /// A range does not ascend, or exceeds the base.
     #[error("its delta replaces bytes {start} to {end} of a text of {base_len} bytes")]
     Range {
         /// First byte replaced.
         start: usize,
         /// First byte kept after it.
         end: usize,
-        /// Length of the text that it changes.
+        /// Length of the base text.
         base_len: usize,
     },
-    /// It makes more than a revlog can hold.
+    /// The result is too long for a revlog.
     #[error("its delta makes a text of {0} bytes, more than 2 GiB")]
     TooLong(usize),
 }
 
-/// Longest text, in bytes: Mercurial's own fields end there.
+/// Length limit of a text, as of Mercurial's own fields.
 const MAX_LEN: usize = i32::MAX as usize;
 
-/// One replaced range of the base text.
+/// Replaced range of the base text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hunk<'a> {
     /// First byte replaced, in the base text.
     pub start: usize,
     /// First byte kept after it, in the base text.
     pub end: usize,
-    /// What comes in their place.
+    /// Replacement.
     pub data: &'a [u8],
 }
 
-/// A delta whose ranges fit a base text of a known length.
+/// Delta with ranges that fit a base text of known length.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta<'a> {
     bytes: &'a [u8],
@@ -53,12 +53,12 @@ pub struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// Checks `bytes` against the length of the text that they change.
+    /// Checks `bytes` against the length of the base text.
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if bytes are missing, a range is not ascending or not in the base, or the text
-    /// that it makes is too long.
+    /// [`Invalid`] if the delta is truncated, a range does not ascend or exceeds the base, or the result is
+    /// too long.
     pub fn parse(bytes: &'a [u8], base_len: usize) -> Result<Self, Invalid> {
         let mut delta = Self { bytes, base_len, result_len: base_len };
         let mut rest = bytes;
@@ -79,7 +79,7 @@ impl<'a> Delta<'a> {
         Ok(delta)
     }
 
-    /// The hunks, ascending.
+    /// Hunks, ascending.
     pub fn hunks(&self) -> impl Iterator<Item = Hunk<'a>> + use<'a> {
         let mut rest = self.bytes;
         std::iter::from_fn(move || {
@@ -89,21 +89,21 @@ impl<'a> Delta<'a> {
         })
     }
 
-    /// Length of the text that the delta makes, in bytes.
+    /// Length of the result, in bytes.
     #[must_use]
     pub const fn result_len(&self) -> usize {
         self.result_len
     }
 
-    /// Replaces `out` by the text that the delta makes of `base`.
+    /// Replaces `out` by the result of applying the delta to `base`.
     ///
     /// # Errors
     ///
-    /// As [`Buffer::reserve`].
+    /// Those of [`Buffer::reserve`].
     ///
     /// # Panics
     ///
-    /// If `base` has not the length that the delta was checked against.
+    /// If `base` has another length than the delta was checked against.
     pub fn apply(&self, base: &[u8], out: &mut Buffer) -> Result<(), Error> {
         assert_eq!(base.len(), self.base_len, "a delta belongs to one length of base");
         out.clear();
@@ -138,7 +138,7 @@ fn split_hunk(bytes: &[u8]) -> Option<(Hunk<'_>, &[u8])> {
     Some((Hunk { start: start as usize, end: end as usize, data }, rest))
 }
 
-/// A part of a text: bytes kept from the base, or new ones.
+/// Part of a text: bytes kept from the base, or new ones.
 #[derive(Clone, Copy, Debug)]
 enum Piece<'a> {
     Base { start: usize, len: usize },
@@ -167,23 +167,23 @@ fn push<'a>(pieces: &mut Vec<Piece<'a>>, piece: Piece<'a>) {
     }
 }
 
-/// Why a chain could not be applied.
+/// Error of applying a chain.
 #[derive(Debug)]
 pub(crate) enum Broken {
     /// The delta at this position does not fit the text before it.
     Delta(usize, Invalid),
-    /// There is no room for the text.
+    /// The text does not fit into memory.
     Room(Error),
 }
 
-/// Applies a chain of deltas, oldest first, without making the texts between.
+/// Applies a chain of deltas, oldest first, without making the texts in between.
 ///
-/// Replaces `out` by the last text. The cost follows the hunks and one text, not the product of
-/// texts and deltas.
+/// Replaces `out` by the last text. The cost follows the hunks and one text, not the product of texts and
+/// deltas.
 ///
 /// # Errors
 ///
-/// The position of the first delta that does not fit the text before it, and why; or as
+/// The first delta that does not fit the text before it, with its position; or those of
 /// [`Buffer::reserve`].
 pub(crate) fn apply_chain(base: &[u8], deltas: &[Buffer], out: &mut Buffer) -> Result<(), Broken> {
     let mut parsed = Vec::with_capacity(deltas.len());
@@ -197,7 +197,7 @@ pub(crate) fn apply_chain(base: &[u8], deltas: &[Buffer], out: &mut Buffer) -> R
     out.reserve_exact(len).map_err(Broken::Room)?;
     match parsed.as_slice() {
         [] => return out.extend_from_slice(base).map_err(Broken::Room),
-        // it may be very long, and pieces would be some times as long
+        // a single delta may be very long, and its pieces longer still
         [delta] => return delta.apply(base, out).map_err(Broken::Room),
         _ => {}
     }
@@ -211,7 +211,7 @@ pub(crate) fn apply_chain(base: &[u8], deltas: &[Buffer], out: &mut Buffer) -> R
     Ok(())
 }
 
-/// The pieces of the last text; halves first, so that each piece is copied log(n) times.
+/// Pieces of the last text; halves first, so that each piece is copied log(n) times.
 fn fold<'a>(deltas: &[Delta<'a>]) -> Vec<Piece<'a>> {
     if let [delta] = deltas {
         return delta.pieces();
@@ -220,10 +220,10 @@ fn fold<'a>(deltas: &[Delta<'a>]) -> Vec<Piece<'a>> {
     compose(&fold(older), &fold(newer))
 }
 
-/// What `second` keeps of the text that `first` makes is looked up in `first`.
+/// Composes two lists of pieces: ranges that `second` keeps are looked up in `first`.
 fn compose<'a>(first: &[Piece<'a>], second: &[Piece<'a>]) -> Vec<Piece<'a>> {
     let mut composed = Vec::with_capacity(first.len() + second.len());
-    let mut at = 0; // the piece of `first` that begins at `begin` in its text
+    let mut at = 0; // index in `first` of the piece that starts at `begin` of its text
     let mut begin = 0;
     for piece in second {
         let Piece::Base { mut start, mut len } = *piece else {

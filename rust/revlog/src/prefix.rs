@@ -3,16 +3,16 @@
 /// Bytes of an id.
 const ID_LEN: usize = 20;
 
-/// Some first hexadecimal digits of a node or an oid.
+/// First hexadecimal digits of a node or an oid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// The digits, then zeros: the least id that has this beginning.
+    /// Digits followed by zeros: the least id with this prefix.
     least: [u8; ID_LEN],
     digits: usize,
 }
 
 impl Prefix {
-    /// The first `digits` digits of `id`, 1 to 40; what follows them is not looked at.
+    /// Prefix of `digits` digits, 1 to 40, of `id`. Later digits are ignored.
     #[must_use]
     pub fn new(id: [u8; ID_LEN], digits: usize) -> Option<Self> {
         if digits == 0 || digits > 2 * ID_LEN {
@@ -29,19 +29,19 @@ impl Prefix {
         Some(Self { least, digits })
     }
 
-    /// How many digits it has.
+    /// Number of digits.
     #[must_use]
     pub const fn digits(&self) -> usize {
         self.digits
     }
 
-    /// The least id that has this beginning.
+    /// Least id with this prefix.
     #[must_use]
     pub const fn least(&self) -> &[u8; ID_LEN] {
         &self.least
     }
 
-    /// Whether `id` has this beginning.
+    /// Whether `id` has this prefix.
     #[must_use]
     pub fn begins(&self, id: &[u8; ID_LEN]) -> bool {
         Self::new(*id, self.digits).as_ref() == Some(self)

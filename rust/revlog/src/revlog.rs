@@ -1,4 +1,4 @@
-//! One revlog: its checked index and its data file.
+//! Revlog: its checked index and its data file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::index::{Index, Rev};
 use crate::node::Node;
 use crate::store::open_file;
 
-/// An open revlog; threads may share it. Reading its texts needs a [`crate::Texts`] each.
+/// Open revlog, which threads may share. Each reads texts with a [`crate::Texts`] of its own.
 #[derive(Debug)]
 pub struct Revlog {
     index: Index,
@@ -34,23 +34,23 @@ impl Revlog {
         Self { index, name, index_path, data_path, data_file: OnceLock::new() }
     }
 
-    /// The entries.
+    /// Index of the revlog.
     #[must_use]
     pub const fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The file of the index.
+    /// Path of the index file.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
         &self.index_path
     }
 
-    /// Whether each entry that was used until now is sound, if the index is mapped.
+    /// Checks that all entries used so far are valid. A mapped index is checked on use.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] that names one which is not.
+    /// [`Error::Corrupt`] with the first invalid entry.
     pub fn check_used(&self) -> Result<()> {
         self.index.problem().map_or(Ok(()), |problem| {
             let (revlog, path) = (self.name.clone(), self.index_path.clone());
@@ -58,7 +58,7 @@ impl Revlog {
         })
     }
 
-    /// The error that blames `rev` for `what`.
+    /// Error about a damaged revision.
     #[must_use]
     pub fn corrupt(&self, rev: Rev, what: impl std::fmt::Display) -> Error {
         Error::Corrupt {
@@ -68,25 +68,25 @@ impl Revlog {
         }
     }
 
-    /// The error that blames `rev` for something valid that is not known here.
+    /// Error about an unsupported revision.
     #[must_use]
     pub fn unsupported(&self, rev: Rev, what: impl std::fmt::Display) -> Error {
         let what = format!("revision {}: {what}", rev.number());
         Error::Unsupported { revlog: self.name.clone(), what }
     }
 
-    /// The error for a node that the index has not.
+    /// Error about a node that the index lacks.
     #[must_use]
     pub fn missing(&self, node: Node) -> Error {
         let what = format!("there is no revision {node}");
         Error::Corrupt { revlog: self.name.clone(), path: self.index_path.clone(), what }
     }
 
-    /// The revisions with these nodes, in their order; the newest are found first.
+    /// Revisions of these nodes, in their order. The search begins at the newest.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] that names the first node which is not in the index.
+    /// [`Error::Corrupt`] with the first node that the index lacks.
     pub fn find(&self, nodes: &[Node]) -> Result<Vec<Rev>> {
         let mut wanted: HashMap<Node, Option<Rev>> =
             nodes.iter().map(|&node| (node, None)).collect();
@@ -103,8 +103,8 @@ impl Revlog {
         nodes.iter().map(|node| wanted[node].ok_or_else(|| self.missing(*node))).collect()
     }
 
-    /// Replaces `out` by the bytes of the data file from `offset` on: the chunk of `rev`, which is
-    /// `len` bytes long, and what follows it, up to `most` bytes in all.
+    /// Replaces `out` by bytes of the data file from `offset` on: the chunk of `rev` of `len` bytes, and
+    /// the bytes after it, up to `most` in all.
     pub(crate) fn read_data(
         &self,
         rev: Rev,
@@ -129,7 +129,7 @@ impl Revlog {
                 self.data_file.get_or_init(|| opened)
             }
         };
-        // a hostile length must not make room for more than the file has
+        // a hostile length must not allocate more than the file has
         let there = file.metadata().map_err(failed)?.len().saturating_sub(offset);
         if there < len as u64 {
             return Err(blame("its data ends after the file"));
@@ -145,7 +145,7 @@ impl Revlog {
             }
         }
         out.truncate(filled);
-        // the file may have been cut since
+        // the file may have been truncated meanwhile
         if filled < len { Err(blame("its data ends after the file")) } else { Ok(()) }
     }
 }

@@ -1,4 +1,4 @@
-//! The store of a repository: the file of each revlog.
+//! Store of a repository: the files of its revlogs.
 
 pub(crate) mod path;
 
@@ -18,24 +18,24 @@ use crate::node::Node;
 use crate::revlog::Revlog;
 use crate::store::path::Encoding;
 
-/// Bytes of an index that are read at once.
+/// Bytes of an index read at once.
 const READ_AT_ONCE: usize = 64 << 10;
 
-/// Which revlog of a store is meant.
+/// Revlog of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevlogKind<'a> {
-    /// The changesets.
+    /// Changesets.
     Changelog,
-    /// The manifests of the whole tree, or of its root if each directory has its own.
+    /// Manifests of the whole tree, or of its root in a store with tree manifests.
     Manifest,
-    /// The manifests of a directory, its path without slashes at the ends.
+    /// Manifests of a directory; its path has no slashes at the ends.
     DirectoryManifest(&'a [u8]),
-    /// The revisions of one tracked path.
+    /// Revisions of one tracked path.
     Filelog(&'a [u8]),
 }
 
 impl RevlogKind<'_> {
-    /// The revlog as Mercurial names it to users: `filelog src/main.c`.
+    /// Name in messages, as in Mercurial's: `filelog src/main.c`.
     fn name(self) -> String {
         match self {
             Self::Changelog => "changelog".to_owned(),
@@ -46,34 +46,34 @@ impl RevlogKind<'_> {
     }
 }
 
-/// Indexes that are in memory already: of files of version 1, whose data is not inline.
+/// Indexes in memory, of version 1 and without inline data.
 #[derive(Clone, Debug, Default)]
 pub struct MappedIndexes {
-    /// That of the changelog.
+    /// Index of the changelog.
     pub changelog: Option<Arc<Mapping>>,
-    /// That of the manifest of the whole tree, or of its root.
+    /// Index of the manifest of the whole tree, or of its root.
     pub manifest: Option<Arc<Mapping>>,
 }
 
-/// The directory `.hg/store` and how names are encoded in it.
+/// Directory `.hg/store` with its encoding of names.
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
     encoding: Encoding,
-    /// Longest index that is read, but for the changelog's.
+    /// Length limit of an index that is read, except for the changelog's.
     most_index_bytes: u64,
     mapped: MappedIndexes,
 }
 
 impl Store {
-    /// A store at `root`; nothing is read yet.
+    /// Store at `root`. Nothing is read yet.
     #[must_use]
     pub fn new(root: &Path, encoding: Encoding) -> Self {
         let mapped = MappedIndexes::default();
         Self { root: root.to_owned(), encoding, most_index_bytes: u64::MAX, mapped }
     }
 
-    /// The same store, of which these indexes are not read.
+    /// The same store with indexes that are in memory.
     #[must_use]
     pub fn with_mapped(self, mapped: MappedIndexes) -> Self {
         Self { mapped, ..self }
@@ -85,19 +85,20 @@ impl Store {
         self.mapped.changelog.is_some()
     }
 
-    /// The same store, of which no index but the changelog's is read that has more than `most`
-    /// bytes: a sparse file may have any length, and an index is in memory as a whole.
+    /// The same store with a length limit for indexes, except for the changelog's: a sparse file may have
+    /// any length, and an index is read into memory as a whole.
     #[must_use]
     pub fn bounded(self, most: u64) -> Self {
         Self { most_index_bytes: most, ..self }
     }
 
-    /// Reads the index of a revlog, unless it is in memory; a revlog without a file is empty.
+    /// Opens a revlog and reads its index, unless that is in memory. A revlog without a file is empty.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read; [`Error::Corrupt`] if its fields are out of
-    /// range, it is too long, or its name leads elsewhere; [`Error::Unsupported`] if its version or flags are not known.
+    /// [`Error::Io`] if the file cannot be read; [`Error::Corrupt`] if its fields are out of range, it is
+    /// too long, or its path is outside the store; [`Error::Unsupported`] for an unknown version or unknown
+    /// flags.
     pub fn open(&self, kind: RevlogKind<'_>) -> Result<Revlog> {
         let index_path = self.path(kind, b".i");
         let blame = |path: &Path, problem: MalformedIndex| {
@@ -157,14 +158,14 @@ impl Store {
         Ok(Revlog::new(index, kind.name(), index_path, named(docket.data_uid, b".dat")))
     }
 
-    /// Whether the file of the changelog, not what is mapped of it, has changesets with these numbers,
-    /// ascending, and nodes.
+    /// Whether the changelog file, not its mapped copy, has changesets with these nodes at these ascending
+    /// numbers.
     ///
-    /// One of version 1 without inline data is read piece by piece; others take the memory of an index.
+    /// A file of version 1 without inline data is read in pieces; others take the memory of an index.
     ///
     /// # Errors
     ///
-    /// As for [`Self::open`].
+    /// Those of [`Self::open`].
     pub fn has_changesets(&self, expected: impl Iterator<Item = (u32, Node)>) -> Result<bool> {
         let path = self.path(RevlogKind::Changelog, b".i");
         let failed = |source| Error::Io { path: path.clone(), source };
@@ -189,12 +190,12 @@ impl Store {
         Ok(true)
     }
 
-    /// Whether the file of a revlog is below the root, whatever its path is.
+    /// Whether the path of a revlog is below the root.
     fn contains(&self, kind: RevlogKind<'_>) -> bool {
         let (RevlogKind::Filelog(path) | RevlogKind::DirectoryManifest(path)) = kind else {
             return true;
         };
-        // the others escape dots at the end of a name
+        // the other encodings escape a dot at the end of a name
         !matches!(self.encoding, Encoding::Escaped | Encoding::Plain)
             || path.split(|&byte| byte == b'/').all(|name| name != b"..")
     }
@@ -212,14 +213,14 @@ impl Store {
     }
 }
 
-/// An index of version 1 without inline data, read from its beginning to its end.
+/// Reader of an index of version 1 without inline data, forward only.
 struct EntryReader {
     file: BufReader<File>,
     next: u32,
 }
 
 impl EntryReader {
-    /// `None` if the file is of another kind.
+    /// `None` for a file of another kind.
     fn new(file: File) -> io::Result<Option<Self>> {
         let mut header = [0; 4];
         let is_long = file.read_at(&mut header, 0)? == header.len();
@@ -228,7 +229,7 @@ impl EntryReader {
         Ok(is_plain.then_some(Self { file, next: 0 }))
     }
 
-    /// The node of a revision that comes after those asked for before.
+    /// Node of a revision. Numbers have to ascend from call to call.
     fn node(&mut self, number: u32) -> io::Result<Option<Node>> {
         let skipped = i64::from(number) - i64::from(self.next);
         let len = i64::try_from(index::ENTRY_LEN).unwrap_or(i64::MAX);
@@ -243,16 +244,16 @@ impl EntryReader {
     }
 }
 
-/// The version in the header of a file `*.i`, if it is a docket.
+/// Version in the header of a file `*.i`, if it is a docket.
 const fn version_of(header: [u8; 4]) -> Option<Version> {
     Version::from_number(u32::from_be_bytes(header) & 0xffff)
 }
 
-/// Opens a regular file, which may be a link to one. A FIFO is not waited for.
+/// Opens a regular file, or a link to one. Does not block on a FIFO.
 ///
 /// # Errors
 ///
-/// What the system says; [`io::ErrorKind::InvalidInput`] for what is not a file.
+/// Errors of the system; [`io::ErrorKind::InvalidInput`] if it is not a regular file.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true);
@@ -268,7 +269,7 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The first `most` bytes of a file; none if there is no file.
+/// Reads at most `most` bytes of a file; none if it is missing.
 fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match open_file(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {

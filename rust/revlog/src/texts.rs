@@ -1,9 +1,7 @@
-//! The texts of one revlog, rebuilt from its chunks.
+//! Texts of one revlog, rebuilt from its chunks.
 //!
-//! Made for walks in revision order: the texts rebuilt last are kept, so that most revisions cost
-//! one delta. A revision whose base is not kept is rebuilt from the whole chain in one go.
-//!
-//! Over 350 lines: what is kept, the window and the chain are one state.
+//! Made for walks in revision order: the last texts are cached, so most revisions cost one delta. If the
+//! base of a revision is not cached, the whole chain is applied in one go.
 
 mod chunk;
 
@@ -18,28 +16,28 @@ use crate::index::Rev;
 use crate::patch::{Broken, Delta, apply_chain};
 use crate::revlog::Revlog;
 
-/// Room made for a text before its length is known for sure, at most.
+/// Memory allocated for a text before its length is certain, at most.
 const MOST_GUESSED: usize = 32 << 20;
-/// Bytes read from a data file at once, at least: so many if chunks follow each other, fewer and fewer
-/// if they are apart.
+/// Window: bytes read from a data file at once. It shrinks to the minimum while chunks are far apart, and
+/// grows again.
 const WINDOW_LEN: usize = 128 << 10;
 const SHORTEST_WINDOW: usize = 8 << 10;
-/// How much shorter a window is than the one before, or longer.
+/// Factor between the lengths of successive windows.
 const WINDOW_STEP: usize = 4;
-/// A window that had to be longer than this is not kept.
+/// Longest window that is kept in memory.
 const LONGEST_WINDOW_KEPT: usize = 1 << 20;
 
-/// Bytes of deltas that are applied in one go: more of a chain is not unpacked at a time, and what they
-/// replace is listed in memory. One that is longer is applied alone.
+/// Bytes of deltas applied in one go. More deltas of a chain are not unpacked at a time, since the replaced
+/// ranges are listed in memory. A longer delta is applied alone.
 const DELTAS_AT_ONCE: usize = 4 << 20;
 
-/// A text is only held if the budget is so many times as long.
+/// A held text takes at most this part of the budget.
 const LARGEST_PART_HELD: usize = 4;
 
-/// Buffers kept to use again, in bytes, if the caller does not say.
+/// Default of the buffers kept for reuse, in bytes.
 const USUAL_SPARE_BYTES: usize = 16 << 20;
 
-/// What a thread keeps from revlog to revlog: decompressors and buffers.
+/// State that a thread keeps across revlogs: decompressors and buffers.
 #[derive(Debug)]
 pub struct Scratch {
     unpacker: Unpacker,
@@ -60,13 +58,13 @@ impl Scratch {
         Self::with(pool_bytes, None)
     }
 
-    /// The same, with all buffers within `budget`.
+    /// The same, with all buffers counted towards `budget`.
     #[must_use]
     pub fn within(budget: &Arc<Budget>, pool_bytes: usize) -> Self {
         Self::with(pool_bytes, Some(Arc::clone(budget)))
     }
 
-    /// The same, with a thread's part of `memory_plan`.
+    /// The same, with a thread's share of `memory_plan`.
     #[must_use]
     pub fn of(memory_plan: &MemoryPlan) -> Self {
         Self::within(&memory_plan.budget, memory_plan.pool_bytes)
@@ -77,64 +75,64 @@ impl Scratch {
         Self { unpacker: Unpacker::default(), window, pool: BufferPool::new(pool_bytes, budget) }
     }
 
-    /// An empty buffer with room for about `len` bytes.
+    /// An empty buffer with a capacity of about `len` bytes.
     ///
     /// # Errors
     ///
-    /// As [`Buffer::reserve`].
+    /// Those of [`Buffer::reserve`].
     pub fn room(&mut self, len: usize) -> Result<Buffer> {
         Ok(self.pool.take(len)?)
     }
 
-    /// Takes back the buffer of a text that nobody else holds.
+    /// Takes back the buffer of a text without other holders.
     pub fn recycle(&mut self, text: Arc<Buffer>) {
         if let Some(buffer) = Arc::into_inner(text) {
             self.pool.put(buffer);
         }
     }
 
-    /// Takes back the buffers of texts that are not to be kept any more.
+    /// Takes back the buffers of cached texts.
     pub fn recycle_kept(&mut self, kept: KeptTexts) {
         let texts = kept.texts.into_iter().chain(kept.held);
         texts.for_each(|(_, text)| self.recycle(text));
     }
 }
 
-/// Texts of one revlog, to rebuild others from.
+/// Cached texts of one revlog, used as bases.
 #[derive(Debug, Default)]
 pub struct KeptTexts {
-    /// Last used last.
+    /// Least recently used first.
     texts: VecDeque<(Rev, Arc<Buffer>)>,
-    /// Those are so long together.
+    /// Bytes of `texts`.
     bytes: usize,
-    /// One that stays until it is replaced.
+    /// One text that stays until it is replaced.
     held: Option<(Rev, Arc<Buffer>)>,
 }
 
-/// The stored delta of a revision.
+/// Stored delta of a revision.
 #[derive(Debug)]
 pub struct StoredDelta {
-    /// The revision that it changes.
+    /// Delta base.
     pub base: Rev,
-    /// Its bytes, which fit the text of `base`.
+    /// Bytes, which fit the text of `base`.
     pub bytes: Buffer,
 }
 
-/// A revision as stored.
+/// Revision as stored.
 #[derive(Debug)]
 pub struct Revision {
-    /// The raw text: what the node was computed from, copy metadata included.
+    /// Raw text, which the node is of, with copy metadata.
     pub text: Arc<Buffer>,
-    /// The delta it was rebuilt with; `None` if the text is stored in full, or was still known.
+    /// Delta applied last; `None` if the text is stored in full, or was cached.
     pub delta: Option<StoredDelta>,
 }
 
-/// A reader of one revlog.
+/// Reader of the texts of one revlog.
 #[derive(Debug)]
 pub struct Texts<'a> {
     revlog: &'a Revlog,
     scratch: &'a mut Scratch,
-    /// Where the window begins in the data file; `None` if it holds another file's bytes.
+    /// Offset of the window in the data file; `None` if its bytes are of another file.
     window_start: Option<u64>,
     window_len: usize,
     kept: KeptTexts,
@@ -142,12 +140,12 @@ pub struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    /// Reads `revlog`, keeping texts of about `budget_bytes` together, and at least two.
+    /// Reads `revlog` with a cache of about `budget_bytes`, and of two texts at least.
     pub fn new(revlog: &'a Revlog, scratch: &'a mut Scratch, budget_bytes: usize) -> Self {
         Self::resume(revlog, scratch, budget_bytes, KeptTexts::default())
     }
 
-    /// Goes on with what another reader of the same revlog had.
+    /// Continues with the cache of another reader of the same revlog.
     pub const fn resume(
         revlog: &'a Revlog,
         scratch: &'a mut Scratch,
@@ -157,7 +155,7 @@ impl<'a> Texts<'a> {
         Self { revlog, scratch, window_start: None, window_len: WINDOW_LEN, kept, budget_bytes }
     }
 
-    /// Ends, and leaves its texts to another reader of the same revlog.
+    /// Ends the reader, and returns its cache for another reader of the same revlog.
     #[must_use]
     pub fn pause(mut self) -> KeptTexts {
         while self.kept.texts.len() > 2 {
@@ -166,12 +164,12 @@ impl<'a> Texts<'a> {
         std::mem::take(&mut self.kept)
     }
 
-    /// Rebuilds one revision. Its node is not checked.
+    /// Rebuilds a revision. Its node is not verified.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Io`] if the data cannot be read, [`crate::Error::Corrupt`] if a chunk of
-    /// the delta chain cannot be unpacked or applied.
+    /// [`crate::Error::Io`] if the data cannot be read, [`crate::Error::Corrupt`] if a chunk of the delta
+    /// chain cannot be unpacked or applied.
     pub fn get(&mut self, rev: Rev) -> Result<Revision> {
         if let Some(text) = self.recall(rev) {
             return Ok(Revision { text, delta: None });
@@ -195,13 +193,13 @@ impl<'a> Texts<'a> {
         Ok(Revision { text, delta: Some(StoredDelta { base, bytes }) })
     }
 
-    /// Takes a text that the caller has of `rev`, so that it need not be rebuilt.
+    /// Caches a text of `rev` that the caller has.
     pub fn learn(&mut self, rev: Rev, text: &Arc<Buffer>) {
         self.keep(rev, text);
     }
 
-    /// Keeps the text of `rev` until another is to be held, unless it is long beside the budget. One
-    /// is, and it is not counted.
+    /// Holds the text of `rev` until the next call, unless it is long for the budget. Only one text is
+    /// held; it does not count towards the budget.
     pub fn hold(&mut self, rev: Rev, text: &Arc<Buffer>) {
         let is_short = text.len() <= self.budget_bytes / LARGEST_PART_HELD;
         let held = is_short.then(|| (rev, Arc::clone(text)));
@@ -210,25 +208,25 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// What is stored of `rev`, unpacked: its text if it has no delta base, else a delta.
+    /// Unpacked chunk of `rev`: its text if it has no delta base, otherwise a delta.
     ///
     /// # Errors
     ///
-    /// As [`Self::get`].
+    /// Those of [`Self::get`].
     pub fn stored(&mut self, rev: Rev) -> Result<Buffer> {
         self.unpack(rev)
     }
 
-    /// As [`Scratch::room`].
+    /// Like [`Scratch::room`].
     ///
     /// # Errors
     ///
-    /// As [`Buffer::reserve`].
+    /// Those of [`Buffer::reserve`].
     pub fn room(&mut self, len: usize) -> Result<Buffer> {
         self.scratch.room(len)
     }
 
-    /// Takes back the buffer of a text that nobody else holds.
+    /// Takes back the buffer of a text without other holders.
     pub fn recycle(&mut self, text: Arc<Buffer>) {
         self.scratch.recycle(text);
     }
@@ -240,7 +238,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Rebuilds a text whose base is not kept, from the nearest kept text or full text.
+    /// Rebuilds a text whose base is not cached, from the nearest cached or full text.
     fn rebuild(&mut self, rev: Rev) -> Result<Arc<Buffer>> {
         let mut chain = vec![rev]; // newest first
         let mut base_text = None;
@@ -288,7 +286,7 @@ impl<'a> Texts<'a> {
         Ok(text)
     }
 
-    /// How much to read where a chunk begins that is not in the window.
+    /// Length of the next window, for a chunk outside the current one.
     fn next_window_len(&self, offset: u64) -> usize {
         let Some(start) = self.window_start else { return self.window_len };
         let gap = offset.checked_sub(start + self.scratch.window.len() as u64);
@@ -299,13 +297,13 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// The stored chunk of `rev`, unpacked.
+    /// Unpacked chunk of `rev`.
     fn unpack(&mut self, rev: Rev) -> Result<Buffer> {
         let index = self.revlog.index();
         let (offset, len) = index.chunk_range(rev);
         let is_full = index.delta_base(rev).is_none();
         let len_hint = if is_full { index.text_len_hint(rev) as usize } else { len * 3 };
-        // a damaged index may claim any length; the unpacker makes room for a true one
+        // a damaged index may claim any length; the unpacker allocates for the real one
         let mut out = self.scratch.pool.take(len_hint.min(len * 64).min(MOST_GUESSED))?;
         let chunk = match index.inline_chunk(rev) {
             Some(chunk) => chunk,

@@ -1,9 +1,9 @@
-//! Dockets: the content of `*.i` for a revlog of version 2.
+//! Dockets: content of `*.i` for a revlog of version 2.
 //!
-//! A docket names the files with index and data, and says how much of the index counts. Fields:
-//! `mercurial/revlogutils/docket.py`, integers big-endian. Does not look at these files.
+//! A docket names the files of index and data, and the valid length of the index. Fields:
+//! `mercurial/revlogutils/docket.py`, integers big-endian. Does not read these files.
 
-/// Versions of revlogs that have a docket.
+/// Version of a revlog with a docket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     /// `exp-revlogv2`
@@ -13,7 +13,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// The version with this number, if it is one that has a docket.
+    /// Version with this number, if it has a docket.
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
             0xdead => Some(Self::Revlog2),
@@ -23,28 +23,28 @@ impl Version {
     }
 }
 
-/// The part of a docket that readers need.
+/// Part of a docket that readers need.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Docket<'a> {
     pub version: Version,
-    /// What stands between radix and `.idx` in the name of the index file.
+    /// Part between radix and `.idx` in the name of the index file.
     pub index_uid: &'a [u8],
-    /// What stands between radix and `.dat` in the name of the data file.
+    /// Part between radix and `.dat` in the name of the data file.
     pub data_uid: &'a [u8],
-    /// Bytes of the index file that count.
+    /// Valid length of the index file.
     pub index_len: u64,
 }
 
-/// Where the lengths begin: after the version, and three pairs of the length of a uid and the
-/// number of older ones.
+/// Offset of the lengths: after the version, and three pairs of the length of a uid and the number of older
+/// ones.
 const LENGTHS_AT: usize = 10;
 /// Six lengths and the default compression.
 const HEADER_LEN: usize = LENGTHS_AT + 6 * 8 + 1;
-/// Length of a uid and of a file, of each older one.
+/// Length of an older uid, and of its file.
 const OLDER_LEN: usize = 5;
 
 impl<'a> Docket<'a> {
-    /// Reads a docket; `None` if it is cut, or if what it calls a file is no name.
+    /// Parses a docket; `None` if it is truncated, or if a uid is not a valid file name.
     pub fn parse(version: Version, bytes: &'a [u8]) -> Option<Self> {
         let (header, mut rest) = bytes.split_at_checked(HEADER_LEN)?;
         let mut uid = |at: usize| {
@@ -54,7 +54,7 @@ impl<'a> Docket<'a> {
             let older_len: usize =
                 sizes.iter().step_by(OLDER_LEN).map(|&len| usize::from(len)).sum();
             rest = after.split_at_checked(older_len)?.1;
-            // it becomes a part of a file name
+            // it becomes part of a file name
             uid.iter().all(u8::is_ascii_alphanumeric).then_some(uid)
         };
         let (index_uid, data_uid) = (uid(4)?, uid(6)?);

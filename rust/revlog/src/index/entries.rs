@@ -1,4 +1,4 @@
-//! Where the entries of an index are, and which of them may be used.
+//! Bytes of an index, read or mapped, and the check of its entries.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::{ENTRY_LEN, MalformedIndex, Rev};
 use crate::mapping::Mapping;
 
-/// What an entry that is not sound counts as: no text, no delta base, no parents, the null node.
+/// Replacement of an invalid entry: no text, no delta base, no parents, the null node.
 const NOTHING: [u8; ENTRY_LEN] = {
     let mut entry = [0; ENTRY_LEN];
     let mut at = 16;
@@ -17,22 +17,22 @@ const NOTHING: [u8; ENTRY_LEN] = {
     entry
 };
 
-/// The bytes of an index.
+/// Bytes of an index.
 #[derive(Debug)]
 pub(super) enum Entries {
-    /// In memory. All entries were checked.
+    /// Read into memory; all entries are checked.
     Read(Vec<u8>),
-    /// In a mapping that others use as well. An entry is checked when it is used.
+    /// In a shared mapping; entries are checked on use.
     Mapped { mapping: Arc<Mapping>, problem: OnceLock<(Rev, [u8; ENTRY_LEN])> },
 }
 
 impl Entries {
-    /// Those of a mapping.
+    /// Entries in a mapping.
     pub const fn mapped(mapping: Arc<Mapping>) -> Self {
         Self::Mapped { mapping, problem: OnceLock::new() }
     }
 
-    /// The entry that may be used for `rev`: `stored`, if it is sound.
+    /// Entry of `rev`: `stored`, if it is valid.
     pub fn sound<'a>(&'a self, rev: Rev, stored: &'a [u8]) -> &'a [u8] {
         let Self::Mapped { problem, .. } = self else { return stored };
         if check(rev, stored).is_ok() {
@@ -42,14 +42,14 @@ impl Entries {
         &NOTHING
     }
 
-    /// Lets the pages of a mapping go that were touched.
+    /// Releases the touched pages of a mapping.
     pub fn let_go(&self) {
         if let Self::Mapped { mapping, .. } = self {
             mapping.let_go();
         }
     }
 
-    /// What is wrong with the first entry that was used and is not sound.
+    /// Problem of the first invalid entry that was used.
     pub fn problem(&self) -> Option<MalformedIndex> {
         let Self::Mapped { problem, .. } = self else { return None };
         problem.get().and_then(|(rev, stored)| check(*rev, stored).err())
@@ -73,7 +73,7 @@ impl Deref for Entries {
     }
 }
 
-/// Parents and delta bases come earlier, lengths are not negative.
+/// Checks an entry: parents and delta base come earlier, lengths are not negative.
 pub(super) fn check(rev: Rev, entry: &[u8]) -> Result<(), MalformedIndex> {
     let own = i64::from(rev.number());
     for (field, position, least, most) in [
@@ -93,7 +93,7 @@ pub(super) fn check(rev: Rev, entry: &[u8]) -> Result<(), MalformedIndex> {
     Ok(())
 }
 
-/// Where the entries begin when each is followed by its data.
+/// Starts of entries that are followed by their data.
 pub(super) fn inline_starts(bytes: &[u8]) -> Result<Vec<u32>, MalformedIndex> {
     let mut starts = Vec::new();
     let mut start = 0;

@@ -1,4 +1,4 @@
-//! The bytes of a map on disk: mapped if they cannot change, else read.
+//! Bytes of a node map on disk: mapped if they cannot change, otherwise read.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use memmap2::{Advice, Mmap, MmapOptions};
 
-/// The beginning of a file.
+/// Beginning of a file.
 #[derive(Debug)]
 pub(super) enum NodeBytes {
     Mapped(Mmap),
@@ -15,18 +15,18 @@ pub(super) enum NodeBytes {
 }
 
 impl NodeBytes {
-    /// Maps the first `len` bytes of a file that is append-only and never truncated below `len`:
-    /// ours, and Mercurial's, whose readers rely on the same.
+    /// Maps the first `len` bytes of a file that is append-only and never truncated below `len`: ours, and
+    /// Mercurial's, whose readers rely on the same.
     pub(super) fn map(file: &File, len: u64) -> io::Result<Option<Self>> {
         let Some(len) = fitting(file, len)? else { return Ok(None) };
         if len == 0 {
             return Ok(Some(Self::Read(Vec::new())));
         }
-        // SAFETY: the bytes that are mapped do not change, as said above: files get longer, and
-        // are replaced by others with another name. Who edits them by hand breaks that contract.
+        // SAFETY: the mapped bytes do not change, as said above: files grow, and are replaced by others
+        // with another name. Editing them by hand breaks that contract.
         #[allow(unsafe_code)]
         let map = unsafe { MmapOptions::new().len(len).map(file) }?;
-        // a look-up needs single pages: reading ahead would fetch 32 for each
+        // a lookup needs single pages: read-ahead would fetch 32 for each
         map.advise(Advice::Random)?;
         Ok(Some(Self::Mapped(map)))
     }
@@ -40,7 +40,7 @@ impl NodeBytes {
     }
 }
 
-/// `len`, if the file is a regular one with that many bytes.
+/// `len`, if the file is a regular one with at least `len` bytes.
 fn fitting(file: &File, len: u64) -> io::Result<Option<usize>> {
     let found = file.metadata()?;
     Ok(if found.is_file() && found.len() >= len { usize::try_from(len).ok() } else { None })

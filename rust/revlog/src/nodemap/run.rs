@@ -1,18 +1,18 @@
-//! Our own map on disk: runs, each the sorted nodes of consecutive revisions.
+//! Our own node map on disk: runs, each the sorted nodes of consecutive revisions.
 //!
-//! Format (docs/formats/nodemap.rst), integers big-endian. A file is a sequence of pages of 4096
-//! bytes. Each begins with the CRC-32 of the file's uid, the number of the page in the file as
-//! eight bytes, and the other 4092 bytes of the page. A run of `n` revisions is
+//! Format (docs/formats/nodemap.rst), integers big-endian. A file is a sequence of pages of 4096 bytes. The
+//! first 4 bytes of a page are a CRC-32 of the file's uid, the number of the page in the file as eight
+//! bytes, and the other 4092 bytes of the page. A run of `n` revisions is
 //!
 //! ```text
 //! fence pages   1023 x u32: the first key of each block page, in order
 //! block pages   511 x u32 keys, ascending; 511 x u32 revisions of these keys; 4 bytes 0
 //! ```
 //!
-//! where a key is the first four bytes of a node. What the last page of either kind does not need
-//! is 0. Equal keys are in the order of their revisions. A look-up reads one or two fence
-//! pages and, since nodes are hashes, one block page: no other structure reads fewer when nothing
-//! is in memory, and whatever the nodes are, it stays right.
+//! where a key is the first four bytes of a node. Unused space in the last page of either kind is 0. Equal
+//! keys are in the order of their revisions. A lookup reads one or two fence pages and, since nodes are
+//! hashes, one block page. No other structure reads fewer pages with a cold cache, and lookups are correct
+//! for any nodes.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -33,14 +33,14 @@ const BLOCK: usize = (PAGE_LEN - SUM_LEN) / 8;
 /// Digits of a key.
 const KEY_DIGITS: usize = 8;
 
-/// Where a run is, and which revisions it has.
+/// Place and revisions of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its first byte in the file, the beginning of a page.
+    /// First byte in the file, at the start of a page.
     pub offset: u64,
-    /// Its first revision.
+    /// First revision.
     pub first: u32,
-    /// How many revisions, at least one.
+    /// Number of revisions, at least one.
     pub revs: u32,
 }
 
@@ -53,26 +53,26 @@ impl Place {
         self.blocks().div_ceil(FENCES)
     }
 
-    /// Keys and revisions of a block, which is `page`.
+    /// Keys and revisions in the `page` of a block.
     fn halves<'a>(&self, page: &'a [u8; PAGE_LEN], block: usize) -> (&'a [[u8; 4]], &'a [[u8; 4]]) {
         let count = (self.revs as usize - block * BLOCK).min(BLOCK);
         let (words, _rest) = page[SUM_LEN..].as_chunks::<4>();
         (&words[..count], &words[BLOCK..BLOCK + count])
     }
 
-    /// How many bytes it takes in the file.
+    /// Length in the file.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         (self.fence_pages() + self.blocks()) * PAGE_LEN
     }
 }
 
-/// Writes the run at `place` of a file that is made with `uid` to `out`.
+/// Writes to `out` the run at `place` of a file with `uid`.
 ///
 /// # Errors
 ///
-/// [`Error::Damaged`] if `out` is not as long as the run, the run does not begin with a page, or
-/// the revisions are not in the index.
+/// [`Error::Damaged`] if `out` has another length than the run, the run does not start at a page, or the
+/// index lacks the revisions.
 pub fn write(
     out: &mut [u8],
     uid: &[u8],
@@ -114,13 +114,13 @@ pub fn write(
     Ok(())
 }
 
-/// The runs of a file.
+/// Runs of a file.
 #[derive(Debug)]
 pub(super) struct NodeRuns {
     bytes: NodeBytes,
     uid_sum: u32,
     places: Vec<Place>,
-    /// A bit for each page whose checksum was found right.
+    /// One bit for each page with a verified checksum.
     right: Vec<AtomicU64>,
 }
 
@@ -144,7 +144,7 @@ impl NodeRuns {
         Ok(Self { bytes, uid_sum: uid_sum(uid), places: places.to_vec(), right })
     }
 
-    /// How many revisions are covered.
+    /// Number of revisions covered.
     pub(super) fn revs(&self) -> u32 {
         self.places.last().map_or(0, |place| place.first + place.revs)
     }
@@ -189,7 +189,7 @@ impl NodeRuns {
         Ok(())
     }
 
-    /// The first block that may have `key`.
+    /// First block that may have `key`.
     fn first_block(&self, place: &Place, key: u32) -> Result<usize, Error> {
         let (mut least, mut most) = (0, place.blocks());
         while least < most {
@@ -204,7 +204,7 @@ impl NodeRuns {
         Ok(least.saturating_sub(1))
     }
 
-    /// A page of a run, with its checksum verified once.
+    /// Page of a run. Its checksum is verified once.
     fn page(&self, place: &Place, at: usize) -> Result<&[u8; PAGE_LEN], Error> {
         let start = usize::try_from(place.offset).unwrap_or(usize::MAX) / PAGE_LEN;
         let number = start + at;
@@ -233,7 +233,7 @@ fn uid_sum(uid: &[u8]) -> u32 {
     crc32fast::hash(uid)
 }
 
-/// The checksum of a page: of where it belongs, and of what is in it.
+/// Checksum of a page: of its place and its content.
 fn sum_of(uid_sum: u32, number: u64, page: &[u8; PAGE_LEN]) -> u32 {
     let mut sum = Hasher::new_with_initial(uid_sum);
     sum.update(&number.to_be_bytes());

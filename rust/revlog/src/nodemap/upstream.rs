@@ -1,12 +1,13 @@
-//! Mercurial's own persistent node map: read, and made where Mercurial would make it in Python.
+//! Mercurial's own persistent node map: reader, and writer for repositories where Mercurial would write it
+//! in Python.
 //!
-//! Format: `mercurial/revlogutils/nodemap.py`. A file is a sequence of blocks of 64 bytes, each 16 signed
-//! big-endian words, one for each value of the next digit of a node: the number of another block
-//! (0 or more), nothing (-1), or the revision `-(word + 2)`. The root is the last block of those
-//! that the docket counts. The docket is the caller's to read.
+//! Format: `mercurial/revlogutils/nodemap.py`. A file is a sequence of blocks of 64 bytes, each with 16
+//! signed big-endian words, one for each value of the next digit of a node: the number of another block (0
+//! or more), nothing (-1), or the revision `-(word + 2)`. The root is the last block within the length in
+//! the docket. The caller reads the docket.
 //!
-//! There is no checksum, and the docket names only the last of the revisions. So a node that is
-//! found is right, after a look at the index, and a node that is not found may be missing only here.
+//! The file has no checksum, and the docket names only the last revision. So a hit is right once compared
+//! with the index, and a miss may be wrong.
 
 use std::fs::File;
 
@@ -16,15 +17,15 @@ use super::{DIGITS, Error, IndexEntries};
 const BLOCK_LEN: usize = 64;
 const NOTHING: i32 = -1;
 
-/// A map of Mercurial's.
+/// Node map of Mercurial.
 #[derive(Debug)]
 pub(super) struct Trie(NodeBytes);
 
-/// The content of a file with the nodes of all `entries`, as Mercurial writes it.
+/// Content of a file with the nodes of all `entries`, as Mercurial writes it.
 ///
 /// # Errors
 ///
-/// [`Error::Damaged`] if two revisions have one node.
+/// [`Error::Damaged`] if two revisions have the same node.
 pub fn content(entries: IndexEntries<'_>) -> Result<Vec<u8>, Error> {
     let mut sorted = Vec::with_capacity(entries.len() as usize);
     for rev in 0..entries.len() {
@@ -36,8 +37,8 @@ pub fn content(entries: IndexEntries<'_>) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// Appends the block of nodes that have their first `level` digits in common, after those below
-/// it, and answers its number.
+/// Appends the block of nodes with their first `level` digits in common, after the blocks below it; returns
+/// its number.
 fn append(out: &mut Vec<u8>, sorted: &[(&[u8; 20], u32)], level: usize) -> Result<i32, Error> {
     if level == DIGITS {
         return Err(Error::Damaged("two revisions have one node"));
@@ -61,7 +62,7 @@ fn append(out: &mut Vec<u8>, sorted: &[(&[u8; 20], u32)], level: usize) -> Resul
     number.map_err(|_| Error::Damaged("it would be too long"))
 }
 
-/// What a block has for a digit.
+/// Child of a block.
 enum Child {
     Nothing,
     Block(usize),
@@ -77,11 +78,11 @@ impl Trie {
         bytes.map(Self).ok_or(Error::Damaged("it is cut"))
     }
 
-    /// The revision below `limit` that has `node`.
+    /// Revision below `limit` with `node`.
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if it is not found, [`Error::Damaged`] if the file contradicts the index.
+    /// [`Error::Unknown`] for a miss, [`Error::Damaged`] if the file is malformed.
     pub(super) fn rev(
         &self,
         entries: IndexEntries<'_>,

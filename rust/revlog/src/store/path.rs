@@ -1,7 +1,7 @@
-//! Store paths: the file name under `.hg/store` for a tracked path.
+//! Store paths: file names under `.hg/store` of tracked paths.
 //!
-//! The rules are those of `mercurial/store.py` (`_hybridencode`, `_auxencode`, `_hashencode`):
-//! reversible while the result has at most 120 bytes, else a digest with readable parts.
+//! The rules are those of `mercurial/store.py` (`_hybridencode`, `_auxencode`, `_hashencode`): reversible
+//! while the result has at most 120 bytes, otherwise a digest with readable parts.
 
 use sha1::{Digest, Sha1};
 
@@ -11,10 +11,10 @@ use crate::node::Node;
 const MAX_PATH_LEN: usize = 120;
 /// Bytes kept of each directory's name in the hashed form.
 const DIR_PREFIX_LEN: usize = 8;
-/// Bytes that the kept directories may take together in the hashed form.
+/// Bytes of all kept directories in the hashed form.
 const MAX_SHORT_DIRS_LEN: usize = 8 * (DIR_PREFIX_LEN + 1) - 4;
 
-/// How a repository encodes store paths, decided by its requirements.
+/// Encoding of store paths, given by the requirements of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// `store` alone: names are escaped, never hashed.
@@ -46,14 +46,14 @@ impl Encoding {
     }
 }
 
-/// Keeps directories apart from revlogs, which end in a letter.
+/// Distinguishes directories from revlogs, which end in a letter.
 fn mark_directories(path: &[u8]) -> Vec<u8> {
     let Some(rest) = path.strip_prefix(b"data/") else { return path.to_owned() };
     let components: Vec<&[u8]> = rest.split(|&byte| byte == b'/').collect();
     [&b"data/"[..], &components.join(&b"_/"[..])].concat()
 }
 
-/// Keeps a directory `foo.i` apart from the index of file `foo`.
+/// Distinguishes a directory `foo.i` from the index of file `foo`.
 fn encode_directories(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     for (position, component) in path.split(|&byte| byte == b'/').enumerate() {
@@ -66,7 +66,7 @@ fn encode_directories(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Escapes bytes that file systems refuse, and capitals: `_x` if reversible, else lowered.
+/// Escapes capitals and bytes that file systems refuse: `_x` if reversible, otherwise lower case.
 fn escape(path: &[u8], reversible: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len() * 2);
     for &byte in path {
@@ -91,7 +91,7 @@ fn push_escaped(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(format!("~{byte:02x}").as_bytes());
 }
 
-/// Escapes components that Windows reserves (`aux`, `com1.txt`) or cannot end (`.`, space).
+/// Escapes components that Windows reserves (`aux`, `com1.txt`), or that cannot be at its end (`.`, space).
 fn mask_components(path: &[u8], dot: bool) -> Vec<Vec<u8>> {
     path.split(|&byte| byte == b'/').map(|component| mask(component, dot)).collect()
 }
@@ -127,7 +127,7 @@ fn is_reserved(stem: &[u8]) -> bool {
     }
 }
 
-/// `dh/`, short directories, the beginning of the name, the digest of the path, the extension.
+/// Hashed form: `dh/`, short directories, beginning of the name, digest of the path, extension.
 fn hashed(path: &[u8], dot: bool) -> Vec<u8> {
     let digest = Node::from_bytes(Sha1::digest(path).into()).to_string();
     let lowered = escape(path.get(5..).unwrap_or_default(), false);
@@ -157,7 +157,7 @@ fn hashed(path: &[u8], dot: bool) -> Vec<u8> {
     [b"dh/", short.as_slice(), filler, digest.as_bytes(), extension].concat()
 }
 
-/// What `os.path.splitext` calls the extension: from the last dot, unless only dots precede it.
+/// Extension as of `os.path.splitext`: from the last dot on, unless only dots precede it.
 fn extension_of(name: &[u8]) -> &[u8] {
     match name.iter().rposition(|&byte| byte == b'.') {
         Some(dot) if name[..dot].iter().any(|&byte| byte != b'.') => &name[dot..],

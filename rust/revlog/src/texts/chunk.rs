@@ -1,22 +1,21 @@
-//! Chunks: the stored form of one text or delta, told apart by its first byte.
+//! Chunks: the stored form of a text or delta. The first byte is its type.
 //!
-//! `hg help internals.revlogs`, "Revision Data": `x` is zlib, `(` zstd, `u` and NUL are not
-//! compressed.
+//! `hg help internals.revlogs`, "Revision Data": `x` is zlib, `(` zstd, `u` and NUL are uncompressed.
 
 use parallel::{Buffer, Error};
 use zstd_safe::DCtx;
 
-/// Longest text or delta that is unpacked, in bytes; Mercurial's own fields end at 2 GiB.
+/// Length limit of an unpacked text or delta, in bytes, as of Mercurial's own fields.
 const MAX_LEN: usize = i32::MAX as usize;
 
-/// What zstd says if there is no room for all that a frame holds.
+/// Message of zstd for a buffer that is too small.
 const TOO_SMALL: &str = "Destination buffer is too small";
 
-/// To try again with more room costs time, and to try with too much costs room: from this length on,
-/// that is worse.
+/// Length from which on a buffer is not enlarged on suspicion: a retry costs time, a large buffer costs
+/// memory.
 const LONG: usize = 1 << 20;
 
-/// Decompressors that are kept from chunk to chunk.
+/// Decompressors, kept from chunk to chunk.
 pub(crate) struct Unpacker {
     zlib: libdeflater::Decompressor,
     zstd: DCtx<'static>,
@@ -34,7 +33,7 @@ impl Default for Unpacker {
     }
 }
 
-/// Why a chunk cannot be unpacked.
+/// Damaged chunk.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Undecodable {
     #[error("unknown compression {0:#04x}")]
@@ -47,19 +46,19 @@ pub(crate) enum Undecodable {
     TooLong,
 }
 
-/// Why there is nothing unpacked.
+/// Error of unpacking.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unpacking {
-    /// The chunk is to blame.
+    /// The chunk is damaged.
     #[error(transparent)]
     Chunk(#[from] Undecodable),
-    /// There is no room for what it holds.
+    /// The content does not fit into memory.
     #[error(transparent)]
     Room(#[from] Error),
 }
 
 impl Unpacker {
-    /// Replaces `out` by what `chunk` unpacks to, which is about `len_hint` bytes long.
+    /// Replaces `out` by the unpacked `chunk`, which has about `len_hint` bytes.
     pub(crate) fn unpack(
         &mut self,
         chunk: &[u8],
@@ -84,8 +83,8 @@ impl Unpacker {
         len_hint: usize,
         out: &mut Buffer,
     ) -> Result<(), Unpacking> {
-        // deflate cannot grow anything by more than 1032 times; a hint that claims more than is
-        // usual may be damaged, and is not believed at once
+        // deflate grows by a factor of 1032 at most; a hint above the usual ratio may be damaged and is
+        // tried later
         let most = chunk.len().saturating_mul(1032).clamp(64, MAX_LEN);
         let usual = chunk.len().saturating_mul(64);
         let hint = len_hint.min(usual);
@@ -129,15 +128,15 @@ impl Unpacker {
         let holds = (chunk.len() / 4).saturating_mul(128 << 10);
         let most = declared.unwrap_or(holds).min(holds);
         let longest = most.min(MAX_LEN);
-        // what claims to be much longer than usual may be damaged, and is not believed at once
+        // a declared length above the usual ratio may be damaged and is tried later
         let usual = chunk.len().saturating_mul(64).max(1 << 16);
-        // Mercurial declares no length of what has more than a megabyte, but its index does
+        // Mercurial declares no length above a megabyte, but its index has it
         let known = declared.unwrap_or(len_hint);
         let mut room = known.max(chunk.len()).min(usual).min(longest);
         loop {
             out.clear();
             out.resize(room)?;
-            // in one pass: a stream would have a window of its own, as large as the frame says
+            // in one pass: a stream would allocate a window, as large as the frame says
             match self.zstd.decompress(&mut out[..], chunk) {
                 Ok(len) => {
                     out.truncate(len);
