@@ -1,13 +1,9 @@
-"""Background processes of hg: how they are started, and how one replaces itself.
+"""Background processes of hg: start, replacement by a new process, and a fast exit.
 
-Such a process has the configuration of files, not that of ``--config``. It has a
+A background process reads its configuration from files, without ``--config``. It has a
 session of its own, no terminal, ``/dev/null`` for its output, no other descriptor of
 the process that started it, and no variable of a hook, of git or of a web request. So
 nobody waits for it, and it holds nothing open.
-
-How a process ends that did something large.
-
-Does not know what that was.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ _SHELL = b"/bin/sh"
 # ended, which would share a core with it: a commit that starts an exporter took 36 ms
 # more, and takes 1 ms more (2026-11-22, 2 cores with other work, medians of 70).
 _DETACHED = b'(sleep 0.05; exec "$@") &'
-# a shell gives /dev/null to what is in its background
+# as a shell gives /dev/null to its background jobs
 _DETACHED_KEPT = b'exec 3<&0; (sleep 0.05; exec "$@" <&3 3<&-) &'
 # the descriptor that is kept is for hg alone
 _LATER = b'sleep "$0" </dev/null; exec "$@"'
@@ -50,7 +46,7 @@ def start(
 ) -> None:
     """Run ``hg --cwd PATH COMMAND...`` in the background; ``OSError`` if that fails.
 
-    What is attached has the output of this process, which waits for it; for tests.
+    An attached process shares this process's output and is waited for; for tests.
     ``kept``: a descriptor that it gets as its standard input.
     """
     arguments, environment = _arguments(path, command), _environment()
@@ -99,12 +95,11 @@ def _environment() -> dict[bytes, bytes]:
 
 @functools.lru_cache
 def end_quickly() -> None:
-    """Let Python end without looking for what nothing refers to any more.
+    """Skip the garbage collection at the end of the interpreter.
 
-    It would go through all objects of Mercurial, twice, and free them one by one: that
-    takes a fifth of an export that finds nothing new (2026-11-22, 580 to 450 million
-    cycles), and 40 of the 600 ms of CPU of a bundle of nginx (2026-11-24). Their memory
-    goes with the process, and what has to be done before that is not left to them: by
-    then, locks are released, and files closed.
+    It walks all objects of Mercurial, twice, and frees them one by one. That takes a
+    fifth of an export that finds nothing new (2026-11-22, 580 to 450 million cycles),
+    and 40 of the 600 ms of CPU of a bundle of nginx (2026-11-24). By then, locks are
+    released and files closed; the system takes the memory back.
     """
     atexit.register(gc.freeze)

@@ -14,7 +14,7 @@ from mercurial import dispatch, hg, localrepo
 
 
 def revlog_options_resolver() -> tuple[ModuleType, str]:
-    """Return module and name of what resolves the options of a store's revlogs."""
+    """Return module and name of the function that resolves options of revlogs."""
     if hasattr(localrepo, "resolverevlogstorevfsoptions"):
         # hg <= 7.1 (store options are resolved in localrepo)
         return localrepo, "resolverevlogstorevfsoptions"
@@ -42,7 +42,7 @@ def open_repository(ui: Any, path: bytes, **how: Any) -> Any:
 
 
 def withdraw(registrar: Any, name: bytes) -> None:
-    """Take back what was registered as ``name``, before Mercurial has read it."""
+    """Unregister ``name``, before Mercurial has read the table."""
     registrar._table.pop(name, None)
-    # hg <= 7.1 (what is safe was an attribute of the function)
+    # hg <= 7.1 (safety was an attribute of the function)
     getattr(registrar, "_safe_set", set()).discard(name)

@@ -36,7 +36,7 @@ _DEEPEST = 100  # levels of directories, where amalgam and git make a handful
 
 
 class Placement(Record):
-    """What ``.hg/store`` says of new files and directories."""
+    """Mode and owner of new files and directories, taken from ``.hg/store``."""
 
     mode: int
     """Permission bits of a directory, with setgid."""
@@ -79,10 +79,10 @@ class Placement(Record):
         return self.mode & 0o755
 
     def hand_over(self, fd: int, mode: int) -> None:
-        """Give a file or directory that was just created its owner, group and mode.
+        """Set owner, group and mode of a file or directory that was just created.
 
         Only root can give a file away; others can only share it with their groups.
-        What is neither stays as it is, as with Mercurial's own files.
+        Otherwise the file stays as it is, like Mercurial's own files.
         """
         uid = self.uid if os.geteuid() == 0 else -1
         with contextlib.suppress(PermissionError):
@@ -101,21 +101,21 @@ class Unusable(error.StorageError):
 
 
 class Directory(Record):
-    """A directory that amalgam keeps, wherever ``.hg`` or a trusted item has it.
+    """A directory of amalgam, below ``.hg`` or where a trusted item puts it.
 
     A name is one component, or several with slashes between them. No component is a
     symbolic link: each is opened by the descriptor of the one before. Nothing is held
     open between two calls.
 
-    Every method raises ``FileNotFoundError`` if something is missing, unless it says
-    what it does then; ``Unusable`` if it is not a directory or a regular file where
-    there should be one; and ``OSError`` as the system calls do.
+    Unless a method says otherwise, it raises ``FileNotFoundError`` if something is
+    missing, ``Unusable`` in place of a directory or regular file that is something
+    else, and ``OSError`` as the system calls do.
     """
 
     root: bytes
     """Full path of a directory that may be a link: ``.hg``, or a configured one."""
     below: tuple[bytes, ...] = ()
-    """What leads from there to the directory."""
+    """Path from there to the directory."""
 
     @property
     def path(self) -> bytes:
@@ -170,13 +170,13 @@ class Directory(Record):
                 raise
 
     def exists(self, name: bytes = b".") -> bool:
-        """Tell whether there is anything of that name, be it a dangling link."""
+        """Return whether the name exists, even as a dangling link."""
         with contextlib.suppress(FileNotFoundError, Unusable):
             return bool(self.stat(name))
         return False
 
     def stat(self, name: bytes = b".") -> os.stat_result:
-        """Return what the file system says of ``name`` itself, not where it leads."""
+        """Return the file stat of ``name`` itself; a link is not followed."""
         if name == b".":
             with self.opened() as fd:
                 return os.fstat(fd)
@@ -204,10 +204,10 @@ class Directory(Record):
             return []
 
     def walk(self) -> Iterator[tuple[bytes, os.DirEntry[str]]]:
-        """Yield all that is below the directory: its name, with slashes, and its entry.
+        """Yield the names below the directory, with slashes, and their entries.
 
-        A directory comes before what is in it; none that is a link is entered. Nothing
-        if it is missing. What is removed meanwhile may be left out.
+        A directory comes before its content; links are not entered. Yields nothing if
+        the directory is missing. Files removed meanwhile may be left out.
         """
         try:
             with self.opened() as fd:
@@ -243,13 +243,13 @@ class Directory(Record):
         return self._open(name, os.O_RDONLY)[0]
 
     def open_to_map(self, name: bytes) -> tuple[int, os.stat_result]:
-        """Open a regular file, and say what the file system says of its directory."""
+        """Open a regular file; return it with the file stat of its directory."""
         return self._open(name, os.O_RDONLY)
 
     def open_to_append(self, name: bytes) -> int | None:
         """Open a regular file to write it in place; ``None`` if it has other names.
 
-        A copy made of hard links shares its files, and must not see what is appended.
+        A copy made of hard links shares its files, and must not see appended data.
         """
         fd, _directory = self._open(name, os.O_RDWR)
         if os.fstat(fd).st_nlink == 1:
@@ -278,7 +278,7 @@ class Directory(Record):
     def read(self, name: bytes, limit_bytes: int) -> bytes:
         """Return the content of a file; ``Unusable`` if it is longer than the limit."""
         with os.fdopen(self.open(name), "rb", buffering=0) as file:
-            # what it has now: it may grow while it is read
+            # the size now: the file may grow while it is read
             size_bytes = os.fstat(file.fileno()).st_size
             if size_bytes > limit_bytes:
                 raise Unusable(self.join(name), _(b"is too large"))
@@ -350,11 +350,11 @@ class Directory(Record):
         durable: bool = True,
         executable: bool = False,
     ) -> None:
-        """Write a file as a whole. It is fsynced when this returns, or is as it was.
+        """Replace a file atomically. It is fsynced when this returns, or unchanged.
 
-        What is not ``durable`` may be lost or torn by a crash of the machine. A link of
-        that name is replaced, not followed. Who may enter directories may run what is
-        ``executable``, and nobody but its owner may write it.
+        A file that is not ``durable`` may be lost or torn by a crash of the machine. A
+        link of that name is replaced, not followed. Users who may enter directories may
+        run an ``executable`` file; only its owner may write it.
         """
         *above, last = _components(name)
         parent = Directory(self.root, (*self.below, *above))
@@ -377,7 +377,7 @@ class Directory(Record):
         *,
         durable: bool = True,
     ) -> None:
-        """Rename, into ``target`` if given; what had the name ``new`` is replaced."""
+        """Rename, into ``target`` if given, and replace a file named ``new``."""
         into = target or self
         with self._parent(old) as (fd, last), into._parent(new) as (target_fd, name):
             os.rename(last, name, src_dir_fd=fd, dst_dir_fd=target_fd)
@@ -394,7 +394,7 @@ class Directory(Record):
 
 
 def unpredictable(prefix: bytes) -> bytes:
-    """Return a name for what is not whole, which nobody can know before it is there."""
+    """Return an unpredictable name for a temporary file."""
     return prefix + os.urandom(8).hex().encode()
 
 
@@ -407,10 +407,10 @@ def _components(name: bytes) -> tuple[bytes, ...]:
 
 
 def _kept_out(path: bytes, gid: int) -> int:
-    """Return the bits of those who cannot get to ``path``: group ``gid``, or others.
+    """Return the mode bits of users without access to ``path``: ``gid``, others.
 
-    A member of another group counts as denied what that group is denied. Access control
-    lists are not looked at.
+    A member of another group counts as denied whatever that group is denied. Access
+    control lists are not looked at.
     """
     bits = 0
     above = os.path.dirname(os.path.realpath(path))
@@ -463,7 +463,7 @@ def _remove(fd: int, name: bytes, depth: int = 0) -> None:
         os.unlink(name, dir_fd=fd)
         return
     except OSError as exc:
-        # what unlink(2) says of a directory, on Linux and elsewhere
+        # errno of unlink(2) for a directory, on Linux and elsewhere
         if exc.errno not in (errno.EISDIR, errno.EPERM) or depth > _DEEPEST:
             raise
     inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)

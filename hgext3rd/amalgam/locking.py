@@ -4,16 +4,12 @@ A lock is a symbolic link, or a file, that names a host and a process. The lock 
 dead process on this host is taken over (``mercurial.lock``). Mercurial opens a lock by
 path and waits if it is a FIFO. This module does neither.
 
-Who holds a lock renews it: its time of modification says that he lives, to hosts that
-cannot ask for the process. A lock that another host has not renewed for
-``SILENT_SECONDS`` is taken over. Its holder may only have been suspended. So he asks
-``Hold.require`` before each step that another holder would not expect. All times are
-those of the file system, so clocks of hosts may differ.
-
-The holder of ``.hg/amalgam/lock``, for messages.
-
-Never takes the lock; ``exportlock`` does. Writes nothing, so it has no clock but that
-of this machine. If the file server's differs, so does what is called silent here.
+The holder renews a lock: its time of modification proves to other hosts that the
+process lives. A lock that another host has not renewed for ``SILENT_SECONDS`` is taken
+over. Its holder may only have been suspended, so it calls ``Hold.require`` before each
+step that another holder would not expect. All times are those of the file system, so
+clocks of hosts may differ. Only ``LockState``, for messages, uses the clock of this
+machine.
 """
 
 from __future__ import annotations
@@ -50,10 +46,10 @@ _RENEWAL_SECONDS = 30
 # the suffix of the lock under which a lock is taken over, as in Mercurial
 _BREAKS = b".break"
 _LONGEST_BYTES = 1024
-# host and process, in so many digits that the system can be asked for it; or nothing
-# in a file that is about to be written, where there are no links
+# host and process, with at most the digits of a pid; or nothing
+# in a file that is about to be written, on file systems without links
 _LOCKER = re.compile(rb"[^\x00-\x1f\x7f:]+:[0-9]{1,9}|")
-# what symlink(2) says where there are none
+# errno of symlink(2) on file systems without links
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -106,7 +102,7 @@ def held(
 
     Waits ``timeout`` seconds while another process holds it, for ever if that is
     negative, then ``LockHeld``. ``LockUnavailable`` if the lock cannot be made,
-    ``Unusable`` if what is there is no lock.
+    ``Unusable`` if something else has its name.
     """
     files = _Files(directory, placement)
     lock = lockmod.trylock(ui, files, LOCK, timeout, warn_after, desc=desc)
@@ -118,9 +114,9 @@ def held(
 
 
 def is_lock_silent(directory: Directory, now: float, name: bytes = LOCK) -> bool:
-    """Tell whether a lock in ``directory`` is another host's, and not renewed.
+    """Return whether a lock in ``directory`` is another host's, and not renewed.
 
-    So is a file without a name: whoever made it died before it was written.
+    So is an empty lock file: the process that made it died before it wrote its name.
 
     ``now``: seconds since the epoch. ``FileNotFoundError`` if it is free, ``Unusable``
     if it is no lock.
@@ -131,14 +127,14 @@ def is_lock_silent(directory: Directory, now: float, name: bytes = LOCK) -> bool
 
 
 def locker(directory: Directory, name: bytes = LOCK) -> bytes:
-    """Return what the lock in ``directory`` names; ``FileNotFoundError`` if it is free.
+    """Return the holder's name in the lock; ``FileNotFoundError`` if it is free.
 
     ``Unusable`` if it is no lock.
     """
     try:
         found = directory.readlink(name)
     except OSError as exc:
-        if exc.errno != errno.EINVAL:  # a file is one where there are no links
+        if exc.errno != errno.EINVAL:  # a lock file, on file systems without links
             raise
         found = directory.read(name, _LONGEST_BYTES)
     if len(found) > _LONGEST_BYTES or not _LOCKER.fullmatch(found):
@@ -147,16 +143,16 @@ def locker(directory: Directory, name: bytes = LOCK) -> bytes:
 
 
 class _Files:
-    """What ``mercurial.lock`` needs of a vfs."""
+    """The part of a vfs that ``mercurial.lock`` uses."""
 
     def __init__(self, directory: Directory, placement: Placement) -> None:
         self.directory = directory
         self._placement = placement
         self._own: dict[bytes, bytes] = {}
-        """What the locks name that were made here."""
+        """Content of the locks that were made here."""
 
     def has_own(self, name: bytes) -> bool:
-        """Tell whether a lock is there that was made here."""
+        """Return whether a lock that was made here exists."""
         try:
             return locker(self.directory, name) == self._own.get(name)
         except (FileNotFoundError, Unusable):
@@ -182,9 +178,9 @@ class _Files:
             raise
 
     def readlock(self, name: bytes) -> bytes:
-        """Return what a lock names; ``FileNotFoundError`` if it is free.
+        """Return the content of a lock; ``FileNotFoundError`` if it is free.
 
-        It is free now if another host had it, and is silent.
+        A silent lock of another host is removed first.
         """
         found = locker(self.directory, name)
         if not found.startswith(lockmod._getlockprefix() + b":"):
@@ -209,7 +205,7 @@ class _Files:
         return self.directory.stat().st_mtime
 
     def unlink(self, name: bytes) -> None:
-        """Remove a lock, but not that of somebody who has taken it over."""
+        """Remove a lock, unless another process has taken it over."""
         if name not in self._own or self.has_own(name):
             self.directory.remove(name)
 
@@ -221,7 +217,7 @@ class _Files:
 
 
 class LockState(Choice):
-    """What is known of the process. Values are for JSON."""
+    """State of a lock and its process. Values are for JSON."""
 
     RUNNING = "running"
     DEAD = "dead"
@@ -231,7 +227,7 @@ class LockState(Choice):
     SILENT = "silent"
     """There, and not renewed; the next export takes its lock over."""
     NO_LOCK = "no-lock"
-    """What is there is no lock of Mercurial's kind."""
+    """Something that is no lock has its name."""
 
 
 class Holder(Record):
@@ -273,7 +269,7 @@ class Holder(Record):
 
 
 def holder(directory: Directory) -> Holder | None:
-    """Return who holds the lock in ``directory``, if anybody does."""
+    """Return the state and the holder of the lock in ``directory``."""
     now = time.time()
     try:
         age = max(0, int(now - directory.stat(LOCK).st_mtime))

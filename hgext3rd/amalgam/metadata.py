@@ -16,7 +16,7 @@ _LONGEST = 80
 
 
 def getversion() -> bytes:
-    """Return the version, and after a ``+`` the commit of which this is a build.
+    """Return the version, and after a ``+`` the commit that was built.
 
     setup.py writes that into a file. Another ``+`` at the end: of changed files.
     """

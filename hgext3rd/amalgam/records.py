@@ -33,13 +33,13 @@ else:
         """A tuple whose items have the names that are annotated in a subclass."""
 
         def __new__(cls, *items, **named):
-            """Take what ``typing.NamedTuple`` takes."""
+            """Take the arguments of a ``typing.NamedTuple``."""
             if named or len(items) != len(cls._fields):
                 items = _complete(cls, items, named)
             return tuple.__new__(cls, items)
 
         def __repr__(self):
-            """Return what would make an equal one."""
+            """Return the call that makes an equal one."""
             items = map("{}={!r}".format, self._fields, self)
             return f"{type(self).__name__}({', '.join(items)})"
 
@@ -82,5 +82,5 @@ else:
         """One of the members of a subclass, whose values all differ."""
 
         def __repr__(self):
-            """Return what it is written as."""
+            """Return the value as it is written."""
             return f"{type(self).__name__}.{self.name}"

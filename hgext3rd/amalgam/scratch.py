@@ -85,7 +85,7 @@ def hold(parent: Directory, name: bytes) -> int:
     """
     with parent.opened() as above:
         fd = os.open(name, _DIRECTORY, dir_fd=above)
-    # not everywhere on NFS; there, nobody who sweeps gets a lock, either
+    # flock fails on some NFS; the sweeper gets no lock there, either
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_EX)
     if not parent.exists(name):

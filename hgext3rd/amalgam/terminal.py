@@ -1,8 +1,8 @@
-"""Strings that others wrote, in a form that a terminal can be given.
+"""Foreign strings, made safe for a terminal.
 
 Names of bookmarks and files, URLs, paths, and errors may contain control characters. A
 terminal would obey them. All output of a command for people is made by ``one_line``,
-and all that a command raises is passed to ``clean`` (``unreadable.blamed``).
+and every error of a command is passed to ``clean`` (``selection.blamed``).
 
 The terminal may be that of a git client. git passes bytes on, and expects UTF-8.
 Mercurial has messages and names in the encoding of its process. Hooks print what they
@@ -36,8 +36,8 @@ def one_line(text: bytes) -> bytes:
 def utf8_of(text: bytes) -> bytes:
     """Return ``text``, which is in Mercurial's encoding, in UTF-8.
 
-    What cannot be in that encoding is UTF-8 already. Bytes that are neither become
-    U+FFFD.
+    Text that is not valid in that encoding is taken for UTF-8. Bytes that are neither
+    become U+FFFD.
     """
     local = encoding.encoding.decode()
     for name in (local, "utf-8"):
@@ -62,8 +62,8 @@ def cut(text: bytes, most_bytes: int) -> bytes:
 
 
 def clean(exc: BaseException) -> None:
-    """Take the control characters out of what Mercurial shows of an exception."""
-    # it points at what the user typed, on a line of its own
+    """Remove control characters from the message of an exception."""
+    # it points at the user's input, on a line of its own
     is_marked = isinstance(exc, error.ParseError)
     pattern = _CONTROL_BUT_NEWLINE if is_marked else _CONTROL
 

@@ -1,8 +1,8 @@
 """Trust in the owner of a repository: whether amalgam may write there.
 
 Mercurial's own rule decides (``hg help config.trusted``): users trust themselves,
-``trusted.users`` and ``trusted.groups``. The owner of ``.hg`` is the one who is asked
-for. Members of the group that may write ``.hg/store`` need no trust. Root has no
+``trusted.users`` and ``trusted.groups``. The owner of a repository is the owner of
+``.hg``. Members of the group that may write ``.hg/store`` need no trust. Root has no
 special rights. docs/security.rst says what users without trust get.
 """
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Trust(Record):
-    """What this process may do with the files below ``.hg/amalgam``."""
+    """Rights of this process over the files below ``.hg/amalgam``."""
 
     usable: bool
     """Whether they may be mapped and written. git asks for more: trust in the owner."""
     owner: int
-    """The user who owns ``.hg``."""
+    """Owner of ``.hg``."""
     group: int | None
-    """The group that may write ``.hg/store``, if there is one."""
+    """Group that may write ``.hg/store``; None if no group may."""
 
     @classmethod
     def of(cls, ui: UiT, store_path: bytes, owner_path: bytes) -> Trust:
@@ -48,11 +48,11 @@ class Trust(Record):
     def may_map(
         self, found: os.stat_result, directory: os.stat_result | None = None
     ) -> bool:
-        """Tell whether a file may be mapped: only who is trusted can truncate it.
+        """Return whether a file may be mapped: only trusted users can truncate it.
 
-        That is the owner, and the members of the group whom the owner trusts. They can
-        truncate Mercurial's own indexes, too. What everybody may write is not mapped,
-        nor is what lies in such a directory.
+        These are the owner and the members of the owner's trusted group. They can
+        truncate Mercurial's own indexes, too. World-writable files are not mapped, nor
+        are files in a world-writable directory.
         """
         if not self.usable:
             return False
@@ -74,7 +74,7 @@ class Trust(Record):
 
 
 def trusts(ui: UiT, path: bytes, found: os.stat_result) -> bool:
-    """Tell whether hg trusts the owner of ``path``; does not warn if it does not."""
+    """Return whether hg trusts the owner of ``path``, without a warning."""
     if util.isowner(found):
         return True
     quiet = ui.copy()
