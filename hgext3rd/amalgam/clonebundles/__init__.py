@@ -1,1 +1,1 @@
-"""Files that a clone can start from, made of what the repository has published."""
+"""Clone bundles: generated, published and advertised files that clones start from."""

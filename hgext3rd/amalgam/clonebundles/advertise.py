@@ -1,20 +1,15 @@
-"""Bundles in Mercurial's own manifest: what its clients can check, and for whom it is.
+"""Manifests and lists of bundles, one for each kind of client.
 
-Adds DIGEST and REQUIREDRAM to the lines that Mercurial's extension writes ("hg help -e
-clonebundles"), and gives each client the lines that it can use.
+Mercurial: ``clonebundles.manifest``, with DIGEST and REQUIREDRAM added to the lines of
+Mercurial's extension ("hg help -e clonebundles"). Each client gets the lines that it
+can use.
 
-What git-cinnabar is told to start from: ``.hg/cinnabar.manifest``, one line.
+git-cinnabar: ``.hg/cinnabar.manifest``, one line. The capability and the command
+``cinnabarclone`` are those of git-cinnabar's own server extension. A manifest written
+by the operator is served unchanged. The register has the digests of amalgam's own.
 
-The capability and the command ``cinnabarclone`` are those of git-cinnabar's own server
-extension. A manifest that the operator wrote is served as it is and never changed. As
-a line has no room for a mark, the register knows which contents are amalgam's.
-
-The list of bundles that git reads: ``bundles.list``, a git config file.
-
-Its format is that of git-bundle-uri(5), "Bundle Lists". On disk it names what the chain
-has, as clients of a static server find it; hgweb makes it anew for each request.
-
-What the wire protocol of Mercurial tells of bundles: capabilities and commands.
+git: ``bundles.list``, a git config file, git-bundle-uri(5), "Bundle Lists". The file on
+disk is for clients of a static server; hgweb makes a list for each request.
 """
 
 from __future__ import annotations
@@ -77,7 +72,7 @@ def _manifest_line(bundle: Any) -> bytes:
 
 
 def _megabytes(count: int) -> bytes:
-    # the window, and what was decompressed of it
+    # the window, and the text decompressed from it
     return b"%dMB" % (2 * count >> 20)
 
 
@@ -138,7 +133,7 @@ def _inline(orig: Callable[..., Any], repo: RepoT, proto: Any, path: bytes) -> A
     load(sys.modules[__name__])
     name = os.path.basename(os.path.normpath(path))
     if name in {bundle.basename for bundle in _outlived(repo)}:
-        # what Mercurial says of a file that is deleted, without a traceback
+        # Mercurial's text for a file that is deleted, without a traceback
         text = b"clonebundle %s does not exist\n" % printable(path)
         return wireprototypes.ooberror(text)
     return orig(repo, proto, path)
@@ -154,7 +149,7 @@ def _manifest(orig: Callable[..., Any], repo: RepoT, proto: Any, *args: Any) -> 
 def hg_capabilities(
     orig: Callable[..., list[bytes]], inner: Any, repo: RepoT, proto: Any
 ) -> list[bytes]:
-    """Advertise bundles only to who can reach any."""
+    """Hide the capability from clients that no bundle URL serves."""
     load(sys.modules[__name__])
     found = orig(inner, repo, proto)
     if _CAPABILITIES.isdisjoint(found):
@@ -162,7 +157,7 @@ def hg_capabilities(
     try:
         content = read_hg_manifest(repo)
     except (OSError, error.StorageError):
-        return found  # what is there is the operator's
+        return found  # the file is the operator's
     base = locations.base_of_peer(repo, proto)
     if not content or _for_client(repo, content, base):
         return found
@@ -176,9 +171,9 @@ _CINNABAR_LIMIT_BYTES = 1 << 16
 
 
 def write_cinnabar_manifest(repo: RepoT, live: Entry | None) -> None:
-    """Let the manifest name ``live`` and nothing else, unless it is the operator's.
+    """Replace the manifest by a line for ``live``, unless it is the operator's.
 
-    Only for who generates.
+    For generators only.
     """
     url = os.fsencode(live.url) if live else b""
     if url and not locations.is_relative_url(url) and not url.startswith(_SCHEMES):
@@ -194,7 +189,7 @@ def write_cinnabar_manifest(repo: RepoT, live: Entry | None) -> None:
             )
             repo.ui.note(one_line(text))
         return
-    # known before it is there, so that what a crash leaves is known, too
+    # recorded before it is written: a crash leaves no unknown content
     register.cinnabar_manifests = (
         _digest_of_manifest(there),
         _digest_of_manifest(content),
@@ -228,7 +223,7 @@ def _is_our_manifest(register: Register, content: bytes) -> bool:
 
 
 def answer_cinnabarclone(repo: RepoT, proto: Any) -> bytes:
-    """Return what a client is told; nothing if there is nothing it could use."""
+    """Return the answer of ``cinnabarclone``; empty if the client could not use it."""
     load(sys.modules[__name__])
     content = _read_cinnabar_manifest(repo)
     if not content:
@@ -257,7 +252,7 @@ def _is_valid_for_cinnabar(repo: RepoT, entry: Entry) -> bool:
 def cinnabar_capabilities(
     orig: Callable[[RepoT, Any], list[bytes]], repo: RepoT, proto: Any
 ) -> list[bytes]:
-    """Add the capability if there is an answer."""
+    """Add the capability ``cinnabarclone`` if the command has an answer."""
     found = orig(repo, proto)
     if CINNABAR_CAPABILITY not in found and answer_cinnabarclone(repo, proto):
         found.append(CINNABAR_CAPABILITY)
@@ -265,7 +260,7 @@ def cinnabar_capabilities(
 
 
 def register_cinnabarclone() -> None:
-    """Add the command to those of the wire protocol, unless it is there."""
+    """Register the command, unless git-cinnabar's own extension has."""
     if CINNABAR_CAPABILITY in wireprotov1server.commands:
         return  # git-cinnabar's own extension reads the same file
 
@@ -306,10 +301,10 @@ def bundle_list_text(
 def write_bundle_list(
     repo: RepoT, chain: Sequence[Entry], upload: Callable[[bytes], None]
 ) -> None:
-    """Let the list name ``chain``. Only for who generates, after the bundles are there.
+    """Write the list of ``chain``. For generators only, after the bundles.
 
-    ``upload`` brings a file to clients under its own name. It is called if that is how
-    clients get files here, or have got an earlier list.
+    ``upload`` publishes a file under its own name. It is called if clients get files
+    that way, or have got an earlier list.
     """
     register = Register.read(repo)
     if register.uploaded_list and not locations.may_name_url(repo.ui):
@@ -323,7 +318,7 @@ def write_bundle_list(
     there = _read_bundle_list(directory)
     if not chain and not there and not register.uploaded_list:
         return
-    # git before 2.40 knows no relative addresses; but here there is no other
+    # git before 2.40 knows no relative addresses, but a file has no others
     text = bundle_list_text(chain, _on_disk)
     if there != text:
         locations.make_directory(repo, path)
@@ -338,7 +333,7 @@ def _write_elsewhere(
     text: bytes,
     upload: Callable[[bytes], None],
 ) -> None:
-    """Upload the list, unless it is what is there."""
+    """Upload the list, unless the same is uploaded already."""
     store = BundlesConfig.from_ui(repo.ui).store
     if store and not objectstore.has_list(repo.ui):
         text = bundle_list_text(

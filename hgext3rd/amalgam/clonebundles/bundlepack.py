@@ -1,20 +1,14 @@
-"""The pack of a bundle: made by git, or put together of packs as they are.
+"""The content of a git bundle: its header, and its pack.
 
-git copies most objects as the packs of its repository have them, but looks at every
-one of them first. Packs that are wanted whole, and have no object twice, need not be
-looked at: their entries name no offsets but those between each other, so they can
-follow those of another pack, gitformat-pack(5). Knows nothing of Mercurial.
+git makes the pack, or whole packs of the store are concatenated. git looks at each
+object before it copies it. Complete packs without common objects need no look: offsets
+in their entries are relative, so one pack can follow another, gitformat-pack(5).
 
-Whether a pack of the store can be in a bundle as it is, and what then is missing.
+The pack of a first export has all objects that git clients need, and no more. If a
+bundle needs nearly all of them, copying the pack takes a tenth of git's time.
 
-A first export of many changesets makes a pack of all that git clients need of them,
-and no more. If a bundle has nearly all of that, copying it takes a tenth of the time
-that git needs to look at each object. Reads maps and indexes of packs.
-
-What a bundle has, ready to be read: its header, and the pieces of its pack.
-
-Here for git clients; for those of git-cinnabar in ``cinnabar``. Takes from a git store
-what is exported, and exports nothing.
+Reads the git store, and exports nothing. ``cinnabarbundle`` has the bundles for
+git-cinnabar.
 """
 
 from __future__ import annotations
@@ -57,20 +51,20 @@ PACK_HEADER = struct.Struct(">4sII")
 _MAGIC, _VERSION = b"PACK", 2
 _SUM_BYTES = 20
 _CHUNK_BYTES = 1 << 20
-# With more threads, packs differ each time. Deltas are searched only for what the store
-# has none for, so there is little to gain from them.
+# More threads make different packs each time. Only objects without a delta in the store
+# are searched for one, so threads gain little.
 _CONFIG = {"pack.threads": "1", "pack.windowMemory": "64m"}
 
 
 class PackRequest(Record):
-    """What git is to pack. Oids have 20 bytes."""
+    """Objects for git to pack. Oids have 20 bytes."""
 
     tips: tuple[bytes, ...]
     """Commits: with all that they lead to."""
     known: tuple[bytes, ...] = ()
-    """Commits: without what these lead to."""
+    """Commits, without the objects that they lead to."""
     filter: bytes = b""
-    """What to leave out of that, as in git-rev-list(1)."""
+    """Commits to leave out, with their ancestors, as in git-rev-list(1)."""
     kept_packs: tuple[bytes, ...] = ()
     """Packs (file names) whose objects are left out, too, wherever they are."""
 
@@ -155,10 +149,10 @@ def _damaged() -> error.StorageError:
     )
 
 
-# Of a bundle's changesets, so many may be added that no name leads to: heads of
+# Most changesets of a bundle that may be added without a name: heads of
 # branches that are not their tips. They are shown to all that may have the bundle.
 _UNNAMED_SHARE = 0.04
-# and so many must be in the pack, or it is better to let git do all
+# Least share of them in the pack; with fewer, git packs everything
 _LEAST_SHARE = 0.5
 _PAIR_LEN = 2 * ID_LEN
 
@@ -171,21 +165,21 @@ class Copy(Record):
     pack: str
     """Its name, without suffix."""
     heads: tuple[bytes, ...]
-    """Those of its commits that are no parents of others: all that they lead to need
-    not be packed again."""
+    """Those of its commits that are nobody's parents. Objects reachable from them are
+    not packed again."""
     is_all: bool
     """Whether it has all commits that are wanted."""
 
     def rest(self, wanted: PackRequest) -> PackRequest:
-        """Return what of ``wanted`` is to follow the copy."""
+        """Return the objects of ``wanted`` that are not in the copied pack."""
         name = os.fsencode(self.pack) + b".pack"
         return wanted._replace(known=self.heads, kept_packs=(name,))
 
     def followed_by(self, rest: Iterator[bytes]) -> Iterator[bytes]:
-        """Return the pieces of ``rest``, once git has decided what is in it.
+        """Return the pieces of the pack of ``rest``, after git has listed its objects.
 
-        ``FileNotFoundError`` if a roll-up has removed the copied pack before that: then
-        git may have packed objects of it again.
+        ``FileNotFoundError`` if a roll-up removed the copied pack meanwhile: git may
+        then have packed its objects again.
         """
         first = next(rest, b"")
         self.packs.stat(os.fsencode(self.pack) + b".idx")
@@ -195,9 +189,9 @@ class Copy(Record):
 def find_copyable(
     store: GitStore, docket: Docket, revs: AbstractSet[int], may_add: Selection | None
 ) -> Copy | None:
-    """Return the pack to copy for a bundle of ``revs``, if there is one.
+    """Return the pack to copy for a bundle of ``revs``, or None.
 
-    Few changesets besides may be in it, if they are of ``may_add``.
+    A few changesets of ``may_add`` may be in the pack without being in ``revs``.
     """
     repository = store.repository
     complete = docket.base.complete or docket.drafts.complete
@@ -239,7 +233,7 @@ def _commits(oidmap: OidMap) -> Iterator[tuple[bytes, bytes]]:
 
 
 class BehindError(Exception):
-    """What is to be bundled is not exported yet."""
+    """The changesets of the bundle are not exported yet."""
 
 
 class Content(Record):
@@ -270,7 +264,7 @@ class Content(Record):
 def of_history(
     store: GitStore, export: bytes, part: Part, filter: bytes
 ) -> Iterator[Content]:
-    """Return a bundle of ``part`` for git; ``export`` is what may leave.
+    """Return a bundle of ``part`` for git; ``export`` is the selection.
 
     ``BehindError`` unless it is exported.
     """

@@ -1,11 +1,7 @@
-"""Which changesets a bundle has, under which names, and what it is based on.
+"""The changesets of a bundle, its refs, and its prerequisites.
 
-All on the side of Mercurial: of what a repository shows, what was asked for.
-
-Which names a bundle has: those that a clone of its changesets would have.
-
-Names of what is not in the bundle are left out, and so are those that git clients are
-not shown. Where a part of the history is chosen, its branches end where the part does.
+The refs are those of a clone of these changesets. Branches that leave a chosen part of
+the history end where the part ends. Knows Mercurial only, no git objects.
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ def refs_of(
 
 
 def _of_part(view: RepoT, kinds: frozenset[bytes], revs: Collection[int]) -> NamedNodes:
-    """Return what has a name in a part of the history."""
+    """Return the names in a part of the history."""
     names = NamedNodes.of(view, kinds - {b"tips", b"heads"})
     rev_of = view.changelog.rev
     node_of = view.changelog.node
@@ -125,12 +121,12 @@ def named(
     *,
     tips_only: bool,
 ) -> Part:
-    """Return what git clients get: what has a name, or is an ancestor of that.
+    """Return the part of the history for git clients: names and their ancestors.
 
-    ``export`` is what may leave (``amalgam.git.export``), ``kinds`` what has a name
+    ``export``: the selection (``amalgam.git.export``). ``kinds``: the kinds of names
     (``amalgam.git.refs``). ``nodes``: only these and their ancestors; ``base``: without
-    these and theirs. ``tips_only``: names only of branches that no other has in it.
-    ``InputError`` if one is not allowed, or nothing is left.
+    these and theirs. ``tips_only``: only branches that no other branch contains.
+    ``InputError`` if a node is not allowed, or no changeset is left.
     """
     view = selection.view_of(repo, export)
     changelog = view.changelog
@@ -181,7 +177,7 @@ def _revs(view: RepoT, nodes: Iterable[bytes]) -> list[int]:
 
 
 def _heads(view: RepoT, revs: Collection[int]) -> list[int]:
-    """Return those of ``revs`` that are no ancestors of others, ascending."""
+    """Return the heads of ``revs``, ascending."""
     ancestors = view.changelog.ancestors(revs)
     return [rev for rev in sorted(revs) if rev not in ancestors]
 

@@ -1,9 +1,8 @@
-"""Bundles for clients of git-cinnabar: commits, with the metadata of just these.
+"""Bundles for git-cinnabar: commits, and the metadata of exactly these commits.
 
-A store can have a metadata commit of its public changesets, and one of all that it
-has. Those of other parts of a history are made in a temporary directory, as an export
-of no more than the part would make them: so they are what git-cinnabar itself makes of
-a clone of the part.
+A store may have a metadata commit of its public changesets, and one of all changesets.
+Metadata of another part of the history is made in a temporary directory, by an export
+of only that part. So it equals git-cinnabar's own for a clone of the part.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ..gitstore.selection import Selection
     from ..gitstore.store import GitStore
 
-# Other packs than the two largest (what is for git, what is for git-cinnabar) may have
+# Packs other than the two largest (git's and git-cinnabar's) may have
 # so much of a layer's bytes. They were packed each for itself, which git does better.
 _OTHERS_SHARE = 0.02
 
@@ -43,9 +42,9 @@ def of_metadata(
 ) -> Iterator[Content]:
     """Return a bundle for git-cinnabar.
 
-    ``export`` is what may leave; ``nodes``: of that, only these and their ancestors.
-    ``BehindError`` if it is not exported yet, ``core.errors.Moved`` if the repository
-    is being changed.
+    ``export`` is the selection; ``nodes``: only these and their ancestors.
+    ``BehindError`` if one is not exported, ``core.errors.Moved`` if the repository
+    changes meanwhile.
     """
     docket = store.docket()
     selected = _select(store, docket, export, nodes)
@@ -70,7 +69,7 @@ def _select(
     if nodes is not None:
         return selection.select(store.repo, export, nodes)
     wanted = ExportPlan.of(store.repo, store.config.export, docket)
-    # without what is held with the drafts, whose ids depend on one
+    # without held changesets, whose commit ids depend on drafts
     return wanted.public if export == b"public" else wanted.allowed
 
 

@@ -1,12 +1,12 @@
-"""Bundles for git in the lifecycle of Mercurial's clonebundles extension.
+"""Bundles for git in Mercurial's extension clonebundles.
 
-That one owns triggers, state, commands and settings; amalgam wraps its functions by
-name (``install``) and repeats none of them. Added are formats for git, one generator at
-a time, and that a bundle which is replaced stays for a while.
+The extension owns triggers, state, commands and settings; amalgam wraps its functions
+and repeats none of them. amalgam adds formats for git, one generator at a time, and
+retention of replaced bundles.
 
-Order, so that a death at any moment harms nobody: what is uploaded is in the register
-first, in the state once it can be read, then in the manifests; what goes is first out
-of the manifests.
+The order is safe against a crash at any moment. An upload is recorded first in the
+register, then, once it can be read, in the state, then in the manifests. A removal
+begins with the manifests.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LONGEST_PROBLEM = 2000
 
 
 def install() -> None:
-    """Wrap what Mercurial's extension looks up when it runs."""
+    """Wrap the functions that Mercurial's extension looks up at run time."""
     for name, wrapper in (
         ("read_auto_gen", lambda _orig, repo: visibility.published_bundles(repo)),
         ("auto_bundle_needed_actions", lambda *args: policy.needed_bundles(*args)),
@@ -80,13 +80,13 @@ def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None
         return
 
     class bundledrepo(repo.__class__):  # noqa: N801
-        """A repository whose bundles for git are renewed with those of Mercurial."""
+        """Renews bundles for git together with Mercurial's."""
 
         @localrepo.unfilteredpropertycache
         def unpublished(self) -> dict[bytes, newbundle.NewBundle | str]:
-            """What was generated, by the path that Mercurial's extension gave it.
+            """Generated bundles by the path that Mercurial's extension gave them.
 
-            Of what the extension publishes itself, its mark of censorings.
+            For bundles that the extension itself publishes: the mark of censorings.
             """
             return {}
 
@@ -108,7 +108,7 @@ def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None
             is_right = formats.is_right(self)
             if is_right and not formats.git_formats(self.ui):
                 return super().transaction(*args, **kwargs)
-            # upstream's would only complain if there are no formats of its own
+            # without formats of its own, upstream would only complain
             with self.ui.configoverride({on_change: False}, b"amalgam"):
                 transaction = super().transaction(*args, **kwargs)
             if not is_right:
@@ -149,7 +149,7 @@ def _on_change(orig: Callable[[RepoT], Any], source: RepoT) -> Callable[[Any], N
             if _missing(repo, b"on-change"):
                 generator.start(repo)
         except _FAILURES as exc:
-            # the transaction is closed: there is nothing left to abort
+            # the transaction is closed and cannot be aborted
             problem = stringutil.forcebytestr(exc)
             text = _(b"warning: bundles are not renewed: %s") % problem
             repo.ui.warn(one_line(text))
@@ -187,7 +187,7 @@ def _generate(
     inline = repo.ui.configbool(b"clone-bundles", b"auto-generate.serve-inline")
     is_for_hg = not formats.kind_of(request.bundle_type)
     if not formats.takes_part(repo) or (inline and is_for_hg):
-        # before anything is read: what is censored from now on may be in it
+        # before anything is read: the bundle may contain text censored from now on
         repo.unpublished[path] = visibility.mark_of(repo) or ""
         orig(request, repo, path)
         return
@@ -271,7 +271,7 @@ def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
         with generator.exclusive(repo):
             result = _run(orig, ui, repo)
     except error.LockHeld:
-        # who has it cleans up, too
+        # the lock's holder cleans up, too
         ui.status(_(b"bundles are being made in the background\n"))
         return None
     policy.show_summary(ui, repo, before)
@@ -279,7 +279,7 @@ def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
 
 
 def _look_again(repo: RepoT) -> None:
-    """Have made what came while this process held the lock of generators."""
+    """Generate for changes made while this process held the generator lock."""
     on_change = repo.ui.configbool(b"clone-bundles", b"auto-generate.on-change")
     if not on_change or not formats.takes_part(repo):
         return
@@ -289,8 +289,8 @@ def _look_again(repo: RepoT) -> None:
 
 
 def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
-    """Generate what is missing, and leave nothing behind, whatever happens."""
-    formats.check_formats(repo)  # before anything goes because of what is wrong
+    """Generate missing bundles, and remove leftovers in any case."""
+    formats.check_formats(repo)  # before anything goes because of a mistake
     part = formats.takes_part(repo)
     for kind in formats.git_formats(ui):
         gitbundle.check(repo, kind)
@@ -303,7 +303,7 @@ def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
     try:
         result = orig(ui, repo, background=False)
     except BaseException:
-        # what cannot be done here either is done the next time
+        # another failure here is left to the next run
         with contextlib.suppress(*_FAILURES):
             _remove_debris(repo, own=True)
             if part:
@@ -331,16 +331,16 @@ def _remove_debris(repo: RepoT, *, own: bool = False) -> None:
 
 
 def _remove_temporary(repo: RepoT, names: Set[bytes]) -> None:
-    """Remove what Mercurial's extension makes while it generates."""
+    """Remove temporary files of Mercurial's extension."""
     directory = Directory(repo.path, (_TEMPORARY,))
     for name in names & {*directory.names()}:
         directory.remove(name)
 
 
 def advertise_live(repo: RepoT) -> None:
-    """Let all manifests name what is live, and then delete what is not needed.
+    """Write all manifests for the live bundles, then delete those not needed.
 
-    Only for who generates.
+    For generators only.
     """
     visibility.withdraw(repo)
     clonebundles.update_ondisk_manifest(repo)
@@ -390,10 +390,10 @@ def _clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
 
 
 def generate_in_background(ui: UiT, repo: RepoT) -> None:
-    """Be the process in the background: make all that is missing, and look again.
+    """Run as the background process: generate, and look for new changes.
 
-    What comes while this works is not lost: who brings it either finds the lock free,
-    or brings it before this looks again.
+    No change is lost: its transaction either finds the lock free, or ends before the
+    look of the running generator.
     """
     locations.directory_trust(repo).require(repo.path)
     before: list[tuple[bytes, bytes]] | None = None
@@ -407,7 +407,7 @@ def generate_in_background(ui: UiT, repo: RepoT) -> None:
         missing = _missing(repo, b"background")
         now = [(request.bundle_type, request.tip_node) for request in missing]
         if not missing or now == before:
-            return  # there is nothing more to do, or it does not help
+            return  # nothing to generate, or no progress
         before = now
 
 

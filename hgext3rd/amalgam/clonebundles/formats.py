@@ -1,19 +1,16 @@
-"""Which bundles a repository is to have, and who looks after them.
+"""Formats of bundles, the chain for git, and whether amalgam publishes bundles.
 
 Owns the names of types in the state file of Mercurial's clonebundles extension: a
 format of ``hg bundle``, ``git-v2``, ``cinnabar-v1``, or ``git-v2+N``, the increment of
-``git-v2`` with token N. A client of Mercurial takes none of the latter for its own.
+``git-v2`` with token N. Clients of Mercurial take none of the last three for their own.
 
-The bundles that a git client starts from and goes on with: a base and increments.
+A chain is the base and the increments of a git client. Each has a creation token
+(git-bundle-uri(5), "creationToken"). Clients take bundles above their largest token, so
+tokens only grow, from 1. An increment needs all bundles below it. A new base takes over
+the largest token of the bundles that it replaces: with a fresh token, every client
+would download it.
 
-Each has a creation token (git-bundle-uri(5), "creationToken"): a client takes those
-above the largest that it has, so tokens only grow, from 1. An increment needs all that
-is below it. A new base takes over the largest token of what it replaces: were it given
-a fresh one, every client would download the whole of it again.
-
-How much memory a bundle of Mercurial asks of those who read it.
-
-The format is in ``hg help internals.bundle2``. Reads no more than the header.
+REQUIREDRAM is read from the header of a bundle (``hg help internals.bundle2``).
 """
 
 from __future__ import annotations
@@ -64,17 +61,17 @@ def kind_of(bundle_type: bytes) -> bytes:
 
 
 def suffix_of(bundle_type: bytes) -> bytes:
-    """Return what the names of such bundles end with."""
+    """Return the suffix of file names of such bundles."""
     return b".bundle" if kind_of(bundle_type) else b".hg"
 
 
 def is_increment(bundle_type: bytes) -> bool:
-    """Tell whether this is an increment of ``git-v2``."""
+    """Whether this is an increment of ``git-v2``."""
     return _INCREMENT.fullmatch(bundle_type) is not None
 
 
 def is_enabled(ui: UiT) -> bool:
-    """Tell whether Mercurial's extension, which does all the work, is there."""
+    """Return whether Mercurial's extension clonebundles is enabled."""
     return any(name == b"clonebundles" for name, _module in extensions.extensions(ui))
 
 
@@ -91,9 +88,9 @@ def hg_formats(ui: UiT) -> list[bytes]:
 
 
 def is_right(repo: RepoT) -> bool:
-    """Tell whether ``check`` passes; warn once if not.
+    """Return whether ``check`` passes; warn once if not.
 
-    No change of a repository fails because its bundles could not be renewed.
+    A transaction does not fail because its bundles could not be renewed.
     """
     try:
         check_formats(repo)
@@ -105,7 +102,8 @@ def is_right(repo: RepoT) -> bool:
 
 
 def check_formats(repo: RepoT) -> None:
-    """Raise ``ConfigError`` for what could only fail later, after much work."""
+    """Raise ``ConfigError`` for mistakes that would only fail later, after much
+    work."""
     ui = repo.ui
     BundlesConfig.check(ui)
     CompressionConfig.check(ui)
@@ -185,16 +183,16 @@ def _check_spec(repo: RepoT, name: bytes) -> None:
 
 
 def is_uploaded(ui: UiT) -> bool:
-    """Tell whether a command of the operator puts bundles somewhere."""
+    """Return whether a command of the operator uploads bundles."""
     return is_enabled(ui) and bool(ui.config(b"clone-bundles", b"upload-command"))
 
 
 def takes_part(repo: RepoT) -> bool:
-    """Tell whether amalgam publishes the bundles of this repository.
+    """Return whether amalgam publishes the bundles of this repository.
 
-    That is where there are bundles for git, or there were; and where Mercurial's
-    extension is told neither how to upload bundles nor to send them itself, so that it
-    could do nothing with them. Elsewhere all is as without amalgam, but for mistakes.
+    It does if bundles for git exist or are configured, and if Mercurial's extension has
+    neither a command to upload bundles nor permission to send them itself. Elsewhere,
+    only mistakes are reported.
     """
     ui = repo.ui
     if not is_enabled(ui):
@@ -217,7 +215,7 @@ def _lines(repo: RepoT) -> list[bytes]:
 
 
 class Trigger(Record):
-    """How much may be missing in the bundles before there are new ones."""
+    """Number of changesets that bundles may lack before they are renewed."""
 
     below_ratio: float
     revs: int
@@ -252,7 +250,7 @@ class Link(Record):
 
 
 def chain_of(bundles: Iterable[Any], is_valid: Callable[[Any], bool]) -> list[Link]:
-    """Return the base and what builds upon it, oldest first; nothing without a base."""
+    """Return the base and its increments, oldest first; empty without a base."""
     links = [
         Link(bundle, bundle.entry)
         for bundle in bundles
@@ -290,15 +288,15 @@ class BundleRequest(Record):
 
     type: bytes
     upto: Entry | None = None
-    """It is to have what this one has; ``None``: all that there is today."""
+    """Bundle whose changesets it must contain; ``None``: all of today's."""
 
 
 def wanted_links(
     chain: Sequence[Link], heads: str, last_token: int, threshold: float
 ) -> list[BundleRequest]:
-    """Return what to make, in this order.
+    """Return the bundles to make, in this order.
 
-    ``heads``: the set of what there is today. ``threshold``: the chain must have more
+    ``heads``: the digest of today's heads. ``threshold``: the chain must have more
     revisions than that.
     """
     if not chain:

@@ -1,8 +1,8 @@
-"""Git bundles: which kinds there are, and how one is written.
+"""Git bundles: their kinds, and ``write``.
 
-``write`` brings the git store up to date and streams a bundle of it. A file is a few
-lines of text and a pack, gitformat-bundle(5); docs/formats/bundles.rst says what ours
-have. Knows no manifests, URLs and files: who calls says where the bytes go.
+``write`` updates the git store and streams a bundle of it. A file is a few lines of
+text and a pack, gitformat-bundle(5), docs/formats/bundles.rst. Knows no manifests, URLs
+or files: the caller supplies the output.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ FILTERS = (b"blob:none",)
 
 # git-cinnabar has no way to pull these: it asks for changegroups of version 2
 _UNKNOWN_TO_CINNABAR = (b"lfs", b"treemanifest")
-# Between an export and the reading of what it made, others may change the repository,
+# Between an export and the reading of its packs, others may change the repository,
 # or merge the files of its map.
 _TRIES = 5
 
 
 class Written(Record):
-    """What is in a bundle that was written."""
+    """Description of a bundle that was written."""
 
     kind: bytes
     """One of ``GIT_FORMATS``."""
@@ -67,8 +67,8 @@ class Written(Record):
     objects: int
     """Git objects in its pack."""
     heads: tuple[bytes, ...]
-    """Nodes of the changesets that are in it, or in what it is based on, and have no
-    children there: what the next increment is based on."""
+    """Heads of its changesets, with those of its base: the base of the next
+    increment."""
     refs: Mapping[bytes, bytes]
     """Names in its header, and their oids (20 bytes)."""
     prerequisites: tuple[bytes, ...]
@@ -82,7 +82,7 @@ class Written(Record):
 def check(
     repo: RepoT, kind: bytes, has_base: bool = False, filter: bytes = b""
 ) -> None:
-    """Abort if there are no such bundles of ``kind``, or cannot be any of ``repo``.
+    """Abort if ``kind`` is unknown, or impossible for ``repo``.
 
     ``InputError`` or ``StateError``. Quick.
     """
@@ -130,18 +130,18 @@ def write(
     public_only: bool = False,
     tips_only: bool = False,
 ) -> Written:
-    """Write a bundle of ``kind`` to ``out``, after an export of what is new.
+    """Export, then write a bundle of ``kind`` to ``out``.
 
-    It has all that may leave (``amalgam.git.export``), or, with ``public_only``, what
-    is public of that; ``nodes``: of that only these and their ancestors. ``base``:
-    without these and their ancestors, which whoever reads it must have. ``filter``: one
-    of ``FILTERS``. ``tips_only``: the header names no more than it takes to reach all
-    branches, instead of HEAD, branches and tags. The last three are for git alone.
+    It contains the selection (``amalgam.git.export``), or with ``public_only`` its
+    public changesets; with ``nodes``, only these and their ancestors. It leaves out
+    ``base`` and its ancestors, which the reader must have. ``filter``: one of
+    ``FILTERS``. ``tips_only``: the header names only as many branches as reach all of
+    them, instead of HEAD, branches and tags. The last three are for git only.
 
-    ``SecurityError`` in the repository of somebody who is not trusted;
-    ``InputError`` if what is asked for cannot be, ``NothingToBundleError`` if it is
-    nothing; the errors of ``GitStore.export``; ``OSError`` of ``out``. What is in
-    ``out`` then is to be thrown away. Memory follows the number of changesets.
+    ``SecurityError`` in the repository of an untrusted user; ``InputError`` for an
+    impossible request, ``NothingToBundleError`` for an empty one; the errors of
+    ``GitStore.export``; ``OSError`` of ``out``. After an error, ``out`` is incomplete.
+    Memory is in proportion to the number of changesets.
     """
     started = time.monotonic()
     check(repo, kind, bool(base), filter)
@@ -198,7 +198,7 @@ def _content(
     public_only: bool,
     tips_only: bool,
 ) -> Iterator[Content]:
-    """Return what ``write`` is asked for, from what is exported."""
+    """Return the bundle that ``write`` was called for, from exported packs."""
     repo = store.repo
     export = b"public" if public_only else store.config.export
     bundlescope.check(repo, export, (*(nodes or ()), *base))

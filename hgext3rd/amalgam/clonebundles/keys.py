@@ -1,9 +1,9 @@
-"""The names of objects: whose they are, and which one.
+"""Keys of objects in a store: the owner, and a random part.
 
 A key is ``OWNER-RANDOM.bundle`` or ``.hg``. It is chosen before the first byte of a
-bundle is known, and never used twice: so an object never changes, and needs no copy
-to get its name. Owns what an owner is: one repository in one place. Does not know how
-to reach a store.
+bundle is known, and never used twice. So an object never changes, and needs no copy to
+get its name. The owner is one repository in one place. Does not know how to reach a
+store.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ KEY = re.compile(r"([0-9a-f]{16})-[0-9a-f]{32}\.(?:bundle|hg)")
 
 
 def owner_of(repo: RepoT) -> str:
-    """Return what the keys of a repository begin with.
+    """Return the prefix of all keys of a repository.
 
-    It differs for a copy, which has the same register: what it deletes must not be
-    what the other one advertises. It is the same in a container and over NFS, where
-    paths and hosts differ, and after a register is lost.
+    It differs for a copy, which has the same register: the copy must not delete bundles
+    that the original advertises. It is the same in a container and over NFS, where
+    paths and hosts differ, and after the loss of a register.
     """
     changelog = repo.unfiltered().changelog
     root = changelog.node(0) if len(changelog) else b""
@@ -38,6 +38,6 @@ def new_key(repo: RepoT, suffix: bytes) -> str:
 
 
 def is_of(repo: RepoT, key: str) -> bool:
-    """Tell whether an object is of this repository."""
+    """Return whether an object is of this repository."""
     found = KEY.fullmatch(key)
     return found is not None and found[1] == owner_of(repo)

@@ -1,12 +1,9 @@
-"""The directories that bundles are in: that of the register, or a configured one.
+"""Directories and URLs of bundles, and the right to read them.
 
-Owns how a bundle gets into one of them, and out. Nothing else is ever read, written or
-removed on the word of the register.
-
-The addresses of bundles: which ones clients are told, and who may be told.
-
-A bundle that only hgweb serves has an address relative to that of its repository: under
-which name clients reach the server is known when one asks, and not before.
+Bundles are in the directory of the register, or in a configured one. No other directory
+is read, written or cleaned on the word of the register. A bundle served only by hgweb
+has a URL relative to its repository's, since the server's name is known only during a
+request.
 """
 
 from __future__ import annotations
@@ -41,14 +38,14 @@ def relative_url(name: bytes) -> bytes:
 
 
 def is_relative_url(url: bytes) -> bool:
-    """Tell whether ``url`` is one of ``relative``."""
+    """Return whether ``url`` is one of ``relative``."""
     return url.startswith(ROUTE + b"/")
 
 
 def is_url_restricted(ui: UiT) -> bool:
-    """Tell whether hgweb lets only some users read the repository.
+    """Return whether hgweb lets only some users read the repository.
 
-    A setting that is not trusted restricts, too.
+    An untrusted setting restricts, too.
     """
 
     def names(item: bytes) -> list[bytes]:
@@ -61,13 +58,13 @@ def is_url_restricted(ui: UiT) -> bool:
 
 
 def may_name_url(ui: UiT) -> bool:
-    """Tell whether bundles may be put where hgweb's permissions do not hold."""
+    """Return whether bundles may leave the reach of hgweb's permissions."""
     external = BundlesConfig.from_ui(ui).external
     return not is_url_restricted(ui) if external is None else external
 
 
 def uploads(ui: UiT) -> bool:
-    """Tell whether bundles are uploaded by the operator's command."""
+    """Return whether the operator's command uploads bundles."""
     return is_uploaded(ui) and may_name_url(ui)
 
 
@@ -78,9 +75,9 @@ def url_of_directory(ui: UiT, name: bytes) -> bytes:
 
 
 def base_of(ui: UiT, req: Any) -> bytes:
-    """Return the URL of the repository that a web request is for, with a slash.
+    """Return the URL of the repository of a web request, with a slash.
 
-    The server is what ``web.baseurl`` says, or else what the client called it.
+    The host is that in ``web.baseurl``, else the client's name for it.
     """
     root = req.baseurl
     configured = urlutil.url(ui.config(b"web", b"baseurl") or b"")
@@ -108,7 +105,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def directory_trust(repo: RepoT) -> Trust:
-    """Return what this process may do with the bundles of ``repo``."""
+    """Return the rights of this process over the bundles of ``repo``."""
     return Trust.of(repo.ui, repo.store.path, repo.path)
 
 
@@ -138,11 +135,11 @@ def directory_at(repo: RepoT, path: str) -> Directory | None:
 
 
 def placement_at(repo: RepoT, path: str) -> Placement:
-    """Return how files come into the directory ``path``.
+    """Return mode and owner of files in the directory ``path``.
 
-    In the directory of the register, as all that amalgam keeps. Elsewhere, for those
-    who can read the repository; or, if bundles may leave its permissions, for those who
-    can read that directory or the one above.
+    In the directory of the register: as for all files of amalgam. Elsewhere: readable
+    for readers of the repository; or, if bundles may leave its permissions, for readers
+    of that directory or its parent.
     """
     if path == HERE:
         return Placement.of(repo)
@@ -153,7 +150,7 @@ def placement_at(repo: RepoT, path: str) -> Placement:
 
 
 def is_directory_for_all(repo: RepoT, path: str) -> bool:
-    """Tell whether every user may read the files in the directory ``path``."""
+    """Return whether every user may read files in the directory ``path``."""
     return bool(placement_at(repo, path).file_mode & stat.S_IROTH)
 
 
@@ -171,11 +168,11 @@ def make_directory(repo: RepoT, path: str) -> Directory:
 def move_file(
     source: Directory, name: bytes, target: Directory, placement: Placement
 ) -> None:
-    """Move the finished file ``name``, which this process has made, from ``source``.
+    """Move the finished file ``name`` of this process from ``source``.
 
-    It gets a mode without write bits and is fsynced; what had the name in ``target`` is
-    replaced. A file on another file system is copied, and so is one with other names:
-    they must not change their mode.
+    It is fsynced and read-only then, and replaces a file of that name in ``target``. A
+    file on another file system, or with other hard links, is copied: its mode must not
+    change.
     """
     fd = source.open(name)
     with os.fdopen(fd, "rb") as file:
@@ -193,7 +190,7 @@ def move_file(
 
 
 def _copy(file: BinaryIO, name: bytes, target: Directory, placement: Placement) -> None:
-    # named after what it becomes, so that ``remove`` finds it after a crash
+    # named after its target, so that ``remove`` finds it after a crash
     temporary = b"%s%s-%s" % (TEMPORARY, name, os.urandom(8).hex().encode())
     try:
         with os.fdopen(target.create(temporary, placement), "wb") as copy:
@@ -208,7 +205,7 @@ def _copy(file: BinaryIO, name: bytes, target: Directory, placement: Placement) 
 
 
 def remove_file(directory: Directory, name: bytes) -> None:
-    """Remove a bundle, and what is left of copying it there."""
+    """Remove a bundle, and the leftovers of copying it."""
     unfinished = re.compile(re.escape(TEMPORARY + name) + rb"-[0-9a-f]{16}")
     for there in directory.names():
         if there == name or unfinished.fullmatch(there):

@@ -1,6 +1,6 @@
-"""What is in a bundle that is being made: one file, generated and then described.
+"""A new bundle: one file, generated and described, not published yet.
 
-It is made in a directory of its own, from where it is published.
+It is in a temporary directory of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NewBundle(Record):
     """A bundle that is not published yet."""
 
     entry: Entry
-    """What is in it; its name is not known yet, nor its size if it is a file."""
+    """Its register entry, without a name, and without a size if it is a file."""
     directory: Directory
     """Where it is; nothing else is there."""
     store: str
@@ -44,9 +44,9 @@ class NewBundle(Record):
     def of(
         cls, orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT
     ) -> NewBundle:
-        """Make what ``request`` asks for. ``orig`` writes a bundle for Mercurial.
+        """Generate the bundle of ``request``. ``orig`` writes a bundle for Mercurial.
 
-        The caller removes it, or the next generator if this one is killed.
+        The caller removes it; if this process is killed, the next generator does.
         ``StateError`` if a transaction was abandoned.
         """
         transaction.refuse_abandoned(repo)
@@ -76,7 +76,7 @@ class NewBundle(Record):
         self.directory.rename(_FILE, name)
 
     def remove(self) -> None:
-        """Remove what is still there."""
+        """Remove the remaining files."""
         Directory(self.directory.root, self.directory.below[:-1]).remove(
             self.directory.below[-1]
         )
@@ -154,7 +154,7 @@ def _describe(repo: RepoT, request: Any) -> Entry:
         tip_node=request.tip_node.decode(),
         heads=visibility.write_heads(repo, _nodes(repo, request)),
         made=time.time(),
-        # before anything is read: what is censored from now on may be in it
+        # before anything is read: the bundle may contain text censored from now on
         mark=visibility.mark_of(repo) or "",
     )
 
@@ -169,7 +169,7 @@ def _place_in_chain(repo: RepoT, entry: Entry) -> list[bytes]:
         entry.follows = chain[-1].token
         base = visibility.read_heads(repo, chain[-1].reached)
     else:
-        # that of the last one it replaces; or of what clients may have from before
+        # the token of the bundle it replaces, or of an older one that clients may have
         replaced = [other.token for other in chain if other.heads == entry.heads]
         entry.token = max(replaced or [1, register.last_token])
     register.last_token = max(register.last_token, entry.token)

@@ -1,25 +1,17 @@
-"""An object store, as far as bundles need it, through the library obstore.
+"""Bundles in an object store: access, decision, links, and uploads while writing.
 
-Owns how a store is reached: the library, credentials, time limits, and what an error
-says. boto3 finds credentials of S3, as for all programs of its users, and removes
-uploads that nobody finished, which obstore cannot see. Both are imported only when a
-store is used. Does not know whose objects are there, nor which are needed.
+Access is by the library obstore. boto3 finds credentials of S3, as for all programs of
+its users, and removes unfinished uploads, which obstore does not show. Both are
+imported only when a store is used.
 
-A link to an object is a secret for as long as it is valid: it is in no error and no
-log. Nor are credentials.
+A bundle has a URL below ``amalgam.bundles.public-url``; or, with links, the URL of
+hgweb, which answers with a link. A link is made for each request and kept nowhere.
+While it is valid, it is a secret: it is in no error and no log. Nor are credentials.
 
-Which bundles are in an object store, and how clients get at them.
-
-Owns the decision that a bundle is put there, and its address: below
-``amalgam.bundles.public-url``; or, if there are links, that of hgweb, which answers
-with a link. A link is made when a client asks, and is kept nowhere.
-
-A bundle on its way into an object store while it is still being written.
-
-The writer sees a file, which is a FIFO. A thread reads it, hashes, and uploads. So no
-more of a bundle is on this machine than some parts of it, in memory. The object exists
-once the last part is confirmed, and not before the writer has said that the bundle is
-whole: a writer that fails closes its file, too.
+The writer of a bundle writes into a FIFO. A thread reads it, hashes, and uploads, so
+only some parts of the bundle are on this machine, in memory. The object exists after
+the last part is confirmed, and only if the writer has succeeded: a failing writer
+closes its file, too.
 """
 
 from __future__ import annotations
@@ -75,7 +67,7 @@ _lock = threading.Lock()
 
 
 class StoredObject(Record):
-    """What a store says of an object, or of an upload that is not finished."""
+    """Entry of a store's list: an object, or an unfinished upload."""
 
     key: str
     bytes: int
@@ -100,7 +92,7 @@ def _client_of(url: str) -> StoreClient:
 
 
 class StoreClient:
-    """A prefix in a bucket. What it cannot do is a ``StorageError``."""
+    """A prefix in a bucket. Every failure is a ``StorageError``."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -145,7 +137,8 @@ class StoreClient:
         endpoint = str(self._boto.meta.endpoint_url)
         if ".amazonaws.com" not in endpoint:
             known["endpoint"] = endpoint
-            # who wrote http:// meant it; requests are signed, and have no secret
+            # http:// was the operator's choice; requests are signed, and carry no
+            # secret
             options["client_options"]["allow_http"] = endpoint.startswith("http://")
 
         def credentials() -> dict[str, Any]:
@@ -163,11 +156,11 @@ class StoreClient:
         )
 
     def put(self, key: str, pieces: Iterable[bytes], *, is_private: bool) -> None:
-        """Make an object of ``pieces``, which need not be known in advance.
+        """Upload ``pieces`` as an object.
 
-        They are sent in parts, of which two are in memory and one is collected. A part
-        that fails is sent again. If ``pieces`` or the store fail, the upload is
-        aborted, and there is no object.
+        They are sent in parts, of which two are in memory while a third is collected. A
+        failed part is sent again. If ``pieces`` or the store fail, the upload is
+        aborted, and no object exists.
         """
         cache = f"{'private' if is_private else 'public'}, {_FOR_EVER}"
         with self._blamed():
@@ -193,7 +186,7 @@ class StoreClient:
             )
 
     def discard(self, key: str) -> None:
-        """Delete an object, and what was uploaded of it; nothing if there is none."""
+        """Delete an object and its unfinished uploads, if they exist."""
         for unfinished in self.unfinished(key):
             self.abort(unfinished)
         with self._blamed(), contextlib.suppress(FileNotFoundError):
@@ -276,7 +269,7 @@ def _imported(name: str) -> Any:
 
 
 def _reason(exc: Exception) -> bytes:
-    """Return what is wrong in one line, without keys, signatures and addresses.
+    """Return an error in one line, without keys, signatures and addresses.
 
     Libraries put the whole answer of a server into their errors.
     """
@@ -296,9 +289,9 @@ def age_seconds(found: StoredObject) -> float:
 
 
 def may_hold(ui: UiT) -> bool:
-    """Tell whether bundles of a repository may be in the store.
+    """Return whether bundles of a repository may be in the store.
 
-    What is read by links only has the permissions of hgweb.
+    Links have the permissions of hgweb.
     """
     config = BundlesConfig.from_ui(ui)
     if config.link_seconds and config.external is None:
@@ -313,7 +306,7 @@ def chosen_store(ui: UiT) -> str:
 
 
 def has_list(ui: UiT) -> bool:
-    """Tell whether a list of bundles belongs into the store."""
+    """Return whether a list of bundles belongs into the store."""
     return bool(chosen_store(ui)) and not BundlesConfig.from_ui(ui).link_seconds
 
 
@@ -326,9 +319,9 @@ def url_of(ui: UiT, key: str, name: bytes) -> str:
 
 
 def is_in_store(repo: RepoT, entry: Entry) -> bool:
-    """Tell whether an entry is of this repository, in the store that is configured.
+    """Return whether an entry is of this repository and the configured store.
 
-    Its register may be that of another one, of which this is a copy.
+    In a copy of a repository, the register is the original's.
     """
     config = BundlesConfig.from_ui(repo.ui)
     return (
@@ -339,14 +332,14 @@ def is_in_store(repo: RepoT, entry: Entry) -> bool:
 
 
 def is_exposed(repo: RepoT, entry: Entry) -> bool:
-    """Tell whether an entry is where it may not be, or not any more."""
+    """Return whether an entry is in a place that is not permitted (any more)."""
     if entry.path.encode() == BundlesConfig.from_ui(repo.ui).store:
         return not may_hold(repo.ui)
     return not locations.may_name_url(repo.ui)
 
 
 def link_to(repo: RepoT, entry: Entry) -> bytes:
-    """Return a link to a bundle; empty if there is none, or none can be made.
+    """Return a link to a bundle; empty if none can be made.
 
     Clients of Mercurial and git get it directly: they follow no redirects.
     """
@@ -371,9 +364,9 @@ def direct_address(repo: RepoT, entry: Entry, base: bytes) -> bytes:
 
 
 def delete_object(repo: RepoT, key: str, place: str) -> bool:
-    """Delete an object and what is left of its upload, or warn and return ``False``.
+    """Delete an object and its uploads, or warn and return ``False``.
 
-    What is of another repository, or in another store, is forgotten, and stays.
+    Objects of another repository, or in another store, stay and are forgotten.
     """
     ui = repo.ui
     if place.encode() != BundlesConfig.from_ui(ui).store or not keys.is_of(repo, key):
@@ -395,7 +388,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class BundleUpload:
-    """What went through the FIFO so far."""
+    """Count and hash of the bytes that went through the FIFO."""
 
     def __init__(
         self, client: StoreClient, key: str, source: int, *, is_private: bool
@@ -415,7 +408,7 @@ class BundleUpload:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what was uploaded."""
+        """SHA-256 of the uploaded bytes."""
         return self._digest.hexdigest()
 
     def start(self) -> None:
@@ -423,10 +416,10 @@ class BundleUpload:
         self._thread.start()
 
     def end(self, *, is_whole: bool, last_writer: int) -> None:
-        """Wait until the object is there, or the upload is aborted.
+        """Wait until the object exists, or the upload is aborted.
 
-        ``last_writer``: a descriptor that kept the FIFO from ending, closed here.
-        Raises what kept the bundle from being uploaded.
+        ``last_writer``: a descriptor that kept the FIFO open, closed here. Raises the
+        error of the upload.
         """
         self._is_whole = is_whole
         os.close(last_writer)
@@ -462,10 +455,10 @@ class _CutError(error.StorageError):
 def streamed(
     client: StoreClient, key: str, path: bytes, *, is_private: bool
 ) -> Iterator[BundleUpload]:
-    """Upload what is written to ``path`` as long as the context lasts.
+    """Upload the bytes written to ``path`` during the context.
 
-    When it ends, the object is there, with the digest that is known then. If it ends
-    by an exception, there is none.
+    At its end, the object exists, and its digest is known. If it ends by an exception,
+    no object exists.
     """
     os.mkfifo(path, 0o600)
     # a reader and a writer of our own: neither side waits for the other to open it

@@ -1,11 +1,8 @@
-"""Which bundles are to be made, and which are to go: the extension's rules, and git's.
+"""Missing and outdated bundles: the rules of Mercurial's extension, and git's.
 
-Each function stands for one of the same job in Mercurial's clonebundles extension, and
-asks that one first. Knows nothing of how bundles are made or deleted.
-
-What a refresh of bundles did, format by format, in words.
-
-Only looks: at the bundles that were live before, and at those that are live now.
+Each function wraps its counterpart in Mercurial's clonebundles extension, and asks that
+first. Knows nothing of making and deleting bundles. ``refresh_lines`` describes a
+refresh, format by format, by the bundles that were live before and after it.
 """
 
 from __future__ import annotations
@@ -33,12 +30,12 @@ def needed_bundles(
     bundles: list[Any],
     op_id: bytes,
 ) -> tuple[list[Any], list[Any]]:
-    """Say what is to be made, and what is to go; for git, too."""
+    """Return the bundles to make and to delete, for git, too."""
     formats.check_formats(repo)
     create, delete = orig(repo, bundles, op_id)
     nodes = visibility.public_heads(repo)
     if not formats.takes_part(repo):
-        # where nothing is public, Mercurial bundles all there is
+        # without public changesets, Mercurial bundles everything
         if not nodes and repo.revs(b"secret()"):
             create = []
         return create, delete
@@ -110,7 +107,7 @@ def _request(bundle_type: bytes, op_id: bytes, data: dict[str, Any]) -> Any:
 
 
 def _has(repo: RepoT, bundles: Iterable[Any], bundle_type: bytes, heads: str) -> bool:
-    """Tell whether a bundle would be made once more as it is."""
+    """Return whether a new bundle would be the same again."""
     return any(
         bundle.ready
         and bundle.bundle_type == bundle_type
@@ -124,7 +121,7 @@ def _has(repo: RepoT, bundles: Iterable[Any], bundle_type: bytes, heads: str) ->
 def is_new_needed(
     orig: Callable[..., bool], repo: RepoT, bundles: list[Any], *args: Any
 ) -> bool:
-    """Tell whether the bundles of a type lack too much; one that died has nothing."""
+    """Return whether the bundles of a type lack too many changesets."""
     alive = [b for b in bundles if b.ready or not generator.is_dead(b)]
     return orig(repo, alive, *args)
 
@@ -132,7 +129,7 @@ def is_new_needed(
 def outdated_bundles(
     orig: Callable[[RepoT, list[Any]], list[Any]], repo: RepoT, bundles: list[Any]
 ) -> list[Any]:
-    """Find what is to go; also what died, and what is for git and not wanted."""
+    """Return bundles to delete; also unfinished and no longer configured ones."""
     dead = [b for b in bundles if not b.ready and generator.is_dead(b)]
     ready = [b for b in bundles if b.ready]
     chain = [b for b in ready if formats.kind_of(b.bundle_type) == GIT_V2]
@@ -168,9 +165,9 @@ def missing_names(repo: RepoT, bundle: Any) -> int:
 
 
 def show_summary(ui: UiT, repo: RepoT, before: AbstractSet[bytes]) -> None:
-    """Say what was made, what is up to date, or why there is nothing to make.
+    """Describe new bundles, current ones, and the reason for missing ones.
 
-    ``before``: ``live_names`` of before.
+    ``before``: ``live_names`` before the refresh.
     """
     if not formats.git_formats(ui) and not formats.hg_formats(ui):
         ui.status(_(b"no bundles: no formats are configured\n"))

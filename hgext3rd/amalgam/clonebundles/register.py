@@ -1,11 +1,11 @@
-"""The bundle register: what is known of each bundle that was published.
+"""The bundle register: one entry for each published bundle.
 
 ``docs/formats/bundles.rst`` describes ``.hg/amalgam/bundles/register``. The generator
-replaces it as a whole (``generator``), and everybody reads it. It says more of a bundle
-than the state file of Mercurial's extension has room for. A bundle that is no longer
-advertised stays in it while others may still download it.
+replaces it as a whole; everybody may read it. It has the fields for which the state
+file of Mercurial's extension has no room. A bundle that is no longer advertised stays
+in it during its retention.
 
-Others may have edited it, so each field is checked when it is read.
+Users may have edited the file, so each field is checked on reading.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from ..locking import Hold
 
 NAME = re.compile(rb"[0-9a-f]{64}\.(?:bundle|hg)")
-"""What a bundle is named: after the SHA-256 of its content, and after its reader."""
+"""Name of a bundle: SHA-256 of its content, and a suffix for its reader."""
 HERE = "."
 """The path of bundles that are in the directory of the register."""
 _FILE = b"register"
 _TITLE = b"amalgam bundle register 2"
 _OLD_VERSION = 1
 _LIMIT_BYTES = 4 << 20
-"""Some 5,000 bundles. What a web server parses must not fill its memory."""
+"""About 5,000 bundles: a web server must not run out of memory by parsing."""
 
 
 class Entry:
@@ -53,28 +53,28 @@ class Entry:
     url: str
     """Where clients find it; relative to the URL of the repository if it serves it."""
     path: str
-    """The directory it was put in, ``HERE`` for that of the register, or the object
-    store; empty if it was uploaded by a command."""
+    """Its directory, ``HERE`` for the register's, or its object store; empty if a
+    command uploaded it."""
     bytes: int
     changesets: int
-    """Those in it, without what an increment builds upon."""
+    """Number of its changesets, without those of its base."""
     revs: int
     """Revisions of the repository when it was made, as Mercurial's triggers count."""
     tip_rev: int
     tip_node: str
     heads: str
-    """The set of what it was made for, with what it builds upon (``headset``)."""
+    """Digest of the heads it was made for, with those of its base."""
     made: float
     """Seconds since the epoch."""
     reached: str = ""
-    """The set of what git finds in it, if it is for git, with what it builds upon: of a
-    branch with several heads, only one has a name."""
+    """Digest of the heads that git finds in it, with those of its base: of a branch
+    with several heads, only one has a name."""
     token: int = 0
     """Its creation token, if it is for git."""
     follows: int = 0
     """The token of the bundle that an increment builds upon."""
     window_bytes: int = 0
-    """What a client of Mercurial has to keep in memory to decompress it."""
+    """Memory that a client of Mercurial needs to decompress it."""
     retired: float | None = None
     """Since when it is retained without being advertised; ``None`` if it is advertised,
     or must go without delay."""
@@ -96,14 +96,14 @@ class Register:
     last_token: int = 0
     """The largest creation token that any client was ever given."""
     cinnabar_manifests: tuple[str, ...] = ()
-    """SHA-256 of what amalgam wrote, or was about to write, to its manifest."""
+    """SHA-256 of the manifests that amalgam wrote, or was about to write."""
     uploaded_list: str = ""
     """SHA-256 of the list of bundles that was uploaded last."""
     others: dict[str, str]
     """Such marks of bundles that Mercurial's extension publishes itself, by name; none
     for those made before the first censoring."""
     uploads: dict[str, str]
-    """Object stores by key: what may be there and is no bundle, or not yet."""
+    """Keys in object stores without a bundle, or without one yet."""
     failure: str = ""
     """Why the last generation failed; empty if it did not."""
 
@@ -114,9 +114,9 @@ class Register:
 
     @classmethod
     def read(cls, repo: RepoT) -> Register:
-        """Return what is known; nothing if there never was a bundle.
+        """Return the register; an empty one if no bundle was ever made.
 
-        ``StorageError``, and nothing else, if the register cannot be read.
+        ``StorageError``, and nothing else, if it cannot be read.
         """
         directory = directory_of(repo)
         try:
@@ -133,7 +133,8 @@ class Register:
 
     @classmethod
     def parse(cls, content: bytes) -> Register:
-        """Return what ``format`` made ``content`` of; ``ValueError`` if it did not."""
+        """Parse ``content`` as written by ``format``; ``ValueError`` for anything
+        else."""
         lines = docketfile.parsed(content, _TITLE, old=_OLD_VERSION)
         head, *bundles = docketfile.split(lines, _ENTRY["name"].key)
         entries = [Entry(**docketfile.values_of(part, _ENTRY)) for part in bundles]
@@ -144,9 +145,9 @@ class Register:
 
     @classmethod
     def read_for_client(cls, repo: RepoT) -> Register | None:
-        """Return what is known; ``None`` if it is damaged.
+        """Return the register; ``None`` if it is damaged.
 
-        Clients can do without bundles, and the operator is told elsewhere.
+        Clients can do without bundles; ``admin::amalgam`` tells the operator.
         """
         try:
             return cls.read(repo)
@@ -164,7 +165,7 @@ class Register:
         """Write it. Only for generators."""
         require_lock(repo)
         content = self.format()
-        self.parse(content)  # what is written can be read
+        self.parse(content)  # the text must be readable
         if len(content) >= _LIMIT_BYTES:
             raise error.StateError(
                 _(b"too many bundles are kept: %d") % len(self.entries),
@@ -176,10 +177,10 @@ class Register:
 
 
 def directory_of(repo: RepoT) -> Directory:
-    """Return the directory of the register, which need not be there.
+    """Return the directory of the register, which may be missing.
 
-    It belongs to a repository, not to a store: as does the state of Mercurial's
-    extension, of which shares have their own.
+    It belongs to a repository, not to a store, like the state of Mercurial's extension:
+    shares have their own.
     """
     return Directory(repo.path, (b"amalgam", b"bundles"))
 
@@ -207,7 +208,7 @@ def require_lock(repo: RepoT) -> None:
 
 
 def is_address(url: str) -> bool:
-    """Tell whether ``url`` can be in a manifest: no space or line feed is in it."""
+    """Return whether ``url`` can be in a manifest: without space and line feed."""
     return _URL.fullmatch(url) is not None
 
 

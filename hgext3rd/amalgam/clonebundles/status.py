@@ -1,11 +1,8 @@
-"""What there is to tell of bundles at a glance: each one, and what is wrong.
+"""State and problems of all bundles, and their repair in an object store.
 
-Only looks. Nobody on the network is asked, except the object store for its list.
-
-Repair of what is published: what is lost is withdrawn, and orphans are removed.
-
-Only for bundles in an object store. The next generator removes all that is left in
-directories.
+Asks nobody on the network but the object store, for its list. Repair withdraws lost
+bundles and removes orphans. In directories, the next generator removes leftovers by
+itself.
 """
 
 from __future__ import annotations
@@ -56,9 +53,9 @@ class Row(Record):
 
     format: bytes
     state: bytes
-    """``live``, ``kept`` (replaced, for those who still read it), ``generating``,
-    ``stale`` (history has changed below it, or its file is lost) or ``dead`` (so is who
-    generated it)."""
+    """``live``, ``kept`` (replaced, during its retention), ``generating``, ``stale``
+    (history changed below it, or its file is lost) or ``dead`` (its generator
+    ended)."""
     name: bytes = b""
     url: bytes = b""
     """Relative to the repository's, if it serves the bundle itself."""
@@ -126,7 +123,7 @@ class BundlesStatus:
 
     @property
     def is_running(self) -> bool:
-        """Tell whether a process is known to generate."""
+        """Return whether a process is known to generate."""
         return self.lock is not None and self.lock.state is LockState.RUNNING
 
     def _list(self, repo: RepoT, register: Register, bundles: list[Any]) -> None:
@@ -168,7 +165,7 @@ class BundlesStatus:
                 self.rows.append(Row(bundle.bundle_type, state))
 
     def _compare(self, repo: RepoT) -> None:
-        """See whether the object store has what the register says."""
+        """Compare the object store with the register."""
         try:
             found = publish.compare_store(repo)
         except (error.Abort, error.StorageError) as exc:

@@ -1,19 +1,15 @@
-"""What is advertised: the state of Mercurial's extension, with what the register knows.
+"""Valid bundles, by the state of Mercurial's extension and the register.
 
-Only looks. A bundle counts only as long as all that is in it is public here, and its
-file, if it is on this machine, is there. The extension reads its state as ``bundles``
-does, so it thinks so, too.
+A bundle is valid as long as all its changesets are public here, and its file, if on
+this machine, exists. Mercurial's extension reads its state by ``bundles``, so it sees
+only valid ones.
 
-The heads of what is in bundles: ``.hg/amalgam/bundles/SHA-256.heads``.
+The heads of a bundle are in ``.hg/amalgam/bundles/SHA-256.heads``: 20 bytes for each
+node, sorted, named after the content. Bundles of one moment share a file, and the
+register stays small however many heads exist.
 
-A file has 20 bytes for each node, sorted, and is named after its content. So bundles of
-one moment share it, and the register stays small however many heads there are.
-
-Bundles that must not be read any more leave at once: manifests first, then files.
-
-That is what was made before a censoring, or of changesets that are no longer public.
-Clients are not told of it from the next request on (``eligibility``); here it is
-deleted.
+A bundle made before a censoring, or of changesets that are no longer public, is hidden
+from the next request on. A transaction then withdraws it: manifests first, then files.
 """
 
 from __future__ import annotations
@@ -65,7 +61,7 @@ def public_heads(repo: RepoT) -> list[bytes]:
 
 
 def heads_name(nodes: Iterable[bytes]) -> str:
-    """Return what the set of ``nodes`` is called."""
+    """Return the name of the file of heads ``nodes``."""
     return hashlib.sha256(b"".join(sorted(nodes))).hexdigest()
 
 
@@ -82,7 +78,7 @@ def write_heads(repo: RepoT, nodes: Iterable[bytes]) -> str:
 
 def read_heads(repo: RepoT, name: str) -> list[bytes]:
     """Return the nodes of a set; none if it is not there, or not whole."""
-    # of more nodes than there are changesets, one must be missing here
+    # more nodes than changesets: at least one is missing here
     limit_bytes = len(repo.unfiltered().changelog) * _NODE_BYTES
     try:
         content = directory_of(repo).read(_file_of(name), limit_bytes)
@@ -100,7 +96,7 @@ def _file_of(name: str) -> bytes:
 
 
 def is_public(repo: RepoT, name: str) -> bool:
-    """Tell whether all in a set, and so all below, may be read by who reads ``repo``.
+    """Return whether all heads, and so all below, are visible in ``repo``.
 
     Takes time in proportion to their number, once for each state of the repository.
     """
@@ -128,7 +124,7 @@ def _is_public(unfiltered: RepoT, nodes: Iterable[bytes]) -> bool:
 
 
 def sweep_heads(repo: RepoT, used: frozenset[str]) -> None:
-    """Remove the sets that no bundle has any more. Only for who generates."""
+    """Remove files of heads without a bundle. For generators only."""
     directory = directory_of(repo)
     for name in directory.names():
         known = os.fsdecode(name.removesuffix(_SUFFIX)) in used
@@ -162,7 +158,7 @@ class PublishedBundle:
         self._state = state
         name = os.fsdecode(state.basename)
         self.entry = register.entries.get(name)
-        """What the register knows; ``None`` if the extension published it itself."""
+        """Its register entry; ``None`` if the extension itself published it."""
         self.mark = self.entry.mark if self.entry else register.others.get(name, "")
         """The mark of censorings from before it was made."""
 
@@ -171,17 +167,17 @@ class PublishedBundle:
         return getattr(self._state, name)
 
     def __eq__(self, other: object) -> bool:
-        """Tell what the extension's bundle says."""
+        """Delegate to the extension's bundle."""
         return bool(self._state == other)
 
     def valid_for(self, repo: RepoT) -> bool:
-        """Tell whether clients may be told of it, and its file is there."""
+        """Whether it may be advertised, and its file exists."""
         if not self._state.valid_for(repo) or not self.may_be_named(repo):
             return False
         return self.entry is None or is_there(repo, self.entry)
 
     def may_be_named(self, repo: RepoT) -> bool:
-        """Tell whether clients may be told of it, be its file there or not."""
+        """Whether it may be advertised, without a look at its file."""
         if self.entry is None:
             return bool(self.mark == mark_of(repo))
         return may_be_named(repo, self.entry)
@@ -214,22 +210,22 @@ def outlived(repo: RepoT) -> list[Any]:
 
 
 def may_be_read(repo: RepoT, entry: Entry) -> bool:
-    """Tell whether who reads ``repo`` may read a bundle."""
+    """Return whether readers of ``repo`` may read a bundle."""
     return entry.mark == mark_of(repo) and is_public(repo, entry.heads)
 
 
 def is_sound(repo: RepoT, entry: Entry) -> bool:
-    """Tell whether what the register says of a bundle still holds."""
+    """Return whether the register entry of a bundle is still true."""
     return is_there(repo, entry) and may_be_named(repo, entry)
 
 
 def may_be_named(repo: RepoT, entry: Entry) -> bool:
-    """Tell whether clients may be told of a bundle, be its file there or not."""
+    """Return whether a bundle may be advertised, without a look at its file."""
     return not is_exposed(repo, entry) and may_be_read(repo, entry)
 
 
 def is_there(repo: RepoT, entry: Entry) -> bool:
-    """Tell whether the file of a bundle is as it was, if it is on this machine."""
+    """Return whether the file of a bundle is unchanged, if on this machine."""
     if not entry.path:
         return True
     if entry.key:
@@ -247,16 +243,16 @@ def is_there(repo: RepoT, entry: Entry) -> bool:
 
 
 def is_exposed(repo: RepoT, entry: Entry) -> bool:
-    """Tell whether a bundle is elsewhere, though bundles may not be: not any more."""
+    """Return whether a bundle is elsewhere, which is not permitted (any more)."""
     if entry.key:
         return objectstore.is_exposed(repo, entry)
     return entry.path != HERE and not locations.may_name_url(repo.ui)
 
 
 def may_reach_git(repo: RepoT) -> bool:
-    """Tell whether it is known what git clients may have (``amalgam.git.*``).
+    """Return whether the configuration of exports is valid (``amalgam.git.*``).
 
-    Else they get nothing; ``admin::amalgam`` says why.
+    If not, git clients get nothing; ``admin::amalgam`` names the mistake.
     """
     try:
         GitConfig.from_ui(repo.ui)
@@ -273,9 +269,9 @@ def published_chain(repo: RepoT) -> list[Link]:
 
 
 def published_cinnabar_bundle(repo: RepoT) -> Entry | None:
-    """Return the bundle for git-cinnabar, if there is one.
+    """Return the bundle for git-cinnabar, or None.
 
-    None counts that was made before commits with other ids were adopted.
+    A bundle made before commits with other ids were adopted does not count.
     """
     if has_foreign_ids(repo):
         return None
@@ -288,14 +284,14 @@ def published_cinnabar_bundle(repo: RepoT) -> Entry | None:
     return max(found, key=lambda bundle: bundle.revs).entry if found else None
 
 
-# after that of censorship, which sets the mark; they run in order of names
+# after the hook of censorship, which sets the mark; hooks run in order of names
 _CATEGORY = b"amalgam-withdrawn"
 
 
 def watch(repo: RepoT, transaction: Any, advertise: Callable[[RepoT], None]) -> None:
-    """Withdraw bundles after a transaction that censors, and has just begun.
+    """Withdraw bundles after a censoring transaction that has just begun.
 
-    ``advertise`` writes all manifests anew, and deletes what nobody needs.
+    ``advertise`` writes all manifests, and deletes bundles not needed.
     """
     before = mark_of(repo)
     reference = weakref.ref(repo)
@@ -319,9 +315,9 @@ def _withdraw_now(repo: RepoT, advertise: Callable[[RepoT], None]) -> None:
             if formats.takes_part(repo):
                 advertise(repo)
     except error.LockHeld:
-        return  # whoever has it does this at the end
+        return  # the holder of the lock does this at its end
     except (OSError, error.Abort, error.StorageError) as exc:
-        # the transaction is closed: there is nothing left to abort
+        # the transaction is closed and cannot be aborted
         problem = stringutil.forcebytestr(exc)
         text = _(b"warning: bundles with censored text remain: %s") % problem
         repo.ui.warn(one_line(text))
@@ -329,12 +325,12 @@ def _withdraw_now(repo: RepoT, advertise: Callable[[RepoT], None]) -> None:
 
 
 def withdraw(repo: RepoT) -> None:
-    """Let the state forget what must not be read. Only for generators."""
+    """Remove invalid bundles from the state. For generators only."""
     with repo.clonebundles_lock():
         gone = outlived(repo)
         if not gone:
             return
-        clonebundles.update_ondisk_manifest(repo)  # it names only what is valid
+        clonebundles.update_ondisk_manifest(repo)  # names valid bundles only
         for bundle in gone:
             clonebundles.delete_bundle(repo, bundle)
         clonebundles.update_bundle_list(repo, del_bundles=gone)
