@@ -1,10 +1,8 @@
-"""Compression of Mercurial bundles: all cores, and a long memory.
+"""Compression of Mercurial bundles: on all cores, with a large window.
 
-Owns how the content of a bundle becomes zstd or deflate. The streams are ordinary ones,
-for every client. Does not know what is compressed. The wire protocol's own compression
-stays Mercurial's: what it sends has to be on its way at once.
-
-Reasons and figures are in ``docs/decisions/bundle-compression.rst``.
+Writes ordinary zstd and deflate streams, for every client. Streams of the wire protocol
+keep Mercurial's compression: their bytes must leave at once. Reasons and figures are in
+``docs/decisions/bundle-compression.rst``.
 """
 
 from __future__ import annotations
@@ -30,9 +28,9 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import UiT
 
-# with what they need, a host of many cores keeps within 300 MB
+# so a host of many cores stays below 300 MB
 _MOST_THREADS = 4
-# what one thread compresses at a time
+# size of the piece that one thread compresses
 _JOB_BYTES = 8 << 20
 # a shorter stream is one job, and has no use for a long window
 _SMALL_BYTES = _JOB_BYTES
@@ -63,7 +61,7 @@ class Settings(Record):
 
     @classmethod
     def of(cls, ui: UiT, asked: Mapping[bytes, int], *, is_zstd: bool) -> Settings:
-        """Return what is configured. What Mercurial's own items ask for comes first."""
+        """Return the configured choice; Mercurial's own items come first."""
         config = CompressionConfig.from_ui(ui)
         default = config.level if is_zstd else None
         threads = config.threads or min(usable_cores(), _MOST_THREADS)
@@ -139,8 +137,8 @@ def _parameters(module: Any, level: int, settings: Settings) -> Any:
 def deflate(chunks: Iterable[bytes], settings: Settings) -> Iterator[bytes]:
     """Compress to one stream of zlib, in blocks that threads compress.
 
-    Each block may refer to the end of the one before it, so that little is lost. One
-    block alone gives what Mercurial itself would write.
+    Each block may refer to the end of the one before it, so little compression is lost.
+    A single block equals Mercurial's output.
     """
     level = -1 if settings.level is None else settings.level
     blocks = _blocks(chunks)
@@ -189,7 +187,7 @@ def _deflate_block(level: int, before: bytes, block: bytes) -> bytes:
 
 @functools.cache
 def _take_part() -> None:
-    """Let Mercurial's engines do what ``choose`` has asked for."""
+    """Make Mercurial's compression engines follow ``choose``."""
     for name, compress in ((_ZSTD, zstd), (_DEFLATE, deflate)):
         engine = type(compression.compengines.forbundletype(name))
         extensions.wrapfunction(engine, "compressstream", _compressing(compress))

@@ -1,9 +1,9 @@
-"""How a bundle ends that cannot be finished.
+"""Errors while a bundle is written or sent.
 
-A file that is cut is removed. A client that pulls gets the reason: Mercurial puts it
-into the bundle and raises the error again, and hgweb then writes a page of its own into
-the compressed stream, which the client takes for damage. Does not know who makes
-the bundle.
+An incomplete file is removed. A pulling client gets the reason: Mercurial writes it
+into the bundle and raises the error again. Then hgweb would write an error page into
+the compressed stream, which the client would take for damage. Does not know the
+bundle's writer.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _BUNDLE2 = b"HG20"
 
 
 def remove_cut_files() -> None:
-    """Wrap what writes bundles to files."""
+    """Wrap the function that writes bundles to files."""
     extensions.wrapfunction(changegroup, "writechunks", _write)
 
 
 def tell_clients() -> None:
-    """Wrap what answers pulls."""
+    """Wrap the command that answers pulls."""
     command = wireprotov1server.commands[b"getbundle"]
     extensions.wrapfunction(command, "func", _getbundle)
 

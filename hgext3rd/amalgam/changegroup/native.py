@@ -116,16 +116,16 @@ class NativeChangegroup:
 _NEEDED = frozenset({b"store", b"revlogv1"})
 # censored, ellipsis, stored elsewhere, and those that leave texts as they are
 _FLAGS_OF_MERCURIAL = 0xFFC0
-# The core reads the index of the changelog and of the manifest, and Mercurial has them
-# in memory: about as long as it takes Mercurial to write one of so many changesets.
+# The core reads the indexes of changelog and manifest again. That takes as long as
+# Mercurial takes for one changeset of this many revisions.
 _REVS_A_CHANGESET = 2000
 
 
 def fallback_reason(packer: Any, changesets: int, *, has_changelog: bool) -> bytes:
-    """Return why the core does not write what ``packer`` is asked for.
+    """Return the reason why Mercurial writes the changegroup of ``packer`` itself.
 
-    That are ``changesets``, and the manifests and files that belong to them.
-    Empty: it does.
+    ``changesets``: its changesets, for whose manifests and files it is, too. Empty: the
+    core writes it.
     """
     repo = packer._repo
     if not wants_native_bundles(repo.ui):
@@ -222,7 +222,7 @@ def _begin(
     fastpathlinkrev: bool,
     changelog: bool,
 ) -> NativeChangegroup | bytes:
-    """Return the native changegroup, or why there is none."""
+    """Return the native changegroup, or the reason for none."""
     reason = fallback_reason(packer, len(clnodes), has_changelog=changelog)
     if reason:
         return reason
@@ -255,7 +255,7 @@ def _heads(repo: RepoT, commonrevs: Any, clnodes: Sequence[bytes]) -> Set[int] |
     added = getattr(commonrevs, "addedvalues", None)
     if isinstance(added, set):
         return added
-    # from missing roots: what the missing ones have for parents, and its ancestors
+    # from missing roots: parents of the missing changesets, and their ancestors
     changelog = repo.unfiltered().changelog
     if type(commonrevs) is not type(changelog.ancestors([], inclusive=True)):
         return None

@@ -1,1 +1,1 @@
-"""What hgweb answers besides Mercurial's own requests."""
+"""Requests of git clients, and downloads of bundles, in hgweb and over ssh."""

@@ -1,16 +1,12 @@
-"""Admission: everything that a client passes before git is started for it.
+"""Admission: all checks of a client before git is started for it.
 
-The same for all transports: the switch and the configuration, trust in the repository's
-owner, the view that Mercurial would show, freshness, hooks, and a slot.
-
-Wanted objects that are not here yet: another server has told the client of them.
+They are the same for all transports: configuration, trust in the repository's owner,
+the view that Mercurial would show, freshness, hooks, and a slot.
 
 A load balancer may send the requests of one fetch to several servers. A client that saw
-a new commit in the refs of one server then wants it from another, which does not have
-it yet. The second waits until Mercurial has it, and it is exported.
-
-An id that nobody has looks the same. So requests wait in a lane of their own, where
-there is room for few, and take no slot of those who fetch.
+a new commit on one of them then wants it from another, which waits until it has pulled
+and exported the commit. A want of an unknown id looks the same. So these requests have
+a small pool of their own, and take no slot of other fetches.
 """
 
 from __future__ import annotations
@@ -58,11 +54,11 @@ def await_wanted(
     take_slot: Callable[[], Slot | None],
     make_fresh: Callable[[float], None],
 ) -> None:
-    """Wait up to ``seconds`` until a store has all objects that are ``wanted``.
+    """Wait up to ``seconds`` until a store has all objects in ``wanted``.
 
-    Returns at once if it has them, and in the end if it does not get them: then git has
-    the answer. ``take_slot`` takes a place in the lane; ``RefusedError`` if there is
-    none. ``make_fresh`` exports what is missing within some seconds.
+    Returns at once if it has them. After the time, returns as well: git then answers.
+    ``take_slot`` takes a slot for waiting requests; ``HttpError`` if none is free.
+    ``make_fresh`` exports missing changesets within some seconds.
     """
     lacking = _first_lacking(store, wanted())
     if not lacking or seconds <= 0:
@@ -89,10 +85,10 @@ def await_wanted(
 
 
 def _first_lacking(store: GitStore, wanted: Iterable[bytes]) -> bytes:
-    """Return the first of the objects that a store lacks; nothing if it has all.
+    """Return the first object missing in a store, or None.
 
-    Looks for all commits, and for some of the other objects. What it cannot read is
-    left to git.
+    Looks for all commits, and for some of the other objects. Errors of reading are left
+    to git.
     """
     wanted, others = iter(wanted), 0
     try:
@@ -124,7 +120,7 @@ def _has_object(store: GitStore, docket: Docket, oid: bytes) -> bool:
 # own, so that those who make packs are never in their way.
 _QUERIES_PER_FETCH = 4
 _WAITING = b"waiting"
-"""The lane of those who wait for objects."""
+"""The pool of requests that wait for objects."""
 # a mistake, a stranger's repository, or a share whose source cannot be opened
 _UNUSABLE = (error.ConfigError, error.SecurityError, error.RepoError, OSError)
 _OFF = (
@@ -148,7 +144,7 @@ def pools(config: ServeConfig) -> tuple[Pool, Pool, Pool, Pool]:
 
 
 class Seen(Record):
-    """What a git process may have open that was started after this was seen."""
+    """Packs that a git process started later may have open."""
 
     removals: bytes
     """``GitStore.removals_mark``."""
@@ -159,7 +155,7 @@ class Admission:
     """A client of one repository that may be answered, once its store is fresh."""
 
     def __init__(self, repo: RepoT, proto: Any) -> None:
-        """``RefusedError`` if the client may not be answered.
+        """``HttpError`` if the client may not be answered.
 
         ``proto`` is how it would speak Mercurial's protocol. That it may pull has been
         checked.
@@ -178,7 +174,7 @@ class Admission:
     def make_fresh(self, *, now: bool = False, seconds: float | None = None) -> None:
         """See that the store may be read, and is as fresh as it has to be.
 
-        ``now``: the client wants all that is served. ``RefusedError`` if that cannot
+        ``now``: the client wants all that is served. ``HttpError`` if that cannot
         be, or not in time: in ``seconds``, by default as configured.
         """
         config = self.config
@@ -197,14 +193,14 @@ class Admission:
         )
 
     def seen(self) -> Seen:
-        """Return what a git process finds that starts now."""
+        """Return the packs that a git process finds now."""
         return Seen(self._removals(), frozenset(self.store.docket().packs))
 
     def is_safe(self, seen: Seen | None = None) -> bool:
-        """Tell whether the store may be read now, and no pack has gone since ``seen``.
+        """Return whether the store may be read now, with all packs of ``seen``.
 
-        Else an export has removed it, maybe since something in it is hidden, and maybe
-        after it had come since. A git process that has it open may not answer.
+        Otherwise an export has removed a pack, perhaps since one of its changesets was
+        hidden. A git process that has it open may not answer.
         """
         known = look(self.store)
         if seen is None or not known.is_safe:
@@ -220,7 +216,7 @@ class Admission:
             raise unavailable_since(exc) from None
 
     def take_slot(self, *, is_fetch: bool) -> Slot:
-        """Wait for a slot and take it; ``RefusedError`` if there is none in time."""
+        """Take a slot, waiting for it; ``HttpError`` after the time limit."""
         fetch, query, *_others = pools(self.config)
         return self._take(fetch if is_fetch else query)
 

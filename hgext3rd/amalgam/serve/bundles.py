@@ -56,7 +56,7 @@ def handle_request(
             )
         name = path[len(locations.ROUTE) + 1 :]
         if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/"):
-            name = b""  # hgweb has taken it away; but there are no directories here
+            name = b""  # hgweb has removed the slash; directories are not served here
         _answer(rctx.repo, name, req, res)
     except common.ErrorResponse as exc:
         for name, value in exc.headers:
@@ -172,7 +172,7 @@ def _send(repo: RepoT, entry: Entry, file: BinaryIO, req: Any, res: Any) -> None
     if span and start >= end:
         file.close()
         res.headers[b"Content-Range"] = b"bytes */%d" % entry.bytes
-        res.headers[b"Cache-Control"] = b"no-store"  # it is not what the file is
+        res.headers[b"Cache-Control"] = b"no-store"  # the answer differs from the file
         res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
         res.status = b"416 Range Not Satisfiable"
         _set_body(req, res, b"range not satisfiable\n")
@@ -193,9 +193,9 @@ def _send(repo: RepoT, entry: Entry, file: BinaryIO, req: Any, res: Any) -> None
 
 
 def _range(wanted: bytes, size: int) -> tuple[int, int] | None:
-    """Return first byte and end of what a client asks for; both alike: out of range.
+    """Return first byte and end of the requested range; equal: out of range.
 
-    ``None`` for more than one range, or what is no range: answered with all there is.
+    ``None`` for several ranges or no valid one: then the whole file is the answer.
     """
     found = _RANGE.fullmatch(wanted.strip())
     first, last = found.groups() if found else (b"", b"")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BUSY_SECONDS = 10
-"""After how many seconds a client may try again what could not be done in time."""
+"""Seconds after which a client may retry a request that was too early."""
 
 
 class HttpError(Exception):
@@ -46,7 +46,7 @@ class HttpError(Exception):
 
 
 def unavailable(logged: bytes) -> HttpError:
-    """Return the refusal for what only the operator can change."""
+    """Return the error for a problem that only the operator can solve."""
     return HttpError(
         503,
         b"this server cannot serve git; its operator finds why in the log",

@@ -1,15 +1,9 @@
-"""Freshness: a request waits until its git store may be read, and is up to date.
+"""Freshness: whether a git store may be read now, and is up to date.
 
-A request is answered from a store only if all that is in it may be read at that moment.
-``economy.verdicts`` tells whether that is so.
-
-Verdicts: whether a git store may be read as it is now, and is up to date.
-
-A verdict is kept as long as the files of repository and store are as they were, so most
-requests cost a few system calls. Whether an export is writing into the store is not
-part of it: that is asked on each call.
-
-Does not know how a store is brought up to date, nor who waits for that.
+The verdict on a store is cached while the files of repository and store are unchanged,
+so most requests cost a few system calls. A running export is not part of it, and is
+asked for on each call. A request waits for an export if changesets are missing. Does
+not know how an export is made.
 """
 
 from __future__ import annotations
@@ -51,12 +45,12 @@ _LOOK_PAUSE_SECONDS = 0.02
 _CUTTING_SECONDS = 1
 _BROKEN = b"the git repository cannot be read; its operator finds the reason in the log"
 UNREADABLE = (OSError, error.Abort, error.StorageError)
-"""What may be raised by reading a repository or its store."""
+"""Errors of reading a repository or its store."""
 _T = TypeVar("_T")
 
 
 class Verdict(Record):
-    """What was found out of a store, and in which state of the files."""
+    """A verdict on a store, and the state of the files that it is about."""
 
     state: FilesState
     names: tuple[object, ...]
@@ -73,14 +67,14 @@ _one_look_at_a_time = threading.Lock()
 
 
 def look(store: GitStore) -> Verdict:
-    """Return what is so now, as quickly as possible."""
+    """Return the current verdict, from the cache if possible."""
     return patiently(store, functools.partial(_look, store))
 
 
 def patiently(store: GitStore, ask: Callable[[], _T]) -> _T:
-    """Return what ``ask`` returns; ``RefusedError`` if it cannot read something.
+    """Return the result of ``ask``; ``HttpError`` if it cannot read a file.
 
-    Whoever strips cuts one file after the other. So it has some time to succeed.
+    A strip truncates one file after the other, so ``ask`` has some time to succeed.
     """
     end = time.monotonic() + _CUTTING_SECONDS
     while True:
@@ -116,10 +110,9 @@ def _look(store: GitStore) -> Verdict:
 
 
 def _find(store: GitStore, key: _Key) -> Verdict | None:
-    """Find out what is so, and keep it; ``None`` if files come or go in the store.
+    """Compute and cache the verdict; ``None`` while files of the store change.
 
-    That need not show in what ``_holds`` compares. So what is found meanwhile is not
-    kept: it would hold when it is over.
+    ``_holds`` may not notice such a change, so a verdict of that time is not cached.
     """
     # the other threads would find out the same
     with _one_look_at_a_time:
@@ -148,7 +141,7 @@ def _is_whole(store: GitStore, docket: Docket) -> bool:
 
 
 def _places(store: GitStore) -> tuple[object, ...]:
-    """Return what the file system says of the directories that exports write into."""
+    """Return the file stats of the directories that exports write into."""
     repository = store.repository
     loose = map(repository.directory.sub, repository.loose_object_directories())
     objects = repository.directory.sub(b"objects")
@@ -163,14 +156,14 @@ def _holds(
     state: FilesState,
     names: tuple[object, ...],
 ) -> bool:
-    """Tell whether what is known is of these files, and of the docket that is there."""
+    """Return whether a verdict is about these files, and about the current docket."""
     if known is None or (known.state, known.names) != (state, names):
         return False
     return store.docket() == known.docket
 
 
 def _damaged(store: GitStore, docket: Docket) -> bytes:
-    """Return a pack that is named and that git cannot open, if there is one.
+    """Return a pack in the docket that git cannot open, or None.
 
     ``FileNotFoundError`` if an export has just replaced packs.
     """
@@ -181,7 +174,7 @@ def _damaged(store: GitStore, docket: Docket) -> bytes:
 
 
 def _found(store: GitStore, state: FilesState, names: tuple[object, ...]) -> Verdict:
-    """Find out what is so; ``state`` and ``names`` were taken before."""
+    """Compute the verdict; ``state`` and ``names`` were taken before."""
     repo = store.repo
     selection.read_again(repo)
     docket = store.docket()
@@ -202,7 +195,7 @@ def damage(store: GitStore, pack: bytes) -> HttpError:
 
 
 def _failure(exc: BaseException) -> HttpError:
-    """Return the refusal for what keeps this repository from being exported."""
+    """Return the error for a repository that cannot be exported."""
     problem = stringutil.forcebytestr(exc)
     if isinstance(exc, Unusable):
         problem = exc.message
@@ -221,7 +214,7 @@ _READ_ONLY = b"the git store is not up to date, and this process may not write i
 
 
 class _Exports:
-    """What the threads of this process export into one store, one at a time."""
+    """Exports of this process's threads into one store, one at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -254,7 +247,7 @@ class Freshness:
     def ensure(self, *, now: bool = False) -> None:
         """See that the store may be read, and is as fresh as it has to be.
 
-        ``now``: up to date, whatever that takes. ``RefusedError`` if that cannot be, or
+        ``now``: up to date, whatever that takes. ``HttpError`` if that cannot be, or
         not in time.
         """
         store = self._store
@@ -298,17 +291,16 @@ class Freshness:
             return 0  # segments are being merged; look again
 
     def _is_locked(self) -> bool:
-        """Tell whether another process exports."""
+        """Return whether another process exports."""
         held = locking.holder(self._store.directory)
         if held is None or held.state is not LockState.RUNNING:
             return False
         return held.pid != os.getpid()
 
     def _export(self) -> bool:
-        """Export; tell whether that worked.
+        """Export; return whether that succeeded.
 
-        Threads of this process share an export: one that began after the request has
-        all that the request has to see.
+        Threads of this process share an export if it began after their requests.
         """
         store = self._store
         with _one_at_a_time:
@@ -355,7 +347,7 @@ class Freshness:
 
 
 def _may_write(store: GitStore) -> bool:
-    """Tell whether this process may change the store."""
+    """Return whether this process may change the store."""
     for path in (store.directory.path, store.directory.root):
         if os.path.isdir(path):
             effective = os.access in os.supports_effective_ids

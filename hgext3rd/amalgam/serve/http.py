@@ -1,23 +1,16 @@
-"""Git's smart HTTP protocol in hgweb: routes, and how a request goes through them.
+"""Git's smart HTTP protocol in hgweb: routes, and the steps of a request.
 
-The order is that of what can go wrong. First comes what the client may do, then the
-body of the request, then whether the store may be read. Then a slot is taken, and git
-is started. The answer begins when git has written something. So every error but that
-of a git process which breaks off has a status of its own (gitprotocol-http(5)).
+Order: permissions, body of the request, freshness of the store, slot, git. The answer
+begins when git has written something. So every error has a status of its own, except
+for a git process that dies in the middle (gitprotocol-http(5)). hg clients use none of
+these routes. Repositories without amalgam are left to Mercurial.
 
-hg clients use none of these routes. In repositories that do not enable amalgam, all is
-left to Mercurial.
+The command ``bundle-uri`` of protocol version 2 is answered here: git 2.39 does not
+know it, and later ones read the list from their configuration. A malformed list ends a
+clone, so a list is sent only if all of it is valid (gitprotocol-v2(5), "bundle-uri").
 
-The command ``bundle-uri`` of git's protocol version 2, which amalgam answers itself.
-
-git 2.39 cannot answer it, and later ones take the list from their configuration. A
-malformed list ends a clone, so a list is advertised and sent only if all of it is as
-git expects it (gitprotocol-v2(5), "bundle-uri").
-
-Pushes over HTTP: two routes, as gitprotocol-http(5) has them.
-
-A client first asks for the refs, then sends all of the push in one request. Both need
-the permission ``push``, as Mercurial's own protocol does.
+A push is two requests: one for the refs, one with the commands and the pack. Both need
+the permission ``push``, as in Mercurial's own protocol.
 """
 
 from __future__ import annotations
@@ -59,7 +52,7 @@ _MOST = 100
 
 
 def bundle_uri_answer(repo: RepoT, req: Any) -> bytes:
-    """Return the answer to the command; empty if there is nothing to offer."""
+    """Return the answer to the command; empty without bundles."""
     try:
         if not visibility.may_reach_git(repo):
             return b""
@@ -98,7 +91,7 @@ _TRIALS = 10
 
 
 def is_push(req: Any) -> bool:
-    """Tell whether a request belongs to a push."""
+    """Return whether a request belongs to a push."""
     path = req.dispatchpath
     if path == _PUSH_ADVERTISEMENT:
         return bool(req.qsparams.getall(b"service") == [PUSH])
@@ -127,7 +120,7 @@ class ReceivePackRequest(GitRequest):
         self.command = b"push"
 
     def answer(self, may: Callable[[bytes], None]) -> None:
-        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
+        """Answer it; ``HttpError`` or ``ErrorResponse`` if that may not be."""
         req = self.req
         may(b"pull")
         if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/"):
@@ -146,10 +139,10 @@ class ReceivePackRequest(GitRequest):
             self._receive(proto)
 
     def explained(self, code: int, sentence: bytes) -> tuple[int, bytes, bytes]:
-        """Return status, type and body of an answer that is an error.
+        """Return status, type and body of an error.
 
-        Of one to a push, git prints only what comes in the stream for errors
-        (gitprotocol-pack(5), "side-band-64k"). 401 makes it ask for a password.
+        During a push, git prints errors of the sideband only (gitprotocol-pack(5),
+        "side-band-64k"). After 401 it asks for a password.
         """
         is_push = self.req.dispatchpath == PUSH and self.req.method == b"POST"
         by_git = GIT_AGENT.match(self.req.headers.get(b"User-Agent", b""))
@@ -159,7 +152,7 @@ class ReceivePackRequest(GitRequest):
         return super().explained(code, sentence)
 
     def _advertise(self, proto: Any) -> None:
-        """Answer with all refs, and with what receive-pack can do."""
+        """Answer with all refs and the capabilities of receive-pack."""
         with self.waiting(self._admission.config.queue_seconds):
             self._admission.make_fresh(now=True)
             self.slot = self._admission.take_slot(is_fetch=False)
@@ -168,9 +161,9 @@ class ReceivePackRequest(GitRequest):
         )
 
     def _receive(self, proto: Any) -> None:
-        """Receive a push and answer what became of it."""
+        """Receive a push and answer with its report."""
         self.expect_type(_PUSH_TYPE % b"request")
-        # first, so that no more bodies are on the disk than there are slots
+        # first, so that at most as many bodies as slots are on the disk
         with self.waiting(self._admission.config.queue_seconds):
             self.slot = self._admission.take_push_slot()
         reception = ReceivePackSession(self._stack, self._admission, self.repo, proto)
@@ -199,7 +192,7 @@ class ReceivePackRequest(GitRequest):
         self._run(reception, body)
 
     def _run(self, reception: ReceivePackSession, body: IO[bytes] | None) -> None:
-        """Answer with what git writes."""
+        """Stream git's output."""
         reception.copy_refs()
         options = ("--stateless-rpc",) if body else _ADVERTISE
         running = reception.start(*options, slot=self.slot, stdin=body)
@@ -277,7 +270,7 @@ class _UploadPackRequest(GitRequest):
     """A request on one of the routes."""
 
     def answer(self, may: Callable[[bytes], None]) -> None:
-        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
+        """Answer it; ``HttpError`` or ``ErrorResponse`` if that may not be."""
         req, path = self.req, self.req.dispatchpath
         may(b"pull")
         self._check_route()
@@ -301,7 +294,7 @@ class _UploadPackRequest(GitRequest):
         return super().explained(code, sentence)
 
     def _check_route(self) -> None:
-        """Refuse what is not an answer of upload-pack."""
+        """Refuse services other than upload-pack."""
         req, path = self.req, self.req.dispatchpath
         if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/") or _DUMB.fullmatch(path):
             raise HttpError(404, _NOT_SMART)
@@ -387,10 +380,10 @@ class _UploadPackRequest(GitRequest):
         self._run(b"result", body=body)
 
     def _run(self, kind: bytes, *options: str, body: IO[bytes] | None = None) -> None:
-        """Answer with what git writes.
+        """Stream git's output.
 
-        The store may be read when git has begun to write. Else it is started again:
-        whoever has hidden something has done so before the answer begins.
+        The store is checked again after git has begun to write: changesets hidden
+        before that moment are not sent. If the check fails, git is started again.
         """
         admission, spoken = self._admission, self._spoken
         for number in range(_MOST_STARTS):
@@ -426,13 +419,13 @@ class _UploadPackRequest(GitRequest):
         self.send(_TYPE % kind, itertools.chain((first,), rest))
 
     def _asked(self, told: bytes) -> bytes:
-        """Return the capabilities that this client is told, and keep those of git."""
+        """Return the capabilities for this client, and cache those of git."""
         shown = self._shown(told)
         uploadpack.keep_capabilities(self._basis, told)
         return shown
 
     def _shown(self, told: bytes) -> bytes:
-        """Return the capabilities that this client is told, of those of git."""
+        """Return the capabilities for this client, from those of git."""
         offers = self._admission.config.bundle_uri
         if offers and bundle_uri_answer(self.repo, self.req):
             return uploadpack.shown_capabilities(told, BUNDLE_URI)

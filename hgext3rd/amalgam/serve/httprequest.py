@@ -200,7 +200,7 @@ class ChunkedReader:
         file.read(0)  # lets a client send that waits for "100 Continue"
 
     def read(self, size: int) -> bytes:
-        """Return up to ``size`` bytes, nothing at the end; or ``RefusedError``.
+        """Return up to ``size`` bytes, nothing at the end; or ``HttpError``.
 
         After an error, there is nothing more.
         """
@@ -284,7 +284,7 @@ def received_body(
     """Receive the body of ``req`` into a file, which is at its beginning.
 
     ``limit_bytes`` bounds it after decompression. ``progress`` is called when something
-    came. ``directory``: where the file is, if not in ``TMPDIR``. ``RefusedError`` if it
+    came. ``directory``: where the file is, if not in ``TMPDIR``. ``HttpError`` if it
     is too long, or malformed.
     """
     pieces = _read(_reader(req, connection), limit_bytes, progress)
@@ -457,7 +457,7 @@ class GitRequest:
             raise
 
     def answer(self, may: Callable[[bytes], None]) -> None:
-        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
+        """Answer it; ``HttpError`` or ``ErrorResponse`` if that may not be."""
         raise NotImplementedError
 
     @property

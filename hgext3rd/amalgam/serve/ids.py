@@ -1,14 +1,10 @@
-"""Ids in hgweb: which commit stands for a changeset, and the other way round.
+"""Ids over HTTP: from changeset to commit, and back, as JSON.
 
-A request passes what a fetch passes. Then the oid map has only what is served at that
-moment. So an abbreviation is looked up among that, and takes the same time whatever
-else there is. Changesets that are served and not exported are known by their full node.
-
-Questions for ids and their answers: JSON.
-
-``docs/hosting.rst`` shows both. Knows neither hgweb nor a store. An answer does not
-repeat the question, so what is not served is answered byte for byte as what does not
-exist.
+A request passes the checks of a fetch. Then the oid map has only served changesets, so
+an abbreviation is looked up among these, and its time depends on nothing hidden.
+Changesets that are served but not exported are known by their full node. An answer does
+not repeat the question: for hidden and unknown ids it is the same, byte for byte.
+``docs/hosting.rst`` shows requests and answers.
 """
 
 from __future__ import annotations
@@ -42,7 +38,7 @@ TYPE = b"application/json"
 MOST = 10_000
 """How many ids one request may ask for."""
 MOST_BYTES = 1 << 20
-"""The bound of a request: twice what so many ids take."""
+"""Limit of a request: twice the size of this many ids."""
 UNKNOWN = b"unknown"
 AMBIGUOUS = b"ambiguous"
 _KINDS = {Side.NODE: "hg", Side.OID: "git"}
@@ -59,7 +55,7 @@ class FoundId(Record):
 
 
 def parse(content: bytes) -> Sequence[bytes]:
-    """Return the ids that a request asks for; ``RefusedError`` if it is malformed."""
+    """Return the ids that a request asks for; ``HttpError`` if it is malformed."""
     load(json)
     try:
         asked = json.loads(content)["ids"]
@@ -124,7 +120,7 @@ class _IdRequest(GitRequest):
     """A request on one of the routes."""
 
     def answer(self, may: Callable[[bytes], None]) -> None:
-        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
+        """Answer it; ``HttpError`` or ``ErrorResponse`` if that may not be."""
         req = self.req
         self.command = b"id"
         may(b"pull")
@@ -157,7 +153,7 @@ class _IdRequest(GitRequest):
     def _found(
         self, admission: Admission, asked: Sequence[bytes]
     ) -> list[FoundId | bytes]:
-        """Return what each id names, or why it names nothing."""
+        """Return the meaning of each id, or the reason why it has none."""
         store = admission.store
         for _number in range(_MOST_TRIES):
             with self.waiting(admission.config.queue_seconds):
@@ -179,7 +175,7 @@ class _IdRequest(GitRequest):
 
     def _add_others(self, asked: Sequence[bytes], found: list[FoundId | bytes]) -> None:
         """Find changesets that are served and not exported."""
-        # more than this request may have been served from what was read before
+        # served changesets that were read before are allowed for this request
         selection.read_again(self.repo)
         shown = wireprotov1server.getdispatchrepo(self.repo, self._proto, b"lookup")
         changelog = shown.changelog

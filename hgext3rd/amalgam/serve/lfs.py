@@ -69,7 +69,7 @@ class Wanted(Record):
 
 
 def parse_batch(content: bytes) -> Sequence[Wanted]:
-    """Return what a request asks to download; ``RefusedError`` if it is none."""
+    """Return the objects that a request asks to download; ``HttpError`` if invalid."""
     load(json)
     try:
         found = json.loads(content)
@@ -124,7 +124,7 @@ def batch_answer(
 
 
 def batch_refusal(sentence: bytes) -> bytes:
-    """Return what git-lfs prints of an answer that is an error."""
+    """Return the text that git-lfs prints for an error."""
     load(json)
     return json.dumps({"message": sentence.decode("utf-8", "replace")}).encode("ascii")
 
@@ -155,7 +155,7 @@ def _is_ours(req: Any) -> bool:
 
 
 def _is_of_hg(req: Any) -> bool:
-    """Tell whether Mercurial's LFS extension would answer, as it does its clients."""
+    """Return whether Mercurial's LFS extension would answer its own clients."""
     headers = req.headers
     return all(headers.get(name) == TYPE for name in (b"Content-Type", b"Accept"))
 
@@ -163,9 +163,9 @@ def _is_of_hg(req: Any) -> bool:
 def route(
     orig: Callable[..., Iterator[bytes]], directory: Any, req: Any, res: Any
 ) -> Iterator[bytes]:
-    """Find the repository ``name`` in ``hgwebdir`` for what git-lfs calls ``name.git``.
+    """Find the repository ``name`` in ``hgwebdir`` for git-lfs's ``name.git``.
 
-    Unless there is a repository of that very name.
+    Unless a repository has that very name.
     """
     load(sys.modules[__name__])
     path = req.rawenv.get(b"PATH_INFO", b"")
@@ -185,7 +185,7 @@ def route(
 
 
 def _blobs(git: Git, oids: Sequence[bytes]) -> frozenset[bytes]:
-    """Return those of ``oids`` that are blobs of a store."""
+    """Return the members of ``oids`` that are blobs of a store."""
     listing = "".join(f"{oid.hex()}\n" for oid in oids).encode()
     found = git.run("cat-file", "--batch-check", input=listing).stdout.splitlines()
     kinds = (line.split(b" ")[1] for line in found)
@@ -198,7 +198,7 @@ class _BatchRequest(GitRequest):
     """A request on one of the routes."""
 
     def answer(self, may: Callable[[bytes], None]) -> None:
-        """Answer it; ``RefusedError`` or ``ErrorResponse`` if that may not be."""
+        """Answer it; ``HttpError`` or ``ErrorResponse`` if that may not be."""
         req = self.req
         self.command = b"lfs batch"
         may(b"pull")
@@ -254,7 +254,8 @@ class _BatchRequest(GitRequest):
         return found
 
     def _headers(self) -> dict[str, str]:
-        """Return what git-lfs is to send: the password once more, as hg does it."""
+        """Return the header that git-lfs must send: the password again, as hg sends
+        it."""
         found = self.req.headers.get(b"Authorization", b"")
         if found[:6].lower() != b"basic ":
             return {}

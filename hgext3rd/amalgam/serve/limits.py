@@ -1,14 +1,14 @@
-"""Slots: how many git processes may work at the same time, on one host.
+"""Limits: slots for git processes on one host, and watchdogs.
 
 Each pool has a number of slots. With ``amalgam.serve.run-directory``, a slot is a file
-there that is locked with flock(2), so all processes of the host share them. The kernel
-releases it however a process ends. git inherits the descriptor: a slot is taken until
-git has ended, too. Without a directory, each process has slots of its own.
+there that is locked with flock(2), so all processes of the host share the slots. The
+kernel releases it at the end of a process. git inherits the descriptor: a slot is taken
+until git has ended, too. Without a directory, each process has slots of its own.
 
-Who waits for a slot locks another file, so that nobody is counted who has died. What is
-refused is a number in a file. Neither is kept without a directory.
+Waiting requests lock another file each, so dead processes are not counted. Refused
+requests are a number in a file. Without a directory, neither is counted.
 
-Watchdogs: what takes too long ends, though its thread is blocked.
+A watchdog ends requests that take too long, even if their thread is blocked.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ class Usage(Record):
     held: int = 0
     """Slots that are taken."""
     waiting: int = 0
-    """Who waits for one."""
+    """Requests that wait for a slot."""
     refused: int = 0
-    """Who got none in time, since the directory was made."""
+    """Requests that got none in time, since the directory was made."""
 
 
 class Slot:
     """A slot that is taken until it is released."""
 
     def __init__(self, release: Callable[[], None], fd: int | None = None) -> None:
-        """``fd``: what a process inherits that takes the slot, too."""
+        """``fd``: a descriptor that keeps the slot taken, for child processes."""
         self._release: Callable[[], None] | None = release
         self.inherited = () if fd is None else (fd,)
 
@@ -80,9 +80,9 @@ class Slot:
 
 
 def take_slot(path: bytes | None, pool: Pool, timeout: float) -> Slot | None:
-    """Take a slot of ``pool``, or return ``None`` if there is none in time.
+    """Take a slot of ``pool``, or return ``None`` if none is free in time.
 
-    ``path``: the directory that the host shares. ``OSError`` or ``StorageError`` if it
+    ``path``: the directory shared by the host. ``OSError`` or ``StorageError`` if it
     cannot be used.
     """
     if path is None:
@@ -154,7 +154,7 @@ def _count_refusal(directory: Directory, placement: Placement, pool: Pool) -> No
             fcntl.flock(fd, fcntl.LOCK_EX)
             number = _parsed(os.pread(fd, _DIGITS + 2, 0)) + 1
             os.pwrite(fd, b"%0*d\n" % (_DIGITS, number), 0)
-            os.ftruncate(fd, _DIGITS + 1)  # what was there may have been damaged
+            os.ftruncate(fd, _DIGITS + 1)  # the old content may be damaged
         finally:
             os.close(fd)
 
@@ -253,7 +253,7 @@ class Watchdog:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def feed(self, more_seconds: float = 0) -> None:
-        """Note progress, of which there may be none for ``more_seconds`` than usual."""
+        """Note progress; the next may take ``more_seconds`` longer than usual."""
         self._fed = time.monotonic() + more_seconds
 
     def stop(self) -> None:

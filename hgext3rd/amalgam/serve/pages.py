@@ -1,19 +1,10 @@
-"""Template keywords of hgweb: a changeset's commit, and how to clone.
+"""Additions to hgweb's pages: git ids, and the commands that clone with git.
 
-They are empty unless the client could fetch by git. That is found out when the first of
-them is used.
-
-What is inserted into the templates of Mercurial's styles, and where.
-
-Templates of others are left alone, unless they have the same place in them. They can
-use the keywords of ``keywords`` by themselves. Mercurial's own extension ``highlight``
-changes templates in the same way.
-
-What a git user has to type to clone a repository from hgweb.
-
-Owns the form of the addresses that are shown, and which of them there are. Does not
-know who may see them, nor how the address of the repository is found out: ``base`` is
-that, with a slash at its end.
+Template keywords show a changeset's commit and the URLs for git. They are empty unless
+the client may fetch by git, which is checked when the first is used. Templates of
+Mercurial's styles are extended in the way of its extension ``highlight``; other
+templates can use the keywords. Does not know the URL of a repository: callers pass
+``base``, with a slash at its end.
 """
 
 from __future__ import annotations
@@ -65,7 +56,7 @@ _GITNODE = b"<tt%s>{gitnode}</tt>" % _WRAPPED
 
 
 def _shown(keyword: bytes, text: bytes) -> bytes:
-    """Return what shows ``text`` if a keyword is not empty."""
+    """Return a template that shows ``text`` if a keyword is not empty."""
     return b"{if(%s, '%s')}" % (keyword, text)
 
 
@@ -166,16 +157,16 @@ def insert(tmpl: Any, style: bytes, page: bytes) -> list[bytes]:
 
 
 _PLAIN = re.compile(rb"https?://[\w.:\[\]-]{1,255}(?:/[\w.~%/-]{0,2000})?", re.ASCII)
-"""Addresses that need no quotes in a shell. The host is what the client called it."""
+"""URLs without characters that a shell would quote. The client names the host."""
 
 
 def clone_url(base: bytes) -> bytes:
-    """Return the address for ``git clone``; empty if there is no plain one."""
+    """Return the URL for ``git clone``; empty if it would need quotes."""
     return _plain(base if base.count(b"/") < 4 else base.rstrip(b"/"))
 
 
 def bundle_list_url(repo: RepoT, base: bytes) -> bytes:
-    """Return the address for ``--bundle-uri``; empty if there are no bundles."""
+    """Return the URL for ``--bundle-uri``; empty without bundles."""
     try:
         if not visibility.may_reach_git(repo) or not visibility.published_chain(repo):
             return b""
@@ -207,7 +198,7 @@ def send(
 
 
 class _Page:
-    """A page of hgweb, and what its client may know of git."""
+    """A page of hgweb, and the git data that its client may see."""
 
     def __init__(self, rctx: Any) -> None:
         self._rctx = rctx
@@ -247,12 +238,12 @@ class _Page:
 
     @functools.cached_property
     def clone_url(self) -> bytes:
-        """The address for ``git clone``; empty if there is none."""
+        """The URL for ``git clone``, or empty."""
         return clone_url(self._base) if self._store else b""
 
     @functools.cached_property
     def bundles_url(self) -> bytes:
-        """The address for ``--bundle-uri``; empty if there are no bundles."""
+        """The URL for ``--bundle-uri``; empty without bundles."""
         repo = self._rctx.repo
         return bundle_list_url(repo, self._base) if self._store else b""
 

@@ -1,7 +1,7 @@
-"""Permissions: whether a client may fetch by git what it may pull by Mercurial.
+"""Permissions: a client may fetch by git if it may pull all of that by Mercurial.
 
-Never more. Mercurial decides for each request: its rules, the hooks of extensions, and
-the view that its own protocol would show to the same client.
+Mercurial decides for each request: its rules, the hooks of extensions, and the view of
+its own protocol for the same client.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _OF_EACH_USER = b"narrowacl"
 
 
 def check_view(repo: RepoT, store: GitStore, proto: Any) -> None:
-    """Refuse if a client of Mercurial would be shown less than what is exported.
+    """Refuse a client whose view in Mercurial lacks exported changesets.
 
-    ``proto``: how the client would speak Mercurial's protocol.
+    ``proto``: the client's wire protocol in Mercurial.
     """
     if any(repo.ui.configitems(_OF_EACH_USER, untrusted=True)):
         raise HttpError(
@@ -69,7 +69,7 @@ def ask_hooks(repo: RepoT) -> None:
 
 
 def are_hooks_told(repo: RepoT) -> bool:
-    """Tell whether there are hooks ``outgoing``."""
+    """Return whether hooks ``outgoing`` are configured."""
     return bool(hook.hashook(repo.ui, b"outgoing"))
 
 

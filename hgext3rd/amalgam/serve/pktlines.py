@@ -29,14 +29,14 @@ _WANTS_AT_ONCE = 100
 
 
 class Head(Record):
-    """What the first lines of a request say."""
+    """The first lines of a request."""
 
     command: bytes = b""
-    """The command of protocol version 2; empty if there is none."""
+    """The command of protocol version 2, or empty."""
     want: bytes = b""
     """The first object that the client wants; empty if none is among those lines."""
     is_flush: bool = False
-    """Whether there is nothing but the end of the request."""
+    """Whether the request consists of its end only."""
 
 
 def line(content: bytes) -> bytes:
@@ -49,7 +49,7 @@ def line(content: bytes) -> bytes:
 def lines(file: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file; ``FLUSH`` and ``DELIMITER`` stand for themselves.
 
-    ``ValueError`` if one is malformed or cut, or says what would be taken for those.
+    ``ValueError`` if a line is malformed, truncated, or equal to one of those.
     """
     while length := file.read(4):
         if not _LENGTH.fullmatch(length):
@@ -101,9 +101,9 @@ def wants(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _plain_wants(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield what is wanted by all lines from here that say nothing else.
+    """Yield the ids of the wants from here on, up to another kind of line.
 
-    The file is behind them then. Such a line takes a fraction of the time of others.
+    The file is behind them then. A want takes a fraction of the time of other lines.
     """
     while True:
         block = file.read(_WANTS_AT_ONCE * _PLAIN_WANT_BYTES)

@@ -160,7 +160,7 @@ class ReceivePackProcess(GitService):
     ) -> ReceivePackProcess:
         """Start it in a repository that borrows from ``store``.
 
-        ``max_bytes`` bounds the pack. ``RefusedError`` if git cannot be run.
+        ``max_bytes`` bounds the pack. ``HttpError`` if git cannot be run.
         """
         config = {
             **_CONFIG,
@@ -298,7 +298,7 @@ class ReceivePackSession:
         self._pipes: HookPipes | None = None
 
     def copy_refs(self) -> None:
-        """Copy the refs of the store; ``RefusedError`` if it keeps changing."""
+        """Copy the refs of the store; ``HttpError`` if it keeps changing."""
         store = self._admission.store
         for _number in range(_MOST_TRIES):
             with temporary_file_in_use():
@@ -312,7 +312,7 @@ class ReceivePackSession:
     def start(
         self, *options: str, slot: Slot | None, stdin: IO[bytes] | int | None = None
     ) -> ReceivePackProcess:
-        """Start git; ``RefusedError`` if it cannot be run."""
+        """Start git; ``HttpError`` if it cannot be run."""
         pipes = HookPipes()
         self._stack.callback(pipes.close)
         self._pipes = pipes
@@ -479,7 +479,7 @@ _LOCKED = b"this repository takes no pushes at the moment"
 
 
 def check_policy(repo: RepoT) -> None:
-    """Raise ``RefusedError`` if the repository takes no pushes now."""
+    """Raise ``HttpError`` if the repository takes no pushes now."""
     config = PushConfig.from_ui(repo.ui)
     if not wants_serve(repo.ui):
         return  # all of git is refused, by another sentence

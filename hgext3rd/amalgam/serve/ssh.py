@@ -1,29 +1,15 @@
 """``hg-amalgam-ssh``: access over ssh to some repositories, for hg and git.
 
-It takes the place of Mercurial's ``hg-ssh``, with the same arguments: in the option
-``command`` of a key in ``authorized_keys``, see sshd(8). Mercurial serves its clients.
-git's clients may fetch what a client of hgweb may, by the same steps.
+It replaces Mercurial's ``hg-ssh``, with the same arguments: in the option ``command``
+of a key in ``authorized_keys``, sshd(8). The client's command is in the environment.
+Mercurial and git have one form of it each; all else, options included, is refused. Of
+the client's environment, git gets only ``GIT_PROTOCOL``, if it is a version.
 
-Of the client's environment, git gets only ``GIT_PROTOCOL``, if it is a version.
-
-A session of a git client over ssh: each request passes what one of hgweb passes.
-
-In version 2 of the protocol, a client sends one request after the other, and none
-needs the one before it. So each is read whole, and git is started for it alone, when it
-may be answered (gitprotocol-v2(5)). In earlier versions one git process serves the
-session. It has files open that may be gone. So each time that it begins to answer, the
-store has to be safe, and still have all packs that it had at the start.
-
-Owns the limits of a session. Does not know where it comes from, nor what a client may.
-
-The command that an ssh client asks for, as sshd(8) has it in the environment.
-
-Mercurial and git each have one form. Whatever else there is, options included, is no
-command. Runs nothing and opens nothing.
-
-A push over ssh: one git process for all of it, and the steps of one over HTTP.
-
-Owns the limits of a session. Does not know where it comes from, nor what a client may.
+Each request of a git client passes the checks of hgweb. In version 2 of the protocol,
+requests are independent: each is read whole, and git is started for it alone
+(gitprotocol-v2(5)). In earlier versions, one git process serves the session. It may
+have removed packs open, so before each of its answers the store must be readable, with
+all packs of the start. A push is one git process, with the steps of a push over HTTP.
 """
 
 from __future__ import annotations
@@ -69,7 +55,7 @@ if TYPE_CHECKING:
 _PIECE_BYTES = 1 << 16
 _MOST_STARTS = 5
 _LONGEST_LIST = 1 << 16
-"""Bytes of what git can do, as it says itself."""
+"""Bytes for git's capabilities."""
 _ADVERTISE = ("--stateless-rpc", "--http-backend-info-refs")
 _COMMANDS = (b"ls-refs", b"fetch")
 _CHANGES = b"the repository keeps changing; try again"
@@ -80,7 +66,7 @@ class Session:
     """A client that may pull, on two descriptors."""
 
     def __init__(self, repo: RepoT, proto: Any, stdin: int, stdout: int) -> None:
-        """``RefusedError`` if it gets no answer. ``proto``: how it would speak hg's."""
+        """``HttpError`` if it gets no answer. ``proto``: how it would speak hg's."""
         self._admission = Admission(repo, proto)
         self._stdin, self._stdout = stdin, stdout
         self._watchdog = Watchdog(self._admission.config.quiet_seconds, end_all)
@@ -89,7 +75,7 @@ class Session:
         """Serve the client to its end.
 
         ``spoken``: the protocol version that it asks for, or nothing. Return git's exit
-        code and what it said; ``RefusedError`` if a request gets no answer.
+        code and its stderr; ``HttpError`` if a request is refused.
         """
         try:
             if spoken == b"version=2":
@@ -143,12 +129,12 @@ class Session:
         return None
 
     def _answer_request(self, spoken: bytes, body: IO[bytes]) -> tuple[int, bytes]:
-        """Answer one request; git's exit code and what it said."""
+        """Answer one request; return git's exit code and its stderr."""
         try:
             head = pktlines.head_of(body)
         except ValueError:
             raise HttpError(400, _MALFORMED) from None
-        if head.is_flush:  # the client has what it wants
+        if head.is_flush:  # the client has got everything
             return 0, b""
         if head.command not in _COMMANDS:
             raise HttpError(400, _MALFORMED)
@@ -237,7 +223,7 @@ class Session:
             slot.release()
 
     def _pump(self, running: UploadPack, seen: Seen) -> None:
-        """Pass on what both say, until git ends. What it has open may be gone."""
+        """Copy in both directions until git ends; check for removed packs."""
         admission = self._admission
         answers, asks = running.descriptors()
         sources = [answers, self._stdin]
@@ -269,7 +255,7 @@ class Session:
 
 
 class _Input(io.RawIOBase):
-    """What a client says; progress is noted."""
+    """Input of the client; reading it is progress."""
 
     def __init__(self, fd: int, watchdog: Watchdog) -> None:
         self._fd = fd
@@ -304,7 +290,7 @@ _LONGEST = 1 << 13  # characters; git refuses longer ones
 
 
 class Service(Choice):
-    """What a client wants of a repository."""
+    """A client's request for a repository."""
 
     MERCURIAL = "hg serve --stdio"
     FETCH = "git-upload-pack"
@@ -346,7 +332,7 @@ class Command(Record):
 
 
 def allowed(path: str, paths: Collection[str], directory: str) -> str | None:
-    """Return the repository of ``paths`` that is meant by ``path``, if there is one.
+    """Return the repository of ``paths`` that ``path`` names, or None.
 
     Relative ones are below ``directory``; ``~`` is a home. As in hg-ssh.
     """
@@ -366,7 +352,7 @@ class PushSession:
     """A client that may push, on two descriptors."""
 
     def __init__(self, repo: RepoT, proto: Any, stdin: int, stdout: int) -> None:
-        """``RefusedError`` if it gets no answer. ``proto``: how it would speak hg's."""
+        """``HttpError`` if it gets no answer. ``proto``: how it would speak hg's."""
         receivepack.check_policy(repo)
         self._repo, self._proto = repo, proto
         self._admission = Admission(repo, proto)
@@ -377,7 +363,7 @@ class PushSession:
     def run(self) -> tuple[int, bytes]:
         """Serve the client to its end.
 
-        Return git's exit code and what it said; ``RefusedError`` if it gets no answer.
+        Return git's exit code and its stderr; ``HttpError`` if it is refused.
         """
         admission = self._admission
         with contextlib.ExitStack() as stack:
@@ -407,7 +393,7 @@ class PushSession:
 
 
 _ILLEGAL = 255
-"""The exit code of hg-ssh for what is not allowed."""
+"""The exit code of hg-ssh for a refused command."""
 _READ_ONLY = b"you may not push into this repository"
 _ARCHIVES = b"this service of git is not offered here"
 _OFF = b"amalgam is not enabled for this repository; its operator does that"
@@ -462,7 +448,7 @@ def _refuse_push(ui: UiT, **_details: Any) -> bool:
 
 
 def _serve_git(service: Service, path: bytes) -> int:
-    """Let git serve its client, once it has passed what clients of hgweb pass."""
+    """Start git for its client, after the checks of hgweb."""
     asked = os.fsencode(os.environ.get("GIT_PROTOCOL", ""))
     spoken = asked if PROTOCOL.fullmatch(asked) else b""
     started = time.monotonic()
@@ -496,7 +482,7 @@ def _fetch(repo: RepoT, spoken: bytes) -> tuple[int, bytes]:
 
 
 def _receive(repo: RepoT) -> tuple[int, bytes]:
-    # what Mercurial and its hooks print must not get between what git says
+    # output of Mercurial and its hooks must not get into git's protocol
     stdin, stdout = repo.ui.protectfinout()
     try:
         proto = wireprotoserver.sshv1protocolhandler(repo.ui, stdin, stdout)
@@ -518,7 +504,7 @@ def _log(ui: UiT, service: Service, path: bytes, how: bytes, started: float) -> 
 
 
 def _refuse(service: Service, sentence: bytes, code: int = 1) -> int:
-    """Tell why there is no answer, in a way that the client shows."""
+    """Print a refusal in a way that the client shows."""
     if service in (Service.FETCH, Service.PUSH):
         # gitprotocol-pack(5), "error-line"
         line = pktlines.line(b"ERR " + shown_by_git(sentence) + b"\n")

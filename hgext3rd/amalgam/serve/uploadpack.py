@@ -1,20 +1,14 @@
-"""Services of git for clients: how they run and end; ``git upload-pack`` itself.
+"""``git upload-pack``, and how services of git run and end.
 
-Owns the configuration and the limits of upload-pack. Those of receive-pack are in
-``receive.receivepack``.
+Owns the configuration and limits of upload-pack; ``receivepack`` has its own. Every key
+that upload-pack reads is set on each run, so nothing in a store's own configuration
+decides the answer (git-config(1), "uploadpack", "transfer"). Protocol version 2 hands
+out every object of a store by its id, so callers ask ``freshness`` before.
 
-Every key that upload-pack reads is set on each run, so that nothing in a store's own
-configuration decides what clients get (git-config(1), "uploadpack", "transfer").
-Protocol version 2 hands out every object of a store by its id. So the callers have
-asked ``freshness`` before.
-
-Capabilities: what git tells clients of protocol version 2 before they ask anything.
-
-git is asked once, and its answer is kept in this process: it depends on git's program,
-on our configuration, and on that of the store, but on no ref and no object. So most
-first requests of clients start no git. It is asked again if the file of the program or
-the configuration of the store is another one, and after a while, since the program may
-be a script that runs another one.
+The capabilities of protocol version 2 are cached in this process. They depend on git's
+program, on our configuration and on the store's, but on no ref and no object. So most
+first requests start no git. The cache ends when the program's file or the store's
+configuration changes, and after a while, since the program may be a script.
 """
 
 from __future__ import annotations
@@ -53,21 +47,21 @@ if TYPE_CHECKING:
 
 
 PROTOCOL = re.compile(rb"version=[012]")
-"""What clients may ask for, as ``GIT_PROTOCOL`` has it."""
+"""Protocol versions of clients, as in ``GIT_PROTOCOL``."""
 _PIECE_BYTES = 1 << 16
 # git writes a pack in pieces of 8 KiB, and sending one takes as long as sending 64 KiB.
-# What it writes meanwhile must find room.
+# git's output during that time must find room.
 _PAUSE_MILLISECONDS = 2
 _PIPE_BYTES = 1 << 19
 _SAID_BYTES = 1 << 12
 _THREADS = "2"
-# What git needs besides the packs, of which it maps no more than _MAPPED_BYTES, and of
+# Memory of git besides the packs, of which it maps no more than _MAPPED_BYTES, and of
 # their indexes: 28 bytes and up for an object there, 100 to 200 while it counts.
 _ADDRESS_BYTES = 4 << 30
 _ADDRESS_PER_INDEX_BYTE = 16
 _MAPPED_BYTES = 1 << 30
 
-# What has no neutral value: that it is there has an effect.
+# Keys without a neutral value: their presence has an effect.
 _REFUSED_KEYS = frozenset({b"uploadpack.blobpackfileuri"})
 _CONFIG: dict[str, Value] = {
     "uploadpack.allowTipSHA1InWant": "false",
@@ -116,7 +110,7 @@ def config_of(store: GitStore) -> dict[str, Value]:
 
 def hidden_refs(store: GitStore) -> tuple[str, ...]:
     """Return the refs that no client is shown, as ``transfer.hideRefs`` has them."""
-    # the last pattern that matches decides: the first two undo those of the store
+    # the last matching pattern decides: the first two undo those of the store
     hidden = ["!refs", "!HEAD", "refs/cinnabar"]
     if b"heads" not in store.config.refs:
         hidden.append("refs/hg")
@@ -124,7 +118,7 @@ def hidden_refs(store: GitStore) -> tuple[str, ...]:
 
 
 def unread_summaries(store: GitStore) -> dict[str, Value]:
-    """Return what keeps git from summaries of ``store`` that no export has checked."""
+    """Return settings that keep git from unverified summaries of ``store``."""
     if summaries.digest(store.repository) == store.docket().summaries:
         return {}
     return _WITHOUT_SUMMARIES
@@ -137,7 +131,7 @@ class GitService:
     """A running program of git that answers a client, with all that it starts."""
 
     def __init__(self, process: Popen[bytes], errors: IO[bytes]) -> None:
-        """``process`` leads a process group; what it says goes to ``errors``."""
+        """``process`` leads a process group; its stderr goes to ``errors``."""
         self._process = process
         self._errors = errors
         self._end = select.poll()
@@ -164,9 +158,9 @@ class GitService:
     ) -> _Service:
         """Start a service on the repository of ``git``.
 
-        ``spoken`` is the protocol that the client speaks. ``address_bytes``: how much
-        memory each process may address. ``pass_fds``: what they inherit besides.
-        ``RefusedError`` if git cannot be run there.
+        ``spoken``: the client's protocol version. ``address_bytes``: address space of
+        each process. ``pass_fds``: descriptors to inherit. ``HttpError`` if git cannot
+        be run.
         """
         assert git.directory is not None
         with temporary_file_in_use():
@@ -195,9 +189,9 @@ class GitService:
         return cls(process, errors)
 
     def read(self) -> bytes:
-        """Return what it has written, some 64 KiB at most; nothing at the end.
+        """Return the next output, about 64 KiB at most; empty at the end.
 
-        After a short piece, waits a moment for more, but not longer than git runs.
+        After a short piece, waits a moment for more, but not after git's end.
         """
         if not self._has_more:
             self._end.poll(_PAUSE_MILLISECONDS)
@@ -233,13 +227,13 @@ class GitService:
             return self._process.wait()
 
     def end(self) -> None:
-        """Kill it unless it has ended, and forget what it said."""
+        """Kill it unless it has ended, and discard its stderr."""
         if not self._is_reaped:
             self.close(kill=True)
         self._errors.close()
 
     def descriptors(self) -> tuple[int, int]:
-        """Return those of its output, and of its input if that is a pipe."""
+        """Return its output, and its input if that is a pipe."""
         assert self._process.stdin is not None
         return self.output, self._process.stdin.fileno()
 
@@ -270,7 +264,7 @@ class UploadPack(GitService):
     ) -> UploadPack:
         """Start it on ``store``; ``spoken`` is the protocol that the client speaks.
 
-        ``RefusedError`` if git cannot be run there.
+        ``HttpError`` if git cannot be run there.
         """
         _check_settings(store)
         return cls.launch(
@@ -317,12 +311,12 @@ _MOST_KEPT = 100
 
 
 class Basis(Record):
-    """What an answer of git depends on."""
+    """Cache key of git's capabilities."""
 
     program: str
     """Where ``PATH`` leads to."""
     file: tuple[int, ...]
-    """What the file system says of that."""
+    """File stat of it."""
     settings: bytes
     """The configuration of the store."""
 
@@ -337,7 +331,7 @@ _kept: dict[Basis, _Kept] = {}
 
 
 def capabilities_basis(store: GitStore) -> Basis | None:
-    """Return what the answer for a store depends on; ``None`` if it is not kept.
+    """Return the cache key for a store; ``None`` if nothing is to be cached.
 
     Taken before git is asked.
     """
@@ -355,13 +349,13 @@ def capabilities_basis(store: GitStore) -> Basis | None:
 
 
 def kept_capabilities(basis: Basis | None) -> bytes:
-    """Return what git said; nothing if it is to be asked."""
+    """Return the cached capabilities, or empty."""
     found = _kept.get(basis) if basis else None
     return found.told if found and time.monotonic() < found.until else b""
 
 
 def keep_capabilities(basis: Basis | None, told: bytes) -> None:
-    """Keep what git said."""
+    """Cache the capabilities."""
     if basis is None:
         return
     if len(_kept) >= _MOST_KEPT:
@@ -370,9 +364,9 @@ def keep_capabilities(basis: Basis | None, told: bytes) -> None:
 
 
 def shown_capabilities(told: bytes, *more: bytes) -> bytes:
-    """Return what clients are told of what git said, and of ``more``.
+    """Return the capabilities for clients: git's, and ``more``.
 
-    Without what is not answered here.
+    Without those that are not answered here.
     """
     try:
         lines = [*pktlines.lines(io.BytesIO(told))]
