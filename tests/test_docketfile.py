@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from testlib import olddockets
-from testlib.exported import Exported
 
 from hgext3rd.amalgam import docketfile
 from hgext3rd.amalgam.docketfile import Field, formatted, parsed
@@ -124,44 +121,3 @@ DOCKET = Docket(
 @pytest.mark.parametrize("docket", [Docket(), DOCKET, DOCKET._replace(refused=False)])
 def test_git_docket_is_what_was_written(docket: Docket) -> None:
     assert Docket.parse(docket.format()) == docket
-
-
-OLD_FORMS = [olddockets.git_docket, olddockets.git_docket_5]
-
-
-@pytest.mark.parametrize("form", OLD_FORMS)
-def test_older_git_docket_has_the_same_files(form: Callable[[Docket], bytes]) -> None:
-    found = Docket.parse(form(DOCKET))
-    # the drafts' commit was an addition to that of the base, and of how many is unknown
-    of_base = DOCKET.base_commit._replace(covered=0)
-    of_drafts = DOCKET.drafts_commit._replace(covered=0)
-    of_drafts = of_drafts._replace(packs=(*of_base.packs, *of_drafts.packs))
-    assert found == DOCKET._replace(base_commit=of_base, drafts_commit=of_drafts)
-    assert found.packs == DOCKET.packs
-    assert found.metadata_commit == of_drafts
-    nothing = Docket.parse(form(Docket()))
-    assert nothing == Docket()
-
-
-@pytest.mark.parametrize("form", OLD_FORMS)
-def test_store_with_an_old_docket_is_continued(
-    store: Exported, form: Callable[[Docket], bytes]
-) -> None:
-    docket, before = Docket.parse(store.docket_path.read_bytes()), store.ids("tip")
-    metadata = store.git("rev-parse", "refs/cinnabar/metadata")
-    state = store.map_dir / "cinnabar-metadata-0123456789abcdef.state"
-    state.touch()
-    old = form(docket)
-    store.docket_path.write_bytes(old)
-    assert store.ids("tip") == before
-    assert store.hg("git::export") == "nothing new to export\n"
-    assert store.docket_path.read_bytes() == old
-    assert not state.exists()
-    assert store.git("rev-parse", "refs/cinnabar/metadata") == metadata
-    assert store.run("git::verify", "--full").code == 0
-    packs = store.named("packs")
-    store.commit_nothing("more")
-    assert "exported 1 changesets" in store.hg("git::export")
-    assert store.docket_path.read_bytes().startswith(b"amalgam git store 6\n")
-    assert store.named("packs")[: len(packs)] == packs
-    assert store.run("git::verify", "--full").code == 0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mercurial import error, hg as hgmod, ui as uimod
-from testlib import dockets, olddockets
+from testlib import dockets
 from testlib.bundled import Bundled
 from testlib.dockets import Change, Lines, given
 
@@ -202,27 +201,6 @@ def test_no_request_waits_for_what_is_no_file(
         assert "getbundle" in served.capabilities()
         assert served.status("amalgam/bundles/bundles.list") in (200, 404)
         assert served.status("?cmd=cinnabarclone") == 200
-
-
-def test_register_of_before_can_be_read(published: Bundled) -> None:
-    """Also with fields that a bundle no longer has."""
-    repo = opened(published)
-    register = Register.read(repo)
-    register.others = {"a name": "0" * 32}
-    register.failure = "odd \\ \n"
-    one, two, *_others = register.entries.values()
-    one.retired, two.retired = 1.5, None
-    path = published.directory / "register"
-    old = json.loads(olddockets.register(register))
-    for entry in old["entries"]:
-        entry |= {"left": [["/tmp", "x"]], "at_once": entry["name"] == two.name}
-        if entry["at_once"]:
-            entry["retired"] = 2
-    path.write_text(json.dumps(old, indent=1, sort_keys=True))
-    assert Register.read(repo).format() == register.format()
-    register.write(repo)
-    assert path.read_bytes().startswith(TITLE + b"\n")
-    assert Register.read(repo).format() == register.format()
 
 
 def test_edited_register_deletes_no_file(published: Bundled, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
-from testlib import olddockets, revlogs
+from testlib import revlogs
 from testlib.converted import Target
 from testlib.environment import ROOT, git, hg
 from testlib.exported import Exported
@@ -23,7 +23,6 @@ from testlib.hgserver import HgServer
 from testlib.randomcommits import GitObjects, write_object
 
 from hgext3rd.amalgam.clonebundles.register import Entry, Register
-from hgext3rd.amalgam.gitstore.docket import Docket
 from hgext3rd.amalgam.index import nodemapfile
 from hgext3rd.amalgam.index.snapshot import FileStat, SnapshotDocket
 from hgext3rd.amalgam.serve import pktlines
@@ -120,8 +119,6 @@ def _of_exported(exported: Exported) -> None:
             _put(RUST, "segment", f"{len(content)}", content)
         elif path.suffix == ".docket":
             _put(PYTHON, "git_docket", "exported", _unsealed(content))
-            old = olddockets.git_docket(Docket.parse(content))
-            _put(PYTHON, "git_docket", "version-4", old)
             tips = exported.docket_path.with_suffix(".tips").read_bytes()
             _put(PYTHON, "branch_tips", "exported", _unsealed(tips))
     for path in exported.packs_dir.glob("*.idx"):
@@ -305,7 +302,6 @@ def _requests() -> None:
         entries={entry.name: entry}, last_token=3, others={"x": "0" * 32}
     )
     _put(PYTHON, "register", "usual", _unsealed(register.format()))
-    _put(PYTHON, "register", "version-1", olddockets.register(register))
     _put(PYTHON, "headset", "two", bytes(range(40)))
     line = b"https://example.org/x.hg BUNDLESPEC=zstd-v2 REQUIRESNI=true\n"
     _put(PYTHON, "hg_manifest", "usual", line + b"clonebundle://local TITLE=x\n")

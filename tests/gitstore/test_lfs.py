@@ -1,7 +1,6 @@
-"""Files in LFS: what git-lfs needs is in the git repository.
+"""Files in LFS: the git repository has pointers of git-lfs.
 
-The text of such a revision is a pointer with keys of Mercurial's, too, which git-lfs
-refuses. Earlier versions exported it as it is.
+Mercurial's pointers have additional keys, which git-lfs refuses.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from testlib import killpoints, lfs
+from testlib import lfs
 from testlib.contents import blob, check_stores, commits, raw_text
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
@@ -49,31 +48,6 @@ def store(tmp_path: Path, own_server: HgServer) -> Exported:
     (store.root / "text").write_bytes(TEXTS["text"] + b"one more\n")
     store.hg("commit", "-qAm", "one", "-d", "0 0")
     return store
-
-
-def make_old(store: Exported) -> dict[str, str]:
-    """Export as earlier versions did, and return the commits.
-
-    Without the flag, the text is exported as it is. Without the requirement, the docket
-    has no mark.
-    """
-    filelogs = list((store.root / ".hg/store/data").glob("*.i"))
-    flagged = {path: path.read_bytes() for path in filelogs}
-    requires = store.root / ".hg/store/requires"
-    lines = requires.read_text()
-    assert "lfs\n" in lines
-    requires.write_text(lines.replace("lfs\n", ""))
-    for path in filelogs:
-        lfs.set_flags(path, False, *range(9))
-    options = ("--config", "amalgam.git.check-texts=no", "--config", "extensions.lfs=!")
-    store.hg("git::export", *options)
-    requires.write_text(lines)
-    for path, content in flagged.items():
-        path.write_bytes(content)
-    assert "pointers" not in store.docket_path.read_text()
-    assert blob(store, "0", "text") == raw_text(store, "text", 0)
-    assert b"x-is-binary" in blob(store, "0", "text")
-    return commits(store)
 
 
 def exported_commits(store: Exported) -> dict[str, str]:
@@ -159,56 +133,6 @@ def test_keys_in_another_order_and_many_of_them_are_a_pointer(
     assert blob(store, "2", "odd") == EXAMPLE
 
 
-# stores of earlier versions
-
-
-def test_store_with_pointers_of_mercurial_is_made_again_once(store: Exported) -> None:
-    old = make_old(store)
-    (store.root / "large").write_bytes(b"large\n" * 100)
-    store.hg("commit", "-qAm", "two", "-d", "0 0")
-    done = store.run("git::export")
-    assert done.code == 0
-    said = b"warning: LFS pointers change: exporting everything again\n"
-    assert done.err.startswith(said)
-    new = commits(store)
-    assert len(new) == 3
-    assert not set(old.values()) & set(new.values())
-    assert blob(store, "0", "text") == pointer(TEXTS["text"])
-    listing = store.git("cat-file", "--batch-all-objects", "--batch-check")
-    assert not [oid for oid in old.values() if oid in listing]
-    check_stores(store)
-    assert store.hg("git::export").startswith("nothing new")
-
-    store.hg("git::export", "--rebuild")
-    assert commits(store) == new
-
-
-@pytest.mark.torture
-def test_killed_anywhere_it_is_made_again_by_the_next_export(
-    store: Exported, tmp_path: Path
-) -> None:
-    old = make_old(store)
-    scratch = tmp_path / "scratch"
-    # or the commit for git-cinnabar would be made by undisturbed exports only
-    killpoints.at_each(store.root, scratch, "git::export", "--metadata")
-    done = Exported(scratch / "repo", store.server)
-    assert not set(old.values()) & set(commits(done).values())
-    store.hg("git::export")
-    assert commits(done) == commits(store)
-
-
-@pytest.mark.parametrize("layer", ["draft", "public"])
-def test_some_revisions_are_exported_again_with_all_that_were(
-    store: Exported, layer: str
-) -> None:
-    store.hg("phase", f"--{layer}", "--force", "0")
-    old = make_old(store)
-    store.hg("git::export", "-r", "0")
-    new = exported_commits(store)
-    assert len(new) == 2
-    assert not set(old.values()) & set(new.values())
-
-
 def test_store_without_lfs_goes_on_as_it_is(
     tmp_path: Path, own_server: HgServer
 ) -> None:
@@ -218,7 +142,6 @@ def test_store_without_lfs_goes_on_as_it_is(
     store.hg("commit", "-qAm", "before", "-d", "0 0")
     store.hg("git::export")
     before, packs = commits(store), store.named("packs")
-    assert "pointers" not in store.docket_path.read_text()
 
     lfs.enable(store.root)
     (store.root / "file").write_bytes(b"after\n" * 100)
@@ -227,16 +150,14 @@ def test_store_without_lfs_goes_on_as_it_is(
     assert b"everything" not in done.err
     assert commits(store)["0"] == before["0"]
     assert set(packs) & set(store.named("packs"))
-    assert store.docket()["pointers"]
     assert blob(store, "0", "file") == b"before\n" * 100
     assert blob(store, "1", "file") == pointer(b"after\n" * 100)
     check_stores(store)
 
 
-def test_censoring_keeps_the_mark(store: Exported) -> None:
+def test_censoring_keeps_the_pointers(store: Exported) -> None:
     store.hg("git::export")
     # Mercurial's censor refuses to work beside LFS; what amalgam notes of it
     (store.root / ".hg" / "amalgam-censored").write_text("0" * 32 + "\n")
     assert store.hg("git::export").startswith("exported 2 changesets")
-    assert store.docket()["pointers"]
     assert blob(store, "0", "text") == pointer(TEXTS["text"])

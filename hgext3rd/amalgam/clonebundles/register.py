@@ -39,7 +39,6 @@ HERE = "."
 """The path of bundles that are in the directory of the register."""
 _FILE = b"register"
 _TITLE = b"amalgam bundle register 2"
-_OLD_VERSION = 1
 _LIMIT_BYTES = 4 << 20
 """About 5,000 bundles: a web server must not run out of memory by parsing."""
 
@@ -135,7 +134,7 @@ class Register:
     def parse(cls, content: bytes) -> Register:
         """Parse ``content`` as written by ``format``; ``ValueError`` for anything
         else."""
-        lines = docketfile.parsed(content, _TITLE, old=_OLD_VERSION)
+        lines = docketfile.parsed(content, _TITLE)
         head, *bundles = docketfile.split(lines, _ENTRY["name"].key)
         entries = [Entry(**docketfile.values_of(part, _ENTRY)) for part in bundles]
         values = docketfile.values_of(head, _REGISTER)

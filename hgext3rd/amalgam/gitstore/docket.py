@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING
 
 from .. import docketfile
-from ..docketfile import Field, Group, flags, matching, numbers, olddockets, texts
+from ..docketfile import Field, Group, flags, matching, numbers, texts
 from ..files import Unusable
 from ..records import Record
 from . import checkpoint
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .checkpoint import Checkpoint
 
 TITLE = b"amalgam git store 6"
-_OLD_TITLE = b"amalgam git store 5"
-_JSON_VERSION = 4
 # of names, and of checkpoints
 _LONGEST_BYTES = 64 << 20
 
@@ -111,9 +109,6 @@ class Docket(Record):
     """``AdoptedFile.mark`` of the commits that its ids begin with, if there are."""
     summaries: str = ""
     """``summaries.digest`` when git found nothing wrong with them."""
-    pointers: bool = False
-    """Whether blobs of files in LFS are pointers as git-lfs writes them; may be false
-    if there is none."""
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -156,15 +151,8 @@ class Docket(Record):
 
     @classmethod
     def parse(cls, content: bytes) -> Docket:
-        """Return what ``format`` made ``content`` of; ``ValueError`` if it did not.
-
-        Earlier versions are read until 0.3.0.
-        """
-        is_old = content.startswith((_OLD_TITLE, b"{"))
-        title = _OLD_TITLE if is_old else TITLE
-        lines = docketfile.parsed(content, title, old=_JSON_VERSION)
-        if is_old:
-            lines = olddockets.with_commits(lines)
+        """Parse ``content`` as ``format`` writes it; ``ValueError`` for other forms."""
+        lines = docketfile.parsed(content, TITLE)
         docket = cls(**docketfile.values_of(lines, _DOCKET))
         for layer in (docket.base, docket.drafts):
             if layer.complete not in ("", *layer.packs):
@@ -221,7 +209,6 @@ _DOCKET: Fields = {
     "censored": texts(b"censored", _MARK, ""),
     "adopted": texts(b"adopted", _OID, ""),
     "summaries": texts(b"summaries", _OID, ""),
-    "pointers": flags(b"git-lfs-pointers"),
     "base": Group(b"base-", Layer, _LAYER),
     "drafts": Group(b"drafts-", Layer, _LAYER),
     "base_commit": Group(b"base-metadata-", MetadataCommit, _COMMIT),

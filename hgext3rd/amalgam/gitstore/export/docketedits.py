@@ -23,7 +23,6 @@ def emptied(docket: Docket, packs: Iterable[str]) -> Docket:
         refused=docket.refused,
         censored=docket.censored,
         dropped=tuple(sorted(packs)),
-        pointers=docket.pointers,
     )
 
 
@@ -156,11 +155,6 @@ def settled(docket: Docket) -> Docket:
     packs = frozenset(docket.packs)
     dropped = tuple(name for name in docket.dropped if name not in packs)
     return docket._replace(dropped=dropped)
-
-
-def with_pointers(docket: Docket) -> Docket:
-    """Note that blobs of files in LFS are pointers as git-lfs writes them."""
-    return docket._replace(pointers=True)
 
 
 def named(docket: Docket, digest: str) -> Docket:

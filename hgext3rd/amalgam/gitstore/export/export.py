@@ -25,7 +25,7 @@ from ...core import errors
 from ...files import Unusable
 from ...records import Record
 from ...terminal import one_line
-from .. import censorship, lfs, plan, requirements, selection
+from .. import censorship, plan, requirements, selection
 from ..docket import Docket, Layer
 from ..drafts import departure, moving
 from ..git import branchtips, refs as refsmod
@@ -156,7 +156,7 @@ class ExportRun:
         selection.read_again(self._repo)
         docket = self._store.docket()
         wanted = self._want(docket)
-        if not self._files.is_settled(docket) or self._has_old_pointers(docket):
+        if not self._files.is_settled(docket):
             return False
         if self._nodes is None:
             known = wanted.allowed.known_below(self._repo, docket.drafts.seen)
@@ -207,7 +207,6 @@ class ExportRun:
         that they lead to may still leave.
         """
         self._drop_censored()
-        self._replace_pointers()
         wanted = self._settle()
         before = self._files.next
         known_below = wanted.allowed.known_below(self._repo, before.drafts.seen)
@@ -262,28 +261,6 @@ class ExportRun:
             for layer in (docket.base, docket.drafts):
                 self._select_again(self._want(docket), layer)
             self._files.drop_all(mark)
-
-    def _replace_pointers(self) -> None:
-        """Export from nothing, if blobs of files in LFS are as Mercurial stores them.
-
-        Ids of commits with them change, and a store has ids of one rule only.
-        """
-        docket = self._files.next
-        if self._has_old_pointers(docket):
-            self._repo.ui.warn(
-                _(b"warning: LFS pointers change: exporting everything again\n")
-            )
-            for layer in (docket.base, docket.drafts):
-                self._select_again(self._want(docket), layer)
-            self._files.plan_anew()
-        if lfs.is_used(self._repo):
-            self._files.plan(docketedits.with_pointers(self._files.next))
-
-    def _has_old_pointers(self, docket: Docket) -> bool:
-        if docket.pointers or not docket.segments or not lfs.is_used(self._repo):
-            return False
-        with contextlib.closing(self._store.open_map(docket)) as oidmap:
-            return lfs.has_any(self._repo, oidmap)
 
     def _want(self, docket: Docket) -> ExportPlan:
         return ExportPlan.of(self._repo, self._config.export, docket, self._nodes)

@@ -1,12 +1,8 @@
-"""What an export leaves out or cannot show, so that users are told.
+"""Warnings after an export: changesets left out, and files that look different in git.
 
-Looks at the repository after an export, and changes nothing. The command has the words.
-
-Files that look different in a git checkout.
-
-They are names that git refuses, and placeholders for contents elsewhere:
+Different files are names that git refuses, and placeholders for contents elsewhere:
 subrepositories, largefiles, LFS. Their history is exported unchanged, because ids
-depend on it. Looks at names, and for LFS at flags.
+depend on it. Looks at names, and for LFS at flags. The command has the messages.
 """
 
 from __future__ import annotations
@@ -15,13 +11,13 @@ import heapq
 import re
 from typing import TYPE_CHECKING
 
-from mercurial import phases, repoview
+from mercurial import phases, repoview, revlog, store as storemod
 
 from ...records import Choice, Record
-from .. import lfs, selection
+from .. import selection
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from mercurial.interfaces.types import RepoT
 
@@ -85,12 +81,12 @@ def different_files(
     repo = repo.unfiltered()
     skipped = frozenset(excluded)
     revs = [rev for rev in range(start, len(repo)) if rev not in skipped]
-    has_lfs = lfs.is_used(repo)
+    has_lfs = b"lfs" in repo.requirements
     if len(revs) <= _FEW_CHANGESETS:
         readfiles = repo.changelog.readfiles
         paths = {path for rev in revs for path in readfiles(rev)}
     else:
-        paths = set(lfs.all_files(repo)) if has_lfs or _may_differ(repo) else set()
+        paths = set(_all_files(repo)) if has_lfs or _may_differ(repo) else set()
     found: dict[DifferenceKind, list[bytes]] = {}
     opened = 0
     for path in sorted(paths):
@@ -125,7 +121,7 @@ def _is_new(
     """Tell whether the first revision of a file that is exported is a new one."""
     filelog = repo.file(path).get_revlog()
     for rev in range(len(filelog)):
-        if in_lfs and not lfs.is_in_lfs(filelog, rev):
+        if in_lfs and not filelog.flags(rev) & revlog.REVIDX_EXTSTORED:
             continue
         linkrev = filelog.linkrev(rev)
         if linkrev not in excluded:
@@ -133,8 +129,21 @@ def _is_new(
     return False
 
 
+def _all_files(repo: RepoT) -> Iterator[bytes]:
+    """Yield the names of all files of the history."""
+    if b"fncache" not in repo.requirements:
+        for entry in repo.store.data_entries(undecodable=[]):
+            if entry.is_filelog:
+                yield entry.target_id
+        return
+    content: bytes = repo.svfs.tryread(b"fncache")
+    for line in content.splitlines():
+        if line.startswith(b"data/") and line.endswith(b".i"):
+            yield storemod.decodedir(line)[5:-2]
+
+
 def _may_differ(repo: RepoT) -> bool:
-    """Tell whether a name of any file may be one that git shows otherwise."""
+    """Return whether the name of any file may look different in git."""
     if b"fncache" not in repo.requirements:
         return True
     content: bytes = repo.svfs.tryread(b"fncache").lower()

@@ -325,7 +325,7 @@ class StoreFiles:
 
     def drop_all(self, mark: str) -> None:
         """Remove all that is exported; what is exported next has this ``mark``."""
-        docket = Docket(censored=mark, pointers=self.next.pointers)
+        docket = Docket(censored=mark)
         self._refuse(docket._replace(adopted=self.adopted))
         self._unname({})
         self.remove_debris()

@@ -1,4 +1,4 @@
-"""The one text form of what amalgam records: dockets, and the bundle register.
+"""The text form of all records of amalgam: dockets, and the bundle register.
 
 ``docs/formats/dockets.rst`` describes it: a title, lines ``key value``, a checksum.
 Owns that form, how values are written, and how the fields of a record become lines.
@@ -11,8 +11,7 @@ import os
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from ..records import Record
-from . import olddockets
+from .records import Record
 
 if TYPE_CHECKING:
     import re
@@ -28,20 +27,20 @@ _UID_DIGITS = 16
 
 
 class Field(Record):
-    """How one field of a record is written: lines with one key."""
+    """The written form of a field: lines with one key."""
 
     key: bytes
     parse: Callable[[bytes], Any]
     """``ValueError`` for a value that ``format`` never returns."""
     format: Callable[[Any], bytes]
     default: Any = ...
-    """No line is written for this value. Without one, there must be a line."""
+    """No line is written for this value. Without a default, a line is required."""
     many: bool = False
-    """Whether it is a tuple, or the items of a dictionary: a line for each, if any."""
+    """Whether it is a tuple, or the items of a dictionary, with a line for each."""
 
 
 class Group(Record):
-    """How a record within a record is written: its keys have a prefix."""
+    """The written form of a record within a record: its keys have a prefix."""
 
     prefix: bytes
     make: Callable[..., Any]
@@ -49,7 +48,7 @@ class Group(Record):
 
 
 class Form(Record):
-    """How a file is written that has one record and nothing else."""
+    """The written form of a file with one record and nothing else."""
 
     title: bytes
     fields: Fields
@@ -59,7 +58,7 @@ class Form(Record):
         return formatted(self.title, lines_of(record, self.fields))
 
     def values_in(self, content: bytes) -> dict[str, Any]:
-        """Return the values by field; ``ValueError`` if there is no such record."""
+        """Return the values by field; ``ValueError`` for another form."""
         return values_of(parsed(content, self.title), self.fields)
 
 
@@ -70,13 +69,8 @@ def formatted(title: bytes, lines: Iterable[Line]) -> bytes:
     return b"%ssum %08x\n" % (body, zlib.crc32(body))
 
 
-def parsed(content: bytes, title: bytes, old: int = 0) -> list[Line]:
-    """Return the lines of a file; ``ValueError`` if ``formatted`` did not make it.
-
-    ``old`` is the version that was JSON, if there was one.
-    """
-    if old and content.startswith(b"{"):
-        return olddockets.lines_of(content, old)
+def parsed(content: bytes, title: bytes) -> list[Line]:
+    """Return the lines of a file; ``ValueError`` if ``formatted`` did not make it."""
     body, _sum, stated = content.rpartition(b"sum ")
     if stated != b"%08x\n" % zlib.crc32(body):
         raise ValueError("damaged")
@@ -132,7 +126,7 @@ def lines_of(record: Any, fields: Fields, prefix: bytes = b"") -> Iterator[Line]
 
 
 def values_of(lines: Iterable[Line], fields: Fields) -> dict[str, Any]:
-    """Return what ``lines_of`` had, by field; a line that is there twice counts once.
+    """Return the values of ``lines_of``, by field; a repeated line counts once.
 
     ``ValueError`` for unknown keys, values of another form, and missing fields.
     """
@@ -165,26 +159,26 @@ def _taken(
 
 
 def number(text: bytes) -> int:
-    """Return a number of 63 bits; ``ValueError`` if it is none."""
+    """Parse a number of 63 bits; ``ValueError`` for anything else."""
     if not text.isdigit() or len(text) > _LONGEST or int(text) >> 63:
         raise ValueError("not a number")
     return int(text)
 
 
 def is_uid(text: bytes) -> bool:
-    """Tell whether it is 16 hexadecimal digits, and so may be in the name of a file."""
+    """Return whether it is 16 hexadecimal digits, valid in a file name."""
     return len(text) == _UID_DIGITS and not text.strip(b"0123456789abcdef")
 
 
 def uid(text: bytes) -> bytes:
-    """Return a uid; ``ValueError`` if it is none."""
+    """Parse a uid; ``ValueError`` for anything else."""
     if not is_uid(text):
         raise ValueError("not a uid")
     return text
 
 
 def matching(pattern: re.Pattern[str]) -> Callable[[bytes], str]:
-    """Return what parses the text that a pattern describes."""
+    """Return a parser of texts that match a pattern."""
 
     def text(value: bytes) -> str:
         found = os.fsdecode(value)
