@@ -23,7 +23,6 @@ LAYERS = [
     "gitstore.records",
     "gitstore.git",
     "gitstore.store",
-    "gitstore.drafts",
     "gitstore.export",
     "gitstore.adopt",
     "gitstore.verify",

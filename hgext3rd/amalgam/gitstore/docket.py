@@ -33,7 +33,6 @@ PACK = re.compile(r"pack-[0-9a-f]{40}")
 # packs of others go, too; their names are only compared with those that are there
 _DROPPED = re.compile(r"pack-[^/\0]*")
 _SEGMENT = re.compile(r"[a-z]+(?:-metadata)?-[0-9a-f]{16}\.map")
-_USES = re.compile(r"[a-z]+-[0-9a-f]{16}\.uses")
 _OID = re.compile(r"[0-9a-f]{40}")
 _PAIR = re.compile(r"[0-9a-f]{40} [0-9a-f]{40}")
 _MARK = re.compile(r"[0-9a-f]{32}")
@@ -65,10 +64,6 @@ class Layer(Record):
     seen: tuple[Checkpoint, ...] = ()
     """What was selected when all of it was exported, up to some places in the
     changelog, ascending; empty if it never was, or if more has been exported since."""
-    uses: tuple[str, ...] = ()
-    """File names of use counts, oldest first; only drafts have them."""
-    counted: int = 0
-    """How many changesets are in them. If these are not all, they do not count."""
 
     def with_above(self, above: Layer) -> Layer:
         """Return the layer that this one and the one above it are together."""
@@ -135,7 +130,7 @@ class Docket(Record):
     @property
     def map_files(self) -> tuple[str, ...]:
         """File names of everything in the map's directory but the docket itself."""
-        return (*self.segments, *self.metadata_segments, *self.drafts.uses)
+        return (*self.segments, *self.metadata_segments)
 
     @classmethod
     def read(cls, directory: Directory, dialect: bytes) -> Docket:
@@ -198,8 +193,6 @@ _LAYER: Fields = {
     "complete": texts(b"complete", PACK, ""),
     "metadata_segments": texts(b"metadata-segment", _SEGMENT, many=True),
     "seen": checkpoint.field(many=True),
-    "uses": texts(b"uses", _USES, many=True),
-    "counted": numbers(b"counted", 0),
 }
 _DOCKET: Fields = {
     "held": Field(b"held", _pair, _pair_text, many=True),

@@ -22,7 +22,7 @@ from ..core.operation import Operation
 from ..records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mercurial.interfaces.types import UiT
 
@@ -193,19 +193,6 @@ class OidMap:
                 return
             yield bytes(out[: written[0] * _PAIR_LEN]), int(written[0])
             start += int(written[0])
-
-    def sifted(self, nodes: Mapping[Table, Sequence[bytes]], *, keep: bool) -> bytes:
-        """Return a segment with the pairs of ``nodes``, or with all others.
-
-        Its name has the first digits of its last ``ID_LEN`` bytes, as any segment's.
-        """
-        fields: dict[str, Any] = {
-            name: b"".join(nodes.get(table, ())) for table, name in _FIELDS.items()
-        }
-        message = lent(encode({**fields, "is_kept": keep}))
-        answer = ffi.new("amalgam_answer *")
-        errors.call(lib.amalgam_map_sift, answer, self._handle, *message)
-        return taken(answer)
 
     def check(self) -> None:
         """Read the map whole; ``StorageError`` names a segment that was changed."""

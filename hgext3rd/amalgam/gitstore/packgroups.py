@@ -11,13 +11,12 @@ Pure functions, which read no file.
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 from ..records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .docket import Docket, Layer
 
@@ -30,12 +29,6 @@ _FACTOR = 2
 _BATCH = 16
 # so many packs of a group stay; what is smaller is rolled up, whatever the rule says
 _MOST_KEPT = 8
-
-
-# A pack of drafts has about such a part of all their objects at most, or so many. So
-# what some drafts take with them makes few objects to be written again.
-_PART_OF_DRAFTS = 16
-_LEAST_PART = 8192
 
 
 class RollUp(Record):
@@ -57,19 +50,11 @@ def due(docket: Docket, count: Callable[[str], int]) -> list[RollUp]:
     found = []
     for group, layer in _groups(docket):
         if is_full or len(group) >= _BATCH:
-            packs = _not_kept(docket, layer, group, count)
+            packs = _outside_of_progression(group, count)
             is_whole = layer is docket.base and len(packs) == len(group)
             if len(packs) >= (2 if is_full else _BATCH):
                 found.append(RollUp(packs, is_whole))
     return found
-
-
-def most_objects(counts: Iterable[int]) -> int:
-    """Return how many objects a pack of drafts should have at most.
-
-    ``counts``: how many each of their packs has.
-    """
-    return max(_LEAST_PART, sum(counts) // _PART_OF_DRAFTS)
 
 
 def room(docket: Docket, size: Callable[[str], int]) -> int:
@@ -93,9 +78,9 @@ def growth(
     pack.
     """
     total = 0
-    for group, layer in _groups(docket):
+    for group, _layer in _groups(docket):
         # the first pack alone does not tell how large the next one will be
-        waiting = _not_kept(docket, layer, group, count) or group[1:][-1:]
+        waiting = _outside_of_progression(group, count) or group[1:][-1:]
         left = _BATCH - len(waiting)
         total += max(0, left) * max(map(size, waiting), default=0)
     return total
@@ -115,22 +100,6 @@ def _groups(docket: Docket) -> Iterator[tuple[Sequence[str], Layer]]:
     """Yield each group, and its layer."""
     for layer in (docket.base, docket.drafts):
         yield _packs_of_layer(layer), layer
-
-
-def _not_kept(
-    docket: Docket, layer: Layer, group: Sequence[str], count: Callable[[str], int]
-) -> tuple[str, ...]:
-    """Return the packs of a group that do not stay, ascending by their objects.
-
-    Those of drafts are no more than one pack should have, and large ones stay.
-    """
-    if layer is not docket.drafts:
-        return _outside_of_progression(group, count)
-    most = most_objects(map(count, layer.packs))
-    small = [name for name in group if 2 * count(name) < most]
-    packs = _outside_of_progression(small, count)
-    totals = itertools.accumulate(map(count, packs))
-    return packs[: sum(total <= most for total in totals)]
 
 
 def _outside_of_progression(

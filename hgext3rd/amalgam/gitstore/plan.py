@@ -170,13 +170,6 @@ def vanished(
     return [node for node in nodes if not allowed.has(repo, node)]
 
 
-def published(
-    repo: RepoT, public: Selection, maps: MapFiles, layer: Layer
-) -> list[bytes]:
-    """Return the changesets of ``layer`` that are ``public``. Looks at each."""
-    return [node for node in changesets(maps, layer) if public.has(repo, node)]
-
-
 def changesets(maps: MapFiles, layer: Layer) -> list[bytes]:
     """Return the changesets that a layer has. Takes some 100 ns each."""
     with contextlib.closing(maps.open(layer.segments)) as oidmap:

@@ -402,21 +402,6 @@ enum amalgam_status amalgam_map_pairs(uint8_t *pairs,
                                       uint64_t start,
                                       struct amalgam_error *error);
 
-// Answers a segment with some of the pairs of `map`.
-//
-// Fields of `message`: nodes of each table, `changesets`, `manifests` and `files`; `is_kept`. The segment has the
-// pairs of these nodes, or, if `is_kept` is 0, all others.
-//
-// # Safety
-//
-// `error` as everywhere; `answer` is writable; `message` is lent for the call; `map` is not freed before it ends.
-// The answer is given to `amalgam_answer_free` once.
-enum amalgam_status amalgam_map_sift(struct amalgam_answer *answer,
-                                     const struct amalgam_map *map,
-                                     const uint8_t *message,
-                                     size_t message_len,
-                                     struct amalgam_error *error);
-
 // Compares the map `found` with `expected`.
 //
 // The answer is a message with the differences of each table: `changesets`, `manifests`, `files`. A difference has 60

@@ -10,7 +10,7 @@ use crate::buffers::{self, AnswerBytes};
 use crate::entry::entry;
 use crate::failure::{ErrorInfo, Failure, Status};
 use crate::handle::{self, Handle};
-use crate::jobs::{directory, nodes};
+use crate::jobs::directory;
 use crate::message::Fields;
 use crate::report::{Position, Progress, ReportFn, Reporter};
 
@@ -260,42 +260,6 @@ pub unsafe extern "C" fn amalgam_map_pairs(
         })?;
         // SAFETY: as the caller promises.
         unsafe { buffers::put(written, count) }
-    };
-    // SAFETY: as the caller promises.
-    unsafe { entry(error, body) }
-}
-
-/// Answers a segment with some of the pairs of `map`.
-///
-/// Fields of `message`: nodes of each table, `changesets`, `manifests` and `files`; `is_kept`. The segment has the
-/// pairs of these nodes, or, if `is_kept` is 0, all others.
-///
-/// # Safety
-///
-/// `error` as everywhere; `answer` is writable; `message` is lent for the call; `map` is not freed before it ends.
-/// The answer is given to `amalgam_answer_free` once.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn amalgam_map_sift(
-    answer: *mut AnswerBytes,
-    map: *const Map,
-    message: *const u8,
-    message_len: usize,
-    error: *mut ErrorInfo,
-) -> Status {
-    let body = || {
-        // SAFETY: as the caller promises.
-        let (message, Map(handle)) =
-            unsafe { (buffers::slice(message, message_len)?, handle::borrow(map)?) };
-        let mut fields = Fields::decode(message)?;
-        let mut taken = |name| Ok::<_, Failure>(nodes(fields.take(name)?));
-        let nodes = [taken("changesets")?, taken("manifests")?, taken("files")?];
-        let is_kept = fields.take("is_kept")?;
-        fields.end()?;
-        let sift = |map: &OidMap| map.sifted(nodes, is_kept);
-        let sifted =
-            handle.call(|map| sift(map).map_err(|problem| Failure::bug(problem.to_string())))?;
-        // SAFETY: as the caller promises.
-        unsafe { buffers::give(answer, sifted) }
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }

@@ -119,17 +119,6 @@ def with_base(docket: Docket, base: Layer) -> Docket:
     return docket._replace(base=base)
 
 
-def without_vanished(docket: Docket, drafts: Layer) -> Docket:
-    """Let drafts go; a metadata commit that leads to them goes, too."""
-    after = docket._replace(drafts=drafts, drafts_commit=MetadataCommit())
-    return _dropping(docket, after)
-
-
-def with_published(docket: Docket, base: Layer, drafts: Layer) -> Docket:
-    """Move drafts into the base."""
-    return _dropping(docket, docket._replace(base=base, drafts=drafts))
-
-
 def with_drafts(docket: Docket, drafts: Layer) -> Docket:
     """Let the drafts grow."""
     return docket._replace(drafts=drafts)

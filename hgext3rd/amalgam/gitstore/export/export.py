@@ -27,10 +27,9 @@ from ...records import Record
 from ...terminal import one_line
 from .. import censorship, plan, requirements, selection
 from ..docket import Docket, Layer
-from ..drafts import departure, moving
 from ..git import branchtips, refs as refsmod
 from ..git.branchtips import BranchTips
-from ..oidmap import Table
+from ..oidmap import ID_LEN, Table
 from ..plan import Drafts, ExportPlan
 from . import docketedits, metadatacommit, transaction
 from .conversion import Converted, ExportConversion
@@ -90,6 +89,8 @@ class ExportRun:
         self._once = once
         self._covers = covers
         self._nodes = nodes
+        self._replaces = Drafts.KEEP
+        """The reason to convert all drafts again, if there is one."""
         self._store = store
         self._repo = store.repo
         self._config = store.config
@@ -191,7 +192,11 @@ class ExportRun:
             except Exception as exc:
                 moved = selection.state_of(self._repo) != state
                 if not moved or not selection.is_repository_error(exc):
-                    raise
+                    if self._replaces is not Drafts.DROP:
+                        raise
+                    # vanished drafts must go even if others cannot stay
+                    self._files.drop_drafts()
+                    self._replaces = Drafts.KEEP
                 cause = exc
             self._files.remove_debris()
         raise error.StateError(
@@ -208,10 +213,10 @@ class ExportRun:
         """
         self._drop_censored()
         wanted = self._settle()
-        before = self._files.next
-        known_below = wanted.allowed.known_below(self._repo, before.drafts.seen)
-        # what had to go has gone, even if this has to wait for a lock of git
-        self._repository.set_up()
+        seen = self._files.next.drafts.seen
+        known_below = wanted.allowed.known_below(self._repo, seen)
+        if self._replaces is not Drafts.DROP:
+            self._repository.set_up()
         try:
             self._convert(wanted)
         except _DisplacedError as found:
@@ -220,9 +225,6 @@ class ExportRun:
         if not self._is_exact(wanted, known_below):
             return False
         docket = self._files.next
-        if docket.drafts.segments != before.drafts.segments:
-            nodes = wanted.selected.nodes_above(self._repo, known_below)
-            docket = moving.with_counted(self._store, before, docket, nodes)
         refs, head = self._wanted_refs(docket, wanted.allowed)
         places = wanted.places(self._repo) if wanted.is_all else None
         if selection.state_of(self._repo) != state and not (
@@ -270,62 +272,31 @@ class ExportRun:
 
         Return what is to be there.
         """
-        nodes, maps = self._nodes, self._store.maps
-        wanted, judgement = self._judge()
-        docket = self._files.next
-        if judgement is Drafts.DROP:
-            vanished = plan.vanished(self._repo, wanted.allowed, maps, docket.drafts)
-            self.gone += len(vanished)
-            if self._part_with(wanted, vanished):
-                wanted, judgement = self._judge()
-        if judgement is Drafts.SORT and self._publish(wanted):
-            wanted, judgement = self._judge()
-        docket = self._files.next
+        nodes, docket = self._nodes, self._files.next
+        wanted = self._want(docket)
+        judgement = wanted.judge(self._repo, docket, self._store.maps)
         if judgement in (Drafts.SORT, Drafts.DROP):
-            self._select_again(wanted, docket.drafts)
-        if judgement is Drafts.DROP:
-            self.again = True
-            self._files.drop_drafts(docket)
-        elif judgement is Drafts.SORT:
-            self._files.plan(docketedits.without_drafts(docket))
+            self._convert_again(wanted, judgement)
         elif judgement is Drafts.PROMOTE:
             self._files.plan(docketedits.promoted(docket))
         if wanted.has_base_shrunk(self._repo, docket, self._store.maps):
             self._drop_vanished(wanted)
         return wanted if self._nodes is nodes else self._want(self._files.next)
 
-    def _judge(self) -> tuple[ExportPlan, Drafts]:
-        """Return what is wanted now, and what is to be done with the drafts."""
-        docket = self._files.next
-        wanted = self._want(docket)
-        return wanted, wanted.judge(self._repo, docket, self._store.maps)
+    def _convert_again(self, wanted: ExportPlan, judgement: Drafts) -> None:
+        """Plan a conversion of all drafts beside their present packs.
 
-    def _part_with(self, wanted: ExportPlan, vanished: Sequence[bytes]) -> bool:
-        """Remove drafts that vanished; ``False`` if all others have to go with them."""
-        new = moving.without_vanished(
-            self._store, self._files.next, self._files.take, vanished
-        )
-        if new is None:
-            return False
-        docket = docketedits.without_vanished(self._files.next, new.drafts)
-        self._files.part_with(docket, new.commits)
-        if self._nodes is not None:
-            stay = (
-                node for node in new.changesets if wanted.allowed.has(self._repo, node)
-            )
-            self._nodes = [*self._nodes, *stay]
-        return True
-
-    def _publish(self, wanted: ExportPlan) -> bool:
-        """Move drafts that are public now; ``False`` if all have to be made again."""
-        docket = self._files.next
-        maps = self._store.maps
-        public = plan.published(self._repo, wanted.public, maps, docket.drafts)
-        new = moving.without_published(self._store, docket, self._files.take, public)
-        if new is None:
-            return False
-        self._files.settle(docketedits.with_published(docket, new.base, new.drafts))
-        return True
+        These packs remain until the new ones replace them: other drafts can be fetched
+        all the time.
+        """
+        docket, maps = self._files.next, self._store.maps
+        if judgement is Drafts.DROP:
+            vanished = plan.vanished(self._repo, wanted.allowed, maps, docket.drafts)
+            self.gone += len(vanished)
+            self.again = True
+        self._replaces = judgement
+        self._select_again(wanted, docket.drafts)
+        self._files.plan(docketedits.without_drafts(docket))
 
     def _select_again(self, wanted: ExportPlan, layer: Layer) -> None:
         """Let this export make again what stays of ``layer``."""
@@ -357,17 +328,50 @@ class ExportRun:
             docket.base, Layer(), wanted.for_base, 0, names_heads=names_heads
         )
         if base is not docket.base:
-            if twins := departure.twins(self._store, docket, base, wanted.for_base):
-                raise _DisplacedError(twins)
+            if found := self._collisions(docket, base, wanted.for_base):
+                raise _DisplacedError(found)
             docket = docketedits.with_base(docket, base)
             if names_heads:
                 commit = self.done[-1].commit
                 docket = docketedits.with_base_commit(docket, commit)
-            docket = self._files.settle(docket)
+            if self._replaces is Drafts.KEEP:
+                docket = self._files.settle(docket)
         drafts = docket.drafts
         if known_below < wanted.selected.len:
             drafts = self._extend(drafts, base, wanted.selected, known_below)
-        self._files.settle(docketedits.with_drafts(docket, drafts))
+        docket = docketedits.with_drafts(docket, drafts)
+        replaces, self._replaces = self._replaces, Drafts.KEEP
+        if replaces is Drafts.DROP:
+            self._files.replace_drafts(docket)
+            # last, since it may have to wait for a lock of git
+            self._repository.set_up()
+        else:
+            self._files.settle(docket)
+
+    def _collisions(
+        self, docket: Docket, base: Layer, selected: Selection
+    ) -> list[tuple[bytes, bytes]]:
+        """Return new changesets of ``base`` with the commit of another draft.
+
+        Each with the draft, the later one of both first. ``selected``: the base.
+        """
+        if not docket.drafts.segments:
+            return []
+        rev_of = self._repo.unfiltered().changelog.index.get_rev
+        below = selected.known_below(self._repo, docket.base.seen)
+        nodes = selected.nodes_above(self._repo, below)
+        maps = self._store.maps
+        with (
+            contextlib.closing(maps.open(base.segments)) as oidmap,
+            contextlib.closing(maps.open(docket.drafts.segments)) as drafts,
+        ):
+            oids = [oid or bytes(ID_LEN) for oid in oidmap.oids(nodes)]
+            pairs = zip(nodes, drafts.changesets(oids), strict=True)
+        return [
+            (max(node, draft, key=rev_of), min(node, draft, key=rev_of))
+            for node, draft in pairs
+            if draft is not None
+        ]
 
     def _extend(
         self,
@@ -396,8 +400,6 @@ class ExportRun:
             packs=(*layer.packs, *done.own_packs),
             complete=done.pack if is_first and done.aside_pack else layer.complete,
             metadata_segments=done.metadata_segments,
-            uses=layer.uses,
-            counted=layer.counted,
         )
 
     def _make_room(
@@ -453,7 +455,7 @@ class ExportRun:
             if not self._drop_vanished(wanted):
                 self._files.plan_anew()
         elif count != wanted.allowed.changesets():
-            self._files.drop_drafts(docket)
+            self._files.drop_drafts()
         else:
             return True
         return False

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 # of the map's files that a docket names
-_SUFFIXES = (b".map", b".state", b".uses")
+_SUFFIXES = (b".map", b".state")
 
 
 class StoreFiles:
@@ -291,37 +291,33 @@ class StoreFiles:
         content = "".join(f"{name}\n" for name in packs).encode("ascii")
         store.maps.directory.replace(store.pending, content, store.placement)
 
-    def part_with(self, docket: Docket, gone: Sequence[bytes]) -> None:
-        """Remove drafts with these commits: ``docket`` names what stays.
+    def replace_drafts(self, docket: Docket) -> None:
+        """Remove the drafts on disk but those of ``docket``, whose packs are there.
 
-        Its packs are there before others go. So all other drafts can be fetched all the
-        time.
+        And whatever else git may have made of them.
         """
-        self._refuse(docket)
-        commits = frozenset(gone)
-        refs = self._refs_before().items()
-        kept = {name: oid for name, oid in refs if oid not in commits}
-        self._unname(with_metadata(kept, self.docket))
-        self.remove_debris()
-
-    def take(self, area: Directory, made: Sequence[str]) -> None:
-        """Bring packs from ``area`` to the others. They do not count yet."""
-        self._store.require_lock()
-        self._note_pending(made)
-        self._repository.keep((*self.docket.packs, *made))
-        self._repository.take_packs(area, made)
-
-    def drop_drafts(self, docket: Docket) -> None:
-        """Remove the drafts, and whatever else git may have made of them."""
-        segments = docket.drafts.segments
-        self._refuse(docketedits.forgotten(docket))
+        segments = self.docket.drafts.segments
+        self._repository.keep(docket.packs)
+        self._refuse(docketedits.settled(docket))
         refs = self._refs_before()
-        with contextlib.closing(self._store.maps.open(segments)) as oidmap:
-            nodes = oidmap.changesets(list(refs.values()))
-        named = zip(refs.items(), nodes, strict=True)
-        kept = {name: oid for (name, oid), node in named if node is None}
+        oids = list(refs.values())
+        with (
+            contextlib.closing(self._store.maps.open(segments)) as before,
+            contextlib.closing(self._store.open_map(self.docket)) as oidmap,
+        ):
+            nodes = zip(before.changesets(oids), oidmap.changesets(oids), strict=True)
+            gone = {
+                name
+                for name, (draft, node) in zip(refs, nodes, strict=True)
+                if draft is not None and node is None
+            }
+        kept = {name: oid for name, oid in refs.items() if name not in gone}
         self._unname(with_metadata(kept, self.docket))
         self.remove_debris()
+
+    def drop_drafts(self) -> None:
+        """Remove all drafts on disk."""
+        self.replace_drafts(docketedits.forgotten(self.docket))
 
     def drop_all(self, mark: str) -> None:
         """Remove all that is exported; what is exported next has this ``mark``."""

@@ -3,15 +3,13 @@
 //! The caller says which segments count (Python keeps a docket). `crate::map::segment` is their
 //! format. The newest segment is asked first, because it is the most likely to have the answer.
 
-use std::io;
-
 use gitpack::staged::Whole;
 use gitpack::{Oid, Readers};
 use parallel::Directory;
 use revlog::{Node, Prefix};
 
 use crate::error::Result;
-use crate::map::segment::{Access, Pair, Segment, TABLES, Table, content, create, sorted};
+use crate::map::segment::{Access, Pair, Segment, TABLES, Table, create, sorted};
 
 /// Open segments, oldest first.
 #[derive(Debug, Default)]
@@ -141,24 +139,6 @@ impl OidMap {
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.segments
-    }
-
-    /// The bytes of one segment with the pairs of all tables whose node is among `nodes` of its table,
-    /// or, unless `is_kept`, of all others.
-    ///
-    /// # Errors
-    ///
-    /// [`io::Error`] if there are more changesets than a segment can have.
-    pub fn sifted(&self, mut nodes: [Vec<Node>; 3], is_kept: bool) -> io::Result<Vec<u8>> {
-        for nodes in &mut nodes {
-            nodes.sort_unstable();
-        }
-        let tables = TABLES.map(|table| {
-            let nodes = &nodes[table as usize];
-            let pairs = self.segments.iter().flat_map(|segment| segment.pairs(table));
-            pairs.filter(|pair| nodes.binary_search(&pair.node).is_ok() == is_kept).collect()
-        });
-        content(&sorted(tables))
     }
 
     /// Writes new pairs, which are [`sorted`], as a segment in `directory`, together with the newest segments that

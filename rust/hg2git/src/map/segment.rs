@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 pub use crate::map::content::Access;
 use crate::map::content::{Content, Unread};
 
-pub(crate) use writing::{content, create, pairs, sorted};
+pub(crate) use writing::{create, pairs, sorted};
 
 const MAGIC: &[u8; 8] = b"AMALGMAP";
 const VERSION: u32 = 1;

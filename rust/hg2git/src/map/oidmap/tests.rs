@@ -75,27 +75,6 @@ fn many_small_extensions_leave_few_segments() {
 }
 
 #[test]
-fn a_sifted_map_has_what_was_named_or_all_else() {
-    let directory = tempfile::tempdir().expect("temporary directory");
-    let map = map_of(directory.path(), &[vec![1, 2, 3], vec![4], vec![5]]);
-    let named: Vec<Node> = [4, 2].into_iter().map(|seed| pair(seed).node).collect();
-    for is_kept in [true, false] {
-        let nodes = [named.clone(), Vec::new(), named[..1].to_vec()];
-        let bytes = map.sifted(nodes, is_kept).expect("fits");
-        std::fs::write(directory.path().join("sifted"), bytes).expect("writable");
-        let sifted = open(directory.path(), &["sifted".to_owned()]);
-        sifted.segments()[0].check().expect("in order");
-        for seed in 1..=5 {
-            let Pair { node, oid } = pair(seed);
-            let of = |is_there: bool| is_there.then_some(oid);
-            let is_named = |seeds: &[u32]| seeds.contains(&seed) == is_kept;
-            assert_eq!(sifted.oid(Table::Changesets, &node), of(is_named(&[4, 2])));
-            assert_eq!(sifted.oid(Table::Files, &node), of(is_named(&[4])));
-        }
-    }
-}
-
-#[test]
 fn segments_of_the_base_stay_as_they_are() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let map = map_of(directory.path(), &[vec![1]]);

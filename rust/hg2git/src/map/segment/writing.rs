@@ -50,17 +50,6 @@ fn write(out: &mut impl Write, tables: &[Vec<Pair>; 3]) -> io::Result<[u8; 20]> 
     Ok(sum)
 }
 
-/// The bytes of a segment with `tables`, which are [`sorted`].
-///
-/// # Errors
-///
-/// [`io::Error`] if there are more changesets than a segment can have.
-pub(crate) fn content(tables: &[Vec<Pair>; 3]) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    write(&mut bytes, tables)?;
-    Ok(bytes)
-}
-
 /// Passes bytes on and sums them.
 struct Summed<'a, W> {
     out: &'a mut W,
