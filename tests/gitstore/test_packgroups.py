@@ -111,6 +111,9 @@ def test_what_is_not_of_one_group_is_not_rolled_up() -> None:
     assert docketedits.can_roll_up(docket, base.packs)
     assert not docketedits.can_roll_up(docket, (base.packs[0], drafts.packs[0]))
     assert not docketedits.can_roll_up(docket, (base.packs[0], "pack-gone"))
+    assert docketedits.can_roll_up(docket, drafts.packs)
+    recent = docket._replace(recent=drafts.packs[1:])
+    assert not docketedits.can_roll_up(recent, drafts.packs)
     assert not docketedits.can_roll_up(docket, ())
     for changed in ({"refused": True}, {"dropped": ("pack-1",)}):
         assert not docketedits.can_roll_up(docket._replace(**changed), base.packs)

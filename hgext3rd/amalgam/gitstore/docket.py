@@ -20,6 +20,8 @@ from ..records import Record
 from . import checkpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..docketfile import Fields
     from ..files import Directory, Placement
     from .checkpoint import Checkpoint
@@ -33,6 +35,7 @@ PACK = re.compile(r"pack-[0-9a-f]{40}")
 # packs of others go, too; their names are only compared with those that are there
 _DROPPED = re.compile(r"pack-[^/\0]*")
 _SEGMENT = re.compile(r"[a-z]+(?:-metadata)?-[0-9a-f]{16}\.map")
+_FILE = re.compile(f"{PACK.pattern}|{_SEGMENT.pattern}")
 _OID = re.compile(r"[0-9a-f]{40}")
 _PAIR = re.compile(r"[0-9a-f]{40} [0-9a-f]{40}")
 _MARK = re.compile(r"[0-9a-f]{32}")
@@ -65,6 +68,20 @@ class Layer(Record):
     """What was selected when all of it was exported, up to some places in the
     changelog, ascending; empty if it never was, or if more has been exported since."""
 
+    def part(self, names: Collection[str], *, keep: bool) -> Layer:
+        """Return the layer of some of its files, or of all others."""
+        own = {
+            name: tuple(file for file in getattr(self, name) if (file in names) is keep)
+            for name in ("segments", "packs", "metadata_segments")
+        }
+        is_there = (self.complete in names) is keep
+        return Layer(complete=self.complete if is_there else "", **own)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of all segments and packs."""
+        return (*self.segments, *self.metadata_segments, *self.packs)
+
     def with_above(self, above: Layer) -> Layer:
         """Return the layer that this one and the one above it are together."""
         if not above.segments:
@@ -83,7 +100,9 @@ class Docket(Record):
     base: Layer = Layer()
     """The public changesets. Needs nothing of the other layer."""
     drafts: Layer = Layer()
-    """All others, on top of the base: what goes when one of them does."""
+    """All others, on top of the base."""
+    recent: tuple[str, ...] = ()
+    """Segments and packs of ``drafts`` that only the newest drafts need."""
     base_commit: MetadataCommit = MetadataCommit()
     """The last metadata commit that was made of changesets of the base alone."""
     drafts_commit: MetadataCommit = MetadataCommit()
@@ -104,6 +123,14 @@ class Docket(Record):
     """``AdoptedFile.mark`` of the commits that its ids begin with, if there are."""
     summaries: str = ""
     """``summaries.digest`` when git found nothing wrong with them."""
+
+    @property
+    def layers(self) -> tuple[Layer, Layer, Layer]:
+        """The base, the older and the recent drafts: each needs those before it."""
+        older, recent = (
+            self.drafts.part(self.recent, keep=is_recent) for is_recent in (False, True)
+        )
+        return self.base, older, recent
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -149,6 +176,8 @@ class Docket(Record):
         """Parse ``content`` as ``format`` writes it; ``ValueError`` for other forms."""
         lines = docketfile.parsed(content, TITLE)
         docket = cls(**docketfile.values_of(lines, _DOCKET))
+        if not frozenset(docket.drafts.files).issuperset(docket.recent):
+            raise ValueError("recent files are none of the drafts")
         for layer in (docket.base, docket.drafts):
             if layer.complete not in ("", *layer.packs):
                 raise ValueError("the complete pack is none of the packs")
@@ -204,6 +233,7 @@ _DOCKET: Fields = {
     "summaries": texts(b"summaries", _OID, ""),
     "base": Group(b"base-", Layer, _LAYER),
     "drafts": Group(b"drafts-", Layer, _LAYER),
+    "recent": texts(b"drafts-recent", _FILE, many=True),
     "base_commit": Group(b"base-metadata-", MetadataCommit, _COMMIT),
     "drafts_commit": Group(b"drafts-metadata-", MetadataCommit, _COMMIT),
 }

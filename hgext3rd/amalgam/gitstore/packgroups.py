@@ -98,7 +98,7 @@ def _packs_of_layer(layer: Layer) -> tuple[str, ...]:
 
 def _groups(docket: Docket) -> Iterator[tuple[Sequence[str], Layer]]:
     """Yield each group, and its layer."""
-    for layer in (docket.base, docket.drafts):
+    for layer in docket.layers:
         yield _packs_of_layer(layer), layer
 
 

@@ -96,8 +96,20 @@ class ExportPlan(Record):
 
     def first_draft(self) -> int:
         """Return the first revision that does not go into the base, if any does not."""
-        above = self.for_base.excluded.keys() - self.selected.excluded.keys()
-        return min(above, default=self.selected.len)
+        return next(iter(self._drafts()), self.selected.len)
+
+    def is_draft(self, repo: RepoT, node: bytes) -> bool:
+        """Return whether a changeset is allowed, and does not go into the base."""
+        return self.allowed.has(repo, node) and not self.public.has(repo, node)
+
+    def newest_drafts(self, count: int) -> dict[int, bytes]:
+        """Return the last ``count`` revisions that do not go into the base."""
+        return dict([*self._drafts().items()][-count:])
+
+    def _drafts(self) -> dict[int, bytes]:
+        """Return the revisions that do not go into the base, ascending."""
+        outside, excluded = self.for_base.excluded, self.selected.excluded
+        return {rev: node for rev, node in outside.items() if rev not in excluded}
 
     def judge(self, repo: RepoT, docket: Docket, maps: MapFiles) -> Drafts:
         """Tell what is to be done with the drafts of ``docket``."""

@@ -22,6 +22,7 @@ from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.docket import Docket
+from hgext3rd.amalgam.gitstore.export import export as exportmod
 from hgext3rd.amalgam.gitstore.export.conversion import ExportConversion
 from hgext3rd.amalgam.gitstore.export.export import Report, export
 from hgext3rd.amalgam.gitstore.export.metadatacommit import Covers
@@ -192,9 +193,10 @@ MOVES = ["amend", "amend", "hide", "strip", "keep_secret", "show", "publish", "p
 @pytest.mark.parametrize("growth", [GROWTH, [*GROWTH, "twin"]], ids=["", "twins"])
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_happens_to_drafts_the_store_is_as_if_made_at_once(
-    store: Exported, seed: int, growth: list[str]
+    store: Exported, seed: int, growth: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = Events(store, seed)
+    keep_recent(monkeypatch, *events.draw.choice([(3, 6), (100, 200)]))
     for _event in range(25):
         getattr(events, events.draw.choice(growth))()
     exported(store)
@@ -278,6 +280,48 @@ def test_vanished_draft_goes_even_if_the_others_cannot_be_converted(
             exported(stacks)
     assert bytes.fromhex(gone.strip()) not in objects(stacks)
     exported(stacks)
+    check(stacks)
+
+
+def keep_recent(monkeypatch: pytest.MonkeyPatch, least: int, most: int) -> None:
+    """Set how many drafts are recent after a conversion, and at most."""
+    monkeypatch.setattr(exportmod, "_LEAST_RECENT", least)
+    monkeypatch.setattr(exportmod, "_MOST_RECENT", most)
+
+
+def test_older_drafts_stay_when_a_recent_one_changes(
+    stacks: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_recent(monkeypatch, 4, 6)
+    amend(stacks, "one", "amended\n")
+    assert exported(stacks).changesets == 12  # all were recent
+    older = {*stacks.docket()["drafts"]["packs"]} - {*stacks.docket()["recent"]}
+    for text in ("again\n", "once more\n"):
+        amend(stacks, "one", text)
+        report = exported(stacks)
+        assert (report.changesets, report.gone, report.again) == (4, 1, False)
+        assert older <= {*stacks.docket()["drafts"]["packs"]}
+        check(stacks)
+    amend(stacks, "two", "amended\n")
+    report = exported(stacks)
+    assert (report.changesets, report.gone, report.again) == (12, 1, True)
+    check(stacks)
+
+
+def test_recent_drafts_become_older_ones_when_they_are_many(
+    stacks: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_recent(monkeypatch, 4, 6)
+    amend(stacks, "one", "amended\n")
+    converted = []
+    for number in range(5):
+        stacks.hg("update", "-q", "one")
+        write(stacks, "b", f"{number}\n")
+        stacks.hg("commit", "-qm", f"more {number}", "-d", "9 0")
+        stacks.hg("bookmark", "-fir", ".", "one")
+        converted.append(exported(stacks).changesets)
+    # of 4 recent ones, 7 are too many for an 8th
+    assert converted == [13, 1, 1, 1, 8]
     check(stacks)
 
 

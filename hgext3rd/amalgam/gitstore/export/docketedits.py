@@ -45,7 +45,14 @@ def without_drafts(docket: Docket) -> Docket:
 
 def forgotten(docket: Docket) -> Docket:
     """Name nothing any more that is there because of drafts."""
-    return docket._replace(drafts=Layer(), drafts_commit=MetadataCommit())
+    none = MetadataCommit()
+    return docket._replace(drafts=Layer(), recent=(), drafts_commit=none)
+
+
+def without_recent(docket: Docket) -> Docket:
+    """Make the recent drafts again; their packs go when that is done."""
+    older = docket.drafts.part(docket.recent, keep=False)
+    return _dropping(docket, forgotten(docket)._replace(drafts=older))
 
 
 def promoted(docket: Docket) -> Docket:
@@ -75,7 +82,7 @@ def can_roll_up(docket: Docket, sources: Iterable[str], complete: str = "") -> b
     names = frozenset(sources)
     if docket.refused or docket.dropped or not names:
         return False
-    for layer in (docket.base, docket.drafts):
+    for layer in docket.layers:
         if names.issubset(layer.packs):
             is_complete = layer.complete in names
             return not layer.complete or is_complete == bool(complete)
@@ -87,9 +94,13 @@ def rolled_up(
 ) -> Docket:
     """Name the packs ``made`` instead of ``sources``; one of them may be complete."""
     names = frozenset(sources)
+    recent = docket.recent
+    if names.issubset(recent):
+        recent = _exchanged(recent, names, made)
     return docket._replace(
         base=_rolled_up(docket.base, names, made, complete),
         drafts=_rolled_up(docket.drafts, names, made, complete),
+        recent=recent,
     )
 
 
@@ -119,9 +130,12 @@ def with_base(docket: Docket, base: Layer) -> Docket:
     return docket._replace(base=base)
 
 
-def with_drafts(docket: Docket, drafts: Layer) -> Docket:
+def with_drafts(docket: Docket, older: Layer, recent: Layer) -> Docket:
     """Let the drafts grow."""
-    return docket._replace(drafts=drafts)
+    drafts = older.with_above(recent)
+    if drafts.files == docket.drafts.files:
+        return docket
+    return docket._replace(drafts=drafts, recent=recent.files)
 
 
 def with_held(docket: Docket, held: Iterable[tuple[bytes, bytes]]) -> Docket:

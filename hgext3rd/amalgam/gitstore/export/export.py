@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 # Each round but the first has only that to convert which came during the one before:
 # milliseconds. So many changes in a row are no coincidence.
 _ROUNDS = 20
+# The recent drafts, converted again when one of them changes: after that, and before.
+_LEAST_RECENT = 256
+_MOST_RECENT = 512
 
 
 class _DisplacedError(Exception):
@@ -277,26 +280,41 @@ class ExportRun:
         judgement = wanted.judge(self._repo, docket, self._store.maps)
         if judgement in (Drafts.SORT, Drafts.DROP):
             self._convert_again(wanted, judgement)
+        elif judgement is Drafts.KEEP and self._has_outgrown(wanted, docket):
+            self._convert_again(wanted, Drafts.SORT)
         elif judgement is Drafts.PROMOTE:
             self._files.plan(docketedits.promoted(docket))
         if wanted.has_base_shrunk(self._repo, docket, self._store.maps):
             self._drop_vanished(wanted)
         return wanted if self._nodes is nodes else self._want(self._files.next)
 
-    def _convert_again(self, wanted: ExportPlan, judgement: Drafts) -> None:
-        """Plan a conversion of all drafts beside their present packs.
+    def _has_outgrown(self, wanted: ExportPlan, docket: Docket) -> bool:
+        """Return whether the recent drafts are too many for another one."""
+        selected, seen = wanted.selected, docket.drafts.seen
+        if not selected.has_above(selected.known_below(self._repo, seen)):
+            return False
+        _base, _older, recent = docket.layers
+        return len(plan.changesets(self._store.maps, recent)) > _MOST_RECENT
 
-        These packs remain until the new ones replace them: other drafts can be fetched
-        all the time.
+    def _convert_again(self, wanted: ExportPlan, judgement: Drafts) -> None:
+        """Plan a conversion of drafts beside their present packs.
+
+        Of the recent drafts, unless an older one vanished or became public. These packs
+        remain until the new ones replace them: other drafts can be fetched all the
+        time.
         """
         docket, maps = self._files.next, self._store.maps
+        _base, older, recent = docket.layers
+        nodes = plan.changesets(maps, older)
+        is_recent = all(wanted.is_draft(self._repo, node) for node in nodes)
         if judgement is Drafts.DROP:
             vanished = plan.vanished(self._repo, wanted.allowed, maps, docket.drafts)
             self.gone += len(vanished)
-            self.again = True
+            self.again = not is_recent
         self._replaces = judgement
-        self._select_again(wanted, docket.drafts)
-        self._files.plan(docketedits.without_drafts(docket))
+        self._select_again(wanted, recent if is_recent else docket.drafts)
+        edit = docketedits.without_recent if is_recent else docketedits.without_drafts
+        self._files.plan(edit(docket))
 
     def _select_again(self, wanted: ExportPlan, layer: Layer) -> None:
         """Let this export make again what stays of ``layer``."""
@@ -336,10 +354,8 @@ class ExportRun:
                 docket = docketedits.with_base_commit(docket, commit)
             if self._replaces is Drafts.KEEP:
                 docket = self._files.settle(docket)
-        drafts = docket.drafts
         if known_below < wanted.selected.len:
-            drafts = self._extend(drafts, base, wanted.selected, known_below)
-        docket = docketedits.with_drafts(docket, drafts)
+            docket = self._with_more_drafts(docket, wanted, known_below)
         replaces, self._replaces = self._replaces, Drafts.KEEP
         if replaces is Drafts.DROP:
             self._files.replace_drafts(docket)
@@ -347,6 +363,28 @@ class ExportRun:
             self._repository.set_up()
         else:
             self._files.settle(docket)
+
+    def _with_more_drafts(
+        self, docket: Docket, wanted: ExportPlan, known_below: int
+    ) -> Docket:
+        """Convert drafts; at the end of a conversion again, the newest are recent."""
+        base, older, recent = docket.layers
+        selected = wanted.selected
+        known_below = max(
+            known_below, selected.known_below(self._repo, docket.drafts.seen)
+        )
+        if self._replaces is not Drafts.KEEP:
+            others = selected.without(wanted.newest_drafts(_LEAST_RECENT))
+            older = self._extend(older, base, others, known_below)
+        elif not docket.drafts.segments and (
+            len(wanted.newest_drafts(_MOST_RECENT + 1)) > _MOST_RECENT
+        ):
+            # in one run, which makes the smallest packs
+            older = self._extend(older, base, selected, known_below)
+            return docketedits.with_drafts(docket, older, recent)
+        below = base.with_above(older)
+        recent = self._extend(recent, below, selected, known_below)
+        return docketedits.with_drafts(docket, older, recent)
 
     def _collisions(
         self, docket: Docket, base: Layer, selected: Selection
