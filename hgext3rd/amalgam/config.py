@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     R = TypeVar("R", bound=Record)
 
 GIT_FORMATS = GIT_V2, CINNABAR_V1 = (b"git-v2", b"cinnabar-v1")
-DIALECTS = (b"cinnabar",)
+METADATA_DIALECT = b"cinnabar"
+"""The dialect whose commits have git-cinnabar's ids, and its metadata beside them."""
+DIALECTS = (METADATA_DIALECT,)
+"""All dialects, as the core names them (``rust/capi/src/jobs.rs``)."""
 PREFAULTS = (b"none", b"willneed", b"populate")
 STORE = (
     rb"(?:s3|gs|az)://[a-z0-9][a-z0-9._-]{1,254}"
@@ -361,7 +364,7 @@ class GitConfig(Record):
     dialect: bytes = row(
         b"amalgam.git.dialect",
         OneOf(*DIALECTS),
-        b"cinnabar",
+        METADATA_DIALECT,
         b"The rules that decide the commit ids. ``cinnabar``: the ids that"
         b" git-cinnabar computes.",
         untrusted=True,

@@ -25,7 +25,7 @@ from mercurial import (
 )
 
 from . import commands
-from .config import wants_export_on_change
+from .config import DIALECTS, wants_export_on_change
 from .loading import load, load_everything, one_at_a_time, when_loaded
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def uisetup(_ui: UiT) -> None:
 
         _wrap(hgweb.hgweb_mod.requestcontext, "sendtemplate", pages.send)
         # an export changes pages, which browsers keep until one of these changes
-        hg.foi.append(("sharedpath", b"amalgam/map/cinnabar.docket"))
+        hg.foi.extend(("sharedpath", b"amalgam/map/%s.docket" % it) for it in DIALECTS)
 
     def help_is_read() -> None:
         from .commands import configtopic

@@ -249,13 +249,21 @@ def test_malformed_message_is_refused(data: bytes) -> None:
         decode(data)
 
 
+DIALECT = {"dialect": b"cinnabar"}
+
+
 @pytest.mark.parametrize(
     ("fields", "found"),
     [
-        ({}, "field 'packs' is missing"),
-        ({"packs": 7}, "field 'packs' cannot be 7"),
-        ({"packs": {"fd": -1, "path": b""}}, "no descriptor of a directory"),
-        ({"packs": {"fd": 0, "path": b"", "mode": 7}}, "unknown field 'packs.mode'"),
+        ({}, "field 'dialect' is missing"),
+        ({"dialect": b"x"}, "unknown dialect 'x'"),
+        (DIALECT, "field 'packs' is missing"),
+        ({**DIALECT, "packs": 7}, "field 'packs' cannot be 7"),
+        ({**DIALECT, "packs": {"fd": -1, "path": b""}}, "no descriptor of a directory"),
+        (
+            {**DIALECT, "packs": {"fd": 0, "path": b"", "mode": 7}},
+            "unknown field 'packs.mode'",
+        ),
     ],
 )
 def test_wrong_field_is_named(ui: Any, fields: dict[str, Any], found: str) -> None:

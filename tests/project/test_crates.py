@@ -10,9 +10,9 @@ from testlib.environment import ROOT
 
 RUST = ROOT / "rust"
 #: Rooms of hg2git, lower first: a room knows those before it.
-ROOMS = ["map", "read", "objects", "out", "dialect"]
+ROOMS = ["map", "read", "objects", "out", "metadata"]
 #: Modules of hg2git that every room may use.
-BASE = {"error", "progress", "request"}
+BASE = {"context", "error", "progress", "request"}
 #: Crates, and which of ours each may use, tests apart.
 CRATES = {
     "parallel": set(),
@@ -20,11 +20,12 @@ CRATES = {
     "revlog": {"sha1lanes", "parallel"},
     "gitpack": {"parallel"},
     "changegroup": {"revlog", "parallel"},
-    "hg2git": {"gitpack", "revlog", "sha1lanes", "parallel"},
+    "dialect": {"gitpack", "revlog", "parallel"},
+    "hg2git": {"dialect", "gitpack", "revlog", "sha1lanes", "parallel"},
     "git2hg": {
         "changegroup",
+        "dialect",
         "gitpack",
-        "hg2git",
         "revlog",
         "sha1lanes",
         "parallel",

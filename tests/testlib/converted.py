@@ -46,7 +46,9 @@ class Target:
         with tempfile.TemporaryFile() as out:
             out.write(b"before")
             made = convert.convert(
-                *(ui, repo, runner, oids, self._known, out), memory_bytes=memory_bytes
+                *(ui, repo, runner, oids, self._known, out),
+                dialect=b"cinnabar",
+                memory_bytes=memory_bytes,
             )
             end = out.tell()
             out.seek(0)

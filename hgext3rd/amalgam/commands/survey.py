@@ -22,7 +22,7 @@ def run(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     """Answer ``git::survey``."""
     config = GitConfig.from_ui(ui)
     start = time.monotonic()
-    found = survey.run(ui, Git(config.program), gitrepo, revs)
+    found = survey.run(ui, Git(config.program), gitrepo, revs, config.dialect)
     seconds = time.monotonic() - start
     ui.log(
         b"amalgam",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mercurial import error
 
-from ..config import GitConfig
+from ..config import METADATA_DIALECT, GitConfig
 from ..files import Directory, Placement, Unusable
 from ..trust import Trust
 from . import censorship, plan, selection
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..locking import Hold
     from .oidmap import OidMap
 
-_CINNABAR = b"cinnabar"
 # another export may merge segments between reading the docket and opening them
 _TRIES = 5
 # the names of all packs that there could be
@@ -185,4 +184,4 @@ class GitStore:
 
 def has_foreign_ids(repo: RepoT) -> bool:
     """Tell whether commits were adopted to which git-cinnabar gives other ids."""
-    return GitStore(repo, GitConfig.from_ui(repo.ui, _CINNABAR)).adopted.exists()
+    return GitStore(repo, GitConfig.from_ui(repo.ui, METADATA_DIALECT)).adopted.exists()

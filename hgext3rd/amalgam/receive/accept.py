@@ -280,6 +280,7 @@ class Acceptance:
             sorted(tips),
             self._known,
             out,
+            dialect=self._store.config.dialect,
             memory_bytes=self._store.config.memory_bytes,
             bounds=self._limits.bounds,
             branch=self._options.stored_branch,

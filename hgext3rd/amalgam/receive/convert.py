@@ -221,8 +221,9 @@ _BOUNDS = ConversionBounds()
 
 
 class _Settings(Record):
-    """What is given to the core as it is."""
+    """Fields of the job."""
 
+    dialect: bytes
     version: bytes
     memory_bytes: int
     bounds: ConversionBounds
@@ -260,6 +261,7 @@ def convert(
     known: Known,
     out: IO[bytes],
     *,
+    dialect: bytes,
     memory_bytes: int,
     bounds: ConversionBounds = _BOUNDS,
     branch: bytes = b"",
@@ -291,7 +293,7 @@ def convert(
     try:
         parents = _parents(git, new, known, dict(there), bounds.commits)
         with scratch(repo) as path, GitProcesses(git) as processes:
-            settings = _Settings(version, memory_bytes, bounds, branch, order)
+            settings = _Settings(dialect, version, memory_bytes, bounds, branch, order)
             run = _Run(ui, repo, processes, path)
             conversion = run.convert(new, parents, out, settings)
     finally:
@@ -417,6 +419,7 @@ class _Run:
             )
         with Directory(self._scratch).opened() as directory:
             fields = {
+                "dialect": settings.dialect,
                 "commits": commits.fileno(),
                 "trees": self._objects(),
                 "blobs": self._objects(),

@@ -71,7 +71,9 @@ class Survey(Record):
         return self.commits - sum(finding.commits for finding in self.findings)
 
 
-def run(ui: UiT, git: Git, name: bytes, revs: Sequence[bytes]) -> Survey:
+def run(
+    ui: UiT, git: Git, name: bytes, revs: Sequence[bytes], dialect: bytes
+) -> Survey:
     """Survey ``revs`` and their ancestors in the git repository ``name``.
 
     ``git`` is the program, ``name`` what the user calls the repository. Without
@@ -99,7 +101,9 @@ def run(ui: UiT, git: Git, name: bytes, revs: Sequence[bytes]) -> Survey:
             if not revs and refs.is_detached:
                 asked = [b"HEAD"]
         with GitProcesses(mirror.git) as processes:
-            return _survey(ui, processes, mirror.name, asked, everything=not revs)
+            return _survey(
+                ui, processes, mirror.name, asked, dialect, everything=not revs
+            )
 
 
 def _check_rev(rev: bytes) -> None:
@@ -111,7 +115,13 @@ def _check_rev(rev: bytes) -> None:
 
 
 def _survey(
-    ui: UiT, git: GitProcesses, name: bytes, revs: Sequence[bytes], *, everything: bool
+    ui: UiT,
+    git: GitProcesses,
+    name: bytes,
+    revs: Sequence[bytes],
+    dialect: bytes,
+    *,
+    everything: bool,
 ) -> Survey:
     """Start git, and let the core read what it writes."""
     asked = git.temporary_file()
@@ -126,13 +136,14 @@ def _survey(
     assert commits is not None
     assert trees.stdin is not None
     assert trees.stdout is not None
-    pipes = {
+    fields = {
+        "dialect": dialect,
         "commits": commits.fileno(),
         "requests": trees.stdin.fileno(),
         "answers": trees.stdout.fileno(),
     }
     try:
-        found = Operation(ui, _PHASES, git.kill).job("survey", pipes)
+        found = Operation(ui, _PHASES, git.kill).job("survey", fields)
     except error.InputError as exc:
         _check(git, name)
         raise error.InputError(

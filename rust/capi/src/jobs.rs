@@ -3,6 +3,20 @@
 //! Owns the entry point and the table of jobs. A job is a function from its [`Fields`] and the [`Call`] to the
 //! bytes of its answer. [`message`](crate::message) has the encoding.
 
+/// Takes the field `dialect` of a message, and evaluates an expression with the type of that name. The only
+/// place that lists the dialects.
+macro_rules! with_dialect {
+    ($message:expr, $dialect:ident => $job:expr) => {
+        match $message.take("dialect")? {
+            <dialect::Cinnabar as dialect::Dialect>::NAME => {
+                type $dialect = dialect::Cinnabar;
+                $job
+            }
+            unknown => Err(Failure::bug(format!("unknown dialect '{unknown}'"))),
+        }
+    };
+}
+
 mod export;
 mod push;
 

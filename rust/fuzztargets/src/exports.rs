@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use dialect::Cinnabar;
 use gitpack::Readers;
-use hg2git::{MetadataFiles, Request, Selection, export as run};
+use hg2git::{MetadataFiles, Request, Selection};
 use parallel::Directory;
 use revlog::{Encoding, MappedIndexes, Node, RevlogKind, Store};
 
@@ -52,7 +53,7 @@ pub(crate) fn export(input: &[u8]) {
         level: 1,
         adopted: None,
     };
-    if let Err(problem) = run(&request, &mut |_, _, _| false) {
+    if let Err(problem) = hg2git::export::<Cinnabar>(&request, &mut |_, _, _| false) {
         assert!(problem.to_string().len() <= 10_000, "a message is read by people");
     }
     for made in [packs, map] {

@@ -2,14 +2,15 @@
 
 use std::io;
 
-use git2hg::judge::{commit, tree};
-use git2hg::{Reason, survey};
+use dialect::{Cinnabar, Dialect, Reason};
+use git2hg::judge::tree;
+use git2hg::survey;
 
 use crate::scratch::cut;
 
 /// A commit object. One that comes back has a tree and at most two parents.
 pub(crate) fn commit(input: &[u8]) {
-    let judged = commit::judge(input);
+    let judged = Cinnabar::judge(input);
     if judged.refused.is_none() {
         assert!(judged.tree.is_some());
         assert!(judged.parents.len() <= 2);
@@ -29,7 +30,7 @@ pub(crate) fn tree(input: &[u8]) {
 /// The output of two `git cat-file`: commits, and trees for any request.
 pub(crate) fn history(input: &[u8]) {
     let (commits, trees) = cut(input);
-    let Ok(found) = survey(commits, io::sink(), trees, &|_| false) else { return };
+    let Ok(found) = survey::<Cinnabar>(commits, io::sink(), trees, &|_| false) else { return };
     let refused: u64 = found.findings().iter().map(|finding| finding.commits).sum();
     assert_eq!(found.refused().count() as u64, refused);
     assert!(refused <= found.commits());

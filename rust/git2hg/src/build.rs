@@ -1,6 +1,6 @@
 //! Changesets of commits, with their manifests and file revisions.
 //!
-//! The rules are git-cinnabar's: `create_simple_manifest` and `create_merge_changeset` in its `main.rs`.
+//! Manifests follow git-cinnabar: `create_simple_manifest` and `create_merge_changeset` in its `main.rs`.
 //! Only content that begins like metadata is stored as Mercurial does. `manifests` and `files` keep the new
 //! revisions in temporary files until [`ChangesetBuilder::write`] makes a changegroup of them; `merges` has
 //! the rules for two parents.
@@ -18,6 +18,7 @@ use std::io::{BufWriter, Read, Write};
 use std::sync::Arc;
 
 use changegroup::{END, GroupVersion, RevisionChunk, hunk_head};
+use dialect::{ChangesetInput, CopyRule};
 use gitpack::Oid;
 use hashbrown::HashMap;
 use parallel::hex::hex;
@@ -30,13 +31,13 @@ use crate::build::manifestlines::{LineEdit, entry};
 use crate::build::manifests::{Number, PushedManifests};
 use crate::build::spool::Spool;
 use crate::error::{Error, Result};
-use crate::judge::commit::judge;
 use crate::progress::ConversionProgress;
 use crate::read::blobs::{BlobContents, most_bytes};
 use crate::read::commits::WindowCommit;
 use crate::read::diff::{Change, CommitChanges, MergedPath};
 use crate::read::trees::GitTrees;
 use crate::request::{ConversionRequest, KnownChangeset};
+use crate::rules::CommitRules;
 
 /// Mark before and after the metadata of a file revision.
 const MARK: &[u8] = b"\x01\n";
@@ -99,6 +100,7 @@ struct Converted {
 
 /// Builder of changesets, commit by commit.
 pub(crate) struct ChangesetBuilder<'a, W, R> {
+    rules: CommitRules,
     trees: &'a GitTrees<W, R>,
     /// Contents of the current window of commits.
     contents: Option<BlobContents>,
@@ -122,6 +124,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     ///
     /// [`Error::Scratch`].
     pub fn new(
+        rules: CommitRules,
         request: &ConversionRequest<'_>,
         revlog: &'a Revlog,
         trees: &'a GitTrees<W, R>,
@@ -130,6 +133,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     ) -> Result<Self> {
         let part = request.memory_bytes / PART_OF_MEMORY;
         Ok(Self {
+            rules,
             trees,
             contents: None,
             budget,
@@ -152,9 +156,9 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     /// Those of [`GitTrees::read_others`], and [`Error::Store`] if a manifest is missing.
     pub fn add_known(&mut self, known: &[KnownChangeset<'_>]) -> Result<Vec<KnownParent>> {
         let oids: Vec<Oid> = known.iter().map(|changeset| changeset.oid).collect();
-        let mut roots = Vec::with_capacity(oids.len());
+        let (rules, mut roots) = (self.rules, Vec::with_capacity(oids.len()));
         self.trees.read_others(&oids, |_, _, content| {
-            roots.push(judge(content).tree);
+            roots.push((rules.judge)(content).tree);
             Ok(())
         })?;
         let mut learned = Vec::with_capacity(known.len());
@@ -219,11 +223,9 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let files: Vec<&[u8]> = made.files.iter().map(|path| &**path).collect();
         let node_of = |at: usize| parents.get(at).map_or(Node::NULL, |parent| parent.node);
         let pair = [node_of(0), node_of(1)];
-        let text = commit
-            .parts()
-            .and_then(|parts| {
-                parts.changeset(self.manifests.node(made.manifest), branch.as_deref(), &files)
-            })
+        let manifest = self.manifests.node(made.manifest);
+        let made_of = ChangesetInput { manifest, branch: branch.as_deref(), files: &files };
+        let text = (self.rules.changeset)(&commit.content, &made_of)
             .ok_or_else(|| Error::Wrong(format!("commit {} has no date", commit.oid)))?;
         let node = node::node_of(pair[0], pair[1], &text);
         let chunk = RevisionChunk { node, parents: pair, base: Node::NULL, link: node, flags: 0 };
@@ -319,8 +321,10 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             return Ok(Applied::Made(made));
         }
         let copies = match parent {
-            Some(parent) => copies(self.trees, parent.tree, changes)?,
-            None => CopySources::new(),
+            Some(parent) if self.rules.copies == CopyRule::Identical => {
+                copies(self.trees, parent.tree, changes)?
+            }
+            _ => CopySources::new(),
         };
         let text = self.manifests.text(before.flatten())?;
         let node_of = |path: &[u8]| {

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::sync::Arc;
 
+use dialect::{Dialect, JudgedCommit, Reason};
 use gitpack::Oid;
 use parallel::Budget;
 use parallel::ordered::{self, Width};
@@ -20,27 +21,27 @@ use revlog::RevlogKind;
 use crate::build::ChangesetBuilder;
 use crate::error::{Error, Result};
 use crate::judge::Judge;
-use crate::judge::commit::JudgedCommit;
 use crate::progress::{ConversionProgress, ConversionStage, ConversionWatch};
 use crate::read::blobs::{GitBlobs, most_bytes};
 use crate::read::prefetch::{Prefetch, PrefetchedWindow, limit_bytes};
 use crate::read::trees::GitTrees;
-use crate::reason::Reason;
 use crate::request::{Conversion, ConversionPipes, ConversionRequest, Refusal};
+use crate::rules::CommitRules;
 use crate::verify::{Fault, verify};
 
-/// Converts the commits that git writes, and writes a changegroup to `out`.
+/// Converts the commits that git writes by the rules of a dialect, and writes a changegroup to `out`.
 ///
 /// # Errors
 ///
 /// [`Error::Missing`] if git lacks an object, [`Error::Store`] if the store cannot be read,
 /// [`Error::Cancelled`], and errors of pipes and files.
-pub fn convert<W: Write + Send, R: Read + Send>(
+pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     pipes: ConversionPipes<impl Read + Send, W, R>,
     request: &ConversionRequest<'_>,
     out: &File,
     watch: ConversionWatch<'_>,
 ) -> Result<Conversion> {
+    let rules = CommitRules::of::<D>();
     let revlog = request.store.open(RevlogKind::Manifest)?;
     let eighth = request.memory_bytes / 8;
     let trees = GitTrees::new(pipes.trees.0, pipes.trees.1, eighth);
@@ -48,11 +49,11 @@ pub fn convert<W: Write + Send, R: Read + Send>(
     let most_bytes = most_bytes(request.most_file_bytes);
     let blobs = GitBlobs::new(pipes.blobs, request.dir, Arc::clone(&budget), most_bytes);
     let progress = ConversionProgress::new(watch);
-    let mut builder = ChangesetBuilder::new(request, &revlog, &trees, budget, &progress)?;
+    let mut builder = ChangesetBuilder::new(rules, request, &revlog, &trees, budget, &progress)?;
     let parents = builder.add_known(request.known)?;
     let roots = parents.iter().map(|parent| (parent.oid, parent.tree)).collect();
     let memory = (request.memory_bytes, &progress);
-    let mut prefetch = Prefetch::new(pipes.commits, &trees, blobs, roots, memory);
+    let mut prefetch = Prefetch::new(rules, pipes.commits, &trees, blobs, roots, memory);
     let windows = std::iter::from_fn(|| prefetch.next().transpose());
     let limit_bytes = limit_bytes(request.memory_bytes);
     let mut converter = Converter { builder, judge: None, limit_bytes, progress: &progress };
@@ -76,7 +77,8 @@ pub fn convert<W: Write + Send, R: Read + Send>(
     let start = (&*out).stream_position().map_err(Error::Output)?;
     let changesets = builder.write(out)?;
     parallel::trim(); // the round trip has the same memory
-    let fault = verify((out, start), (request, &revlog), &parents, &trees, &changesets, watch)?;
+    let fault =
+        verify::<D>((out, start), (request, &revlog), &parents, &trees, &changesets, watch)?;
     Ok(match fault {
         None => Conversion { changesets, refused: Vec::new() },
         Some(Fault { oid, message }) => {

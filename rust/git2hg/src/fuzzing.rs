@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 
+use dialect::Cinnabar;
 use gitpack::Oid;
 use revlog::{Node, RevlogKind};
 
@@ -33,7 +34,14 @@ pub fn round_trip(request: &ConversionRequest<'_>, group: &File, nodes: &[Node])
     let mut known = 0;
     loop {
         let trees = GitTrees::new(io::sink(), io::empty(), TREE_BYTES);
-        let found = verify((group, 0), (request, &manifest), &[], &trees, &expected, &|_, _| false);
+        let found = verify::<Cinnabar>(
+            (group, 0),
+            (request, &manifest),
+            &[],
+            &trees,
+            &expected,
+            &|_, _| false,
+        );
         let Fault { oid, message } = match found {
             Ok(None) => return None,
             Ok(Some(fault)) => fault,

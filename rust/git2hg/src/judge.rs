@@ -1,11 +1,12 @@
 //! Judgement of a history: for each commit the first reason why it cannot be pushed.
 //!
-//! `commit`, `tree` and `names` have the rules for one object, `trees` reads each tree of a history once.
+//! The dialect judges commit objects. `tree` and `names` have the rules for one tree, with its reasons as
+//! a set (`reasons`); `trees` reads each tree of a history once.
 //! A survey judges all commits, a conversion those from the first refused one on. A child of a refused
 //! commit is refused, too: its parent would have another id.
 
-pub mod commit;
 pub(crate) mod names;
+pub(crate) mod reasons;
 pub mod tree;
 mod trees;
 
@@ -15,10 +16,10 @@ use gitpack::Oid;
 use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
-use crate::judge::commit::{JudgedCommit, MOST_PARENTS};
 use crate::judge::trees::Trees;
 use crate::read::trees::GitTrees;
-use crate::reason::Reason;
+use dialect::Reason;
+use dialect::{JudgedCommit, MOST_PARENTS};
 
 /// Length limit of a detail, in bytes.
 pub(crate) const MOST_DETAIL: usize = 512;

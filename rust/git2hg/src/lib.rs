@@ -1,11 +1,11 @@
 //! git commits as Mercurial history.
 //!
-//! Owns the rules of pushes: a commit is accepted if it becomes a changeset of the dialect cinnabar, and
-//! that changeset is exported as the same commit. [`survey()`] judges the commits of a git repository and
-//! gives each refused one its [`Reason`]. [`convert()`] makes a changegroup of new commits, and verifies it
-//! by exporting it again.
+//! Owns the rules of pushes: a commit is accepted if it becomes a changeset by the rules of a
+//! [`dialect::Dialect`], and that changeset is exported as the same commit. [`survey()`] judges the commits of
+//! a git repository and gives each refused one its [`dialect::Reason`]. [`convert()`] makes a changegroup of
+//! new commits, and verifies it by exporting it again.
 //!
-//! `read` parses the output of `git cat-file` and compares trees. [`judge`] has the rules for commits and
+//! `read` parses the output of `git cat-file` and compares trees. [`judge`] has the rules for
 //! trees. `build` makes changesets, manifests and file revisions, `convert` has the order of work, and
 //! `verify` the round trip. Starts no process: the caller runs git.
 
@@ -20,8 +20,8 @@ pub mod fuzzing;
 pub mod judge;
 mod progress;
 mod read;
-mod reason;
 mod request;
+mod rules;
 mod survey;
 mod verify;
 
@@ -29,6 +29,5 @@ pub use convert::convert;
 pub use error::{Error, Result};
 pub use progress::{ConversionStage, ConversionWatch};
 pub use read::answers::{Answer, Answers};
-pub use reason::Reason;
 pub use request::{Conversion, ConversionPipes, ConversionRequest, KnownChangeset, Refusal};
 pub use survey::{Finding, Survey, SurveyProgress, SurveyStage, survey};

@@ -5,7 +5,7 @@ use gitpack::Oid;
 use parallel::Directory;
 use revlog::{Node, Store};
 
-use crate::reason::Reason;
+use dialect::Reason;
 
 /// Pipes of git processes.
 #[derive(Debug)]

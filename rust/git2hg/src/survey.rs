@@ -7,11 +7,12 @@ use std::io::{Read, Write};
 use gitpack::Oid;
 
 use crate::error::{Error, Result};
-use crate::judge::{Judge, Verdicts, commit};
+use crate::judge::reasons::TreeReasons;
+use crate::judge::{Judge, Verdicts};
 use crate::read::answers::Answers;
 use crate::read::commits;
 use crate::read::trees::GitTrees;
-use crate::reason::{Reason, TreeReasons};
+use dialect::{Dialect, Reason};
 
 /// Objects between two progress reports.
 const TICK_INTERVAL: usize = 256;
@@ -85,7 +86,7 @@ impl Survey {
     }
 }
 
-/// Surveys a history.
+/// Surveys a history, by the rules of a dialect.
 ///
 /// `commits` is the output of `git cat-file --batch`: the commits, parents before children. `requests` and
 /// `answers` are the pipes of a `git cat-file --batch-command --buffer` for trees. The survey stops if
@@ -94,7 +95,7 @@ impl Survey {
 /// # Errors
 ///
 /// [`Error::Missing`] if git lacks an object, [`Error::Cancelled`], and errors of the pipes.
-pub fn survey(
+pub fn survey<D: Dialect>(
     commits: impl Read,
     requests: impl Write,
     answers: impl Read,
@@ -111,7 +112,7 @@ pub fn survey(
     let (mut judge, mut commits, mut count) = (Judge::default(), Answers::new(commits), 0);
     let mut seen = TreeReasons::default();
     while let Some((oid, content)) = commits::next(&mut commits)? {
-        let mut judged = commit::judge(content);
+        let mut judged = D::judge(content);
         if let Some((reason, detail)) = &mut judged.refused {
             // a finding shows the detail of its first commit only
             if seen.has(*reason) {

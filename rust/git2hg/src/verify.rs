@@ -1,7 +1,7 @@
 //! Round trip: each changeset of a changegroup is exported again, and has to give the pushed commit.
 //!
 //! The changegroup is read from its file, as Mercurial reads it. Contents come from file texts, trees from
-//! changes of manifests, commits from [`hg2git::write_commit`]. Revisions outside the changegroup are read
+//! changes of manifests, commits from the dialect. Revisions outside the changegroup are read
 //! from the store, and their trees from git, since an export has made them. All nodes are compared with
 //! their texts, and the lists of files in changesets with the manifests. From the conversion come only the
 //! expected commits and the cache of git's trees.
@@ -18,9 +18,9 @@ mod trees;
 use std::fs::File;
 use std::io::{Read, Write};
 
+use dialect::{ChangesetHistory, CommitInput, CopySource, Dialect, ParentCommit, Unreadable};
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::{HashMap, HashSet};
-use hg2git::write_commit;
 use parallel::Budget;
 use revlog::{Changeset, Node, Revlog};
 use sha1lanes::{Message, digest_one};
@@ -83,7 +83,7 @@ pub(crate) fn fault(message: impl Into<String>) -> Problem {
 /// # Errors
 ///
 /// Errors of files, pipes and the store, and [`Error::Cancelled`].
-pub(crate) fn verify(
+pub(crate) fn verify<D: Dialect>(
     (file, start): (&File, u64),
     (request, manifest): (&ConversionRequest<'_>, &Revlog),
     known: &[KnownParent],
@@ -91,7 +91,8 @@ pub(crate) fn verify(
     expected: &[(Oid, Node)],
     watch: ConversionWatch<'_>,
 ) -> Result<Option<Fault>> {
-    let mut back = RoundTrip { request, manifest, known, expected, watch };
+    let dialect = D::default();
+    let mut back = RoundTrip { dialect, request, manifest, known, expected, watch };
     match back.convert(file, start, trees) {
         Ok(()) => Ok(None),
         Err(Problem::Fault(fault)) => Ok(Some(fault)),
@@ -99,7 +100,8 @@ pub(crate) fn verify(
     }
 }
 
-struct RoundTrip<'a> {
+struct RoundTrip<'a, D> {
+    dialect: D,
     request: &'a ConversionRequest<'a>,
     manifest: &'a Revlog,
     known: &'a [KnownParent],
@@ -107,7 +109,7 @@ struct RoundTrip<'a> {
     watch: ConversionWatch<'a>,
 }
 
-impl RoundTrip<'_> {
+impl<D: Dialect> RoundTrip<'_, D> {
     fn tick(&self, done: usize) -> Result<()> {
         let stops = (self.watch)(ConversionStage::Verify, done as u64);
         if stops { Err(Error::Cancelled) } else { Ok(()) }
@@ -136,7 +138,7 @@ impl RoundTrip<'_> {
             return Err(fault("other changesets than were made"));
         }
         let mut roots = ManifestTrees::new(self.manifest, manifests, contents, self.known);
-        let mut commits: HashMap<Node, (Oid, Node)> = HashMap::new();
+        let mut commits = CommitsByNode::new();
         let mut taken: HashSet<Oid> = HashSet::new();
         for KnownParent { oid, node, manifest, .. } in self.known {
             commits.insert(*node, (*oid, *manifest));
@@ -145,7 +147,8 @@ impl RoundTrip<'_> {
         let mut hashes = HashBatch::new(quarter / 4);
         for (at, (oid, node)) in self.expected.iter().enumerate() {
             let made = changesets.get(at)?;
-            let found = changeset(&made, &commits, &mut roots, trees);
+            let known = (&commits, &mut roots);
+            let found = changeset(&mut self.dialect, *node, &made, known, trees);
             let mut is_full = hashes.add(*oid, made);
             if let Ok(Found { made: Some(manifest), .. }) = &found {
                 is_full |= hashes.add(*oid, manifest.clone());
@@ -170,6 +173,9 @@ impl RoundTrip<'_> {
     }
 }
 
+/// Commits and manifests of changesets, by their nodes.
+type CommitsByNode = HashMap<Node, (Oid, Node)>;
+
 /// Commit of a changeset.
 struct Found {
     /// Id of the commit.
@@ -180,21 +186,22 @@ struct Found {
     made: Option<UnverifiedText>,
 }
 
-fn changeset(
+fn changeset<D: Dialect>(
+    dialect: &mut D,
+    node: Node,
     UnverifiedText { parents, text, .. }: &UnverifiedText,
-    commits: &HashMap<Node, (Oid, Node)>,
-    roots: &mut ManifestTrees<'_>,
+    (commits, roots): (&CommitsByNode, &mut ManifestTrees<'_>),
     trees: &GitTrees<impl Write, impl Read>,
 ) -> VerifyResult<Found> {
     let changeset = Changeset::parse(text).map_err(|problem| fault(problem.to_string()))?;
     let there: Vec<Node> = parents.iter().copied().filter(|parent| *parent != Node::NULL).collect();
-    let mut oids = Vec::with_capacity(2);
+    let mut known_parents = Vec::with_capacity(2);
     let mut manifests = Vec::with_capacity(2);
     for parent in &there {
         let known = commits.get(parent);
         let (oid, manifest) =
             known.ok_or_else(|| fault(format!("parent {parent} is not known")))?;
-        oids.push(*oid);
+        known_parents.push(ParentCommit { node: *parent, commit: Some(*oid) });
         manifests.push(*manifest);
     }
     let first = manifests.first().copied().unwrap_or(Node::NULL);
@@ -207,10 +214,27 @@ fn changeset(
         }
     }
     let mut content = Vec::with_capacity(text.len() + 256);
-    write_commit(&mut content, root.tree, &oids, &changeset);
+    let input =
+        CommitInput { node, changeset: &changeset, tree: root.tree, parents: &known_parents };
+    if !matches!(dialect.write_commit(&input, &NoHistory, &mut content), Ok(true)) {
+        return Err(fault("it has no commit"));
+    }
     let head = object_header(ObjectKind::Commit, content.len() as u64);
     let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
     Ok(Found { oid, manifest: changeset.manifest, made: root.made })
+}
+
+/// No history: a changegroup verifies dialects only whose commits come from their changesets.
+struct NoHistory;
+
+impl ChangesetHistory for NoHistory {
+    fn copies(&self) -> Result<Vec<CopySource>, Unreadable> {
+        Err(Unreadable)
+    }
+
+    fn ancestor(&self, _node: &Node) -> Result<(Vec<u8>, Vec<ParentCommit>), Unreadable> {
+        Err(Unreadable)
+    }
 }
 
 /// Attributes a fault to a commit.

@@ -18,6 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use dialect::Cinnabar;
 use hg2git::{Phase, export};
 use whole::WholeRequest;
 
@@ -103,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 std::thread::sleep(EVERY);
             }
         });
-        let report = export(&whole.request(), &mut |phase: Phase, _done, _total| {
+        let report = export::<Cinnabar>(&whole.request(), &mut |phase: Phase, _done, _total| {
             clock.enter(&format!("{phase:?}"));
             false
         });

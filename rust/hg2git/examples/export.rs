@@ -11,6 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use dialect::Cinnabar;
 use hg2git::{Phase, Request, export};
 use whole::WholeRequest;
 
@@ -36,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let start = Moment::now()?;
     let mut now = (Phase::Changesets, start);
-    let report = export(&request, &mut |phase, _done, _total| {
+    let report = export::<Cinnabar>(&request, &mut |phase, _done, _total| {
         if phase != now.0
             && let Ok(moment) = Moment::now()
         {

@@ -1,23 +1,25 @@
 //! One run: everything selected and not yet in the map becomes a pack, and a segment of each map.
 //!
-//! Owns the phases and their order. [`metadata_commit()`] makes what names all that runs have
-//! converted. Nothing here decides what may be converted, nor writes refs.
+//! Owns the phases and their order. [`metadata_commit()`] names all that runs have converted. The caller
+//! selects changesets and writes refs.
 
 mod converting;
 mod reading;
 
+use dialect::Dialect;
 use gitpack::{Oid, SealedPack};
 use parallel::{MemoryPlan, join, trim};
 use revlog::{Rev, RevlogKind, Store};
 
-use crate::dialect::cinnabar::{self, Cinnabar};
-use crate::dialect::{Context, Dialect, Outcome};
+use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::map::adopted::AdoptedCommits;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Table, pairs, sorted};
+use crate::metadata::{self, MANIFEST_TREES, Metadata, Outcome};
 use crate::objects::commits::ConvertedChangesets;
 use crate::objects::history::{Sources, StoredStart};
+use crate::objects::treeedits::TreeEdits;
 use crate::out::packs::Packs;
 use crate::out::publish::Publication;
 use crate::progress::{Phase, ProgressFn, ThrottledProgress};
@@ -28,7 +30,7 @@ use crate::read::manifests::{ManifestPlan, Manifests, Proving};
 use crate::read::treemanifests::Directories;
 use crate::request::{AdoptedFile, PublishedCommit, Report, Request};
 
-/// Converts what is selected and not yet in the map.
+/// Converts selected changesets that are not yet in the map, by the rules of a dialect.
 ///
 /// `progress` is called from the calling thread, at most ten times a second.
 ///
@@ -36,7 +38,7 @@ use crate::request::{AdoptedFile, PublishedCommit, Report, Request};
 ///
 /// [`crate::Error`] says what is wrong and where; then no pack and no segment has become visible,
 /// except that a failure after the pack's last rename leaves it, named in the journal.
-pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Report> {
+pub fn export<D: Dialect>(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Report> {
     let store = Store::new(request.store, request.encoding).with_mapped(request.indexes.clone());
     let map = OidMap::open(request.map, &request.segments, &request.unmapped)?;
     let changelog = store.open(RevlogKind::Changelog)?;
@@ -60,7 +62,7 @@ pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Re
     let adopted = adopted.transpose()?;
     let run = Run { context, store: &store, adopted: adopted.as_ref() };
     let reporter = &mut ThrottledProgress::new(progress);
-    let done = Cinnabar::open(context).and_then(|dialect| run.convert(dialect, &revs, reporter));
+    let done = run.convert::<D>(&revs, reporter);
     let done = match done {
         Err(Error::Unfit(unfit)) => Ok(Report { unfit: Some(unfit), ..Report::default() }),
         done => done,
@@ -79,21 +81,22 @@ pub fn export(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Re
 /// # Errors
 ///
 /// As [`export`].
-pub fn metadata_commit(
+pub fn metadata_commit<D: Dialect>(
     request: &Request<'_>,
     progress: &mut ProgressFn<'_>,
 ) -> Result<Option<(PublishedCommit, u64)>> {
     let store = Store::new(request.store, request.encoding).with_mapped(request.indexes.clone());
     let map = &OidMap::open(request.map, &request.segments, &request.unmapped)?;
     let covered = map.len(Table::Changesets) as u64;
-    let Some(files) = request.metadata.as_ref().filter(|_| covered > 0) else { return Ok(None) };
+    let files = request.metadata.as_ref().filter(|_| covered > 0 && D::METADATA.is_some());
+    let Some(files) = files else { return Ok(None) };
     let changelog = &store.open(RevlogKind::Changelog)?;
     let store = store.bounded(limits::longest_index(request.memory_bytes, changelog.index().len()));
     let manifest = &store.open(RevlogKind::Manifest)?;
     let memory_plan = &MemoryPlan::new(request.memory_bytes, 0, request.threads, request.packs);
     let context = Context { request, changelog, manifest, map, memory_plan };
     let reporter = &mut ThrottledProgress::new(progress);
-    let made = cinnabar::metadata_commit(context, files, reporter);
+    let made = metadata::metadata_commit(context, files, reporter);
     context.check_used()?;
     let published = made?.publish(request)?;
     trim();
@@ -114,7 +117,7 @@ fn open_adopted(
     Ok(adopted)
 }
 
-/// What does not change during a run.
+/// Constants of a run.
 struct Run<'a> {
     context: Context<'a>,
     store: &'a Store,
@@ -124,12 +127,13 @@ struct Run<'a> {
 impl Run<'_> {
     fn convert<D: Dialect>(
         &self,
-        dialect: D,
         revs: &[Rev],
         reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<Report> {
         let Context { request, changelog, manifest, map, memory_plan } = self.context;
         let Request { check_texts, memory_bytes, .. } = *request;
+        let mut dialect = D::default();
+        let metadata = if D::METADATA.is_some() { Metadata::open(self.context)? } else { None };
         let nodes = self.read_changesets(revs, reporter)?;
         self.context.tidy(revs.len());
         let (plan, trees) = ManifestPlan::of(&nodes, manifest, map)?;
@@ -153,13 +157,16 @@ impl Run<'_> {
         let lookup = Lookup { store: self.store, changes: &changes, suspect: &suspect };
         lookups.run(lookup, &files, || reporter.report(Phase::Files, 0, new_files.len() as u64))?;
         let collisions = &self.collision_check(revs.len(), &mut files)?;
-        let converter = (collisions, dialect.keeps_metadata());
+        let converter = (collisions, metadata.is_some(), D::READS_COPIES);
         let of_files =
             self.convert_files(lookup, &new_files, &mut files, converter, &mut packs, reporter)?;
         drop(manifests);
         trim();
 
+        let of_manifests = (manifest, directories);
+        let edits = &TreeEdits::of(&mut dialect, self.store, of_manifests, &plan, &changes)?;
         let sources = Sources {
+            store: self.store,
             changelog,
             manifest,
             directories,
@@ -168,27 +175,38 @@ impl Run<'_> {
             trees: &trees,
             plan: &plan,
             changes: &changes,
+            edits,
             collisions,
-            aside_trees: dialect.aside_trees(),
+            aside_trees: metadata.as_ref().map(|_| &MANIFEST_TREES),
             stored_start: plan.start.and_then(|rev| {
                 let node = manifest.index().node(rev);
                 let root = map.oid(Table::Manifests, &node)?;
-                let aside_commit = dialect.aside_commit(&node)?;
+                let aside_commit = match &metadata {
+                    Some(metadata) => Some(metadata.manifest_commit(&node)?),
+                    None => None,
+                };
                 Some(StoredStart { packs: request.packs, root, aside_commit })
             }),
-            given: self.adopted,
+            adopted: self.adopted,
             is_judging: request.adopted.as_ref().is_some_and(|file| file.is_judged),
         };
-        let history = self.convert_history(&dialect, &sources, &mut files, &mut packs, reporter)?;
+        let history = self.convert_history(
+            dialect,
+            metadata.as_ref(),
+            &sources,
+            &mut files,
+            &mut packs,
+            reporter,
+        )?;
         drop((trees, changes));
-        self.publish(dialect, history, (revs, &plan), (files, &new_files, of_files), packs)
+        self.publish(metadata, history, (revs, &plan), (files, &new_files, of_files), packs)
     }
 
     /// Writes maps and metadata while packs are sealed, and makes all of it visible.
-    fn publish<D: Dialect>(
+    fn publish(
         &self,
-        dialect: D,
-        ConvertedHistory { changesets, form, aside, notes }: ConvertedHistory<D>,
+        metadata: Option<Metadata<'_>>,
+        ConvertedHistory { changesets, manifests, notes }: ConvertedHistory,
         (revs, plan): (&[Rev], &ManifestPlan),
         (files, new_files, metadata_of_files): (FileTable, &[FileId], Vec<Pair>),
         packs: Packs,
@@ -200,7 +218,7 @@ impl Run<'_> {
         self.context.tidy(revs.len());
         let (packs, (map, metadata)) = packs.seal_and(memory_plan.width, || {
             self.context.tidy(revs.len());
-            let ConvertedChangesets { commits, roots, .. } = changesets;
+            let ConvertedChangesets { commits, roots, heads, .. } = changesets;
             let commits = &commits;
             let of_new = |&file| Some(Pair { node: files.node(file), oid: files.oid(file)? });
             let of_changesets = pairs(revs.iter().map(|rev| changelog.index().node(*rev)), commits);
@@ -212,11 +230,13 @@ impl Run<'_> {
             let new = &sorted([of_changesets, of_manifests, of_files]);
             drop(files);
             self.context.tidy(revs.len());
-            let outcome = Outcome { plan, commits, new, notes, files: metadata_of_files };
+            let manifests = manifests.unwrap_or_default();
+            let outcome =
+                Outcome { plan, commits, new, notes, manifests, files: metadata_of_files, heads };
             let (map, metadata) = join(
                 memory_plan.width,
                 || map.extended((request.map, request.readers), request.prefix, request.base, new),
-                || dialect.end(form, aside, outcome),
+                || metadata.map(|metadata| metadata.end(outcome)).transpose(),
             );
             Ok((map?, metadata?))
         })?;
@@ -230,7 +250,7 @@ impl Run<'_> {
             objects,
             pack_bytes,
             published,
-            adopted: changesets.given,
+            adopted: changesets.adopted,
             foreign: changesets.foreign,
             ..Report::default()
         })
@@ -248,14 +268,16 @@ impl Run<'_> {
     }
 }
 
-/// What the history became.
-struct ConvertedHistory<D: Dialect> {
+/// Results of the last phase.
+struct ConvertedHistory {
     changesets: ConvertedChangesets,
-    form: D::Form,
-    aside: Option<D::Converted>,
-    /// The objects beside the commits, in their order.
+    /// Commits of manifests, with metadata.
+    manifests: Option<Vec<Oid>>,
+    /// Notes of the commits, in their order.
     notes: Vec<Oid>,
 }
 
+#[cfg(test)]
+mod testdialect;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,10 @@
 //! Private parsers, for `fuzztargets` alone.
 
+use dialect::cinnabar::{commit, note};
 use gitpack::Oid;
 use revlog::{Changeset, Node};
 
-use crate::dialect::cinnabar::{MANIFEST_TREES, commit, note};
+use crate::metadata::MANIFEST_TREES;
 use crate::objects::blobs::pointer_of;
 use crate::objects::trees::{TreeForm, stored_entries};
 
@@ -14,8 +15,8 @@ use crate::objects::trees::{TreeForm, stored_entries};
 /// If the commit cannot be read back.
 pub fn commit_and_note(changeset: &Changeset<'_>, text: &[u8]) {
     let mut content = Vec::new();
-    commit::write(&mut content, Oid::EMPTY_TREE, &[Oid::EMPTY_BLOB], changeset);
-    let note = note::note(Node::NULL, changeset, text, &content);
+    commit::write(&mut content, Oid::EMPTY_TREE, [Oid::EMPTY_BLOB], changeset);
+    let note = note(Node::NULL, changeset, text, &content);
     assert!(note.is_some(), "our own commits can be read back");
 }
 

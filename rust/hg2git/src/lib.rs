@@ -1,36 +1,37 @@
 //! The conversion of Mercurial history to git objects.
 //!
-//! Owns the rules of the dialects (which commit stands for which changeset), the order of work and
-//! the oid map. Reads stores through `revlog`, and writes packs through `gitpack`. Decides nothing about who may see what: the caller selects.
+//! Owns the order of work and the oid map. The rules are those of a [`dialect::Dialect`], over which
+//! [`export()`] is generic. Reads stores through `revlog`, and writes packs through `gitpack`. The caller
+//! selects the changesets.
 //!
 //! By stage, each room built on those before it:
 //!
-//! - `map`: which object stands for which revision, on disk;
+//! - `map`: the oid map on disk;
 //! - `read`: history as changes, from changesets (`changelog`) and manifests (`manifests` or
 //!   `treemanifests`, kept in `changes`);
 //! - `objects`: git's objects, from file revisions (`filelogs`, `blobs`) and changes (`history`,
-//!   `directory`, `trees`);
-//! - `out`: packs, and how they become visible;
-//! - `dialect`: commits, and what is kept beside them.
+//!   `directory`, `trees`, `commits`);
+//! - `out`: packs, and the order in which files become visible;
+//! - `metadata`: git-cinnabar's metadata.
 //!
-//! [`export()`] does one run, in four phases; [`metadata_commit()`] names what runs have made. Each phase is on [`parallel::ordered`]: parallel work, results
-//! in order, so that the same history gives the same bytes on any number of threads; what builds on
-//! results before it has its [`parallel::Sequencer`].
+//! [`export()`] does one run, in four phases; [`metadata_commit()`] makes the metadata commit of earlier runs.
+//! Each phase is on [`parallel::ordered`]: parallel work, results in order, so that the same history gives
+//! the same bytes on any number of threads. Steps that build on earlier results have a
+//! [`parallel::Sequencer`].
 
-mod dialect;
+mod context;
 mod error;
 mod export;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod map;
+mod metadata;
 mod objects;
 mod out;
 mod progress;
 mod read;
 mod request;
 
-pub use dialect::cinnabar::commit::write as write_commit;
-pub use dialect::cinnabar::identity::{Who, read_back};
 pub use error::{Error, Misfit, Result, Unfit};
 pub use export::{export, metadata_commit};
 pub use map::compare::{Comparison, Difference};

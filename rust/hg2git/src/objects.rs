@@ -1,8 +1,7 @@
-//! Git objects made from changes: blobs, trees, and their compression.
-//!
-//! Contains no rule of a dialect.
+//! Git objects made from changes: blobs, trees, commits, and their compression.
 
 pub(crate) mod blobs;
+pub(crate) mod branchheads;
 pub(crate) mod collisions;
 pub(crate) mod commits;
 pub(crate) mod compress;
@@ -11,6 +10,8 @@ pub(crate) mod filelogs;
 pub(crate) mod history;
 pub(crate) mod object;
 pub(crate) mod pipeline;
+pub(crate) mod storefiles;
 pub(crate) mod storeids;
 pub(crate) mod translate;
+pub(crate) mod treeedits;
 pub(crate) mod trees;

@@ -23,6 +23,12 @@ pub fn split_metadata(text: &[u8]) -> Split<'_> {
     Split { metadata: Some(&rest[..end]), content: &rest[end + MARK.len()..] }
 }
 
+/// Source of the copy that metadata records.
+#[must_use]
+pub fn copy_source(metadata: &[u8]) -> Option<&[u8]> {
+    metadata.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"copy: "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

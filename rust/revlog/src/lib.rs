@@ -22,7 +22,7 @@ mod texts;
 
 pub use changeset::Changeset;
 pub use error::{Error, Result, readable};
-pub use filelog::{Split, split_metadata};
+pub use filelog::{Split, copy_source, split_metadata};
 pub use index::{FLAG_CENSORED, FLAG_EXTERNAL, Index, Parents, Rev};
 pub use manifest::{Flag, Line, Lines, ManifestEntries, ManifestEntry};
 pub use node::Node;

@@ -192,6 +192,7 @@ def convert(
     with Directory(os.fsencode(out)).opened() as fd:
         directory = {"fd": fd, "path": os.fsencode(out)}
         fields = {
+            "dialect": b"cinnabar",
             "store": os.fsencode(repo / ".hg" / "store"),
             "encoding": requirements.DOT_ENCODED,
             "tree_manifests": False,

@@ -226,6 +226,7 @@ class ExportConversion(Record):
         gid = self.placement.gid
         with self.packs.opened() as packs, self.maps.directory.opened() as maps:
             fields = {
+                "dialect": self.prefix,
                 "store": self.store_path,
                 "encoding": self.encoding,
                 "tree_manifests": self.tree_manifests,

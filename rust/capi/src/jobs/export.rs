@@ -20,8 +20,8 @@ use crate::message::Fields;
 /// The packs are in place before the rest is; their names, with LF between, are noted in `PREFIX.pending` in
 /// the map's directory before that. The names of the metadata's files begin with `PREFIX-metadata`. Phases:
 /// 0 changesets read, 1 manifests read, 2 file revisions, 3 changesets written.
-pub(super) fn export(message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
-    let report = with_request(message, call, hg2git::export)?;
+pub(super) fn export(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
+    let report = with_dialect!(message, D => with_request(message, call, hg2git::export::<D>))?;
     let displaced: Vec<u8> = (report.displaced.iter())
         .flat_map(|found| [*found.later.as_bytes(), *found.earlier.as_bytes()])
         .flatten()
@@ -43,8 +43,9 @@ pub(super) fn export(message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failur
 ///
 /// Of the request, the selection is not used. The name of the pack is noted as by [`export`]. Phases:
 /// 0 changesets read.
-pub(super) fn metadata_commit(message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
-    let made = with_request(message, call, hg2git::metadata_commit)?;
+pub(super) fn metadata_commit(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
+    let made =
+        with_dialect!(message, D => with_request(message, call, hg2git::metadata_commit::<D>))?;
     let mut answer = Fields::default();
     if let Some((made, covered)) = &made {
         answer = answer.with("commit", commit(made)).with("covered", *covered);

@@ -1,5 +1,6 @@
 //! Jobs `convert` and `survey`: commits of git become changesets, or are only judged.
 
+use std::fs::File;
 use std::path::Path;
 
 use git2hg::{
@@ -26,6 +27,7 @@ pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, F
         (file(&mut trees, "requests")?, file(&mut trees, "answers")?);
     let (blob_requests, blob_answers) =
         (file(&mut blobs, "requests")?, file(&mut blobs, "answers")?);
+    let convert = with_dialect!(message, D => Ok(git2hg::convert::<D, _, _>))?;
     let dir = directory(&mut message, "scratch")?;
     let store = Store::new(message.take("store")?, encoding(message.take("encoding")?)?);
     let known: Vec<Fields<'_>> = message.take("known")?;
@@ -49,7 +51,7 @@ pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, F
     };
     let converted = call.supervise(|progress| {
         let watch = |stage: ConversionStage, done| progress.set(stage as u32, done, 0);
-        git2hg::convert(pipes, &request, &out, &watch).map_err(Failure::from)
+        convert(pipes, &request, &out, &watch).map_err(Failure::from)
     })?;
     let changesets: Vec<u8> = (converted.changesets.iter())
         .flat_map(|(oid, node)| [*oid.as_bytes(), *node.as_bytes()])
@@ -81,12 +83,15 @@ fn refusal(Refusal { oid, reason, detail }: &Refusal) -> Fields<'_> {
 pub(super) fn survey(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let commits = file(&mut message, "commits")?;
     let (requests, answers) = (file(&mut message, "requests")?, file(&mut message, "answers")?);
+    let survey = with_dialect!(message, D => Ok(git2hg::survey::<D>))?;
     message.end()?;
+    let pipes: [&File; 3] = [&commits, &requests, &answers];
     let found = call.supervise(|progress| {
+        let [commits, requests, answers] = pipes;
         let watch = |SurveyProgress { stage, done, total }: SurveyProgress| {
             progress.set(stage as u32, done, total)
         };
-        git2hg::survey(&*commits, &*requests, &*answers, &watch).map_err(Failure::from)
+        survey(commits, requests, answers, &watch).map_err(Failure::from)
     })?;
     let (mut refused, mut reasons) = (Vec::new(), Vec::new());
     for (oid, reason) in found.refused() {
@@ -135,7 +140,6 @@ impl From<Error> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::io::{Seek, Write};
     use std::os::fd::AsRawFd;
 
@@ -160,7 +164,8 @@ mod tests {
         let descriptor = |file: &File| u32::try_from(file.as_raw_fd()).expect("is open");
         let fields = files
             .iter()
-            .fold(Fields::default(), |fields, (field, file)| fields.with(field, descriptor(file)));
+            .fold(Fields::default(), |fields, (field, file)| fields.with(field, descriptor(file)))
+            .with("dialect", "cinnabar");
         survey(fields, &Call::of_test())
     }
 

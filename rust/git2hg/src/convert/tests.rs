@@ -3,6 +3,7 @@
 use std::fs::File;
 
 use changegroup::GroupVersion;
+use dialect::{Cinnabar, Reason};
 use gitpack::tree::Mode;
 use gitpack::{ObjectKind, Oid};
 use parallel::Directory;
@@ -13,8 +14,8 @@ use revlog::manifest::MAX_DEPTH;
 use crate::fakegit::Git;
 use crate::judge::tree::LONGEST_PATH;
 use crate::{
-    Conversion, ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, Reason,
-    Result, convert, survey,
+    Conversion, ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, Result,
+    convert, survey,
 };
 
 const AUTHOR: &str = "A <a@x> 5 +0100";
@@ -52,7 +53,7 @@ fn converted(
         let request = change(ConversionRequest { ..*request });
         let listed = git.listed(commits);
         let pipes = ConversionPipes { commits: &*listed, trees: git.pipes(), blobs: git.pipes() };
-        convert(pipes, &request, &out, &|_, _| false)
+        convert::<Cinnabar, _, _>(pipes, &request, &out, &|_, _| false)
     });
     (made, out.metadata().expect("is open").len())
 }
@@ -204,7 +205,9 @@ fn a_conversion_can_be_stopped() {
             let listed = git.listed(&commits);
             let (trees, blobs) = (git.pipes(), git.pipes());
             let pipes = ConversionPipes { commits: &*listed, trees, blobs };
-            convert(pipes, request, &out, &|stage, done| stage == wanted && done > 300)
+            convert::<Cinnabar, _, _>(pipes, request, &out, &|stage, done| {
+                stage == wanted && done > 300
+            })
         });
         assert!(matches!(made, Err(Error::Cancelled)), "{wanted:?}: {made:?}");
     }
@@ -271,7 +274,7 @@ fn a_survey_and_a_conversion_refuse_the_same_commits() {
         let made = made.expect("is converted or judged");
         let (requests, answers) = git.pipes();
         let listed = git.listed(&commits);
-        let found = survey(&*listed, requests, answers, &|_| false).expect("is judged");
+        let found = survey::<Cinnabar>(&*listed, requests, answers, &|_| false).expect("is judged");
         let refused: Vec<_> =
             made.refused.iter().map(|refusal| (refusal.oid, refusal.reason)).collect();
         assert_eq!(found.refused().collect::<Vec<_>>(), refused);

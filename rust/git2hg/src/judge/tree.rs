@@ -8,7 +8,8 @@ use gitpack::tree::entry_order;
 use std::cmp::Ordering;
 
 use crate::judge::names;
-use crate::reason::{Reason, TreeReasons};
+use crate::judge::reasons::TreeReasons;
+use dialect::Reason;
 
 /// Length limit of a file's path in Mercurial's store: `hashencode()` in its `pathencode.c` takes less than
 /// 16 KiB for three times `PATH.i.s` and a NUL.

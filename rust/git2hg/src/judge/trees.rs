@@ -9,9 +9,10 @@ use revlog::manifest::MAX_DEPTH;
 
 use crate::error::{Error, Result};
 use crate::judge::MOST_DETAIL;
+use crate::judge::reasons::TreeReasons;
 use crate::judge::tree::{LONGEST_PATH, culprit, judge, not_a_tree};
 use crate::read::trees::{ASKED_AT_ONCE, EntryKind, GitTrees, entries, kind_of};
-use crate::reason::{Reason, TreeReasons};
+use dialect::Reason;
 
 /// Memory of a tree, about: its id, reasons, extent, and its places in the tables.
 const TREE_BYTES: usize = 60;

@@ -6,9 +6,9 @@ use gitpack::Oid;
 
 use crate::error::{Error, Result};
 use crate::judge::MOST_DETAIL;
-use crate::judge::commit::{self, CommitParts, JudgedCommit, judge};
 use crate::read::answers::{Answer, Answers};
-use crate::reason::Reason;
+use crate::rules::CommitRules;
+use dialect::{JudgedCommit, MOST_COMMIT_BYTES, Reason};
 
 /// Commits of the first window, and least size of others.
 pub(crate) const LEAST_COMMITS: usize = 256;
@@ -59,7 +59,8 @@ pub(crate) struct WindowCommit {
     pub parents: Vec<Oid>,
     /// Reason of the commit object itself, with its detail.
     pub refused: Option<(Reason, Vec<u8>)>,
-    content: Vec<u8>,
+    /// Content of a commit that is not refused.
+    pub content: Vec<u8>,
 }
 
 impl WindowCommit {
@@ -81,11 +82,6 @@ impl WindowCommit {
             refused: self.refused.as_ref().map(|(reason, detail)| (*reason, &**detail)),
         }
     }
-
-    /// Author, committer and message of a commit that is not refused.
-    pub fn parts(&self) -> Option<CommitParts<'_>> {
-        CommitParts::of(&self.content)
-    }
 }
 
 /// Reads the next commit, up to one byte above the size limit; `None` at the end.
@@ -94,7 +90,7 @@ impl WindowCommit {
 ///
 /// Those of [`Answers::read`], and [`Error::Missing`].
 pub(crate) fn next<R: Read>(answers: &mut Answers<R>) -> Result<Option<(Oid, &[u8])>> {
-    match answers.read_start(commit::MOST_BYTES + 1)? {
+    match answers.read_start(MOST_COMMIT_BYTES + 1)? {
         None => Ok(None),
         Some(Answer { oid, kind: b"commit", content }) => Ok(Some((oid, content))),
         Some(Answer { oid, kind: b"", .. }) => Err(Error::Missing(oid)),
@@ -110,12 +106,13 @@ pub(crate) fn next<R: Read>(answers: &mut Answers<R>) -> Result<Option<(Oid, &[u
 pub(crate) fn read(
     answers: &mut Answers<impl Read>,
     size: WindowSize,
+    rules: CommitRules,
 ) -> Result<Vec<WindowCommit>> {
     let mut window = Vec::new();
     let mut bytes = 0;
     while window.len() < size.commits && bytes < MOST_BYTES {
         let Some((oid, content)) = next(answers)? else { break };
-        let judged = judge(content);
+        let judged = (rules.judge)(content);
         let refused = judged
             .refused
             .map(|(reason, detail)| (reason, detail[..detail.len().min(MOST_DETAIL)].to_vec()));

@@ -16,6 +16,7 @@ use crate::read::commits;
 use crate::read::commits::{LEAST_COMMITS, WindowCommit, WindowSize};
 use crate::read::diff::{CommitChanges, TreeComparison, compare};
 use crate::read::trees::GitTrees;
+use crate::rules::CommitRules;
 
 /// Prefetched bytes, which wait in a file, that count as one byte of memory.
 const CONTENTS_OF_BYTE: u64 = 8;
@@ -40,6 +41,7 @@ pub(crate) struct PrefetchedWindow {
 
 /// Prefetcher of windows.
 pub(crate) struct Prefetch<'a, C, W, R> {
+    rules: CommitRules,
     commits: Answers<C>,
     trees: &'a GitTrees<W, R>,
     blobs: GitBlobs<'a, W, R>,
@@ -57,6 +59,7 @@ pub(crate) struct Prefetch<'a, C, W, R> {
 impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
     /// Reads the new commits from `commits`. `roots` has the trees of parents that are changesets already.
     pub fn new(
+        rules: CommitRules,
         commits: C,
         trees: &'a GitTrees<W, R>,
         blobs: GitBlobs<'a, W, R>,
@@ -64,6 +67,7 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         (memory_bytes, progress): (usize, &'a ConversionProgress<'a>),
     ) -> Self {
         Self {
+            rules,
             commits: Answers::new(commits),
             trees,
             blobs,
@@ -87,7 +91,7 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         loop {
             let mut commits = match self.halves.pop() {
                 Some(half) => half,
-                None => commits::read(&mut self.commits, self.size)?,
+                None => commits::read(&mut self.commits, self.size, self.rules)?,
             };
             if commits.is_empty() {
                 return Ok(None);

@@ -12,10 +12,10 @@ use revlog::manifest::Flag;
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::judge::reasons::TreeReasons;
 use crate::judge::tree::{TreeEntry, judge, not_a_tree};
 use crate::read::answers::{Answer, AnswerHead, Answers, ask};
 use crate::read::blobs;
-use crate::reason::TreeReasons;
 
 /// Most trees requested at a time.
 pub(crate) const ASKED_AT_ONCE: usize = 1000;

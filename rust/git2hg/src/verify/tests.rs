@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use changegroup::GroupVersion;
+use dialect::{Cinnabar, Reason};
 use gitpack::tree::Mode;
 use gitpack::{ObjectKind, Oid};
 use revlog::{Node, RevlogKind};
@@ -12,7 +13,7 @@ use crate::convert::tests::with_request;
 use crate::fakegit::Git;
 use crate::read::trees::GitTrees;
 use crate::verify::{Fault, verify};
-use crate::{Conversion, ConversionPipes, Reason, convert};
+use crate::{Conversion, ConversionPipes, convert};
 
 /// Properties in which a history may differ.
 #[derive(Clone, Copy)]
@@ -75,7 +76,7 @@ impl Converted {
         let listed = git.listed(commits);
         let pipes = ConversionPipes { commits: &*listed, trees: git.pipes(), blobs: git.pipes() };
         let made = with_request(&place, version, |request| {
-            convert(pipes, request, &out, &|_, _| false).expect("is converted")
+            convert::<Cinnabar, _, _>(pipes, request, &out, &|_, _| false).expect("is converted")
         });
         Self { git, place, out, version, made }
     }
@@ -85,7 +86,7 @@ impl Converted {
         let trees = GitTrees::new(requests, answers, 1000);
         with_request(&self.place, self.version, |request| {
             let manifest = request.store.open(RevlogKind::Manifest).expect("is empty");
-            verify((out, 0), (request, &manifest), &[], &trees, expected, &|_, _| false)
+            verify::<Cinnabar>((out, 0), (request, &manifest), &[], &trees, expected, &|_, _| false)
                 .expect("is read")
         })
     }

@@ -2,15 +2,17 @@
 
 use std::cell::Cell;
 
+use dialect::Dialect;
 use gitpack::ObjectKind;
 use parallel::{MemoryPlan, ordered};
 use revlog::{Scratch, Texts};
 
 use super::ConvertedHistory;
 use super::Run;
-use crate::dialect::{Context, Dialect};
+use crate::context::Context;
 use crate::error::Result;
 use crate::map::segment::Pair;
+use crate::metadata::Metadata;
 use crate::objects::blobs::{Blob, Blobs, Converter, FileMetadata};
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::commits::Commits;
@@ -54,13 +56,14 @@ impl Run<'_> {
         Ok(CollisionCheck::of_known(store, shared))
     }
 
-    /// Makes blobs of new file revisions, and answers the metadata of those that have some.
+    /// Makes blobs of new file revisions. Returns their copy metadata, if that is kept, and notes sources of
+    /// copies if those are read.
     pub(super) fn convert_files(
         &self,
         lookup: Lookup<'_>,
         new_files: &[FileId],
         files: &mut FileTable,
-        (collisions, keeps_metadata): (&CollisionCheck, bool),
+        (collisions, keeps_metadata, reads_copies): (&CollisionCheck, bool, bool),
         packs: &mut Packs,
         reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<Vec<Pair>> {
@@ -74,14 +77,17 @@ impl Run<'_> {
         ordered::run(
             memory_plan.width,
             filelogs,
-            || Converter::new(how, keeps_metadata, collisions, &memory_plan),
+            || Converter::new(how, (keeps_metadata, reads_copies), collisions, &memory_plan),
             |converter, pieces| converter.convert(&pieces),
             |Blobs { blobs, streams }| {
                 done.set(done.get() + blobs.len() as u64);
                 let mut streams = streams.iter();
                 let mut stream = || streams.next().expect("each blob has its streams");
-                for Blob { file, oid, base, inflated_len, metadata } in blobs {
+                for Blob { file, oid, base, inflated_len, metadata, copy } in blobs {
                     files.set_oid(file, oid);
+                    if reads_copies {
+                        files.set_copy(file, copy);
+                    }
                     if let Some(FileMetadata { oid, inflated_len }) = metadata {
                         files_metadata.push(Pair { node: files.node(file), oid });
                         let pack = packs.of(Purpose::Aside);
@@ -98,26 +104,30 @@ impl Run<'_> {
         Ok(files_metadata)
     }
 
-    /// Makes trees and commits, and what the dialect has beside them.
+    /// Makes trees and commits, and metadata beside them.
     pub(super) fn convert_history<D: Dialect>(
         &self,
-        dialect: &D,
+        mut dialect: D,
+        metadata: Option<&Metadata<'_>>,
         sources: &Sources<'_>,
         files: &mut FileTable,
         packs: &mut Packs,
         reporter: &mut ThrottledProgress<'_, '_>,
-    ) -> Result<ConvertedHistory<D>> {
+    ) -> Result<ConvertedHistory> {
         let Context { request, memory_plan, .. } = self.context;
         let mut names = Names::default();
         let mut scratch = Scratch::within(&memory_plan.budget, 0);
-        let start = history::start(sources, &mut scratch, &mut names, files)?;
+        let start = history::start(sources, &mut dialect, &mut scratch, &mut names, files)?;
         files.forget_numbers();
-        history::number_components(sources.changes, &mut names);
+        let paths = sources.changes.paths().chain(sources.edits.paths());
+        history::number_components(paths, &mut names);
         let mut scratch = Scratch::of(memory_plan);
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
         let history = History::new(sources, texts, &names, start);
-        let (form, aside) = dialect.begin(sources, &names, files);
-        let sides = Pipeline::new(Commits::new(sources, &names, files, form), aside);
+        let writer = metadata.map(|metadata| metadata.begin(sources, &names, files));
+        let counts_heads = metadata.is_some_and(Metadata::wants_commit);
+        let commits = Commits::new(sources, &names, files, dialect, counts_heads);
+        let sides = Pipeline::new(commits, writer);
         let mut all_notes = Vec::new();
         let mut untidied = 0;
         let done = Cell::new(0);
@@ -146,7 +156,7 @@ impl Run<'_> {
             },
             || reporter.report(Phase::Commits, done.get(), sources.revs.len() as u64),
         )?;
-        let (changesets, form, aside) = sides.into_converted();
-        Ok(ConvertedHistory { changesets, form, aside, notes: all_notes })
+        let (changesets, manifests) = sides.into_converted();
+        Ok(ConvertedHistory { changesets, manifests, notes: all_notes })
     }
 }

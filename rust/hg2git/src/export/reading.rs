@@ -6,7 +6,7 @@ use parallel::ordered;
 use revlog::{Node, Rev, Scratch};
 
 use super::Run;
-use crate::dialect::Context;
+use crate::context::Context;
 use crate::error::Result;
 use crate::map::segment::Table;
 use crate::objects::history::mode_of;

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use dialect::Cinnabar;
 use gitpack::Readers;
 use revlog::node::node_of;
 use revlog::{Encoding, MappedIndexes, Node};
 
 use super::converting::SEARCHED_WHOLE;
 use super::*;
+use crate::map::segment::NO_COMMIT;
 use crate::objects::collisions::tests::{ATTACK, ATTACK_ON_NODE};
 use crate::read::changelog::Selection;
 use crate::request::{MetadataFiles, PublishedFiles};
@@ -21,19 +23,19 @@ const PADDING: &str = ".........................................................
 
 /// A changeset on the one before, with all of its files.
 #[derive(Clone, Debug, Default)]
-struct Changeset {
-    files: BTreeMap<String, String>,
-    extra: String,
-    description: String,
+pub(super) struct WrittenChangeset {
+    pub files: BTreeMap<String, String>,
+    pub extra: String,
+    pub description: String,
 }
 
-fn changeset(files: &[(&str, &str)]) -> Changeset {
+pub(super) fn changeset(files: &[(&str, &str)]) -> WrittenChangeset {
     let files = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
-    Changeset { files: files.collect(), ..Changeset::default() }
+    WrittenChangeset { files: files.collect(), ..WrittenChangeset::default() }
 }
 
 /// So many changesets, each with a text of its own in `file`.
-fn ordinary(numbers: std::ops::Range<usize>) -> Vec<Changeset> {
+fn ordinary(numbers: std::ops::Range<usize>) -> Vec<WrittenChangeset> {
     let of = |number| changeset(&[("file", &format!("text {number}\n"))]);
     numbers.map(of).collect()
 }
@@ -74,7 +76,7 @@ impl Written {
 }
 
 /// A repository, and what was made of it.
-struct Repository {
+pub(super) struct Repository {
     root: tempfile::TempDir,
     made: Option<PublishedFiles>,
     keeps_metadata: bool,
@@ -86,7 +88,7 @@ fn no_progress(_: Phase, _: u64, _: u64) -> bool {
 }
 
 impl Repository {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let root = tempfile::tempdir().expect("temporary directory");
         for name in ["store/data", "packs", "map"] {
             std::fs::create_dir_all(root.path().join(name)).expect("is writable");
@@ -94,12 +96,20 @@ impl Repository {
         Self { root, made: None, keeps_metadata: true, commit_of_first: false }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
 
     /// Writes `changesets`, which begin with those of before, and exports.
-    fn export(&mut self, changesets: &[Changeset]) -> Result<Report> {
+    fn export(&mut self, changesets: &[WrittenChangeset]) -> Result<Report> {
+        self.export_as::<Cinnabar>(changesets)
+    }
+
+    /// As [`Self::export`], by another dialect.
+    pub(super) fn export_as<D: Dialect>(
+        &mut self,
+        changesets: &[WrittenChangeset],
+    ) -> Result<Report> {
         let tip = write(&self.path("store"), changesets);
         let selection = Selection {
             len: u32::try_from(changesets.len()).expect("few"),
@@ -107,16 +117,30 @@ impl Repository {
             excluded: Vec::new(),
             known_below: 0,
         };
-        let report = self.with_request(selection, |request| export(request, &mut no_progress))?;
+        let report =
+            self.with_request(selection, |request| export::<D>(request, &mut no_progress))?;
         self.made.clone_from(&report.published);
         Ok(report)
+    }
+
+    /// Commits of the changesets, in their order; `None` for those without.
+    pub(super) fn commits(&self) -> Vec<Option<Oid>> {
+        let store = Store::new(&self.path("store"), Encoding::DotEncode);
+        let changelog = store.open(RevlogKind::Changelog).expect("is there");
+        let map = parallel::Directory::open(&self.path("map")).expect("is there");
+        let segments = &self.made.as_ref().expect("is exported").segments;
+        let map = OidMap::open(&map, segments, &[]).expect("can be read");
+        let index = changelog.index();
+        let oid = |rev| map.oid(Table::Changesets, &index.node(rev)).expect("is converted");
+        index.revs().map(oid).map(|oid| Some(oid).filter(|oid| *oid != NO_COMMIT)).collect()
     }
 
     /// The metadata commit of all that was exported.
     fn metadata_commit(&self) -> Option<(PublishedCommit, u64)> {
         let selection = Selection { len: 0, tip: Node::NULL, excluded: Vec::new(), known_below: 0 };
-        let made =
-            self.with_request(selection, |request| metadata_commit(request, &mut no_progress));
+        let made = self.with_request(selection, |request| {
+            metadata_commit::<Cinnabar>(request, &mut no_progress)
+        });
         made.expect("nothing is wrong")
     }
 
@@ -153,7 +177,7 @@ impl Repository {
     }
 
     /// What the error says that ends an export of `changesets`, which leaves no file behind.
-    fn refusal(&mut self, changesets: &[Changeset]) -> String {
+    fn refusal(&mut self, changesets: &[WrittenChangeset]) -> String {
         let files = |path: PathBuf| {
             let names =
                 path.read_dir().expect("is there").map(|entry| entry.expect("is there").path());
@@ -167,10 +191,10 @@ impl Repository {
 }
 
 /// Writes a store, and answers its tip.
-fn write(store: &Path, changesets: &[Changeset]) -> Node {
+fn write(store: &Path, changesets: &[WrittenChangeset]) -> Node {
     let (mut changelog, mut manifest) = (Written::default(), Written::default());
     let mut filelogs: BTreeMap<&str, Written> = BTreeMap::new();
-    for (number, Changeset { files, extra, description }) in changesets.iter().enumerate() {
+    for (number, WrittenChangeset { files, extra, description }) in changesets.iter().enumerate() {
         let (mut listing, mut changed) = (String::new(), String::new());
         for (name, text) in files {
             let filelog = filelogs.entry(name).or_default();
@@ -196,7 +220,7 @@ fn write(store: &Path, changesets: &[Changeset]) -> Node {
 }
 
 /// Texts, names and messages that carry an attack, and how the error names what they became.
-fn attacks() -> [(Changeset, &'static str, &'static str); 6] {
+fn attacks() -> [(WrittenChangeset, &'static str, &'static str); 6] {
     let text = |beginning: &str| format!("{beginning}{PADDING}\n");
     let metadata = format!("\x01\ncopy: {}\ncopyrev: {:040}\n\x01\n", text(ATTACK).trim(), 0);
     let name = format!("{ATTACK} {}", &PADDING[..60].replace('.', "x"));
@@ -206,12 +230,12 @@ fn attacks() -> [(Changeset, &'static str, &'static str); 6] {
         (changeset(&[("file", &metadata)]), "filelog file: revision 2", "node"),
         (changeset(&[("file", "text"), (&name, "text")]), "manifest: revision 2", "tree"),
         (
-            Changeset { description: text(ATTACK), ..changeset(&[("file", "a")]) },
+            WrittenChangeset { description: text(ATTACK), ..changeset(&[("file", "a")]) },
             "changelog: revision 2",
             "commit",
         ),
         (
-            Changeset { extra: format!("key:{ATTACK}"), ..changeset(&[("file", "b")]) },
+            WrittenChangeset { extra: format!("key:{ATTACK}"), ..changeset(&[("file", "b")]) },
             "changelog: revision 2",
             "blob",
         ),
@@ -252,7 +276,7 @@ fn a_large_export_finds_an_attack_whose_id_comes_again() {
     let (name, ..) = &attacks[3];
     let rest = ordinary(0..SEARCHED_WHOLE + 1);
     let between = changeset(&[("file", "between")]);
-    let twice = |attack: &Changeset| {
+    let twice = |attack: &WrittenChangeset| {
         [&rest[..], &[attack.clone(), between.clone(), attack.clone()]].concat()
     };
     for (attack, kind) in [(text, "blob"), (name, "tree"), (described, "commit")] {

@@ -8,11 +8,12 @@
 //! tables   one for each of the three, in that order:
 //!          256 x u32 how many nodes have a first byte up to this one
 //!          nodes, 20 bytes each, ascending; their oids, 20 bytes each, in the same order
-//! by oid   u32 positions of the changesets, ascending by their oids
+//! by oid   u32 positions of the changesets, ascending by their oids, then by position
 //! trailer  SHA-1 of all before
 //! ```
 //!
-//! A changeset's oid is its commit, a manifest's its root tree, a file revision's its blob. Segments
+//! A changeset's oid is its commit, or zeros if its dialect has no commit for it; a manifest's is its root
+//! tree, a file revision's its blob. Segments
 //! are written whole and renamed into place, never changed, and replaced by merging.
 
 mod writing;
@@ -64,6 +65,9 @@ pub struct Pair {
     /// In git.
     pub oid: Oid,
 }
+
+/// Oid of a converted changeset without a commit.
+pub const NO_COMMIT: Oid = Oid::from_bytes([0; 20]);
 
 /// An open segment: the file is immutable, see the module.
 #[derive(Debug)]
@@ -138,11 +142,14 @@ impl Segment {
                 return Err(malformed("its nodes are not in order"));
             }
         }
-        // positions that lead to ascending oids, of which no two are alike, are all different
+        // positions in strict order by their oids, then by themselves, are all different
         let oids = self.oids(Table::Changesets);
-        let by_oid = self.by_oid().iter().map(|at| oids.get(u32::from_be_bytes(*at) as usize));
+        let by_oid = self.by_oid().iter().map(|at| {
+            let at = u32::from_be_bytes(*at);
+            oids.get(at as usize).map(|oid| (oid, at))
+        });
         if !by_oid.clone().all(|oid| oid.is_some()) || !by_oid.is_sorted_by(|a, b| a < b) {
-            return Err(malformed("its commits are not in order, or not all different"));
+            return Err(malformed("its commits are not in order"));
         }
         Ok(())
     }
@@ -171,6 +178,9 @@ impl Segment {
     /// The changeset whose commit has this oid.
     #[must_use]
     pub fn changeset(&self, oid: &Oid) -> Option<Node> {
+        if *oid == NO_COMMIT {
+            return None;
+        }
         let oids = self.oids(Table::Changesets);
         let by_oid = self.by_oid();
         let at = by_oid
@@ -198,7 +208,8 @@ impl Segment {
             pair(at).is_some_and(|pair| pair.oid.as_bytes() < prefix.least())
         });
         let found = by_oid[start..].iter().map_while(pair);
-        found.take_while(move |pair| prefix.begins(pair.oid.as_bytes()))
+        let found = found.take_while(move |pair| prefix.begins(pair.oid.as_bytes()));
+        found.filter(|pair| pair.oid != NO_COMMIT)
     }
 
     /// The pair at a position of a table, `None` beyond its end.

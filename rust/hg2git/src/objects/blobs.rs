@@ -4,8 +4,6 @@
 //! it leads from a parent, a delta searched for where there is none, and a landmark as base where
 //! the chain grows past what git readers like. So pieces of a filelog can be worked on in any order,
 //! by any thread, and give the same bytes.
-//!
-//! Over 350 lines: what waits to be hashed, its texts and its deltas are one state.
 
 mod plan;
 mod pointers;
@@ -17,7 +15,7 @@ use gitpack::{Differ, ObjectKind, Oid, object_header};
 use parallel::{Buffer, MemoryPlan};
 use revlog::{
     FLAG_CENSORED, FLAG_EXTERNAL, KeptTexts, Node, Rev, Revision, Revlog, Scratch, Texts,
-    split_metadata,
+    copy_source, split_metadata,
 };
 use sha1lanes::{Lanes, Message, digest_one};
 
@@ -68,8 +66,10 @@ pub(crate) struct Blob {
     pub base: Option<FileId>,
     /// Length of the stream when inflated, in bytes.
     pub inflated_len: usize,
-    /// What precedes the content in the revision's text; its stream comes before the blob's.
+    /// Copy metadata as a blob, if that is kept; its stream comes before the blob's.
     pub metadata: Option<FileMetadata>,
+    /// Source of the copy that the revision records, if that is read.
+    pub copy: Option<Box<[u8]>>,
 }
 
 /// A file revision's metadata as a blob.
@@ -107,6 +107,7 @@ struct Encoder<'a> {
     lanes: &'static dyn Lanes,
     check_texts: bool,
     keeps_metadata: bool,
+    reads_copies: bool,
     collisions: &'a CollisionCheck,
 }
 
@@ -147,11 +148,11 @@ fn pointer(revlog: &Revlog, rev: Rev, text: &[u8]) -> Result<Option<Vec<u8>>> {
 }
 
 impl<'a> Converter<'a> {
-    /// All converters of a run share `collisions`. Metadata of file revisions become blobs if those are
-    /// kept.
+    /// All converters of a run share `collisions`. Copy metadata of file revisions becomes blobs, or is
+    /// read, if wanted.
     pub fn new(
         (level, check_texts): (u8, bool),
-        keeps_metadata: bool,
+        (keeps_metadata, reads_copies): (bool, bool),
         collisions: &'a CollisionCheck,
         memory_plan: &MemoryPlan,
     ) -> Self {
@@ -163,6 +164,7 @@ impl<'a> Converter<'a> {
             lanes: sha1lanes::best(),
             check_texts,
             keeps_metadata,
+            reads_copies,
             collisions,
         };
         Self {
@@ -363,7 +365,9 @@ impl Encoder<'_> {
             self.translated.discard();
         }
         let base = planned_base.filter(|_| !matches!(found, Found::Nothing));
-        Ok(Blob { file, oid, base, inflated_len, metadata })
+        let copy = Some(&waited.revision.text).filter(|_| self.reads_copies);
+        let copy = copy.and_then(|text| split_metadata(text).metadata).and_then(copy_source);
+        Ok(Blob { file, oid, base, inflated_len, metadata, copy: copy.map(Box::from) })
     }
 
     fn metadata(

@@ -1,23 +1,28 @@
-//! Trees and commits, in the order of the changesets.
+//! Trees and commits, in the order of the changelog.
 //!
-//! How a commit is written, and what is done about an id that another changeset has already, is a
-//! dialect's business: [`CommitForm`]. So ids may depend on the order, which is that of the changelog.
-//! Commits that are given are taken as they are ([`given`]).
+//! The [`Dialect`] writes a commit, and decides about an id that another changeset has. So ids may depend on
+//! the order. Adopted commits are taken as they are ([`adopted`]).
 
-mod given;
+mod adopted;
+mod ancestors;
 
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use dialect::{CommitInput, Dialect, ParentCommit};
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::HashTable;
 use parallel::Buffer;
-use revlog::{Changeset, Node, Parents, Rev, Revlog};
+use revlog::{Node, Parents, Rev, Revlog};
 use sha1lanes::Message;
 
-use self::given::{GivenCommit, GivenCommits};
+use self::adopted::{AdoptedCommit, AdoptedHistory};
+use self::ancestors::StoreHistory;
 use crate::error::{Error, Misfit, Result, Unfit};
 use crate::map::adopted::oid_of_commit;
-use crate::map::segment::Table;
+use crate::map::segment::{NO_COMMIT, Table};
+use crate::objects::branchheads::{BranchHeads, branch_of};
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::directory::oid_of;
 use crate::objects::history::{Batch, Drawn, Sources};
@@ -28,109 +33,98 @@ use crate::read::files::FileTable;
 use crate::read::manifests::ChangesetTree;
 use crate::read::names::Names;
 
-/// Bytes of a commit that its changeset does not have, about.
+/// Bytes of a commit beside its changeset, about.
 const COMMIT_LINES_LEN: usize = 256;
 
-/// A changeset of the map that has the commit of one that comes before it in the changelog.
+/// Changeset of the map that has the commit of an earlier changeset.
 ///
-/// Ids are those of an export of everything at once, in the order of the changelog, where the
-/// earlier one would have got it.
+/// In an export of everything at once, in the order of the changelog, the earlier one would have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Displaced {
-    /// The changeset that has the commit.
+    /// Changeset that has the commit.
     pub later: Node,
-    /// The one that should have it.
+    /// Changeset that should have it.
     pub earlier: Node,
 }
 
-/// How a dialect writes commits. It is asked in the order of the changelog.
-pub(crate) trait CommitForm {
-    /// Appends the content of the commit of `changeset`, which is revision `rev`.
-    fn write(
-        &mut self,
-        out: &mut Vec<u8>,
-        tree: Oid,
-        parents: &[Oid],
-        changeset: &Changeset<'_>,
-        revs: (Rev, Parents),
-    );
-
-    /// Changes `content`, if it has to be, until its id is not taken, and answers the id. It is taken from
-    /// then on, as are all for which `is_taken` says so.
-    fn settle(
-        &mut self,
-        content: &mut Vec<u8>,
-        oid_of: impl FnMut(&[u8]) -> Oid,
-        is_taken: impl FnMut(Oid) -> bool,
-    ) -> Oid;
-}
-
-/// A changeset whose commit is made.
+/// Changeset with a new commit.
 #[derive(Debug)]
 pub(crate) struct Committed {
     pub rev: Rev,
     pub node: Node,
     pub text: Arc<Buffer>,
-    /// Where its commit is among the objects made with it.
+    /// Position of its commit among the objects made with it.
     pub commit: usize,
 }
 
-/// What the changesets became.
+/// Results of converted changesets.
 #[derive(Debug, Default)]
 pub(crate) struct ConvertedChangesets {
-    /// Commits of the changesets, in their order.
+    /// Commits of the changesets, in their order; [`NO_COMMIT`] for those without.
     pub commits: Vec<Oid>,
     /// Root trees of the plan's manifests, in its order.
     pub roots: Vec<Oid>,
-    /// Earlier runs should have given these other commits.
+    /// Changesets of earlier runs that have the commits of earlier changesets.
     pub displaced: Vec<Displaced>,
-    /// How many of the commits were given.
-    pub given: u64,
-    /// The first changeset whose commit is not what the dialect would have made, if that is asked.
+    /// Number of adopted commits.
+    pub adopted: u64,
+    /// The first changeset whose commit is not that of the dialect, if that is judged.
     pub foreign: Option<Node>,
+    /// Heads of branches, if they are counted.
+    pub heads: Option<BranchHeads>,
 }
 
-/// Makes trees and commits of batches, in order.
-pub(crate) struct Commits<'a, F> {
+/// Writer of trees and commits of batches, in order.
+pub(crate) struct Commits<'a, D> {
     sources: &'a Sources<'a>,
     files: &'a FileTable,
     writer: TreeWriter<'a>,
     names: &'a Names,
-    form: F,
-    given: Option<GivenCommits<'a>>,
+    dialect: D,
+    adopted: Option<AdoptedHistory<'a>>,
     converted: ConvertedChangesets,
     /// Positions of the commits, by their oids.
     taken: HashTable<u32>,
     empty_tree_written: bool,
+    /// Edited blobs that are written.
+    edited_blobs: HashSet<Oid>,
 }
 
-impl<'a, F: CommitForm> Commits<'a, F> {
-    /// Makes them of `sources`.
-    pub fn new(sources: &'a Sources<'a>, names: &'a Names, files: &'a FileTable, form: F) -> Self {
+impl<'a, D: Dialect> Commits<'a, D> {
+    /// Converts `sources`. Counts heads of branches if `counts_heads`.
+    pub fn new(
+        sources: &'a Sources<'a>,
+        names: &'a Names,
+        files: &'a FileTable,
+        dialect: D,
+        counts_heads: bool,
+    ) -> Self {
+        let heads = counts_heads.then(BranchHeads::default);
         Self {
             sources,
             files,
             writer: TreeWriter::new(&TreeForm::GIT, names, files, sources.collisions),
             names,
-            form,
-            given: GivenCommits::of(sources),
-            converted: ConvertedChangesets::default(),
+            dialect,
+            adopted: AdoptedHistory::of(sources),
+            converted: ConvertedChangesets { heads, ..ConvertedChangesets::default() },
             taken: HashTable::new(),
             empty_tree_written: false,
+            edited_blobs: HashSet::new(),
         }
     }
 
-    /// What all became.
-    pub fn into_converted(self) -> (ConvertedChangesets, F) {
-        (self.converted, self.form)
+    /// Results of all batches.
+    pub fn into_converted(self) -> ConvertedChangesets {
+        self.converted
     }
 
-    /// The objects of the next batch, and the changesets in it.
+    /// The objects of the next batch, and the changesets with a commit in it.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Store`] if a file revision was not converted, a changeset cannot be read, or a
-    /// tree or commit carries a collision attack; [`crate::Error::Unfit`] if a given commit does not count.
+    /// tree or commit carries a collision attack; [`crate::Error::Unfit`] if an adopted commit does not fit.
     pub fn convert(&mut self, batch: &Batch) -> Result<(Vec<Object>, Vec<Committed>)> {
         let written = self.writer.write(&batch.made);
         let mut objects = written.map_err(|(made, refused)| {
@@ -147,8 +141,12 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         objects.reserve(batch.changesets.len());
         let roots = batch.manifests.iter();
         self.converted.roots.extend(roots.map(|made| oid_of(made.root.as_ref(), Purpose::Git)));
-        if let Some(given) = &mut self.given {
-            let trees = given.trees(batch, &self.converted.roots, self.names, self.files);
+        for position in batch.first_manifest..batch.first_manifest + batch.manifests.len() {
+            let blobs = self.sources.edits.blobs(position);
+            objects.extend(blobs.filter(|blob| self.edited_blobs.insert(blob.oid)));
+        }
+        if let Some(adopted) = &mut self.adopted {
+            let trees = adopted.trees(batch, &self.converted.roots, self.names, self.files);
             for tree in trees {
                 self.empty_tree_written |= tree.oid == Oid::EMPTY_TREE;
                 objects.push(tree);
@@ -156,8 +154,9 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         }
         let mut committed = Vec::with_capacity(batch.changesets.len());
         for drawn in &batch.changesets {
-            let tree = self.tree(drawn.tree, &mut objects);
-            let commit = self.commit(drawn, tree)?;
+            let oid = self.tree_oid(drawn.tree);
+            let Some(commit) = self.commit(drawn, oid, batch)? else { continue };
+            self.add_empty_tree(oid, &mut objects);
             let node = self.sources.changelog.index().node(drawn.rev);
             let text = Arc::clone(&drawn.text);
             committed.push(Committed { rev: drawn.rev, node, text, commit: objects.len() });
@@ -167,72 +166,105 @@ impl<'a, F: CommitForm> Commits<'a, F> {
     }
 
     /// The root tree of a changeset.
-    fn tree(&mut self, tree: ChangesetTree, objects: &mut Vec<Object>) -> Oid {
-        let oid = match tree {
-            ChangesetTree::Known(oid) => return oid,
+    fn tree_oid(&self, tree: ChangesetTree) -> Oid {
+        match tree {
+            ChangesetTree::Known(oid) => oid,
             ChangesetTree::Empty => Oid::EMPTY_TREE,
             ChangesetTree::Position(position) => self.converted.roots[position],
-        };
+        }
+    }
+
+    /// Adds the empty tree once, if a changeset has it: git knows it without having it, but other readers
+    /// of packs may not.
+    fn add_empty_tree(&mut self, oid: Oid, objects: &mut Vec<Object>) {
         if oid == Oid::EMPTY_TREE && !self.empty_tree_written {
-            // git knows this tree without having it; other readers of packs may not
             self.empty_tree_written = true;
             let (kind, payload) = (ObjectKind::Tree, Vec::new());
             objects.push(Object { kind, oid, base: None, payload, purpose: Purpose::Git });
         }
-        oid
     }
 
-    fn commit(&mut self, drawn: &Drawn, tree: Oid) -> Result<Object> {
+    /// The commit of a changeset; `None` if it has none, or that of another changeset.
+    fn commit(&mut self, drawn: &Drawn, tree: Oid, batch: &Batch) -> Result<Option<Object>> {
         let Drawn { rev, text, .. } = drawn;
         let (rev, changelog) = (*rev, self.sources.changelog);
-        let Parents(p1, p2) = changelog.index().parents(rev);
+        let index = changelog.index();
+        let Parents(p1, p2) = index.parents(rev);
         let mut parents = Vec::with_capacity(2);
         for parent in [p1, p2].into_iter().flatten() {
-            parents.push(self.commit_of(parent).ok_or_else(|| {
+            let commit = commit_of(self.sources, &self.converted, parent).ok_or_else(|| {
                 changelog.corrupt(rev, "its parent is not among the changesets to convert")
-            })?);
+            })?;
+            let commit = Some(commit).filter(|commit| *commit != NO_COMMIT);
+            parents.push(ParentCommit { node: index.node(parent), commit });
         }
         let mut payload = Vec::with_capacity(text.len() + COMMIT_LINES_LEN);
-        let changeset = parse(changelog, rev, text)?;
-        self.form.write(&mut payload, tree, &parents, &changeset, (rev, Parents(p1, p2)));
-        let node = changelog.index().node(rev);
-        let given = self.given.as_ref().and_then(|given| Some((given, given.position(&node)?)));
-        let oid = if let Some((given, at)) = given {
-            let nodes = [p1, p2].into_iter().flatten().map(|parent| changelog.index().node(parent));
-            let parents: Vec<_> = nodes.zip(parents).collect();
-            let GivenCommit { oid, content } =
-                given.commit(at, node, (drawn.tree, tree), &parents)?;
+        let changeset = &parse(changelog, rev, text)?;
+        if let Some(heads) = &mut self.converted.heads {
+            heads.add(rev, Parents(p1, p2), branch_of(changeset));
+        }
+        let node = index.node(rev);
+        let input = CommitInput { node, changeset, tree, parents: &parents };
+        let Self { dialect, sources, files, names, converted, .. } = self;
+        let history = StoreHistory {
+            sources,
+            files,
+            names,
+            changeset,
+            root: batch.root_of(drawn.tree),
+            commit_of: &|rev| commit_of(sources, converted, rev),
+            error: OnceCell::new(),
+        };
+        let Ok(has_commit) = dialect.write_commit(&input, &history, &mut payload) else {
+            return Err(history.into_error(rev));
+        };
+        if !has_commit {
+            self.converted.commits.push(NO_COMMIT);
+            return Ok(None);
+        }
+        let adopted =
+            self.adopted.as_ref().and_then(|adopted| Some((adopted, adopted.position(&node)?)));
+        let oid = if let Some((adopted, at)) = adopted {
+            let parents = parents.iter().filter_map(|parent| Some((parent.node, parent.commit?)));
+            let parents: Vec<_> = parents.collect();
+            let AdoptedCommit { oid, content } =
+                adopted.commit(at, node, (drawn.tree, tree), &parents)?;
             if self.is_taken(oid) {
                 return Err(Error::Unfit(Unfit { node, misfit: Misfit::Taken }));
             }
             if self.is_judging() && self.settle(rev, node, &mut payload) != oid {
                 self.converted.foreign = Some(node);
             }
-            self.converted.given += 1;
+            self.converted.adopted += 1;
             payload = content;
             oid
         } else {
             self.settle(rev, node, &mut payload)
         };
+        if !D::HAS_UNIQUE_COMMITS && self.is_taken(oid) {
+            self.converted.commits.push(oid);
+            return Ok(None);
+        }
         self.take(oid);
         let head = object_header(ObjectKind::Commit, payload.len() as u64);
         let message = Message { head: &head, body: &payload };
         let passed = CollisionCheck::any_object(ObjectKind::Commit, oid, message);
         passed.map_err(|attack| changelog.corrupt(rev, attack))?;
         self.converted.commits.push(oid);
-        Ok(Object { kind: ObjectKind::Commit, oid, base: None, payload, purpose: Purpose::Git })
+        let kind = ObjectKind::Commit;
+        Ok(Some(Object { kind, oid, base: None, payload, purpose: Purpose::Git }))
     }
 
-    /// Lets the dialect find a free oid for what it has written. Those that are given are not.
+    /// Lets the dialect find a free oid for its commit. Oids of adopted commits are not free.
     fn settle(&mut self, rev: Rev, node: Node, payload: &mut Vec<u8>) -> Oid {
         let is_judging = self.is_judging();
-        let Self { form, sources, converted, taken, given, .. } = self;
-        form.settle(payload, oid_of_commit, |oid| {
+        let Self { dialect, sources, converted, taken, adopted, .. } = self;
+        dialect.settle(payload, oid_of_commit, |oid| {
             let commits = &converted.commits;
             if taken.find(oid_hash(&oid), |&at| commits[at as usize] == oid).is_some() {
                 return true;
             }
-            let owner = given.as_ref().and_then(|given| given.changeset(&oid));
+            let owner = adopted.as_ref().and_then(|adopted| adopted.changeset(&oid));
             if let Some(owner) = owner {
                 if is_judging && owner != node {
                     converted.foreign.get_or_insert(node);
@@ -247,7 +279,7 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         })
     }
 
-    /// Whether it is still to be found out if all commits are those of the dialect.
+    /// Whether commits are still compared with those of the dialect.
     const fn is_judging(&self) -> bool {
         self.sources.is_judging && self.converted.foreign.is_none()
     }
@@ -266,21 +298,19 @@ impl<'a, F: CommitForm> Commits<'a, F> {
         let hash = |&at: &u32| oid_hash(&commits[at as usize]);
         self.taken.insert_unique(oid_hash(&oid), position, hash);
     }
+}
 
-    fn commit_of(&self, rev: Rev) -> Option<Oid> {
-        match self.sources.revs.binary_search(&rev) {
-            Ok(position) => self.converted.commits.get(position).copied(),
-            Err(_) => {
-                let node: Node = self.sources.changelog.index().node(rev);
-                self.sources.map.oid(Table::Changesets, &node)
-            }
-        }
+/// The commit of a revision; [`NO_COMMIT`] if it has none, `None` if it is not converted.
+fn commit_of(sources: &Sources<'_>, converted: &ConvertedChangesets, rev: Rev) -> Option<Oid> {
+    match sources.revs.binary_search(&rev) {
+        Ok(position) => converted.commits.get(position).copied(),
+        Err(_) => sources.map.oid(Table::Changesets, &sources.changelog.index().node(rev)),
     }
 }
 
-/// That `other`, a changeset of the map, has the commit of `rev`, unless it comes before it.
+/// `other`, a changeset of the map with the commit of `rev`, unless it comes before `rev`.
 fn displaced(changelog: &Revlog, rev: Rev, other: Node) -> Option<Displaced> {
-    // one that is gone does not come before anything
+    // a stripped one does not come before anything
     let found = changelog.find(&[other]);
     let comes_before = found.is_ok_and(|found| found.iter().all(|&other| other < rev));
     (!comes_before).then(|| Displaced { later: other, earlier: changelog.index().node(rev) })

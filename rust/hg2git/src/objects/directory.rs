@@ -73,6 +73,8 @@ impl DirectoryEntry {
 pub(crate) enum EntryTarget {
     File(FileId, Mode),
     TrackedDirectory(Arc<TrackedDirectory>),
+    /// An object that is no file revision: an edit of the dialect, or a file of an earlier run's tree.
+    Object(Arc<(Oid, Mode)>),
 }
 
 impl EntryTarget {
@@ -85,6 +87,7 @@ impl EntryTarget {
         match (self, other) {
             (Self::File(a, mode_a), Self::File(b, mode_b)) => (a, mode_a) == (b, mode_b),
             (Self::TrackedDirectory(a), Self::TrackedDirectory(b)) => Arc::ptr_eq(a, b),
+            (Self::Object(a), Self::Object(b)) => a == b,
             _ => false,
         }
     }
@@ -127,14 +130,14 @@ impl TrackedDirectory {
     }
 
     /// One whose trees an earlier run wrote.
-    pub fn stored(entries: DirectoryEntries, git: Oid, aside: Oid) -> Self {
+    pub fn stored(entries: DirectoryEntries, git: Oid, aside: Option<Oid>) -> Self {
         let tree = |oid| OnceLock::from(Tree { oid, storage: Storage::ELSEWHERE });
         let is_plain = entries.are_plain();
-        Self { entries, git: tree(git), aside: tree(aside), is_plain }
+        Self { entries, git: tree(git), aside: aside.map_or_else(OnceLock::new, tree), is_plain }
     }
 
     /// The same, of which only the trees are known. No change may lead into it.
-    pub fn unread(git: Oid, aside: Oid) -> Self {
+    pub fn unread(git: Oid, aside: Option<Oid>) -> Self {
         Self::stored(DirectoryEntries::default(), git, aside)
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gitpack::tree::Mode;
 use parallel::Buffer;
-use revlog::{Flag, Rev, Revlog, Texts};
+use revlog::{Flag, Rev, Revlog, Store, Texts};
 
 pub(crate) use self::start::{StoredStart, start};
 use self::states::{RootDirectory, States};
@@ -21,6 +21,7 @@ use crate::objects::collisions::CollisionCheck;
 use crate::objects::directory::{
     EntryTarget, LARGE, NewDirectory, Parts, Replay, TrackedDirectory, TreeChange,
 };
+use crate::objects::treeedits::TreeEdits;
 use crate::objects::trees::{LANES, TreeForm};
 use crate::read::changes::ChangeLog;
 use crate::read::manifests::{Base, ChangesetTree, ChangesetTrees, ManifestPlan};
@@ -43,6 +44,7 @@ const MOST_STATES: usize = 4096;
 
 /// What a history is made from.
 pub(crate) struct Sources<'a> {
+    pub store: &'a Store,
     pub changelog: &'a Revlog,
     pub manifest: &'a Revlog,
     /// Where each directory has a manifest of its own.
@@ -53,13 +55,14 @@ pub(crate) struct Sources<'a> {
     pub trees: &'a ChangesetTrees,
     pub plan: &'a ManifestPlan,
     pub changes: &'a ChangeLog,
+    pub edits: &'a TreeEdits,
     pub collisions: &'a CollisionCheck,
-    /// The form of the trees beside those of commits, if there are any.
+    /// Form of the trees beside those of commits, if any.
     pub aside_trees: Option<&'static TreeForm>,
-    /// Where the store has the tree that the changes start from, if both forms of it are known.
+    /// The tree of an earlier run that the changes start from.
     pub stored_start: Option<StoredStart<'a>>,
-    /// Commits that are given, and whether each is compared with what the dialect would have made.
-    pub given: Option<&'a AdoptedCommits>,
+    /// Adopted commits, and whether each is compared with that of the dialect.
+    pub adopted: Option<&'a AdoptedCommits>,
     pub is_judging: bool,
 }
 
@@ -98,6 +101,12 @@ impl Batch {
     /// The manifest of which the directory at this place was made.
     pub fn position_of(&self, made: usize) -> usize {
         self.first_manifest + self.manifests.partition_point(|manifest| manifest.made_end <= made)
+    }
+
+    /// The directory of a changeset's files, if its manifest is in this batch.
+    pub fn root_of(&self, tree: ChangesetTree) -> Option<&TrackedDirectory> {
+        let ChangesetTree::Position(position) = tree else { return None };
+        self.manifests.get(position.checked_sub(self.first_manifest)?)?.root.as_deref()
     }
 
     /// Whether large roots would be hashed with lanes that have none.
@@ -151,7 +160,7 @@ impl<'a> History<'a> {
             manifests: 0,
             changesets: 0,
             states: States::new(
-                sources.changes,
+                (sources.changes, sources.edits),
                 sources.plan.revs.len(),
                 start,
                 most_states(sources),
@@ -215,7 +224,8 @@ impl<'a> History<'a> {
             if changes.base(position) != Base::Empty || changes.of(position).count() < LARGE {
                 return false;
             }
-            self.parts = Some(Parts::new(changes_at(changes, position).collect()));
+            let changes = changes_at(changes, self.sources.edits, position);
+            self.parts = Some(Parts::new(changes.collect()));
         }
         self.parts.as_mut().is_some_and(|parts| parts.advance(&mut self.replay))
     }
@@ -226,7 +236,7 @@ impl<'a> History<'a> {
         let after = match self.parts.take() {
             Some(parts) => parts.finish(&mut self.replay),
             None => {
-                self.room.extend(changes_at(self.sources.changes, position));
+                self.room.extend(changes_at(self.sources.changes, self.sources.edits, position));
                 let root = self.replay.apply(before.as_ref(), &self.room);
                 self.room.clear();
                 root
@@ -264,8 +274,8 @@ fn most_states(sources: &Sources<'_>) -> usize {
 }
 
 /// Gives each component of each path a number, so that paths can be read by many threads.
-pub(crate) fn number_components(changes: &ChangeLog, names: &mut Names) {
-    for path in changes.paths() {
+pub(crate) fn number_components<'p>(paths: impl Iterator<Item = &'p [u8]>, names: &mut Names) {
+    for path in paths {
         for component in path.split(|&byte| byte == b'/') {
             names.number(component);
         }
@@ -273,11 +283,16 @@ pub(crate) fn number_components(changes: &ChangeLog, names: &mut Names) {
 }
 
 /// The changes of the manifest at `position`.
-fn changes_at(changes: &ChangeLog, position: usize) -> impl Iterator<Item = TreeChange<'_>> {
-    changes.of(position).map(|(path, file)| {
+fn changes_at<'a>(
+    changes: &'a ChangeLog,
+    edits: &'a TreeEdits,
+    position: usize,
+) -> impl Iterator<Item = TreeChange<'a>> {
+    let of_log = changes.of(position).map(|(path, file)| {
         let target = file.map(|(file, mode)| EntryTarget::File(file, mode));
         TreeChange { path: changes.path(path), target }
-    })
+    });
+    edits.applied(of_log, position)
 }
 
 /// The mode of a file in git.

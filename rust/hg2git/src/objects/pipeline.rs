@@ -1,68 +1,66 @@
-//! The two sides of a batch: commits with their trees, and what a dialect makes beside them.
+//! The two sides of a batch: commits with their trees, and metadata beside them.
 //!
 //! Each side builds on its own earlier results. So one job may be at one side while another job is
 //! at the other.
 
+use dialect::Dialect;
 use gitpack::Oid;
 use parallel::Sequencer;
 
 use crate::error::Result;
-use crate::objects::commits::{CommitForm, Commits, Committed, ConvertedChangesets};
+use crate::objects::commits::{Commits, Committed, ConvertedChangesets};
 use crate::objects::history::Batch;
 use crate::objects::object::Object;
 
-/// Makes what a dialect has beside commits and their trees.
+/// Writer of metadata.
 pub(crate) trait Aside: Sync {
-    /// What is known of it at the end.
-    type Converted;
-
     /// The objects of a batch; `None` if one before it failed. Batches come in their order, but on any
     /// thread: one that waits for its turn must get it.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Store`] that names what it cannot be made of.
+    /// [`crate::Error::Store`] that names the damaged revision.
     fn of_batch(&self, batch: &Batch) -> Result<Option<Vec<Object>>>;
 
-    /// The object of each of these changesets, whose commits are among `objects`.
+    /// The notes of these changesets, whose commits are among `objects`.
     ///
     /// # Errors
     ///
     /// As [`Self::of_batch`].
     fn of_commits(&self, changesets: &[Committed], objects: &[Object]) -> Result<Vec<Object>>;
 
-    /// What all became.
-    fn into_converted(self) -> Self::Converted;
+    /// Commits of the plan's manifests, in its order.
+    fn into_commits(self) -> Vec<Oid>;
 }
 
 /// Makes objects of batches, on many threads.
-pub(crate) struct Pipeline<'a, F, A> {
-    commits: Sequencer<Commits<'a, F>>,
+pub(crate) struct Pipeline<'a, D, A> {
+    commits: Sequencer<Commits<'a, D>>,
     aside: Option<A>,
 }
 
-/// What a batch became.
+/// Results of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct ConvertedBatch {
-    /// How many changesets were in it.
+    /// Number of its changesets.
     pub changesets: usize,
-    /// Bases before what builds on them.
+    /// Objects, bases before their deltas.
     pub objects: Vec<Object>,
-    /// The objects beside the commits, in order; none if the dialect has none.
+    /// Notes of the commits, in order; empty without metadata.
     pub notes: Vec<Oid>,
 }
 
-impl<'a, F: CommitForm, A: Aside> Pipeline<'a, F, A> {
+impl<'a, D: Dialect, A: Aside> Pipeline<'a, D, A> {
     /// Both sides, before the first batch.
-    pub const fn new(commits: Commits<'a, F>, aside: Option<A>) -> Self {
+    pub const fn new(commits: Commits<'a, D>, aside: Option<A>) -> Self {
         Self { commits: Sequencer::new(commits), aside }
     }
 
-    /// What became of a batch; nothing if one before it failed.
+    /// Converts a batch; the result is empty if one before it failed.
     ///
     /// # Errors
     ///
-    /// As [`Commits::convert`], and those of the dialect.
+    /// As [`Commits::convert`], and those of [`Aside`].
     pub fn convert(&self, batch: Batch) -> Result<ConvertedBatch> {
         let git = self.commits.take(batch.number, |commits| commits.convert(&batch));
         if matches!(git, Ok(None)) {
@@ -71,7 +69,7 @@ impl<'a, F: CommitForm, A: Aside> Pipeline<'a, F, A> {
         // also if the other failed: batches that are past that wait for it
         let of_batch = self.aside.as_ref().map(|aside| aside.of_batch(&batch));
         let Some((mut objects, committed)) = git? else { return Ok(ConvertedBatch::default()) };
-        let changesets = committed.len();
+        let changesets = batch.changesets.len();
         let (Some(aside), Some(of_batch)) = (&self.aside, of_batch) else {
             return Ok(ConvertedBatch { changesets, objects, notes: Vec::new() });
         };
@@ -85,9 +83,9 @@ impl<'a, F: CommitForm, A: Aside> Pipeline<'a, F, A> {
         Ok(ConvertedBatch { changesets, objects, notes })
     }
 
-    /// What all became.
-    pub fn into_converted(self) -> (ConvertedChangesets, F, Option<A::Converted>) {
-        let (converted, form) = self.commits.into_inner().into_converted();
-        (converted, form, self.aside.map(Aside::into_converted))
+    /// Results of all batches, and the commits of manifests.
+    pub fn into_converted(self) -> (ConvertedChangesets, Option<Vec<Oid>>) {
+        let converted = self.commits.into_inner().into_converted();
+        (converted, self.aside.map(Aside::into_commits))
     }
 }

@@ -240,6 +240,7 @@ fn same_len(
     match (&before.target, &after.target) {
         (before, after) if before.is_same(after, form.purpose) => len,
         (EntryTarget::File(_, before), EntryTarget::File(_, after)) if before != after => 0,
+        (EntryTarget::Object(_), _) | (_, EntryTarget::Object(_)) => 0,
         _ => len - OID_LEN,
     }
 }

@@ -4,7 +4,7 @@
 //! one entry. Nodes that an earlier run converted have their oid from the start.
 
 use gitpack::Oid;
-use hashbrown::{HashSet, HashTable};
+use hashbrown::{HashMap, HashSet, HashTable};
 use revlog::Node;
 
 use crate::read::names::NameId;
@@ -29,6 +29,8 @@ pub(crate) struct FileTable {
     numbers: HashTable<u32>,
     /// Revisions that were met at another path than theirs, before they had an oid.
     shared: HashSet<FileId>,
+    /// Sources of copies of the revisions that this run has converted, if they are read; empty for none.
+    copies: HashMap<FileId, Box<[u8]>>,
 }
 
 impl FileTable {
@@ -107,6 +109,16 @@ impl FileTable {
     /// Notes the blob of a revision.
     pub fn set_oid(&mut self, file: FileId, oid: Oid) {
         self.oids[file.0 as usize] = oid;
+    }
+
+    /// Notes the source of the copy that a revision records.
+    pub fn set_copy(&mut self, file: FileId, source: Option<Box<[u8]>>) {
+        self.copies.insert(file, source.unwrap_or_default());
+    }
+
+    /// Source of the copy that a revision records, empty for none; `None` if this run has not read it.
+    pub fn recorded_copy(&self, file: FileId) -> Option<&[u8]> {
+        self.copies.get(&file).map(|source| &**source)
     }
 
     /// All revisions without an oid, as they were added.

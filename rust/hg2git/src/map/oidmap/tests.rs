@@ -15,7 +15,7 @@ fn pair(seed: u32) -> Pair {
         }
         bytes
     };
-    Pair { node: Node::from_bytes(of(0)), oid: Oid::from_bytes(of(77)) }
+    Pair { node: Node::from_bytes(of(0)), oid: Oid::from_bytes(of(77_777)) }
 }
 
 fn tables_of(batch: &[u32]) -> [Vec<Pair>; 3] {

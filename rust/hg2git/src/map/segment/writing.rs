@@ -41,7 +41,7 @@ fn write(out: &mut impl Write, tables: &[Vec<Pair>; 3]) -> io::Result<[u8; 20]> 
     let changesets = &tables[Table::Changesets as usize];
     let count = u32::try_from(changesets.len()).map_err(io::Error::other)?;
     let mut by_oid: Vec<u32> = (0..count).collect();
-    by_oid.sort_unstable_by_key(|&position| changesets[position as usize].oid);
+    by_oid.sort_unstable_by_key(|&position| (changesets[position as usize].oid, position));
     for position in by_oid {
         out.write_all(&position.to_be_bytes())?;
     }

@@ -93,7 +93,9 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
         let (collisions, memory_plan) =
             (CollisionCheck::Each, MemoryPlan::new(192 << 20, 0, 1, &opened));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range: 0..180 };
-        made([Converter::new((1, true), true, &collisions, &memory_plan).convert(&[piece])])
+        made(
+            [Converter::new((1, true), (true, false), &collisions, &memory_plan).convert(&[piece])],
+        )
     };
     let deepest = plan.0.iter().map(|planned| planned.depth).max();
     assert_eq!(deepest, Some(MAX_DEPTH), "there are landmarks");
@@ -104,7 +106,7 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
         };
         let (collisions, memory_plan) =
             (CollisionCheck::Each, MemoryPlan::new(memory, 0, 1, &opened));
-        let new = || Converter::new((1, true), true, &collisions, &memory_plan);
+        let new = || Converter::new((1, true), (true, false), &collisions, &memory_plan);
         let mut one = new();
         // by one thread, by one for each job, and by two in turn
         let in_order = made((0..180).step_by(step).map(|start| one.convert(&piece(start))));
@@ -131,8 +133,9 @@ fn the_first_wrong_revision_is_named_whatever_the_memory() {
         let (collisions, memory_plan) =
             (CollisionCheck::Each, MemoryPlan::new(memory, 0, 1, &opened));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..20 };
-        let error =
-            Converter::new((1, true), true, &collisions, &memory_plan).convert(&[piece]).map(drop);
+        let error = Converter::new((1, true), (true, false), &collisions, &memory_plan)
+            .convert(&[piece])
+            .map(drop);
         let said = error.expect_err("two are wrong").to_string();
         assert!(said.contains("revision 3: text does not match its node"), "{memory}: {said}");
     }
@@ -154,7 +157,8 @@ fn a_stored_delta_of_pointers_is_not_one_of_blobs() {
     let (collisions, memory_plan) =
         (CollisionCheck::Each, MemoryPlan::new(192 << 20, 0, 1, &opened));
     let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..2 };
-    let made = Converter::new((1, true), true, &collisions, &memory_plan).convert(&[piece]);
+    let made =
+        Converter::new((1, true), (true, false), &collisions, &memory_plan).convert(&[piece]);
     let Blobs { blobs, streams } = made.expect("nothing is wrong");
     let payloads: Vec<_> = std::iter::zip(&blobs, streams.iter())
         .map(|(blob, stream)| {

@@ -35,7 +35,7 @@ impl Leaf {
         let content_len = entries.iter().map(|entry| entry.len(&TreeForm::GIT)).sum();
         let is_plain = entries.iter().all(|entry| match &entry.target {
             EntryTarget::TrackedDirectory(inner) => inner.is_plain && entry.name_len > 0,
-            EntryTarget::File(..) => true,
+            EntryTarget::File(..) | EntryTarget::Object(_) => true,
         });
         Self { entries, content_len, is_plain }
     }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sha1lanes::{Message, digest_one};
 
 use super::*;
-use crate::dialect::cinnabar::MANIFEST_TREES;
+use crate::metadata::MANIFEST_TREES;
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::object::Object;
 use crate::objects::trees::{TreeForm, TreeWriter};

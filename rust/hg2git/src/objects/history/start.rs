@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use dialect::{Dialect, FileChange};
 use gitpack::pack::Objects;
 use gitpack::{ObjectKind, Oid};
 use parallel::Directory;
@@ -19,8 +20,9 @@ use crate::map::segment::Table;
 use crate::objects::directory::{
     DirectoryEntries, DirectoryEntry, EntryTarget, Replay, TrackedDirectory, TreeChange,
 };
+use crate::objects::storefiles::StoreFiles;
+use crate::objects::treeedits::{PathEdit, edits_of};
 use crate::objects::trees::{Refused, TreeForm, TreeWriter, stored_entries};
-use crate::read::changes::ChangeLog;
 use crate::read::files::FileTable;
 use crate::read::names::Names;
 
@@ -40,8 +42,8 @@ pub(crate) struct StoredStart<'a> {
     pub packs: &'a Directory,
     /// The root tree of git.
     pub root: Oid,
-    /// A commit of the dialect's root tree.
-    pub aside_commit: Oid,
+    /// With metadata, the commit of the manifest.
+    pub aside_commit: Option<Oid>,
 }
 
 /// The tree of the manifest that the changes start from.
@@ -49,8 +51,9 @@ pub(crate) struct StoredStart<'a> {
 /// # Errors
 ///
 /// [`crate::Error::Store`] if it cannot be read.
-pub(crate) fn start(
+pub(crate) fn start<D: Dialect>(
     sources: &Sources<'_>,
+    dialect: &mut D,
     scratch: &mut Scratch,
     names: &mut Names,
     files: &mut FileTable,
@@ -58,7 +61,7 @@ pub(crate) fn start(
     let Some(rev) = sources.plan.start else { return Ok(None) };
     match of_store(sources, rev, names, files) {
         Some(tree) => Ok(Some(tree)),
-        None => of_manifest(sources, rev, scratch, names, files),
+        None => of_manifest(sources, dialect, rev, scratch, names, files),
     }
 }
 
@@ -69,25 +72,32 @@ fn of_store(
     names: &mut Names,
     files: &mut FileTable,
 ) -> Option<Arc<TrackedDirectory>> {
-    let (stored, aside_form) = (sources.stored_start?, sources.aside_trees?);
+    let stored = sources.stored_start?;
     let most = match sources.directories {
         Some(_) => MOST_DIRECTORIES,
         None => sources.manifest.index().text_len_hint(rev) as usize / BYTES_PER_DIRECTORY,
     };
-    let changed = changed_paths(sources.changes, most.max(FEW_DIRECTORIES))?;
+    let paths = sources.changes.paths().chain(sources.edits.paths());
+    let changed = changed_paths(paths, most.max(FEW_DIRECTORIES))?;
     let objects = Objects::open(stored.packs, MOST_TREE_BYTES).ok()?;
-    let commit = objects.read(ObjectKind::Commit, &stored.aside_commit).ok()??;
-    let digits = commit.strip_prefix(b"tree ")?.get(..40)?;
-    let aside = Oid::from_bytes(*Node::from_hex(digits)?.as_bytes());
+    let aside = match stored.aside_commit {
+        None => None,
+        Some(commit) => {
+            let commit = objects.read(ObjectKind::Commit, &commit).ok()??;
+            let digits = commit.strip_prefix(b"tree ")?.get(..40)?;
+            Some(Oid::from_bytes(*Node::from_hex(digits)?.as_bytes()))
+        }
+    };
+    let aside_form = sources.aside_trees.unwrap_or(&TreeForm::GIT);
     StoredTrees { objects, aside_form, names, files }.directory(stored.root, aside, &changed)
 }
 
 /// All paths that change, ascending; `None` if they are in more than `most` directories, or in one
 /// with an empty name, of which git's trees do not tell.
-fn changed_paths(changes: &ChangeLog, most: usize) -> Option<Vec<&[u8]>> {
+fn changed_paths<'a>(all: impl Iterator<Item = &'a [u8]>, most: usize) -> Option<Vec<&'a [u8]>> {
     let mut directories = HashSet::from([&b""[..]]);
     let mut paths = Vec::new();
-    for path in changes.paths() {
+    for path in all {
         for end in memchr::memrchr_iter(b'/', path) {
             if !directories.insert(&path[..end]) {
                 break;
@@ -100,6 +110,7 @@ fn changed_paths(changes: &ChangeLog, most: usize) -> Option<Vec<&[u8]>> {
         paths.push(path);
     }
     paths.sort_unstable();
+    paths.dedup();
     Some(paths)
 }
 
@@ -118,36 +129,45 @@ impl StoredTrees<'_> {
     fn directory(
         &mut self,
         git: Oid,
-        aside: Oid,
+        aside: Option<Oid>,
         changed: &[&[u8]],
     ) -> Option<Arc<TrackedDirectory>> {
         let of_git = self.objects.read(ObjectKind::Tree, &git).ok()??;
-        let of_aside = self.objects.read(ObjectKind::Tree, &aside).ok()??;
+        let of_aside = match &aside {
+            Some(aside) => self.objects.read(ObjectKind::Tree, aside).ok()??,
+            None => Vec::new(),
+        };
         let of_git = stored_entries(&TreeForm::GIT, &of_git)?;
         let of_aside = stored_entries(self.aside_form, &of_aside)?;
-        if of_git.len() != of_aside.len() {
+        if aside.is_some() && of_git.len() != of_aside.len() {
             return None;
         }
         let mut entries = Vec::with_capacity(of_git.len());
-        for (in_git, in_aside) in of_git.into_iter().zip(of_aside) {
-            if (in_git.mode, in_git.name) != (in_aside.mode, in_aside.name) {
+        let mut of_aside = of_aside.into_iter();
+        for in_git in of_git {
+            let in_aside = of_aside.next();
+            if in_aside.is_some_and(|aside| (in_git.mode, in_git.name) != (aside.mode, aside.name))
+            {
                 return None;
             }
             let name = self.names.number(in_git.name);
             let target = if in_git.mode.is_directory() {
                 let below = below(changed, in_git.name);
+                let in_aside = in_aside.map(|aside| aside.id);
                 EntryTarget::TrackedDirectory(if below.is_empty() {
-                    Arc::new(TrackedDirectory::unread(in_git.id, in_aside.id))
+                    Arc::new(TrackedDirectory::unread(in_git.id, in_aside))
                 } else {
-                    self.directory(in_git.id, in_aside.id, &below)?
+                    self.directory(in_git.id, in_aside, &below)?
                 })
-            } else {
+            } else if let Some(in_aside) = in_aside {
                 let node = Node::from_bytes(*in_aside.id.as_bytes());
                 let file = self.files.number(node, name, |_| Some(in_git.id));
                 if self.files.oid(file) != Some(in_git.id) {
                     return None;
                 }
                 EntryTarget::File(file, in_git.mode)
+            } else {
+                EntryTarget::Object(Arc::new((in_git.id, in_git.mode)))
             };
             entries.push(DirectoryEntry::new(self.names, in_git.name, target));
         }
@@ -171,8 +191,9 @@ fn below<'p>(paths: &[&'p [u8]], name: &[u8]) -> Vec<&'p [u8]> {
 /// # Errors
 ///
 /// [`crate::Error::Store`] if it cannot be read.
-fn of_manifest(
+fn of_manifest<D: Dialect>(
     sources: &Sources<'_>,
+    dialect: &mut D,
     rev: Rev,
     scratch: &mut Scratch,
     names: &mut Names,
@@ -196,6 +217,15 @@ fn of_manifest(
             target: Some(EntryTarget::File(file, mode_of(line.flag))),
         });
     }
+    let edits = edits(sources, dialect, rev, &changes)?;
+    for edit in &edits {
+        for component in edit.path.split(|&byte| byte == b'/') {
+            names.number(component);
+        }
+        let at = changes.partition_point(|change| change.path < &*edit.path);
+        let end = at + usize::from(changes.get(at).is_some_and(|same| same.path == &*edit.path));
+        changes.splice(at..end, [edit.change()]);
+    }
     let mut replay = Replay::new(names);
     let tree = replay.apply(None, &changes);
     for form in [Some(&TreeForm::GIT), sources.aside_trees].into_iter().flatten() {
@@ -209,6 +239,26 @@ fn of_manifest(
         })?;
     }
     Ok(tree)
+}
+
+/// The dialect's edits of the tree that is made of the manifest `rev`.
+///
+/// # Errors
+///
+/// [`crate::Error::Store`] if a file that the dialect needs cannot be read.
+fn edits<D: Dialect>(
+    sources: &Sources<'_>,
+    dialect: &mut D,
+    rev: Rev,
+    all: &[TreeChange<'_>],
+) -> Result<Vec<PathEdit>> {
+    if !D::EDITS_TREES {
+        return Ok(Vec::new());
+    }
+    let files: Vec<_> =
+        all.iter().map(|file| FileChange { path: file.path, is_there: true }).collect();
+    let Sources { store, manifest, directories, .. } = *sources;
+    edits_of(dialect, &files, None, StoreFiles::new(store, manifest, directories, rev))
 }
 
 #[cfg(test)]

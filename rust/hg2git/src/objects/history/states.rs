@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::changes_at;
 use crate::objects::directory::{Replay, TrackedDirectory, TreeChange};
+use crate::objects::treeedits::TreeEdits;
 use crate::read::changes::ChangeLog;
 use crate::read::manifests::Base;
 
@@ -21,6 +22,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct States<'a> {
     changes: &'a ChangeLog,
+    edits: &'a TreeEdits,
     start: RootDirectory,
     most: usize,
     kept: HashMap<u32, RootDirectory>,
@@ -34,7 +36,12 @@ pub(super) struct States<'a> {
 impl<'a> States<'a> {
     /// None yet, of `count` positions, of which at most `most` will be kept. `start` is the tree that
     /// the changes start from, if they do.
-    pub fn new(changes: &'a ChangeLog, count: usize, start: RootDirectory, most: usize) -> Self {
+    pub fn new(
+        (changes, edits): (&'a ChangeLog, &'a TreeEdits),
+        count: usize,
+        start: RootDirectory,
+        most: usize,
+    ) -> Self {
         let (mut first_uses, mut later_uses) = (vec![NONE; count], vec![NONE; count]);
         for position in (0..count).rev() {
             if let Base::Position(base) = changes.base(position) {
@@ -42,7 +49,7 @@ impl<'a> States<'a> {
             }
         }
         let (kept, next_uses) = (HashMap::new(), BTreeSet::new());
-        Self { changes, start, most, kept, next_uses, first_uses, later_uses }
+        Self { changes, edits, start, most, kept, next_uses, first_uses, later_uses }
     }
 
     /// The tree that the changes of the manifest at `position` count from. Positions are asked for
@@ -93,7 +100,10 @@ impl<'a> States<'a> {
             }
             path.push(at);
         };
-        let all = path.into_iter().rev().flat_map(|position| changes_at(self.changes, position));
+        let all = path
+            .into_iter()
+            .rev()
+            .flat_map(|position| changes_at(self.changes, self.edits, position));
         let last: BTreeMap<_, _> = all.map(|change| (change.path, change.target)).collect();
         let last = last.into_iter().map(|(path, target)| TreeChange { path, target });
         replay.apply_again(before, &last.collect::<Vec<_>>())

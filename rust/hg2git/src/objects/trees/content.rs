@@ -9,6 +9,7 @@ use gitpack::tree::Mode;
 
 use super::Comparison;
 use super::FileIds;
+use super::Lead;
 use super::Pieces;
 use super::Step;
 use super::TreeForm;
@@ -125,6 +126,12 @@ impl Contents {
                 };
                 (lead, id)
             }
+            EntryTarget::Object(id) => match id.1 {
+                Mode::EXECUTABLE => (executable, id.0.as_bytes()),
+                Mode::SYMLINK => (symlink, id.0.as_bytes()),
+                Mode::GITLINK => (&Lead::GITLINK, id.0.as_bytes()),
+                _ => (file, id.0.as_bytes()),
+            },
         };
         self.put(&lead.text);
         self.len += lead.len;
@@ -155,7 +162,7 @@ mod tests {
 
     use super::super::Purpose;
     use super::*;
-    use crate::dialect::cinnabar::MANIFEST_TREES;
+    use crate::metadata::MANIFEST_TREES;
     use crate::objects::directory::{Replay, TreeChange};
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) fn doubled<'e>(
 ) -> Option<&'e Arc<TrackedDirectory>> {
     match &entries.find(names, b"", true)?.target {
         EntryTarget::TrackedDirectory(directory) => Some(directory),
-        EntryTarget::File(..) => None,
+        EntryTarget::File(..) | EntryTarget::Object(_) => None,
     }
 }
 

@@ -57,6 +57,9 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
+    /// That of a commit of another repository, in git's form.
+    pub const GITLINK: Self = Self::new(b"160000 ");
+
     /// A lead of at most 8 bytes.
     pub const fn new(text: &[u8]) -> Self {
         let mut padded = [0; 8];

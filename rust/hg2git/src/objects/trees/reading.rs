@@ -3,7 +3,7 @@
 use gitpack::Oid;
 use gitpack::tree::Mode;
 
-use super::TreeForm;
+use super::{Lead, Purpose, TreeForm};
 
 /// git's modes, in the order of [`TreeForm::leads`].
 const MODES: [Mode; 4] = [Mode::DIRECTORY, Mode::FILE, Mode::EXECUTABLE, Mode::SYMLINK];
@@ -26,7 +26,8 @@ pub(crate) fn stored_entries<'c>(
     let mut entries = Vec::new();
     let mut rest = content;
     while !rest.is_empty() {
-        let leads = form.leads.iter().zip(MODES);
+        let gitlink = (form.purpose == Purpose::Git).then_some((&Lead::GITLINK, Mode::GITLINK));
+        let leads = form.leads.iter().zip(MODES).chain(gitlink);
         let mut found = leads.filter_map(|(lead, mode)| {
             let (text, _) = lead.text.split_at(lead.len);
             Some((mode, rest.strip_prefix(text)?))
@@ -45,7 +46,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::dialect::cinnabar::MANIFEST_TREES;
+    use crate::metadata::MANIFEST_TREES;
 
     #[test]
     fn entries_are_read_in_both_forms() {

@@ -4,7 +4,7 @@ use gitpack::tree::Mode;
 use proptest::prelude::*;
 
 use super::*;
-use crate::dialect::cinnabar::MANIFEST_TREES;
+use crate::metadata::MANIFEST_TREES;
 use crate::read::files::FileId;
 
 fn entry(names: &mut Names, name: u32, file: u32) -> DirectoryEntry {
@@ -51,7 +51,7 @@ proptest! {
             entries = edit.finish().0;
             let read = entries.iter().map(|entry| match entry.target {
                 EntryTarget::File(FileId(file), _) => (names.get(entry.name).to_vec(), file),
-                EntryTarget::TrackedDirectory(_) => unreachable!("there are files only"),
+                EntryTarget::TrackedDirectory(_) | EntryTarget::Object(_) => unreachable!("there are files only"),
             });
             let all = expected.iter().map(|(name, file)| (format!("{name:05}").into(), *file));
             prop_assert!(read.eq(all));

@@ -7,12 +7,13 @@ use gitpack::{Deflater, Entry, PackWriter, Readers};
 use proptest::prelude::*;
 
 use super::*;
-use crate::dialect::cinnabar::MANIFEST_TREES;
+use crate::metadata::MANIFEST_TREES;
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::directory::oid_of;
 use crate::objects::history::number_components;
 use crate::objects::object::Object;
 use crate::objects::trees::Purpose;
+use crate::read::changes::ChangeLog;
 use crate::read::files::FileId;
 
 /// A file, and what it is; `None` takes it away.
@@ -41,13 +42,18 @@ struct Run {
 }
 
 impl Run {
-    /// Applies changes, and answers the objects that are new.
+    /// Applies changes, and returns the new objects of both forms.
     fn apply(&mut self, changes: &Files) -> Vec<Object> {
+        self.apply_as(changes, &[&TreeForm::GIT, &MANIFEST_TREES])
+    }
+
+    /// As [`Self::apply`], in these forms.
+    fn apply_as(&mut self, changes: &Files, forms: &[&'static TreeForm]) -> Vec<Object> {
         let mut log = ChangeLog::default();
         for path in changes.keys() {
             log.number(path.as_bytes());
         }
-        number_components(&log, &mut self.names);
+        number_components(log.paths(), &mut self.names);
         let Self { names, files, tree } = self;
         let changes: Vec<_> = changes
             .iter()
@@ -61,11 +67,15 @@ impl Run {
         let mut replay = Replay::new(names);
         *tree = replay.apply(tree.as_ref(), &changes);
         let mut objects = Vec::new();
-        for form in [&TreeForm::GIT, &MANIFEST_TREES] {
+        for form in forms {
             let mut writer = TreeWriter::new(form, names, files, &CollisionCheck::Each);
             objects.append(&mut writer.write(&replay.made).expect("all have their blobs"));
         }
         objects
+    }
+
+    fn root_of_git(&self) -> Oid {
+        oid_of(self.tree.as_ref(), Purpose::Git)
     }
 
     fn roots(&self) -> [Oid; 2] {
@@ -93,7 +103,18 @@ fn read(directory: &Directory, [git, aside]: [Oid; 2], changes: &Files) -> Optio
     let Run { names, files, .. } = &mut run;
     let mut trees = StoredTrees { objects, aside_form: &MANIFEST_TREES, names, files };
     let paths: Vec<_> = changes.keys().map(String::as_bytes).collect();
-    run.tree = Some(trees.directory(git, aside, &paths)?);
+    run.tree = Some(trees.directory(git, Some(aside), &paths)?);
+    Some(run)
+}
+
+/// The same without a tree of metadata.
+fn read_alone(directory: &Directory, git: Oid, changes: &Files) -> Option<Run> {
+    let mut run = Run::default();
+    let objects = Objects::open(directory, MOST_TREE_BYTES).expect("is readable");
+    let Run { names, files, .. } = &mut run;
+    let mut trees = StoredTrees { objects, aside_form: &TreeForm::GIT, names, files };
+    let paths: Vec<_> = changes.keys().map(String::as_bytes).collect();
+    run.tree = Some(trees.directory(git, None, &paths)?);
     Some(run)
 }
 
@@ -127,6 +148,24 @@ proptest! {
 }
 
 #[test]
+fn trees_without_metadata_make_the_same_trees() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let directory = Directory::open(dir.path()).expect("is there");
+    let files = |paths: &[(&str, u8)]| -> Files {
+        paths.iter().map(|(path, seed)| ((*path).to_owned(), Some((*seed, 0)))).collect()
+    };
+    let mut run = Run::default();
+    write(&directory, run.apply(&files(&[("a/c", 1), ("a/d", 2), ("b/c", 3), ("e", 4)])));
+    let changes = files(&[("a/c", 5), ("b/d", 6)]);
+    let mut next = read_alone(&directory, run.roots()[0], &changes).expect("all is there");
+    assert_eq!(next.root_of_git(), run.root_of_git());
+    let new = next.apply_as(&changes, &[&TreeForm::GIT]);
+    run.apply(&changes);
+    assert_eq!(next.root_of_git(), run.root_of_git());
+    assert_eq!(new.len(), 3);
+}
+
+#[test]
 fn directories_that_do_not_change_are_not_read() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let directory = Directory::open(dir.path()).expect("is there");
@@ -142,7 +181,7 @@ fn directories_that_do_not_change_are_not_read() {
             let found = entries.find(&run.names, name.as_bytes(), true).expect("is there");
             directory = match &found.target {
                 EntryTarget::TrackedDirectory(inner) => Some(Arc::clone(inner)),
-                EntryTarget::File(..) => None,
+                EntryTarget::File(..) | EntryTarget::Object(_) => None,
             };
         }
         oid_of(directory.as_ref(), Purpose::Git)
@@ -176,7 +215,7 @@ fn paths_in_few_directories_are_taken() {
         for path in paths {
             changes.number(path.as_bytes());
         }
-        changed_paths(&changes, most).map(|paths| paths.len())
+        changed_paths(changes.paths(), most).map(|paths| paths.len())
     };
     assert_eq!(taken(&["b", "a/b/c", "a/b/d", "a/e"], 3), Some(4));
     assert_eq!(taken(&["b", "a/b/c", "a/b/d", "a/e"], 2), None);

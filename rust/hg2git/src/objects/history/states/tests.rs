@@ -16,6 +16,8 @@ use crate::objects::trees::{Purpose, TreeForm, TreeWriter};
 use crate::read::files::{FileId, FileTable};
 use crate::read::names::Names;
 
+static NO_EDITS: TreeEdits = TreeEdits::NONE;
+
 type Files = BTreeMap<String, u32>;
 
 /// A manifest: how many before it the one is that it counts from, and its changes.
@@ -64,13 +66,13 @@ fn written(names: &Names, files: &FileTable, replay: &mut Replay<'_>) -> Vec<Obj
 /// The roots, and the objects in their order, if `most` trees are kept; how many were at most.
 fn replayed(log: &ChangeLog, count: usize, most: usize) -> (Vec<Oid>, Vec<Object>, usize) {
     let (mut names, files) = (Names::default(), files());
-    number_components(log, &mut names);
+    number_components(log.paths(), &mut names);
     let mut replay = Replay::new(&names);
-    let mut states = States::new(log, count, None, most);
+    let mut states = States::new((log, &NO_EDITS), count, None, most);
     let (mut roots, mut objects, mut longest) = (Vec::new(), Vec::new(), 0);
     for position in 0..count {
         let before = states.before(position, &mut replay);
-        let changes: Vec<_> = changes_at(log, position).collect();
+        let changes: Vec<_> = changes_at(log, &NO_EDITS, position).collect();
         let root = replay.apply(before.as_ref(), &changes);
         states.keep(position, &root);
         objects.append(&mut written(&names, &files, &mut replay));
@@ -84,7 +86,7 @@ fn replayed(log: &ChangeLog, count: usize, most: usize) -> (Vec<Oid>, Vec<Object
 /// The root of each manifest, made of all its files.
 fn from_scratch(log: &ChangeLog, manifests: &[Told], bases: &[Option<usize>]) -> Vec<Oid> {
     let (mut names, files) = (Names::default(), files());
-    number_components(log, &mut names);
+    number_components(log.paths(), &mut names);
     let mut all: Vec<Files> = Vec::new();
     let roots = manifests.iter().zip(bases).map(|((_, changes), base)| {
         let mut own = base.map_or_else(Files::new, |base| all[base].clone());
@@ -155,13 +157,13 @@ fn each_is_kept_until_its_last_use() {
         .collect();
     let (_, log) = logged(&manifests);
     let mut names = Names::default();
-    number_components(&log, &mut names);
+    number_components(log.paths(), &mut names);
     let mut replay = Replay::new(&names);
-    let mut states = States::new(&log, manifests.len(), None, 9);
+    let mut states = States::new((&log, &NO_EDITS), manifests.len(), None, 9);
     let mut kept = Vec::new();
     for position in 0..manifests.len() {
         let before = states.before(position, &mut replay);
-        let changes: Vec<_> = changes_at(&log, position).collect();
+        let changes: Vec<_> = changes_at(&log, &NO_EDITS, position).collect();
         let root = replay.apply(before.as_ref(), &changes);
         states.keep(position, &root);
         let mut now: Vec<_> = states.kept.keys().copied().collect();
@@ -183,12 +185,12 @@ fn of_too_many_that_goes_which_is_of_use_last() {
     let (_, log) = logged(&manifests);
     let again = |most: usize| {
         let mut names = Names::default();
-        number_components(&log, &mut names);
+        number_components(log.paths(), &mut names);
         let mut replay = Replay::new(&names);
-        let mut states = States::new(&log, manifests.len(), None, most);
+        let mut states = States::new((&log, &NO_EDITS), manifests.len(), None, most);
         for position in 0..manifests.len() {
             let before = states.before(position, &mut replay);
-            let changes: Vec<_> = changes_at(&log, position).collect();
+            let changes: Vec<_> = changes_at(&log, &NO_EDITS, position).collect();
             let root = replay.apply(before.as_ref(), &changes);
             states.keep(position, &root);
         }

@@ -3,13 +3,14 @@
 use gitpack::{Oid, PackWriter};
 use revlog::Node;
 
-use crate::dialect::Context;
-use crate::dialect::cinnabar::heads::{ChangesetHeads, manifest_heads};
-use crate::dialect::cinnabar::metadata::{self, BranchHead, Covered};
-use crate::dialect::cinnabar::tables::NotesTables;
+use crate::context::Context;
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Table};
+use crate::metadata::commit::{self, BranchHead, Covered};
+use crate::metadata::heads::manifest_heads;
+use crate::metadata::tables::NotesTables;
+use crate::objects::branchheads::BranchHeads;
 
 /// The maps, and what this run adds to them.
 pub(crate) struct MetadataAssembly<'a> {
@@ -26,7 +27,7 @@ impl MetadataAssembly<'_> {
     /// # Errors
     ///
     /// [`crate::Error`] if the pack cannot be written, or a head is not in the map.
-    pub fn write(&self, pack: &mut PackWriter, heads: &ChangesetHeads) -> Result<Oid> {
+    pub fn write(&self, pack: &mut PackWriter, heads: &BranchHeads) -> Result<Oid> {
         let Context { request, manifest, map, memory_plan, .. } = self.context;
         let [commits, _, blobs] = self.new;
         let [notes, manifests, files] = self.new_metadata;
@@ -40,11 +41,11 @@ impl MetadataAssembly<'_> {
         let heads = self.commits_of(heads)?;
         let commit_of = |node: &Node| oid(self.metadata_map, manifests, Table::Manifests, node);
         let manifest_heads = manifest_heads(manifest, commit_of);
-        metadata::write(pack, Covered { heads, manifest_heads, leaves }, memory_plan, request.level)
+        commit::write(pack, Covered { heads, manifest_heads, leaves }, memory_plan, request.level)
     }
 
     /// Heads with their nodes and commits.
-    fn commits_of(&self, heads: &ChangesetHeads) -> Result<Vec<BranchHead>> {
+    fn commits_of(&self, heads: &BranchHeads) -> Result<Vec<BranchHead>> {
         let Context { changelog, map, .. } = self.context;
         let index = changelog.index();
         let [commits, ..] = self.new;

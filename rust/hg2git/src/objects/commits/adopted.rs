@@ -27,7 +27,7 @@ use crate::read::names::Names;
 const LEFT_OUT: &[u8] = b".hgtags";
 
 /// The given commits of a run.
-pub(super) struct GivenCommits<'a> {
+pub(super) struct AdoptedHistory<'a> {
     commits: &'a AdoptedCommits,
     /// Manifests of changesets whose commit is given, by their positions in the plan, and where that
     /// commit is; ascending.
@@ -37,15 +37,15 @@ pub(super) struct GivenCommits<'a> {
 }
 
 /// A given commit that counts.
-pub(super) struct GivenCommit {
+pub(super) struct AdoptedCommit {
     pub oid: Oid,
     pub content: Vec<u8>,
 }
 
-impl<'a> GivenCommits<'a> {
+impl<'a> AdoptedHistory<'a> {
     /// Those of `sources`, if there are any.
     pub fn of(sources: &Sources<'a>) -> Option<Self> {
-        let commits = sources.given?;
+        let commits = sources.adopted?;
         let index = sources.changelog.index();
         let wanted = sources.revs.iter().enumerate().filter_map(|(number, rev)| {
             let ChangesetTree::Position(position) = sources.trees.get(number) else { return None };
@@ -106,7 +106,7 @@ impl<'a> GivenCommits<'a> {
         node: Node,
         (tree, own): (ChangesetTree, Oid),
         parents: &[(Node, Oid)],
-    ) -> Result<GivenCommit> {
+    ) -> Result<AdoptedCommit> {
         let unfit = |misfit| Error::Unfit(Unfit { node, misfit });
         let content = self.commits.commit(at)?;
         let lines = CommitLines::parse(&content).ok_or_else(|| unfit(Misfit::Form))?;
@@ -135,7 +135,7 @@ impl<'a> GivenCommits<'a> {
         if found != expected {
             return Err(unfit(Misfit::Parents));
         }
-        Ok(GivenCommit { oid: self.commits.oid(at), content })
+        Ok(AdoptedCommit { oid: self.commits.oid(at), content })
     }
 }
 
@@ -148,6 +148,7 @@ fn tree_without(root: &TrackedDirectory, names: &Names, files: &FileTable) -> Op
         let (mode, oid) = match &entry.target {
             EntryTarget::File(file, mode) => (*mode, files.oid(*file)?),
             EntryTarget::TrackedDirectory(inner) => (Mode::DIRECTORY, inner.tree(Purpose::Git).oid),
+            EntryTarget::Object(id) => (id.1, id.0),
         };
         push_entry(&mut payload, mode, names.get(entry.name), &oid);
     }

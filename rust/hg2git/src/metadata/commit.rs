@@ -14,14 +14,14 @@ use parallel::ordered::{self, Width};
 use revlog::Node;
 use sha1lanes::{Message, digest_one};
 
-use crate::dialect::cinnabar::commit::push_tree_and_parents;
-use crate::dialect::cinnabar::notes;
-use crate::dialect::cinnabar::tables::NotesTables;
 use crate::error::{Error, Result};
+use crate::metadata::notestree;
+use crate::metadata::tables::NotesTables;
 use crate::objects::compress::Compressor;
 use crate::objects::object::Object;
 use crate::objects::trees::Purpose;
 use crate::out::packs::add;
+use dialect::cinnabar::commit::push_tree_and_parents;
 
 /// Who makes all of it, and when.
 pub(crate) const IDENTS: &str =
@@ -69,7 +69,7 @@ pub(crate) fn write(
     let Covered { heads, manifest_heads, leaves } = covered;
     let mut trees = [Oid::EMPTY_TREE; 3];
     for ((tree, leaves), leaf) in trees.iter_mut().zip(&leaves).zip(LEAVES) {
-        *tree = notes::build(leaves, leaf, &mut |object| sink.take(object))?;
+        *tree = notestree::build(leaves, leaf, &mut |object| sink.take(object))?;
     }
     let line = |BranchHead { node, branch, .. }: &BranchHead| {
         [&hex(node.as_bytes()), &b" "[..], branch].concat()
@@ -99,7 +99,7 @@ pub(crate) fn write(
 /// A commit by nobody, at no time. Parents that come twice stay two.
 pub(crate) fn commit(tree: Oid, parents: &[Oid], message: &[u8]) -> Object {
     let mut payload = Vec::with_capacity(IDENTS.len() + 48 * (parents.len() + 1) + message.len());
-    push_tree_and_parents(&mut payload, tree, parents);
+    push_tree_and_parents(&mut payload, tree, parents.iter().copied());
     payload.extend_from_slice(IDENTS.as_bytes());
     payload.extend_from_slice(message);
     let head = object_header(ObjectKind::Commit, payload.len() as u64);

@@ -2,9 +2,9 @@
 
 use gitpack::Oid;
 
-use crate::dialect::cinnabar::notes::{Key, NotesEntries};
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Segment, Table};
+use crate::metadata::notestree::{Key, NotesEntries};
 
 /// The node of an empty file without parents, of which git-cinnabar keeps no note: one of the
 /// empty manifest, which has the same node, it keeps.

@@ -1,35 +1,19 @@
-//! Rules for a commit object, without its tree and its parents.
+//! Commits as changesets, and the verdict on a commit object.
 //!
-//! The commit is made a changeset and exported again: [`hg2git::read_back`] reads author and committer as a
-//! push does, and [`hg2git::write_commit`] writes a commit as an export does. The checks before that find
-//! the reason.
+//! A commit is accepted if its changeset has the same commit again. The checks before that find the reason
+//! of a refusal. Trees and parents are judged elsewhere.
 
 use gitpack::Oid;
-use hg2git::{read_back, write_commit};
 use parallel::hex::hex;
 use revlog::{Changeset, Node};
 
-use crate::reason::Reason;
-
-/// Parents that a changeset can have.
-pub(crate) const MOST_PARENTS: usize = 2;
-/// Size limit of a commit object, which is in memory several times during a conversion.
-pub(crate) const MOST_BYTES: usize = 4 << 20;
-
-/// Verdict on a commit object, with its tree and parents.
-#[derive(Debug, Default)]
-pub struct JudgedCommit<'a> {
-    /// Tree; `None` if the commit does not name one.
-    pub tree: Option<Oid>,
-    /// Parents, in order.
-    pub parents: Vec<Oid>,
-    /// Reason of the commit object itself, with the bytes that are the reason.
-    pub refused: Option<(Reason, &'a [u8])>,
-}
+use super::commit;
+use super::identity::read_back;
+use crate::{ChangesetInput, JudgedCommit, MOST_COMMIT_BYTES, MOST_PARENTS, Reason};
 
 /// Parts of a commit that its changeset stores, beside tree and parents.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CommitParts<'a> {
+pub(super) struct CommitParts<'a> {
     author: &'a [u8],
     committer: &'a [u8],
     message: &'a [u8],
@@ -45,14 +29,10 @@ impl<'a> CommitParts<'a> {
         Some(Self { author, committer, message: &content[end + 2..] })
     }
 
-    /// Text of a changeset with this manifest, branch extra as stored, and files.
-    ///
-    /// `None` if author or committer has no date.
+    /// Text of the changeset; `None` if author or committer has no date.
     pub fn changeset(
         &self,
-        manifest: Node,
-        branch: Option<&[u8]>,
-        files: &[&[u8]],
+        &ChangesetInput { manifest, branch, files }: &ChangesetInput<'_>,
     ) -> Option<Vec<u8>> {
         let user = read_back(self.author)?;
         let mut text = hex(manifest.as_bytes()).to_vec();
@@ -108,7 +88,7 @@ fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), R
         judged.parents.push(oid(digits).ok_or(malformed(line))?);
         line = lines.next().unwrap_or_default();
     }
-    if content.len() > MOST_BYTES {
+    if content.len() > MOST_COMMIT_BYTES {
         return Err((Reason::CommitSize, b""));
     }
     let author = line.strip_prefix(b"author ").ok_or(malformed(line))?;
@@ -182,12 +162,13 @@ fn comes_back<'a>(
     message: &[u8],
 ) -> Result<(), Refusal<'a>> {
     let parts = CommitParts { author, committer, message };
-    let text = parts.changeset(Node::NULL, None, &[]);
+    let made = ChangesetInput { manifest: Node::NULL, branch: None, files: &[] };
+    let text = parts.changeset(&made);
     let odd = [author, committer].into_iter().find(|value| read_back(value).is_none());
     let text = text.ok_or((Reason::Identity, odd.unwrap_or(author)))?;
     let changeset = Changeset::parse(&text).map_err(|_| (Reason::Identity, author))?;
     let mut again = Vec::with_capacity(content.len());
-    write_commit(&mut again, tree, parents, &changeset);
+    commit::write(&mut again, tree, parents.iter().copied(), &changeset);
     if again == content {
         return Ok(());
     }
@@ -230,8 +211,8 @@ mod tests {
     fn a_commit_that_is_too_long_is_refused() {
         let content = commit(PLAIN, PLAIN, "");
         let filled = |len: usize| content.clone() + &"x".repeat(len - content.len());
-        assert_eq!(reason(&filled(MOST_BYTES)), None);
-        assert_eq!(reason(&filled(MOST_BYTES + 1)), Some(Reason::CommitSize));
+        assert_eq!(reason(&filled(MOST_COMMIT_BYTES)), None);
+        assert_eq!(reason(&filled(MOST_COMMIT_BYTES + 1)), Some(Reason::CommitSize));
     }
 
     #[test]

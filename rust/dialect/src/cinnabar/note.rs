@@ -1,80 +1,30 @@
-//! What a commit does not tell of its changeset: the blob that git-cinnabar keeps beside it.
+//! Note of a changeset: the blob that git-cinnabar keeps beside its commit.
 //!
-//! From commit and blob together, the text of the changeset can be made again. What can be had from
-//! the commit alone is not in the blob; what cannot be had from either is patched. The rules are
-//! git-cinnabar's (`src/store.rs` of 0.7.5, `GeneratedGitChangesetMetadata`);
+//! Commit and note together give the text of the changeset. The note has the parts that the commit lacks, and
+//! a patch for the rest. The rules are git-cinnabar's (`src/store.rs` of 0.7.5, `GeneratedGitChangesetMetadata`);
 //! docs/formats/cinnabar.rst lists them.
 
 use std::collections::BTreeMap;
 
-use gitpack::{ObjectKind, Oid, object_header};
 use parallel::hex::hex;
-use revlog::{Changeset, Node, Revlog};
-use sha1lanes::Message;
+use revlog::{Changeset, Node};
 
-use crate::dialect::cinnabar::identity::{Who, read_back};
-use crate::dialect::cinnabar::linediff;
-use crate::error::Result;
-use crate::objects::collisions::CollisionCheck;
-use crate::objects::commits::Committed;
-use crate::objects::object::Object;
-use crate::objects::trees::Purpose;
-use crate::read::changelog::parse;
+use super::identity::{Who, read_back};
+use super::linediff;
 
 /// The extras of a changeset, ascending by key; of two with one key, the later.
 type Extras<'a> = BTreeMap<&'a [u8], &'a [u8]>;
 
-/// Bytes of what nearly all notes and changesets have beside names and texts.
+/// Bytes of a note or changeset beside names and texts, about.
 const NAMES_LEN: usize = 128;
 
 const COMMITTER: &[u8] = b"committer";
 
-/// The notes of changesets, whose commits are among `objects`.
+/// Content of the note of the changeset `node`, given its text and the content of its commit.
 ///
-/// # Errors
-///
-/// [`crate::Error::Store`] that names a changeset which cannot be parsed, or whose note carries a
-/// collision attack.
-pub(crate) fn notes_of(
-    changelog: &Revlog,
-    changesets: &[Committed],
-    objects: &[Object],
-    collisions: &CollisionCheck,
-) -> Result<Vec<Object>> {
-    let mut notes = Vec::with_capacity(changesets.len());
-    for Committed { rev, node, text, commit } in changesets {
-        let changeset = parse(changelog, *rev, text)?;
-        let content = &objects[*commit].payload;
-        let blob = note(*node, &changeset, text, content);
-        notes.push(blob.ok_or_else(|| changelog.corrupt(*rev, "its commit cannot be read back"))?);
-    }
-    let head = |note: &Vec<u8>| object_header(ObjectKind::Blob, note.len() as u64);
-    let heads: Vec<_> = notes.iter().map(head).collect();
-    let messages = heads.iter().zip(&notes).map(|(head, body)| Message { head, body });
-    let messages: Vec<_> = messages.collect();
-    let mut digests = vec![[0; 20]; messages.len()];
-    sha1lanes::best().digest(&messages, &mut digests);
-    for ((digest, message), Committed { rev, .. }) in digests.iter().zip(&messages).zip(changesets)
-    {
-        let passed = collisions.object(ObjectKind::Blob, Oid::from_bytes(*digest), *message);
-        passed.map_err(|attack| changelog.corrupt(*rev, attack))?;
-    }
-    let objects = digests.into_iter().zip(notes).map(|(digest, payload)| {
-        let oid = Oid::from_bytes(digest);
-        Object { kind: ObjectKind::Blob, oid, base: None, payload, purpose: Purpose::Aside }
-    });
-    Ok(objects.collect())
-}
-
-/// The blob of the changeset `node`, whose text is `text`, and whose commit has this content.
-///
-/// `None` if the content is not that of a commit of this crate.
-pub(crate) fn note(
-    node: Node,
-    changeset: &Changeset<'_>,
-    text: &[u8],
-    commit: &[u8],
-) -> Option<Vec<u8>> {
+/// `None` if `commit` is no commit of this dialect.
+#[must_use]
+pub fn note(node: Node, changeset: &Changeset<'_>, text: &[u8], commit: &[u8]) -> Option<Vec<u8>> {
     let commit = Commit::parse(commit)?;
     let (author, committer) = (read_back(commit.author)?, read_back(commit.committer)?);
 
@@ -196,8 +146,8 @@ impl<'a> Commit<'a> {
 mod tests {
     use gitpack::Oid;
 
+    use super::super::commit;
     use super::*;
-    use crate::dialect::cinnabar::commit;
 
     const MANIFEST: &str = "644908d7432afeb9ee28c39a5f71feff08fac4ca";
 
@@ -206,7 +156,7 @@ mod tests {
         let text = format!("{MANIFEST}\n{user}\n{date}\n{rest}").into_bytes();
         let changeset = Changeset::parse(&text).expect("well-formed");
         let mut content = Vec::new();
-        commit::write(&mut content, Oid::EMPTY_TREE, &[], &changeset);
+        commit::write(&mut content, Oid::EMPTY_TREE, [], &changeset);
         content.extend(std::iter::repeat_n(b'\n', line_feeds));
         let blob = note(Node::from_bytes([0x11; 20]), &changeset, &text, &content);
         let blob = String::from_utf8(blob.expect("a commit of ours")).expect("ascii");

@@ -1,17 +1,17 @@
-//! Commit objects of the cinnabar dialect.
+//! Commit objects.
 //!
 //! One commit for each changeset: tree, parents in stored order, author, committer, the description
 //! verbatim. Branch, closing and other extras leave no trace in it, so two changesets may want the
-//! same bytes; who tells them apart is `crate::dialect::cinnabar::duplicates`.
+//! same bytes; `duplicates` makes them differ.
 
 use gitpack::Oid;
 use parallel::hex::hex;
 use revlog::Changeset;
 
-use crate::dialect::cinnabar::identity::{Date, push_committer, push_ident};
+use super::identity::{Date, push_committer, push_ident};
 
 /// Appends the first lines of a commit.
-pub(crate) fn push_tree_and_parents(out: &mut Vec<u8>, tree: Oid, parents: &[Oid]) {
+pub fn push_tree_and_parents(out: &mut Vec<u8>, tree: Oid, parents: impl IntoIterator<Item = Oid>) {
     let mut push_line = |name: &[u8], oid: Oid| {
         out.extend_from_slice(name);
         out.extend_from_slice(&hex(oid.as_bytes()));
@@ -19,12 +19,17 @@ pub(crate) fn push_tree_and_parents(out: &mut Vec<u8>, tree: Oid, parents: &[Oid
     };
     push_line(b"tree ", tree);
     for parent in parents {
-        push_line(b"parent ", *parent);
+        push_line(b"parent ", parent);
     }
 }
 
-/// Replaces `out` by the content of the commit that stands for `changeset`.
-pub fn write(out: &mut Vec<u8>, tree: Oid, parents: &[Oid], changeset: &Changeset<'_>) {
+/// Replaces `out` by the content of the commit of `changeset`.
+pub fn write(
+    out: &mut Vec<u8>,
+    tree: Oid,
+    parents: impl IntoIterator<Item = Oid>,
+    changeset: &Changeset<'_>,
+) {
     out.clear();
     push_tree_and_parents(out, tree, parents);
     let date = Date { seconds: changeset.seconds, offset_seconds: changeset.offset_seconds };
@@ -47,7 +52,7 @@ mod tests {
             1000000000 0\na.txt\n\nfirst";
         let changeset = Changeset::parse(text).expect("well-formed");
         let mut out = Vec::new();
-        write(&mut out, Oid::EMPTY_TREE, &[], &changeset);
+        write(&mut out, Oid::EMPTY_TREE, [], &changeset);
         let expected = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\
             author Alice Example <alice@example.org> 1000000000 +0000\n\
             committer Alice Example <alice@example.org> 1000000000 +0000\n\nfirst";

@@ -1,28 +1,24 @@
-//! Changesets that want the same commit, and how many line feeds each of them gets.
+//! Duplicates: changesets that want the same commit, made different by line feeds.
 //!
 //! git-cinnabar's rule: a commit whose id is taken gets a line feed at its end, and another, until its
-//! id is free. Tried from the start each time, the n-th twin would cost n hashes. What an earlier
-//! search passed over stays taken for the rest of the run, so the next one goes on after it; the
-//! ids are those of the plain rule, whether taken ids follow each other or not. Of ids that an earlier
-//! run took, each is passed over once a run.
-//!
-//! Knows neither what a commit is nor who has taken an id.
+//! id is free. Tried from the start each time, the n-th duplicate would cost n hashes. Taken ids stay taken
+//! for the rest of the run, so each search goes on where an earlier one ended; the ids are those of the
+//! plain rule. Ids of earlier runs are tried once a run.
 
 use std::collections::HashMap;
 
 use gitpack::Oid;
 
-/// What searches passed over. Takes memory for each such id, of which there are fewer than duplicates.
+/// Taken ids that searches have met, at most one for each duplicate.
 #[derive(Debug, Default)]
 pub(crate) struct Duplicates {
-    /// From a taken id, how many line feeds further the first one is that may be free.
+    /// For a taken id, the number of line feeds to the next id that may be free.
     steps: HashMap<Oid, usize>,
 }
 
 impl Duplicates {
-    /// Appends as few line feeds to `payload` as give it an id that is free, and answers that id.
-    ///
-    /// It is taken from then on, as are all for which `is_taken` says so.
+    /// Appends the fewest line feeds to `payload` that give it a free id, and returns that id. It is
+    /// taken from then on. Ids for which `is_taken` answers `true` are not free.
     pub fn place(
         &mut self,
         payload: &mut Vec<u8>,

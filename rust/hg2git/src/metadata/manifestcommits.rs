@@ -9,10 +9,10 @@ use gitpack::delta::{Op, encode};
 use parallel::hex::hex;
 use revlog::{Node, Parents, Rev};
 
-use crate::dialect::cinnabar::metadata::{IDENTS, commit};
 use crate::error::Result;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::Table;
+use crate::metadata::commit::{IDENTS, commit};
 use crate::objects::directory::oid_of;
 use crate::objects::history::{Batch, Sources};
 use crate::objects::object::Object;

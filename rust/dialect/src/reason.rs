@@ -67,51 +67,6 @@ impl Reason {
     ];
 }
 
-/// Reasons that a tree gives to its commits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TreeReasons(u32);
-
-/// Bit of a name that Mercurial refuses in the root directory only, which is not a [`Reason`].
-const ROOT_NAME: u32 = 1;
-
-impl TreeReasons {
-    /// Adds a reason.
-    pub(crate) fn add(&mut self, reason: Reason) {
-        self.0 |= 1 << reason as u8;
-    }
-
-    /// Adds a name that is refused in the root directory.
-    pub(crate) fn add_root_name(&mut self) {
-        self.0 |= ROOT_NAME;
-    }
-
-    /// Adds the reasons of a directory in the tree.
-    pub(crate) fn inherit(&mut self, below: Self) {
-        self.0 |= below.0 & !ROOT_NAME;
-    }
-
-    /// Whether commits with this tree are refused, as their root or below it.
-    pub(crate) fn refuse(self, is_root: bool) -> bool {
-        self.0 & !ROOT_NAME != 0 || is_root && self.0 != 0
-    }
-
-    /// Whether `reason` is set. Names refused in the root directory only do not count.
-    #[must_use]
-    pub fn has(self, reason: Reason) -> bool {
-        self.0 & 1 << reason as u8 != 0
-    }
-
-    /// First reason of a commit with this root.
-    #[must_use]
-    pub fn of_root(self) -> Option<Reason> {
-        let mut all = self;
-        if self.0 & ROOT_NAME != 0 {
-            all.add(Reason::Path);
-        }
-        Reason::ALL.into_iter().find(|reason| all.has(*reason))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,28 +75,5 @@ mod tests {
     fn reasons_are_listed_by_number() {
         let numbers = Reason::ALL.map(|reason| reason as u8);
         assert_eq!(numbers, std::array::from_fn(|at| u8::try_from(at + 1).expect("few")));
-    }
-
-    #[test]
-    fn the_first_reason_counts() {
-        let mut reasons = TreeReasons::default();
-        assert_eq!(reasons.of_root(), None);
-        reasons.add(Reason::Path);
-        reasons.add(Reason::Submodule);
-        assert_eq!(reasons.of_root(), Some(Reason::Submodule));
-    }
-
-    #[test]
-    fn a_name_refused_in_the_root_is_not_inherited() {
-        let (mut root, mut below) = (TreeReasons::default(), TreeReasons::default());
-        below.add_root_name();
-        assert_eq!(below.of_root(), Some(Reason::Path));
-        assert_eq!([true, false].map(|is_root| below.refuse(is_root)), [true, false]);
-        root.inherit(below);
-        assert_eq!(root.of_root(), None);
-        below.add(Reason::Mode);
-        root.inherit(below);
-        assert!(root.refuse(false));
-        assert_eq!(root.of_root(), Some(Reason::Mode));
     }
 }

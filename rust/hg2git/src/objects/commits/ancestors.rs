@@ -1,0 +1,122 @@
+//! History of a changeset, read from the store when its dialect asks.
+
+use std::cell::OnceCell;
+
+use dialect::{ChangesetHistory, CopySource, ParentCommit, Unreadable};
+use gitpack::Oid;
+use revlog::{Changeset, Node, Parents, Rev, Scratch, Texts};
+
+use crate::error::{Error, Result};
+use crate::map::segment::NO_COMMIT;
+use crate::objects::directory::{EntryTarget, TrackedDirectory};
+use crate::objects::history::Sources;
+use crate::objects::storefiles::{StoreFiles, recorded_copy};
+use crate::read::files::FileTable;
+use crate::read::names::Names;
+
+/// History of `changeset`.
+pub(super) struct StoreHistory<'a> {
+    pub sources: &'a Sources<'a>,
+    pub files: &'a FileTable,
+    pub names: &'a Names,
+    pub changeset: &'a Changeset<'a>,
+    /// Its files, if they are in memory.
+    pub root: Option<&'a TrackedDirectory>,
+    /// Commit of a revision; [`NO_COMMIT`] if it has none.
+    pub commit_of: &'a dyn Fn(Rev) -> Option<Oid>,
+    pub error: OnceCell<Error>,
+}
+
+impl StoreHistory<'_> {
+    /// Error of the first [`Unreadable`], while the revision `rev` was converted.
+    pub fn into_error(self, rev: Rev) -> Error {
+        let unknown = || self.sources.changelog.corrupt(rev, "its history cannot be read").into();
+        self.error.into_inner().unwrap_or_else(unknown)
+    }
+
+    fn kept<T>(&self, result: Result<T>) -> Result<T, Unreadable> {
+        result.map_err(|error| {
+            self.error.get_or_init(|| error);
+            Unreadable
+        })
+    }
+
+    fn read_copies(&self) -> Result<Vec<CopySource>> {
+        let Sources { store, manifest, directories, .. } = self.sources;
+        if self.changeset.manifest == Node::NULL {
+            return Ok(Vec::new());
+        }
+        let rev = manifest.find(&[self.changeset.manifest])?[0];
+        let stored = StoreFiles::new(store, manifest, *directories, rev);
+        let mut copies = Vec::new();
+        for path in
+            self.changeset.files.split(|byte| *byte == b'\n').filter(|path| !path.is_empty())
+        {
+            let source = match self.root.map_or(Found::Unknown, |root| self.find(root, path)) {
+                Found::Nothing | Found::Recorded(b"") => continue,
+                Found::Recorded(source) => Some(source.to_vec()),
+                Found::Node(node) => recorded_copy(store, path, node)?,
+                Found::Unknown => match stored.node(path)? {
+                    Some(node) => recorded_copy(store, path, node)?,
+                    None => continue,
+                },
+            };
+            copies.extend(source.map(|source| CopySource { path: path.to_vec(), source }));
+        }
+        Ok(copies)
+    }
+
+    fn find(&self, root: &TrackedDirectory, path: &[u8]) -> Found<'_> {
+        let (directory, rest) = match memchr::memchr(b'/', path) {
+            Some(end) => (&path[..end], Some(&path[end + 1..])),
+            None => (path, None),
+        };
+        let entry = root.entries.find(self.names, directory, rest.is_some());
+        match (entry.map(|entry| &entry.target), rest) {
+            (Some(EntryTarget::TrackedDirectory(inner)), Some(_)) if inner.entries.is_empty() => {
+                Found::Unknown // of the store, and not read
+            }
+            (Some(EntryTarget::TrackedDirectory(inner)), Some(rest)) => self.find(inner, rest),
+            (Some(EntryTarget::File(file, _)), None) => match self.files.recorded_copy(*file) {
+                Some(source) => Found::Recorded(source),
+                None => Found::Node(self.files.node(*file)),
+            },
+            (Some(EntryTarget::Object(_)), None) => Found::Unknown,
+            _ => Found::Nothing,
+        }
+    }
+
+    fn read_ancestor(&self, node: &Node) -> Result<(Vec<u8>, Vec<ParentCommit>)> {
+        let changelog = self.sources.changelog;
+        let rev = changelog.find(&[*node])?[0];
+        let text = Texts::new(changelog, &mut Scratch::new(0), 0).get(rev)?.text;
+        let Parents(p1, p2) = changelog.index().parents(rev);
+        let parent = |rev: Rev| ParentCommit {
+            node: changelog.index().node(rev),
+            commit: (self.commit_of)(rev).filter(|commit| *commit != NO_COMMIT),
+        };
+        Ok((text.to_vec(), [p1, p2].into_iter().flatten().map(parent).collect()))
+    }
+}
+
+impl ChangesetHistory for StoreHistory<'_> {
+    fn copies(&self) -> Result<Vec<CopySource>, Unreadable> {
+        self.kept(self.read_copies())
+    }
+
+    fn ancestor(&self, node: &Node) -> Result<(Vec<u8>, Vec<ParentCommit>), Unreadable> {
+        self.kept(self.read_ancestor(node))
+    }
+}
+
+/// A file in memory.
+enum Found<'a> {
+    /// The manifest does not have it.
+    Nothing,
+    /// Converted by this run, with the source of its copy; empty for none.
+    Recorded(&'a [u8]),
+    /// Converted by an earlier run.
+    Node(Node),
+    /// Of a tree of the store, which has no nodes.
+    Unknown,
+}

@@ -1,0 +1,153 @@
+//! Edits of trees: what a dialect has in trees other than the files of manifests.
+//!
+//! They are known before the history is replayed, since all names are numbered then.
+
+use std::sync::Arc;
+
+use dialect::{Dialect, EditedEntry, FileChange, Files, TreeEdit};
+use gitpack::{ObjectKind, Oid, object_header};
+use revlog::{Revlog, Store};
+use sha1lanes::{Message, digest_one};
+
+use crate::error::Result;
+use crate::objects::directory::{EntryTarget, TreeChange};
+use crate::objects::object::Object;
+use crate::objects::storefiles::StoreFiles;
+use crate::objects::trees::Purpose;
+use crate::read::changes::ChangeLog;
+use crate::read::manifests::{Base, ManifestPlan};
+use crate::read::treemanifests::Directories;
+
+/// Edits of the trees of manifests, by position, each ascending by path.
+#[derive(Debug)]
+pub(crate) struct TreeEdits(Vec<Vec<PathEdit>>);
+
+/// Edit of one path.
+#[derive(Clone, Debug)]
+pub(crate) struct PathEdit {
+    pub path: Vec<u8>,
+    target: Option<EntryTarget>,
+    /// Content of a new blob.
+    blob: Option<Vec<u8>>,
+}
+
+impl PathEdit {
+    fn new(TreeEdit { path, entry }: TreeEdit) -> Self {
+        let mode = entry.as_ref().map(EditedEntry::mode);
+        let (oid, blob) = match entry {
+            None => (None, None),
+            Some(EditedEntry::Gitlink(oid)) => (Some(oid), None),
+            Some(EditedEntry::Blob(content)) => (Some(oid_of_blob(&content)), Some(content)),
+        };
+        let target = oid.zip(mode).map(|id| EntryTarget::Object(Arc::new(id)));
+        Self { path, target, blob }
+    }
+
+    /// The change of a tree that it is.
+    pub fn change(&self) -> TreeChange<'_> {
+        TreeChange { path: &self.path, target: self.target.clone() }
+    }
+}
+
+impl TreeEdits {
+    /// No edits.
+    pub const NONE: Self = Self(Vec::new());
+
+    /// The edits of a run's manifests.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Store`] if a file that the dialect needs cannot be read.
+    pub fn of<D: Dialect>(
+        dialect: &mut D,
+        store: &Store,
+        (manifest, directories): (&Revlog, Option<&Directories<'_>>),
+        plan: &ManifestPlan,
+        log: &ChangeLog,
+    ) -> Result<Self> {
+        if !D::EDITS_TREES {
+            return Ok(Self::NONE);
+        }
+        let edits = plan.revs.iter().enumerate().map(|(position, rev)| {
+            let changes: Vec<_> = log
+                .of(position)
+                .map(|(path, file)| FileChange { path: log.path(path), is_there: file.is_some() })
+                .collect();
+            let files = |rev| StoreFiles::new(store, manifest, directories, rev);
+            let before = match log.base(position) {
+                Base::Empty => None,
+                Base::Known(rev) => Some(rev),
+                Base::Position(base) => Some(plan.revs[base]),
+            };
+            edits_of(dialect, &changes, before.map(files), files(*rev))
+        });
+        Ok(Self(edits.collect::<Result<_>>()?))
+    }
+
+    /// Paths of all edits.
+    pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().flatten().map(|edit| &*edit.path)
+    }
+
+    /// New blobs of the manifest at `position`.
+    pub fn blobs(&self, position: usize) -> impl Iterator<Item = Object> {
+        self.at(position).iter().filter_map(|edit| {
+            let (EntryTarget::Object(id), Some(content)) = (edit.target.as_ref()?, &edit.blob)
+            else {
+                return None;
+            };
+            let (kind, payload) = (ObjectKind::Blob, content.clone());
+            Some(Object { kind, oid: id.0, base: None, payload, purpose: Purpose::Git })
+        })
+    }
+
+    /// Changes of the manifest at `position`, with its edits in place of changes of the same paths.
+    pub fn applied<'a>(
+        &'a self,
+        changes: impl Iterator<Item = TreeChange<'a>>,
+        position: usize,
+    ) -> impl Iterator<Item = TreeChange<'a>> {
+        let (mut changes, mut edits) = (changes.peekable(), self.at(position).iter().peekable());
+        std::iter::from_fn(move || {
+            let Some(edit) = edits.peek() else { return changes.next() };
+            match changes.next_if(|change| change.path < &*edit.path) {
+                None => {
+                    let edit = edits.next()?;
+                    changes.next_if(|change| change.path == &*edit.path);
+                    Some(edit.change())
+                }
+                before => before,
+            }
+        })
+    }
+
+    fn at(&self, position: usize) -> &[PathEdit] {
+        self.0.get(position).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The edits that `dialect` makes of the tree of a manifest, ascending by path.
+///
+/// # Errors
+///
+/// [`crate::Error::Store`] if a file that the dialect needs cannot be read.
+pub(crate) fn edits_of<D: Dialect>(
+    dialect: &mut D,
+    changes: &[FileChange<'_>],
+    before: Option<StoreFiles<'_>>,
+    files: StoreFiles<'_>,
+) -> Result<Vec<PathEdit>> {
+    let files_before = before.as_ref().map(|before| before as &dyn Files);
+    let Ok(edits) = dialect.edit_tree(changes, files_before, &files) else {
+        let mut errors = [before, Some(files)].into_iter().flatten();
+        return Err(errors.find_map(StoreFiles::into_error).expect("one is unreadable"));
+    };
+    let mut edits: Vec<_> = edits.into_iter().map(PathEdit::new).collect();
+    edits.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(edits)
+}
+
+fn oid_of_blob(content: &[u8]) -> Oid {
+    let head = object_header(ObjectKind::Blob, content.len() as u64);
+    Oid::from_bytes(digest_one(Message { head: &head, body: content }))
+}
