@@ -216,7 +216,7 @@ pub unsafe extern "C" fn amalgam_map_check(map: *const Map, error: *mut ErrorInf
         let Map(handle) = unsafe { handle::borrow(map) }?;
         handle.call(|map| {
             for segment in map.segments() {
-                segment.check()?;
+                segment.check(true)?; // commits are unique in all dialects
             }
             Ok(())
         })

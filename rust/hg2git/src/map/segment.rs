@@ -120,13 +120,13 @@ impl Segment {
         self.counts[table as usize]
     }
 
-    /// Checks all that [`Self::open`] has not: the checksum, and that both orders are orders. Reads
-    /// the whole file.
+    /// Checks the checksum and both orders, after [`Self::open`], and with `unique_commits` that no two
+    /// changesets have one commit. Reads the whole file.
     ///
     /// # Errors
     ///
     /// [`Error::Map`] that says what is wrong first.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self, unique_commits: bool) -> Result<()> {
         let malformed = |what: &str| Error::Map { path: self.path.clone(), what: what.to_owned() };
         let (body, trailer) = self.map.split_at(self.map.len() - TRAILER_LEN);
         if Sha1::digest(body).as_slice() != trailer {
@@ -146,10 +146,10 @@ impl Segment {
         let oids = self.oids(Table::Changesets);
         let by_oid = self.by_oid().iter().map(|at| {
             let at = u32::from_be_bytes(*at);
-            oids.get(at as usize).map(|oid| (oid, at))
+            oids.get(at as usize).map(|oid| (oid, if unique_commits { 0 } else { at }))
         });
         if !by_oid.clone().all(|oid| oid.is_some()) || !by_oid.is_sorted_by(|a, b| a < b) {
-            return Err(malformed("its commits are not in order"));
+            return Err(malformed("its commits are not in order, or not all different"));
         }
         Ok(())
     }
