@@ -7,20 +7,9 @@ tags. When a version is no longer supported, its branches go.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
-from mercurial import dispatch, hg, localrepo
-
-
-def revlog_options_resolver() -> tuple[ModuleType, str]:
-    """Return module and name of the function that resolves options of revlogs."""
-    if hasattr(localrepo, "resolverevlogstorevfsoptions"):
-        # hg <= 7.1 (store options are resolved in localrepo)
-        return localrepo, "resolverevlogstorevfsoptions"
-    from mercurial.repo import vfs_options
-
-    return vfs_options, "resolve_revlog_store_vfs_options"
+from mercurial import dispatch, hg
 
 
 def request_of(arguments: list[bytes]) -> Any:

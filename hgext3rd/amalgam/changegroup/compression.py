@@ -7,7 +7,6 @@ keep Mercurial's compression: their bytes must leave at once. Reasons and figure
 
 from __future__ import annotations
 
-import functools
 import os
 import zlib
 from collections import deque
@@ -15,7 +14,6 @@ from concurrent import futures  # loaded where it is used: in no other bundle
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from mercurial import extensions
 from mercurial.utils import compression
 
 from ..background import end_quickly
@@ -81,7 +79,6 @@ def choose(
     """Stand for ``bundle20.setcompression``: all that Mercurial writes to files."""
     if kind in (_ZSTD, _DEFLATE):
         end_quickly()
-        _take_part()
         settings = Settings.of(bundler.ui, options or {}, is_zstd=kind == _ZSTD)
         options = {**(options or {}), _SETTINGS: settings}
     orig(bundler, kind, options)
@@ -185,27 +182,23 @@ def _deflate_block(level: int, before: bytes, block: bytes) -> bytes:
     return sink.compress(block) + sink.flush(zlib.Z_SYNC_FLUSH)
 
 
-@functools.cache
-def _take_part() -> None:
-    """Make Mercurial's compression engines follow ``choose``."""
-    for name, compress in ((_ZSTD, zstd), (_DEFLATE, deflate)):
-        engine = type(compression.compengines.forbundletype(name))
-        extensions.wrapfunction(engine, "compressstream", _compressing(compress))
+def compress_zstd(
+    orig: Callable[..., Iterator[bytes]],
+    engine: Any,
+    chunks: Iterable[bytes],
+    options: Mapping[bytes, Any] | None = None,
+) -> Iterator[bytes]:
+    """Compress a bundle of ``choose`` to zstd; leave other streams to Mercurial."""
+    settings = (options or {}).get(_SETTINGS)
+    return zstd(chunks, settings) if settings else orig(engine, chunks, options)
 
 
-def _compressing(
-    compress: Callable[[Iterable[bytes], Settings], Iterator[bytes]],
-) -> Callable[..., Iterator[bytes]]:
-    def compress_stream(
-        orig: Callable[..., Iterator[bytes]],
-        engine: Any,
-        chunks: Iterable[bytes],
-        options: Mapping[bytes, Any] | None = None,
-    ) -> Iterator[bytes]:
-        """Compress a bundle in our way, and anything else as ever."""
-        settings = (options or {}).get(_SETTINGS)
-        if settings is None:
-            return orig(engine, chunks, options)
-        return compress(chunks, settings)
-
-    return compress_stream
+def compress_deflate(
+    orig: Callable[..., Iterator[bytes]],
+    engine: Any,
+    chunks: Iterable[bytes],
+    options: Mapping[bytes, Any] | None = None,
+) -> Iterator[bytes]:
+    """Compress a bundle of ``choose`` to zlib; leave other streams to Mercurial."""
+    settings = (options or {}).get(_SETTINGS)
+    return deflate(chunks, settings) if settings else orig(engine, chunks, options)

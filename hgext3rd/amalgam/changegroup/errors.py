@@ -13,11 +13,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from mercurial import (
-    changegroup,
     error,
-    extensions,
     wireprototypes,
-    wireprotov1server,
 )
 from mercurial.i18n import _
 
@@ -31,24 +28,14 @@ if TYPE_CHECKING:
 _BUNDLE2 = b"HG20"
 
 
-def remove_cut_files() -> None:
-    """Wrap the function that writes bundles to files."""
-    extensions.wrapfunction(changegroup, "writechunks", _write)
-
-
-def tell_clients() -> None:
-    """Wrap the command that answers pulls."""
-    command = wireprotov1server.commands[b"getbundle"]
-    extensions.wrapfunction(command, "func", _getbundle)
-
-
-def _write(
+def write(
     orig: Callable[..., bytes],
     ui: UiT,
     chunks: Iterable[bytes],
     filename: bytes | None,
     vfs: Any = None,
 ) -> bytes:
+    """Write a bundle to a file, and remove the file if it stays incomplete."""
     is_open = False
 
     def read() -> Iterator[bytes]:
@@ -68,9 +55,10 @@ def _write(
         raise
 
 
-def _getbundle(
+def getbundle(
     orig: Callable[..., Any], repo: RepoT, proto: Any, *args: Any, **kwargs: Any
 ) -> Any:
+    """Answer a pull, and tell the client the reason if the bundle breaks off."""
     answer = orig(repo, proto, *args, **kwargs)
     if not isinstance(answer, wireprototypes.streamres):
         return answer

@@ -15,7 +15,7 @@ import operator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mercurial import changegroup, extensions, node as nodemod
+from mercurial import changegroup, node as nodemod
 from mercurial.i18n import _
 from mercurial.revlogutils import flagutil
 
@@ -185,12 +185,7 @@ def _reason_of_size(repo: RepoT, changesets: int) -> bytes:
     return b""
 
 
-def install() -> None:
-    """Wrap the packers of Mercurial's changegroups."""
-    extensions.wrapfunction(changegroup.cgpacker, "generate", _generate)
-
-
-def _generate(
+def generate(
     orig: Callable[..., Iterator[bytes]],
     packer: Any,
     commonrevs: Any,
@@ -199,6 +194,7 @@ def _generate(
     source: bytes,
     changelog: bool = True,
 ) -> Iterator[bytes]:
+    """Write the changegroup in the core, or leave it to Mercurial."""
     repo = packer._repo
     begun = _begin(packer, commonrevs, clnodes, fastpathlinkrev, changelog)
     if isinstance(begun, bytes):

@@ -19,7 +19,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mercurial import bundlecaches, error, extensions, wireprototypes, wireprotov1server
+from mercurial import bundlecaches, error, wireprototypes, wireprotov1server
 from mercurial.i18n import _
 
 from ..config import BundlesConfig
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from .register import Entry
 
 
-_COMMANDS = (b"clonebundles", b"clonebundles_manifest")
-_CAPABILITIES = frozenset(_COMMANDS)
+_CAPABILITIES = frozenset((b"clonebundles", b"clonebundles_manifest"))
 
 _MANIFEST_LIMIT_BYTES = 1 << 20
 # below that, the interpreter of a client takes more
@@ -118,18 +117,8 @@ def _outlived(repo: RepoT) -> list[Any]:
         return []
 
 
-def wrap_commands() -> None:
-    """Let the commands of the wire protocol name addresses that a client can reach.
-
-    Nor do they send a bundle from before a censoring.
-    """
-    commands = wireprotov1server.commands
-    extensions.wrapfunction(commands[b"get_cached_bundle_inline"], "func", _inline)
-    for name in _COMMANDS:
-        extensions.wrapfunction(commands[name], "func", _manifest)
-
-
-def _inline(orig: Callable[..., Any], repo: RepoT, proto: Any, path: bytes) -> Any:
+def inline(orig: Callable[..., Any], repo: RepoT, proto: Any, path: bytes) -> Any:
+    """Send a bundle inline, unless it is from before a censoring."""
     load(sys.modules[__name__])
     name = os.path.basename(os.path.normpath(path))
     if name in {bundle.basename for bundle in _outlived(repo)}:
@@ -139,7 +128,8 @@ def _inline(orig: Callable[..., Any], repo: RepoT, proto: Any, path: bytes) -> A
     return orig(repo, proto, path)
 
 
-def _manifest(orig: Callable[..., Any], repo: RepoT, proto: Any, *args: Any) -> Any:
+def manifest(orig: Callable[..., Any], repo: RepoT, proto: Any, *args: Any) -> Any:
+    """Answer with the manifest for this client."""
     load(sys.modules[__name__])
     response = orig(repo, proto, *args)
     base = locations.base_of_peer(repo, proto)
@@ -375,11 +365,3 @@ def _read_bundle_list(directory: Directory) -> bytes | None:
         return directory.tryread(BUNDLE_LIST, _LIST_LIMIT_BYTES)
     except error.StorageError:
         return None
-
-
-def install() -> None:
-    """Add to the protocol, after the extensions that may know the same names."""
-    register_cinnabarclone()
-    wrap_commands()
-    name = "_capabilities"
-    extensions.wrapfunction(wireprotov1server, name, cinnabar_capabilities)

@@ -17,7 +17,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
-from mercurial import bundlecaches, error, extensions, localrepo
+from mercurial import bundlecaches, error, localrepo
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
@@ -50,31 +50,13 @@ _CATEGORY = b"clonebundles-autobundles"
 _LONGEST_PROBLEM = 2000
 
 
-def install() -> None:
-    """Wrap the functions that Mercurial's extension looks up at run time."""
-    for name, wrapper in (
-        ("read_auto_gen", lambda _orig, repo: visibility.published_bundles(repo)),
-        ("auto_bundle_needed_actions", lambda *args: policy.needed_bundles(*args)),
-        ("new_bundle_needed", lambda *args: policy.is_new_needed(*args)),
-        ("find_outdated_bundles", lambda *args: policy.outdated_bundles(*args)),
-        ("delete_bundle", _delete),
-        ("upload_bundle", _upload),
-        ("generate_manifest", _manifest),
-        ("update_ondisk_manifest", _update_manifest),
-        ("make_auto_bundler", _on_change),
-        ("capabilities", advertise.hg_capabilities),
-        ("reposetup", _reposetup),
-    ):
-        extensions.wrapfunction(clonebundles, name, wrapper)
-    extensions.wrapfunction(clonebundles.RequestedBundle, "generate_bundle", _generate)
-    for command, replacement in (
-        (b"admin::clone-bundles-refresh", _refresh),
-        (b"admin::clone-bundles-clear", _clear),
-    ):
-        extensions.wrapcommand(clonebundles.cmdtable, command, replacement)
+def read_auto_gen(_orig: object, repo: RepoT) -> list[Any]:
+    """Return the valid bundles of the state."""
+    return visibility.published_bundles(repo)
 
 
-def _reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:
+def reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:
+    """Renew bundles for git with those of Mercurial, and publish them."""
     orig(ui, repo)
     if not repo.local():
         return
@@ -136,7 +118,8 @@ def warn_without_extension(ui: UiT, repo: RepoT) -> None:
     repo.__class__ = unbundledrepo
 
 
-def _on_change(orig: Callable[[RepoT], Any], source: RepoT) -> Callable[[Any], None]:
+def on_change(orig: Callable[[RepoT], Any], source: RepoT) -> Callable[[Any], None]:
+    """Return the function that generates bundles after a transaction."""
     if not formats.takes_part(source):
         return orig(source)
     reference = weakref.ref(source)
@@ -162,7 +145,7 @@ def _missing(repo: RepoT, op_id: bytes) -> Sequence[Any]:
     return clonebundles.auto_bundle_needed_actions(repo, bundles, op_id)[0]
 
 
-def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> None:
+def delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> None:
     """Let a bundle go: if it is ready, not before it is out of all lists."""
     if not bundle.ready:
         _remove_temporary(repo, {os.path.basename(bundle.filepath)})
@@ -181,9 +164,10 @@ def _delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> Non
     register.write(repo)
 
 
-def _generate(
+def generate(
     orig: Callable[[Any, RepoT, bytes], None], request: Any, repo: RepoT, path: bytes
 ) -> None:
+    """Generate a bundle, for git or for Mercurial."""
     inline = repo.ui.configbool(b"clone-bundles", b"auto-generate.serve-inline")
     is_for_hg = not formats.kind_of(request.bundle_type)
     if not formats.takes_part(repo) or (inline and is_for_hg):
@@ -194,7 +178,8 @@ def _generate(
     repo.unpublished[path] = newbundle.NewBundle.of(orig, request, repo)
 
 
-def _upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
+def upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
+    """Publish a generated bundle."""
     made = repo.unpublished.pop(bundle.filepath, "")
     if isinstance(made, str):
         return _upload_other(orig, repo, bundle, made)
@@ -222,14 +207,15 @@ def _upload_other(
     return ready
 
 
-def _manifest(orig: Callable[[Iterable[Any]], bytes], bundles: Iterable[Any]) -> bytes:
+def manifest(orig: Callable[[Iterable[Any]], bytes], bundles: Iterable[Any]) -> bytes:
+    """Return the manifest of bundles for Mercurial."""
     chosen = list(bundles)
     if not any(b.entry or formats.kind_of(b.bundle_type) for b in chosen):
         return orig(chosen)
     return advertise.manifest_lines(chosen)
 
 
-def _update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
+def update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
     """Write Mercurial's manifest, unless it is the operator's."""
     if not formats.hg_formats(repo.ui) and formats.takes_part(repo):
         ready = [b for b in clonebundles.read_auto_gen(repo) if b.ready]
@@ -248,7 +234,8 @@ def _update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
 
 
 @selection.blamed()
-def _refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
+def refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
+    """Generate missing bundles, and describe the result."""
     locations.directory_trust(repo).require(repo.path)
     formats.check_formats(repo)
     before = policy.live_names(repo)
@@ -371,7 +358,8 @@ def _delete_uploaded(repo: RepoT, entry: Entry) -> None:
 
 
 @selection.blamed()
-def _clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
+def clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
+    """Withdraw all bundles."""
     locations.directory_trust(repo).require(repo.path)
     try:
         with generator.exclusive(repo):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mercurial import help as helpmod
-
 from ..config import ITEMS, Item
 
 if TYPE_CHECKING:
@@ -32,12 +30,7 @@ _GROUPS = {
 }
 
 
-def install() -> None:
-    """Add a section to the topic ``config``."""
-    helpmod.addtopichook(b"config", _with_section)
-
-
-def _with_section(_ui: UiT, _topic: bytes, text: bytes) -> bytes:
+def with_section(_ui: UiT, _topic: bytes, text: bytes) -> bytes:
     """Return the text of the topic with our section."""
     parts = [text, _INTRODUCTION]
     for group, heading in _GROUPS.items():

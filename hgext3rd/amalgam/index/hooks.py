@@ -22,10 +22,9 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, extensions, localrepo, policy, revlog, scmutil
+from mercurial import error, extensions, policy
 from mercurial.revlogutils import constants
 
-from .. import compat
 from ..config import IndexConfig, wants_node_map
 from ..loading import load, one_at_a_time
 from ..records import Record
@@ -105,21 +104,6 @@ class _Switch:
             self.ui.log(b"amalgam", b"%s: %s\n", name, decided.explain())
 
 
-def install() -> None:
-    """Wrap what Mercurial opens and changes indexes with."""
-    repository = localrepo.localrepository
-    for container, name, wrapper in (
-        (*compat.revlog_options_resolver(), _resolve_options),
-        (repository, "__init__", _init),
-        (revlog.revlog, "_get_data", _get_data),
-        (repository, "transaction", _transaction),
-        (revlog.revlog, "strip", _strip),
-        (repository, "updatecaches", _updatecaches),
-        (repository, "close", _close),
-    ):
-        extensions.wrapfunction(container, name, wrapper)
-
-
 def opened_index(revlog: Any) -> Opened | None:
     """Return how the index of ``revlog`` was opened.
 
@@ -178,20 +162,31 @@ def decisions(repo: RepoT) -> list[Decision]:
     return [how.decision for how in open_indexes(repo)]
 
 
-def _resolve_options(
+def resolve_options(
     orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
 ) -> dict[bytes, Any]:
-    """Let our configuration say from which size on indexes are mapped."""
-    options = orig(ui, *args, **kwargs)
-    if enabled(ui):
-        data_config = options[b"data-config"]
-        config = IndexConfig.from_ui(ui, data_config.mmap_index_threshold)
-        data_config.mmap_index_threshold = config.threshold_bytes
-        options[_OPTION] = _Switch(config, ui)
+    """Set the size from which indexes are mapped, and whether node maps are wanted.
+
+    Mercurial's own node map is not slow then.
+    """
+    if not enabled(ui):
+        return orig(ui, *args, **kwargs)
+    with_node_map = wants_node_map(ui)
+    overrides = {}
+    if with_node_map and not ui.hasconfig(*_SLOW_PATH):
+        overrides[_SLOW_PATH] = b"allow"
+    with ui.configoverride(overrides, b"amalgam"):
+        options = orig(ui, *args, **kwargs)
+    data_config = options[b"data-config"]
+    config = IndexConfig.from_ui(ui, data_config.mmap_index_threshold)
+    data_config.mmap_index_threshold = config.threshold_bytes
+    options[_OPTION] = _Switch(config, ui)
+    if with_node_map:
+        options[_NODE_MAP_OPTION] = True
     return options
 
 
-def _init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> None:
+def init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> None:
     """Let the store know where its snapshots are, before anybody opens an index."""
     orig(repo, *args, **kwargs)
     switch = _switch(repo)
@@ -199,7 +194,7 @@ def _init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> 
         switch.paths = repo.store.path, repo.sharedpath
 
 
-def _get_data(
+def get_data(
     orig: Callable[..., Any],
     self: Any,
     filepath: bytes,
@@ -247,7 +242,7 @@ def _get_data(
     return data
 
 
-def _transaction(
+def transaction(
     orig: Callable[..., TransactionT], repo: RepoT, *args: Any, **kwargs: Any
 ) -> TransactionT:
     """Note the state of indexes before a transaction appends to them."""
@@ -261,7 +256,7 @@ def _transaction(
     return orig(repo, *args, **kwargs)
 
 
-def _strip(orig: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> None:
+def strip(orig: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> None:
     """Know that an index does not only grow."""
     switch = self.opener.options.get(_OPTION)
     if switch is not None:
@@ -269,7 +264,7 @@ def _strip(orig: Callable[..., None], self: Any, *args: Any, **kwargs: Any) -> N
     orig(self, *args, **kwargs)
 
 
-def _updatecaches(
+def updatecaches(
     orig: Callable[..., None],
     repo: RepoT,
     tr: TransactionT | None = None,
@@ -298,7 +293,7 @@ def _updatecaches(
         switch.ui.log(b"amalgam", b"snapshots were not renewed: %s\n", problem)
 
 
-def _close(orig: Callable[..., None], repo: RepoT) -> None:
+def close(orig: Callable[..., None], repo: RepoT) -> None:
     """Log what no later opening has given occasion to."""
     _log(repo)
     orig(repo)
@@ -352,17 +347,7 @@ _WITHIN = (b"experimental", b"revisions.disambiguatewithin")
 _NODETREE = b"disambiguationnodetree"
 
 
-def install_lookup() -> None:
-    """Wrap what Mercurial makes of the bytes of an index, and one that uses it."""
-    for container, name, wrapper in (
-        (revlog.revlog, "_load_inner", _load_inner),
-        (*compat.revlog_options_resolver(), _resolve_node_map_option),
-        (scmutil, "shortesthexnodeidprefix", _shortesthexnodeidprefix),
-    ):
-        extensions.wrapfunction(container, name, wrapper)
-
-
-def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
+def load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     """Put the node map before a C index that has been opened."""
     orig(self, *args)
     opened = opened_index(self)
@@ -392,22 +377,7 @@ def _load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
         self.index = nodemap.MappedIndex(index, opened.data, source, opened.expect)
 
 
-def _resolve_node_map_option(
-    orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
-) -> dict[bytes, Any]:
-    """Note whether node maps are wanted, and that Mercurial's are then not slow."""
-    wanted = enabled(ui) and wants_node_map(ui)
-    overrides = {}
-    if wanted and not ui.hasconfig(*_SLOW_PATH):
-        overrides[_SLOW_PATH] = b"allow"
-    with ui.configoverride(overrides, b"amalgam"):
-        options = orig(ui, *args, **kwargs)
-    if wanted:
-        options[_NODE_MAP_OPTION] = True
-    return options
-
-
-def _shortesthexnodeidprefix(
+def shortesthexnodeidprefix(
     orig: Callable[..., bytes],
     repo: RepoT,
     node: bytes,

@@ -1,0 +1,98 @@
+"""The table of wraps, against the Mercurial of this environment.
+
+Give a checkout of another one, built in place, as ``HGDEFAULT``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from testlib.environment import ENVIRONMENT, ROOT
+
+from hgext3rd.amalgam import hooks
+
+WRAPS = (*hooks.WRAPS, *hooks.WRAPS_AFTER_EXTENSIONS)
+#: Targets and their signatures in Mercurial 6.9 to 7.2, without annotations.
+RECORDED = (ROOT / "tests" / "vectors" / "wrapped.txt").read_text()
+#: Prints the signatures of targets, in a process that has not loaded amalgam.
+PRINT = """
+import importlib, inspect, json, re, sys
+sys.path.insert(0, sys.argv[1])
+from hgext3rd.amalgam.hooks import resolved
+found = {}
+for target in sys.argv[2:]:
+    name, _colon, path = target.partition(":")
+    try:
+        container, last = resolved(importlib.import_module(name), path)
+        is_table = isinstance(container, dict)
+        function = container[last][0] if is_table else getattr(container, last)
+    except (AttributeError, ImportError, KeyError):
+        found[target] = None
+        continue
+    signature = re.sub(" -> .*$", "", str(inspect.signature(function)))
+    found[target] = re.sub(r": '[^']*'", "", signature).replace(" = ", "=")
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, str | None]:
+    """Signatures of all targets in the Mercurial that is tested."""
+    environment = dict(ENVIRONMENT)
+    if checkout := os.environ.get("HGDEFAULT"):
+        environment["PYTHONPATH"] = checkout
+    command = [sys.executable, "-c", PRINT, str(ROOT), *{wrap.target for wrap in WRAPS}]
+    done = subprocess.run(
+        command, env=environment, check=True, capture_output=True, text=True
+    )
+    signatures: dict[str, str | None] = json.loads(done.stdout)
+    return signatures
+
+
+def test_wrapped_attributes_have_the_recorded_signatures(
+    found: dict[str, str | None],
+) -> None:
+    wrong = {
+        wrap.target: found[wrap.target]
+        for wrap in WRAPS
+        if not (found[wrap.target] is None and wrap.hg)
+        and f"{wrap.target} {found[wrap.target]}\n" not in RECORDED
+    }
+    assert wrong == {}
+
+
+def test_one_of_the_attributes_of_some_versions_exists(
+    found: dict[str, str | None],
+) -> None:
+    of_some = {wrap.by for wrap in WRAPS if wrap.hg}
+    assert of_some == {wrap.by for wrap in WRAPS if wrap.hg and found[wrap.target]}
+
+
+def test_replacements_exist() -> None:
+    for wrap in WRAPS:
+        module, _colon, name = wrap.by.partition(":")
+        function = getattr(importlib.import_module(f"hgext3rd.amalgam.{module}"), name)
+        assert inspect.getdoc(function), wrap.by
+
+
+def test_wraps_are_few() -> None:
+    # an attribute with two places in two versions is one wrap
+    assert len(WRAPS) - sum(1 for wrap in WRAPS if wrap.hg) // 2 <= 40
+
+
+def test_nothing_is_wrapped_elsewhere() -> None:
+    package = ROOT / "hgext3rd" / "amalgam"
+    wrapping = re.compile(r"\bwrap(?:function|command|repo)\(|\.func = ")
+    places = [
+        str(path.relative_to(package))
+        for path in sorted(package.rglob("*.py"))
+        if wrapping.search(path.read_text())
+    ]
+    assert places == ["hooks.py"]
