@@ -46,15 +46,6 @@ LINK_OPTIONS = {
 }
 
 
-# What Python calls too often for cffi; knows nothing of the core.
-FORWARDING = Extension(
-    "hgext3rd.amalgam.core._forwarding",
-    ["hgext3rd/amalgam/core/_forwarding.c"],
-    define_macros=[("Py_LIMITED_API", "0x030a0000")],
-    py_limited_api=True,
-)
-
-
 class BuildCore(build_ext):
     """Builds the Rust core before the module that links it."""
 
@@ -70,10 +61,7 @@ class BuildCore(build_ext):
         check_rust()
 
     def build_extension(self, ext: Extension) -> None:
-        """Build ``ext``; the core's module if the core or the header changed."""
-        if ext.name == FORWARDING.name:
-            super().build_extension(ext)
-            return
+        """Build the core's module if the core or the header changed."""
         library = build_core()
         ext.extra_objects = [str(library)]
         ext.depends = [str(library), str(RUST / "capi" / "include" / "amalgam.h")]
@@ -199,7 +187,6 @@ setup(
         include=["hgext3rd.amalgam", "hgext3rd.amalgam.*"]
     ),
     exclude_package_data={"": ["*.c", "*.map"]},
-    ext_modules=[FORWARDING],
     cffi_modules=["hgext3rd/amalgam/core/_build.py:ffi_builder"],
     cmdclass={"build_ext": BuildCore, "build_py": BuildPython},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},

@@ -42,7 +42,7 @@ OPENING = {"index", "index.hooks", "index.decision", "index.indexfile"}
 MAPPING = {"core", "core._core", "core._core.lib", "core.errors", "core.buffers"}
 MAPPING |= {"index.mapping", "index.snapshot", "index.buffer"}
 MAPPING |= {"docketfile", "files", "terminal", "trust"}
-LOOKING_UP = {"index.nodemap", "index.nodemapfile", "core._forwarding"}
+LOOKING_UP = {"index.nodemap", "index.nodemapfile"}
 
 
 def loaded(cwd: Path, *arguments: str) -> set[str]:

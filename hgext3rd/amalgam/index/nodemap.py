@@ -27,14 +27,13 @@ from mercurial.revlogutils import nodemap as stock
 
 from ..core import errors
 from ..core._core import ffi, lib
-from ..core._forwarding import Forwarding
 from ..core.buffers import lent, taken
 from ..files import Directory
 from . import nodemapfile
 from .buffer import Expected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Protocol
 
     from mercurial.interfaces.types import VfsT
@@ -83,7 +82,11 @@ def _walking_down(name: str) -> Callable[..., Any]:
     return walk
 
 
-class MappedIndex(Forwarding):
+#: Entries read by a look-up or a short log.
+_FEW_ENTRIES = 1024
+
+
+class MappedIndex:
     """Mercurial's C index, but that a node map finds nodes.
 
     Until more is asked for, it is expected that few of its places are touched. The map
@@ -102,7 +105,9 @@ class MappedIndex(Forwarding):
 
         ``expect`` is told what of it is about to be touched, from one byte to another.
         """
-        super().__init__(index)
+        self._index = index
+        self._entry = index.__getitem__
+        self._left = _FEW_ENTRIES  # before it is taken for a walk
         self._data = ffi.from_buffer("uint8_t[]", data)
         self._size = len(data)
         self._on_disk = self._kept = len(index)
@@ -146,6 +151,23 @@ class MappedIndex(Forwarding):
         if revs:
             self._expect_all(min(revs), self._on_disk)
         return self._index.computephasesmapsets(roots)
+
+    def __len__(self) -> int:
+        """Return the number of revisions."""
+        return len(self._index)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the entry of a revision."""
+        if self._left:
+            self._left -= 1
+            if not self._left:
+                self._walked()
+        return self._entry(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return an iterator of all revisions, which reads each entry."""
+        self._walked()
+        return iter(self._index)
 
     def __contains__(self, key: Any) -> bool:
         """Tell whether there is such a revision or node."""
@@ -237,7 +259,8 @@ class MappedIndex(Forwarding):
         return taken(answer)
 
     def _walked(self) -> None:
-        """Take notice that more than a few entries are being read."""
+        """Expect reads of most entries from now on."""
+        self._left = 0
         if not self._stretches:
             self._stretches = True
             self._tell(Expected.STRETCHES, 0, self._size)
