@@ -1,8 +1,6 @@
-"""Git stores: the git repository of a dialect, and what amalgam records about it.
+"""Git stores: the git repository of a dialect, and amalgam's records about it.
 
-Data flows one way: ``state`` selects the changesets that may leave, ``exporting``
-converts them with the native core, and ``git`` holds the result.
-
-``lockholder`` tells which export is under way. ``verify`` compares a store with the
-history, ``status`` summarises it, and ``repair`` repairs it.
+``selection`` says which changesets may be in it, ``plan`` which belong where,
+``docket`` which files count. ``export`` brings it up to date, ``git`` holds the result.
+``verify`` compares it with the history, ``status`` summarises and repairs it.
 """

@@ -51,21 +51,21 @@ class AdoptedCommit(Record):
 
 
 class AdoptedFile(Record):
-    """The adopted commits of one dialect, if there are any."""
+    """The adopted commits of one dialect."""
 
     directory: Directory
     name: bytes
     trust: Trust
-    """Whether who owns the file may truncate it."""
+    """Whether the owner of the file is trusted not to truncate it."""
 
     def exists(self) -> bool:
-        """Tell whether there are any."""
+        """Return whether any exist."""
         return self.directory.exists(self.name)
 
     def mark(self) -> str:
-        """Return the checksum that the file says it has; nothing if there is no file.
+        """Return the checksum recorded in the file; empty without a file.
 
-        Takes the same time at any size. ``StorageError`` if it is something else.
+        Takes the same time at any size. ``StorageError`` for other content.
         """
         found = self._ends()
         return found[1].hex() if found else ""
@@ -76,7 +76,7 @@ class AdoptedFile(Record):
         return found[0] if found else 0
 
     def is_unmapped(self) -> bool:
-        """Tell whether it is to be read, since others may truncate it."""
+        """Return whether it is to be read, since others may truncate it."""
         return not self.trust.may_map(
             self.directory.stat(self.name), self.directory.stat()
         )
@@ -95,7 +95,7 @@ class AdoptedFile(Record):
         return {nodes[i : i + _ID_LEN]: oids[i : i + _ID_LEN] for i in at}
 
     def is_sound(self) -> bool:
-        """Tell whether its checksum is that of its content. Reads all of it."""
+        """Return whether its checksum is right. Reads the whole file."""
         digest = hashlib.sha1(usedforsecurity=False)
         with os.fdopen(self.directory.open(self.name), "rb") as file:
             left = os.fstat(file.fileno()).st_size - _ID_LEN

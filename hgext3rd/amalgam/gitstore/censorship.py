@@ -31,9 +31,9 @@ _VALUE = re.compile(rb"[0-9a-f]{32}\n")
 
 
 def mark_of(repo: RepoT) -> str:
-    """Return the value of the mark of ``repo``, empty if there is none.
+    """Return the mark of ``repo``, or empty.
 
-    ``StorageError`` if it is not what ``censor`` writes.
+    ``StorageError`` if it is not one that ``censor`` wrote.
     """
     directory = Directory(repo.sharedpath)
     found = directory.tryread(NAME, _LIMIT_BYTES)

@@ -1,7 +1,7 @@
-"""How a changelog began at an export, in short: does it still begin so?
+"""Checkpoints: digests of the beginning of a changelog.
 
-Owns what a checkpoint of the docket has. A changelog whose index is mapped costs no
-more than what follows its snapshot: the bytes of a snapshot never change.
+For a changelog with a mapped index, only the entries after its snapshot are hashed:
+bytes of a snapshot never change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _digests: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictio
 
 
 class Checkpoint(Record):
-    """A changelog and what of it was selected, in short. Equal: nothing changed."""
+    """Digests of a changelog and of its selection. Equal: nothing changed."""
 
     len: int
     """How many changesets there were, selected or not."""
@@ -73,10 +73,10 @@ def changelog_digest(changelog: Any, count: int) -> str:
 
 
 def begins_with(changelog: Any, place: Checkpoint) -> bool:
-    """Tell whether the first changesets are those of ``place``, as far as is known.
+    """Return whether the changelog is known to begin as at ``place``.
 
-    They may be, and it cannot be told, if they were in another snapshot then, or if the
-    index is not mapped any more. Cost as of ``changelog_digest``.
+    False also if that cannot be known: it had another snapshot then, or the index is
+    not mapped any more. Cost as of ``changelog_digest``.
     """
     if place.len > len(changelog):
         return False
@@ -100,7 +100,7 @@ def _snapshot_of(changelog: Any) -> tuple[str, int]:
 
 
 def _after_snapshot(changelog: Any, uid: str, start: int, end: int) -> str:
-    """Return the digest of what a snapshot has up to ``start``, and what follows it."""
+    """Return the digest of a snapshot up to ``start``, and of the entries after it."""
     opened = hooks.opened_index(changelog)
     assert opened is not None
     entries = opened.data[start * _ENTRY_BYTES : end * _ENTRY_BYTES]
@@ -109,9 +109,9 @@ def _after_snapshot(changelog: Any, uid: str, start: int, end: int) -> str:
 
 
 def _digest_of_all(changelog: Any, count: int) -> str:
-    """Return the digest of changesets that are read.
+    """Return the digest of changesets whose entries are read.
 
-    What was read is kept with the changelog, for other counts.
+    Digests are kept with the changelog, for other counts.
     """
     kept = _digests.setdefault(changelog, {})
     if count not in kept:

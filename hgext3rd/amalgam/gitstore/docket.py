@@ -1,9 +1,9 @@
 """The docket of a git store: the small file that makes packs and map segments count.
 
 ``docs/formats/map.rst`` describes ``.hg/amalgam/map/<dialect>.docket``. It is replaced
-by rename. What it does not name is not there: the next run removes a segment or pack of
-a run that was killed. Owns the names that such files may have: whatever else is in a
-docket, it names no file elsewhere.
+by rename. A file that it does not name does not count: the next run removes segments
+and packs of a killed run. Owns the names of such files, so a docket never names a file
+elsewhere.
 """
 
 from __future__ import annotations
@@ -49,24 +49,23 @@ class MetadataCommit(Record):
     covered: int = 0
     """How many changesets it is of, 0 if that is not known."""
     packs: tuple[str, ...] = ()
-    """Names of the packs of what only this commit needs, without suffix."""
+    """Names of the packs that only this commit needs, without suffix."""
 
 
 class Layer(Record):
-    """Some changesets, and the files that have what was made of them."""
+    """Some changesets, with their packs and map segments."""
 
     segments: tuple[str, ...] = ()
     """File names of the map's segments, oldest first."""
     packs: tuple[str, ...] = ()
     """Names of the packs we wrote, without suffix, oldest first."""
     complete: str = ""
-    """Name of the one of them with all that git clients need of its changesets, and
-    nothing else; empty if there is none."""
+    """The pack with exactly the objects that git clients need; empty if none has."""
     metadata_segments: tuple[str, ...] = ()
-    """The same of the metadata's map: what only git-cinnabar needs."""
+    """Segments of the metadata's map, for git-cinnabar only."""
     seen: tuple[Checkpoint, ...] = ()
-    """What was selected when all of it was exported, up to some places in the
-    changelog, ascending; empty if it never was, or if more has been exported since."""
+    """Checkpoints of the selection at the last complete export, ascending; empty after
+    an incomplete one."""
 
     def part(self, names: Collection[str], *, keep: bool) -> Layer:
         """Return the layer of some of its files, or of all others."""
@@ -95,7 +94,7 @@ class Layer(Record):
 
 
 class Docket(Record):
-    """One dialect's state; the default is that of nothing exported."""
+    """State of one dialect; by default nothing is exported."""
 
     base: Layer = Layer()
     """The public changesets. Needs nothing of the other layer."""
@@ -111,8 +110,8 @@ class Docket(Record):
     """Public changesets that are with the drafts, with the draft that is the reason:
     it comes earlier, and would have the same commit."""
     refused: bool = False
-    """Whether something had to go at once: then nothing may be answered from the store
-    until an export ends, and what is dropped goes before that does anything else."""
+    """Whether nothing may be answered from the store until an export ends, which first
+    removes the dropped packs."""
     dropped: tuple[str, ...] = ()
     """Names of packs that go as soon as no ref needs them."""
     named: str = ""
@@ -120,7 +119,7 @@ class Docket(Record):
     censored: str = ""
     """``censorship.mark_of`` when the texts were read."""
     adopted: str = ""
-    """``AdoptedFile.mark`` of the commits that its ids begin with, if there are."""
+    """``AdoptedFile.mark`` of the commits that its ids begin with, or empty."""
     summaries: str = ""
     """``summaries.digest`` when git found nothing wrong with them."""
 
@@ -134,7 +133,7 @@ class Docket(Record):
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """The segments of both layers, those of the base first."""
+        """The segments of both layers, the base first."""
         return self.base.segments + self.drafts.segments
 
     @property
@@ -194,7 +193,7 @@ class Docket(Record):
 
 @functools.lru_cache(maxsize=64)
 def _parsed(content: bytes) -> Docket:
-    """Return what is parsed of the same content again and again by a server."""
+    """Parse content that a server reads again and again."""
     return Docket.parse(content)
 
 

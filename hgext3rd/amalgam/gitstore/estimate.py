@@ -1,7 +1,7 @@
-"""What a first export will take: disk and processor time, from the indexes alone.
+"""Estimate of a first export: disk space and processor time, from the indexes alone.
 
-Owns the rates. ``docs/decisions/forecast.rst`` has how they were measured, and by how
-much forecasts missed. Writes nothing, and reads no text.
+Owns the rates. ``docs/decisions/forecast.rst`` has their measurement and errors. Writes
+nothing, and reads no text.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Amount(Record):
 
     @classmethod
     def of(cls, storage: Any) -> Amount:
-        """Count what the index of a revlog names."""
+        """Count the revisions and bytes of a revlog's index."""
         index = storage.get_revlog().index
         entries = [index[rev] for rev in range(len(index))]
         return cls(
@@ -59,7 +59,7 @@ class Amount(Record):
 
 
 class Contents(Record):
-    """What is in a Mercurial store, secret and hidden changesets included."""
+    """Counts of a Mercurial store, secret and hidden changesets included."""
 
     changesets: Amount
     manifests: Amount
@@ -72,7 +72,7 @@ class Contents(Record):
     def of(cls, repo: RepoT) -> Contents:
         """Read all indexes; ``Abort`` if an export could not read the store.
 
-        Takes a tenth to a fifth of what an export takes, on one core.
+        Takes a tenth to a fifth of the time of an export, on one core.
         """
         requirements.check(repo)
         repo = repo.unfiltered()
@@ -97,7 +97,7 @@ class Contents(Record):
 
 
 class Forecast(Record):
-    """What a first export will take."""
+    """Estimated cost of a first export."""
 
     disk_bytes: int
     """Below ``.hg/amalgam`` afterwards, wherever the git store is."""
@@ -127,7 +127,7 @@ class Forecast(Record):
 
 
 def free_bytes(store: GitStore) -> int:
-    """Return how much room there is where the git store is, or will be."""
+    """Return the free space at the place of the git store."""
     path = store.repository.path
     while not os.path.exists(path):
         path = os.path.dirname(path)

@@ -1,7 +1,7 @@
-"""Failures of background work, which ``admin::amalgam`` shows.
+"""Failures of background work, shown by ``admin::amalgam``.
 
 Owns the form of such a file, a docket with the title ``amalgam exporter failure 1``. It
-is there from a failure until the same work has succeeded. Does not know what failed.
+exists from a failure to the next success of the same work.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Failure(Record):
             directory.replace(name, content, placement, durable=False)
 
     def explain(self, what: bytes) -> bytes:
-        """Return how often ``what`` failed, and why, for people."""
+        """Return the number of failures of ``what`` and the last reason, for people."""
         reason = printable(os.fsencode(self.reason))
         if self.attempts < 2:
             return b"%s: %s" % (what, reason)
@@ -67,7 +67,7 @@ def forget(directory: Directory, name: bytes) -> None:
 
 
 def reason_of(exc: BaseException) -> bytes:
-    """Return what an exception says, with its hint."""
+    """Return the message of an exception, with its hint."""
     hint = getattr(exc, "hint", None)
     text = stringutil.forcebytestr(exc) or type(exc).__name__.encode()
     return b"%s (%s)" % (text, hint) if hint else text

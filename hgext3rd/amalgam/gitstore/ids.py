@@ -1,7 +1,6 @@
 """Translation of ids of changesets and commits, in full or abbreviated.
 
-Knows exported changesets only, and does not ask Mercurial. Callers say what to tell the
-user about an id that is not found.
+Knows exported changesets only, and does not ask Mercurial. Callers have the messages.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ class Translation(Record):
 
 
 def is_id(text: bytes) -> bool:
-    """Tell whether ``text`` could be an id, or the beginning of one."""
+    """Return whether ``text`` could be an id, or the beginning of one."""
     return _ABBREVIATION.fullmatch(text) is not None
 
 
 def is_full(text: bytes) -> bool:
-    """Tell whether ``text`` is an id that is not abbreviated."""
+    """Return whether ``text`` is a full id."""
     return len(text) == 2 * ID_LEN and is_id(text)
 
 
 def translate(oidmap: OidMap, ids: Sequence[bytes]) -> list[list[Translation]]:
-    """Return what each of ``ids`` may mean: nothing, one thing, or if ambiguous, more.
+    """Return the meanings of each of ``ids``: none, one, or two if ambiguous.
 
-    An id is 1 to 40 hexadecimal digits; anything else means nothing. Some 2 us an id,
+    An id is 1 to 40 hexadecimal digits; other texts have no meaning. About 2 us an id,
     if many are asked for at once.
     """
     meanings: list[list[Translation]] = [[] for _id in ids]

@@ -39,11 +39,11 @@ _DIFFERENCE_LEN = 3 * ID_LEN
 _AT_ONCE = 50_000
 
 Pair = tuple[bytes, bytes]
-"""A node and the oid of what stands for it in git."""
+"""A node, and the oid of its object in git."""
 
 
 class Table(enum.IntEnum):
-    """What a node is the node of, as ``amalgam_map_oids`` numbers it."""
+    """Kinds of nodes, as ``amalgam_map_oids`` numbers them."""
 
     CHANGESETS = 0
     MANIFESTS = 1
@@ -75,7 +75,7 @@ class Side(enum.IntEnum):
 
 
 class MapFiles(Record):
-    """Where segments are, and whether those who own them may truncate them."""
+    """Directory of segments, with the trust in their owners."""
 
     directory: Directory
     trust: Trust
@@ -100,7 +100,7 @@ class MapFiles(Record):
         return OidMap(ffi.gc(out[0], lib.amalgam_map_free))
 
     def unmapped(self, segments: Sequence[str]) -> list[str]:
-        """Return those of ``segments`` that are to be read, since others own them."""
+        """Return the members of ``segments`` to be read, since others own them."""
         if not self.trust.usable or not segments:
             return [*segments]
         above = self.directory.stat()
@@ -112,7 +112,7 @@ class MapFiles(Record):
 
 
 class OidMap:
-    """An open map, to be closed. What is exported later is not in it."""
+    """An open map, to be closed. It does not see later exports."""
 
     def __init__(self, handle: Any) -> None:
         """``MapFiles.open`` has made the ``handle``."""
@@ -149,10 +149,10 @@ class OidMap:
         )
 
     def matches(self, side: Side, prefixes: Sequence[bytes]) -> list[tuple[Pair, ...]]:
-        """Return the changesets of which the id of ``side`` begins as ``prefixes`` say.
+        """Return the changesets whose id of ``side`` begins with each of ``prefixes``.
 
-        A prefix is 1 to 40 lower-case hexadecimal digits. The answer has none, one, or,
-        for an ambiguous one, two of the changesets.
+        A prefix is 1 to 40 lower-case hexadecimal digits. The answer for each is none,
+        one, or, if ambiguous, two changesets.
         """
         digits = b"".join(
             prefix.ljust(2 * ID_LEN, b"0") + b"%02x" % len(prefix)

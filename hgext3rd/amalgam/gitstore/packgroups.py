@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from .docket import Docket, Layer
 
 MOST = 64
-"""There never are so many packs, unless roll-ups fail."""
-# with so many in a store, each group is rolled up, whatever an export adds
+"""Limit of packs, never reached unless roll-ups fail."""
+# with this many packs in a store, each group is rolled up, whatever an export adds
 _FULL = 48
 _FACTOR = 2
-# So many packs of one group that the rule does not keep are rolled up at once.
+# Packs of one group beyond the rule that are rolled up at once.
 _BATCH = 16
-# so many packs of a group stay; what is smaller is rolled up, whatever the rule says
+# packs of a group that stay; smaller ones are rolled up, whatever the rule says
 _MOST_KEPT = 8
 
 
@@ -37,14 +37,13 @@ class RollUp(Record):
     packs: tuple[str, ...]
     """Their names without suffix, ascending by their objects."""
     is_whole: bool = False
-    """Whether they are all packs of a layer that is below no other one, but for what is
-    complete."""
+    """Whether they are all packs of the lowest layer, except for its complete pack."""
 
 
 def due(docket: Docket, count: Callable[[str], int]) -> list[RollUp]:
-    """Return what is due to be rolled up, nothing if there are few packs.
+    """Return the packs to roll up; empty for few packs.
 
-    ``count`` tells how many objects a pack has.
+    ``count`` returns the number of objects of a pack.
     """
     is_full = len(docket.packs) >= _FULL
     found = []

@@ -34,7 +34,7 @@ ORDINARY = frozenset(
         b"persistent-nodemap",
     }
 )
-"""What stores of revlogs of version 1 require, with texts as they were committed."""
+"""Requirements of revlogs of version 1 with texts as they were committed."""
 
 _REVLOGS = frozenset({b"revlogv1", b"exp-revlogv2.2"})
 _STORE = (
@@ -42,7 +42,7 @@ _STORE = (
     | _REVLOGS
     | {
         b"delta-info-revlog",
-        # hg 7.1 (names of what delta-info-revlog is since 7.2)
+        # hg 7.1 (names of delta-info-revlog before 7.2)
         b"exp-delta-info-revlog",
         b"exp-filelog-metaflag",
         b"exp-changelog-v2",
@@ -70,9 +70,9 @@ ELSEWHERE = frozenset(
 
 
 def check(repo: RepoT) -> None:
-    """Abort, naming them, if the repository has requirements that are not known.
+    """Abort if the repository has unknown requirements, and name them.
 
-    Or if what it shows is not in a store at all, but in a bundle laid over one.
+    Or if its changesets are not in a store, but in a bundle laid over one.
     """
     if repo.url().startswith((b"bundle:", b"union:")):
         raise error.InputError(
@@ -108,5 +108,5 @@ def encoding(repo: RepoT) -> int:
 
 
 def has_tree_manifests(repo: RepoT) -> bool:
-    """Tell whether each directory has a manifest of its own."""
+    """Return whether each directory has a manifest of its own."""
     return _TREES in repo.requirements

@@ -3,11 +3,9 @@
 Secret and hidden changesets are never selected. The selection is made from the
 changelog as this process sees it. The core checks that it reads the same one.
 
-Exceptions that Mercurial raises for a repository that is damaged, or being written.
-
-Mercurial trusts most of what it reads, so damage can raise anything from
-``StorageError`` to a ``ValueError`` of an extension module. The code that raised an
-exception tells damage from our own mistakes.
+Owns the distinction between damage and bugs, too. Mercurial trusts most of its files,
+so damage can raise anything from ``StorageError`` to a ``ValueError`` of an extension
+module. The code that raised an exception decides.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _SAID = (error.StorageError, error.RepoError, error.LookupError, FileNotFoundError)
-# what the system says, and what nobody but a programmer causes
+# errors of the system, and errors that only a programmer causes
 _OTHERS = (
     OSError,
     MemoryError,
@@ -50,12 +48,13 @@ _OF_MERCURIAL = ("mercurial.", "hgext.")
 
 
 def is_repository_error(exc: BaseException) -> bool:
-    """Tell whether what the repository's files had may be the cause of ``exc``."""
+    """Return whether the content of the repository's files may be the cause of
+    ``exc``."""
     return isinstance(exc, _SAID) or _is_unexpected(exc)
 
 
 def _is_unexpected(exc: BaseException) -> bool:
-    """Tell whether Mercurial raised ``exc``, and not for anybody to see."""
+    """Return whether Mercurial raised ``exc``, which is not meant for users."""
     if not isinstance(exc, Exception) or isinstance(exc, _OTHERS):
         return False
     if type(exc).__module__ == error.__name__:
@@ -69,9 +68,9 @@ def _is_unexpected(exc: BaseException) -> bool:
 
 @contextlib.contextmanager
 def blamed() -> Iterator[None]:
-    """Turn what Mercurial raises for a damaged repository into an error for people.
+    """Turn exceptions of Mercurial about a damaged repository into errors for people.
 
-    Whatever is raised can be shown to a terminal.
+    Every error is safe for a terminal.
     """
     try:
         yield
@@ -102,7 +101,7 @@ class Selection(Record):
     len: int
     """How many changesets the changelog has, selected or not."""
     tip: bytes
-    """Node of the last of them; the null node if there is none."""
+    """Node of the last of them; the null node for none."""
     excluded: dict[int, bytes]
     """Those that are not selected: revision to node, ascending."""
 
@@ -113,7 +112,7 @@ class Selection(Record):
         return below - self._excluded_below(below)
 
     def nodes_above(self, repo: RepoT, rev: int) -> list[bytes]:
-        """Return the nodes of what is selected of ``rev`` and what comes after it."""
+        """Return the nodes of selected changesets from ``rev`` on."""
         index = repo.unfiltered().changelog.index
         return [
             index[above][constants.ENTRY_NODE_ID]
@@ -150,7 +149,7 @@ class Selection(Record):
         return hashlib.sha1(b"".join(nodes)).hexdigest()
 
     def has_above(self, rev: int) -> bool:
-        """Tell whether ``rev`` or any changeset after it is selected."""
+        """Return whether ``rev`` or any changeset after it is selected."""
         above = len(self.excluded) - self._excluded_below(rev)
         return above < self.len - rev
 
@@ -158,14 +157,14 @@ class Selection(Record):
         return bisect.bisect_left([*self.excluded], rev)
 
     def without(self, more: Mapping[int, bytes]) -> Selection:
-        """Return the selection but for ``more``, revision to node, ascending."""
+        """Return the selection without ``more``, revision to node, ascending."""
         excluded = {**self.excluded, **more}
         if self.excluded and more:
             excluded = dict(sorted(excluded.items()))
         return Selection(self.len, self.tip, excluded)
 
     def has(self, repo: RepoT, node: bytes) -> bool:
-        """Tell whether a changeset is there, and selected."""
+        """Return whether a changeset exists and is selected."""
         rev = repo.unfiltered().changelog.index.get_rev(node)
         return rev is not None and rev < self.len and rev not in self.excluded
 
@@ -173,10 +172,11 @@ class Selection(Record):
 def select(
     repo: RepoT, export: bytes, nodes: Iterable[bytes] | None = None
 ) -> Selection:
-    """Select what ``amalgam.git.export`` allows; of that, the ancestors of ``nodes``.
+    """Select the changesets of ``amalgam.git.export``; of these, ancestors of ``nodes``.
 
-    ``nodes`` that are not allowed, or not there, select nothing. Cost follows what is
-    not selected. ``StorageError`` if the changelog is no history.
+    Unknown ``nodes``, and those that are not allowed, select nothing. Cost is in
+    proportion to the changesets not selected. ``StorageError`` if the changelog is no
+    history.
     """
     changelog = repo.unfiltered().changelog
     count = len(changelog)
@@ -190,7 +190,8 @@ def select(
 
 
 def drafts(repo: RepoT, selected: Selection) -> dict[int, bytes]:
-    """Return those of ``selected`` that are not public: revision to node, ascending."""
+    """Return the members of ``selected`` that are not public: revision to node,
+    ascending."""
     index = repo.unfiltered().changelog.index
     revs = _filtered(repo, b"immutable").difference(selected.excluded)
     # changelog.node takes twice the time
@@ -223,10 +224,10 @@ def heads(repo: RepoT, export: bytes) -> list[bytes]:
 
 
 def _filter_name(repo: RepoT, export: bytes) -> bytes:
-    """Return Mercurial's name for the view; git knows no topics, so has none.
+    """Return Mercurial's name for the view; git has no topics.
 
-    ``server.view`` may show less to clients of hg, and then git gets no more. What it
-    shows in addition is secret or hidden, and never leaves.
+    ``server.view`` may show less to clients of hg, and then git gets no more. If it
+    shows more, the rest is secret or hidden, and never leaves.
     """
     name = _FILTERS[export]
     if name == b"served" and getattr(repo.unfiltered(), "hastopicext", False):
@@ -285,7 +286,7 @@ def _filtered(repo: RepoT, name: bytes) -> frozenset[int]:
 def _blame(changelog: Any, exc: ValueError) -> error.StorageError:
     """Return the error for the first changeset whose parents do not precede it.
 
-    Mercurial's C code says no more than that there is one.
+    Mercurial's C code does not name it.
     """
     index = changelog.index
     found = str(exc).encode()
@@ -297,21 +298,20 @@ def _blame(changelog: Any, exc: ValueError) -> error.StorageError:
 
 
 def state_of(repo: RepoT) -> FilesState:
-    """Return what the file system says of the files that make a view.
+    """Return the file stats of all files that make a view.
 
-    Two that are equal: the view is the same, and so is what bookmarks name, and no text
-    was censored. Taken before the view is read, it tells afterwards whether what was
-    read is still so.
+    Equal stats: the view, bookmarks and censorings are the same. Taken before the view
+    is read, they tell afterwards whether it is still valid.
     """
     return tuple(map(_stamp, _files_of(repo)))
 
 
 def read_again(repo: RepoT) -> None:
-    """Forget what was read of the repository, even if its files look the same.
+    """Forget cached data of the repository, even if its files look the same.
 
-    Mercurial itself compares times in whole seconds, and keeps what seems unchanged.
-    With bookmarks, it reads the changelog again; later, that would not be the one that
-    was selected from.
+    Mercurial compares times in whole seconds, and keeps data that seems unchanged. With
+    the bookmarks, it reads the changelog again; later, the changelog would not be the
+    one that the selection was made from.
     """
     repo.invalidate(clearfilecache=True)
     repo.invalidatedirstate()

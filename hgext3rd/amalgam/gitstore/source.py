@@ -36,9 +36,9 @@ def source_of(repo: RepoT) -> RepoT:
 
 
 def has_own_bookmarks(repo: RepoT) -> bool:
-    """Tell whether ``repo`` is a share whose bookmarks are not those of its source.
+    """Return whether ``repo`` is a share with bookmarks of its own.
 
-    Mercurial's extension share is what makes them common (``hg share --bookmarks``). A
+    Mercurial's extension share makes bookmarks common (``hg share --bookmarks``). A
     server without that extension reads the share's own.
     """
     if not repo.shared() or bookmarks.bookmarksinstore(repo):

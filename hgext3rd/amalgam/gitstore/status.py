@@ -1,11 +1,8 @@
-"""The status of a git store: size, freshness and problems.
+"""Status of a git store, and its repair.
 
-Reads only the tables of the map, so it is quick for stores of any size.
-
-Repair of a git store after a verification.
-
-Removes foreign files, then exports what is missing, or everything. All data is derived,
-so all of it can be made again.
+Status is size, freshness and problems. It reads only the tables of the map, so it is
+quick for stores of any size. Repair removes foreign files, then exports missing
+changesets, or everything: all data is derived.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ class Problem(Record):
 
     text: bytes
     hint: bytes
-    """What to do, preferably what to type."""
+    """The next step, preferably a command to type."""
 
 
 class StoreStatus:
@@ -66,7 +63,7 @@ class StoreStatus:
     served: int = 0
     """Changesets that should be exported."""
     behind: int = 0
-    """Those of them that are not."""
+    """Changesets among them without a commit."""
     gone: int = 0
     """Changesets that are exported, and were amended, hidden or stripped since."""
     metadata_behind: int = 0
@@ -79,9 +76,9 @@ class StoreStatus:
     pack_bytes: int = 0
     """Size of packs and their indexes."""
     growth_bytes: int = 0
-    """What exports are likely to add to these before packs are rolled up."""
+    """Likely growth of these by exports until packs are rolled up."""
     peak_bytes: int = 0
-    """What these then take while packs are rolled up."""
+    """Size of these during the next roll-up."""
     segments: int = 0
     map_bytes: int = 0
     adopted: int = 0
@@ -120,7 +117,7 @@ class StoreStatus:
         return status
 
     def _look(self, store: GitStore) -> None:
-        """Measure what there is, and compare it with the history."""
+        """Measure the store, and compare it with the history."""
         docket = Docket.read(store.maps.directory, store.config.dialect)
         selected = selection.select(store.repo, store.config.export)
         self.served = selected.len - len(selected.excluded)
@@ -137,7 +134,7 @@ class StoreStatus:
         refs = []
         for difference in findings.differences:
             if self.lock and self.lock.state is LockState.RUNNING:
-                continue  # what an export has only begun would look wrong
+                continue  # the beginning of an export would look wrong
             if _is_gone(store.repo, difference):
                 self.gone += 1  # the next export does all that it takes
             elif difference.remedy is Remedy.WITHDRAW:
@@ -224,7 +221,7 @@ class StoreStatus:
         self.growth_bytes = packgroups.growth(
             docket, objects.__getitem__, sizes.__getitem__
         )
-        # what is added is copied, too
+        # added packs are copied, too
         self.peak_bytes = self.pack_bytes + room + 2 * self.growth_bytes
         self.segments = len(docket.segments)
         self.map_bytes = _size(store.maps.directory, map(os.fsencode, docket.segments))
@@ -256,7 +253,7 @@ def _files_of(pack: str) -> list[bytes]:
 
 
 def _disk_problems(store: GitStore, packs: int, room: int) -> Iterator[Problem]:
-    """Yield why packs do not become fewer; ``room``: what a roll-up needs."""
+    """Yield reasons for failing roll-ups; ``room``: the space that one needs."""
     with contextlib.suppress(OSError):
         with store.repository.packs_directory.opened() as fd:
             found = os.fstatvfs(fd)
@@ -273,9 +270,9 @@ def _disk_problems(store: GitStore, packs: int, room: int) -> Iterator[Problem]:
 
 
 def _is_gone(repo: RepoT, difference: Difference) -> bool:
-    """Tell whether a changeset was exported that has been replaced or removed since.
+    """Return whether an exported changeset has been replaced or removed since.
 
-    One that is secret now is still there: git users must not get it any longer.
+    Secret changesets stay in the repository, but git users must not get them.
     """
     if difference.what != b"changeset" or difference.remedy is not Remedy.WITHDRAW:
         return False
@@ -295,7 +292,7 @@ def _size(directory: Directory, names: Iterable[bytes]) -> int:
     return total
 
 
-# what is not ours may have been all there was of what we need
+# foreign packs may contain the only copies of needed objects
 _ROUNDS = 2
 
 
@@ -321,7 +318,7 @@ def _apply(store: GitStore, remedy: Remedy) -> None:
     branchtips.forget(store.maps.directory, store.config.dialect)
     export.export(store, rebuild=remedy is Remedy.REBUILD)
     if remedy is Remedy.REBUILD:
-        _remove_foreign(store)  # what is left of packs that were ours
+        _remove_foreign(store)  # leftovers of packs that were ours
 
 
 def _remove_foreign(store: GitStore) -> None:

@@ -49,7 +49,7 @@ class GitStore:
         self.asked = repo
         """The repository that was asked for: a share, or the source itself."""
         hg_path = self.repo.sharedpath
-        # for the map, too: who does not get to the one does not get to the other
+        # for the map, too: users without access to one have none to the other
         place = Placement.elsewhere if config.path else Placement.at
         self.placement = place(self.repo.store.path, hg_path)
         self.trust = Trust.of(self.repo.ui, self.repo.store.path, hg_path)
@@ -85,13 +85,13 @@ class GitStore:
         return self.config.dialect + b".removals"
 
     def removals_mark(self) -> bytes:
-        """Return that value; nothing if there is none."""
+        """Return that value, or empty."""
         return self.maps.directory.tryread(self.removals, _REMOVALS_BYTES)
 
     def require_trust(self) -> None:
-        """Raise ``SecurityError`` in a repository of somebody who is not trusted.
+        """Raise ``SecurityError`` in the repository of an untrusted user.
 
-        Needed by all that writes files, and by all that runs git.
+        Needed before files are written and git is run.
         """
         self.trust.require(self.repo.sharedpath)
 
@@ -110,7 +110,7 @@ class GitStore:
             self._hold.require()
 
     def docket(self) -> Docket:
-        """Return what is exported; nothing if the git repository is gone."""
+        """Return the docket; an empty one if the git repository is gone."""
         docket = Docket.read(self.maps.directory, self.config.dialect)
         return docket if self.repository.packs() or not docket.packs else Docket()
 
@@ -127,19 +127,19 @@ class GitStore:
         raise AssertionError
 
     def open_metadata_map(self, docket: Docket) -> OidMap:
-        """Open the map of what only git-cinnabar needs, as ``docket`` names it.
+        """Open the map for git-cinnabar, as ``docket`` names it.
 
         From a commit to the note of its changeset, from a manifest to its commit, from
-        a file revision to what precedes its content.
+        a file revision to its copy metadata.
         """
         return self.maps.open(docket.metadata_segments)
 
     def may_answer(self) -> bool:
-        """Tell whether all that is exported may be read by who reads the repository.
+        """Return whether readers of the repository may see all exported changesets.
 
-        What answers from the store asks this whenever ``selection.state_of`` has
-        changed; if not, it answers after an export, or not at all. Quick unless
-        something was removed, hidden or published below the last changeset.
+        To be asked whenever ``selection.state_of`` has changed; if not, answer after an
+        export, or not at all. Quick unless a changeset was removed, hidden or published
+        below the last one.
         """
         docket, export = self.docket(), self.config.export
         if not self.is_complete(docket):
@@ -147,11 +147,11 @@ class GitStore:
         return plan.is_safe(self.repo, export, docket, self.maps)
 
     def is_complete(self, docket: Docket) -> bool:
-        """Tell whether no export is writing objects, or has left some.
+        """Return whether ``is_settled``, and no export is writing or has left objects.
 
-        And ``is_settled``. Takes the same time at any size.
+        Takes the same time at any size.
         """
-        # what is dropped, or pending, is in packs that the docket does not count
+        # dropped and pending packs do not count in the docket
         is_ending = docket.dropped or self.maps.directory.exists(self.pending)
         return not is_ending and self.is_settled(docket)
 
@@ -169,7 +169,7 @@ class GitStore:
             return max(0, selected - oidmap.count(Table.CHANGESETS))
 
     def is_settled(self, docket: Docket) -> bool:
-        """Tell whether all that is in the store is what ``docket`` names.
+        """Return whether the files of the store are those that ``docket`` names.
 
         And whether no text was censored since. Takes the same time at any size.
         """
@@ -183,5 +183,5 @@ class GitStore:
 
 
 def has_foreign_ids(repo: RepoT) -> bool:
-    """Tell whether commits were adopted to which git-cinnabar gives other ids."""
+    """Return whether adopted commits have other ids than git-cinnabar's."""
     return GitStore(repo, GitConfig.from_ui(repo.ui, METADATA_DIALECT)).adopted.exists()

@@ -1,12 +1,10 @@
 """Indexes of changelog and manifest, memory-mapped or read.
 
-``openhooks`` is where Mercurial opens them. ``indexfile`` describes a file,
-``decision`` says whether to map it, and ``opening`` makes its bytes: a ``snapshot``,
-with its ``docket``, in a ``buffer``. ``renewal`` updates snapshots, and ``examination``
-compares them. ``lookuphooks`` puts a ``nodemap`` in front of an index. ``nodesource``
-chooses the map: our ``nodefile`` or Mercurial's. ``config.IndexConfig`` is the
-configuration. Nothing here knows git.
+``hooks`` is called when Mercurial opens them. ``indexfile`` describes a file,
+``decision`` says whether to map it, and ``mapping`` makes its bytes: a ``snapshot`` in
+a ``buffer``. ``refresh`` updates snapshots, ``check`` compares them with their indexes.
+A ``nodemap`` finds nodes. Nothing here knows git.
 
-Every hg command pays for what is loaded here. So modules are imported as modules, which
-Mercurial loads lazily, and small records are ``records.Record``.
+Every hg command loads this package. So modules are imported as modules, which Mercurial
+loads lazily, and small records are ``records.Record``.
 """

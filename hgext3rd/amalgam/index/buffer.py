@@ -1,7 +1,7 @@
-"""The bytes of an index as Mercurial wants them: one read-only buffer.
+"""One read-only buffer with the bytes of an index.
 
-The native core maps a snapshot and reads what follows it. The memory is freed with the
-last object that refers to the buffer. A buffer holds no descriptor.
+The native core maps a snapshot and reads the bytes after it. The memory is freed with
+the last reference to the buffer. A buffer holds no descriptor.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Expected(Choice):
-    """What of a mapped snapshot is about to be touched."""
+    """Expected use of a mapped snapshot."""
 
     FEW_PLACES = 0
     EVERYTHING = 1
     STRETCHES = 2
 
 
-#: What of a mapped snapshot is read ahead of its first use, by the names of the config.
+#: : Expected use at first, by values of ``amalgam.index.prefault``.
 PREFAULTS = {b"none": 0, b"willneed": 1, b"populate": 2}
 
 
@@ -36,8 +36,8 @@ class Mapped(Record):
     data: memoryview
     """All of it, read-only. It owns the memory."""
     expect: Callable[[Expected, int, int], None]
-    """Tells the kernel what is about to be touched, of the bytes from one to another;
-    by itself it reads megabytes around each place. Owns the memory, too."""
+    """Tells the kernel the expected use of a range of bytes; by default, the kernel
+    reads megabytes around each place. Owns the memory, too."""
     handle: Any
     """``amalgam_mapped *``, for calls of the core. Owns the memory, too."""
 
@@ -65,7 +65,7 @@ def mapped(
         prefault,
     )
     owner = ffi.gc(out[0], lib.amalgam_mapped_free)
-    # A buffer keeps what it is made of, which keeps its destructor, and that the owner.
+    # The buffer keeps this object, with its destructor, and so the owner of the memory.
     # A Mercurial built with Rust refuses the buffer itself, but not a view of it.
     start = ffi.gc(data[0], functools.partial(_release, owner))
     view = memoryview(ffi.buffer(start, length_bytes)).toreadonly()

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class Examined(Record):
-    """What an index and its snapshot look like."""
+    """State of an index and its snapshot."""
 
     opened: Opened
     differs_at: int | None
-    """Offset of the first byte in which a snapshot that counts as a beginning of the
-    index is none; ``None`` if there is no such byte, or no snapshot."""
+    """Offset of the first byte that differs between an index and its valid snapshot;
+    ``None`` if none differs, or without a snapshot."""
     mapped_nodes: int
     """Revisions that are in its node map."""
     node_map_bytes: int
-    """What that takes on disk."""
+    """Size on disk."""
     node_map_problems: list[bytes]
-    """What is wrong with the node map."""
+    """Damage of the node map."""
 
 
 def examine(repo: RepoT) -> list[Examined]:

@@ -1,7 +1,7 @@
 """The decision for one index, memory-mapped or read, and its reason.
 
-Owns the order of the reasons, and their texts. Opens no file: the caller passes what
-the file looks like, and what ``opening`` found.
+Owns the order and the texts of the reasons. Opens no file: the caller passes the file's
+properties and the result of ``mapping``.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Reason(Choice):
 
 
 class Decision(Record):
-    """What was decided for one index of a repository object when it was opened."""
+    """Decision for an index of a repository object, made when it was opened."""
 
     name: bytes
-    """What hg calls it: ``00changelog``, ``00manifest``, ``meta/lib/00manifest``."""
+    """Name in hg: ``00changelog``, ``00manifest``, ``meta/lib/00manifest``."""
     path: bytes
     """Full path of the file, which in a transaction may be a temporary one."""
     size_bytes: int
@@ -49,10 +49,11 @@ class Decision(Record):
     threshold_bytes: int | None
     """The size from which on indexes are mapped; ``None`` if they never are."""
     item: bytes
-    """The config item that decided: the threshold's, or what switched mapping off."""
+    """The config item that decided: of the threshold, or one that switches mapping
+    off."""
     detail: bytes = b""
-    """Why there is no snapshot, mostly in the words of the operating system; or which
-    user is not trusted."""
+    """Reason for no snapshot, mostly from the operating system; or the untrusted
+    user."""
 
     @property
     def mapped(self) -> bool:
@@ -98,12 +99,12 @@ def reason_for(
     pending: bool,
     is_mmap_safe: Callable[[], bool],
 ) -> Reason:
-    """Decide for a file of ``size_bytes``, ``None`` if there is no such file.
+    """Decide for a file of ``size_bytes``, ``None`` if it is missing.
 
-    One that is ``pending`` has another name than the index, which it may replace.
+    A ``pending`` file has another name than the index, which it may replace.
 
-    Of several reasons to read it, that counts which least can be done about. Whether
-    the file system is safe is asked only when all else speaks for mapping.
+    Of several reasons to read, the one that users can do least about is given. The file
+    system is examined last.
     """
     if size_bytes is None:
         return Reason.MISSING

@@ -51,11 +51,11 @@ class Opened(Record):
     decision: Decision
     """Whether it was mapped, and why."""
     snapshot: Snapshot | None
-    """What its first bytes are mapped from; ``None`` if all of it was read."""
+    """Snapshot of the mapped bytes; ``None`` if all bytes were read."""
     data: Any
     """All of it: a read-only buffer, which owns its memory."""
     expect: Callable[[Expected, int, int], None]
-    """Tells the kernel what of it is about to be touched, from one byte to another."""
+    """Tells the kernel the expected use of a range of bytes."""
     handle: Any
     """``amalgam_mapped *``, if it is mapped; else ``None``."""
 
@@ -94,10 +94,10 @@ class _Switch:
         return self._site
 
     def log(self) -> None:
-        """Log what was decided since the last call.
+        """Log the decisions since the last call.
 
-        A logger may ask the repository for its changelog, as that of blackbox does.
-        While that is being opened, it would be opened a second time.
+        Not at once: a logger such as blackbox's may ask the repository for its
+        changelog, which would be opened a second time.
         """
         unlogged, self.unlogged = self.unlogged, {}
         for name, decided in unlogged.items():
@@ -128,14 +128,14 @@ def mapped_indexes(repo: RepoT) -> tuple[Any, Any]:
 
 
 def is_plain(revlog: Any) -> bool:
-    """Tell whether entries are of version 1, that is, whether no docket names them."""
+    """Return whether entries are of version 1, without a docket."""
     return getattr(revlog, "_docket", None) is None
 
 
 def trust(opener: VfsT) -> Trust | None:
-    """Return what may be done with files of the store that ``opener`` is of.
+    """Return the trust in files of the store of ``opener``.
 
-    ``None`` if that is not known: the repository object is not made yet.
+    ``None`` if unknown: the repository object is not complete yet.
     """
     switch = opener.options.get(_OPTION)
     site = switch and switch.site
@@ -158,7 +158,7 @@ def open_indexes(repo: RepoT) -> list[Opened]:
 
 
 def decisions(repo: RepoT) -> list[Decision]:
-    """Return what was decided for the indexes of ``repo``, as ``open_indexes``."""
+    """Return the decisions for the indexes of ``repo``, as ``open_indexes``."""
     return [how.decision for how in open_indexes(repo)]
 
 
@@ -294,7 +294,7 @@ def updatecaches(
 
 
 def close(orig: Callable[..., None], repo: RepoT) -> None:
-    """Log what no later opening has given occasion to."""
+    """Log decisions that no later opening has logged."""
     _log(repo)
     orig(repo)
 
@@ -324,7 +324,7 @@ def _follow(*args: Any) -> None:
 
 
 def _expect_nothing(_expected: Expected, _start: int, _end: int) -> None:
-    """Tell nobody: what was read is in memory."""
+    """Do nothing: bytes that were read are in memory."""
 
 
 def _log(repo: RepoT) -> None:
@@ -334,7 +334,7 @@ def _log(repo: RepoT) -> None:
 
 
 def enabled(ui: UiT) -> bool:
-    """Tell whether the configuration in ``ui`` enables amalgam."""
+    """Return whether the configuration in ``ui`` enables amalgam."""
     package = sys.modules[__name__.rsplit(".", 2)[0]]
     return any(module is package for _name, module in extensions.extensions(ui))
 

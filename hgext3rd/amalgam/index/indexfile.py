@@ -1,7 +1,6 @@
 """The file of an index, when Mercurial is about to open it.
 
-Owns what follows from its name, its size and its first bytes. ``decision`` says whether
-to map it.
+Owns the conclusions from its name, its size and its first bytes.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ class IndexCandidate(Record):
     path: bytes
     """Below ``.hg/store``."""
     size_bytes: int | None
-    """``None`` if there is no such file, 0 if it is a docket."""
+    """``None`` if the file is missing, 0 for a docket."""
     descriptor: int = -1
     """Open as long as ``opened`` is."""
     limit_bytes: int | None = None
-    """What lies behind is not part of the index."""
+    """End of the index; bytes after it do not belong to it."""
     inline: bool = False
     """Whether revisions lie between the entries."""
     docket: bool = False
@@ -88,9 +87,9 @@ class IndexCandidate(Record):
 def open_candidate(
     opener: VfsT, path: bytes, limit_bytes: int | None = None
 ) -> Iterator[IndexCandidate]:
-    """Open the file of an index and look at it.
+    """Open the file of an index and examine it.
 
-    ``limit_bytes`` is given by the docket that names the file, if there is one.
+    ``limit_bytes`` comes from the docket that names the file, if any.
     """
     with contextlib.ExitStack() as stack:
         try:

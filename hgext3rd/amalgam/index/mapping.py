@@ -1,7 +1,7 @@
-"""The opening of an index that is to be mapped, by its snapshot.
+"""The opening of an index to be mapped, by its snapshot.
 
-Finds the snapshot, or updates it if this process may, or says why there is none. If the
-file changes meanwhile, it starts again. Knows neither revlogs nor Mercurial's
+Finds the snapshot, updates it if this process may, or returns the reason for none.
+Starts again if the file changes meanwhile. Knows neither revlogs nor Mercurial's
 configuration.
 """
 
@@ -52,8 +52,8 @@ class Site(Record):
     prefault: int
     """One of ``buffer.PREFAULTS``."""
     follow: Callable[[Placement, Snapshot, memoryview, bool], None]
-    """Renews what leans on a snapshot, with its placement and the whole index; afresh
-    if the last argument says so."""
+    """Renews data that depends on a snapshot, with mode and owner and the whole index;
+    from nothing if the last argument says so."""
 
     @classmethod
     def of(
@@ -64,9 +64,9 @@ class Site(Record):
         follow: Callable[[Placement, Snapshot, memoryview, bool], None],
         ui: UiT,
     ) -> Site:
-        """Return where the snapshots of the store at ``store_path`` are.
+        """Return the snapshots of the store at ``store_path``.
 
-        ``ui`` is that of the repository, and knows whom its user trusts.
+        ``ui`` is that of the repository, with the user's trusted owners.
         """
         directory = Directory(owner_path, (b"amalgam", b"index"))
         trust = Trust.of(ui, store_path, owner_path)
@@ -80,7 +80,7 @@ class Site(Record):
 
     @property
     def trust(self) -> Trust:
-        """What this process may do with the files there."""
+        """Rights of this process over these files."""
         return self.snapshots.trust
 
     def placement(self) -> Placement:
@@ -95,7 +95,7 @@ class Site(Record):
         grown_from: FileStat | None = None,
         afresh: bool = False,
     ) -> None:
-        """Renew the snapshot of an index and what leans on it, as ``Snapshots.renew``.
+        """Renew the snapshot of an index and its dependents, like ``Snapshots.renew``.
 
         Within ``Snapshots.writing``.
         """

@@ -1,19 +1,16 @@
-"""The index object of a revlog, with node lookups answered by the node map.
+"""The index object of a revlog, with node lookups answered by a node map.
 
 ``MappedIndex`` is composed over Mercurial's C index. The map answers questions about
-nodes, and the C index everything else. The C index takes over if there is no map, or if
-the map turns out to be unusable. Revlogs keep a ``MappedIndex`` as ``_inner.index``.
-Code that reads chunks and deltas does not pass here, and C functions get the C index.
+nodes, and the C index everything else. The C index takes over without a map, or if the
+map turns out to be unusable. Revlogs keep a ``MappedIndex`` as ``index``; code that
+reads chunks and deltas uses the C index of ``_inner``, and so do C functions. A
+Mercurial built with Rust keeps its own index.
 
-A Mercurial built with Rust has an index of its own, which stays as it is.
-
-The choice of a node map: ours, Mercurial's, or none.
-
-Ours comes first, because we know exactly what it was made from. Mercurial's is used if
-the repository has the requirement and ours is missing. Its rules are those of
+``NodeSource`` chooses the map. Ours comes first, since its origin is known. Mercurial's
+is used if the repository has the requirement and ours is missing, by the rules of
 ``mercurial.revlogutils.nodemap``, which trusts the last revision that the docket names.
-It is used to find nodes only, because nothing else in it can be verified. amalgam never
-writes it.
+It only finds nodes, because nothing else in it can be verified. amalgam never writes
+it.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
         """Where a node map comes from."""
 
         def open(self, data: Any) -> Any | None:
-            """Return a handle for the index ``data``, ``None`` if there is no map."""
+            """Return a handle for the index ``data``; ``None`` without a map."""
 
         def discard(self) -> None:
             """Give up the map that was opened: it cannot be right."""
@@ -57,7 +54,7 @@ _NODE = 7  # in an entry as Python has it
 _NODE_END = 52  # in an entry as it is on disk
 _FEW = 1024  # consecutive revisions, in 16 pages
 
-# what the core answers, see amalgam.h
+# answers of the core, see amalgam.h
 _UNKNOWN = -2
 _FAILED = -3
 _MANY = 2
@@ -87,11 +84,11 @@ _FEW_ENTRIES = 1024
 
 
 class MappedIndex:
-    """Mercurial's C index, but that a node map finds nodes.
+    """Mercurial's C index, with nodes found by a node map.
 
-    Until more is asked for, it is expected that few of its places are touched. The map
-    is opened by the first look-up. The interface is that of
-    ``pure.parsers.BaseIndexObject``, with what the C index has beyond it.
+    Few of its entries are expected to be read, until more are. The map is opened by the
+    first lookup. The interface is ``pure.parsers.BaseIndexObject``, and the C index's
+    additions.
     """
 
     def __init__(
@@ -103,7 +100,7 @@ class MappedIndex:
     ) -> None:
         """Compose over ``index``, which was made of ``data``.
 
-        ``expect`` is told what of it is about to be touched, from one byte to another.
+        ``expect`` is called with the range of bytes to be read.
         """
         self._index = index
         self._entry = index.__getitem__
@@ -115,7 +112,7 @@ class MappedIndex:
         self._map: Any = ffi.NULL
         self._tell = expect
         self._stretches = False  # whether they were told
-        self._all = range(0)  # the revisions all of which were told
+        self._all = range(0)  # revisions whose use was announced
         for name in _delegated(index.__class__):
             setattr(self, name, getattr(index, name))
 
@@ -123,7 +120,7 @@ class MappedIndex:
     commonancestorsheads = _walking_down("commonancestorsheads")
 
     def findsnapshots(self, cache: dict[int, set[int]], first: int, last: int) -> Any:
-        """Note in ``cache`` which revisions are snapshots, and of which bases."""
+        """Add snapshot revisions and their bases to ``cache``."""
         self._walked()
         self._expect_all(first, last + 1)
         return self._index.findsnapshots(cache, first, last)
@@ -170,13 +167,13 @@ class MappedIndex:
         return iter(self._index)
 
     def __contains__(self, key: Any) -> bool:
-        """Tell whether there is such a revision or node."""
+        """Return whether the revision or node exists."""
         return self.has_node(key) if isinstance(key, bytes) else key in self._index
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return what is copied from the C index when this is made."""
+            """Return an attribute copied from the C index."""
 
     @property
     def nodemap(self) -> MappedIndex:
@@ -184,7 +181,7 @@ class MappedIndex:
         return self
 
     def get_rev(self, node: bytes) -> int | None:
-        """Return the revision of ``node``, ``None`` if there is none."""
+        """Return the revision of ``node``; ``None`` if unknown."""
         rev: int = _rev(self._map, self._data, self._size, node, len(node))
         if rev > _UNKNOWN:
             return rev
@@ -193,7 +190,7 @@ class MappedIndex:
     get = get_rev
 
     def rev(self, node: bytes) -> int:
-        """Return the revision of ``node``; ``RevlogError`` if there is none."""
+        """Return the revision of ``node``; ``RevlogError`` if unknown."""
         rev: int = _rev(self._map, self._data, self._size, node, len(node))
         if rev > _UNKNOWN:
             return rev
@@ -202,14 +199,14 @@ class MappedIndex:
         return self._other(rev).rev(node)
 
     def has_node(self, node: bytes) -> bool:
-        """Tell whether there is such a node."""
+        """Return whether the node exists."""
         rev: int = _rev(self._map, self._data, self._size, node, len(node))
         return rev > _UNKNOWN if rev >= _UNKNOWN else self._other(rev).has_node(node)
 
     def partialmatch(self, digits: bytes) -> bytes | None:
-        """Return the node that begins with ``digits``, ``None`` if there is none.
+        """Return the node that begins with ``digits``; ``None`` if none does.
 
-        ``RevlogError`` if there are more.
+        ``RevlogError`` if several do.
         """
         node = ffi.new("uint8_t[20]")
         data = (self._map, self._data, self._size)
@@ -221,7 +218,8 @@ class MappedIndex:
         return self._other(count).partialmatch(digits) if count else None
 
     def shortest(self, node: bytes) -> int:
-        """Return how many digits mean ``node``; ``RevlogError`` if there is none."""
+        """Return the number of digits that identify ``node``; ``RevlogError`` if
+        unknown."""
         digits: int = _shortest(self._map, self._data, self._size, node, len(node))
         if digits > 0:
             return digits
@@ -243,14 +241,14 @@ class MappedIndex:
             self._truncate(len(self._index))
 
     def nodemap_data_all(self) -> bytes:
-        """Return what Mercurial writes as the content of its own node map.
+        """Return the content of Mercurial's own node map.
 
-        It would ask for that by the same name if it was built with Rust; as it is, it
-        would make it in Python, in 10 s for 1M revisions.
+        The Rust index has this method. Without it, Mercurial makes the content in
+        Python, which takes 10 s for 1M revisions.
         """
         entries = bytearray(ffi.buffer(self._data)[: self._kept * ENTRY_LEN])
         for rev in range(self._kept, len(self._index)):
-            # the packed entry would not do: that of revision 0 has no header
+            # not the packed entry: that of revision 0 has no header
             entries += (
                 self._index[rev][_NODE].rjust(_NODE_END, b"\0").ljust(ENTRY_LEN, b"\0")
             )
@@ -280,7 +278,8 @@ class MappedIndex:
         errors.call(lib.amalgam_nodemap_truncate, self._map, revs)
 
     def _other(self, answer: int) -> Any:
-        """Return who answers what the core answered ``_FAILED`` to, or less."""
+        """Return the object that answers after the core failed: this one, or the C
+        index."""
         if answer < _FAILED:
             return self._index  # and knows how to refuse
         if self._map:
@@ -318,7 +317,7 @@ _BYTES_PER_REV = 256
 
 
 class NodeSource:
-    """What may have a map of one index. It does not refer to the revlog."""
+    """The candidates for the map of one index. Does not refer to the revlog."""
 
     def __init__(
         self,
@@ -329,12 +328,11 @@ class NodeSource:
         index: Any,
         trust: Callable[[VfsT], Trust | None],
     ) -> None:
-        """Ours is of ``snapshot``, the part of the index that is never changed.
+        """Take the candidates: ours of ``snapshot``, the immutable part of the index.
 
-        The names of Mercurial's, below ``opener``, are ``docket``, ``None`` if the
-        repository has none, and for its data file what begins with ``radix``. Its
-        docket is compared with ``index``, the C index. ``trust`` tells of ``opener``
-        what may be mapped.
+        Mercurial's is below ``opener``: ``docket``, ``None`` without the requirement,
+        and data files whose names begin with ``radix``. Its docket is compared with
+        ``index``, the C index. ``trust`` returns the trust in files of ``opener``.
         """
         self.snapshot = snapshot
         self.opener = opener

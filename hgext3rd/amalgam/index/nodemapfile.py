@@ -1,12 +1,12 @@
 """The node map of a snapshot on disk: its docket, its data file, and their renewal.
 
 ``docs/formats/nodemap.rst`` is the format. The docket is text and is replaced as a
-whole. It names the revisions of the snapshot that the data file has, and where. The
-core writes and reads the data file. Bytes that a docket has named never change, so the
-file can be mapped. It counts only in the file state that the docket names. What cannot
-be read is made again by the next renewal.
+whole. It names the revisions of the snapshot that are in the data file, and their
+place. The core writes and reads the data file. Named bytes never change, so the file
+can be mapped. It counts only in the file state that the docket names. An unreadable map
+is made again by the next renewal.
 
-The caller holds the lock of the directory, so there is one renewal at a time.
+The caller holds the lock of the directory, so one renewal runs at a time.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ class SortedRun(Record):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in the data file."""
+        """Size in the data file."""
         out = ffi.new("uint64_t *")
         errors.call(lib.amalgam_nodemap_run_len, out, self.revs)
         return int(out[0])
 
 
 class NodeMapDocket(Record):
-    """What counts of which data file, and what it was made from."""
+    """Docket of a node map: its runs in the data file, and the snapshot they are of."""
 
     snapshot: bytes
     """Uid of the snapshot whose first revisions it has."""
     uid: bytes
     """Uid of the data file."""
     data: FileStat
-    """What the file system said of the data file when it had been written."""
+    """File stat of the data file after it was written."""
     runs: tuple[SortedRun, ...]
     """All revisions from 0 on, each once."""
 
@@ -98,7 +98,7 @@ class NodeMapDocket(Record):
 
     @classmethod
     def from_bytes(cls, content: bytes) -> NodeMapDocket | None:
-        """Return what ``to_bytes`` was called on, ``None`` if it is damaged."""
+        """Parse the output of ``to_bytes``; ``None`` if it is damaged."""
         try:
             docket = cls(**_FORM.values_in(content))
         except ValueError:
@@ -129,7 +129,7 @@ def _data_name(snapshot: Snapshot, uid: bytes) -> bytes:
 def read(snapshot: Snapshot) -> NodeMapDocket | None:
     """Return the docket of the node map of ``snapshot``.
 
-    ``None`` if there is none, or if it is damaged or of another snapshot.
+    ``None`` if it is missing, damaged, or of another snapshot.
     """
     try:
         content = snapshot.directory.read(_docket_name(snapshot), _LARGEST)
@@ -140,9 +140,9 @@ def read(snapshot: Snapshot) -> NodeMapDocket | None:
 
 
 def open_map(snapshot: Snapshot, index: Any) -> Any | None:
-    """Return a handle on the node map of ``snapshot``, ``None`` if there is none.
+    """Return a handle on the node map of ``snapshot``; ``None`` if it is missing.
 
-    ``index`` is the whole index, as ``ffi.from_buffer`` has it. ``OSError`` or
+    ``index`` is the whole index, from ``ffi.from_buffer``. ``OSError`` or
     ``StorageError`` if the data file cannot be used.
     """
     docket = read(snapshot)
@@ -190,11 +190,11 @@ def _open(snapshot: Snapshot, docket: NodeMapDocket, fd: int, index: Any) -> Any
 def renew(
     placement: Placement, snapshot: Snapshot, index: Buffer, *, afresh: bool = False
 ) -> bool:
-    """Bring the node map up to ``snapshot``; return whether there was something to do.
+    """Update the node map to ``snapshot``; return whether anything was written.
 
-    ``index`` begins with the snapshot. ``afresh``: whatever is there, make it anew.
-    Time follows the number of new revisions, but for merges, which come after an eighth
-    is added. ``OSError`` if it cannot be written; what was there stays valid.
+    ``index`` begins with the snapshot. ``afresh``: make it from nothing. Time is in
+    proportion to the new revisions, plus merges after an eighth is added. ``OSError``
+    if it cannot be written; the old map stays valid.
     """
     docket = None if afresh else read(snapshot)
     if docket is None:
@@ -235,14 +235,14 @@ def renew(
 
 
 def _is_whole(snapshot: Snapshot, docket: NodeMapDocket) -> bool:
-    """Tell whether the data file is there, as it was, and long enough."""
+    """Return whether the data file exists, unchanged and long enough."""
     with _opened(snapshot, docket) as fd:
         return fd is not None and docket.data.size_bytes >= docket.end_bytes
 
 
 def _open_to_append(snapshot: Snapshot, docket: NodeMapDocket) -> int | None:
     """Open the data file to write behind its end; ``None`` if it must stay as it is."""
-    # of somebody else, perhaps, who lets us read it
+    # perhaps of another user, and only readable
     with contextlib.suppress(FileNotFoundError, PermissionError):
         fd = snapshot.directory.open_to_append(_data_name(snapshot, docket.uid))
         if fd is None or FileStat.of(os.fstat(fd)) == docket.data:
@@ -274,7 +274,7 @@ def _write(fd: int, uid: bytes, run: SortedRun, index: Buffer) -> None:
 
 
 def _remove_data(directory: Directory, name: bytes, kept: bytes | None) -> None:
-    """Remove data files that no docket names; who has one mapped keeps it."""
+    """Remove data files that no docket names; processes that map one keep it."""
     prefix = name + b"-"
     for entry in directory.names():
         uid = entry.removeprefix(prefix).removesuffix(_SUFFIX)
@@ -285,9 +285,9 @@ def _remove_data(directory: Directory, name: bytes, kept: bytes | None) -> None:
 
 
 def verify(snapshot: Snapshot, index: Buffer) -> list[bytes]:
-    """Look every revision up, and return what is wrong with the map.
+    """Look up every revision, and return the first error of the map.
 
-    No map is nothing wrong. ``index`` begins with the snapshot.
+    A missing map is no error. ``index`` begins with the snapshot.
     """
     docket = read(snapshot)
     if docket is not None and not _is_whole(snapshot, docket):
@@ -320,7 +320,7 @@ def names(directory: Directory) -> set[bytes]:
 
 
 def remove(directory: Directory, name: bytes) -> None:
-    """Remove what there is of an index that is gone. With the lock of the directory."""
+    """Remove the node map of a removed index. With the lock of the directory."""
     directory.remove(name + _SUFFIX)
     _remove_data(directory, name, kept=None)
 

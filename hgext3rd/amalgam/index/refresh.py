@@ -33,7 +33,7 @@ _PATHS = (b"00changelog.i", b"00manifest.i")
 
 
 def states(repo: RepoT) -> dict[bytes, FileStat]:
-    """Return what the file system says of the indexes that a transaction appends to."""
+    """Return the file stats of the indexes that a transaction appends to."""
     found = {}
     for path in _PATHS:
         with contextlib.suppress(OSError):
@@ -47,11 +47,11 @@ def renew(
     config: IndexConfig,
     before: Mapping[bytes, FileStat],
 ) -> bytes:
-    """Renew the snapshots of all indexes that are to be mapped.
+    """Renew the snapshots of all indexes to be mapped.
 
-    Those in ``before`` have only been appended to since they had that state. Return
-    why not all of it was possible, or nothing: what is lost is speed. Nothing is done
-    in a repository whose owner is not trusted.
+    Indexes in ``before`` have only been appended to since they had that state. Returns
+    the reasons for failures, which cost only speed. Does nothing in the repository of
+    an untrusted owner.
     """
     if not site.trust.usable:
         return _(b"the owner of the repository is not trusted")
@@ -65,12 +65,11 @@ def renew(
 
 
 def rebuild(repo: RepoT, site: Site, config: IndexConfig) -> None:
-    """Make all snapshots anew, and forget those of indexes that are gone.
+    """Make all snapshots from nothing, and remove those of removed indexes.
 
-    Nothing for a user who may not write to the store, or where everybody may: what is
-    wrong is read plainly.
-    ``SecurityError`` if its owner is not trusted. ``StateError``, ``StorageError`` or
-    ``OSError`` if it cannot be done.
+    Does nothing for users who may not write to the store, or in a world-writable one:
+    damage there is never mapped. ``SecurityError`` if the owner is not trusted.
+    ``StateError``, ``StorageError`` or ``OSError`` on failure.
     """
     if not os.access(repo.store.path, os.W_OK):
         return
@@ -140,6 +139,6 @@ def _paths(repo: RepoT) -> list[bytes]:
 def follow(
     placement: Placement, snapshot: Snapshot, data: memoryview, afresh: bool
 ) -> None:
-    """Renew what leans on a snapshot; where that fails, only speed is lost."""
+    """Renew data that depends on a snapshot; a failure costs only speed."""
     with contextlib.suppress(OSError, error.StorageError):
         nodemapfile.renew(placement, snapshot, data, afresh=afresh)

@@ -1,14 +1,9 @@
 """Snapshots of indexes: copies that are never truncated, and so can be mapped.
 
-Owns the data files of ``.hg/amalgam/index``, from creation to removal, and the rules by
+Owns the files of ``.hg/amalgam/index``, from creation to removal, and the rules by
 which a snapshot counts as a prefix of its index (``docs/formats/index-snapshot.rst``).
-``docket`` has the format of what is recorded about it. Knows neither revlogs nor when
-to renew.
-
-The docket of a snapshot: the small file that makes its bytes count.
-
-``docs/formats/index-snapshot.rst`` describes ``.hg/amalgam/index/<name>.docket``. Knows
-nothing of how a snapshot comes to be.
+A docket makes the bytes of a snapshot count. Knows neither revlogs nor the time of
+renewals.
 """
 
 from __future__ import annotations
@@ -42,7 +37,7 @@ _LARGEST = 4096  # a docket is about 300 bytes, and the name of an index
 
 
 class FileStat(Record):
-    """What the file system says of a file; another whenever somebody wrote to it."""
+    """File stat of a file; it changes with every write."""
 
     device: int
     inode: int
@@ -58,12 +53,12 @@ class FileStat(Record):
         )
 
     def is_same_file(self, other: FileStat) -> bool:
-        """Tell whether both are states of one file."""
+        """Return whether both are stats of one file."""
         return (self.device, self.inode) == (other.device, other.inode)
 
 
 class SnapshotDocket(Record):
-    """A snapshot, and the file of which it was found to be a beginning."""
+    """Docket of a snapshot: its data file, and the index of which it is a prefix."""
 
     path: bytes
     """Path of the index below ``.hg/store``."""
@@ -72,13 +67,13 @@ class SnapshotDocket(Record):
     length_bytes: int
     """How much of the data file counts; greater than 0."""
     state: FileStat
-    """The index, when its first ``length_bytes`` were those of the data file."""
+    """The index, when its first ``length_bytes`` equalled the data file."""
     data: FileStat
     """The data file then."""
 
     @classmethod
     def read(cls, directory: Directory, name: bytes) -> SnapshotDocket | None:
-        """Read a docket; ``None`` if there is none, or none that is whole and ours."""
+        """Read a docket; ``None`` if it is missing, damaged or foreign."""
         try:
             return cls.parse(directory.read(name, _LARGEST))
         except (OSError, Unusable):
@@ -86,7 +81,7 @@ class SnapshotDocket(Record):
 
     @classmethod
     def parse(cls, content: bytes) -> SnapshotDocket | None:
-        """Return what ``format`` made ``content`` of; ``None`` if it did not."""
+        """Parse the output of ``format``; ``None`` for other content."""
         try:
             docket = cls(**_FORM.values_in(content))
         except ValueError:
@@ -121,8 +116,8 @@ _FORM = docketfile.Form(
 _DOCKET = b".docket"
 _DATA = b".snap"
 _LOCK = b"lock"
-_KEPT_SECONDS = 600.0  # what is not whole, though its writer may be about to end it
-_READ_BYTES = 256 << 10  # what reading instead of mapping costs nothing
+_KEPT_SECONDS = 600.0  # an unfinished file, whose writer may still be running
+_READ_BYTES = 256 << 10  # reading up to this size costs as little as mapping
 
 
 class Snapshot(Record):
@@ -133,13 +128,13 @@ class Snapshot(Record):
     trust: Trust
     """Whose files there may be mapped."""
     name: bytes
-    """What begins the names of all files there that belong to the same index."""
+    """Prefix of the names of all files of one index."""
     uid: bytes
     """Names a sequence of bytes that only ever grows; 16 hexadecimal digits."""
     length_bytes: int
     """How many of them are the first ones of the index: whole entries, at least one."""
     data: FileStat
-    """What the file system said of the data file when that was found."""
+    """File stat of the data file at that moment."""
 
     @property
     def path(self) -> bytes:
@@ -185,10 +180,10 @@ class IndexFile(Record):
     """As ``Snapshot.name``."""
     entry_bytes: int
     limit_bytes: int | None = None
-    """What lies behind is not part of the index; ``None`` if all of it is."""
+    """End of the index; ``None`` for the end of the file."""
 
     def state(self) -> FileStat:
-        """Return what the file system says of it now."""
+        """Return its current file stat."""
         return FileStat.of(os.fstat(self.fd))
 
     def length_bytes(self, state: FileStat) -> int:
@@ -214,7 +209,7 @@ class Snapshots:
         self.trust = trust
 
     def docket(self, name: bytes) -> SnapshotDocket | None:
-        """Return what is remembered of the snapshot of an index."""
+        """Return the docket of the snapshot of an index."""
         return SnapshotDocket.read(self.directory, name + _DOCKET)
 
     def names(self) -> list[bytes]:
@@ -225,7 +220,7 @@ class Snapshots:
         )
 
     def forget(self, name: bytes) -> None:
-        """Remove what there is of an index that is gone. Within ``writing``."""
+        """Remove all files of a removed index. Within ``writing``."""
         self.directory.remove(name + _DOCKET)
         self._remove_others(name, kept=None)
 
@@ -238,10 +233,10 @@ class Snapshots:
 
     @contextlib.contextmanager
     def writing(self, placement: Placement) -> Iterator[None]:
-        """Keep other writers of the directory away; ``Busy`` if there is one.
+        """Keep other writers out of the directory; ``Busy`` if one is there.
 
-        Nobody waits: a snapshot that is not renewed now is renewed later. ``OSError``
-        or ``Unusable`` if this process cannot write there, or everybody can.
+        Never waits: a later renewal does the work. ``OSError`` or ``Unusable`` if this
+        process cannot write there, or everybody can.
         """
         self.directory.make(placement)
         if self.is_public(placement):
@@ -257,7 +252,7 @@ class Snapshots:
             os.close(fd)
 
     def is_public(self, placement: Placement) -> bool:
-        """Tell whether everybody may write there: then nothing is mapped."""
+        """Return whether the directory is world-writable: then nothing is mapped."""
         mode = placement.mode
         with contextlib.suppress(FileNotFoundError, Unusable):
             mode |= self.directory.stat().st_mode
@@ -283,11 +278,11 @@ class Snapshots:
         grown_from: FileStat | None = None,
         afresh: bool = False,
     ) -> Snapshot | None:
-        """Make a snapshot fit ``file``, and return it; ``None`` for an empty index.
+        """Update the snapshot of ``file``, and return it; ``None`` for an empty index.
 
-        Within ``writing``. The two are compared in full, unless the docket says that
-        the snapshot fitted ``grown_from``: the caller knows that since then the file
-        has only been appended to. ``afresh`` copies what may be there already.
+        Within ``writing``. Both are compared in full, unless the docket says that the
+        snapshot was current at ``grown_from``: the caller knows that the file has only
+        been appended to since then. ``afresh`` makes a new copy in any case.
 
         ``Moved`` if the file changes meanwhile.
         """
@@ -351,9 +346,9 @@ class Snapshots:
         length_bytes: int,
         grown_from: FileStat | None,
     ) -> SnapshotDocket | None:
-        """Return what ``old`` becomes, whose data file is open; ``None`` if nothing.
+        """Return the update of ``old``, with its open data file; None if impossible.
 
-        If ``file`` is far ahead of the data file, that is appended to.
+        If ``file`` is far ahead of the data file, it is appended to.
         """
         data = FileStat.of(os.fstat(fd))
         was_compared = data == old.data
@@ -381,7 +376,7 @@ class Snapshots:
 
         ``None`` if it must stay as it is.
         """
-        # of somebody else, perhaps, who lets us read it
+        # perhaps of another user, and only readable
         with contextlib.suppress(FileNotFoundError, PermissionError):
             fd = self.directory.open_to_append(_data_name(file.name, uid))
             if fd is None:
@@ -410,9 +405,9 @@ class Snapshots:
         return SnapshotDocket(file.path, uid, length_bytes, state, data)
 
     def _remove_others(self, name: bytes, kept: bytes | None) -> None:
-        """Remove data files that the docket does not name; who has one mapped keeps it.
+        """Remove data files that the docket does not name, and files of dead writers.
 
-        And what is left of writers that died.
+        Processes that map a removed file keep it.
         """
         prefix = name + b"-"
         for entry in self.directory.names():
@@ -431,7 +426,7 @@ def _data_name(name: bytes, uid: bytes) -> bytes:
 
 
 def _has_grown(before: FileStat, grown_from: FileStat | None, now: FileStat) -> bool:
-    """Tell whether ``before`` is the state from which a file is known to have grown."""
+    """Return whether a file is known to have only grown since ``before``."""
     return (
         before == grown_from
         and before.is_same_file(now)
@@ -461,7 +456,7 @@ def _filled(fd: int, file: IndexFile, start: int, end: int) -> FileStat:
 def _copy_some(fd: int, source: int, offset: int, count: int) -> int:
     """Copy some of ``count`` bytes by sharing blocks, in the kernel, or by hand."""
     if hasattr(os, "copy_file_range"):
-        # what the kernel or the file system cannot do is an error of many names
+        # lack of support in the kernel or file system has many errnos
         with contextlib.suppress(OSError):
             copied = os.copy_file_range(source, fd, count, offset, offset)
             if copied:

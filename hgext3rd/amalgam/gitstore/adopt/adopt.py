@@ -52,7 +52,7 @@ _MISFITS = {
 def refusal_of_difference(
     repo: RepoT, mirror: Mirror, unfit: Unfit, mapping: dict[bytes, bytes]
 ) -> error.InputError:
-    """Return the error that says why a commit cannot be that of its changeset."""
+    """Return the error for a commit that does not fit its changeset."""
     oid, hint = mapping[unfit.node], None
     what = _MISFITS.get(unfit.misfit)
     if what is None:
@@ -93,12 +93,12 @@ _PROPOSED = b"proposed"
 
 
 class Adoption(Record):
-    """What an adoption took over."""
+    """Result of an adoption."""
 
     changesets: int
     """Changesets whose commits are the mirror's."""
     kept: bool
-    """Whether their ids had to be kept: some are not what the dialect gives."""
+    """Whether their ids are kept: some differ from the dialect's."""
     unknown: int
     """Changesets that the mirror has, and the repository has not."""
     unserved: int
@@ -113,13 +113,13 @@ def adopt(
     full: bool = False,
     rebuild: bool = False,
 ) -> Adoption:
-    """Take the commits of the git repository ``name`` for those of their changesets.
+    """Adopt the commits of the git repository ``name``.
 
-    They count from the next export on. ``map_file``: what says whose they are, if the
-    repository does not. ``full``: compare each manifest with its node, and let git
-    check the repository. ``rebuild``: also if changesets have other ids already.
-    ``InputError`` if a commit is not one of its changeset; ``StateError`` if other
-    commits were adopted before. Takes as long as an export from nothing.
+    They count from the next export on. ``map_file``: their changesets, if the
+    repository does not have them. ``full``: compare each manifest with its node, and
+    let git check the repository. ``rebuild``: even if changesets have other ids
+    already. ``InputError`` if a commit does not fit its changeset; ``StateError`` if
+    other commits were adopted before. Takes as long as an export from nothing.
     """
     store.require_trust()
     requirements.check(store.repo)
@@ -198,9 +198,9 @@ def _is_foreign(
     *,
     full: bool,
 ) -> bool:
-    """Convert all with the commits that are proposed; tell whether any has to be kept.
+    """Convert everything with the proposed commits; return whether any must be kept.
 
-    ``path`` is a directory of ours. ``InputError`` if one cannot be its changeset's.
+    ``path`` is a directory of ours. ``InputError`` if a commit does not fit.
     """
     packs, maps = Directory(path, (b"packs",)), Directory(path, (b"map",))
     for made in (packs, maps):

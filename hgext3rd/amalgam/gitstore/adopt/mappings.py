@@ -161,10 +161,10 @@ def _of_fast_export(files: Directory) -> dict[bytes, bytes]:
 def _of_cinnabar(
     mirror: Mirror, is_known: Callable[[bytes], bool]
 ) -> dict[bytes, bytes]:
-    """Read git-cinnabar's map of nodes, of which those of changesets are known.
+    """Read git-cinnabar's map from nodes to commits, for known changesets.
 
-    In a grafted clone, a commit may have been made in place of another, which its
-    children name. What they name counts.
+    In a grafted clone, a commit may have replaced another one, which its children name.
+    The name in the children counts.
     """
     assert mirror.metadata is not None
     replaced = {
@@ -178,7 +178,7 @@ def _of_cinnabar(
 
 
 def _notes(mirror: Mirror, tree: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield what a tree of git-cinnabar leads from, and to what."""
+    """Yield the keys and values of a notes tree of git-cinnabar."""
     args = ("ls-tree", "-r", "-z", "--full-tree", tree)
     with mirror.git.pieces(*args) as pieces:
         for line in split(pieces, b"\0"):

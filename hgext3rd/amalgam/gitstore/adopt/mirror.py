@@ -1,16 +1,14 @@
-"""A mirror: a git repository that somebody else has made, read as mere data.
+"""A mirror: a git repository of somebody else, read as mere data.
 
-Nothing in it is obeyed: git runs in an empty repository of our own, and sees no more of
-the mirror than its objects. Those of a local mirror are lent to it file by file, so its
-configuration, hooks, alternates, grafts and replacements have no part in it. A mirror
-that has a URL is fetched first. What it says of its objects is for the caller to check.
+Nothing in it is obeyed: git runs in an empty repository of our own, and sees only the
+objects of the mirror. Those of a local mirror are lent file by file, without its
+configuration, hooks, alternates, grafts and replacements. A mirror with a URL is
+fetched first. Callers check the content of its objects.
 
-Branches and tags of a local git repository, read without running git in it.
-
-git would obey the configuration of that repository. So its ref files are read here, as
-gitrepository-layout(5) and git-pack-refs(1) describe them, and are written as one
-``packed-refs`` to a repository of ours. Symbolic refs become what they lead to. Refs
-with names that git refuses are left out, as by git.
+Branches and tags of a local mirror are read here, by gitrepository-layout(5) and
+git-pack-refs(1), since git would obey its configuration. They are written as one
+``packed-refs`` to a repository of ours. Symbolic refs become their targets. Refs with
+names that git refuses are left out, as by git.
 """
 
 from __future__ import annotations
@@ -57,21 +55,21 @@ _TREE = re.compile(rb"tree ([0-9a-f]{40})\n")
 
 
 class Mirror(Record):
-    """What is read of a git repository."""
+    """A git repository opened for reading."""
 
     name: bytes
-    """What the user calls it."""
+    """The user's name for it."""
     git: Git
     """git, for a repository of our own that has its objects."""
     metadata: bytes | None
-    """Oid of git-cinnabar's metadata commit, in hex, if there is one."""
+    """Oid of git-cinnabar's metadata commit, in hex, or None."""
     files: Directory | None
     """Where its own files are, if it is local."""
 
     def commits(self, wanted: Iterable[tuple[bytes, bytes]]) -> Iterator[AdoptedCommit]:
-        """Yield the commits of ``wanted``, which are pairs of node and oid, in order.
+        """Yield the commits of ``wanted``, pairs of node and oid, in order.
 
-        ``Abort`` if an object is missing, is no commit, or is not what its oid says.
+        ``Abort`` if an object is missing, is no commit, or has another oid.
         """
         wanted = [*wanted]
         asked = (b"%s\n" % oid.hex().encode() for _node, oid in wanted)
@@ -134,7 +132,7 @@ class Mirror(Record):
                 yield path, mode, blob
 
     def check(self) -> None:
-        """Let git check all objects; ``Abort`` with what it says first."""
+        """Let git check all objects; ``Abort`` with its first message."""
         # manifests of git-cinnabar have modes of their own
         config = {"fsck.badFilemode": "ignore"}
         done = self.git.run("fsck", "--no-dangling", config=config, check=False)
@@ -149,9 +147,9 @@ class Mirror(Record):
 
 
 def opened(name: bytes, git: Git, scratch: bytes) -> Mirror:
-    """Open the mirror that the user calls ``name``, with help of a directory of ours.
+    """Open the mirror ``name``, with help of a directory of ours.
 
-    ``git`` is the program. ``InputError`` if there is no git repository.
+    ``git`` is the program. ``InputError`` if it is no git repository.
     """
     repository = Directory(scratch, (b"mirror.git",))
     own = Placement(0o700, os.geteuid(), os.getegid())
@@ -168,9 +166,9 @@ def opened(name: bytes, git: Git, scratch: bytes) -> Mirror:
 
 
 def local_files(name: bytes) -> Directory | None:
-    """Return the directory of a local git repository; ``None`` if it has a URL.
+    """Return the directory of a local git repository; ``None`` for a URL.
 
-    ``InputError`` if there is no git repository.
+    ``InputError`` if it is no git repository.
     """
     path = _local_path(name)
     return None if path is None else _files_of(path, name)
@@ -250,7 +248,7 @@ def _lend(files: Directory, objects: Directory) -> None:
 
 
 def _metadata(files: Directory) -> bytes | None:
-    """Return what refs/cinnabar/metadata is, from the files of a repository."""
+    """Return the target of refs/cinnabar/metadata, from the files of a repository."""
     found = _try_read(files, METADATA, _REF_BYTES).strip()
     if not found:
         for line in _try_read(files, b"packed-refs", _PACKED_REFS_BYTES).splitlines():
@@ -279,7 +277,7 @@ def object_id(kind: bytes, content: bytes) -> bytes:
 
 
 def split(pieces: Iterable[bytes], end: bytes) -> Iterator[bytes]:
-    """Yield what is in ``pieces`` up to each ``end``."""
+    """Yield the lines in ``pieces``, divided at each ``end``."""
     rest = b""
     for piece in pieces:
         *whole, rest = (rest + piece).split(end)
@@ -287,7 +285,7 @@ def split(pieces: Iterable[bytes], end: bytes) -> Iterator[bytes]:
 
 
 class _Answers:
-    """What git cat-file answers, which comes in pieces."""
+    """Output of git cat-file, which comes in pieces."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -337,12 +335,12 @@ _BAD_NAME = re.compile(
 
 
 class MirrorRefs(Record):
-    """What the refs of a repository are."""
+    """Refs of a repository."""
 
     oids: dict[bytes, bytes]
     """Oids in hex by names that begin with ``refs/``."""
     head: bytes
-    """What ``HEAD`` says."""
+    """Content of ``HEAD``."""
 
     @property
     def is_detached(self) -> bool:
@@ -382,7 +380,7 @@ def read_refs(files: Directory, name: bytes, program: bytes) -> MirrorRefs:
 
 
 def _check_git_repository(files: Directory, name: bytes, program: bytes) -> None:
-    """Abort if a repository is of a kind of which less than all can be read."""
+    """Abort if a repository is of a kind whose objects cannot all be read."""
     content = files.tryread(process.CONFIG, process.CONFIG_BYTES)
     settings = dict(process.settings(program, content))
     hash_name = settings.get(b"extensions.objectformat", b"sha1")
@@ -419,7 +417,7 @@ def _loose_refs(files: Directory, name: bytes) -> list[tuple[bytes, bytes]]:
     found: list[tuple[bytes, bytes]] = []
     for inner, entry in directory.walk():
         ref = b"refs/" + inner
-        # what git makes meanwhile may be gone again
+        # git may have removed its temporary files again
         try:
             is_file = stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
         except FileNotFoundError:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..selection import Selection
 
 # A tip takes more time here than a head in the cache of Mercurial. So nothing is gained
-# unless there are many heads for each name.
+# unless each name has many heads.
 _MOST_TIPS = 10_000
 _MOST_NEW = 1000
 _LONGEST_BYTES = 16 << 20
@@ -44,7 +44,7 @@ class BranchTips(Record):
     """The tips of open branches at an export."""
 
     seen: Checkpoint
-    """What was selected then."""
+    """The selection at that moment."""
     tips: tuple[tuple[bytes, bytes], ...]
     """Names of branches in UTF-8, each with the node of its tip."""
 
@@ -52,7 +52,8 @@ class BranchTips(Record):
     def of(
         cls, view: RepoT, selected: Selection, tips: Mapping[bytes, bytes]
     ) -> BranchTips | None:
-        """Return what the next export needs; ``None`` if it cannot follow ``tips``."""
+        """Return the tips for the next export; ``None`` if it cannot follow
+        ``tips``."""
         seen = selected.seen(view)
         if seen is None or len(tips) > _MOST_TIPS or not _is_plain(view):
             return None
@@ -61,7 +62,7 @@ class BranchTips(Record):
 
     @classmethod
     def read(cls, directory: Directory, dialect: bytes) -> BranchTips | None:
-        """Return what the last export has written; ``None`` if that is lost."""
+        """Return the tips that the last export wrote; ``None`` if lost."""
         try:
             content = directory.tryread(_name(dialect), _LONGEST_BYTES)
             return cls(**_FORM.values_in(content))
@@ -117,9 +118,9 @@ def forget(directory: Directory, dialect: bytes) -> None:
 
 
 def _is_plain(view: RepoT) -> bool:
-    """Tell whether each changeset of ``view`` may be a head of its branch.
+    """Return whether each changeset of ``view`` may be a head of its branch.
 
-    An obsolete one that is still shown may not. The topic extension has more branches.
+    A visible obsolete one may not. The topic extension has more branches.
     """
     unfiltered = view.unfiltered()
     obsolete_revs = obsolete.getrevs(unfiltered, b"obsolete")

@@ -1,25 +1,19 @@
-"""The skeleton of a git store: an empty bare repository, and forbidden names.
+"""Layout of a git store: an empty bare repository, its hook, locks and staging areas.
 
-Makes what gitrepository-layout(5) asks for. Refuses files that would lead git to other
-repositories. Does not know objects, refs and settings.
+Owns the files and directories of gitrepository-layout(5), and the list of forbidden
+ones, which would lead git to other repositories. Does not know objects, refs and
+settings.
 
-The hook that refuses pushes: a git store is written by amalgam alone.
+The hook ``pre-receive`` refuses pushes, since amalgam alone writes a git store. Users
+who may write its files could circumvent it. Nothing else stays in ``hooks``.
 
-git runs it before it takes anything (githooks(5), "pre-receive"), wherever the push
-comes from, unless who pushes may write to the store and goes around it: they could as
-well write its files. Owns the directory ``hooks`` of a store, where nothing else stays.
+``NAME.lock`` beside a file is git's own lock for its replacement.
 
-Files of a git repository that git may replace at the same time.
-
-Owns the lock of such a file: ``NAME.lock`` beside it, as git takes it
-(gitrepository-layout(5)). Does not know what the files contain.
-
-Directories of a git repository in which git writes packs that do not count yet.
-
-Beside the objects, so that a rename brings a pack there, and where no reader of the
-repository looks. A directory has a lock (``flock``), which the kernel releases when the
-process ends, and a list of the packs that the new one is made of. If one of these goes
-from the store, the directory goes, too: so what was dropped does not come back.
+git writes new packs in staging areas: beside the objects, so that a rename brings a
+pack there, and out of the sight of readers. An area has a lock (``flock``), which the
+kernel releases at the end of the process, and a list of the packs that the new one is
+made of. If one of these is removed from the store, the area is removed, too: so a
+dropped object does not come back.
 """
 
 from __future__ import annotations
@@ -47,7 +41,7 @@ PACKS = b"objects/pack"
 _DIRECTORIES = (PACKS, b"objects/info", b"refs/heads", b"refs/tags")
 _NEEDED = (PACKS, b"refs", b"HEAD")
 HEAD = b"ref: refs/heads/default\n"
-"""What HEAD says in a new store."""
+"""Content of HEAD in a new store."""
 
 MEDDLING = frozenset(
     {
@@ -63,18 +57,18 @@ MEDDLING = frozenset(
         b"worktrees",
     }
 )
-"""Files and directories with which git looks elsewhere, or leaves out what is there."""
+"""Files and directories that make git look elsewhere, or hide objects."""
 
 
 def is_whole(directory: Directory) -> bool:
-    """Tell whether there is a repository."""
+    """Return whether the repository exists."""
     return all(map(directory.exists, _NEEDED))
 
 
 def complete(directory: Directory, placement: Placement) -> None:
-    """Make of a directory an empty repository without a configuration.
+    """Make a directory an empty repository without a configuration.
 
-    What is there already stays.
+    Existing files stay.
     """
     for name in _DIRECTORIES:
         directory.sub(name).make(placement)
@@ -83,10 +77,10 @@ def complete(directory: Directory, placement: Placement) -> None:
 
 
 def forbidden_files(directory: Directory) -> Iterator[bytes]:
-    """Yield the names of all that no git repository needs and that leads elsewhere.
+    """Yield the names of forbidden files.
 
-    That is what is neither a file nor a directory, and what has a name of ``MEDDLING``.
-    Reads directories only: some 10 us for each, and no call for a file.
+    They are neither files nor directories, or have a name of ``MEDDLING``. Reads
+    directories only: about 10 us for each, and no call for a file.
     """
     for name, entry in directory.walk():
         is_known = entry.is_file(follow_symlinks=False) or entry.is_dir(
@@ -107,7 +101,7 @@ def check_layout(directory: Directory) -> None:
 
 
 def remove_forbidden(directory: Directory) -> None:
-    """Remove what ``check`` refuses."""
+    """Remove forbidden files."""
     for name in [*forbidden_files(directory)]:
         try:
             directory.remove(name)
@@ -188,7 +182,7 @@ def replace_locked(
 
 
 def forget_lock(directory: Directory, name: bytes) -> None:
-    """Remove what ``replace`` left, in this process or in one that died."""
+    """Remove leftovers of ``replace``, of this process or a dead one."""
     staged, lock = name + _STAGED, name + b".lock"
     try:
         ours = directory.stat(staged)
@@ -253,7 +247,7 @@ def staged_names(repository: Directory) -> list[bytes]:
 
 
 def sweep_staging(repository: Directory) -> bool:
-    """Remove the directories of processes that have ended; tell whether others stay."""
+    """Remove the directories of ended processes; return whether others stay."""
     return scratch.sweep(repository, _NAME)
 
 

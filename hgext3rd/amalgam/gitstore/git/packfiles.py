@@ -1,20 +1,18 @@
-"""Which objects a pack has: its index, gitformat-pack(5), version 2.
+"""Packs of a git store: their indexes, whether git can open them, and unlisted files.
 
-A pack of a large repository has many millions, so none of this keeps an object of each.
+The reader of pack indexes (gitformat-pack(5), version 2) keeps no object in memory,
+since a pack may have many millions.
 
-And whether git can open the pack, by the rules by which it opens one: formats, sizes,
-and checksums that name each other (packfile.c, "open_packed_git_1"). git leaves any
-other pack out: its clients hear "not our ref", and no reason. These rules read no more
-than the ends of a file. Damage in between is found by ``hg git::verify``.
+git can open a pack whose formats, sizes and checksums fit (packfile.c,
+"open_packed_git_1"). git ignores any other pack: its clients get "not our ref" without
+a reason. The check reads no more than the ends of files; ``hg git::verify`` finds
+damage in between.
 
-Packs that git makes in a staging area, with fixed bounds and configuration.
-
-Stray files: contents of a git store that its docket does not name.
-
-They come from a git-repack(1) or git-gc(1) that ended late, or from an older copy of
-the store. They may contain what must not be read. So nothing is answered from the store
-while there are any, and an export removes them. Owns the list of such files. Finding
-them takes the same few system calls for stores of any size.
+Unlisted files are contents of a store that its docket does not name: from a
+git-repack(1) or git-gc(1) that ended late, or an older copy of the store. They may
+contain hidden objects. So nothing is answered from the store while any exist, and an
+export removes them. Finding them takes the same few system calls for stores of any
+size.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ _PACK_HEADER = struct.Struct(">4sII")
 _SUFFIXES = (b".pack", b".idx")
 _MOST_KNOWN = 10_000
 
-# by the directory of the packs: what the file system said, and what was found
+# by the directory of the packs: its file stats, and the result
 _known: dict[bytes, tuple[object, bytes]] = {}
 
 
@@ -72,7 +70,7 @@ class Idx:
     def __init__(self, data: mmap.mmap, path: bytes) -> None:
         if data[: len(_HEADER)] != _HEADER or len(data) < _OIDS_AT:
             raise _damaged(path)
-        # how many oids have a first byte below each, and how many there are
+        # for each first byte, the number of oids below it, and the number of all
         self._starts = (0, *_FANOUT.unpack_from(data, len(_HEADER)))
         if len(data) < _OIDS_AT + self._starts[-1] * _OID_BYTES:
             raise _damaged(path)
@@ -81,7 +79,7 @@ class Idx:
         self._data = data
 
     def has(self, oid: bytes) -> bool:
-        """Tell whether the pack has an object."""
+        """Return whether the pack has an object."""
         low, high = self._starts[oid[0] : oid[0] + 2]
         return _has(self._oid, low, high, oid)
 
@@ -109,7 +107,7 @@ def open_idx(packs: Directory, pack: str) -> Iterator[Idx]:
 
 
 def are_disjoint(packs: Directory, names: Iterable[str]) -> bool:
-    """Tell whether no two packs (names without suffix) have an object in common."""
+    """Return whether no two packs (names without suffix) have an object in common."""
     with contextlib.ExitStack() as stack:
         indexes = [stack.enter_context(open_idx(packs, name)) for name in names]
         for byte in range(256):
@@ -179,9 +177,9 @@ def damaged(packs: Directory, names: Iterable[str]) -> bytes:
 
 
 def has_object(packs: Directory, pack: str, oid: bytes) -> bool:
-    """Tell whether a pack (without suffix) has an object. Reads, and maps nothing.
+    """Return whether a pack (without suffix) has an object. Reads, and maps nothing.
 
-    ``FileNotFoundError`` if it is missing. What its index has not is not there.
+    ``FileNotFoundError`` if the pack is missing. Only its index counts.
     """
     fd = packs.open(os.fsencode(pack) + b".idx")
     try:
@@ -196,13 +194,13 @@ def has_object(packs: Directory, pack: str, oid: bytes) -> bool:
 
 
 def _has(oid_at: Callable[[int], bytes], low: int, high: int, oid: bytes) -> bool:
-    """Tell whether ``oid`` is one of those from ``low`` to ``high``, in order."""
+    """Return whether ``oid`` is from ``low`` to ``high``, in order."""
     at = low + bisect.bisect_left(range(low, high), oid, key=oid_at)
     return at < high and oid_at(at) == oid
 
 
 def is_whole(packs: Directory, name: str) -> bool:
-    """Tell whether git can open a pack (without suffix). Reads the ends of its files.
+    """Return whether git can open a pack (without suffix). Reads the ends of its files.
 
     ``FileNotFoundError`` if one is missing.
     """
@@ -231,7 +229,7 @@ def _files(name: str) -> tuple[bytes, ...]:
 
 
 def _state(packs: Directory, names: Iterable[str]) -> tuple[object, ...]:
-    """Return what the file system says of the files of some packs."""
+    """Return the file stats of the files of some packs."""
     with packs.opened() as fd:
         found = [
             os.stat(file, dir_fd=fd, follow_symlinks=False)
@@ -282,7 +280,7 @@ _CONFIG = {
 def packed_by_git(
     git: Git, area: Directory, asked: Iterable[bytes], *options: str
 ) -> tuple[str, ...]:
-    """Let git write a pack of what is asked for, in ``area``; none for no object."""
+    """Let git write a pack in ``area``; none for no object."""
     git = git._replace(new_objects=layout.staged_objects(area))
     arguments = ("--quiet", "--non-empty", "--delta-base-offset", *options)
     with git.pieces(
@@ -304,11 +302,11 @@ def rev_list_line(oid: bytes) -> bytes:
 
 
 _OF_PACKS = (b".pack", b".idx", b".rev", b".keep", b".bitmap")
-# what a process of git that runs may yet need
+# files that a running git process may still need
 _TEMPORARY = summaries.TEMPORARY
 _ABANDONED_SECONDS = 3600
 _LOOSE = re.compile(rb"[0-9a-f]{2}")
-# what git remembers of refs, or of a working copy that there should not be
+# git's records of refs, or of a working copy that should not exist
 _TRACES = re.compile(
     rb"logs|index|AUTO_MERGE|COMMIT_EDITMSG|gc\.log|rr-cache|sequencer|[A-Z_]+_HEAD"
 )
@@ -357,7 +355,7 @@ def remove_unlisted(repository: Repository, docket: Docket) -> None:
 
 
 def _is_in_use(repository: Repository, directory: bytes, name: bytes) -> bool:
-    """Tell whether a file that is not whole may be that of a process that runs."""
+    """Return whether an unfinished file may be that of a running process."""
     if not name.startswith(_TEMPORARY):
         return False
     try:

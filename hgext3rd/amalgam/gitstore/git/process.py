@@ -66,7 +66,7 @@ _LIMITED = (
 Value: TypeAlias = "str | tuple[str, ...]"
 """Of a key of the configuration, or several for a key that takes them."""
 
-# What an own value takes precedence over, in whatever file it stands. Not here, since
+# Keys that a value of our own overrides, in whatever file they are. Not here, since
 # git itself reads it from no repository: uploadpack.packObjectsHook, safe.*, trace2.*.
 _NEUTRAL = {
     "core.hooksPath": os.devnull,
@@ -110,10 +110,10 @@ _ENVIRONMENT = {
     "GIT_PROXY_COMMAND": "",
     # a missing object is an error, not a reason to ask a "promisor" for it
     "GIT_NO_LAZY_FETCH": "1",
-    # objects are what their ids say
+    # objects must match their ids
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
-    # what a new repository is: the defaults of git 3.0 are to be others
+    # properties of a new repository: git 3.0 will have other defaults
     "GIT_DEFAULT_HASH": "sha1",
     "GIT_DEFAULT_REF_FORMAT": "files",
     "GIT_PROTOCOL_FROM_USER": "0",
@@ -141,8 +141,8 @@ _HARMFUL_KEYS = frozenset({b"gc.recentobjectshook"})
 class Git(Record):
     """The git program, for one repository or for none.
 
-    Every way to run it takes the subcommand with its options as ``args``, and what
-    follows a ``--`` as ``operands``: all names that come from elsewhere belong there.
+    Every way to run it takes the subcommand with its options as ``args``. Foreign names
+    are ``operands``, which follow a ``--``.
     """
 
     program: bytes
@@ -150,7 +150,7 @@ class Git(Record):
     directory: Directory | None = None
     """The repository, which need not exist yet; ``None`` to be outside of any."""
     owner: Owner | None = None
-    """Whose repositories may be used, beside those of the user who runs this."""
+    """Owners whose repositories may be used, beside the user's own."""
     new_objects: Directory | None = None
     """Where new objects go, if not into the repository."""
     is_apart: bool = False
@@ -167,10 +167,10 @@ class Git(Record):
         protocols: str = "",
         check: bool = True,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run git to its end and return what it wrote, and how it ended.
+        """Run git to its end; return its output and exit code.
 
-        ``config`` overrides the configuration, ``protocols`` are the transports that
-        may be used, separated by colons. With ``check``, ``Abort`` if it fails.
+        ``config`` overrides the configuration, ``protocols`` are the allowed
+        transports, separated by colons. With ``check``, ``Abort`` if it fails.
         """
         with self.start(
             *args,
@@ -203,10 +203,9 @@ class Git(Record):
     ) -> subprocess.Popen[bytes]:
         """Start git and return its process; ``pipes`` are more arguments of ``Popen``.
 
-        ``spoken``: the protocol that a client speaks, as ``GIT_PROTOCOL`` has it.
-        ``address_bytes``: how much memory each of its processes may address. ``Abort``
-        if there is no git, ``SecurityError`` if the repository's owner or its
-        configuration is not to be trusted.
+        ``spoken``: the client's protocol, as in ``GIT_PROTOCOL``. ``address_bytes``:
+        address space of each of its processes. ``Abort`` without git, ``SecurityError``
+        if the repository's owner or configuration is not trusted.
         """
         overrides: dict[str, Value] = {**_NEUTRAL, **(config or {}), **self.check()}
         command = [*map(os.fsencode, args)]
@@ -239,7 +238,7 @@ class Git(Record):
         input: Iterable[bytes] = (),
         config: Mapping[str, str] | None = None,
     ) -> Iterator[Iterator[bytes]]:
-        """Run git as long as the context lasts, which yields what it writes, in pieces.
+        """Run git during the context, which yields its output in pieces.
 
         After the last piece, ``Abort`` if git failed.
         """
@@ -312,7 +311,7 @@ def said(done: subprocess.CompletedProcess[bytes]) -> bytes:
 
 
 def last_words(process: subprocess.Popen[bytes], errors: IO[bytes]) -> bytes:
-    """Return what ``said`` tells of a process that has ended, from its stderr."""
+    """Return the message of an ended process, from its stderr."""
     errors.seek(0)
     return said(
         subprocess.CompletedProcess(
@@ -382,7 +381,7 @@ def _popen(
 def _read(
     program: bytes, *args: str | bytes, input: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in no repository and return what it wrote."""
+    """Run git in no repository and return its output."""
     environment = _environment(None, {})
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     command = [program, *map(os.fsencode, args)]
@@ -429,9 +428,9 @@ def _check_config(program: bytes, directory: Directory) -> None:
 
 @functools.lru_cache(maxsize=64)
 def settings(program: bytes, content: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    """Return what a config file with this ``content`` sets: key and value, in order.
+    """Return the keys and values of a config file with this ``content``, in order.
 
-    It is git that reads it, but not what the file includes; ``Abort`` if it cannot.
+    git reads it, without includes; ``Abort`` if it cannot.
     """
     if not content:
         return ()

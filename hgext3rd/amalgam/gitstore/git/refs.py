@@ -28,7 +28,7 @@ HEADS = b"refs/heads/"
 TAGS = b"refs/tags/"
 OTHER_HEADS = b"refs/hg/heads/"
 METADATA = b"refs/cinnabar/metadata"
-"""What git-cinnabar knows of a repository; no git user is shown it."""
+"""git-cinnabar's metadata, hidden from git users."""
 LONGEST_PART, LONGEST_NAME = 250, 2048
 """Bytes of a name between slashes, and altogether, that every clone can have.
 
@@ -40,8 +40,8 @@ fetches no other ref, either (seen with 2.55).
 
 # values of amalgam.git.refs for which all heads of branches are looked at
 _OF_BRANCHES = frozenset({b"tips", b"heads"})
-# what git-check-ref-format(1) refuses, for a name below refs/heads/ or the like, and
-# what no clone gets
+# names below refs/heads/ and the like that git-check-ref-format(1) refuses, and names
+# that no clone gets
 _REFUSED = re.compile(
     rb"""
       [\x00-\x20\x7f~^:?*\[\\]    # control, space, glob and revision syntax
@@ -57,9 +57,9 @@ _REFUSED = re.compile(
 
 
 class NamedNodes(Record):
-    """What has a name in a repository, by kind: name to node.
+    """Names in a repository, by kind: name to node.
 
-    Names are as Mercurial has them in memory.
+    Names are in Mercurial's encoding in memory.
     """
 
     bookmarks: dict[bytes, bytes]
@@ -79,10 +79,10 @@ class NamedNodes(Record):
         tips: Mapping[bytes, bytes] | None = None,
         bookmarks: Mapping[bytes, bytes] | None = None,
     ) -> NamedNodes:
-        """Look at ``view``; ``kinds`` is the value of ``amalgam.git.refs``.
+        """Take the names of ``view``; ``kinds`` is the value of ``amalgam.git.refs``.
 
-        ``tips``: those of open branches, if they are known. ``bookmarks``: those that
-        count, if they are not the view's own.
+        ``tips``: those of open branches, if known. ``bookmarks``: the bookmarks to use,
+        if not the view's own.
         """
         kinds = frozenset(kinds)
 
@@ -121,8 +121,8 @@ class NamedNodes(Record):
     def branches(self) -> dict[tuple[str, bytes], bytes]:
         """Return the git branch of each bookmark and of each tip, without prefix.
 
-        The keys are ``("bookmark", name)`` and ``("tip", branch)``. What would have too
-        long a name, or none, is left out.
+        The keys are ``("bookmark", name)`` and ``("tip", branch)``. Names that are too
+        long for git are left out.
         """
         stored = {
             ("bookmark", name): encoding.fromlocal(name) for name in self.bookmarks
@@ -178,7 +178,7 @@ def tag_names(tags: Iterable[bytes]) -> dict[bytes, bytes]:
 
 
 def can_follow(kinds: Iterable[bytes]) -> bool:
-    """Tell whether of all heads of branches, only the tips have names."""
+    """Return whether only the tips of branches have names, and no other heads."""
     return _OF_BRANCHES.intersection(kinds) == {b"tips"}
 
 
@@ -223,15 +223,15 @@ class RefNames:
         self._directories.update(_parents(name))
 
     def has(self, name: bytes) -> bool:
-        """Tell whether there is that name, or a directory of it."""
+        """Return whether the name exists, or a directory of it."""
         return name in self._names or name in self._directories
 
     def has_above(self, name: bytes) -> bool:
-        """Tell whether a directory of ``name`` is a name."""
+        """Return whether a directory of ``name`` is a name."""
         return not self._names.isdisjoint(_parents(name))
 
     def may_have(self, name: bytes) -> bool:
-        """Tell whether git allows ``name``, beside those that there are."""
+        """Return whether git allows ``name``, beside the existing ones."""
         is_legal = name != b"" and _legal(name) == name
         return is_legal and not (self.has(name) or self.has_above(name))
 
@@ -264,15 +264,15 @@ def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
 
 
 def is_too_long(name: bytes) -> bool:
-    """Tell whether some clones could not have a ref of that name, without prefix."""
+    """Return whether some clones could not have a ref of that name, without prefix."""
     longest = max(map(len, name.split(b"/")))
     return longest > LONGEST_PART or len(name) > LONGEST_NAME
 
 
 def _shown(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
-    """Return what ``distinct`` does, without what is too long or empty then.
+    """Return the names of ``distinct`` without too long and empty ones.
 
-    A line of ``.hgtags`` can name the tag that is empty. No client could read its ref.
+    A line of ``.hgtags`` can have an empty tag. No client could read its ref.
     """
     found = distinct(names).items()
     return {key: name for key, name in found if name and not is_too_long(name)}

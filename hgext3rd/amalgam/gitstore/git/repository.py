@@ -1,13 +1,12 @@
-"""The bare git repository of a dialect.
+"""The bare git repository of a dialect: packs, refs and settings.
 
 Any git tool may read it. The native core adds packs. Refs are one ``packed-refs`` file
 that is replaced as a whole, so readers see the refs of one export, never a mixture
 (gitrepository-layout(5), git-pack-refs(1)). amalgam does not let git write here.
 
-What the configuration of a git store says to git tools that others start.
-
-None of it changes what objects mean. Values of others stay, unless they are about
-pushes, which a store does not take (git-config(1)).
+Settings are for git tools that others start. None changes the meaning of objects.
+Values of others stay, except for those about pushes, which a store does not take
+(git-config(1)).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _TASKS = (
 # Heads without a ref are unreachable for git but through the metadata commit, hence
 # "never"; and manifests have modes that no checkout ever sees.
 _OURS = (
-    # relative to where hooks run, that is in the repository: never those of a user
+    # relative to the working directory of hooks, the repository: never those of a user
     ("core.hooksPath", "hooks"),
     ("core.logAllRefUpdates", "false"),
     ("fsck.badFilemode", "ignore"),
@@ -68,7 +67,7 @@ _OURS = (
     ("receive.autogc", "false"),
     ("transfer.hideRefs", "refs/cinnabar"),
 )
-# what is hidden, too, unless these heads are chosen
+# hidden, too, unless these heads are chosen
 _OTHER_HEADS = ("transfer.hideRefs", "refs/hg")
 _ANEW = (
     ("core.repositoryFormatVersion", "0"),
@@ -92,7 +91,7 @@ def edited_config(
 ) -> bytes:
     """Return a configuration with our settings; ``program`` is git, which edits it.
 
-    ``content`` itself if it has them. What git cannot read is written anew.
+    ``content`` itself if it has them. A configuration that git cannot read is replaced.
     """
     fresh = new_config(placement, shows_heads=shows_heads)
     if content == fresh:
@@ -159,7 +158,7 @@ _PACKED_REFS_HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
 _PACKED_REFS_BYTES = 512 << 20
 _HEAD_BYTES = 1 << 16
 _REF = re.compile(rb"([0-9a-f]{40}) (.+)")
-# what the core's unfinished files are called there; git's own begin with "tmp_", too
+# names of the core's unfinished files; git's own begin with "tmp_", too
 _UNFINISHED = b"tmp_amalgam_"
 _KEEP = b".keep"
 _LOOSE = re.compile(rb"[0-9a-f]{2}")
@@ -187,7 +186,7 @@ class Repository:
     ) -> None:
         """``git`` is the program, for this repository; ``placement`` that of files.
 
-        ``shows_heads``: clients may see the refs of heads that have no other name.
+        ``shows_heads``: clients may see refs of heads without another name.
         """
         assert git.directory is not None
         self.git = git
@@ -202,11 +201,11 @@ class Repository:
         return self.directory.path
 
     def exists(self) -> bool:
-        """Tell whether there is a repository."""
+        """Return whether the repository exists."""
         return layout.is_whole(self.directory)
 
     def set_up(self) -> None:
-        """Make the repository, or what it lacks, and set what it has to be set to."""
+        """Make the repository, or its missing parts, and its settings."""
         try:
             self.directory.stat()
         except FileNotFoundError:
@@ -218,7 +217,7 @@ class Repository:
         self._configure()
 
     def remove_intruders(self) -> None:
-        """Remove what would lead git to another repository."""
+        """Remove files that would lead git to another repository."""
         layout.remove_forbidden(self.directory)
 
     def _create(self) -> None:
@@ -241,9 +240,9 @@ class Repository:
         return name + b".tmp-"
 
     def _configure(self) -> None:
-        """Change the configuration of the repository where it is not as it should be.
+        """Correct the configuration of the repository.
 
-        What others have set besides stays.
+        Additional settings of others stay.
         """
         there = self._content(CONFIG, CONFIG_BYTES)
         content = edited_config(
@@ -260,14 +259,13 @@ class Repository:
             return b""
 
     def has_pack(self, name: str) -> bool:
-        """Tell whether the pack ``name`` (without suffix) can be read."""
+        """Return whether the pack ``name`` (without suffix) can be read."""
         return self.packs_directory.exists(os.fsencode(name) + b".idx")
 
     def packs(self, *, usable: bool = True) -> frozenset[str]:
         """Return the names of all packs, without suffix.
 
-        Those that can be read and have a name as git gives; or else those of which any
-        file is there.
+        Readable ones with a name of git's form; or else all of which any file exists.
         """
         files = self.packs_directory.names() if self.exists() else ()
         halves = (file.partition(b".") for file in files if file.startswith(b"pack-"))
@@ -312,9 +310,9 @@ class Repository:
         self.directory.rename(staged, name)
 
     def remove_packs(self, names: Iterable[str]) -> None:
-        """Remove packs (names without suffix) with all that belongs to them.
+        """Remove packs (names without suffix) with all their files.
 
-        The index goes first: what it names can no longer be found when the rest goes.
+        The index goes first: its objects can no longer be found when the rest goes.
         """
         removed = frozenset(map(os.fsencode, names))
         files = [
@@ -326,9 +324,9 @@ class Repository:
             self.packs_directory.remove(file)
 
     def keep(self, names: Iterable[str]) -> None:
-        """Have git leave packs (names without suffix) alone, and no others.
+        """Have git leave these packs (names without suffix) alone, and no others.
 
-        What git-gc(1) made of packs of several layers could not be told apart.
+        git-gc(1) would mix packs of several layers.
         """
         wanted = {os.fsencode(name) + _KEEP for name in names}
         files = self.packs_directory.names()
@@ -353,7 +351,7 @@ class Repository:
         ]
 
     def remove_debris(self) -> None:
-        """Remove unfinished files of processes that died. Only for who has the lock."""
+        """Remove unfinished files of dead processes. Only with the lock."""
         for name in (_PACKED_REFS, b"HEAD", CONFIG):
             layout.forget_lock(self.directory, name)
         for directory, prefix in (
@@ -388,7 +386,7 @@ class Repository:
             )
 
     def is_named(self, refs: Mapping[bytes, bytes], head: bytes) -> bool:
-        """Tell whether ``set_refs`` would write nothing."""
+        """Return whether ``set_refs`` would write nothing."""
         return (
             self.exists()
             and self.packed_refs() == _packed(refs)
@@ -405,14 +403,15 @@ class Repository:
         return self._content(b"HEAD", _HEAD_BYTES)
 
     def names_digest(self) -> str:
-        """Return what tells whether refs and HEAD are as ``set_refs`` left them."""
+        """Return a digest of refs and HEAD, to see whether they are as ``set_refs``
+        left them."""
         content = b"\0".join((self.packed_refs(), self.head_content()))
         return hashlib.sha1(content).hexdigest()
 
     def names_state(self) -> tuple[tuple[int, ...], ...]:
-        """Return what the file system says of the files that have refs and HEAD.
+        """Return the file stats of the files with refs and HEAD.
 
-        Two that are equal: so is ``names_digest``.
+        Equal stats mean an equal ``names_digest``.
         """
         state = []
         for name in (_PACKED_REFS, b"HEAD"):
@@ -435,14 +434,14 @@ class Repository:
         return found == [b"commit"] * len(oids)
 
     def has_refs(self) -> bool:
-        """Tell whether there is any ref."""
+        """Return whether any ref exists."""
         return bool(self.refs() or self.loose_refs())
 
     def refs(self) -> dict[bytes, bytes]:
         """Return the refs in ``packed-refs``: name to oid, 20 bytes."""
         refs = {}
         for line in self.packed_refs().splitlines():
-            if match := _REF.fullmatch(line):  # what is damaged is written anew
+            if match := _REF.fullmatch(line):  # damaged lines are replaced
                 refs[match[2]] = bytes.fromhex(match[1].decode())
         return refs
 

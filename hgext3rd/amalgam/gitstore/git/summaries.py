@@ -1,9 +1,9 @@
-"""Summaries: what git writes of objects that packs have, and can do without.
+"""Summaries: git's optional files about objects in packs.
 
 They are the commit-graph, the multi-pack-index with its bitmap, and lists for dumb
 clients. They name objects without having them. Owns the list of such files, and
-``<dialect>.summaries``, which says of which pack maintenance has let git write them
-(``docs/formats/map.rst``). Does not know when they are due.
+``<dialect>.summaries``, which names the packs of those that maintenance has let git
+write (``docs/formats/map.rst``). Does not know when they are due.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TEMPORARY = b"tmp_"
 
 
 class Summarised(Record):
-    """What maintenance has written the last time."""
+    """Record of the summaries that maintenance has written last."""
 
     pack: str
     """The pack whose objects the files name, without suffix."""
@@ -58,7 +58,7 @@ class Summarised(Record):
 
     @classmethod
     def read(cls, directory: Directory, dialect: bytes) -> Summarised | None:
-        """Return what was recorded; ``None`` if nothing was."""
+        """Return the record; ``None`` if none was made."""
         try:
             content = directory.tryread(_name(dialect), _FILE_BYTES)
             return cls(**_FORM.values_in(content))
@@ -85,12 +85,12 @@ _FORM = docketfile.Form(
 
 
 def of_packs(file: bytes) -> bool:
-    """Tell whether a file among packs is such a file."""
+    """Return whether a file among packs is such a file."""
     return bool(_OF_PACKS.fullmatch(file))
 
 
 def remove_those_of_packs(repository: Repository) -> None:
-    """Remove what git wrote of packs, some of which are to go; their objects stay."""
+    """Remove git's summaries of packs before some packs go; their objects stay."""
     repository.directory.remove(_LISTINGS[0])
     for file in repository.packs_directory.names():
         if of_packs(file):
@@ -98,10 +98,10 @@ def remove_those_of_packs(repository: Repository) -> None:
 
 
 def remove(repository: Repository, *, keeps: bool) -> None:
-    """Remove what git wrote of objects, some of which are gone.
+    """Remove git's summaries of objects, some of which are gone.
 
-    Unfinished packs, too: a process of git that writes one has seen those objects.
-    ``keeps`` what maintenance has written, of others.
+    Unfinished packs, too: their git process has seen those objects. ``keeps`` the
+    summaries of other objects that maintenance wrote.
     """
     for name in _LISTINGS if keeps else (*_GRAPHS, *_LISTINGS):
         repository.directory.remove(name)
@@ -111,7 +111,7 @@ def remove(repository: Repository, *, keeps: bool) -> None:
 
 
 def remove_bitmaps(repository: Repository) -> None:
-    """Remove what belongs to a multi-pack-index. git cannot verify it."""
+    """Remove the files of a multi-pack-index. git cannot verify it."""
     for file in repository.packs_directory.names():
         if _BESIDE.fullmatch(file):
             repository.packs_directory.remove(file)
@@ -120,7 +120,7 @@ def remove_bitmaps(repository: Repository) -> None:
 def digest(repository: Repository) -> str:
     """Return a digest of the files that name objects without having them.
 
-    It is empty if there are none. It changes when one is written.
+    Empty without such files. It changes when one is written.
     """
     lines = [b"%s %r\n" % entry for entry in sorted(_files(repository))]
     return hashlib.sha1(b"".join(lines)).hexdigest() if lines else ""
@@ -147,7 +147,7 @@ def _files(repository: Repository) -> Iterator[tuple[bytes, tuple[int, ...]]]:
 
 
 def is_wrong(repository: Repository) -> bool:
-    """Tell whether git finds that a summary names what the packs do not have."""
+    """Return whether git finds that a summary names objects missing in the packs."""
     run = repository.git.run
     return any(
         run(command, "verify", check=False).returncode

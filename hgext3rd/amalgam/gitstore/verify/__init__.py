@@ -1,10 +1,9 @@
 """Verification: a git store, compared with the history it comes from.
 
-``run`` asks, from the bottom up: are the files complete (``files``), does the map agree
-with history and objects (``mapping``), is the metadata right (``cinnabar``), are the
-refs right (``refs``)? With ``--full`` it exports everything again and compares
-(``recomputed``). What depends on known damage is left out. Changes nothing, and takes
-no lock.
+``run`` checks from the bottom up: complete files (``files``), the map against history
+and objects (``mapping``), the metadata (``metadata``), the refs (``refs``). With
+``--full`` it exports everything again and compares (``recompute``). Consequences of
+known damage are left out. Changes nothing, and takes no lock.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ __all__ = ["Difference", "Findings", "Note", "Remedy", "run"]
 
 
 def run(store: GitStore, *, full: bool = False, deep: bool = True) -> Findings:
-    """Verify ``store`` against the repository as it is now.
+    """Verify ``store`` against the current repository.
 
-    Without ``deep`` only what takes little time, whatever the size: contents of packs,
+    Without ``deep``, only quick checks are made, whatever the size: contents of packs,
     map and objects are not read. ``full``: compute every id again, and let git check
-    everything. ``StateError`` if there is no store, or an export changes it meanwhile.
+    everything. ``StateError`` without a store, or if an export changes it meanwhile.
     """
     if deep:
         store.require_trust()
@@ -63,7 +62,7 @@ def run(store: GitStore, *, full: bool = False, deep: bool = True) -> Findings:
 
 
 class _Verification:
-    """One verification: what is known so far."""
+    """One verification, with its findings so far."""
 
     def __init__(self, store: GitStore, docket: Docket, findings: Findings) -> None:
         self._store = store

@@ -1,12 +1,9 @@
-"""Verification of the files of a git store, those of the docket and foreign ones.
+"""Verification of the files of a git store, in the docket and foreign.
 
-Owns what makes a pack complete: three files that end with the SHA-1 of what comes
-before, and name the same pack (gitformat-pack(5)). In a full verification, git checks
-the objects.
-
-Names of files that are legal in Mercurial, but a problem for git or its users.
-
-They are exported unchanged, because the ids depend on them.
+A complete pack is three files that end with the SHA-1 of their content, and name the
+same pack (gitformat-pack(5)). In a full verification, git checks the objects. Names
+that are legal in Mercurial, but a problem for git or its users, are notes: they are
+exported unchanged, because ids depend on them.
 """
 
 from __future__ import annotations
@@ -68,7 +65,7 @@ def check_presence(
 def check_packs(
     ui: UiT, repository: Repository, docket: Docket
 ) -> Iterator[Difference]:
-    """Yield what is wrong with the packs that ``docket`` names. Reads all of them."""
+    """Yield damage of the packs that ``docket`` names. Reads all of them."""
     sizes = _sizes(repository, docket)
     total = sum(filter(None, sizes.values()))
     sums: dict[bytes, bytes] = {}
@@ -92,9 +89,10 @@ def _not_whole(file: bytes, found: bytes) -> Difference:
 
 
 def foreign_files(repository: Repository, docket: Docket) -> list[bytes]:
-    """Return the files that amalgam has not made and that change what git users see.
+    """Return foreign files that change the view of git users.
 
-    Packs, loose objects, and what leads git to objects elsewhere; below the repository.
+    Packs, loose objects, and files that lead git to objects elsewhere; below the
+    repository.
     """
     kept = frozenset(map(os.fsencode, docket.packs + docket.dropped))
     found = [
@@ -138,9 +136,9 @@ def unfinished(repository: Repository, docket: Docket) -> Iterator[Note]:
 
 
 def _read(repository: Repository, file: bytes, progress: Any) -> tuple[bytes, bool]:
-    """Return the checksum of the pack that ``file`` is or belongs to.
+    """Return the checksum of the pack of ``file``, and whether the file is whole.
 
-    And whether the file is whole: its own checksum is that of what comes before.
+    It is whole if its own checksum is that of its content.
     """
     digest = hashlib.sha1(usedforsecurity=False)
     end = b""  # all but this is hashed

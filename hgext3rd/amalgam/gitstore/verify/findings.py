@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Remedy(Choice):
-    """What mends a difference; a later one mends all that an earlier one does."""
+    """Repair of a difference; a later one includes all earlier ones."""
 
     EXPORT = 1
     """An export, which also names refs."""
     WITHDRAW = 2
-    """An export, before which nothing may be answered: what is there may not be read.
-    """
+    """An export, before which nothing may be answered: hidden objects are in the
+    store."""
     REMOVE = 3
     """Removing a file that is not ours, then an export."""
     REBUILD = 4
@@ -86,7 +86,7 @@ class Findings:
         self._known: set[tuple[bytes, bytes]] = set()
 
     def add(self, differences: Iterable[Difference]) -> bool:
-        """Add differences, only one of each thing; tell whether there was one."""
+        """Add differences, one of each thing; return whether any was found."""
         found = False
         for difference in differences:
             found = True
@@ -98,6 +98,6 @@ class Findings:
 
     @property
     def remedy(self) -> Remedy | None:
-        """What mends all differences."""
+        """Repair of all differences."""
         remedies = [difference.remedy for difference in self.differences]
         return max(remedies, key=lambda remedy: remedy.value, default=None)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _BATCH = 50_000
 _PAIR_LEN = 2 * ID_LEN
 
-# what a table's nodes are nodes of, and the kind of object that stands for them
+# for each table, the kinds of its nodes and of its objects
 KINDS = {
     Table.CHANGESETS: (b"changeset", b"commit"),
     Table.MANIFESTS: (b"manifest", b"tree"),
@@ -73,7 +73,7 @@ def check_segments(
 
 
 class Served(Record):
-    """The changesets that are selected, and what the map has of them."""
+    """The selected changesets, and their entries in the map."""
 
     selected: Selection
     nodes: frozenset[bytes]
@@ -102,8 +102,8 @@ class Served(Record):
     ) -> Iterator[Difference]:
         """Yield selected changesets without a commit, and others with one.
 
-        An export takes for granted that what is below revision ``known_below`` is
-        there.
+        An export takes for granted that changesets below revision ``known_below`` are
+        exported.
         """
         one = _(b"a commit")
         for rev, node in self.missing:
@@ -152,14 +152,14 @@ def check_objects(
     oidmap: OidMap,
     kinds: Mapping[Table, tuple[bytes, bytes]] = KINDS,
 ) -> Iterator[Difference]:
-    """Yield the objects of the map that git does not find, or finds to be another kind.
+    """Yield objects of the map that git does not find, or that are of another kind.
 
-    ``kinds`` has for each table what its nodes are, and the kind of the objects. One
-    git process; takes some microseconds an object.
+    ``kinds`` has for each table the kinds of its nodes and of its objects. One git
+    process; takes some microseconds an object.
     """
     total = sum(oidmap.count(table) for table in Table)
     progress = ui.makeprogress(_(b"checking objects"), _(b"objects"), total)
-    # in a file, what git says of damage cannot fill a pipe that nobody reads
+    # into a file, since messages about damage could fill a pipe that nobody reads
     with tempfile.TemporaryFile() as complaints, progress:
         process = git.start(
             *("cat-file", "--batch-check=%(objecttype)", "--buffer"),

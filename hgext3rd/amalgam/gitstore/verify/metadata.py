@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..git.process import Git
     from ..oidmap import OidMap
 
-# what a table's nodes are, and the kind of object that is kept for them
+# for each table, the kinds of its nodes and of its objects
 KINDS = {
     Table.CHANGESETS: (b"commit", b"blob"),
     Table.MANIFESTS: (b"manifest", b"commit"),
@@ -48,9 +48,9 @@ def check_counts(oidmap: OidMap, metadata_map: OidMap) -> Iterator[Difference]:
 
 
 def check_commits(git: Git, docket: Docket) -> Iterator[Difference]:
-    """Yield a difference if git cannot read a commit, or trees that it leads to.
+    """Yield a difference if git cannot read a commit, or trees reachable from it.
 
-    Those of commits and manifests apart, which the maps lead to.
+    Without those of commits and manifests, which are in the maps.
     """
     args = (
         "rev-list",

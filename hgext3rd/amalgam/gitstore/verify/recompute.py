@@ -1,12 +1,10 @@
 """Full verification: the store, compared with an export from nothing.
 
-The export goes to a temporary directory. What it makes is right, and anything else in
-the store is a difference. Takes the time and the disk space of a full export.
+The export goes to a temporary directory. Its result is right, and anything else in the
+store is a difference. Takes the time and the disk space of a full export.
 
-Objects of metadata commits, also of those that are behind.
-
-A metadata commit stays until it is made again. Then it is not what an export from
-nothing makes, and contains only ids.
+A metadata commit stays until it is replaced. An older one is not part of an export from
+nothing, and contains only ids.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ _EMPTY_TREE = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n"
 
 
 def stale_metadata(git: Git, oids: Iterable[bytes]) -> frozenset[bytes]:
-    """Return those of ``oids`` that a metadata commit may need, and nothing else does.
+    """Return the members of ``oids`` that only a metadata commit may need.
 
     Those of the current one are among them.
     """
@@ -79,7 +77,7 @@ def stale_metadata(git: Git, oids: Iterable[bytes]) -> frozenset[bytes]:
 
 
 def _is_metadata(kind: bytes, content: bytes) -> bool:
-    """Tell whether an object is a metadata commit, or a part that others replace."""
+    """Return whether an object is a metadata commit, or a replaceable part of one."""
     if kind == b"commit":
         head, idents, message = content.partition(_IDENTS)
         is_notes = not message and head.count(b"\n") == 1
@@ -99,19 +97,19 @@ def _is_metadata(kind: bytes, content: bytes) -> bool:
 
 
 _PROGRESS = re.compile(rb"([A-Z][\w ]+): +(?:\d+% \((\d+)/(\d+)\)|(\d+))")
-# what git-fsck(1) says of an object's content, which follows from the history
+# messages of git-fsck(1) about contents that follow from the history
 _CONTENT = re.compile(rb"(?:error|warning) in (\w+) ([0-9a-f]{40}): (.*)")
 
 
 class Recomputed(Record):
-    """What an export from nothing makes."""
+    """The result of an export from nothing."""
 
     oidmap: OidMap
     metadata_map: OidMap
     commit_before: str
     """The metadata commit of the store, in hex; empty if it is behind."""
     commit: str
-    """What it should be; empty if that is not known."""
+    """Expected value; empty if unknown."""
     directory: Directory
     packs: tuple[str, ...]
     """Its packs, which are in ``directory``."""
@@ -121,9 +119,9 @@ class Recomputed(Record):
     def of(
         cls, store: GitStore, selected: Selection, commit: str
     ) -> Iterator[Recomputed]:
-        """Convert ``selected`` into a temporary directory, which goes at the end.
+        """Convert ``selected`` into a temporary directory, removed at the end.
 
-        ``commit``: the metadata commit to compare, if there is one.
+        ``commit``: the metadata commit to compare, if any.
         """
         repo = store.repo
         requirements.check(repo)
@@ -147,7 +145,7 @@ class Recomputed(Record):
         return _compare(ui, oidmap, self.oidmap, KINDS)
 
     def check_metadata(self, ui: UiT, metadata_map: OidMap) -> Iterator[Difference]:
-        """Yield what of the metadata of the store is missing or wrong."""
+        """Yield missing and wrong metadata of the store."""
         yield from _compare(ui, metadata_map, self.metadata_map, metadata.KINDS)
         found, expected = self.commit_before, self.commit
         if found != expected:
@@ -215,7 +213,7 @@ def _compare(
 
 
 def check_with_git(ui: UiT, git: Git, notes: list[Note]) -> Iterator[Difference]:
-    """Yield what ``git fsck`` finds broken; what it dislikes, but is so, is a note."""
+    """Yield errors of ``git fsck``; its complaints about contents are notes."""
     # manifests have modes of their own, that no checkout ever sees
     with git.start(
         *("fsck", "--full", "--strict", "--no-dangling", "--progress"),
@@ -238,7 +236,8 @@ def check_with_git(ui: UiT, git: Git, notes: list[Note]) -> Iterator[Difference]
 
 
 def _without_progress(ui: UiT, lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield what git said, in one line if it took two; draw its progress as our own."""
+    """Yield lines of git's output, joined if they belong together; show its
+    progress."""
     topic = begun = b""
     with contextlib.ExitStack() as bars:
         bar: Any = None
@@ -252,7 +251,7 @@ def _without_progress(ui: UiT, lines: Iterator[bytes]) -> Iterator[bytes]:
                     bar = bars.enter_context(made)
                 bar.update(int(match[2] or match[4]))
             elif part.startswith(b"broken link from"):
-                begun = b" ".join(part.split())  # what it leads to is the next line
+                begun = b" ".join(part.split())  # the next line has the rest
             elif text := b" ".join([begun, *part.split()]).strip():
                 begun = b""
                 yield text

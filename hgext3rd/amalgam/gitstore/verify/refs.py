@@ -27,7 +27,7 @@ _LONGEST_SHOWN = 60
 
 
 class ExpectedRefs(Record):
-    """What git users should be able to name."""
+    """Names that git users should see."""
 
     refs: Mapping[bytes, bytes]
     """Name to oid, 20 bytes."""
@@ -93,10 +93,10 @@ class ExpectedRefs(Record):
 
 
 def unreachable(view: RepoT, nodes: Iterable[bytes]) -> tuple[int, list[Note]]:
-    """Return how many changesets no ref leads to, and a note that says so.
+    """Return the number of changesets without a ref, and a note about them.
 
-    ``nodes`` are those that refs name. Nothing is wrong with the others: whoever asks
-    for them by id gets them.
+    ``nodes`` are those that refs name. The others are not wrong: clients that ask for
+    them by id get them.
     """
     changelog = view.changelog
     named = map(changelog.rev, nodes)
