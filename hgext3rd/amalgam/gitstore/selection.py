@@ -172,7 +172,7 @@ class Selection(Record):
 def select(
     repo: RepoT, export: bytes, nodes: Iterable[bytes] | None = None
 ) -> Selection:
-    """Select the changesets of ``amalgam.git.export``; of these, ancestors of ``nodes``.
+    """Select changesets of ``amalgam.git.export``; of these, ancestors of ``nodes``.
 
     Unknown ``nodes``, and those that are not allowed, select nothing. Cost is in
     proportion to the changesets not selected. ``StorageError`` if the changelog is no
