@@ -1,4 +1,4 @@
-"""Bundles as a measurement writes them: the command, and what is in the file."""
+"""Bundles for a measurement: the command that writes one, and its content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NODE = re.compile(rb"^ +([0-9a-f]{40})$", re.MULTILINE)
 
 
 def is_of_git(kind: bytes) -> bool:
-    """Tell whether a type is one of git's, which only amalgam writes."""
+    """Return whether a type is one of git's, written only by amalgam."""
     return kind in _OF_GIT
 
 
@@ -32,9 +32,9 @@ def command(kind: bytes) -> list[bytes]:
 
 
 def taking(processes: Processes, root: bytes, words: list[bytes]) -> Take:
-    """Return what writes a bundle and reads its contents back.
+    """Return a function that writes a bundle and reads its contents back.
 
-    What it names is read once for the same bytes, and not timed.
+    The same contents are read once, and reading is not timed.
     """
     path = os.path.join(root, b"bundle")
     known: dict[bytes, Any] = {}
@@ -54,7 +54,7 @@ def taking(processes: Processes, root: bytes, words: list[bytes]) -> Take:
 
 
 def _contents(processes: Processes, root: bytes, path: bytes) -> Any:
-    """Return what a bundle names: changesets of hg, or refs of git."""
+    """Return the changesets of hg, or the refs of git, in a bundle."""
     with open(path, "rb") as file:
         if file.readline().endswith(b"git bundle\n"):
             return sorted(iter(file.readline, b"\n"))

@@ -1,4 +1,4 @@
-"""The commands ``perf::amalgam-*``: what each measures, and the process it starts."""
+"""The commands ``perf::amalgam-*``, and the requests to their processes."""
 
 from __future__ import annotations
 

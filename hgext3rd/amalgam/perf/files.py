@@ -24,7 +24,7 @@ _FILELOGS = ("data", "dh")
 
 
 def beside_revisions(root: bytes) -> list[bytes]:
-    """Return the files of a repository that has no share, but those of its filelogs."""
+    """Return the files of a repository without a share, except for its filelogs."""
     hg = os.path.join(root, b".hg")
     found = []
     for place in (b"", b"cache", b"store", b"amalgam/index"):
@@ -49,13 +49,13 @@ def below(directory: bytes) -> list[bytes]:
 
 @contextlib.contextmanager
 def scratch_copy(repo: RepoT, *, revisions: bool) -> Iterator[bytes]:
-    """Yield the root of a copy, without working directory and without amalgam's files.
+    """Yield the root of a copy, without working directory and amalgam's files.
 
-    ``revisions``: with filelogs, too. It is below ``.hg/amalgam``, so that those can be
-    hard links; or, for a user who may not write there, among temporary files. In the
-    end it goes, and so does ``.hg/amalgam`` if there was none. Nobody may write to the
-    repository while it is made, unless this user cannot keep them from it.
-    ``StateError`` if a file cannot be copied.
+    ``revisions``: with filelogs, too. It is below ``.hg/amalgam``, so that filelogs can
+    be hard links; or, for users who may not write there, among temporary files. At the
+    end it is removed, and so is a new ``.hg/amalgam``. Writers are kept out of the
+    repository during the copy, unless this user cannot do that. ``StateError`` if a
+    file cannot be copied.
     """
     place = Directory(repo.sharedpath, (b"amalgam",))
     was_there = place.exists()
@@ -72,7 +72,7 @@ def scratch_copy(repo: RepoT, *, revisions: bool) -> Iterator[bytes]:
 
 
 def _is_copied(path: str) -> bool:
-    """Tell whether it is neither gone, nor something on which a program listens."""
+    """Return whether it is neither gone nor the socket of a program."""
     try:
         kind = stat.S_IFMT(os.lstat(path).st_mode)
     except FileNotFoundError:

@@ -31,7 +31,7 @@ _CACHES = {b"warm": [Cache.WARM], b"cold": [Cache.COLD], b"both": list(Cache)}
 
 
 class Measuring:
-    """What a command measures with. Everything happens in a copy of the repository."""
+    """Tools of a measuring command. Everything happens in a copy of the repository."""
 
     def __init__(
         self, ui: UiT, repo: RepoT, root: bytes, fm: Any, cache: bytes
@@ -99,7 +99,7 @@ class Measuring:
         return nodes
 
     def probing(self, request: dict[str, Any]) -> Take:
-        """Return what has the request done inside a process."""
+        """Return a function that runs the request inside a process."""
 
         def take(subject: Subject, profiled: bool) -> tuple[Sample, Any]:
             sample, answer = self.processes.probe(subject, request, profiled=profiled)
@@ -109,7 +109,7 @@ class Measuring:
         return take
 
     def running(self, arguments: Sequence[bytes]) -> Take:
-        """Return what runs a whole command."""
+        """Return a function that runs a whole command."""
 
         def take(subject: Subject, profiled: bool) -> tuple[Sample, Any]:
             sample, output = self.processes.run(
@@ -135,7 +135,7 @@ class Measuring:
 def opened(
     ui: UiT, repo: RepoT, opts: dict[str, Any], *, revisions: bool
 ) -> Iterator[Measuring]:
-    """Yield how to measure; what a process could not do ends it with one line.
+    """Yield the tools; a failed process ends the command with one line.
 
     ``revisions``: whether commands need more of the repository than its indexes.
     """

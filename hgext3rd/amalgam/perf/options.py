@@ -1,9 +1,9 @@
-"""Options of upstream's ``contrib/perf.py`` that these commands share.
+"""Options of upstream's ``contrib/perf.py``, shared by these commands.
 
-They are registered here only if perf.py is not loaded. The meaning is the same, with
-two differences: ``perf.run-limits`` is about a table, its seconds begin with the first
-process that is started for it, and its samples are those of each cell; ``perf.stub``
-takes one sample of each cell and prints it.
+They are registered here only if perf.py is not loaded. Two have another meaning:
+``perf.run-limits`` is about a table, its seconds begin with the first process of the
+table, and its samples are those of each cell; ``perf.stub`` takes one sample of each
+cell and prints it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _DEFAULTS: dict[bytes, Any] = {
 
 
 def register(ui: UiT) -> None:
-    """Register what no other extension has; for ``uisetup``, when all are loaded."""
+    """Register options that no other extension has; for ``uisetup``, when all are
+    loaded."""
     known = ui._knownconfig.get(_SECTION, {})
     table: dict[bytes, Any] = {}
     item = registrar.configitem(table)
@@ -52,7 +53,7 @@ class PerfConfig:
     presleep: float
     """Seconds to be idle before."""
     profiled_passes: frozenset[int]
-    """Passes to be profiled; their time is not what it is otherwise."""
+    """Passes to be profiled, which makes them slower."""
     limits: tuple[tuple[float, int], ...]
     """Seconds, and samples of each cell; both of a pair reached are enough."""
 
@@ -76,7 +77,7 @@ class PerfConfig:
         )
 
     def is_enough(self, seconds: float, samples: int) -> bool:
-        """Tell whether the cell that has the fewest samples has enough."""
+        """Return whether the cell with the fewest samples has enough."""
         return any(seconds >= most and samples >= few for most, few in self.limits)
 
     def passes(self, seconds_per_pass: float) -> int:

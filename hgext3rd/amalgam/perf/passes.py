@@ -1,8 +1,7 @@
 """Passes over a table: each measures every cell once, in random order.
 
-Owns the preconditions of a sample: the page cache is in the state that the column
-names, and the subject gives the same answer as all others. Does not know what is
-measured.
+Owns the preconditions of a sample: the page cache is in the state of the column, and
+the subject gives the same answer as all others. Does not know the operation.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Cache(enum.Enum):
-    """What of the repository is in memory before a sample is taken."""
+    """State of the page cache before a sample."""
 
     WARM = "warm"
     COLD = "cold"
@@ -40,7 +39,7 @@ class Cache(enum.Enum):
 
 @dataclasses.dataclass(slots=True)
 class Cell:
-    """The samples of a subject with one state of the cache, or why there are none."""
+    """Samples of a subject with one state of the cache, or the reason for none."""
 
     samples: list[Sample] = dataclasses.field(default_factory=list)
     reason: str = ""
@@ -57,12 +56,12 @@ def measure(
     config: PerfConfig,
     tell: Callable[[int, bytes, int | None], None],
 ) -> Table:
-    """Fill a table. ``files`` are those that the cache is about.
+    """Fill a table. ``files`` are those in the state of the cache.
 
-    ``tell`` is called before each process with the number of those that ended, what is
-    measured, and how many there will be, once that can be reckoned.
+    ``tell`` is called before each process with the number of ended ones, the current
+    cell, and the likely number of all, once known.
 
-    Aborts if two subjects answer differently: there is nothing to compare.
+    Aborts if two subjects answer differently: they cannot be compared.
     """
     table: Table = {
         (subject, cache): Cell() for subject in subjects for cache in caches
@@ -102,9 +101,9 @@ def _compare_answers(
     table: Table,
     tell: Callable[[int, bytes, int | None], None],
 ) -> int:
-    """Run each subject once, which lets it make what it keeps on disk, too.
+    """Run each subject once, so that it makes its files on disk.
 
-    Return how many processes that were.
+    Return the number of processes.
     """
     answers = []
     for number, subject in enumerate(subjects):

@@ -60,7 +60,7 @@ def sizes(repo: RepoT, manifest: bool) -> tuple[int, int, bool, bytes]:
 def measure(
     repo: RepoT, step: str, wanted: Sequence[bytes], manifest: bool
 ) -> tuple[Sample, Any, Source]:
-    """Open an index and do what ``step`` says; return its answer and its source."""
+    """Open an index and do ``step``; return its answer and its source."""
     operation = _STEPS[step]
     _load_code(repo.baseui, step)
     meter = Meter()
@@ -114,8 +114,8 @@ def _revlog(repo: RepoT, manifest: bool) -> Any:
 def _load_code(ui: UiT, step: str) -> None:
     """Do the same on an empty repository, so that all modules are loaded before.
 
-    How long that takes is part of the start of a command, which is measured from
-    outside. What amalgam needs only for an index that is mapped, is loaded by name.
+    Loading is part of the start of a command, which is measured from outside. Modules
+    that amalgam needs only for a mapped index are loaded by name.
     """
     with tempfile.TemporaryDirectory() as scratch:
         empty = compat.open_repository(
@@ -128,11 +128,11 @@ def _load_code(ui: UiT, step: str) -> None:
         if package is not None:  # amalgam is enabled
             for found in pkgutil.iter_modules(package.__path__, f"{name}."):
                 module = importlib.import_module(found.name)
-                getattr(module, "__all__", None)  # what is put off loads itself
+                getattr(module, "__all__", None)  # lazy modules load themselves
 
 
 def _source(revlog: Any) -> Source:
-    """Find out by what is mapped now, not by what was configured."""
+    """Return the source of the index, by the mappings of this process."""
     with open("/proc/self/maps", "rb") as maps:
         mapped = [line.split(b" ", 5)[-1].strip() for line in maps]
     snapshot = b"/amalgam/index/%s-" % revlog.radix

@@ -65,10 +65,10 @@ class Processes:
         config: Sequence[str] = (),
         profiled: bool = False,
     ) -> tuple[Sample, bytes]:
-        """Run a command of hg; return what it took, and its output.
+        """Run a command of hg; return its cost and its output.
 
-        ``root``: of the repository, if it needs one. ``profiled``: show its profile.
-        ``sample.Failed`` if it does not end with 0.
+        ``root``: the repository, if it needs one. ``profiled``: show its profile.
+        ``sample.Failed`` if its exit code is not 0.
         """
         command = [procutil.hgexecutable(), *self._given]
         first, *others = self._names
@@ -92,7 +92,7 @@ class Processes:
     def probe(
         self, subject: Subject, request: dict[str, Any], *, profiled: bool = False
     ) -> tuple[Sample | None, Any]:
-        """Have something done inside a fresh process; return what that took.
+        """Run an operation inside a fresh process; return its cost.
 
         ``Unsuitable`` if the index came another way than the subject's.
         """

@@ -1,7 +1,7 @@
-"""One sample: what an operation took, measured inside or around a process.
+"""One sample: the cost of an operation, measured inside or around a process.
 
-Bytes read are those that came from the disk (/proc/self/io). A child's count is added
-to its parent's when the parent waits for it. Page faults are the kernel's count.
+Bytes read are those from the disk (/proc/self/io). A child's count is added to its
+parent's when the parent waits for it. Page faults are the kernel's count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IO = "/proc/self/io"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """What one run took."""
+    """Cost of one run."""
 
     wall: float
     user: float
@@ -43,11 +43,11 @@ class Sample:
 
 
 class Failed(Exception):  # noqa: N818
-    """A measured process did not succeed; has the end of what it wrote to stderr."""
+    """A measured process failed; has the end of its stderr."""
 
 
 class Meter:
-    """What this process took since the meter was made."""
+    """Cost in this process since the meter was made."""
 
     def __init__(self) -> None:
         self._read_bytes = _read_bytes()
@@ -73,9 +73,7 @@ def run(
 ) -> tuple[Sample, bytes, bytes]:
     """Run a command with ``request`` as its standard input.
 
-    Return its output, too, and what it wrote to stderr.
-
-    ``Failed`` if it does not end with 0.
+    Return its cost, its output and its stderr. ``Failed`` if its exit code is not 0.
     """
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout:
         with tempfile.TemporaryFile() as stderr:

@@ -1,7 +1,6 @@
 """The rows of a table: ways in which an index gets into memory, as configuration.
 
-Owns what each way is called, how hg is told to go it, and how a process that went it
-can be told from others.
+Owns the name of each way, its configuration, and the check that a process took it.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ class Source(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """One way. The first one of a table is what others are compared with."""
+    """One way. The first of a table is compared with the others."""
 
     name: str
     source: Source
     config: tuple[str, ...] = ()
-    """What is configured, besides whether amalgam is enabled."""
+    """Configuration, besides whether amalgam is enabled."""
     amalgam: bool = False
     """Whether amalgam is enabled."""
 

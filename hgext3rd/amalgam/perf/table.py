@@ -31,7 +31,7 @@ _MICROSECONDS = 0.0001
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Column:
-    """What a state of the cache has, and what its numbers mean."""
+    """Columns of a state of the cache, and the meaning of their numbers."""
 
     cells: dict[Subject, Cell]
     first: Subject
@@ -64,7 +64,7 @@ def show(
     all_timing: bool,
     remark: bytes = b"",
 ) -> None:
-    """Print one table; ``remark`` below its title, and what it means below it."""
+    """Print one table, with ``remark`` below its title, and its meaning below it."""
     columns = {cache: _Column.of(table, cache) for cache in caches}
     unit = _Unit.of(table)
     _show_head(fm, title, caches, table, unit, remark)
@@ -125,7 +125,7 @@ def _cell_text(cell: Cell, percent: float | None, differs: bool, unit: _Unit) ->
 
 
 def _sentences(column: _Column, unit: _Unit) -> Iterator[str]:
-    """Yield what is to be said below a table: how large the noise is, what is best."""
+    """Yield the lines below a table: the noise, and the fastest row."""
     first = column.cells[column.first]
     if not first.samples:
         return

@@ -1,8 +1,8 @@
-"""What the samples of a table say: how large the noise is, and which rows differ.
+"""Verdicts on the samples of a table: the noise, and the rows that differ.
 
-``read`` and ``read, again`` are the same, so what they differ by is noise. A row
-differs if its ratio to both is larger than the noise, and its samples are ranked in a
-way that chance would hardly give. Knows nothing of Mercurial.
+``read`` and ``read, again`` are the same, so their difference is noise. A row differs
+if its ratio to both is larger than the noise, and the ranks of its samples are unlikely
+by chance. Knows nothing of Mercurial.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOW, _HIGH = 1.05, 1.15
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What two rows differ by that measure the same."""
+    """Difference of two rows that measure the same."""
 
     seconds: tuple[float, ...]
     """All samples of the two."""
@@ -40,7 +40,7 @@ class Noise:
 
     @property
     def words(self) -> str:
-        """How large it is, and what to do about it."""
+        """Size of the noise, and a way to less of it."""
         if self.band <= _LOW:
             return "low"
         if self.band <= _HIGH:
@@ -48,7 +48,7 @@ class Noise:
         return "high (a quieter machine or more samples would lower it)"
 
     def differs(self, seconds: Sequence[float]) -> bool:
-        """Tell whether the samples of another row are no noise."""
+        """Return whether the samples of another row are no noise."""
         return self._factor(seconds, self.seconds) > self.band and (
             _probability(seconds, self.seconds) < _CHANCE
         )
@@ -57,9 +57,8 @@ class Noise:
     def of(cls, first: Sequence[float], again: Sequence[float]) -> Noise | None:
         """Compare two rows that are the same; ``None`` if they have too few samples.
 
-        The band is the larger of two: what their medians differ by, and what random
-        halvings of all samples differ by, 99 times in 100. It is the same for the same
-        samples.
+        The band is the larger of two: the difference of their medians, and that of
+        random halves of all samples, 99 times in 100. Equal samples give an equal band.
         """
         if min(len(first), len(again)) < FEWEST:
             return None

@@ -1,10 +1,9 @@
-"""git pushes into Mercurial: which commits can be pushed, and the changesets of them.
+"""git pushes into Mercurial: from commands and a pack to changesets.
 
-``accepting`` has the order of work of a push. ``receiving`` has the repository that git
-writes into, ``conversion`` makes changesets, ``applying`` stores them in a transaction
-of Mercurial's, ``successors`` marks what they replace, and ``comingback`` looks at the
-export that follows. ``listening`` passes on what hooks say. What pushes ask for is in
-``options`` and ``refs``, what may not be in ``limits`` and ``reasons``. ``survey`` has
-the order of work of a survey, whose branches and tags are from ``mirrorrefs``;
-``processes`` are the git processes of both.
+``accept`` has the order of work. ``quarantine`` is the repository that git writes into.
+``commands`` are the ref commands and push options, ``refplan`` their effect in
+Mercurial, ``branches`` the order of named branches, ``tagging`` the commit of tags.
+``convert`` makes changesets, ``apply`` stores them in a transaction of Mercurial's,
+``successors`` marks replaced drafts. ``survey`` asks the same about a whole git
+repository.
 """

@@ -1,15 +1,10 @@
 """A push from its commands to its answer: the order of work.
 
 Commits are converted before any lock is taken. Under Mercurial's locks, the refs and
-the changesets that the conversion began with are looked at again, then all is applied
-in one transaction, or nothing. An export brings it into the git store. Knows nothing of
-how the commands came.
-
-Whether pushed commits come back: an export makes the same ones again.
-
-Changesets that git users may not see are refused before a push is applied. The
-conversion has checked all else. So what is looked for afterwards is what no check
-should leave over; the operator and the person who pushes are told. Changes nothing.
+the base changesets are compared again, then all is applied in one transaction, or
+nothing. An export brings it into the git store. Hidden commits are refused before a
+push is applied, and after the export each commit must have kept its id: a difference is
+a bug, of which operator and pusher are warned. Knows nothing of transports.
 """
 
 from __future__ import annotations
@@ -100,9 +95,9 @@ class Acceptance:
         export: Callable[[], None],
         is_over: Callable[[], bool],
     ) -> None:
-        """``export`` brings the store up to date; what it raises is left to it.
+        """``export`` brings the store up to date; its errors are left to it.
 
-        ``is_over`` tells whether the client has been told that it took too long.
+        ``is_over`` returns whether the client was told that the push took too long.
         """
         self._pusher = pusher
         self._store = store
@@ -119,14 +114,14 @@ class Acceptance:
         self._is_applied = False
         """Whether Mercurial has closed the transaction."""
         self._tagged = b""
-        """The commit of tags, if there is one."""
+        """The commit of tags, if any."""
         self._passed: list[RefUpdate] = []
         """Named branches that would lead to another ref of the push."""
         self._began_with: dict[bytes, bytes] = {}
         """Commits that were changesets at the beginning, with their nodes; in hex."""
 
     def answer(self, request: PushRequest) -> PushResult:
-        """Do what is asked, as far as that may be."""
+        """Run the push, and return its result."""
         refused: Mapping[bytes, bytes] = {}
         problem = PushRefusedError(_(b"another branch of the atomic push is refused"))
         try:
@@ -152,7 +147,7 @@ class Acceptance:
         return PushResult({ref: shown_by_git(it) for ref, it in refused.items()}, said)
 
     def _accept(self, plan: RefPlan, request: PushRequest) -> bool:
-        """Change the refs that may be; tell whether there was any."""
+        """Change the accepted refs; return whether any was."""
         self._limits.check_objects(self._received.git)
         self._options = pushoptions.parse_options(
             request.options,
@@ -203,7 +198,8 @@ class Acceptance:
             )
 
     def _is_history_lost(self) -> bool:
-        """Tell whether changesets have gone that the push began with, or may have."""
+        """Return whether a base changeset of the push may have been stripped
+        meanwhile."""
         with contextlib.suppress(Exception):
             began_with = {*self._began_with}
             lost = began_with.difference(self._known(began_with))
@@ -211,7 +207,7 @@ class Acceptance:
         return False
 
     def _check_time(self) -> None:
-        """Refuse what comes too late for the client."""
+        """Refuse a push that comes too late for its client."""
         if self._is_over():
             raise PushRefusedError(_(b"the server has taken too long"))
 
@@ -243,7 +239,7 @@ class Acceptance:
         out: IO[bytes],
         order: Sequence[bytes] = (),
     ) -> Conversion:
-        """Convert what the refs that are left need; refuse those that cannot be."""
+        """Convert the commits of the remaining refs; refuse refs with bad commits."""
         found = self._converted([it.command.new for it in plan.updates], out, order)
         if not found.refused:
             return found
@@ -290,7 +286,7 @@ class Acceptance:
     def _arrange(
         self, plan: RefPlan, request: PushRequest, found: Conversion, out: IO[bytes]
     ) -> Conversion:
-        """Let named branches lead to what is pushed; refuse those that cannot."""
+        """Let named branches lead to the pushed commits; refuse impossible ones."""
         oids = tuple(oid for oid, _node in found.changesets)
         graph, chosen = GitGraph(self._received.git), self._options.branch
         arranged = branches.arrange(plan, graph, oids, self._known, chosen)
@@ -331,15 +327,15 @@ class Acceptance:
         pushoptions.check_branch(name, repo, has_commits=has_commits)
 
     def _explained(self, refused: Sequence[Refusal]) -> PushRefusedError:
-        """Say what commits have; return the refusal of a ref."""
+        """Describe refused commits; return the refusal of a ref."""
         lines, refusal = self._limits.explained(refused)
         self._said += [line for line in lines if line not in self._said]
         return refusal
 
     def _has_raced(self, plan: RefPlan) -> bool:
-        """Refuse refs that have moved, and tell whether there is one.
+        """Refuse refs that have moved, and return whether any has.
 
-        ``PushRefusedError`` if a changeset has gone that the conversion began with.
+        ``PushRefusedError`` if a base changeset of the conversion is gone.
         """
         raced = plan.raced()
         if raced:
@@ -374,7 +370,7 @@ class Acceptance:
             if not self._is_applied and not apply.is_abandoned(self._pusher.repo):
                 raise
             self._log(exc)
-            if self._is_applied:  # what came after that is of no concern to the client
+            if self._is_applied:  # the client need not know of errors after that
                 return
             raise PushRefusedError(
                 _(b"the server failed; its operator has to run hg recover")

@@ -1,14 +1,12 @@
-"""Applying a push: one transaction of Mercurial's, as of any ``hg push``.
+"""Application of a push: one transaction of Mercurial's, as of any ``hg push``.
 
 Changesets and bookmarks go through ``exchange.unbundle`` as a bundle2, so hooks, acl,
-phases and caches are Mercurial's. The transaction is ours around that one. Before it
-closes, the refs that git users would see now have to be those that were pushed. Knows
-nothing of git but the names of refs.
+phases and caches are Mercurial's. Our transaction is around that one. Before it closes,
+git users would have to see the pushed refs. Knows nothing of git but the names of refs.
 
-What Mercurial and its hooks say while a push is applied, for the one who pushes.
-
-A hook may print without end. So only the beginning is kept, and the rest is counted.
-Mercurial itself holds one line in memory, however long.
+Output of Mercurial and its hooks is captured for the pusher. A hook may print without
+end, so only the beginning is kept, and the rest is counted. Mercurial itself holds one
+line in memory, however long.
 """
 
 from __future__ import annotations
@@ -38,9 +36,9 @@ if TYPE_CHECKING:
 
 
 _SOURCE = b"serve"
-"""What Mercurial calls a push that a server takes; hooks see it as HG_SOURCE."""
+"""Mercurial's name for a push to a server; hooks see it as HG_SOURCE."""
 _FIRST = b"\0amalgam"
-"""What is called in the order of names is called first by this one."""
+"""Category of a transaction callback that is called first: they are sorted by name."""
 _PIECE_BYTES = 1 << 16
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MOST_MOVED = 10
@@ -48,7 +46,7 @@ _MOST_MOVED = 10
 
 
 class Pusher(Record):
-    """Who pushes, and where to."""
+    """The pusher, and the repository pushed to."""
 
     repo: RepoT
     """The repository as a client of Mercurial would push into it."""
@@ -57,11 +55,11 @@ class Pusher(Record):
     lock_seconds: int
     """How long to wait for Mercurial's lock."""
     name: bytes = b""
-    """Who it is, in UTF-8, if the server knows that."""
+    """The user in UTF-8, if the server knows it."""
 
 
 class PushedChanges(Record):
-    """What is to be applied."""
+    """Changes to apply."""
 
     updates: tuple[RefUpdate, ...]
     """The refs that change."""
@@ -74,7 +72,7 @@ class PushedChanges(Record):
     added: tuple[tuple[bytes, bytes], ...]
     """New commits and their changesets, in hex."""
     publishes: bool = False
-    """Whether what refs lead to becomes public, whatever the server does by itself."""
+    """Whether pushed changesets become public, even if the server does not publish."""
 
 
 @contextlib.contextmanager
@@ -104,8 +102,8 @@ def apply(
 
     ``note_applied`` is called when nothing can undo them any more: caches are written
     and hooks run after that, and may fail. Return lines for the pusher.
-    ``PushRefusedError`` if git users would not see the refs that were pushed; what
-    hooks and Mercurial raise otherwise.
+    ``PushRefusedError`` if git users would not see the pushed refs; otherwise the
+    errors of hooks and Mercurial.
     """
     repo = pusher.repo
     before = RefState.of(repo, store).refs
@@ -141,7 +139,7 @@ def _tell_hooks(repo: RepoT, hook: bytes, changes: PushedChanges) -> None:
 def _mark(
     pusher: Pusher, changes: PushedChanges, before: Mapping[bytes, bytes]
 ) -> list[bytes]:
-    """Make obsolescence markers of what is replaced, where Mercurial would.
+    """Make obsolescence markers for replaced drafts, where Mercurial would.
 
     Return lines for the pusher. ``PushRefusedError`` if the tip of a named branch is
     replaced, and Mercurial would keep the old one as a head.
@@ -201,7 +199,7 @@ def _target(update: RefUpdate, changes: PushedChanges) -> bytes | None:
 
 
 def _check_refs(changes: PushedChanges, after: Mapping[bytes, bytes]) -> None:
-    """Refuse what would not come back: another name, or another commit."""
+    """Refuse a push whose refs would have other names or commits for git users."""
     for update in changes.updates:
         ref, target = update.command.ref, _target(update, changes)
         found = after.get(ref)
@@ -235,7 +233,7 @@ def _moved(
 
 
 def refusal_of(exc: BaseException) -> PushRefusedError:
-    """Return what a pusher is told whose changes were not applied."""
+    """Return the refusal for a pusher whose changes were not applied."""
     if isinstance(exc, PushRefusedError):
         return exc
     if isinstance(exc, error.LockError):
@@ -250,12 +248,12 @@ def refusal_of(exc: BaseException) -> PushRefusedError:
 
 
 def is_abandoned(repo: RepoT) -> bool:
-    """Tell whether a transaction has neither been closed nor undone; locks are held."""
+    """Return whether a transaction is neither closed nor undone; locks are held."""
     return bool(repo.svfs.exists(b"journal"))
 
 
 def is_expected(exc: Any) -> bool:
-    """Tell whether ``exc`` is a refusal, and not a failure of the server."""
+    """Return whether ``exc`` is a refusal, and not a failure of the server."""
     return isinstance(exc, PushRefusedError | error.Abort | error.LockError)
 
 
@@ -264,7 +262,7 @@ _MOST_BYTES = 1 << 14
 
 @contextlib.contextmanager
 def listening(ui: UiT, said: list[bytes]) -> Iterator[None]:
-    """Append to ``said`` what is printed by ``ui`` in the context, by line in UTF-8."""
+    """Append output of ``ui`` in the context to ``said``, by line in UTF-8."""
     ui.pushbuffer(error=True, subproc=True)
     heard = ui._buffers[-1] = _Heard()  # where Mercurial puts the pieces
     try:
@@ -277,7 +275,7 @@ def listening(ui: UiT, said: list[bytes]) -> Iterator[None]:
 
 
 class _Heard(list[bytes]):
-    """The beginning of what is said."""
+    """The beginning of captured output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -285,7 +283,7 @@ class _Heard(list[bytes]):
         self.left_out_bytes = 0
 
     def extend(self, pieces: Iterable[bytes]) -> None:
-        """Keep ``pieces`` while there is room."""
+        """Keep ``pieces`` while they fit."""
         for piece in pieces:
             kept = piece[: self._room]
             self._room -= len(kept)

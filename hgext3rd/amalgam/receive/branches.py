@@ -31,7 +31,7 @@ _SHORT = 12
 
 
 class Arrangement(Record):
-    """What has to be done so that named branches lead to what is pushed."""
+    """Changes to a push so that named branches lead to its commits."""
 
     order: tuple[bytes, ...]
     """New commits, parents first, in the order in which they have to be stored."""
@@ -46,10 +46,10 @@ def arrange(
     known: Known,
     chosen: bytes,
 ) -> Arrangement:
-    """Look at the refs of ``plan``, which need the new commits ``oids``, parents first.
+    """Arrange the refs of ``plan``, which need the new commits ``oids``, parents first.
 
-    ``known`` tells what other commits are. ``chosen`` is the named branch of all new
-    ones, if the pusher has chosen one. The order stays as it is, as far as it can.
+    ``known`` returns changesets of other commits. ``chosen`` is the named branch of all
+    new ones, if the pusher has chosen one. The order changes as little as possible.
     """
     tips = [it for it in plan.updates if it.kind == TIP and it.command.new != ZERO]
     refs = {it.command.new: it.command.ref for it in plan.updates if it.kind != TAG}

@@ -1,13 +1,10 @@
-"""Ref commands: what a push asks for, and what became of it (gitprotocol-pack(5)).
+"""Ref commands and push options of a push, and its result (gitprotocol-pack(5)).
 
-How long the names of branches and tags are that a push may make.
+Names of new branches and tags have a length limit: git users would not see longer ones
+(``gitstore.git.refs``).
 
-Others would not be shown to git users (``gitstore.git.refs``).
-
-Push options: what ``git push -o KEY=VALUE`` asks for beside the refs.
-
-Each is refused by name unless it can be done in full: whoever mistypes ``publish=no``
-must not publish. Changes nothing.
+Each push option (``git push -o KEY=VALUE``) is refused by name unless it can be done in
+full: a mistyped ``publish=no`` must not publish.
 """
 
 from __future__ import annotations
@@ -38,9 +35,9 @@ class RefCommand(Record):
     """One ref of a push; oids in hex, ``ZERO`` for none."""
 
     old: bytes
-    """What the client believes that the ref is."""
+    """Oid of the ref that the client knows."""
     new: bytes
-    """What it is to be."""
+    """Its new oid."""
     ref: bytes
     """Its full name."""
 
@@ -54,7 +51,7 @@ class RefCommand(Record):
 
 
 class PushRequest(Record):
-    """What a push asks for."""
+    """Commands and options of a push."""
 
     commands: tuple[RefCommand, ...]
     """In the order in which they are answered."""
@@ -65,19 +62,19 @@ class PushRequest(Record):
 
 
 class PushResult(Record):
-    """What became of a push."""
+    """Result of a push."""
 
     refused: dict[bytes, bytes]
     """Refs that stay as they were, each with a sentence; all others were changed."""
     said: tuple[bytes, ...] = ()
-    """Lines in UTF-8 for the person who pushes: what Mercurial and its hooks said."""
+    """Lines in UTF-8 for the pusher: output of Mercurial and its hooks."""
 
 
 class PushRefusedError(Exception):
-    """A push of which nothing is taken."""
+    """Refusal of a whole push."""
 
     def __init__(self, sentence: bytes) -> None:
-        """``sentence`` is for the person who pushes, in UTF-8."""
+        """``sentence`` is for the pusher, in UTF-8."""
         super().__init__(sentence)
         self.sentence = sentence
 
@@ -102,7 +99,7 @@ _LONGEST_SHOWN = 80
 
 
 class PushOptions(Record):
-    """What a push asks for."""
+    """Options of a push."""
 
     branch: bytes = b""
     """The Mercurial branch of all new commits; empty: each inherits its own."""
@@ -119,9 +116,9 @@ class PushOptions(Record):
 def parse_options(
     values: Iterable[bytes], repo: RepoT, *, may_branch: bool
 ) -> PushOptions:
-    """Return what ``values`` ask for; ``PushRefusedError`` if that cannot be.
+    """Parse ``values``; ``PushRefusedError`` for impossible ones.
 
-    ``repo`` is as the pusher sees it; ``may_branch``: whether branches may be made.
+    ``repo`` is the pusher's view; ``may_branch``: whether branches may be made.
     """
     found: dict[bytes, bytes] = {}
     for option in values:
@@ -147,7 +144,7 @@ def parse_options(
 
 
 def _refuse_topic(repo: RepoT) -> None:
-    """Say why there is no way to push a topic."""
+    """Refuse a topic."""
     enabled = {name for name, _module in extensions.extensions(repo.ui)}
     if b"topic" not in enabled:
         raise PushRefusedError(
@@ -187,9 +184,9 @@ def check_new(name: bytes, repo: RepoT) -> None:
 
 
 def check_branch(name: bytes, repo: RepoT, *, has_commits: bool) -> None:
-    """Refuse a new named branch that is there, or that nothing would be on.
+    """Refuse a new named branch that exists, or would have no changesets.
 
-    ``name`` as Mercurial has it; empty if there is no new named branch.
+    ``name`` in Mercurial's encoding; empty without a new named branch.
     """
     if name:
         check_new(name, repo)

@@ -1,21 +1,11 @@
-"""New commits of git as a changegroup for Mercurial.
+"""Conversion of new git commits to a changegroup for Mercurial.
 
-Owns which commits are new, and the git processes that read them. The core converts
-them, and converts the result back (``rust/git2hg``). Does not know who pushes, which
-refs move, or what becomes of the changegroup.
-
-The git processes whose pipes the core reads and writes.
-
-They end with their owner. What they said is the cause of whatever else fails.
-
-Why a git commit cannot be pushed: the names and texts of the core's reasons.
-
-The core decides (``rust/git2hg``). docs/survey.rst says what to do about each.
-
-Limits of a push: what is refused since it is too much, and what to do about it.
-
-git bounds the bytes itself. Objects are counted when they have arrived, commits and
-files when they are converted. All that is before anything is written to Mercurial.
+Owns the selection of new commits, the git processes that read them, the limits, and the
+names and texts of the core's reasons for refusals (docs/survey.rst). The core converts
+the commits, and verifies the result by exporting it (``rust/git2hg``). git bounds the
+bytes of a push; objects are counted when they have arrived, commits and files when they
+are converted: all before anything is written to Mercurial. Does not know the pusher or
+the refs.
 """
 
 from __future__ import annotations
@@ -53,7 +43,7 @@ if TYPE_CHECKING:
     Known = Callable[[Iterable[bytes]], Mapping[bytes, bytes]]
 
 
-# parents are what commits say, and not what a cache says of them
+# parents are those of the commits, not of a cache
 _CONFIG = {"core.commitGraph": "false"}
 _PARENTS_FIRST = ("--topo-order", "--full-history", "--reverse")
 
@@ -80,7 +70,7 @@ class GitProcesses:
         self._stack.close()
 
     def start(self, *args: str, stdin: Any) -> Popen[bytes]:
-        """Start git with a pipe for what it writes."""
+        """Start git with a pipe for its output."""
         errors = self.temporary_file()
         process = self._git.start(
             *args, config=_CONFIG, stdin=stdin, stdout=-1, stderr=errors
@@ -90,7 +80,7 @@ class GitProcesses:
         return process
 
     def listed(self, asked: IO[bytes], order: Sequence[bytes]) -> IO[bytes]:
-        """List commits, parents first; return where their ids are read.
+        """List commits, parents first; return the pipe with their ids.
 
         ``asked`` has the arguments of ``git rev-list``. If the commits are those of
         ``order``, they come in that order.
@@ -113,7 +103,7 @@ class GitProcesses:
         return self._stack.enter_context(file)
 
     def kill(self) -> None:
-        """End what the core may wait for."""
+        """Close pipes that the core may be waiting for."""
         for process, _errors in self._started:
             process.kill()
 
@@ -123,10 +113,10 @@ class GitProcesses:
             process.wait()
 
     def failure(self) -> bytes:
-        """Return what the first process that has failed said; empty if none has.
+        """Return the message of the first process that has failed, or empty.
 
-        All end before, since a process closes its pipes before it has ended. One that
-        ends because nobody reads from it has not failed.
+        All have ended or end now: a process closes its pipes before it ends. One that
+        ends because its reader is gone has not failed.
         """
         for process, _errors in self._started:
             _close(process)
@@ -155,9 +145,9 @@ class RejectReason(Record):
     """One reason."""
 
     name: bytes
-    """What programs and the documentation call it."""
+    """Name in programs and in the documentation."""
     text: bytes
-    """What a commit has, for people."""
+    """The property of such a commit, for people."""
 
 
 FILE_SIZE = RejectReason(b"file-size", _(b"a file is too large"))
@@ -209,7 +199,7 @@ class ConversionUnsupported(error.StateError):
 
 
 class ConversionBounds(Record):
-    """What is not converted since it is too much."""
+    """Limits of one conversion."""
 
     commits: float = inf
     """How many may be new."""
@@ -239,11 +229,11 @@ class Refusal(Record):
     reason: RejectReason
     """Why."""
     detail: bytes
-    """What of it is the reason, at most 512 bytes; may be empty."""
+    """Part of the commit that is the reason, at most 512 bytes; may be empty."""
 
 
 class Conversion(Record):
-    """What became of the commits that were pushed."""
+    """Result of a conversion."""
 
     changesets: tuple[tuple[bytes, bytes], ...]
     """New commits and their nodes, in hex, parents first. Empty if any is refused."""
@@ -401,7 +391,7 @@ class _Run:
         out: IO[bytes],
         settings: _Settings,
     ) -> Conversion:
-        """Start git, and let the core read what it writes."""
+        """Start git, and let the core read its output."""
         asked = self._git.temporary_file()
         asked.writelines(b"%s\n" % oid for oid in tips)
         asked.writelines(b"^%s\n" % oid for oid in parents)
@@ -476,7 +466,7 @@ _MOST_NAMED = 5
 """Commits that are named if they cannot be pushed."""
 _SHORT = 12
 _STORED_BYTES = 2 << 30
-"""What Mercurial itself stores of a file at most."""
+"""Mercurial's own size limit of a file."""
 
 
 class PushLimits(Record):
@@ -491,7 +481,7 @@ class PushLimits(Record):
 
     @property
     def bounds(self) -> ConversionBounds:
-        """What of it the conversion looks at."""
+        """Part of the push that the conversion reads."""
         return ConversionBounds(self.commits, self.file_bytes)
 
     def check_objects(self, git: Git) -> None:
@@ -537,7 +527,7 @@ class PushLimits(Record):
         return lines, refusal
 
     def _text(self, refusal: Refusal) -> bytes:
-        """Return what a commit has that is refused."""
+        """Describe the property of a commit that is refused."""
         if refusal.reason != FILE_SIZE:
             return refusal.reason.text
         most = util.bytecount(min(self.file_bytes, _STORED_BYTES))

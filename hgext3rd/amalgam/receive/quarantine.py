@@ -1,11 +1,9 @@
-"""The receiving repository of one push: an empty git repository that borrows objects.
+"""The quarantine of one push: an empty git repository that borrows objects.
 
 git receives into it. It sees the objects of the git store, and has a copy of its refs,
-but nothing of a push gets into the store from here: what is accepted becomes
-changesets, and an export converts these. It is removed with the push. If the process is
-killed, the next one removes it (``scratch``).
-
-Nothing in it is of others but packs and what git makes of them.
+but nothing gets from here into the store: accepted commits become changesets, and an
+export converts these. It is removed with the push. If the process is killed, the next
+one removes it (``scratch``). Only git writes here, and only packs.
 """
 
 from __future__ import annotations
@@ -43,14 +41,14 @@ class Quarantine:
         self.hooks = directory.join(HOOKS)
         self._store = store
         self._packs: frozenset[str] = frozenset()
-        """Those of the store when its refs were copied."""
+        """Refs of the store when they were copied."""
         self._own = Placement(0o700, os.geteuid(), os.getegid())
         self.git = Git(store.config.program, directory, lender=store.repository.git)
         layout.complete(directory, self._own)
         self._put(CONFIG, _CONFIG)
 
     def copy_refs(self) -> bytes:
-        """Copy the refs of the store, hidden ones included; return what was copied."""
+        """Copy the refs of the store, hidden ones included; return them."""
         self._packs = frozenset(self._store.docket().packs)
         content = self._store.repository.packed_refs()
         self._put(b"packed-refs", content)
@@ -58,9 +56,9 @@ class Quarantine:
         return content
 
     def has_lost_packs(self) -> bool:
-        """Tell whether the store has let packs go that it had when refs were copied.
+        """Return whether packs were removed from the store since the refs were copied.
 
-        Then git may lack objects that the client believes to be here.
+        Then git may lack objects that the client takes for known.
         """
         return not self._packs.issubset(self._store.docket().packs)
 

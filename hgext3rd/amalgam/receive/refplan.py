@@ -1,25 +1,16 @@
-"""What each ref of a push is in Mercurial, and what may become of it.
+"""The plan for the refs of a push: their objects in Mercurial, and refusals.
 
 A branch of git is a bookmark, or the tip of a named branch (docs/git-view.rst). A
 bookmark is created, moved or deleted as ``hg push --bookmark`` does it. The tip of a
 named branch moves forward only, on that branch. Tags are a commit on top of a branch
-(``tagging``). All else is refused, each ref by a sentence of its own. Changes nothing.
+(``tagging``). All other refs are refused, each by a sentence of its own. Changes
+nothing.
 
-Questions to git about the commits of a push: what they are, and what leads to them.
-
-Each is one process, however many commits it is about. Oids are in hex. Knows nothing of
-Mercurial.
-
-What the refs of a repository are at one moment, also within a transaction.
-
-A push goes into a repository that may be a share, and so has to be looked at through
-that one: the object of its source sees no open transaction. What git users see is
-decided by the source, whose store and bookmarks they are. Changes nothing.
-
-Bookmarks: which of them a push may make, move and delete.
-
-Mercurial has names in memory in the encoding of the process, and so the bookmarks of
-a bundle, too. Changes nothing.
+``GitGraph`` asks git about the commits of a push: one process for each question, oids
+in hex. ``RefState`` has the refs of a repository at one moment, also within a
+transaction. A push goes into a repository that may be a share, which sees the open
+transaction; the source, which owns store and bookmarks, decides which refs git users
+see. Bookmarks are in the encoding of the process, as in a bundle.
 """
 
 from __future__ import annotations
@@ -69,7 +60,7 @@ class GitGraph:
         return {oid: kind for oid, kind in found if kind != b"missing"}
 
     def is_below(self, oid: bytes, tip: bytes) -> bool:
-        """Tell whether a commit is ``tip`` or an ancestor of it."""
+        """Return whether a commit is ``tip`` or an ancestor of it."""
         args = ("merge-base", "--is-ancestor", oid.decode(), tip.decode())
         return not self._git.run(*args, check=False).returncode
 
@@ -119,7 +110,7 @@ def view_of(repo: RepoT, store: GitStore) -> RepoT:
 
 
 class RefState(Record):
-    """What the refs of a repository are at one moment."""
+    """The refs of a repository at one moment."""
 
     view: RepoT
     """The repository as git users see it."""
@@ -129,16 +120,16 @@ class RefState(Record):
     head: bytes
     """The ref that a clone checks out; there may be none of that name."""
     branches: dict[bytes, tuple[str, bytes]]
-    """Kind and name of what each branch is, by its name in git."""
+    """Kind and name in Mercurial of each branch, by its name in git."""
 
     @classmethod
     def of(cls, repo: RepoT, store: GitStore, *, tags: bool = False) -> RefState:
-        """Look at ``repo``, whose git store is ``store``, as it is now.
+        """Take the refs of ``repo``, whose git store is ``store``.
 
-        ``tags``: look at them, too, and not at what Mercurial has in memory of them.
+        ``tags``: read tags, too, and not from Mercurial's memory.
         """
         if repo.shared() and not repo.currenttransaction():
-            # its files do not tell what was done to the source's bookmarks
+            # files of the share do not show changes of the source's bookmarks
             selection.read_again(repo)
         view = view_of(repo, store)
         if tags:
@@ -152,14 +143,14 @@ class RefState(Record):
         return cls(view, named, *named.refs(), branches)
 
     def stands_for(self, ref: bytes) -> tuple[str, bytes] | None:
-        """Return kind and name of what a ref below ``refs/heads/`` is; or ``None``."""
+        """Return kind and name of a ref below ``refs/heads/``, or None."""
         return self.branches.get(ref.removeprefix(HEADS))
 
     def oids(self, store: GitStore, refs: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return what each of ``refs`` is in git, oid in hex.
+        """Return the oid of each of ``refs`` in git, in hex.
 
-        ``ZERO`` for one that does not exist. Empty for one that is not exported yet, so
-        that no client can know it.
+        ``ZERO`` for a missing one. Empty for one that is not exported yet, so that no
+        client can know it.
         """
         refs = [*refs]
         there = [ref for ref in refs if ref in self.refs]
@@ -190,7 +181,7 @@ def check_bookmark(name: bytes) -> None:
                 b"diverge"
             )
         )
-    if isinstance(name, encoding.localstr):  # it has less than what is stored
+    if isinstance(name, encoding.localstr):  # it has less than the stored name
         raise PushRefusedError(
             _(
                 b"no bookmark: the server's encoding lacks characters of the name; "
@@ -220,7 +211,7 @@ def left_as_branch(ref: bytes) -> PushRefusedError:
 Known: TypeAlias = Callable[[Iterable[bytes]], Mapping[bytes, bytes]]
 """Which of some commits are changesets that the pusher may see, and their nodes."""
 RACED = b"fetch first"
-"""What git itself says of a ref that has moved meanwhile."""
+"""git's own message about a ref that has moved meanwhile."""
 BOOKMARK, TIP, TAG = "bookmark", "tip", "tag"
 
 
@@ -239,7 +230,7 @@ class RefUpdate(Record):
     kind: str
     """``BOOKMARK``, ``TIP`` or ``TAG``."""
     name: bytes
-    """That of the bookmark, the named branch, or the tag."""
+    """Name of the bookmark, the named branch, or the tag."""
     is_replaced: bool = False
     """Whether drafts at the tip of a named branch have to become obsolete."""
 
@@ -260,7 +251,7 @@ class RefPlan:
         self._graph = GitGraph(git)
         self.state = RefState.of(repo, store)
         self._names = RefNames(self.state.branches)
-        """Branches that there are, and those that are planned."""
+        """Branches that exist or are planned."""
         self.updates: list[RefUpdate] = []
         self.refused: dict[bytes, bytes] = {}
 
@@ -276,7 +267,7 @@ class RefPlan:
             self.updates.append(update)
 
     def add(self, commands: Iterable[RefCommand]) -> None:
-        """Plan what needs no look at the commits that are new."""
+        """Plan refs as far as no new commit is needed for that."""
         commands = [*commands]
         oids = self.state.oids(self._store, (it.ref for it in commands))
         kinds = self._graph.kinds(it.new for it in commands if it.new != ZERO)
@@ -311,9 +302,9 @@ class RefPlan:
             self.refuse(ref, exc.sentence)
 
     def raced(self) -> list[bytes]:
-        """Return the refs that are no more what the client believes, as of now.
+        """Return the refs that have moved since the client saw them.
 
-        A bookmark that git users do not see is there, too.
+        A bookmark that git users do not see counts as existing.
         """
         commands = [it.command for it in self.updates]
         state = RefState.of(self._repo, self._store, tags=bool(self.tags))
@@ -328,9 +319,9 @@ class RefPlan:
         return [it.ref for it in commands if now[it.ref] != it.old or it.ref in taken]
 
     def check_branches(self, known: Known, new: set[bytes], chosen: bytes) -> None:
-        """Refuse what does not fit the branches of commits.
+        """Refuse refs that do not fit the branches of their commits.
 
-        ``new``: oids that are no changesets yet; ``known`` tells what the others are. A
+        ``new``: oids without changesets; ``known`` returns the changesets of others. A
         new commit is on the branch ``chosen``, or else on that of its first parent.
         """
         for update in [*self.updates]:
@@ -390,7 +381,7 @@ class RefPlan:
         return [it for it in self.updates if it.kind == TAG]
 
     def tag_changes(self, nodes: Mapping[bytes, bytes]) -> list[TagChange]:
-        """Return what becomes of the tags; ``nodes``: changesets of commits, in hex."""
+        """Return the changes of tags; ``nodes``: changesets of commits, in hex."""
         before = self.state.named.tags
         return [
             TagChange(

@@ -1,8 +1,8 @@
 """Obsolescence markers of a push that replaces drafts: an amend, a rebase, a squash.
 
-git does not say what became of a commit. The branch that is forced from one commit to
-another does: what it had before, and has no more, are the predecessors. Owns which of
-the new changesets replaces which. Knows nothing of git.
+git does not record successors of a commit. A forced branch shows them: commits that it
+had before, and lacks now, are predecessors. Owns the pairing with new changesets. Knows
+nothing of git.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Relation = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def is_wanted(repo: RepoT) -> bool:
-    """Tell whether Mercurial would make markers here (``experimental.evolution``)."""
+    """Return whether Mercurial would make markers here (``experimental.evolution``)."""
     return bool(obsolete.isenabled(repo, obsolete.createmarkersopt))
 
 
@@ -42,11 +42,11 @@ def mark(
 ) -> list[bytes]:
     """Make the markers of refs that move from a node to another, in a transaction.
 
-    ``added``: nodes that this push has brought. Return lines for the pusher.
+    ``added``: nodes of this push. Return lines for the pusher.
 
-    A branch may be on top of another one, and both may move. So the lower one is
-    looked at first, and what it replaces is not paired again. What may be is decided
-    when all is known: what would stay above one branch may be replaced by another.
+    A branch may be on top of another one, and both may move. So the lower one is paired
+    first, and its predecessors are not paired again. Allowed pairs are chosen at the
+    end: changesets above one branch may be replaced by another.
     """
     repo = repo.unfiltered()
     relations: list[Relation] = []
@@ -74,11 +74,11 @@ def mark(
 
 
 def _relations(left: Sequence[Any], brought: Sequence[Any]) -> list[Relation]:
-    """Pair what is gone with what has come.
+    """Pair removed changesets with new ones.
 
     One new changeset replaces all. Of several, each replaces that of the same author
-    and date: git keeps both when it amends or rebases. One that is left over on each
-    side is a pair, too.
+    and date: git keeps both when it amends or rebases. The last one on each side is a
+    pair, too.
     """
     if not left or not brought:
         return []
@@ -107,10 +107,10 @@ def _by_author(changesets: Iterable[Any]) -> dict[Any, list[Any]]:
 def _allowed(
     repo: RepoT, relations: list[Relation], left: Iterable[Any]
 ) -> list[Relation]:
-    """Return the relations that may be.
+    """Return the allowed pairs.
 
-    What another bookmark has stays. So does what has children that stay, unless
-    Mercurial itself would leave these on an obsolete parent (``allowunstable``).
+    Changesets of another bookmark stay. So do changesets with children that stay,
+    unless Mercurial itself would leave these on an obsolete parent (``allowunstable``).
     """
     is_unstable = obsolete.isenabled(repo, obsolete.allowunstableopt)
     revs = [ctx.rev() for ctx in left]
@@ -124,7 +124,7 @@ def _allowed(
         allowed = [it for it in relations if wanted.isdisjoint(map(_rev, it[0]))]
         if len(allowed) == len(relations):
             return allowed
-        relations = allowed  # what is not replaced may have ancestors that were to be
+        relations = allowed  # one that stays may have paired ancestors
 
 
 def _rev(ctx: Any) -> int:

@@ -35,7 +35,7 @@ _PHASES = {
     0: (_(b"reading commits"), _(b"commits")),
     1: (_(b"reading trees"), _(b"trees")),
 }
-# what a push would be of: no notes, no stash, no pull requests
+# refs that a push would have: no notes, no stash, no pull requests
 _EVERYTHING = ("--branches", "--tags", "--remotes")
 _ORDER = ("--topo-order", "--full-history", "--reverse")
 
@@ -50,18 +50,18 @@ class SurveyFinding(Record):
     first: bytes
     """Oid in hex of the first: none of its ancestors has this reason."""
     detail: bytes
-    """What of the first one is the reason, at most 512 bytes; may be empty."""
+    """Part of the first commit that is the reason, at most 512 bytes; may be empty."""
 
 
 class Survey(Record):
-    """What was found in a repository."""
+    """Result of a survey."""
 
     commits: int
     """Commits that were surveyed."""
     trees: int
     """Different trees that they have."""
     findings: tuple[SurveyFinding, ...]
-    """One for each reason that there is, in the order of the reasons."""
+    """One for each reason found, in the order of the reasons."""
     refused: tuple[tuple[bytes, RejectReason], ...]
     """Commits that cannot be pushed, oids in hex, parents before children."""
 
@@ -76,15 +76,15 @@ def run(
 ) -> Survey:
     """Survey ``revs`` and their ancestors in the git repository ``name``.
 
-    ``git`` is the program, ``name`` what the user calls the repository. Without
-    ``revs``: all branches, tags and remote-tracking branches. ``InputError`` if there
-    is no repository, no such revision, or if an object is missing.
+    ``git`` is the program, ``name`` the user's name for the repository. Without
+    ``revs``: all branches, tags and remote-tracking branches. ``InputError`` for an
+    unknown repository or revision, or if an object is missing.
     """
     for rev in revs:
         _check_rev(rev)
     with outside() as path:
         files = mirrors.local_files(name)
-        # before the objects: what a ref leads to is there before the ref
+        # before the objects: they are there before their refs
         try:
             refs = mirrors.read_refs(files, name, git.program) if files else None
         except Unusable as exc:
@@ -123,7 +123,7 @@ def _survey(
     *,
     everything: bool,
 ) -> Survey:
-    """Start git, and let the core read what it writes."""
+    """Start git, and let the core read its output."""
     asked = git.temporary_file()
     asked.writelines(b"%s\n" % rev for rev in revs)
     asked.seek(0)

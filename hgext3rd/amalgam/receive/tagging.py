@@ -1,8 +1,8 @@
 """Tags of a push: one git commit to ``.hgtags`` for all of them, made by the server.
 
-In Mercurial, a tag is a line of that file. The commit is put on top of the branch that
-a clone checks out, and is pushed with the others: so hooks, limits and the conversion
-back are those of any commit. Owns which lines it adds and who its author is.
+In Mercurial, a tag is a line of that file. The commit is on top of the branch that a
+clone checks out, and is converted with the others: so hooks, limits and the round trip
+are those of any commit. Owns the lines that it adds, and its author.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_NAMED = 5
 
 
 class TagChange(Record):
-    """What becomes of a tag; nodes in hex."""
+    """Change of a tag; nodes in hex."""
 
     name: bytes
     """The tag, as Mercurial has it in memory."""
@@ -49,9 +49,9 @@ class TagChange(Record):
 def name_of(
     view: RepoT, tags: Iterable[bytes], ref: bytes, kind: bytes | None
 ) -> bytes:
-    """Return the tag that a ref is; refuse what cannot be a tag of Mercurial.
+    """Return the tag of a ref; refuse an impossible one.
 
-    ``tags``: those that git users see; ``kind``: what the ref is to lead to.
+    ``tags``: those that git users see; ``kind``: the type of its new object.
     """
     if kind == b"tag":
         raise PushRefusedError(
@@ -82,8 +82,8 @@ def name_of(
 def commit(git: Git, base: bytes, tags: Sequence[TagChange], user: bytes) -> bytes:
     """Make a commit on top of ``base`` that changes ``tags``; return its oid, in hex.
 
-    ``user``: who pushes, in UTF-8. ``PushRefusedError`` if the file is a symbolic link
-    or the like.
+    ``user``: the pusher, in UTF-8. ``PushRefusedError`` if ``.hgtags`` is a symbolic
+    link or the like.
     """
     lines = []
     for change in tags:
@@ -136,7 +136,7 @@ def _identity(user: bytes) -> bytes:
 
 
 def _message(tags: Sequence[TagChange]) -> bytes:
-    """Return what ``hg tag`` writes; a line for each of a few tags."""
+    """Return the message of ``hg tag``; a line for each of a few tags."""
     lines = []
     for change in tags[:_MOST_NAMED]:
         name, node = encoding.fromlocal(change.name), change.node[:_SHORT]

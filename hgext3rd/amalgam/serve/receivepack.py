@@ -1,20 +1,11 @@
-"""The reception of one push: git and its hook, and the answer of Mercurial to both.
+"""``git receive-pack`` for a push: its process, its hook, and the answer to both.
 
-The same for all transports. git reads the push from a file or a pipe and writes to
-the client. When its hook asks, the push is accepted or refused, in the thread that
-passes on what git writes. So a client that leaves before that has pushed nothing.
-
-Runs of ``git receive-pack`` in a receiving repository: configuration and hook.
-
-git reads a push, checks every object (``fsck``), and that none is missing. It updates
-no ref: for all of them it asks its hook, which passes on what git says to this process,
-and the answer to git (githooks(5), "proc-receive").
-
-git's question which refs of a push are changed, and the answer to it.
-
-The protocol ``proc-receive`` of githooks(5), on the pipes of a hook.
-
-Whether a repository takes pushes of git clients at all: ``amalgam.git.push``.
+The same for all transports. git reads the push from a file or a pipe and writes to the
+client. It checks every object (``fsck``) and updates no ref: it asks its hook, which
+passes git's question to this process, and the answer to git (githooks(5),
+"proc-receive"). The push is then accepted or refused, in the thread that streams git's
+output. So a client that leaves before that has pushed nothing. Owns the switch
+``amalgam.git.push``, too.
 """
 
 from __future__ import annotations
@@ -81,7 +72,7 @@ _CONFIG: dict[str, Value] = {
     "transfer.fsckObjects": "true",
     "transfer.unpackLimit": "1",
 }
-# From and to git; and what people are told. Each ends when its other end is closed, so
+# Pipes from and to git, and of messages. Each ends when its other end is closed, so
 # nothing is left if this process dies.
 _HOOK = b"""\
 #!/bin/sh
@@ -190,11 +181,11 @@ _LONGEST_REASON = 1 << 10
 
 
 def read_request(file: IO[bytes], answers: int) -> PushRequest | None:
-    """Read what git asks; ``None`` if it ends before it has asked.
+    """Read git's question; ``None`` if git ends before it asks.
 
     ``answers`` is the descriptor for the first line of the answer, which git awaits.
-    ``ValueError`` for what is not this protocol; ``PushRefusedError`` for too much of
-    it, all of which was read.
+    ``ValueError`` for another protocol; ``PushRefusedError`` for too many commands, all
+    of which were read.
     """
     offer = _group(file)
     if offer is None:
@@ -226,9 +217,9 @@ def read_request(file: IO[bytes], answers: int) -> PushRequest | None:
 
 
 def write_result(request: PushRequest, result: PushResult, pipe: int) -> None:
-    """Tell git what became of each ref; nothing if git has ended.
+    """Send git the result of each ref; nothing if git has ended.
 
-    git itself refuses those that are not in ``request``.
+    git itself refuses refs that are not in ``request``.
     """
     with contextlib.suppress(BrokenPipeError):
         for command in request.commands:
@@ -243,7 +234,7 @@ def write_result(request: PushRequest, result: PushResult, pipe: int) -> None:
 
 
 def say(result: PushResult, pipe: int) -> None:
-    """Let people know what was said; they see it after ``remote:``."""
+    """Send messages to the pusher, who sees them after ``remote:``."""
     text = b"".join(line + b"\n" for line in result.said)
     with contextlib.suppress(BrokenPipeError):
         _write(pipe, cut(text, _LONGEST_SAID))
@@ -258,7 +249,7 @@ class _Group(Record):
 
 
 def _group(file: IO[bytes]) -> _Group | None:
-    """Read all lines up to the next flush; ``None`` if there is no end."""
+    """Read all lines up to the next flush; ``None`` at an early end."""
     found: list[bytes] = []
     size, is_cut = 0, False
     for line in pktlines.lines(file):
@@ -303,7 +294,7 @@ class ReceivePackSession:
         for _number in range(_MOST_TRIES):
             with temporary_file_in_use():
                 copied = self.received.copy_refs()
-            # what was hidden meanwhile is not in what is read now
+            # changesets hidden meanwhile are not in the refs read now
             if self._admission.is_safe() and copied == store.repository.packed_refs():
                 return
             self._admission.make_fresh(now=True)
@@ -339,11 +330,11 @@ class ReceivePackSession:
         is_over: Callable[[], bool],
         source: int | None = None,
     ) -> Iterator[bytes]:
-        """Yield what git writes, and answer its hook when that asks.
+        """Yield git's output, and answer its hook when it asks.
 
-        ``answering`` is called before that, which may last; ``progress`` when something
-        came; ``is_over`` tells whether the client has been cut off. ``source``: the
-        descriptor of a client, whose words are passed on to git.
+        ``answering`` is called before the answer, which may take long; ``progress``
+        after each piece; ``is_over`` returns whether the client was cut off.
+        ``source``: the descriptor of a client, whose input is passed to git.
         """
         assert self._pipes is not None
         asked = self._pipes.asked
@@ -417,7 +408,7 @@ class ReceivePackSession:
         return acceptance.answer(request)
 
     def _export(self) -> None:
-        """Bring what was accepted into the store, so that a fetch moves nothing."""
+        """Export accepted changesets, so that a fetch moves no ref."""
         try:
             self._admission.make_fresh(now=True)
         except HttpError as exc:
@@ -425,7 +416,7 @@ class ReceivePackSession:
 
 
 def _name_of(ui: UiT, url: bytes) -> bytes:
-    """Return who pushes, if that is known: the user of a request, or of the process.
+    """Return the pusher, if known: the user of a request, or of the process.
 
     Over ssh, ``HGUSER`` can be set for each key (sshd(8), "environment").
     """
@@ -436,7 +427,7 @@ def _name_of(ui: UiT, url: bytes) -> bytes:
 
 
 class _Words:
-    """What a client says to git: at most one piece of it is held."""
+    """The client's input for git: at most one piece of it is held."""
 
     def __init__(
         self, source: int, running: ReceivePackProcess, poll: select.poll

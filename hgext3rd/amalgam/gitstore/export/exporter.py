@@ -1,13 +1,13 @@
-"""The exporter: a background process that exports what transactions brought.
+"""The exporter: a background process that exports after transactions.
 
-No request is lost. A transaction starts an exporter if it finds ``exporterlock`` free.
-An exporter looks for changes after it has released the lock. So a transaction that
-found the lock held was complete before that look. A killed exporter is replaced after
-the next transaction.
+No request is lost. A transaction starts an exporter if it finds the lock free. An
+exporter looks for changes after it has released the lock. So a transaction that found
+the lock held was complete before that look. A killed exporter is replaced after the
+next transaction.
 
 After a failure, the exporter waits and replaces itself by a new one, which reads the
-configuration again. It holds the lock meanwhile. ``.hg/amalgam/exporter/failure`` says
-why, for ``admin::amalgam``. Exports that a server asks for wait as long.
+configuration again. It holds the lock meanwhile. ``.hg/amalgam/exporter/failure`` has
+the reason, for ``admin::amalgam``. Exports requested by a server wait as long.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def note_failure(repo: RepoT, exc: Exception) -> None:
 
 
 def must_wait(repo: RepoT) -> bool:
-    """Tell whether exports have failed, and another request is too early."""
+    """Return whether exports have failed, and another request is too early."""
     failure = Failure.read(request.exporter_directory(repo), FAILURE)
     # a clock may have been set back
     return failure is not None and (
@@ -73,14 +73,14 @@ def must_wait(repo: RepoT) -> bool:
 
 
 def _wait_seconds(attempts: int) -> int:
-    """Return how long to wait after so many failures in a row."""
+    """Return the seconds to wait after this number of failures in a row."""
     return min(1 << min(attempts - 1, 16), _LONGEST_WAIT_SECONDS)
 
 
 def run(repo: RepoT, attempts: int, *, is_requested: bool = False) -> None:
-    """Be an exporter, unless there is one; ``attempts``: how many have just failed.
+    """Run as the exporter, unless one runs; ``attempts``: recent failures in a row.
 
-    ``is_requested``: export though no change asks for it; a server does.
+    ``is_requested``: export though no change asks for it, as for a server.
     """
     repo = source_of(repo)
     directory = request.exporter_directory(repo)

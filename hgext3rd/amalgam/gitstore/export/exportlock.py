@@ -1,7 +1,7 @@
-"""The lock of exports: ``.hg/amalgam/lock``. There is one export at a time.
+"""The lock of exports: ``.hg/amalgam/lock``. One export runs at a time.
 
 It is taken after Mercurial's own locks, or without them. An export takes no lock of
-Mercurial. So nobody who waits for a Mercurial lock waits for an export.
+Mercurial. So no process that waits for a Mercurial lock waits for an export.
 """
 
 from __future__ import annotations

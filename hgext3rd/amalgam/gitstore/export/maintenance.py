@@ -1,14 +1,14 @@
-"""Packs of a store, rolled up into fewer ones while exports go on.
+"""Roll-ups of packs, while exports go on.
 
-Each export adds packs. When there are many, those that ``packgroups`` finds due are
-made one by git-pack-objects(1). Its objects have to be exactly those of the packs that
-it replaces, which is checked. Only the exchange needs the lock of exports. It is
-refused if the docket no longer names the packs, or if a text was censored.
+Each export adds packs. When the packs of a group are due (``packgroups``),
+git-pack-objects(1) makes one of them. Its objects must be exactly those of the replaced
+packs, which is checked. Only the exchange needs the lock of exports. It is refused if
+the docket no longer names the packs, or if a text was censored.
 
 Then maintenance lets git write summaries of the complete pack of the base: it changes
 only when the history has doubled, and never has drafts.
 
-A roll-up that is killed leaves a directory without a lock, and the next run removes it.
+A killed roll-up leaves a directory without a lock, and the next run removes it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from ..packgroups import RollUp
     from ..store import GitStore
 
-# each leaves fewer packs; what exports add meanwhile may be due again
+# each leaves fewer packs; those of exports meanwhile may be due again
 _MOST_ROLL_UPS = 16
-# A complete pack is made for so many changesets, as in a first export.
+# A complete pack is made for this many changesets, as in a first export.
 _APART_FROM = 1000
 # With --stdin-packs, git walks the history once, to find names for the delta search.
-# That is worth it if what is rolled up is such a part of all objects.
+# That is worth it if the rolled-up packs have this part of all objects.
 _WALK_SHARE = 1 / 16
 # without names it compares more objects of similar size
 _WINDOW_WITHOUT_NAMES = "--window=50"
@@ -57,10 +57,10 @@ _FAILURE = b"maintenance-failure"
 
 
 def after_export(store: GitStore) -> None:
-    """Roll up what is due, if anything is; warn if that fails.
+    """Roll up packs that are due, if any; warn if that fails.
 
     The export itself has succeeded, and the next one tries again. Summaries are left to
-    processes in the background: they may take as long as the export.
+    background processes: they may take as long as the export.
     """
     try:
         if _due(store, _docket(store)):
@@ -71,7 +71,7 @@ def after_export(store: GitStore) -> None:
 
 
 def is_due(store: GitStore) -> bool:
-    """Tell whether packs are due, or summaries."""
+    """Return whether packs or summaries are due."""
     docket = _docket(store)
     return bool(_due(store, docket) or _unsummarised(store, docket))
 
@@ -128,7 +128,7 @@ def _run(store: GitStore, summarises: bool) -> int:
 
 
 def _clear_up(store: GitStore) -> None:
-    """Remove what a run left that was killed while it exchanged packs."""
+    """Remove files of a run that was killed while it exchanged packs."""
     if store.pending_packs():
         with locked(store):
             files = StoreFiles(store)
@@ -146,7 +146,7 @@ def _due(store: GitStore, docket: Docket) -> list[RollUp]:
 
 
 def _is_whole(store: GitStore, docket: Docket) -> bool:
-    """Tell whether what is there is what the last export left."""
+    """Return whether the files are those of the last export."""
     return (
         not docket.refused
         and docket.censored == censorship.mark_of(store.repo)
@@ -155,9 +155,9 @@ def _is_whole(store: GitStore, docket: Docket) -> bool:
 
 
 def _rolled_up(store: GitStore, docket: Docket, due: RollUp) -> bool:
-    """Make a pack of those that are due, and exchange them; tell whether that is done.
+    """Make a pack of those that are due, and exchange them; return whether it did.
 
-    It is not if the store has changed so that it must not be.
+    It did not if the store has changed so that it must not.
     """
     sources, splits = due.packs, due.is_whole and _is_worth_a_split(store, docket)
     if splits:
@@ -182,14 +182,14 @@ def _rolled_up(store: GitStore, docket: Docket, due: RollUp) -> bool:
                 files.remove_debris()
                 return files.exchange(area, sources, made, complete)
     except (error.Abort, FileNotFoundError):
-        # what an export or another git removes meanwhile, git misses
+        # git misses packs that an export or another git removes meanwhile
         if repository.packs().issuperset(sources):
             raise
         return False
 
 
 def _unsummarised(store: GitStore, docket: Docket) -> str:
-    """Return the pack of which summaries are due, without suffix; empty if none are."""
+    """Return the pack whose summaries are due, without suffix; empty for none."""
     pack, repository = docket.base.complete, store.repository
     count = packfiles.object_count(repository.packs_directory, pack) if pack else 0
     if count < _SUMMARISED_FROM:
@@ -290,7 +290,7 @@ def _joined(
 def _split(
     store: GitStore, docket: Docket, sources: Iterable[str], area: Directory
 ) -> tuple[str, ...]:
-    """Make the pack of all that git clients need, and one of what else there is."""
+    """Make the complete pack for git clients, and one of all other objects."""
     git = store.repository.git
     tips = map(packfiles.rev_list_line, _commits(store, docket))
     (complete,) = packfiles.packed_by_git(git, area, tips, "--revs")
@@ -306,7 +306,7 @@ def _split(
 def _is_exact(
     packs: Directory, sources: Iterable[str], area: Directory, made: Iterable[str]
 ) -> bool:
-    """Tell whether the packs that were made have all objects of the sources, once."""
+    """Return whether the new packs have all objects of the sources, once."""
     there = heapq.merge(*(packfiles.object_ids(area, name) for name in made))
     wanted = packfiles.distinct_ids(packs, sources)
     pairs = itertools.zip_longest(wanted, there)

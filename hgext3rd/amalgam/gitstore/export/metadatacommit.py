@@ -1,8 +1,8 @@
-"""The metadata commit, which names all heads for git-cinnabar: made when asked for.
+"""The metadata commit, which names all heads for git-cinnabar: made on request.
 
-Exports keep what it is made from: notes, manifests' commits, and maps of them. So it
-can be made of any layer at any time, with the bytes that an export of everything at
-once gives it. Until it is made again, the last one stays, and is behind.
+Exports keep its parts: notes, manifests' commits, and maps of them. So it can be made
+of any layer at any time, with the bytes that an export of everything at once gives it.
+Until it is made again, the last one stays, and is behind.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Covers(Choice):
     ALL = 1
     """All that are exported."""
     BASE = 2
-    """Those of the base alone, which are public."""
+    """Public changesets, those of the base."""
 
 
 def is_current(store: GitStore, docket: Docket, covers: Covers) -> bool:
-    """Tell whether ``docket`` has the commit of all that it is to cover now.
+    """Return whether ``docket`` has the commit of all changesets to be covered.
 
-    None is made of what begins with adopted commits: git-cinnabar has other ids.
+    None is made of adopted commits: git-cinnabar has other ids.
     """
     if docket.adopted:
         return True
@@ -61,8 +61,7 @@ def _of(docket: Docket, covers: Covers) -> MetadataCommit:
 def make(store: GitStore, files: StoreFiles, covers: Covers) -> None:
     """Make the commit unless it is there, and name it. Needs the lock of exports.
 
-    ``files``: those of an export that has ended well. Takes time in proportion to the
-    history.
+    ``files``: those of a successful export. Takes time in proportion to the history.
     """
     docket, repository = files.docket, store.repository
     if is_current(store, docket, covers):
@@ -98,7 +97,7 @@ def catch_up(store: GitStore) -> None:
 
 
 def _is_as_named(store: GitStore, docket: Docket) -> bool:
-    """Tell whether packs and refs are those of the last export."""
+    """Return whether packs and refs are those of the last export."""
     repository = store.repository
     names = repository.names_digest()
     return repository.packs().issuperset(docket.packs) and docket.named == names

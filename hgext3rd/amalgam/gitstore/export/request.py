@@ -1,13 +1,11 @@
 """Requests for an export, after each transaction: ``amalgam.git.export-on-change``.
 
-A request starts an exporter once all locks of Mercurial are released, unless one is
-there. None is lost: see ``exporter``.
+A request starts an exporter once all locks of Mercurial are released, unless one runs.
+None is lost: see ``exporter``.
 
-One exporter at a time: ``.hg/amalgam/exporter/lock``, locked by flock(2).
-
-The kernel releases it however the process ends, also if the machine does. It keeps
-exporters apart, not exports: those have ``exportlock``. Where there is no flock,
-exporters wait for each other there.
+One exporter runs at a time: ``.hg/amalgam/exporter/lock``, locked by flock(2). The
+kernel releases it at any end of the process. It keeps exporters apart, not exports:
+those have ``exportlock``. Without flock, exporters wait for each other there.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
 
 LOCK = b"lock"
 _LOOKING_SECONDS = 1
-"""How long an exporter waits for processes that look at the lock. Each holds it for an
-instant. But whoever may read the file can hold it for ever."""
+"""Seconds that an exporter waits for processes that look at the lock. Each holds it for
+an instant, but every reader of the file can hold it for ever."""
 _PAUSE_SECONDS = 0.01
 
 
@@ -43,9 +41,10 @@ def exporter_directory(repo: RepoT) -> Directory:
 
 
 def is_exporter_running(directory: Directory) -> bool:
-    """Tell whether an exporter works, or waits until it tries again.
+    """Return whether an exporter works, or waits for its next try.
 
-    ``Unusable`` if what is there cannot be the lock: then there can be no exporter.
+    ``Unusable`` if another kind of file is in place of the lock: then no exporter can
+    run.
     """
     try:
         fd = directory.open(LOCK)
@@ -100,7 +99,7 @@ def _inherited(directory: Directory) -> int | None:
 
 
 def _is_exclusive(fd: int) -> bool:
-    """Tell whether an exporter holds the lock, and not one who looks."""
+    """Return whether an exporter holds the lock, and not a process that looks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -112,9 +111,9 @@ def _is_exclusive(fd: int) -> bool:
 
 
 COMMAND = b"debug::amalgam-export"
-"""What an exporter runs."""
+"""The command of an exporter."""
 REQUESTED = b"--requested"
-"""What it runs it with if a server asks for an export."""
+"""Its options if a server asks for an export."""
 _CATEGORY = b"amalgam-export"
 
 
@@ -158,29 +157,29 @@ def install(repo: RepoT) -> None:
                 self._is_export_requested = True
                 self._afterlock(request)
 
-    # what 'hg debugupgraderepo' is working on
+    # repositories that 'hg debugupgraderepo' is working on
     if b"/.hg/upgrade." not in repo.path:
         repo.__class__ = exportedrepo
 
 
 def _request(repo: RepoT) -> None:
-    """Start an exporter, unless there is one."""
+    """Start an exporter, unless one runs."""
     try:
         _require_trust(repo)
         if not is_exporter_running(exporter_directory(repo)):
             background.start(os.path.dirname(repo.sharedpath), COMMAND)
     except (OSError, error.Abort, error.StorageError) as exc:
-        # the transaction is closed: there is nothing left to abort
+        # the transaction is closed and cannot be aborted
         problem = stringutil.forcebytestr(exc)
         repo.ui.log(b"amalgam", b"no export after a change: %s\n", problem)
 
 
 def start_exporter_for_server(repo: RepoT) -> None:
-    """Start an exporter, unless there is one; it exports whether configured or not.
+    """Start an exporter, unless one runs; it exports even if not configured.
 
-    However many processes of a server ask, one is started: it gets the lock from the
-    one that starts it. ``SecurityError`` in a repository of a stranger; ``OSError`` or
-    ``StorageError`` if there can be none.
+    One is started for all processes of a server that ask: it inherits the lock.
+    ``SecurityError`` in a repository of an untrusted owner; ``OSError`` or
+    ``StorageError`` if none can be started.
     """
     _require_trust(repo)
     directory = exporter_directory(repo)

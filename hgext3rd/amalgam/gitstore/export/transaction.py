@@ -1,8 +1,8 @@
-"""What may yet be rolled back: it is not exported, nor put into bundles.
+"""Unfinished transactions: their changesets are neither exported nor bundled.
 
 Mercurial writes the changelog and bookmarks as it closes a transaction. If its process
-is killed then, all readers see them until ``hg recover`` takes them back. Nobody holds
-the lock any more, and the journal is still there.
+is killed then, all readers see them until ``hg recover`` takes them back. No process
+holds the lock any more, and the journal still exists.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def refuse_unfinished(repo: RepoT) -> None:
 
 
 def refuse_abandoned(repo: RepoT) -> None:
-    """Raise ``TransactionAbandoned`` if there is such a transaction."""
+    """Raise ``TransactionAbandoned`` for an abandoned transaction."""
     journal = _journal(repo)
     # the same file as before: no other transaction has begun since nobody had the lock
     if journal and not _is_locked(repo) and _journal(repo) == journal:
@@ -48,7 +48,7 @@ def refuse_abandoned(repo: RepoT) -> None:
 
 
 def _journal(repo: RepoT) -> tuple[int, int] | None:
-    """Return what tells the journal from others, if there is one."""
+    """Return the identity of the journal, if one exists."""
     try:
         found = repo.svfs.lstat(_JOURNAL)
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def _journal(repo: RepoT) -> tuple[int, int] | None:
 
 
 def _is_locked(repo: RepoT) -> bool:
-    """Tell whether a process may write to the store; on another host, it may."""
+    """Return whether a process may write to the store; on another host, it may."""
     held = locking.holder(Directory(repo.store.path))
     if held is None or held.state is LockState.DEAD:
         return False
@@ -65,10 +65,10 @@ def _is_locked(repo: RepoT) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Tell whether a process has ended, and its parent did not notice; see proc(5).
+    """Return whether a process has ended as a zombie; see proc(5).
 
-    In containers, it stays for ever if the first process is no init. Mercurial takes
-    it for one that runs.
+    In containers, it stays for ever if the first process is no init. Mercurial takes it
+    for a running one.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
