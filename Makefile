@@ -292,6 +292,7 @@ git:
 .PHONY: pytest
 pytest: local git
 	$(BIN)/python3 -m pytest -m 'not torture' -n $(JOBS) --dist worksteal $(TESTED)
+	@$(BIN)/python3 tests/project/test_prose.py
 
 # run-tests.py is not in the wheel. It wants to be started as python3, its output directory
 # to exist, and PYTHONUNBUFFERED unset. Where others use the machine, a test may take long.

@@ -1,11 +1,9 @@
-"""What saves hgweb work: capabilities that are kept, packs that are spliced."""
+"""Caches of hgweb: capabilities of git, and wants read in runs."""
 
 from __future__ import annotations
 
 import io
 import os
-import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,10 @@ from mercurial import ui as uimod
 from mercurial.hgweb import hgweb
 from testlib.bundled import Bundled
 from testlib.exported import Exported
-from testlib.webserver import answer_of, serving
+from testlib.webserver import serving
 
 from hgext3rd.amalgam.clonebundles import visibility
-from hgext3rd.amalgam.serve import httprequest, pktlines, uploadpack
+from hgext3rd.amalgam.serve import pktlines, uploadpack
 from hgext3rd.amalgam.serve.errors import HttpError
 
 ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
@@ -124,85 +122,6 @@ def test_handshakes_of_hg_look_up_no_heads_of_bundles(
 def test_capabilities_that_are_cut_are_not_told(told: bytes) -> None:
     with pytest.raises(HttpError):
         uploadpack.shown_capabilities(told)
-
-
-def spliced(write: Callable[[int], None], *, is_chunked: bool) -> tuple[bytes, int]:
-    """Return what a client gets of what ``write`` writes, and how much was counted."""
-    ours, theirs = socket.socketpair()
-    reading, writing = os.pipe()
-
-    def fill() -> None:
-        try:
-            write(writing)
-        finally:
-            os.close(writing)
-
-    got: list[bytes] = []
-
-    def read() -> None:
-        while piece := theirs.recv(1 << 16):
-            got.append(piece)
-
-    threads = [threading.Thread(target=fill), threading.Thread(target=read)]
-    for thread in threads:
-        thread.start()
-    with theirs, ours:
-        counted = sum(httprequest.splice(reading, ours, is_chunked=is_chunked))
-        ours.sendall(b"0\r\n\r\n" if is_chunked else b"")
-        ours.shutdown(socket.SHUT_WR)
-        for thread in threads:
-            thread.join()
-    os.close(reading)
-    return b"".join(got), counted
-
-
-CONTENT = bytes(range(256)) * 12_000
-
-
-def at_once(fd: int) -> None:
-    with os.fdopen(os.dup(fd), "wb") as file:
-        file.write(CONTENT)
-
-
-def bit_by_bit(fd: int) -> None:
-    for at in range(0, 3000, 100):
-        os.write(fd, CONTENT[at : at + 100])
-
-
-@pytest.mark.parametrize("is_chunked", [False, True])
-@pytest.mark.parametrize(
-    ("write", "expected"),
-    [(at_once, CONTENT), (bit_by_bit, CONTENT[:3000]), (lambda _fd: None, b"")],
-    ids=["much", "little", "nothing"],
-)
-def test_what_is_spliced_is_what_was_written(
-    write: Callable[[int], None], expected: bytes, is_chunked: bool
-) -> None:
-    got, counted = spliced(write, is_chunked=is_chunked)
-    assert counted == len(expected)
-    if is_chunked:
-        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        got = answer_of(head + got)[2]
-    assert got == expected
-
-
-def test_client_that_has_left_ends_a_splice() -> None:
-    ours, theirs = socket.socketpair()
-    reading, writing = os.pipe()
-    os.write(writing, b"x" * 1000)
-    with ours:
-        theirs.close()
-        with pytest.raises(OSError, match=r"pipe|reset"):
-            [*httprequest.splice(reading, ours, is_chunked=True)]
-    os.close(reading)
-    os.close(writing)
-
-
-def test_connection_with_a_time_limit_is_not_spliced() -> None:
-    with socket.socket() as plain:
-        plain.settimeout(5)
-        assert not httprequest.can_splice(plain)
-    assert not httprequest.can_splice(io.BytesIO())
 
 
 @pytest.mark.parametrize(

@@ -411,11 +411,11 @@ class _UploadPackRequest(GitRequest):
             self.check_end()
         rest: Iterator[bytes] = iter(())
         if kind == b"result":
-            rest = self.rest()
+            rest = self.pieces()
         elif self._is_v2:
             first = self._asked(b"".join((first, *pieces)))  # a handful
         else:
-            first, rest = _ADVERTISEMENT_START + first, self.rest()
+            first, rest = _ADVERTISEMENT_START + first, self.pieces()
         self.send(_TYPE % kind, itertools.chain((first,), rest))
 
     def _asked(self, told: bytes) -> bytes:

@@ -1,40 +1,26 @@
-"""One request of a git client and its answer: what is to be given back at the end.
+"""One request of a git client and its answer: connection, body, git's process.
 
 Owns git's process, its slot and the watchdog. The answer begins when git has written
-something, so that its failure has a status of its own. However the answer ends, also
-if the client leaves or the server never asks for it, all processes of git end with it.
+something, so that a failure has a status of its own. All processes of git end with the
+answer, also if the client leaves or the server never asks for it.
 
-Splicing: what git writes goes from its pipe to a socket, and not through Python.
+``hg serve`` exposes its socket and decodes no chunked requests. Other WSGI servers keep
+the connection to themselves, decode requests, and have time limits of their own.
 
-The kernel passes the pages on (splice(2), Linux). So a pack costs this process a part
-of the time that reading and writing it takes. It is for the server that hands out its
-socket: ``hg serve``, without TLS. Owns how such an answer is chunked (RFC 9112, section
-7.1). Does not know what is sent.
-
-The connection of a request, as far as the web server lets hgweb get at it.
-
-``hg serve`` hands out its socket and decodes no chunked requests. Other WSGI servers
-keep the connection to themselves, decode requests, and have time limits of their own.
-
-The body of a request: read, decoded and bounded, before git is started.
-
-It goes to a temporary file without a name. So a client that sends slowly holds no git
-process, and the connection is at the end of the request before an answer begins: some
-clients read nothing before, and what is left there would be taken for a request.
+The body is read, decoded and bounded before git is started, into a temporary file
+without a name. So a slow client holds no git process, and the connection is at the end
+of the request before the answer: some clients read nothing before, and remaining bytes
+would be taken for a request.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import os
 import re
-import select
 import socket
-import struct
 import tempfile
-import termios
 import time
 import weakref
 import zlib
@@ -56,68 +42,6 @@ if TYPE_CHECKING:
 
     from .limits import Slot
     from .uploadpack import GitService
-
-
-_INT = struct.Struct("i")
-_MORE = getattr(socket, "MSG_MORE", 0)
-# A pause lets more come, to be sent at once: as much as half of a pipe has room for.
-_FEW_BYTES, _MANY_BYTES = 1 << 17, 3 << 17
-_PAUSES_MILLISECONDS = 1, 16
-
-
-def can_splice(connection: Any) -> bool:
-    """Tell whether the kernel can write to a connection of ``socketserver``."""
-    # not one with TLS, nor one with a time limit, which does not block
-    is_plain = type(connection) is socket.socket and connection.gettimeout() is None
-    return is_plain and hasattr(os, "splice")
-
-
-def splice(pipe: int, connection: socket.socket, *, is_chunked: bool) -> Iterator[int]:
-    """Send all that comes out of ``pipe``; yield how many bytes were sent, each time.
-
-    The head of the answer has been sent. The last chunk, which is empty, is left to the
-    caller. ``OSError`` if the connection breaks.
-    """
-    ready, end = select.poll(), select.poll()
-    ready.register(pipe, select.POLLIN)
-    end.register(pipe, 0)
-    between = b""
-    shortest, longest = _PAUSES_MILLISECONDS
-    pause = shortest
-    while True:
-        size = _waiting_bytes(pipe)
-        if between and size < _FEW_BYTES:
-            end.poll(pause)
-            size = _waiting_bytes(pipe)
-            if size < _FEW_BYTES:
-                pause = min(2 * pause, longest)
-            elif size > _MANY_BYTES:
-                pause = max(pause // 2, shortest)
-        if not size:
-            if between:
-                connection.sendall(between)  # which lets go of what is held back
-                between = b""
-            ready.poll()
-            size = _waiting_bytes(pipe)
-            if not size:
-                return
-        if is_chunked:
-            connection.sendall(b"%s%x\r\n" % (between, size), _MORE)
-            between = b"\r\n"
-        left = size
-        while left:
-            flags = os.SPLICE_F_MORE if is_chunked else 0
-            moved = os.splice(pipe, connection.fileno(), left, flags=flags)
-            if not moved:
-                raise BrokenPipeError("the pipe ended while it was read")
-            left -= moved
-            yield moved
-
-
-def _waiting_bytes(pipe: int) -> int:
-    """Return how much a pipe has that nobody has read."""
-    (size,) = _INT.unpack(fcntl.ioctl(pipe, termios.FIONREAD, bytes(_INT.size)))
-    return int(size)
 
 
 _LONGEST_LINE = 1024
@@ -144,7 +68,7 @@ class Connection:
 
     @property
     def has_repeated_length(self) -> bool:
-        """Whether two lengths were sent, of which hgweb is told one."""
+        """Whether the request has two lengths, of which hgweb sees one."""
         headers = self._handler.headers if self._handler else None
         return headers is not None and any(
             len(headers.get_all(name, ())) > 1
@@ -152,14 +76,15 @@ class Connection:
         )
 
     def chunks(self) -> ChunkedReader:
-        """Return what decodes the body of a chunked request."""
+        """Return the reader of a chunked request's body."""
         self._chunks = ChunkedReader(self.file)
         return self._chunks
 
     def discard_chunks(self) -> None:
-        """Read what is left of a chunked request, of which hgweb does not know.
+        """Read the rest of a chunked request, which hgweb does not know.
 
-        A client that still sends may not read an answer. Ends when somebody breaks off.
+        A client that still sends may not read an answer. Ends when the connection
+        breaks.
         """
         with contextlib.suppress(HttpError, OSError, ValueError):
             while self._chunks and self._chunks.read(_DISCARDED_BYTES):
@@ -169,18 +94,6 @@ class Connection:
         """Take no further request from here: this one may not have been read whole."""
         if handler := self._handler:
             handler.close_connection = True
-
-    def spliced(self, pipe: int) -> Iterator[int] | None:
-        """Return what sends the rest of an answer from ``pipe``, as ``splice`` does.
-
-        ``None`` if that cannot be here. The head of the answer has been sent.
-        """
-        handler = self._handler
-        if handler is None or not handler.sent_headers or handler.length is not None:
-            return None
-        if not can_splice(handler.connection):
-            return None
-        return splice(pipe, handler.connection, is_chunked=bool(handler._chunked))
 
     def break_off(self) -> None:
         """End it now, for threads that read from it or write to it, too."""
@@ -200,9 +113,9 @@ class ChunkedReader:
         file.read(0)  # lets a client send that waits for "100 Continue"
 
     def read(self, size: int) -> bytes:
-        """Return up to ``size`` bytes, nothing at the end; or ``HttpError``.
+        """Return up to ``size`` bytes, none at the end; or ``HttpError``.
 
-        After an error, there is nothing more.
+        After an error, the body is at its end.
         """
         if self._is_at_end:
             return b""
@@ -268,7 +181,7 @@ class _Reader(Protocol):
 
 
 def is_body_empty(req: Any) -> bool:
-    """Tell whether a request says that it has no body."""
+    """Return whether a request declares an empty body."""
     has_length = req.headers.get(b"Content-Length", b"0").strip() not in (b"", b"0")
     return not has_length and not req.headers.get(b"Transfer-Encoding")
 
@@ -313,13 +226,13 @@ def received_body(
 
 
 def _close(file: IO[bytes]) -> None:
-    """Close a file, which may be too large for what was not written yet."""
+    """Close a file, even if its last bytes find no room."""
     with contextlib.suppress(OSError):
         file.close()
 
 
 def _reader(req: Any, connection: Connection) -> _Reader:
-    """Return what reads exactly the body of a request."""
+    """Return a reader of exactly the body of a request."""
     length = req.headers.get(b"Content-Length", b"").strip()
     coding = req.headers.get(b"Transfer-Encoding", b"").strip().lower()
     if coding and req.rawenv.get(b"wsgi.input_terminated"):
@@ -344,7 +257,7 @@ def _reader(req: Any, connection: Connection) -> _Reader:
 
 
 class _Measured:
-    """Reads a body of which the length is known."""
+    """Reader of a body of known length."""
 
     def __init__(self, file: _Reader, length: int) -> None:
         self._file = file
@@ -363,7 +276,7 @@ class _Measured:
 def _read(
     reader: _Reader, limit_bytes: int, progress: Callable[[], None]
 ) -> Iterator[bytes]:
-    """Yield what is sent, which is no longer than what may become of it."""
+    """Yield the body as sent, which is not longer than its decoded form may be."""
     size = 0
     while piece := reader.read(_READ_BYTES):
         progress()
@@ -412,19 +325,19 @@ _NO_CACHE = (
 GIT_AGENT = re.compile(rb"git/[0-9]")
 """How git itself begins its name."""
 _REFUSED_SECONDS = 10
-"""How long a client may go on sending what is refused."""
+"""Seconds that a client may go on sending a refused body."""
 _DIED = 128
 """The exit code of git if it does not go on with a request."""
 _OUR_FAULT = re.compile(
     rb"error: |fatal: (?:packed object|multi-pack-index|mmap|out of memory|unable to)",
     re.IGNORECASE,
 )
-"""How begins what git says if the reason is not in the request. The rest may repeat
-what is."""
+"""Prefixes of git errors caused by the server, not by the request. The rest may repeat
+the request."""
 
 
 class GitRequest:
-    """A request, what works on it, and its answer."""
+    """A request, its git process, and its answer."""
 
     def __init__(self, repo: RepoT, req: Any, res: Any) -> None:
         """``req`` and ``res`` are hgweb's request and response."""
@@ -483,7 +396,7 @@ class GitRequest:
 
     def watch(self, quiet_seconds: float) -> None:
         """Bound the time from now on."""
-        # not to keep alive what the server has dropped
+        # weak: the watchdog must not keep a dropped request alive
         bite = functools.partial(_bite, weakref.ref(self))
         self.watchdog = Watchdog(quiet_seconds, bite)
 
@@ -501,27 +414,13 @@ class GitRequest:
         self.progress()
 
     def break_off(self) -> None:
-        """End what the thread of this request waits for."""
+        """Close pipes and sockets that the thread of this request waits for."""
         if self.running:
             self.running.kill()
         self.connection.break_off()
 
-    def rest(self) -> Iterator[bytes]:
-        """Yield what git goes on to write after the answer has begun.
-
-        Unless the kernel can send it: then it is sent, and nothing is yielded.
-        """
-        assert self.running is not None
-        spliced = self.connection.spliced(self.running.output)
-        if spliced is None:
-            yield from self.pieces()
-            return
-        for size in spliced:
-            self._sent_bytes += size
-            self.progress()
-
     def pieces(self) -> Iterator[bytes]:
-        """Yield what git writes."""
+        """Yield git's output."""
         assert self.running is not None
         while piece := self.running.read():
             self.progress()
@@ -618,7 +517,7 @@ class GitRequest:
         for name, value in _NO_CACHE:
             res.headers[name] = value
         pieces = () if req.method == b"HEAD" else (body,)
-        # hgweb reads what is left of the request before it answers
+        # hgweb reads the rest of the request before it answers
         watchdog = Watchdog(_REFUSED_SECONDS, connection.break_off)
         discard = connection.discard_chunks
         res.setbodygen(_while_watched(watchdog, discard, pieces))
@@ -652,12 +551,12 @@ class GitRequest:
         )
 
     def __del__(self) -> None:
-        """End what the web server has never asked for."""
+        """End an answer that the web server never asked for."""
         self.end(b"cut", kill=True)
 
 
 def _bite(exchange: weakref.ReferenceType[GitRequest]) -> None:
-    """End what an exchange waits for; its thread does the rest."""
+    """Break off a request; its thread does the rest."""
     found = exchange()
     if found is not None:
         found.break_off()
