@@ -38,6 +38,7 @@ pub(crate) fn export(input: &[u8]) {
         encoding: Encoding::DotEncode,
         tree_manifests: false,
         packs: &opened[0],
+        replaced_packs: Vec::new(),
         map: &opened[1],
         prefix: "fuzz",
         readers: Readers::BY_UMASK,

@@ -26,6 +26,8 @@ pub struct Request<'a> {
     pub tree_manifests: bool,
     /// The directory `objects/pack` of the git repository.
     pub packs: &'a Directory,
+    /// Names of packs in it, without suffix, that are removed after the run: it writes their objects again.
+    pub replaced_packs: Vec<String>,
     /// The directory of the oid map.
     pub map: &'a Directory,
     /// First part of the names of the map's files.

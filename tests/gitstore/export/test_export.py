@@ -207,6 +207,7 @@ def convert(
             "unmapped": [],
             "selection": {"len": count, "tip": tip, "excluded": b"", "known_below": 0},
             "check_texts": True,
+            "replaced_packs": [],
             "check_each_manifest": False,
             "threads": threads,
             "memory_bytes": memory_bytes,

@@ -146,13 +146,14 @@ class ExportConversion(Record):
         base: Layer = _NOTHING,
         *,
         names_heads: bool = False,
+        replaced: Sequence[str] = (),
     ) -> Converted:
         """Convert the selected changesets that are not in ``base`` and ``layer``.
 
         New files belong to ``layer``. ``names_heads``: make the metadata commit if
         ``base`` and ``layer`` are empty and no commits are adopted: git-cinnabar has
-        other ids then. ``core.errors.Moved`` if the repository has changed since
-        ``selected`` was made.
+        other ids then. ``replaced``: packs that are removed afterwards.
+        ``core.errors.Moved`` if the repository has changed since ``selected`` was made.
         """
         excluded = selected.excluded
         new = b"".join(node for rev, node in excluded.items() if rev >= known_below)
@@ -171,6 +172,7 @@ class ExportConversion(Record):
                 selection,
                 adopted and _adopted(adopted, stack),
                 names_heads=names_heads and not adopted,
+                replaced=replaced,
             )
         if "unfit" in done:
             raise UnfitError(Unfit(done["unfit"], done["misfit"]))
@@ -211,6 +213,7 @@ class ExportConversion(Record):
         adopted: dict[str, Any] | None = None,
         *,
         names_heads: bool = False,
+        replaced: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Run a job on the base and the layer above it."""
         base, layer = layers
@@ -231,6 +234,7 @@ class ExportConversion(Record):
                 "encoding": self.encoding,
                 "tree_manifests": self.tree_manifests,
                 "packs": {"fd": packs, "path": self.packs.path},
+                "replaced_packs": replaced,
                 "map": {"fd": maps, "path": self.maps.directory.path},
                 "prefix": self.prefix,
                 "file_mode": self.placement.file_mode,

@@ -425,7 +425,13 @@ class ExportRun:
         if not selected.has_above(known_below):
             return layer
         done = self._conversion.run(
-            self._repo.ui, selected, known_below, layer, base, names_heads=names_heads
+            self._repo.ui,
+            selected,
+            known_below,
+            layer,
+            base,
+            names_heads=names_heads,
+            replaced=self._files.next.dropped,
         )
         if done.displaced:
             raise _DisplacedError(done.displaced)

@@ -90,6 +90,7 @@ fn with_request<R: Send>(
         encoding: encoding(message.take("encoding")?)?,
         tree_manifests: message.take("tree_manifests")?,
         packs: &packs,
+        replaced_packs: message.take("replaced_packs")?,
         map: &map,
         prefix: message.take("prefix")?,
         readers: Readers::of_mode(message.take("file_mode")?)

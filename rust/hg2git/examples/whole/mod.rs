@@ -46,6 +46,7 @@ impl<'a> WholeRequest<'a> {
             encoding: Encoding::DotEncode,
             tree_manifests: false,
             packs: &self.packs,
+            replaced_packs: Vec::new(),
             map: &self.outdir,
             prefix: "map",
             readers: Readers::BY_UMASK,

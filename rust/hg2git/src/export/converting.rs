@@ -51,7 +51,8 @@ impl Run<'_> {
         let store = if is_first {
             StoreIds::default()
         } else {
-            StoreIds::of_packs(self.context.request.packs)?
+            let Request { packs, replaced_packs, .. } = self.context.request;
+            StoreIds::of_packs(packs, replaced_packs)?
         };
         Ok(CollisionCheck::of_known(store, shared))
     }

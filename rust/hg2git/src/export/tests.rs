@@ -155,6 +155,7 @@ impl Repository {
             encoding: Encoding::DotEncode,
             tree_manifests: false,
             packs: &packs,
+            replaced_packs: Vec::new(),
             map: &map,
             prefix: "map",
             readers: Readers::BY_UMASK,

@@ -27,15 +27,20 @@ pub(crate) struct StoreIds {
 }
 
 impl StoreIds {
-    /// The ids of all packs in the directory `packs`.
+    /// The ids of all packs in the directory `packs` but those that are `replaced`, names without suffix.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] if the directory or an index cannot be read, or is none.
-    pub fn of_packs(packs: &Directory) -> Result<Self> {
+    pub fn of_packs(packs: &Directory, replaced: &[String]) -> Result<Self> {
         let failed = |path: PathBuf| move |source| Error::Io { path, source };
         let mut names = packs.names().map_err(failed(packs.path().to_owned()))?;
-        names.retain(|name| Path::new(name).extension().is_some_and(|end| end == "idx"));
+        names.retain(|name| {
+            let name = Path::new(name);
+            let is_replaced =
+                || replaced.iter().any(|pack| name.file_stem() == Some(pack.as_ref()));
+            name.extension().is_some_and(|end| end == "idx") && !is_replaced()
+        });
         let open = |name: &OsStr| pack::Ids::open(packs, name).map_err(failed(packs.join(name)));
         let mut count = 0;
         for name in &names {
@@ -112,7 +117,7 @@ mod tests {
     }
 
     fn of_packs(dir: &Path) -> Result<StoreIds> {
-        StoreIds::of_packs(&Directory::open(dir).expect("is there"))
+        StoreIds::of_packs(&Directory::open(dir).expect("is there"), &[])
     }
 
     #[test]
@@ -125,6 +130,20 @@ mod tests {
         assert!((0..1003).all(|number| ids.may_have(&oid(number))));
         let wrong = (2000..12_000).filter(|number| ids.may_have(&oid(*number))).count();
         assert!(wrong < 200, "{wrong}");
+    }
+
+    #[test]
+    fn ids_of_replaced_packs_are_unknown() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        pack(dir.path(), 0..1000);
+        let packs = Directory::open(dir.path()).expect("is there");
+        let names = packs.names().expect("is readable");
+        let stem =
+            |name: &OsStr| Path::new(name).file_stem().and_then(OsStr::to_str).map(str::to_owned);
+        let replaced: Vec<String> = names.iter().filter_map(|name| stem(name)).collect();
+        pack(dir.path(), 500..501);
+        let ids = StoreIds::of_packs(&packs, &replaced).expect("is readable");
+        assert!(ids.may_have(&oid(500)) && !ids.may_have(&oid(1)));
     }
 
     #[test]
