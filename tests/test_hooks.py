@@ -75,6 +75,32 @@ def test_one_of_the_attributes_of_some_versions_exists(
     assert of_some == {wrap.by for wrap in WRAPS if wrap.hg and found[wrap.target]}
 
 
+def test_all_is_wrapped_in_the_modules_that_a_server_loads() -> None:
+    script = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import hgdemandimport
+hgdemandimport.enable()
+from mercurial import extensions, hgweb, ui as uimod
+from hgext3rd.amalgam import loading
+loading.HAS_RACE = False  # or all lazy modules are loaded
+ui = uimod.ui.load()
+ui.setconfig(b"extensions", b"amalgam", b"")
+extensions.loadall(ui)
+from mercurial import hg, wireprotoserver, wireprotov1server
+for container, name in (
+    (hgweb.hgwebdir_mod.hgwebdir, "_runwsgi"),
+    (hgweb.hgwebdir_mod.hgweb_mod.requestcontext, "sendtemplate"),
+    (wireprotoserver, "handlewsgirequest"),
+    (wireprotov1server, "_capabilities"),
+):
+    assert hasattr(getattr(container, name), "_unboundwrapper"), name
+assert ("sharedpath", b"amalgam/map/cinnabar.docket") in hg.foi
+"""
+    command = [sys.executable, "-c", script, str(ROOT)]
+    subprocess.run(command, env=ENVIRONMENT, check=True)
+
+
 def test_replacements_exist() -> None:
     for wrap in WRAPS:
         module, _colon, name = wrap.by.partition(":")

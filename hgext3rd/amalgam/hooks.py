@@ -57,6 +57,12 @@ _COMMANDS = "mercurial.wireprotov1server:commands"
 #: Other processes than servers load the commands, too.
 _FOR_SERVERS = "mercurial.wireprotoserver"
 _EXTENSION = "hgext.clonebundles:"
+# Names of the modules that hgweb uses: in 7.2, hgweb_mod_inner and hgwebdir_mod_inner.
+# __getattribute__ does not load them.
+_HGWEB_MOD, _HGWEBDIR_MOD = (
+    object.__getattribute__(module, "__name__")
+    for module in (hgweb.hgweb_mod, hgweb.hgwebdir_mod)
+)
 
 WRAPS = (
     Wrap(
@@ -93,12 +99,12 @@ WRAPS = (
     Wrap(_SERVER, "serve.lfs:handle_request", "hgweb answers git-lfs"),
     Wrap(_SERVER, "serve.ids:handle_request", "hgweb translates ids"),
     Wrap(
-        "mercurial.hgweb.hgwebdir_mod:hgwebdir._runwsgi",
+        _HGWEBDIR_MOD + ":hgwebdir._runwsgi",
         "serve.lfs:route",
         "git-lfs appends .git to the name of a repository",
     ),
     Wrap(
-        "mercurial.hgweb.hgweb_mod:requestcontext.sendtemplate",
+        _HGWEB_MOD + ":requestcontext.sendtemplate",
         "serve.pages:send",
         "pages of hgweb show git ids, and how to clone",
     ),
@@ -115,11 +121,13 @@ WRAPS_AFTER_EXTENSIONS = (
         "mercurial.utils.compression:_zstdengine.compressstream",
         "changegroup.compression:compress_zstd",
         _CORES,
+        when="mercurial.changegroup",
     ),
     Wrap(
         "mercurial.utils.compression:_zlibengine.compressstream",
         "changegroup.compression:compress_deflate",
         _CORES,
+        when="mercurial.changegroup",
     ),
     Wrap(
         "mercurial.changegroup:cgpacker.generate",
@@ -231,7 +239,7 @@ def _add_cinnabarclone(_wireprotoserver: Any) -> None:
 ADDITIONS = (
     ("mercurial.cmdutil", _add_summary),
     ("mercurial.help", _add_help),
-    ("mercurial.hgweb.hgweb_mod", _add_files_of_interest),
+    (_HGWEB_MOD, _add_files_of_interest),
 )
 #: The same, after other extensions.
 ADDITIONS_AFTER_EXTENSIONS = ((_FOR_SERVERS, _add_cinnabarclone),)

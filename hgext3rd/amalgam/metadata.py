@@ -11,7 +11,7 @@ minimumhgversion = b"6.9"
 # "please report the bug to ...": there is no tracker yet
 buglink = b"the place where you got hg-amalgam from"
 
-_COMMIT = re.compile(rb"[0-9a-f]{7,64}\+?")
+_COMMIT = rb"[0-9a-f]{7,64}\+?"
 _LONGEST = 80
 
 
@@ -25,6 +25,6 @@ def getversion() -> bytes:
             commit = file.read(_LONGEST).strip()
     except OSError:
         return __version__
-    return (
-        b"%s+%s" % (__version__, commit) if _COMMIT.fullmatch(commit) else __version__
-    )
+    if not re.fullmatch(_COMMIT, commit):
+        return __version__
+    return b"%s+%s" % (__version__, commit)

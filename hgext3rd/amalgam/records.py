@@ -51,16 +51,17 @@ else:
 
     def _complete(cls, items, named):
         """Return all items; ``TypeError`` if one is missing, unknown or there twice."""
-        given = dict(zip(cls._fields, items, strict=False))
-        values = cls._field_defaults | given | named
-        if (
-            len(items) > len(cls._fields)
-            or given.keys() & named.keys()
-            or values.keys() != set(cls._fields)
-        ):
+        rest = []
+        for key in cls._fields[len(items) :]:
+            if key in named:
+                rest.append(named.pop(key))
+            elif key in cls._field_defaults:
+                rest.append(cls._field_defaults[key])
+        items = (*items, *rest)
+        if named or len(items) != len(cls._fields):
             expected = ", ".join(cls._fields)
             raise TypeError(f"{cls.__name__} is made of {expected}")
-        return (values[key] for key in cls._fields)
+        return items
 
     class _Members(type):
         """Makes members of a class from the strings and numbers in its body."""
