@@ -142,6 +142,16 @@ oracle: local $(CINNABAR) ## compare ids, metadata and pushes with git-cinnabar,
 	  $(foreach dir,$(GIT_HISTORIES),--git $(call absolute,$(dir))) \
 	  --json "$$TREE"/build/oracle-pushes.json
 
+# a built checkout, and directories of repositories
+BASE =
+GIVEN =
+.PHONY: fingerprints
+fingerprints: local ## compare files, bundles, answers and pushes of two builds, byte by byte; BASE=DIR: a built checkout; CORPORA=DIR, GIVEN="DIR ..."
+	@$(if $(BASE),,echo 'which build is the base? make fingerprints BASE=DIR' >&2; exit 2)
+	@cd tests && $(BIN)/python3 -m oracle.fingerprints --base $(call absolute,$(BASE)) --odd $(ODD) \
+	  $(if $(CORPORA),--corpora $(call absolute,$(CORPORA))) \
+	  $(foreach dir,$(GIVEN),--given $(call absolute,$(dir))) --json "$$TREE"/build
+
 .PHONY: torture
 torture: local ## kills, full disks, hostile files, clients under load; CORPORA=DIR, ONLY="git clients"
 	$(if $(ONLY),,$(BIN)/python3 -m pytest -m torture -n $(JOBS) --dist worksteal)
