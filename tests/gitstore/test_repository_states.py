@@ -209,7 +209,7 @@ def extsetup(ui):
     def name(*args, **kwargs):
         raise AssertionError("a mistake of ours")
 
-    storefiles.StoreFiles.name = name
+    storefiles.StoreWriter.name = name
 """
 
 

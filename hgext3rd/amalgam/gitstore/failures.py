@@ -52,12 +52,12 @@ class Failure(Record):
         with contextlib.suppress(OSError, error.StorageError):
             directory.replace(name, content, placement, durable=False)
 
-    def explain(self, what: bytes) -> bytes:
-        """Return the number of failures of ``what`` and the last reason, for people."""
+    def explain(self, work: bytes) -> bytes:
+        """Return the number of failures of ``work`` and the last reason, for people."""
         reason = printable(os.fsencode(self.reason))
         if self.attempts < 2:
-            return b"%s: %s" % (what, reason)
-        return b"%s %d times: %s" % (what, self.attempts, reason)
+            return b"%s: %s" % (work, reason)
+        return b"%s %d times: %s" % (work, self.attempts, reason)
 
 
 def forget(directory: Directory, name: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The layers of a store: what belongs in each, and whether it is still valid.
+"""The plan of an export: which changesets go into which layer of a store.
 
 The base has the public changesets. Drafts are on top of it, so that what may vanish is
 in packs that can be removed (docs/decisions/visibility.rst). Reads dockets, maps and
@@ -28,7 +28,7 @@ _PAIR_LEN = 2 * ID_LEN
 
 
 class Drafts(Choice):
-    """What is to be done with the layer of the drafts."""
+    """Change of the layer of drafts."""
 
     KEEP = 1
     """It grows, or stays as it is."""
@@ -41,16 +41,16 @@ class Drafts(Choice):
 
 
 class ExportPlan(Record):
-    """What may be in a store, and what is to be converted into which layer."""
+    """Changesets that may be in a store, and those to convert into each layer."""
 
     allowed: Selection
-    """What may be there at all."""
+    """Changesets that may be in the store at all."""
     public: Selection
-    """Of that, what may be in the base."""
+    """Those of them that may be in the base."""
     selected: Selection
-    """Of what is allowed, what this export is about."""
+    """Allowed changesets that this export is about."""
     held: tuple[tuple[bytes, bytes], ...]
-    """As in the docket, but for what has lost its reason."""
+    """As in the docket, without pairs that have lost their reason."""
 
     @classmethod
     def of(
@@ -89,7 +89,7 @@ class ExportPlan(Record):
 
     @property
     def for_base(self) -> Selection:
-        """What is to be converted into the base."""
+        """The changesets to convert into the base."""
         if self.is_all:
             return self.public
         return self.selected.without(self.public.excluded)
@@ -112,7 +112,7 @@ class ExportPlan(Record):
         return {rev: node for rev, node in outside.items() if rev not in excluded}
 
     def judge(self, repo: RepoT, docket: Docket, maps: MapFiles) -> Drafts:
-        """Tell what is to be done with the drafts of ``docket``."""
+        """Return the change that the drafts of ``docket`` need."""
         if not docket.drafts.segments or self.is_as_seen(repo, docket):
             return Drafts.KEEP
         nodes = changesets(maps, docket.drafts)
@@ -124,17 +124,17 @@ class ExportPlan(Record):
         return Drafts.PROMOTE if published == len(nodes) else Drafts.SORT
 
     def is_as_seen(self, repo: RepoT, docket: Docket) -> bool:
-        """Tell whether all that was seen is where it was, and in the same layers."""
+        """Return whether all seen changesets have the same places and layers."""
         return self.is_base_as_seen(repo, docket) and _is_as_seen(
             repo, self.allowed, docket.drafts.seen
         )
 
     def is_base_as_seen(self, repo: RepoT, docket: Docket) -> bool:
-        """Tell so of the base alone."""
+        """Return the same for the base alone."""
         return _is_as_seen(repo, self.public, docket.base.seen)
 
     def has_base_shrunk(self, repo: RepoT, docket: Docket, maps: MapFiles) -> bool:
-        """Tell whether the base has a changeset that must not be there.
+        """Return whether the base has a changeset that must not be there.
 
         Looks at those above the last place that is as it was seen. ``StorageError`` if
         that is so because the changelog is damaged.
@@ -153,7 +153,7 @@ class ExportPlan(Record):
     def places(
         self, repo: RepoT
     ) -> tuple[tuple[Checkpoint, ...], tuple[Checkpoint, ...]]:
-        """Return what is seen of both layers, if all is exported."""
+        """Return checkpoints of both layers, for a complete export."""
         # what follows the first draft moves when a draft goes, and nothing else does
         places = sorted({self.first_draft(), self.public.len})
         base = (self.public.seen(repo, place) for place in places)
@@ -166,7 +166,7 @@ def _is_as_seen(repo: RepoT, selected: Selection, seen: Sequence[Checkpoint]) ->
 
 
 def is_safe(repo: RepoT, export: bytes, docket: Docket, maps: MapFiles) -> bool:
-    """Tell whether all that ``docket`` has may be read by who reads the repository."""
+    """Return whether readers of the repository may read all contents of a store."""
     wanted = ExportPlan.of(repo, export, docket)
     if wanted.is_as_seen(repo, docket):
         return True

@@ -290,7 +290,7 @@ class Converted(Record):
 
     @property
     def own_packs(self) -> tuple[str, ...]:
-        """Names of the new packs but that of the metadata commit."""
+        """Names of the new packs, without the pack of the metadata commit."""
         return tuple(filter(None, [self.pack, self.aside_pack]))
 
 

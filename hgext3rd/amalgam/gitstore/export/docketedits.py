@@ -1,7 +1,7 @@
-"""Transitions: each step from one docket to the next.
+"""Edits of a docket: each returns the next one.
 
-Pure functions that read and write no file. ``steps`` says when a step is due, and
-``storefiles`` writes the result.
+Pure functions that read and write no file. ``export`` says when an edit is due, and
+``writer`` writes the result.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def without_drafts(docket: Docket) -> Docket:
 
 
 def forgotten(docket: Docket) -> Docket:
-    """Name nothing any more that is there because of drafts."""
+    """Name no file any more that is only for drafts."""
     none = MetadataCommit()
     return docket._replace(drafts=Layer(), recent=(), drafts_commit=none)
 
@@ -75,7 +75,7 @@ def with_base_commit(docket: Docket, commit: MetadataCommit) -> Docket:
 
 
 def can_roll_up(docket: Docket, sources: Iterable[str], complete: str = "") -> bool:
-    """Tell whether ``sources`` still are packs of one layer that go together.
+    """Return whether ``sources`` still are packs of one layer that go together.
 
     ``complete``: what is to be the complete pack, if there is a new one.
     """
@@ -146,7 +146,7 @@ def with_held(docket: Docket, held: Iterable[tuple[bytes, bytes]]) -> Docket:
 def with_seen(
     docket: Docket, base: tuple[Checkpoint, ...], drafts: tuple[Checkpoint, ...]
 ) -> Docket:
-    """Note what was selected when all of each layer was exported."""
+    """Note the selection when all of each layer was exported."""
     return docket._replace(
         base=docket.base._replace(seen=base),
         drafts=docket.drafts._replace(seen=drafts),
@@ -154,7 +154,7 @@ def with_seen(
 
 
 def settled(docket: Docket) -> Docket:
-    """Count what was converted: what is in use is not dropped."""
+    """Count new packs: none that is in use is dropped."""
     packs = frozenset(docket.packs)
     dropped = tuple(name for name in docket.dropped if name not in packs)
     return docket._replace(dropped=dropped)

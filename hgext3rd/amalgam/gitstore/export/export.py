@@ -1,12 +1,13 @@
-"""An export: whether it is possible, whether it is needed, and what it did.
+"""An export: ``export`` brings a git store up to date.
 
-``steps`` has the order of work.
+``ExportRun.update`` has its steps in their order, and that order is the crash safety.
+The core writes packs, then map segments. Then the docket makes them count. Then refs
+are written. Replaced packs go last. A killed run leaves files that the next run
+removes, never a ref to a missing object.
 
-The steps of an export: select, convert, record, name.
-
-The order is the crash safety. The core writes packs, then map segments. Then the docket
-makes them count. Then refs are written. Packs that were replaced go last. A killed run
-leaves files that the next run removes, never a ref to a missing object.
+Each step takes a docket and returns the next one. ``StoreWriter.docket`` is the one on
+disk; ``Basis.docket`` is the one that a conversion adds to, which may not be written
+yet.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import contextlib
 import errno
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mercurial import error
 from mercurial.i18n import _
@@ -35,23 +36,29 @@ from . import docketedits, metadatacommit, transaction
 from .conversion import Converted, ExportConversion
 from .exportlock import locked
 from .metadatacommit import Covers
-from .writer import StoreFiles, with_metadata
+from .writer import StoreWriter, with_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mercurial.interfaces.types import RepoT
 
     from ..selection import FilesState, Selection
     from ..store import GitStore
 
+    _Nodes = tuple[bytes, ...]
 
-# Each round but the first has only that to convert which came during the one before:
-# milliseconds. So many changes in a row are no coincidence.
+
+# Each round but the first converts only changes made during the one before, which takes
+# milliseconds. This many changes in a row are no coincidence.
 _ROUNDS = 20
 # The recent drafts, converted again when one of them changes: after that, and before.
 _LEAST_RECENT = 256
 _MOST_RECENT = 512
+_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+# in .hg/amalgam
+_LAST = b"last-export"
+_LAST_BYTES = 1 << 10
 
 
 class _DisplacedError(Exception):
@@ -62,231 +69,260 @@ class _DisplacedError(Exception):
         self.displaced = displaced
 
 
-class ExportRun:
-    """One export of a store, and what came of it. All but reading needs the lock."""
+class ExportRequest(Record):
+    """Arguments of an export."""
 
-    def __init__(
-        self,
-        store: GitStore,
-        nodes: Sequence[bytes] | None,
-        *,
-        once: bool = False,
-        covers: Covers | None = None,
-    ) -> None:
+    nodes: _Nodes | None = None
+    """Changesets to export with their ancestors; ``None`` for all."""
+    rebuild: bool = False
+    """Whether to export from nothing."""
+    once: bool = False
+    """Whether to leave changes made meanwhile to the next export."""
+    covers: Covers | None = None
+    """The changesets of a metadata commit to make."""
+
+
+class Report(Record):
+    """Result of an export."""
+
+    path: bytes
+    """The git repository."""
+    start: int = 0
+    """The first revision that was not there at the last export."""
+    named: frozenset[bytes] = frozenset()
+    """Changesets that refs lead to."""
+    too_long: tuple[bytes, ...] = ()
+    """Names that have no ref, since they are too long; in UTF-8."""
+    state: FilesState = ()
+    """State of the repository's files when they were read for the last time."""
+    changesets: int = 0
+    """Changesets converted."""
+    objects: int = 0
+    """Objects written."""
+    bytes: int = 0
+    """Size of the packs written."""
+    pack: str = ""
+    """Name of the last of them, without suffix; empty if nothing was converted."""
+    refs: int = 0
+    """Refs that are new, gone or moved."""
+    deleted: int = 0
+    """Those of them that are gone."""
+    gone: int = 0
+    """Drafts that had been exported and had to go."""
+    again: bool = False
+    """Whether all other drafts were converted again for that."""
+    seconds: float = 0
+    """Wall time of all."""
+
+
+class Basis(Record):
+    """The docket that a conversion adds to, and the changesets to convert."""
+
+    docket: Docket
+    replaced: Drafts = Drafts.KEEP
+    """``SORT`` or ``DROP`` if drafts on disk are being converted again."""
+    nodes: _Nodes | None = None
+    """As in the request, with those to be converted again."""
+
+
+class _Names(Record):
+    """All refs of an export, and their source."""
+
+    refs: Mapping[bytes, bytes]
+    """Name to oid."""
+    head: bytes
+    nodes: frozenset[bytes]
+    """The changesets that they lead to."""
+    too_long: tuple[bytes, ...]
+    tips: BranchTips | None
+    """For the next export; ``None`` if it cannot follow them."""
+
+
+class ExportRun:
+    """One export of a store. All but ``is_up_to_date`` needs the lock of exports."""
+
+    def __init__(self, store: GitStore, request: ExportRequest) -> None:
+        self.report = Report(store.repository.path)
+        """The result until now, but for the sums of ``done``."""
         self.done: list[Converted] = []
-        self.refs = self.deleted = 0
-        """Refs that changed, and those of them that are gone."""
-        self.gone = 0
-        """Drafts that had been exported, and had to go."""
-        self.again = False
-        """Whether others had to go with them, and were converted again."""
-        self.start = 0
-        """The first revision that was not there at the last export."""
-        self.named: frozenset[bytes] = frozenset()
-        """Changesets that refs lead to."""
-        self.too_long: Sequence[bytes] = ()
-        """Names that have no ref, since they are too long."""
-        self.state: FilesState = ()
-        """That of the repository's files when they were looked at for the last time."""
-        self._tips: BranchTips | None = None
-        self._once = once
-        self._covers = covers
-        self._nodes = nodes
-        self._replaces = Drafts.KEEP
-        """The reason to convert all drafts again, if there is one."""
+        self._request = request
         self._store = store
         self._repo = store.repo
-        self._config = store.config
-        self._maps = store.maps.directory
-        self._repository = store.repository
-        self._files = StoreFiles(store)
-        self._conversion = ExportConversion.into(store)
+        self._writer = StoreWriter(store)
 
-    def update(self, rebuild: bool) -> None:
-        """Do what there is to do."""
-        self._files.read()
-        is_there = self._repository.exists()
-        if is_there:
-            if not rebuild:
-                self._files.refuse_foreign_store()
-            self._repository.remove_intruders()
-        else:
-            self._repository.set_up()
-        self._files.begin(censorship.mark_of(self._repo))
-        whole = self._files.whole()
-        if is_there and not rebuild:
-            self._warn_of_loss(whole)
-        seen = self._files.docket.drafts.seen
-        if rebuild or whole is None:
-            branchtips.forget(self._maps, self._config.dialect)
-            self._files.plan_anew()
-        else:
-            self.start = selection.appended(self._repo, seen)
-            self._files.plan(whole)
+    def update(self) -> None:
+        """Export."""
+        # Read the docket. Remove files that must not be read or that it does not name.
+        basis = self._begin()
         try:
-            self._rounds()
+            # Plan, convert and name, until the repository rests.
+            self._follow(basis)
         except BaseException:
-            # the next run would do it, too; but why leave it what can be large
+            # the next run would do it, too, but they can be large
             with contextlib.suppress(OSError):
-                self._files.remove_debris()
+                self._writer.remove_debris()
             raise
-        if covers := self._covers or self._covers_of_first():
-            metadatacommit.make(self._store, self._files, covers)
-        self._files.finish()
+        # Make the metadata commit. A first export of everything has made it.
+        if covers := self._request.covers or self._covers_of_first():
+            metadatacommit.make(self._store, self._writer, covers)
+        # Remove replaced packs, and summaries that git has written of them.
+        self._writer.finish()
 
-    def _covers_of_first(self) -> Covers | None:
-        """Tell what is to be named after an export from nothing, which writes all."""
-        if not self.done:
-            return None
-        done = sum(done.changesets for done in self.done)
-        with contextlib.closing(self._store.open_map(self._files.docket)) as oidmap:
-            is_all = done >= oidmap.count(Table.CHANGESETS)
-        return Covers.ALL if is_all else None
-
-    def _warn_of_loss(self, whole: Docket | None) -> None:
-        """Say what is made again because it was lost."""
-        if whole is None or self._files.is_docket_lost:
-            what = _(b"everything")
-        elif self._files.docket.drafts.segments and not whole.drafts.segments:
-            what = _(b"drafts")
-        else:
-            return
-        text = _(b"warning: git store is incomplete: exporting %s") % what
-        self._repo.ui.warn(one_line(text))
+    def _follow(self, basis: Basis) -> None:
+        """Repeat the steps of an export until the repository does not change."""
+        repo, repository = self._repo, self._store.repository
+        cause: Exception | None = None
+        for number in range(_ROUNDS):
+            if number:
+                self._writer.remove_debris()
+            # Read the repository.
+            state = selection.state_of(repo)
+            self._note(state=state)
+            try:
+                selection.read_again(repo)
+                # Plan. Censored texts and lost public changesets go at once.
+                basis = self._without_censored(basis)
+                wanted = self._want(basis)
+                nodes = basis.nodes
+                basis = self._judged(basis, wanted)
+                basis = self._without_lost(basis, wanted)
+                if basis.nodes is not nodes:
+                    wanted = self._want(basis)
+                seen = basis.docket.drafts.seen
+                known_below = wanted.allowed.known_below(repo, seen)
+                if basis.replaced is not Drafts.DROP:
+                    repository.set_up()
+                # Convert: write packs, then map segments, then the docket.
+                basis = self._with_base(basis, wanted)
+                basis = self._with_drafts(basis, wanted)
+                corrected = self._corrected(basis, wanted, known_below)
+                if corrected is not basis:
+                    basis, cause = corrected, None
+                    continue
+                # Write refs, and note them in the docket.
+                if self._name(basis.docket, wanted, state):
+                    return
+                basis = basis._replace(docket=self._writer.docket)
+                cause = None
+            except _DisplacedError as found:
+                basis = self._with_room(basis, wanted, found.displaced)
+                cause = None
+            except errors.Moved as exc:
+                cause = exc
+            except Exception as exc:
+                moved = selection.state_of(repo) != state
+                if not moved or not selection.is_repository_error(exc):
+                    if basis.replaced is not Drafts.DROP:
+                        raise
+                    # vanished drafts must go even if others cannot stay
+                    docket = self._writer.drop_drafts()
+                    basis = basis._replace(docket=docket, replaced=Drafts.KEEP)
+                cause = exc
+        raise error.StateError(
+            _(b"repository kept changing while it was exported"),
+            hint=_(b"run 'hg git::export' again; what was converted is kept"),
+        ) from cause
 
     def is_up_to_date(self) -> bool:
-        """Tell whether an export would write nothing; writes nothing itself."""
-        self.state = selection.state_of(self._repo)
+        """Return whether an export would write nothing; write nothing itself."""
+        nodes, covers = self._request.nodes, self._request.covers
+        self._note(state=selection.state_of(self._repo))
         selection.read_again(self._repo)
         docket = self._store.docket()
-        wanted = self._want(docket)
-        if not self._files.is_settled(docket):
+        wanted = self._want(Basis(docket, nodes=nodes))
+        if not self._writer.is_settled(docket):
             return False
-        if self._nodes is None:
+        if nodes is None:
             known = wanted.allowed.known_below(self._repo, docket.drafts.seen)
             whole = (
                 wanted.is_as_seen(self._repo, docket) and known == wanted.allowed.len
             )
         else:
             wanted_nodes = [
-                node for node in self._nodes if wanted.allowed.has(self._repo, node)
+                node for node in nodes if wanted.allowed.has(self._repo, node)
             ]
             with contextlib.closing(self._store.open_map(docket)) as oidmap:
                 whole = None not in oidmap.oids(wanted_nodes)
-        refs, head = self._wanted_refs(docket, wanted.allowed)
-        covers = self._covers
+        names = self._names(docket, wanted.allowed)
+        self._note(named=names.nodes, too_long=names.too_long)
         whole = whole and (
             covers is None or metadatacommit.is_current(self._store, docket, covers)
         )
-        return whole and self._repository.is_named(refs, head)
+        return whole and self._store.repository.is_named(names.refs, names.head)
 
-    def _rounds(self) -> None:
-        """Convert and name, until nothing has moved meanwhile."""
-        cause: Exception | None = None
-        for _round in range(_ROUNDS):
-            self.state = state = selection.state_of(self._repo)
-            try:
-                selection.read_again(self._repo)
-                if self._round(state):
-                    return
-                cause = None
-            except errors.Moved as exc:
-                cause = exc
-            except Exception as exc:
-                moved = selection.state_of(self._repo) != state
-                if not moved or not selection.is_repository_error(exc):
-                    if self._replaces is not Drafts.DROP:
-                        raise
-                    # vanished drafts must go even if others cannot stay
-                    self._files.drop_drafts()
-                    self._replaces = Drafts.KEEP
-                cause = exc
-            self._files.remove_debris()
-        raise error.StateError(
-            _(b"repository kept changing while it was exported"),
-            hint=_(b"run 'hg git::export' again; what was converted is kept"),
-        ) from cause
+    def _note(self, **fields: Any) -> None:
+        """Set fields of the report."""
+        self.report = self.report._replace(**fields)
 
-    def _round(self, state: FilesState) -> bool:
-        """Convert what is new and name it; tell whether that is all there is to do.
+    def _want(self, basis: Basis) -> ExportPlan:
+        export = self._store.config.export
+        return ExportPlan.of(self._repo, export, basis.docket, basis.nodes)
 
-        Refs are named only from a view that was still that of the repository's files
-        after all that it selects was converted; or, if one naming is enough, if all
-        that they lead to may still leave.
-        """
-        self._drop_censored()
-        wanted = self._settle()
-        seen = self._files.next.drafts.seen
-        known_below = wanted.allowed.known_below(self._repo, seen)
-        if self._replaces is not Drafts.DROP:
-            self._repository.set_up()
-        try:
-            self._convert(wanted)
-        except _DisplacedError as found:
-            self._make_room(wanted, found.displaced)
-            return False
-        if not self._is_exact(wanted, known_below):
-            return False
-        docket = self._files.next
-        refs, head = self._wanted_refs(docket, wanted.allowed)
-        places = wanted.places(self._repo) if wanted.is_all else None
-        if selection.state_of(self._repo) != state and not (
-            self._once and self._is_still_allowed(docket)
-        ):
-            self._files.write(docket)
-            return False
-        transaction.refuse_abandoned(self._repo)
-        changed, deleted = self._files.name(refs, head)
-        self.refs += changed
-        self.deleted += deleted
-        self._repository.keep(docket.packs)
-        named = self._repository.names_digest()
-        self._note_tips()
-        if places is not None:
-            docket = docketedits.with_seen(docket, *places)
-        self._files.write(docketedits.named(docket, named))
-        return self._once or selection.state_of(self._repo) == state
+    def _begin(self) -> Basis:
+        """Return the docket to start from; remove files that it does not name."""
+        writer, repository = self._writer, self._store.repository
+        rebuild, nodes = self._request.rebuild, self._request.nodes
+        writer.read()
+        is_there = repository.exists()
+        if is_there:
+            if not rebuild:
+                writer.refuse_foreign_store()
+            repository.remove_intruders()
+        else:
+            repository.set_up()
+        docket = writer.begin(censorship.mark_of(self._repo))
+        whole = writer.whole(docket)
+        if is_there and not rebuild:
+            self._warn_of_loss(whole)
+        if rebuild or whole is None:
+            config = self._store.config
+            branchtips.forget(self._store.maps.directory, config.dialect)
+            return Basis(writer.emptied(docket), nodes=nodes)
+        seen = writer.docket.drafts.seen
+        self._note(start=selection.appended(self._repo, seen))
+        return Basis(whole, nodes=nodes)
 
-    def _is_still_allowed(self, docket: Docket) -> bool:
-        """Tell whether all that refs lead to may still leave, though files changed."""
-        state = selection.state_of(self._repo)
-        selection.read_again(self._repo)
-        allowed = selection.select(self._repo, self._config.export)
-        return (
-            docket.censored == censorship.mark_of(self._repo)
-            and all(allowed.has(self._repo, node) for node in self.named)
-            and selection.state_of(self._repo) == state
-        )
+    def _warn_of_loss(self, whole: Docket | None) -> None:
+        """Warn of a loss, and name the changesets to be converted again."""
+        if whole is None or self._writer.is_docket_lost:
+            lost = _(b"everything")
+        elif self._writer.docket.drafts.segments and not whole.drafts.segments:
+            lost = _(b"drafts")
+        else:
+            return
+        text = _(b"warning: git store is incomplete: exporting %s") % lost
+        self._repo.ui.warn(one_line(text))
 
-    def _drop_censored(self) -> None:
-        """Remove all, if a text was censored since this export began to read texts."""
+    def _covers_of_first(self) -> Covers | None:
+        """Return the changesets of the metadata commit of a first export of all."""
+        if not self.done:
+            return None
+        done = sum(done.changesets for done in self.done)
+        with contextlib.closing(self._store.open_map(self._writer.docket)) as oidmap:
+            is_all = done >= oidmap.count(Table.CHANGESETS)
+        return Covers.ALL if is_all else None
+
+    def _without_censored(self, basis: Basis) -> Basis:
+        """Remove everything, if a text was censored since this export began to read."""
         mark = censorship.mark_of(self._repo)
-        docket = self._files.next
-        if docket.censored != mark:
-            for layer in (docket.base, docket.drafts):
-                self._select_again(self._want(docket), layer)
-            self._files.drop_all(mark)
+        if basis.docket.censored == mark:
+            return basis
+        nodes = basis.nodes
+        if nodes is not None:
+            nodes = self._kept(basis, self._want(basis), *_layers(basis.docket))
+        return basis._replace(docket=self._writer.drop_all(mark), nodes=nodes)
 
-    def _want(self, docket: Docket) -> ExportPlan:
-        return ExportPlan.of(self._repo, self._config.export, docket, self._nodes)
-
-    def _settle(self) -> ExportPlan:
-        """Take away what does not belong there, before anything is added.
-
-        Return what is to be there.
-        """
-        nodes, docket = self._nodes, self._files.next
-        wanted = self._want(docket)
+    def _judged(self, basis: Basis, wanted: ExportPlan) -> Basis:
+        """Choose the drafts that are converted again."""
+        docket = basis.docket
         judgement = wanted.judge(self._repo, docket, self._store.maps)
         if judgement in (Drafts.SORT, Drafts.DROP):
-            self._convert_again(wanted, judgement)
-        elif judgement is Drafts.KEEP and self._has_outgrown(wanted, docket):
-            self._convert_again(wanted, Drafts.SORT)
-        elif judgement is Drafts.PROMOTE:
-            self._files.plan(docketedits.promoted(docket))
-        if wanted.has_base_shrunk(self._repo, docket, self._store.maps):
-            self._drop_vanished(wanted)
-        return wanted if self._nodes is nodes else self._want(self._files.next)
+            return self._again(basis, wanted, judgement)
+        if judgement is Drafts.PROMOTE:
+            return basis._replace(docket=docketedits.promoted(docket))
+        if self._has_outgrown(wanted, docket):
+            return self._again(basis, wanted, Drafts.SORT)
+        return basis
 
     def _has_outgrown(self, wanted: ExportPlan, docket: Docket) -> bool:
         """Return whether the recent drafts are too many for another one."""
@@ -296,95 +332,160 @@ class ExportRun:
         _base, _older, recent = docket.layers
         return len(plan.changesets(self._store.maps, recent)) > _MOST_RECENT
 
-    def _convert_again(self, wanted: ExportPlan, judgement: Drafts) -> None:
+    def _again(self, basis: Basis, wanted: ExportPlan, judgement: Drafts) -> Basis:
         """Plan a conversion of drafts beside their present packs.
 
         Of the recent drafts, unless an older one vanished or became public. These packs
         remain until the new ones replace them: other drafts can be fetched all the
         time.
         """
-        docket, maps = self._files.next, self._store.maps
+        docket, maps = basis.docket, self._store.maps
         _base, older, recent = docket.layers
         nodes = plan.changesets(maps, older)
         is_recent = all(wanted.is_draft(self._repo, node) for node in nodes)
         if judgement is Drafts.DROP:
             vanished = plan.vanished(self._repo, wanted.allowed, maps, docket.drafts)
-            self.gone += len(vanished)
-            self.again = not is_recent
-        self._replaces = judgement
-        self._select_again(wanted, recent if is_recent else docket.drafts)
+            gone = self.report.gone + len(vanished)
+            self._note(gone=gone, again=not is_recent)
         edit = docketedits.without_recent if is_recent else docketedits.without_drafts
-        self._files.plan(edit(docket))
+        return Basis(
+            edit(docket),
+            basis.replaced if basis.replaced is Drafts.DROP else judgement,
+            self._kept(basis, wanted, recent if is_recent else docket.drafts),
+        )
 
-    def _select_again(self, wanted: ExportPlan, layer: Layer) -> None:
-        """Let this export make again what stays of ``layer``."""
-        if self._nodes is not None:
-            nodes = plan.changesets(self._store.maps, layer)
-            stay = (node for node in nodes if wanted.allowed.has(self._repo, node))
-            self._nodes = [*self._nodes, *stay]
+    def _kept(self, basis: Basis, wanted: ExportPlan, *layers: Layer) -> _Nodes | None:
+        """Return the changesets to convert, with those of ``layers`` that stay."""
+        if basis.nodes is None:
+            return None
+        again = (
+            node
+            for layer in layers
+            for node in plan.changesets(self._store.maps, layer)
+            if wanted.allowed.has(self._repo, node)
+        )
+        return (*basis.nodes, *again)
 
-    def _drop_vanished(self, wanted: ExportPlan) -> bool:
-        """If the base has what it must not have, remove all; tell whether it had."""
-        base = self._files.next.base
-        if not plan.vanished(self._repo, wanted.allowed, self._store.maps, base):
-            return False
+    def _without_lost(self, basis: Basis, wanted: ExportPlan) -> Basis:
+        """Remove everything, if a changeset of the base has to go."""
+        maps = self._store.maps
+        if not wanted.has_base_shrunk(self._repo, basis.docket, maps):
+            return basis
+        return self._without_vanished(basis, wanted)
+
+    def _without_vanished(self, basis: Basis, wanted: ExportPlan) -> Basis:
+        """Look at each changeset of the base as ``_without_lost`` does."""
+        docket = basis.docket
+        maps = self._store.maps
+        if not plan.vanished(self._repo, wanted.allowed, maps, docket.base):
+            return basis
         self._repo.ui.warn(
             _(b"warning: public changesets were removed: exporting everything again\n")
         )
-        for layer in (base, self._files.next.drafts):
-            self._select_again(wanted, layer)
-        self._files.drop_all(self._files.next.censored)
-        return True
+        nodes = self._kept(basis, wanted, *_layers(docket))
+        docket = self._writer.drop_all(docket.censored)
+        return basis._replace(docket=docket, nodes=nodes)
 
-    def _convert(self, wanted: ExportPlan) -> None:
-        """Convert what is selected and not there, the base first."""
-        docket = docketedits.with_held(self._files.next, wanted.held)
-        known_below = wanted.first_draft()
-        # then its only layer has all: it can be named on the way
-        names_heads = not docket.segments and known_below >= wanted.selected.len
-        base = self._extend(
-            docket.base, Layer(), wanted.for_base, 0, names_heads=names_heads
+    def _with_base(self, basis: Basis, wanted: ExportPlan) -> Basis:
+        """Convert the base; count it now, unless drafts are converted again."""
+        if basis.replaced is not Drafts.KEEP:
+            return basis  # counted with the drafts, which replace those on disk
+        docket = self._extended_base(basis.docket, wanted)
+        if docket.base is not basis.docket.base:
+            docket = self._writer.settle(docket)
+        return basis._replace(docket=docket)
+
+    def _extended_base(self, docket: Docket, wanted: ExportPlan) -> Docket:
+        """Convert selected changesets that are not in the base, and not drafts."""
+        docket = docketedits.with_held(docket, wanted.held)
+        # no drafts: the metadata commit is made in the same run
+        names_heads = (
+            not docket.segments and wanted.first_draft() >= wanted.selected.len
         )
-        if base is not docket.base:
-            if found := self._collisions(docket, base, wanted.for_base):
-                raise _DisplacedError(found)
-            docket = docketedits.with_base(docket, base)
-            if names_heads:
-                commit = self.done[-1].commit
-                docket = docketedits.with_base_commit(docket, commit)
-            if self._replaces is Drafts.KEEP:
-                docket = self._files.settle(docket)
-        if known_below < wanted.selected.len:
-            docket = self._with_more_drafts(docket, wanted, known_below)
-        replaces, self._replaces = self._replaces, Drafts.KEEP
-        if replaces is Drafts.DROP:
-            self._files.replace_drafts(docket)
-            # last, since it may have to wait for a lock of git
-            self._repository.set_up()
-        else:
-            self._files.settle(docket)
+        base = self._extend(
+            docket, docket.base, Layer(), wanted.for_base, names_heads=names_heads
+        )
+        if base is docket.base:
+            return docket
+        if found := self._collisions(docket, base, wanted.for_base):
+            raise _DisplacedError(found)
+        docket = docketedits.with_base(docket, base)
+        if names_heads:
+            return docketedits.with_base_commit(docket, self.done[-1].commit)
+        return docket
 
-    def _with_more_drafts(
-        self, docket: Docket, wanted: ExportPlan, known_below: int
+    def _with_drafts(self, basis: Basis, wanted: ExportPlan) -> Basis:
+        """Convert the drafts, and count everything that is converted."""
+        docket, first = basis.docket, wanted.first_draft()
+        if basis.replaced is not Drafts.KEEP:
+            docket = self._extended_base(docket, wanted)
+        if first < wanted.selected.len:
+            docket = self._extended_drafts(docket, wanted, basis.replaced)
+        if basis.replaced is Drafts.DROP:
+            docket = self._writer.replace_drafts(docket)
+            # last, since it may have to wait for a lock of git
+            self._store.repository.set_up()
+        else:
+            docket = self._writer.settle(docket)
+        return basis._replace(docket=docket, replaced=Drafts.KEEP)
+
+    def _extended_drafts(
+        self, docket: Docket, wanted: ExportPlan, replaced: Drafts
     ) -> Docket:
         """Convert drafts; at the end of a conversion again, the newest are recent."""
         base, older, recent = docket.layers
         selected = wanted.selected
         known_below = max(
-            known_below, selected.known_below(self._repo, docket.drafts.seen)
+            wanted.first_draft(), selected.known_below(self._repo, docket.drafts.seen)
         )
-        if self._replaces is not Drafts.KEEP:
+        if replaced is not Drafts.KEEP:
             others = selected.without(wanted.newest_drafts(_LEAST_RECENT))
-            older = self._extend(older, base, others, known_below)
+            older = self._extend(docket, older, base, others, known_below)
         elif not docket.drafts.segments and (
             len(wanted.newest_drafts(_MOST_RECENT + 1)) > _MOST_RECENT
         ):
             # in one run, which makes the smallest packs
-            older = self._extend(older, base, selected, known_below)
+            older = self._extend(docket, older, base, selected, known_below)
             return docketedits.with_drafts(docket, older, recent)
         below = base.with_above(older)
-        recent = self._extend(recent, below, selected, known_below)
+        recent = self._extend(docket, recent, below, selected, known_below)
         return docketedits.with_drafts(docket, older, recent)
+
+    def _extend(
+        self,
+        docket: Docket,
+        layer: Layer,
+        base: Layer,
+        selected: Selection,
+        known_below: int = 0,
+        *,
+        names_heads: bool = False,
+    ) -> Layer:
+        """Convert selected changesets that are in neither ``layer`` nor ``base``."""
+        known_below = max(known_below, selected.known_below(self._repo, layer.seen))
+        if not selected.has_above(known_below):
+            return layer
+        done = ExportConversion.into(self._store).run(
+            self._repo.ui,
+            selected,
+            known_below,
+            layer,
+            base,
+            names_heads=names_heads,
+            replaced=docket.dropped,
+        )
+        if done.displaced:
+            raise _DisplacedError(done.displaced)
+        if not done.segments:
+            return layer
+        self.done.append(done)
+        is_first = not layer.segments and not base.segments
+        return Layer(
+            segments=done.segments,
+            packs=(*layer.packs, *done.own_packs),
+            complete=done.pack if is_first and done.aside_pack else layer.complete,
+            metadata_segments=done.metadata_segments,
+        )
 
     def _collisions(
         self, docket: Docket, base: Layer, selected: Selection
@@ -411,50 +512,15 @@ class ExportRun:
             if draft is not None
         ]
 
-    def _extend(
-        self,
-        layer: Layer,
-        base: Layer,
-        selected: Selection,
-        known_below: int,
-        *,
-        names_heads: bool = False,
-    ) -> Layer:
-        """Convert what is selected and in neither ``layer`` nor ``base``."""
-        known_below = max(known_below, selected.known_below(self._repo, layer.seen))
-        if not selected.has_above(known_below):
-            return layer
-        done = self._conversion.run(
-            self._repo.ui,
-            selected,
-            known_below,
-            layer,
-            base,
-            names_heads=names_heads,
-            replaced=self._files.next.dropped,
-        )
-        if done.displaced:
-            raise _DisplacedError(done.displaced)
-        if not done.segments:
-            return layer
-        self.done.append(done)
-        is_first = not layer.segments and not base.segments
-        return Layer(
-            segments=done.segments,
-            packs=(*layer.packs, *done.own_packs),
-            complete=done.pack if is_first and done.aside_pack else layer.complete,
-            metadata_segments=done.metadata_segments,
-        )
-
-    def _make_room(
-        self, wanted: ExportPlan, displaced: Sequence[tuple[bytes, bytes]]
-    ) -> None:
-        """See to it that earlier changesets get the commits that later ones have.
+    def _with_room(
+        self, basis: Basis, wanted: ExportPlan, displaced: Sequence[tuple[bytes, bytes]]
+    ) -> Basis:
+        """Let earlier changesets get the commits that later ones have.
 
         A later one is converted again; if it is public and the earlier one a draft,
         then with the drafts, since its id depends on one.
         """
-        docket = self._files.next
+        docket = basis.docket
         held = dict(docket.held)
         anew = False
         for later, earlier in displaced:
@@ -464,112 +530,116 @@ class ExportRun:
                     held[later] = earlier
             elif not wanted.allowed.has(self._repo, later):
                 anew = True
-        for layer in (docket.base, docket.drafts) if anew else (docket.drafts,):
-            self._select_again(wanted, layer)
-        self._files.plan(docketedits.with_held(docket, held.items()))
-        if anew:
-            self._files.plan_anew()
-        else:
-            self._files.plan(docketedits.without_drafts(self._files.next))
+        layers = _layers(docket) if anew else (docket.drafts,)
+        nodes = self._kept(basis, wanted, *layers)
+        docket = docketedits.with_held(docket, held.items())
+        edit = self._writer.emptied if anew else docketedits.without_drafts
+        return basis._replace(docket=edit(docket), nodes=nodes)
 
-    def _is_exact(self, wanted: ExportPlan, known_below: int) -> bool:
-        """Tell whether the store has what is wanted, and no more.
+    def _corrected(self, basis: Basis, wanted: ExportPlan, known_below: int) -> Basis:
+        """Return ``basis`` if it has exactly the wanted changesets, else a better one.
 
-        All below ``known_below`` was there, and is. Else prepare another round. Where
-        changesets are is only a hint of what they are: after a strip, others may have
-        come in their place.
+        All below ``known_below`` was there, and is. The places of changesets are only a
+        hint of their nodes: after a strip, others may have come in their place.
         """
         if not wanted.is_all:
-            return True
-        docket = self._files.next
+            return basis
+        docket = basis.docket
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             count = oidmap.count(Table.CHANGESETS)
             # the map is closed under ancestors
             new = (
                 wanted.allowed.nodes_above(self._repo, known_below)
                 if known_below
-                else selection.heads(self._repo, self._config.export)
+                else selection.heads(self._repo, self._store.config.export)
             )
             whole = None not in oidmap.oids(new)
         with contextlib.closing(self._store.maps.open(docket.base.segments)) as base:
             public = base.count(Table.CHANGESETS)
         if not whole:
-            self._files.plan(docketedits.with_seen(docket, (), ()))
-        elif public != wanted.public.changesets():
-            if not self._drop_vanished(wanted):
-                self._files.plan_anew()
-        elif count != wanted.allowed.changesets():
-            self._files.drop_drafts()
-        else:
-            return True
-        return False
+            return basis._replace(docket=docketedits.with_seen(docket, (), ()))
+        if public != wanted.public.changesets():
+            corrected = self._without_vanished(basis, wanted)
+            if corrected is basis:
+                return basis._replace(docket=self._writer.emptied(docket))
+            return corrected
+        if count != wanted.allowed.changesets():
+            return basis._replace(docket=self._writer.drop_drafts())
+        return basis
 
-    def _wanted_refs(
-        self, docket: Docket, allowed: Selection
-    ) -> tuple[dict[bytes, bytes], bytes]:
-        """Return refs, name to oid, and HEAD; what is not exported is left out."""
-        view = selection.view_of(self._repo, self._config.export)
-        kinds, dialect = self._config.refs, self._config.dialect
-        follows = refsmod.can_follow(kinds)
+    def _name(self, docket: Docket, wanted: ExportPlan, state: FilesState) -> bool:
+        """Name everything; return whether nothing is left to this export.
+
+        Refs are written only from a view that was still current when all changesets of
+        it were converted; or, if one naming is enough, if all changesets that refs lead
+        to may still leave. If not, only the docket is written.
+        """
+        repo, writer, once = self._repo, self._writer, self._request.once
+        names = self._names(docket, wanted.allowed)
+        self._note(named=names.nodes, too_long=names.too_long)
+        places = wanted.places(repo) if wanted.is_all else None
+        if selection.state_of(repo) != state and not (
+            once and self._is_still_allowed(docket, names)
+        ):
+            writer.write(docket)
+            return False
+        transaction.refuse_abandoned(repo)
+        changed, deleted = writer.name(names.refs, names.head)
+        refs = self.report.refs + changed
+        self._note(refs=refs, deleted=self.report.deleted + deleted)
+        repository = self._store.repository
+        repository.keep(docket.packs)
+        digest = repository.names_digest()
+        self._note_tips(names.tips)
+        if places is not None:
+            docket = docketedits.with_seen(docket, *places)
+        writer.write(docketedits.named(docket, digest))
+        return once or selection.state_of(repo) == state
+
+    def _is_still_allowed(self, docket: Docket, names: _Names) -> bool:
+        """Return whether everything named may still leave, though files changed."""
+        state = selection.state_of(self._repo)
+        selection.read_again(self._repo)
+        allowed = selection.select(self._repo, self._store.config.export)
+        return (
+            docket.censored == censorship.mark_of(self._repo)
+            and all(allowed.has(self._repo, node) for node in names.nodes)
+            and selection.state_of(self._repo) == state
+        )
+
+    def _names(self, docket: Docket, allowed: Selection) -> _Names:
+        """Return the refs of exported changesets."""
+        config = self._store.config
+        view = selection.view_of(self._repo, config.export)
+        follows = refsmod.can_follow(config.refs)
         tips = None
         if follows:
-            tips = branchtips.followed(self._maps, dialect, view, allowed)
-        names = refsmod.NamedNodes.of(view, kinds, tips)
-        self._tips = BranchTips.of(view, allowed, names.tips) if follows else None
+            directory = self._store.maps.directory
+            tips = branchtips.followed(directory, config.dialect, view, allowed)
+        names = refsmod.NamedNodes.of(view, config.refs, tips)
         nodes, head = names.refs()
-        self.too_long = names.too_long(nodes)
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
         refs = {name: oid for name, oid in oids.items() if oid is not None}
-        self.named = frozenset(nodes[name] for name in refs)
-        return with_metadata(refs, docket), head
+        return _Names(
+            refs=with_metadata(refs, docket),
+            head=head,
+            nodes=frozenset(nodes[name] for name in refs),
+            too_long=tuple(names.too_long(nodes)),
+            tips=BranchTips.of(view, allowed, names.tips) if follows else None,
+        )
 
-    def _note_tips(self) -> None:
+    def _note_tips(self, tips: BranchTips | None) -> None:
         """Let the next export follow the tips of branches, if it can."""
-        dialect = self._config.dialect
-        if self._tips:
-            self._tips.write(self._maps, dialect, self._store.placement)
+        directory, dialect = self._store.maps.directory, self._store.config.dialect
+        if tips:
+            tips.write(directory, dialect, self._store.placement)
         else:
-            branchtips.forget(self._maps, dialect)
+            branchtips.forget(directory, dialect)
 
 
-_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
-# in .hg/amalgam
-_LAST = b"last-export"
-_LAST_BYTES = 1 << 10
-
-
-class Report(Record):
-    """What an export did."""
-
-    path: bytes
-    """The git repository."""
-    start: int
-    """The first revision that was not there at the last export."""
-    named: frozenset[bytes]
-    """Changesets that refs lead to."""
-    too_long: tuple[bytes, ...]
-    """Names that have no ref, since they are too long; in UTF-8."""
-    state: FilesState
-    """That of the repository's files when they were looked at for the last time."""
-    changesets: int
-    """Changesets converted."""
-    objects: int
-    """Objects written."""
-    bytes: int
-    """Size of the packs written."""
-    pack: str
-    """Name of the last of them, without suffix; empty if nothing was converted."""
-    refs: int
-    """Refs that are new, gone or moved."""
-    deleted: int
-    """Those of them that are gone."""
-    gone: int
-    """Drafts that had been exported and had to go."""
-    again: bool
-    """Whether all other drafts were converted again for that."""
-    seconds: float
-    """Wall time of all."""
+def _layers(docket: Docket) -> tuple[Layer, Layer]:
+    return docket.base, docket.drafts
 
 
 class LastExport(Record):
@@ -584,7 +654,7 @@ class LastExport(Record):
 
     @classmethod
     def read(cls, store: GitStore) -> LastExport | None:
-        """Return what is recorded; ``None`` if nothing is, or nothing readable."""
+        """Return the record; ``None`` if it is missing or cannot be read."""
         try:
             content = store.directory.tryread(_LAST, _LAST_BYTES)
             if not content:
@@ -621,14 +691,14 @@ def export(
     once: bool = False,
     covers: Covers | None = None,
 ) -> Report:
-    """Bring the store up to date with what the repository serves.
+    """Bring the store up to date with the served changesets.
 
-    ``revs``: only these and their ancestors. ``rebuild``: from nothing, and forget
-    all that was there. ``once``: leave what comes meanwhile to the next export, so that
-    refs follow a repository that never rests. ``covers``: make the metadata commit of
-    these changesets as well, if it is behind. Takes time in proportion to what is new,
-    and for that commit in proportion to all.
-    ``StateError`` if there is something to write and it cannot be written.
+    ``revs``: only these and their ancestors. ``rebuild``: from nothing,
+    removing the present content. ``once``: leave changes made meanwhile to the next
+    export, so that refs follow a repository that never rests. ``covers``: make the
+    metadata commit of these changesets as well, if it is behind. Takes time in
+    proportion to new changesets, and for that commit in proportion to all.
+    ``StateError`` if the store is behind and cannot be written.
     """
     started = time.monotonic()
     store.require_trust()
@@ -636,33 +706,23 @@ def export(
     transaction.refuse_unfinished(store.asked)
     nodes = None
     if revs is not None:
-        node = store.repo.unfiltered().changelog.node
-        nodes = [node(rev) for rev in revs]
-    run = ExportRun(store, nodes, once=once, covers=covers)
+        nodes = tuple(map(store.repo.unfiltered().changelog.node, revs))
+    run = ExportRun(store, ExportRequest(nodes, rebuild, once, covers))
     try:
         store.maps.directory.make(store.placement)
         with locked(store):
-            run.update(rebuild)
+            run.update()
     except OSError as exc:
         if exc.errno not in _UNWRITABLE or _is_of_hg(store.repo, exc.filename):
             raise
         if rebuild or not run.is_up_to_date():
             raise _unwritable(store, exc) from None
-    report = Report(
-        path=store.repository.path,
+    report = run.report._replace(
         changesets=sum(done.changesets for done in run.done),
         objects=sum(done.objects for done in run.done),
         bytes=sum(done.bytes for done in run.done),
         pack=next((done.pack for done in reversed(run.done) if done.pack), ""),
-        refs=run.refs,
-        deleted=run.deleted,
-        gone=run.gone,
-        again=run.again,
         seconds=time.monotonic() - started,
-        start=run.start,
-        named=run.named,
-        too_long=tuple(run.too_long),
-        state=run.state,
     )
     if report.changesets or report.refs or report.gone:
         milliseconds = int(1000 * report.seconds)
@@ -678,12 +738,12 @@ def export(
 
 
 def is_up_to_date(store: GitStore) -> bool:
-    """Tell whether an export would write nothing; reads the repository again."""
-    return ExportRun(store, None).is_up_to_date()
+    """Return whether an export would write nothing; read the repository again."""
+    return ExportRun(store, ExportRequest()).is_up_to_date()
 
 
 def _is_of_hg(repo: RepoT, path: bytes | str | None) -> bool:
-    """Tell whether a file belongs to Mercurial's store, not to amalgam."""
+    """Return whether a file belongs to Mercurial's store, not to amalgam."""
     of_hg = os.path.join(repo.store.path, b"")
     return path is not None and os.fsencode(path).startswith(of_hg)
 

@@ -30,7 +30,7 @@ from ..git.refs import METADATA
 from ..oidmap import ID_LEN, Table
 from . import request
 from .exportlock import locked
-from .writer import StoreFiles
+from .writer import StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -131,7 +131,7 @@ def _clear_up(store: GitStore) -> None:
     """Remove files of a run that was killed while it exchanged packs."""
     if store.pending_packs():
         with locked(store):
-            files = StoreFiles(store)
+            files = StoreWriter(store)
             files.read()
             files.remove_debris()
 
@@ -177,7 +177,7 @@ def _rolled_up(store: GitStore, docket: Docket, due: RollUp) -> bool:
                 )
             complete = made[0] if splits else ""
             with locked(store):
-                files = StoreFiles(store)
+                files = StoreWriter(store)
                 files.read()
                 files.remove_debris()
                 return files.exchange(area, sources, made, complete)
@@ -212,7 +212,7 @@ def _summarise(store: GitStore, docket: Docket, pack: str) -> None:
                 repository, layout.staged_objects(area), pack, tips, placement
             )
             with locked(store):
-                files = StoreFiles(store)
+                files = StoreWriter(store)
                 files.read()
                 files.remove_debris()
                 files.summarise(area, pack)

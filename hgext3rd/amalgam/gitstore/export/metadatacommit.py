@@ -17,7 +17,7 @@ from ..oidmap import Table
 from . import docketedits
 from .conversion import ExportConversion
 from .exportlock import locked
-from .writer import StoreFiles, with_metadata
+from .writer import StoreWriter, with_metadata
 
 if TYPE_CHECKING:
     from ..docket import Docket, MetadataCommit
@@ -58,7 +58,7 @@ def _of(docket: Docket, covers: Covers) -> MetadataCommit:
     return docket.drafts_commit if has_drafts else docket.base_commit
 
 
-def make(store: GitStore, files: StoreFiles, covers: Covers) -> None:
+def make(store: GitStore, files: StoreWriter, covers: Covers) -> None:
     """Make the commit unless it is there, and name it. Needs the lock of exports.
 
     ``files``: those of a successful export. Takes time in proportion to the history.
@@ -88,7 +88,7 @@ def catch_up(store: GitStore) -> None:
         if is_current(store, docket, Covers.ALL):
             return
         with locked(store, wait=False):
-            files = StoreFiles(store)
+            files = StoreWriter(store)
             files.read()
             files.remove_debris()
             if store.may_answer() and _is_as_named(store, files.docket):

@@ -65,14 +65,14 @@ class DifferentFile(Record):
 
 
 def is_refused(path: bytes) -> bool:
-    """Tell whether git refuses to check out a file of this name."""
+    """Return whether git refuses to check out a file of this name."""
     return _REFUSED.search(_IGNORED.sub(b"", path)) is not None
 
 
 def different_files(
     repo: RepoT, start: int, excluded: Iterable[int]
 ) -> list[DifferentFile]:
-    """Return what is new since revision ``start``, by kind.
+    """Return new files since revision ``start``, by kind.
 
     ``excluded``: revisions that are not exported. Cost follows the number of new
     changesets or, if these are many, that of all files, in nanoseconds each. Of LFS
@@ -118,7 +118,7 @@ def _difference_kind(path: bytes) -> DifferenceKind | None:
 def _is_new(
     repo: RepoT, path: bytes, start: int, excluded: frozenset[int], *, in_lfs: bool
 ) -> bool:
-    """Tell whether the first revision of a file that is exported is a new one."""
+    """Return whether the first exported revision of a file is a new one."""
     filelog = repo.file(path).get_revlog()
     for rev in range(len(filelog)):
         if in_lfs and not filelog.flags(rev) & revlog.REVIDX_EXTSTORED:
@@ -176,7 +176,7 @@ class LeftOut(Record):
 
 
 class ExportWarnings(Record):
-    """What there is to say of an export besides what it did."""
+    """Facts about an export besides its report."""
 
     unreachable: int
     """Changesets that are exported, and that no ref leads to."""

@@ -1,10 +1,10 @@
 """The files of a store, as its docket names them: written and removed.
 
-What must not be read goes in this order: the docket says that nothing may be answered,
-then packs and loose objects go, then refs. What is only replaced goes after the refs
-that lead to it. A killed process leaves files that the next one removes. Does not
-decide what belongs in a store, and converts nothing. All but ``has_heads`` need the
-lock, and abort if it was lost.
+Files that must not be read go in this order: the docket says that nothing may be
+answered, then packs and loose objects go, then refs. Replaced files go after the refs
+that lead to them. A killed process leaves files that the next one removes. Does not
+decide which changesets belong in a store, and converts nothing. All but ``has_heads``
+need the lock, and abort if it was lost.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 _SUFFIXES = (b".map", b".state")
 
 
-class StoreFiles:
-    """The docket of a store, and the files that it is about."""
+class StoreWriter:
+    """Writer of a docket, and of the files that it names."""
 
     def __init__(self, store: GitStore) -> None:
-        self.docket = self.next = Docket()
-        """What is on disk, and what the next conversion builds on."""
+        self.docket = Docket()
+        """The docket on disk."""
         self._before: Mapping[bytes, bytes] | None = None
         """The refs that were there before some of them had to go, if they had."""
         self._store = store
         self.is_docket_lost = False
         """Whether there were packs, and no docket that named any."""
         self.adopted = ""
-        """The mark of the adopted commits that ids are to begin with, if there are."""
+        """The mark of the adopted commits that ids have to begin with; may be empty."""
         self._repo = store.repo
         self._repository = store.repository
         self._dialect = store.config.dialect
@@ -54,11 +54,11 @@ class StoreFiles:
     def read(self) -> None:
         """Read the docket on disk."""
         directory = self._store.maps.directory
-        self.docket = self.next = Docket.read(directory, self._dialect)
+        self.docket = Docket.read(directory, self._dialect)
         self.adopted = self._store.adopted.mark()
 
     def is_settled(self, docket: Docket) -> bool:
-        """Tell whether all that is there is what ``docket`` names, by the right ids."""
+        """Return whether all files are named by ``docket``, and have the right ids."""
         is_as_adopted = docket.adopted == self._store.adopted.mark()
         return is_as_adopted and self._store.is_settled(docket)
 
@@ -78,27 +78,29 @@ class StoreFiles:
                 ),
             )
 
-    def begin(self, mark: str) -> None:
-        """Take away what must not be read, before anything is added.
+    def begin(self, mark: str) -> Docket:
+        """Remove files that must not be read, before any are added.
 
-        If a text was censored since it was read, that is all: ``mark`` is the value of
-        ``censorship.mark_of`` now. Else it is what the docket does not name, unless git
-        has made it of packs that are gone.
+        If a text was censored since it was read, these are all files: ``mark`` is the
+        value of ``censorship.mark_of`` now. Else they are those that the docket does
+        not name, unless git has made them of packs that are gone. Return the docket of
+        the files that remain.
         """
         self._require_adopted()
         self.remove_debris()
         if not self._repository.exists():
-            self.next = Docket(censored=mark, adopted=self.adopted)
-        elif self.docket.censored != mark:
-            self.drop_all(mark)
-        elif self.docket.refused:
-            self.remove()
-        elif (packs := self._repository.packs()).issuperset(self.docket.packs):
+            return Docket(censored=mark, adopted=self.adopted)
+        if self.docket.censored != mark:
+            return self.drop_all(mark)
+        if self.docket.refused:
+            return self.remove()
+        if (packs := self._repository.packs()).issuperset(self.docket.packs):
             self.is_docket_lost = bool(packs) and not self.docket.packs
             self._remove_strays()
+        return self.docket
 
     def _remove_strays(self) -> None:
-        """Remove what the docket does not name, and what names its objects."""
+        """Remove files that the docket does not name, and their summaries."""
         self._store.require_lock()
         if packfiles.unlisted_holders(self._repository, self.docket):
             self._announce_removal()
@@ -109,7 +111,7 @@ class StoreFiles:
         summaries.remove(self._repository, keeps=self._has_ours())
 
     def _has_ours(self) -> bool:
-        """Tell whether all summaries are those of maintenance, and name what stays."""
+        """Return whether all summaries are from maintenance, of a pack that stays."""
         directory = self._store.maps.directory
         made = summaries.Summarised.read(directory, self._dialect)
         return (
@@ -121,7 +123,7 @@ class StoreFiles:
     def name(self, refs: Mapping[bytes, bytes], head: bytes) -> tuple[int, int]:
         """Make ``refs`` all refs; return how many changed, and how many are gone.
 
-        Refs that others made are gone, too.
+        Refs of others are removed, too.
         """
         self._store.require_lock()
         before = self._refs_before()
@@ -132,7 +134,7 @@ class StoreFiles:
         return differences(before, refs) + loose, deleted
 
     def finish(self) -> None:
-        """Remove what no ref needs any more, and what others have put there."""
+        """Remove packs that no ref needs any more, and files of others."""
         self._store.require_lock()
         if self.docket.dropped:
             self._announce_removal()
@@ -146,7 +148,7 @@ class StoreFiles:
         self.remove_debris()
 
     def _check_summaries(self) -> None:
-        """Remove what git wrote of objects unless it is about those that are there."""
+        """Remove summaries that git has written, unless they are of present objects."""
         repository = self._repository
         found = summaries.digest(repository)
         if found not in ("", self.docket.summaries) and not self._has_ours():
@@ -156,12 +158,11 @@ class StoreFiles:
             found = summaries.digest(repository)
         self.write(docketedits.checked(self.docket, found))
 
-    def whole(self) -> Docket | None:
-        """Return what of that on disk can be built on; ``None`` if the base is not.
+    def whole(self, docket: Docket) -> Docket | None:
+        """Return ``docket`` without lost files; ``None`` if the base lost one.
 
-        Removes what git has made of packs that are gone.
+        Removes files that git has made of packs that are gone.
         """
-        docket = self.next
         if not docket.segments:
             docket = docket._replace(adopted=self.adopted)
         elif docket.adopted != self.adopted:
@@ -180,14 +181,14 @@ class StoreFiles:
         return docket
 
     def _is_mapped(self, layer: Layer) -> bool:
-        """Tell whether the maps of ``layer`` are there."""
+        """Return whether the maps of ``layer`` exist."""
         exists = self._store.maps.directory.exists
         segments = (*layer.segments, *layer.metadata_segments)
         has_both = bool(layer.segments) == bool(layer.metadata_segments)
         return has_both and all(map(exists, map(os.fsencode, segments)))
 
     def has_heads(self, docket: Docket) -> bool:
-        """Tell whether git finds the commits of all heads that are exported."""
+        """Return whether git finds the commits of all exported heads."""
         heads = self._repo.unfiltered().changelog.heads()
         try:
             with contextlib.closing(self._store.open_map(docket)) as oidmap:
@@ -212,16 +213,17 @@ class StoreFiles:
                 hint=_(b"set amalgam.git.path to another directory, or use --rebuild"),
             )
 
-    def write(self, docket: Docket) -> None:
-        """Make ``docket`` the state."""
+    def write(self, docket: Docket) -> Docket:
+        """Make ``docket`` the one on disk, and return it."""
         if docket != self.docket:
             store = self._store
             store.require_lock()
             docket.write(store.maps.directory, self._dialect, store.placement)
-        self.docket = self.next = docket
+        self.docket = docket
+        return docket
 
     def settle(self, docket: Docket) -> Docket:
-        """Make what was converted count; git is to keep it."""
+        """Count converted changesets: write ``docket``; git is to keep its packs."""
         self._store.require_lock()
         self._repository.keep(docket.packs)
         self.write(docketedits.settled(docket))
@@ -291,14 +293,15 @@ class StoreFiles:
         content = "".join(f"{name}\n" for name in packs).encode("ascii")
         store.maps.directory.replace(store.pending, content, store.placement)
 
-    def replace_drafts(self, docket: Docket) -> None:
+    def replace_drafts(self, docket: Docket) -> Docket:
         """Remove the drafts on disk but those of ``docket``, whose packs are there.
 
-        And whatever else git may have made of them.
+        And all files that git may have made of them. Return the docket that remains;
+        the one on disk refuses to answer.
         """
         segments = self.docket.drafts.segments
         self._repository.keep(docket.packs)
-        self._refuse(docketedits.settled(docket))
+        remaining = self._refuse(docketedits.settled(docket))
         refs = self._refs_before()
         oids = list(refs.values())
         with (
@@ -314,22 +317,24 @@ class StoreFiles:
         kept = {name: oid for name, oid in refs.items() if name not in gone}
         self._unname(with_metadata(kept, self.docket))
         self.remove_debris()
+        return remaining
 
-    def drop_drafts(self) -> None:
-        """Remove all drafts on disk."""
-        self.replace_drafts(docketedits.forgotten(self.docket))
+    def drop_drafts(self) -> Docket:
+        """Remove all drafts on disk; return the docket that remains."""
+        return self.replace_drafts(docketedits.forgotten(self.docket))
 
-    def drop_all(self, mark: str) -> None:
-        """Remove all that is exported; what is exported next has this ``mark``."""
+    def drop_all(self, mark: str) -> Docket:
+        """Remove everything exported; return an empty docket with this ``mark``."""
         docket = Docket(censored=mark)
-        self._refuse(docket._replace(adopted=self.adopted))
+        remaining = self._refuse(docket._replace(adopted=self.adopted))
         self._unname({})
         self.remove_debris()
+        return remaining
 
-    def _refuse(self, docket: Docket) -> None:
-        """Let nothing be answered, and then remove what ``docket`` does not name."""
+    def _refuse(self, docket: Docket) -> Docket:
+        """Let nothing be answered, then remove files that ``docket`` does not name."""
         self.write(docketedits.refused(docket, self._repository.packs(usable=False)))
-        self.remove()
+        return self.remove()
 
     def _refs_before(self) -> Mapping[bytes, bytes]:
         """Return the refs that were there before this export removed any."""
@@ -338,7 +343,7 @@ class StoreFiles:
         return self._before
 
     def _unname(self, refs: Mapping[bytes, bytes]) -> None:
-        """Leave only ``refs``: the others lead to what is gone."""
+        """Leave only ``refs``: the others lead to objects that are gone."""
         self._store.require_lock()
         self._refs_before()
         self._repository.set_refs(refs, self._repository.head())
@@ -355,19 +360,22 @@ class StoreFiles:
             directory.tryread(store.removals, len(value))
             directory.replace(store.removals, value, store.placement, durable=False)
             return
-        directory.remove(store.removals)  # what others have put there
+        directory.remove(store.removals)  # another kind of file
         directory.replace(store.removals, value, store.placement, durable=False)
 
-    def remove(self) -> None:
-        """Remove what the docket, which is refused, does not name."""
+    def remove(self) -> Docket:
+        """Remove files that the refused docket on disk does not name.
+
+        Return that docket without the packs that are gone.
+        """
         self._store.require_lock()
         self._announce_removal()
         self._remove_summaries()
         packfiles.remove_unlisted(self._repository, self.docket)
-        self.next = docketedits.removed(self.docket)
+        return docketedits.removed(self.docket)
 
     def remove_debris(self) -> None:
-        """Remove what a killed run left, and segments that were merged into others."""
+        """Remove files that a killed run left, and segments merged into others."""
         self._store.require_lock()
         directory = self._store.maps.directory
         pending = self._store.pending_packs()
@@ -386,19 +394,15 @@ class StoreFiles:
                 directory.remove(name)
         self._repository.remove_debris()
 
-    def plan(self, docket: Docket) -> None:
-        """Let the next conversion build on ``docket``, which is not written yet."""
-        self.next = docket
-
-    def plan_anew(self) -> None:
-        """Let the next conversion begin with nothing; all goes when that is done."""
+    def emptied(self, docket: Docket) -> Docket:
+        """Return the docket of an export from nothing, which drops all packs."""
         packs = self._repository.packs(usable=False)
-        emptied = docketedits.emptied(self.next, packs)
-        self.plan(emptied._replace(adopted=self.adopted))
+        emptied = docketedits.emptied(docket, packs)
+        return emptied._replace(adopted=self.adopted)
 
 
 def with_metadata(refs: Mapping[bytes, bytes], docket: Docket) -> dict[bytes, bytes]:
-    """Return refs with the one that is for git-cinnabar, if there is one.
+    """Return refs with git-cinnabar's metadata ref, if it has a commit.
 
     git-cinnabar itself would give other ids than those that were adopted.
     """
