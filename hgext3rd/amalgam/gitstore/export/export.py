@@ -6,7 +6,7 @@ are written. Replaced packs go last. A killed run leaves files that the next run
 removes, never a ref to a missing object.
 
 Each step takes a docket and returns the next one. ``StoreWriter.docket`` is the one on
-disk; ``Basis.docket`` is the one that a conversion adds to, which may not be written
+disk; ``PlannedDocket.docket`` is the one that a conversion adds to, which may not be written
 yet.
 """
 
@@ -115,7 +115,7 @@ class Report(Record):
     """Wall time of all."""
 
 
-class Basis(Record):
+class PlannedDocket(Record):
     """The docket that a conversion adds to, and the changesets to convert."""
 
     docket: Docket
@@ -153,10 +153,10 @@ class ExportRun:
     def update(self) -> None:
         """Export."""
         # Read the docket. Remove files that must not be read or that it does not name.
-        basis = self._begin()
+        planned = self._begin()
         try:
             # Plan, convert and name, until the repository rests.
-            self._follow(basis)
+            self._follow(planned)
         except BaseException:
             # the next run would do it, too, but they can be large
             with contextlib.suppress(OSError):
@@ -168,7 +168,7 @@ class ExportRun:
         # Remove replaced packs, and summaries that git has written of them.
         self._writer.finish()
 
-    def _follow(self, basis: Basis) -> None:
+    def _follow(self, planned: PlannedDocket) -> None:
         """Repeat the steps of an export until the repository does not change."""
         repo, repository = self._repo, self._store.repository
         cause: Exception | None = None
@@ -181,42 +181,42 @@ class ExportRun:
             try:
                 selection.read_again(repo)
                 # Plan. Censored texts and lost public changesets go at once.
-                basis = self._without_censored(basis)
-                wanted = self._want(basis)
-                nodes = basis.nodes
-                basis = self._judged(basis, wanted)
-                basis = self._without_lost(basis, wanted)
-                if basis.nodes is not nodes:
-                    wanted = self._want(basis)
-                seen = basis.docket.drafts.seen
+                planned = self._without_censored(planned)
+                wanted = self._want(planned)
+                nodes = planned.nodes
+                planned = self._judged(planned, wanted)
+                planned = self._without_lost(planned, wanted)
+                if planned.nodes is not nodes:
+                    wanted = self._want(planned)
+                seen = planned.docket.drafts.seen
                 known_below = wanted.allowed.known_below(repo, seen)
-                if basis.replaced is not Drafts.DROP:
+                if planned.replaced is not Drafts.DROP:
                     repository.set_up()
                 # Convert: write packs, then map segments, then the docket.
-                basis = self._with_base(basis, wanted)
-                basis = self._with_drafts(basis, wanted)
-                corrected = self._corrected(basis, wanted, known_below)
-                if corrected is not basis:
-                    basis, cause = corrected, None
+                planned = self._with_base(planned, wanted)
+                planned = self._with_drafts(planned, wanted)
+                corrected = self._corrected(planned, wanted, known_below)
+                if corrected is not planned:
+                    planned, cause = corrected, None
                     continue
                 # Write refs, and note them in the docket.
-                if self._name(basis.docket, wanted, state):
+                if self._name(planned.docket, wanted, state):
                     return
-                basis = basis._replace(docket=self._writer.docket)
+                planned = planned._replace(docket=self._writer.docket)
                 cause = None
             except _DisplacedError as found:
-                basis = self._with_room(basis, wanted, found.displaced)
+                planned = self._with_room(planned, wanted, found.displaced)
                 cause = None
             except errors.Moved as exc:
                 cause = exc
             except Exception as exc:
                 moved = selection.state_of(repo) != state
                 if not moved or not selection.is_repository_error(exc):
-                    if basis.replaced is not Drafts.DROP:
+                    if planned.replaced is not Drafts.DROP:
                         raise
                     # vanished drafts must go even if others cannot stay
                     docket = self._writer.drop_drafts()
-                    basis = basis._replace(docket=docket, replaced=Drafts.KEEP)
+                    planned = planned._replace(docket=docket, replaced=Drafts.KEEP)
                 cause = exc
         raise error.StateError(
             _(b"repository kept changing while it was exported"),
@@ -229,7 +229,7 @@ class ExportRun:
         self._note(state=selection.state_of(self._repo))
         selection.read_again(self._repo)
         docket = self._store.docket()
-        wanted = self._want(Basis(docket, nodes=nodes))
+        wanted = self._want(PlannedDocket(docket, nodes=nodes))
         if not self._writer.is_settled(docket):
             return False
         if nodes is None:
@@ -254,11 +254,11 @@ class ExportRun:
         """Set fields of the report."""
         self.report = self.report._replace(**fields)
 
-    def _want(self, basis: Basis) -> ExportPlan:
+    def _want(self, planned: PlannedDocket) -> ExportPlan:
         export = self._store.config.export
-        return ExportPlan.of(self._repo, export, basis.docket, basis.nodes)
+        return ExportPlan.of(self._repo, export, planned.docket, planned.nodes)
 
-    def _begin(self) -> Basis:
+    def _begin(self) -> PlannedDocket:
         """Return the docket to start from; remove files that it does not name."""
         writer, repository = self._writer, self._store.repository
         rebuild, nodes = self._request.rebuild, self._request.nodes
@@ -277,10 +277,10 @@ class ExportRun:
         if rebuild or whole is None:
             config = self._store.config
             branchtips.forget(self._store.maps.directory, config.dialect)
-            return Basis(writer.emptied(docket), nodes=nodes)
+            return PlannedDocket(writer.emptied(docket), nodes=nodes)
         seen = writer.docket.drafts.seen
         self._note(start=selection.appended(self._repo, seen))
-        return Basis(whole, nodes=nodes)
+        return PlannedDocket(whole, nodes=nodes)
 
     def _warn_of_loss(self, whole: Docket | None) -> None:
         """Warn of a loss, and name the changesets to be converted again."""
@@ -302,27 +302,27 @@ class ExportRun:
             is_all = done >= oidmap.count(Table.CHANGESETS)
         return Covers.ALL if is_all else None
 
-    def _without_censored(self, basis: Basis) -> Basis:
+    def _without_censored(self, planned: PlannedDocket) -> PlannedDocket:
         """Remove everything, if a text was censored since this export began to read."""
         mark = censorship.mark_of(self._repo)
-        if basis.docket.censored == mark:
-            return basis
-        nodes = basis.nodes
+        if planned.docket.censored == mark:
+            return planned
+        nodes = planned.nodes
         if nodes is not None:
-            nodes = self._kept(basis, self._want(basis), *_layers(basis.docket))
-        return basis._replace(docket=self._writer.drop_all(mark), nodes=nodes)
+            nodes = self._kept(planned, self._want(planned), *_layers(planned.docket))
+        return planned._replace(docket=self._writer.drop_all(mark), nodes=nodes)
 
-    def _judged(self, basis: Basis, wanted: ExportPlan) -> Basis:
+    def _judged(self, planned: PlannedDocket, wanted: ExportPlan) -> PlannedDocket:
         """Choose the drafts that are converted again."""
-        docket = basis.docket
+        docket = planned.docket
         judgement = wanted.judge(self._repo, docket, self._store.maps)
         if judgement in (Drafts.SORT, Drafts.DROP):
-            return self._again(basis, wanted, judgement)
+            return self._again(planned, wanted, judgement)
         if judgement is Drafts.PROMOTE:
-            return basis._replace(docket=docketedits.promoted(docket))
+            return planned._replace(docket=docketedits.promoted(docket))
         if self._has_outgrown(wanted, docket):
-            return self._again(basis, wanted, Drafts.SORT)
-        return basis
+            return self._again(planned, wanted, Drafts.SORT)
+        return planned
 
     def _has_outgrown(self, wanted: ExportPlan, docket: Docket) -> bool:
         """Return whether the recent drafts are too many for another one."""
@@ -332,14 +332,16 @@ class ExportRun:
         _base, _older, recent = docket.layers
         return len(plan.changesets(self._store.maps, recent)) > _MOST_RECENT
 
-    def _again(self, basis: Basis, wanted: ExportPlan, judgement: Drafts) -> Basis:
+    def _again(
+        self, planned: PlannedDocket, wanted: ExportPlan, judgement: Drafts
+    ) -> PlannedDocket:
         """Plan a conversion of drafts beside their present packs.
 
         Of the recent drafts, unless an older one vanished or became public. These packs
         remain until the new ones replace them: other drafts can be fetched all the
         time.
         """
-        docket, maps = basis.docket, self._store.maps
+        docket, maps = planned.docket, self._store.maps
         _base, older, recent = docket.layers
         nodes = plan.changesets(maps, older)
         is_recent = all(wanted.is_draft(self._repo, node) for node in nodes)
@@ -348,15 +350,17 @@ class ExportRun:
             gone = self.report.gone + len(vanished)
             self._note(gone=gone, again=not is_recent)
         edit = docketedits.without_recent if is_recent else docketedits.without_drafts
-        return Basis(
+        return PlannedDocket(
             edit(docket),
-            basis.replaced if basis.replaced is Drafts.DROP else judgement,
-            self._kept(basis, wanted, recent if is_recent else docket.drafts),
+            planned.replaced if planned.replaced is Drafts.DROP else judgement,
+            self._kept(planned, wanted, recent if is_recent else docket.drafts),
         )
 
-    def _kept(self, basis: Basis, wanted: ExportPlan, *layers: Layer) -> _Nodes | None:
+    def _kept(
+        self, planned: PlannedDocket, wanted: ExportPlan, *layers: Layer
+    ) -> _Nodes | None:
         """Return the changesets to convert, with those of ``layers`` that stay."""
-        if basis.nodes is None:
+        if planned.nodes is None:
             return None
         again = (
             node
@@ -364,36 +368,40 @@ class ExportRun:
             for node in plan.changesets(self._store.maps, layer)
             if wanted.allowed.has(self._repo, node)
         )
-        return (*basis.nodes, *again)
+        return (*planned.nodes, *again)
 
-    def _without_lost(self, basis: Basis, wanted: ExportPlan) -> Basis:
+    def _without_lost(
+        self, planned: PlannedDocket, wanted: ExportPlan
+    ) -> PlannedDocket:
         """Remove everything, if a changeset of the base has to go."""
         maps = self._store.maps
-        if not wanted.has_base_shrunk(self._repo, basis.docket, maps):
-            return basis
-        return self._without_vanished(basis, wanted)
+        if not wanted.has_base_shrunk(self._repo, planned.docket, maps):
+            return planned
+        return self._without_vanished(planned, wanted)
 
-    def _without_vanished(self, basis: Basis, wanted: ExportPlan) -> Basis:
+    def _without_vanished(
+        self, planned: PlannedDocket, wanted: ExportPlan
+    ) -> PlannedDocket:
         """Look at each changeset of the base as ``_without_lost`` does."""
-        docket = basis.docket
+        docket = planned.docket
         maps = self._store.maps
         if not plan.vanished(self._repo, wanted.allowed, maps, docket.base):
-            return basis
+            return planned
         self._repo.ui.warn(
             _(b"warning: public changesets were removed: exporting everything again\n")
         )
-        nodes = self._kept(basis, wanted, *_layers(docket))
+        nodes = self._kept(planned, wanted, *_layers(docket))
         docket = self._writer.drop_all(docket.censored)
-        return basis._replace(docket=docket, nodes=nodes)
+        return planned._replace(docket=docket, nodes=nodes)
 
-    def _with_base(self, basis: Basis, wanted: ExportPlan) -> Basis:
+    def _with_base(self, planned: PlannedDocket, wanted: ExportPlan) -> PlannedDocket:
         """Convert the base; count it now, unless drafts are converted again."""
-        if basis.replaced is not Drafts.KEEP:
-            return basis  # counted with the drafts, which replace those on disk
-        docket = self._extended_base(basis.docket, wanted)
-        if docket.base is not basis.docket.base:
+        if planned.replaced is not Drafts.KEEP:
+            return planned  # counted with the drafts, which replace those on disk
+        docket = self._extended_base(planned.docket, wanted)
+        if docket.base is not planned.docket.base:
             docket = self._writer.settle(docket)
-        return basis._replace(docket=docket)
+        return planned._replace(docket=docket)
 
     def _extended_base(self, docket: Docket, wanted: ExportPlan) -> Docket:
         """Convert selected changesets that are not in the base, and not drafts."""
@@ -414,20 +422,20 @@ class ExportRun:
             return docketedits.with_base_commit(docket, self.done[-1].commit)
         return docket
 
-    def _with_drafts(self, basis: Basis, wanted: ExportPlan) -> Basis:
+    def _with_drafts(self, planned: PlannedDocket, wanted: ExportPlan) -> PlannedDocket:
         """Convert the drafts, and count everything that is converted."""
-        docket, first = basis.docket, wanted.first_draft()
-        if basis.replaced is not Drafts.KEEP:
+        docket, first = planned.docket, wanted.first_draft()
+        if planned.replaced is not Drafts.KEEP:
             docket = self._extended_base(docket, wanted)
         if first < wanted.selected.len:
-            docket = self._extended_drafts(docket, wanted, basis.replaced)
-        if basis.replaced is Drafts.DROP:
+            docket = self._extended_drafts(docket, wanted, planned.replaced)
+        if planned.replaced is Drafts.DROP:
             docket = self._writer.replace_drafts(docket)
             # last, since it may have to wait for a lock of git
             self._store.repository.set_up()
         else:
             docket = self._writer.settle(docket)
-        return basis._replace(docket=docket, replaced=Drafts.KEEP)
+        return planned._replace(docket=docket, replaced=Drafts.KEEP)
 
     def _extended_drafts(
         self, docket: Docket, wanted: ExportPlan, replaced: Drafts
@@ -513,14 +521,17 @@ class ExportRun:
         ]
 
     def _with_room(
-        self, basis: Basis, wanted: ExportPlan, displaced: Sequence[tuple[bytes, bytes]]
-    ) -> Basis:
+        self,
+        planned: PlannedDocket,
+        wanted: ExportPlan,
+        displaced: Sequence[tuple[bytes, bytes]],
+    ) -> PlannedDocket:
         """Let earlier changesets get the commits that later ones have.
 
         A later one is converted again; if it is public and the earlier one a draft,
         then with the drafts, since its id depends on one.
         """
-        docket = basis.docket
+        docket = planned.docket
         held = dict(docket.held)
         anew = False
         for later, earlier in displaced:
@@ -531,20 +542,22 @@ class ExportRun:
             elif not wanted.allowed.has(self._repo, later):
                 anew = True
         layers = _layers(docket) if anew else (docket.drafts,)
-        nodes = self._kept(basis, wanted, *layers)
+        nodes = self._kept(planned, wanted, *layers)
         docket = docketedits.with_held(docket, held.items())
         edit = self._writer.emptied if anew else docketedits.without_drafts
-        return basis._replace(docket=edit(docket), nodes=nodes)
+        return planned._replace(docket=edit(docket), nodes=nodes)
 
-    def _corrected(self, basis: Basis, wanted: ExportPlan, known_below: int) -> Basis:
-        """Return ``basis`` if it has exactly the wanted changesets, else a better one.
+    def _corrected(
+        self, planned: PlannedDocket, wanted: ExportPlan, known_below: int
+    ) -> PlannedDocket:
+        """Return ``planned`` if it has exactly the wanted changesets, else a better one.
 
         All below ``known_below`` was there, and is. The places of changesets are only a
         hint of their nodes: after a strip, others may have come in their place.
         """
         if not wanted.is_all:
-            return basis
-        docket = basis.docket
+            return planned
+        docket = planned.docket
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             count = oidmap.count(Table.CHANGESETS)
             # the map is closed under ancestors
@@ -557,15 +570,15 @@ class ExportRun:
         with contextlib.closing(self._store.maps.open(docket.base.segments)) as base:
             public = base.count(Table.CHANGESETS)
         if not whole:
-            return basis._replace(docket=docketedits.with_seen(docket, (), ()))
+            return planned._replace(docket=docketedits.with_seen(docket, (), ()))
         if public != wanted.public.changesets():
-            corrected = self._without_vanished(basis, wanted)
-            if corrected is basis:
-                return basis._replace(docket=self._writer.emptied(docket))
+            corrected = self._without_vanished(planned, wanted)
+            if corrected is planned:
+                return planned._replace(docket=self._writer.emptied(docket))
             return corrected
         if count != wanted.allowed.changesets():
-            return basis._replace(docket=self._writer.drop_drafts())
-        return basis
+            return planned._replace(docket=self._writer.drop_drafts())
+        return planned
 
     def _name(self, docket: Docket, wanted: ExportPlan, state: FilesState) -> bool:
         """Name everything; return whether nothing is left to this export.
