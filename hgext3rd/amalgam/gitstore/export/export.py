@@ -6,8 +6,7 @@ are written. Replaced packs go last. A killed run leaves files that the next run
 removes, never a ref to a missing object.
 
 Each step takes a docket and returns the next one. ``StoreWriter.docket`` is the one on
-disk; ``PlannedDocket.docket`` is the one that a conversion adds to, which may not be written
-yet.
+disk. A conversion adds to the one in ``PlannedDocket``, which may not be written yet.
 """
 
 from __future__ import annotations
@@ -550,7 +549,7 @@ class ExportRun:
     def _corrected(
         self, planned: PlannedDocket, wanted: ExportPlan, known_below: int
     ) -> PlannedDocket:
-        """Return ``planned`` if it has exactly the wanted changesets, else a better one.
+        """Return ``planned`` if it has just the wanted changesets, else another one.
 
         All below ``known_below`` was there, and is. The places of changesets are only a
         hint of their nodes: after a strip, others may have come in their place.
