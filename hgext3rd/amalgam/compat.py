@@ -30,6 +30,16 @@ def open_repository(ui: Any, path: bytes, **how: Any) -> Any:
     return hg.repo_factory.repository(ui, path, **how)
 
 
+def rc_files() -> list[bytes]:
+    """Return the configuration files of system and user, by ``$HGRCPATH`` if set."""
+    try:
+        from mercurial.configuration import rcutil
+    except ImportError:
+        # hg <= 7.1 (components have no level)
+        from mercurial import rcutil
+    return [it[-1] for it in rcutil.rccomponents() if it[-2] == b"path"]
+
+
 def withdraw(registrar: Any, name: bytes) -> None:
     """Unregister ``name``, before Mercurial has read the table."""
     registrar._table.pop(name, None)

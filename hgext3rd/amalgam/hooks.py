@@ -17,7 +17,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, extensions, hgweb, localrepo, wireprotoserver
+from mercurial import encoding, error, extensions, hgweb, localrepo, wireprotoserver
 
 from . import commands
 from .config import DIALECTS, wants_export_on_change
@@ -348,6 +348,10 @@ def debuginstall(ui: UiT, fm: Any) -> int:
 
 def reposetup(ui: UiT, repo: RepoT) -> None:
     """Take part in the transactions of a repository."""
+    if b"AMALGAM_CONFIG" in encoding.environ:
+        from . import background
+
+        background.configure(repo.ui)
     if repo.local() and wants_export_on_change(_of_source(ui, repo)):
         with one_at_a_time:
             from .gitstore.export import request

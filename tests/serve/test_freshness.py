@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -80,6 +81,28 @@ def test_wait_is_no_lack_of_progress(outdated: Exported, tmp_path: Path) -> None
     with serving(outdated.root, *options, environment=environment) as web:
         assert listed(web, "now")[0] == 503
         exporters.held.unlink()
+
+
+def test_first_export_is_waited_for(empty: Exported, tmp_path: Path) -> None:
+    """Beyond all limits of time, while the client does."""
+    exporters = HeldExporters(tmp_path)
+    limits = ("queue-timeout=0", "timeout=1")
+    options = (*ON, IN_BACKGROUND, *(f"--config=amalgam.serve.{it}" for it in limits))
+    empty.commit_nothing("one")
+    environment = exporters.environment
+    with serving(empty.root, *options, environment=environment) as web:
+        with socket.create_connection(("127.0.0.1", web.port)) as left:
+            left.sendall(f"GET /{SERVICE} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            until(exporters.count)
+        until(lambda: any("with 503" in line for line in web.logged()))
+        with ThreadPoolExecutor(1) as threads:
+            answer = threads.submit(listed, web)
+            time.sleep(2)
+            assert not answer.done()
+            exporters.held.unlink()
+            status, body = answer.result()
+    assert (status, listed_refs(empty) in body) == (200, True)
+    assert exporters.count() == 1
 
 
 def test_who_waited_for_an_export_needs_no_other(

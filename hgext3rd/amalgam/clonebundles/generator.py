@@ -61,14 +61,15 @@ def is_own(pending: Any) -> bool:
 def start(repo: RepoT) -> None:
     """Start a generator in the background, unless one runs.
 
-    A running generator looks for new changes after it has released the lock. The new
-    one reads its configuration from files, without ``--config``.
+    A running generator looks for new changes after it has released the lock.
     """
     if is_running(repo):
         return
     repo.ui.debug(b"clone-bundles: starting a generator\n")
+    if problem := background.failure(repo, COMMAND):
+        repo.ui.log(b"amalgam", b"no bundles: %s\n", problem)
     is_attached = repo.ui.configbool(b"devel", b"debug.clonebundles")
-    background.start(repo.path, COMMAND, is_attached=is_attached)
+    background.start(repo, repo.path, COMMAND, is_attached=is_attached)
 
 
 def refuse(exc: error.LockHeld) -> error.StateError:

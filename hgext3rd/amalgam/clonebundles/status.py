@@ -16,6 +16,7 @@ from hgext import clonebundles
 from mercurial import error, util
 from mercurial.i18n import _
 
+from .. import background
 from ..gitstore.status import Problem
 from ..locking import LockState, holder
 from ..records import Record
@@ -98,6 +99,8 @@ class BundlesStatus:
                 gitbundle.check(repo, kind)
         except error.Abort as exc:
             status.problems.append(Problem(exc.message, exc.hint or _REFRESH))
+        if problem := background.failure(repo, generator.COMMAND):
+            status.problems.append(Problem(problem, _REFRESH))
         try:
             register = Register.read(repo)
             bundles = clonebundles.read_auto_gen(repo)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error, templatefilters, util
 from mercurial.i18n import _
 
+from .. import background
 from ..clonebundles import (
     extension as lifecycle,
+    generator,
     locations,
     status as bundles_repair,
     status as bundles_status,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 def run_generator(ui: UiT, repo: RepoT) -> None:
     """Answer ``debug::amalgam-bundles``."""
+    background.begin(repo, generator.COMMAND)
     lifecycle.generate_in_background(ui, repo)
 
 

@@ -11,7 +11,7 @@ from mercurial import cmdutil, error, logcmdutil, pycompat, util
 from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 
-from ..background import end_quickly
+from ..background import begin, end_quickly
 from ..config import GitConfig
 from ..gitstore import selection
 from ..gitstore.estimate import Contents, Forecast, free_bytes
@@ -169,6 +169,7 @@ def _show_adoption(ui: UiT, fm: Any, adopted: Adoption) -> None:
 
 def maintain(ui: UiT, repo: RepoT) -> None:
     """Answer ``debug::amalgam-maintenance``."""
+    begin(repo, maintenance.COMMAND)
     gone = maintenance.run(GitStore(repo, GitConfig.from_ui(ui)))
     ui.status(one_line(_(b"%d packs fewer") % gone))
 

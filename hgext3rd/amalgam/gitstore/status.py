@@ -16,6 +16,7 @@ from mercurial import error, phases, repoview, util
 from mercurial.i18n import _
 from mercurial.node import bin
 
+from .. import background
 from ..files import Unusable
 from ..locking import LOCK, Holder, LockState, holder
 from ..records import Record
@@ -170,9 +171,11 @@ class StoreStatus:
         """See whether the store follows, if it should."""
         directory = request.exporter_directory(store.repo)
         failure = Failure.read(directory, exporter.FAILURE)
-        is_there = False
+        is_there, lost = False, b""
         try:
             is_there = request.is_exporter_running(directory)
+            if not is_there:
+                lost = background.failure(store.repo, request.COMMAND, has_ended=True)
         except Unusable as exc:
             if store.config.export_on_change:
                 self.problems.append(Problem(exc.message, exc.hint or _LOG))
@@ -189,6 +192,9 @@ class StoreStatus:
                 hint = _(b"next attempt is running")
             text = failure.explain(_(b"background export failed"))
             self.problems.append(Problem(text, hint))
+        elif lost:
+            self.export_failures = 1
+            self.problems.append(Problem(lost, _EXPORT))
         elif self.exporter == b"idle" and (
             self.behind or self.gone or self.refs_behind
         ):
@@ -203,6 +209,9 @@ class StoreStatus:
             self.maintenance_failures = failure.attempts
             text = failure.explain(_(b"maintenance of packs failed"))
             self.problems.append(Problem(text, _MAINTAIN))
+        elif problem := background.failure(store.repo, maintenance.COMMAND):
+            self.maintenance_failures = 1
+            self.problems.append(Problem(problem, _MAINTAIN))
 
     def _measure(self, store: GitStore, docket: Docket) -> None:
         self.packs = len(docket.packs)

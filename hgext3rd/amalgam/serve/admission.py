@@ -171,16 +171,24 @@ class Admission:
         except _UNUSABLE as exc:
             raise unavailable_since(exc) from None
 
-    def make_fresh(self, *, now: bool = False, seconds: float | None = None) -> None:
+    def make_fresh(
+        self,
+        *,
+        now: bool = False,
+        seconds: float | None = None,
+        waits_on: Callable[[], bool] | None = None,
+    ) -> None:
         """See that the store may be read, and is as fresh as it has to be.
 
         ``now``: the client wants all that is served. ``HttpError`` if that cannot
-        be, or not in time: in ``seconds``, by default as configured.
+        be, or not in time: in ``seconds``, by default as configured. ``waits_on``:
+        whether the client waits longer for a first export.
         """
         config = self.config
         if seconds is None:
             seconds = config.queue_seconds
-        Freshness(self.store, config.freshness, seconds).ensure(now=now)
+        freshness = Freshness(self.store, config.freshness, seconds, waits_on)
+        freshness.ensure(now=now)
 
     def await_objects(self, body: IO[bytes]) -> None:
         """Wait for objects that a request wants and that are not here yet."""

@@ -206,10 +206,17 @@ def _failure(exc: BaseException) -> HttpError:
 
 
 _PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 0.5
 _LATER = b"the git repository is being made up to date; try again"
 _FAILED = (
     b"the git repository cannot be made up to date; its operator finds why in the log"
 )
+_NO_EXPORTER = (
+    b"the git repository cannot be made up to date: no exporter can be started; its "
+    b"operator finds why in the log"
+)
+_MOST_EXPORTERS = 3
+"""How many exporters one request starts before it gives up."""
 _READ_ONLY = b"the git store is not up to date, and this process may not write it"
 
 
@@ -233,16 +240,24 @@ _one_at_a_time = threading.Lock()
 class Freshness:
     """One request for a store that may be read."""
 
-    def __init__(self, store: GitStore, limit: int, timeout: float) -> None:
+    def __init__(
+        self,
+        store: GitStore,
+        limit: int,
+        timeout: float,
+        waits_on: Callable[[], bool] | None = None,
+    ) -> None:
         """``limit``: how many missing changesets are exported before an answer.
 
-        ``timeout``: how many seconds the request may wait.
+        ``timeout``: how many seconds the request may wait. If it waits for a first
+        export, it goes on while that works and ``waits_on`` returns true.
         """
         self._store = store
         self._limit = limit
         self._began = time.monotonic()
         self._end = self._began + timeout
-        self._is_started = False
+        self._waits_on = waits_on
+        self._started = 0
 
     def ensure(self, *, now: bool = False) -> None:
         """See that the store may be read, and is as fresh as it has to be.
@@ -251,6 +266,7 @@ class Freshness:
         not in time.
         """
         store = self._store
+        pause = _PAUSE_SECONDS
         while True:
             known = look(store)
             if known.is_current:
@@ -274,15 +290,19 @@ class Freshness:
                     raise HttpError.later(_FAILED)
                 logged = b""
             else:
-                self._start()
+                problem = self._start()
                 if may_be_old and known.docket.packs:
                     return
+                if problem:
+                    raise HttpError.later(problem)
                 logged = b""
             if self._left() <= 0:
                 if may_be_old:
                     return
-                raise HttpError.later(_LATER, logged=logged)
-            time.sleep(_PAUSE_SECONDS)
+                if known.docket.packs or not self._goes_on():
+                    raise HttpError.later(_LATER, logged=logged)
+            time.sleep(pause)
+            pause = min(1.1 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _missing(self) -> int:
         try:
@@ -331,16 +351,29 @@ class Freshness:
             exports.lock.release()
         return True
 
-    def _start(self) -> None:
-        """Let another process export."""
-        if self._is_started or exporter.must_wait(self._store.repo):
-            return
-        self._is_started = True
+    def _start(self) -> bytes:
+        """Let another process export; return why that cannot be, for the client."""
+        repo = self._store.repo
         try:
-            request.start_exporter_for_server(self._store.repo)
+            if request.is_exporter_running(request.exporter_directory(repo)):
+                return b""
+            if exporter.note_lost_start(repo):
+                return _NO_EXPORTER
+            if self._started == _MOST_EXPORTERS or exporter.must_wait(repo):
+                return _FAILED
+            self._started += 1
+            request.start_exporter_for_server(self._store.asked)
         except UNREADABLE as exc:
             problem = stringutil.forcebytestr(exc)
-            self._store.repo.ui.log(b"amalgam", b"no export for git: %s\n", problem)
+            repo.ui.log(b"amalgam", b"no export for git: %s\n", problem)
+            return _NO_EXPORTER
+        return b""
+
+    def _goes_on(self) -> bool:
+        """Return whether an export is running, and the client waits for it."""
+        directory = request.exporter_directory(self._store.repo)
+        is_running = self._is_locked() or request.is_exporter_running(directory)
+        return is_running and self._waits_on is not None and self._waits_on()
 
     def _left(self) -> float:
         return self._end - time.monotonic()

@@ -154,7 +154,7 @@ class ReceivePackRequest(GitRequest):
     def _advertise(self, proto: Any) -> None:
         """Answer with all refs and the capabilities of receive-pack."""
         with self.waiting(self._admission.config.queue_seconds):
-            self._admission.make_fresh(now=True)
+            self._admission.make_fresh(now=True, waits_on=self.waits_on)
             self.slot = self._admission.take_slot(is_fetch=False)
         self._run(
             ReceivePackSession(self._stack, self._admission, self.repo, proto), None
@@ -321,7 +321,7 @@ class _UploadPackRequest(GitRequest):
 
     def _make_fresh(self) -> None:
         with self.waiting(self._admission.config.queue_seconds):
-            self._admission.make_fresh(now=self.wants_now)
+            self._admission.make_fresh(now=self.wants_now, waits_on=self.waits_on)
         self._made_fresh = time.monotonic()
 
     def _take_slot(self, *, is_fetch: bool) -> None:

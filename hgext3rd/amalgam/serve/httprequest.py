@@ -33,7 +33,7 @@ from mercurial.i18n import _
 from ..config import warn_once
 from ..terminal import printable, utf8_of
 from .errors import HttpError, temporary_file_in_use
-from .limits import Watchdog
+from .limits import Watchdog, has_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,6 +74,11 @@ class Connection:
             len(headers.get_all(name, ())) > 1
             for name in ("Content-Length", "Transfer-Encoding")
         )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is there; also true if only the web server knows."""
+        return self._handler is None or not has_left(self._handler.connection)
 
     def chunks(self) -> ChunkedReader:
         """Return the reader of a chunked request's body."""
@@ -412,6 +417,11 @@ class GitRequest:
             self.watchdog.feed(seconds)
         yield
         self.progress()
+
+    def waits_on(self) -> bool:
+        """Return whether the client is known to wait, or may; count it as progress."""
+        self.progress()
+        return self.connection.is_open
 
     def break_off(self) -> None:
         """Close pipes and sockets that the thread of this request waits for."""

@@ -18,6 +18,7 @@ import fcntl
 import functools
 import os
 import re
+import select
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from ..files import Directory, Placement, Unusable
 from ..records import Record
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterable, Iterator
 
 
@@ -233,6 +235,17 @@ def _opened(directory: Directory, placement: Placement, name: bytes) -> int | No
 
 LONGEST = 100
 """How many times the limit without progress anything may last in all."""
+
+
+def has_left(connection: int | socket.socket) -> bool:
+    """Return whether the other end of a pipe or socket is closed."""
+    poll = select.poll()
+    # systems without it notice when something is sent
+    poll.register(connection, getattr(select, "POLLRDHUP", 0))
+    try:
+        return bool(poll.poll(0))
+    except OSError:
+        return True
 
 
 class Watchdog:

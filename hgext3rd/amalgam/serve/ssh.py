@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import re
 import select
@@ -39,7 +40,7 @@ from ..terminal import printable, shown_by_git, utf8_of
 from . import pktlines, receivepack, uploadpack
 from .admission import Admission
 from .errors import HttpError, temporary_file_in_use
-from .limits import Watchdog
+from .limits import Watchdog, has_left
 from .receivepack import ReceivePackSession
 from .uploadpack import PROTOCOL, UploadPack
 
@@ -58,8 +59,29 @@ _LONGEST_LIST = 1 << 16
 """Bytes for git's capabilities."""
 _ADVERTISE = ("--stateless-rpc", "--http-backend-info-refs")
 _COMMANDS = (b"ls-refs", b"fetch")
+_STDERR = 2
+_PROGRESS_SECONDS = 60
+_PROGRESS = b"the first export of this repository to git is running; please wait\n"
 _CHANGES = b"the repository keeps changing; try again"
 _MALFORMED = b"the request is malformed: it is not git's"
+
+
+class Waiting:
+    """A client that waits for a first export, and is told so."""
+
+    def __init__(self, watchdog: Watchdog, stdout: int) -> None:
+        self._watchdog = watchdog
+        self._stdout = stdout
+        self._said = -math.inf
+
+    def goes_on(self) -> bool:
+        """Return whether the client is there; count it as progress."""
+        self._watchdog.feed()
+        if time.monotonic() - self._said > _PROGRESS_SECONDS:
+            self._said = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.write(_STDERR, _PROGRESS)
+        return not has_left(self._stdout)
 
 
 class Session:
@@ -70,6 +92,7 @@ class Session:
         self._admission = Admission(repo, proto)
         self._stdin, self._stdout = stdin, stdout
         self._watchdog = Watchdog(self._admission.config.quiet_seconds, end_all)
+        self._waits_on = Waiting(self._watchdog, stdout).goes_on
 
     def run(self, spoken: bytes) -> tuple[int, bytes]:
         """Serve the client to its end.
@@ -160,7 +183,7 @@ class Session:
         Its processes end with the context.
         """
         admission = self._admission
-        admission.make_fresh()
+        admission.make_fresh(waits_on=self._waits_on)
         if is_fetch and body:
             admission.ask_hooks()
             admission.await_objects(body)
@@ -204,7 +227,7 @@ class Session:
     def _relay(self, spoken: bytes) -> tuple[int, bytes]:
         """Serve a session of version 0 or 1 by one git process."""
         admission = self._admission
-        admission.make_fresh()
+        admission.make_fresh(waits_on=self._waits_on)
         admission.ask_hooks()
         slot = admission.take_slot(is_fetch=True)
         running = None
@@ -368,7 +391,8 @@ class PushSession:
         admission = self._admission
         with contextlib.ExitStack() as stack:
             stack.callback(self._watchdog.stop)
-            admission.make_fresh(now=True)
+            waits_on = Waiting(self._watchdog, self._stdout).goes_on
+            admission.make_fresh(now=True, waits_on=waits_on)
             slot = admission.take_push_slot()
             stack.callback(slot.release)
             reception = ReceivePackSession(stack, admission, self._repo, self._proto)

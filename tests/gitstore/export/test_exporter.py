@@ -378,7 +378,9 @@ def test_exporter_has_nothing_of_who_started_it(followed: Followed) -> None:
     (seen,) = followed.exporters()[1:]
     assert not foreign.intersection(seen["environment"])
     assert not [it for it in seen["environment"] if it.startswith("HG_")]
-    assert set(seen["descriptors"].values()) == {os.devnull}
+    amalgam = followed.root / ".hg" / "amalgam"
+    own = {str(amalgam / "exporter" / "lock"), str(amalgam / "background" / "export")}
+    assert set(seen["descriptors"].values()) == own
     assert not [path for path in seen["others"] if "/open" in path or "pipe:" in path]
     assert seen["session"] not in (os.getsid(0), seen["pid"])
 
@@ -396,15 +398,12 @@ def test_share_is_followed_by_the_store_of_its_source(followed: Followed) -> Non
 
 
 @pytest.mark.slow
-def test_option_that_files_do_not_have_is_named(followed: Followed) -> None:
+def test_option_of_the_command_line_reaches_the_exporter(followed: Followed) -> None:
     followed.configure("amalgam", git__export_on_change="no")
     option = ("--config", "amalgam.git.export-on-change=yes")
     followed.hg("bookmark", "named", *option)
-    until(lambda: followed.admin()["problems"])
-    (problem,) = followed.admin()["problems"]
-    assert "amalgam.git.export-on-change is not set" in problem["text"]
-    followed.hg("git::export")
-    assert not followed.admin()["problems"]
+    until(lambda: "refs/heads/named" in followed.git("for-each-ref"))
+    until(lambda: not followed.admin()["problems"])
 
 
 @pytest.mark.slow
@@ -426,12 +425,17 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What would be started, each in its directory."""
     paths: list[bytes] = []
 
-    def start(path: bytes, *command: bytes) -> None:
+    def start(_repo: Any, path: bytes, *command: bytes, kept: int) -> None:
+        assert os.path.samestat(os.fstat(kept), os.stat(lock_of(path)))
         assert command == (request.COMMAND,)
         paths.append(path)
 
     monkeypatch.setattr(background, "start", start)
     return paths
+
+
+def lock_of(root: bytes) -> bytes:
+    return os.path.join(root, b".hg/amalgam/exporter/lock")
 
 
 def change(repo: Any) -> None:

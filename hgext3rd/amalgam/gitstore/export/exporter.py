@@ -6,8 +6,9 @@ the lock held was complete before that look. A killed exporter is replaced after
 next transaction.
 
 After a failure, the exporter waits and replaces itself by a new one, which reads the
-configuration again. It holds the lock meanwhile. ``.hg/amalgam/exporter/failure`` has
-the reason, for ``admin::amalgam``. Exports requested by a server wait as long.
+configuration files again. It holds the lock meanwhile.
+``.hg/amalgam/exporter/failure`` has the reason, for ``admin::amalgam``. Exports
+requested by a server wait as long.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from ..selection import FilesState
 
-_MAINTENANCE = b"debug::amalgam-maintenance"
 FAILURE = b"failure"
 """The file that says why the last exporter failed."""
 _LONGEST_WAIT_SECONDS = 300
@@ -49,6 +49,20 @@ _NOT_SET = (
 def forget_failure(repo: RepoT) -> None:
     """Know that an export has succeeded."""
     failures.forget(request.exporter_directory(repo), FAILURE)
+    background.forget(repo, COMMAND)
+
+
+def note_lost_start(repo: RepoT) -> bool:
+    """Note that the last exporter ended before it began; return whether it did.
+
+    None runs now.
+    """
+    problem = background.failure(repo, COMMAND, has_ended=True)
+    if problem:
+        background.forget(repo, COMMAND)
+        repo.ui.log(b"amalgam", b"no export: %s\n", problem)
+        _note_reason(repo, problem)
+    return bool(problem)
 
 
 def note_failure(repo: RepoT, exc: Exception) -> None:
@@ -56,11 +70,14 @@ def note_failure(repo: RepoT, exc: Exception) -> None:
 
     They request it again; ``must_wait`` tells whether that is too early.
     """
+    _note_reason(repo, failures.reason_of(exc))
+
+
+def _note_reason(repo: RepoT, reason: bytes) -> None:
     before = Failure.read(request.exporter_directory(repo), FAILURE)
     attempts = 1 + (before.attempts if before else 0)
     retry = int(time.time()) + _wait_seconds(attempts)
-    reason = failures.short(failures.reason_of(exc))
-    _note(repo, Failure(reason, attempts, retry))
+    _note(repo, Failure(failures.short(reason), attempts, retry))
 
 
 def must_wait(repo: RepoT) -> bool:
@@ -83,6 +100,7 @@ def run(repo: RepoT, attempts: int, *, is_requested: bool = False) -> None:
     ``is_requested``: export though no change asks for it, as for a server.
     """
     repo = source_of(repo)
+    background.begin(repo, COMMAND)
     directory = request.exporter_directory(repo)
     try:
         trust = Trust.of(repo.ui, repo.store.path, repo.sharedpath)
@@ -114,7 +132,7 @@ def run(repo: RepoT, attempts: int, *, is_requested: bool = False) -> None:
     os.close(lock)
     if state is not None and selection.state_of(repo) != state:
         requested = (REQUESTED,) if is_requested else ()
-        background.restart(repo.root, COMMAND, *requested)
+        background.restart(repo, COMMAND, *requested)
 
 
 def _export(repo: RepoT) -> FilesState:
@@ -128,7 +146,7 @@ def _export(repo: RepoT) -> FilesState:
 def roll_up_if_due(store: GitStore) -> None:
     """Let another process roll up packs, if they are due: exports go on meanwhile."""
     if maintenance.is_due(store):
-        background.start(store.repo.root, _MAINTENANCE)
+        background.start(store.repo, store.repo.root, maintenance.COMMAND)
 
 
 def _try_again(repo: RepoT, exc: Exception, attempts: int, lock: int) -> None:
@@ -145,7 +163,7 @@ def _try_again(repo: RepoT, exc: Exception, attempts: int, lock: int) -> None:
     failure = Failure(failures.short(reason), attempts, int(time.time()) + wait)
     _note(repo, failure)
     command = (COMMAND, b"--attempts", b"%d" % attempts)
-    background.restart(repo.root, *command, after_seconds=wait, kept=lock)
+    background.restart(repo, *command, after_seconds=wait, kept=lock)
 
 
 def _note(repo: RepoT, failure: Failure) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error, pycompat
 from mercurial.i18n import _
 
+from ... import background
 from ...terminal import one_line
 from .. import censorship, failures, packgroups
 from ..docket import Docket
@@ -52,6 +53,8 @@ _WINDOW_WITHOUT_NAMES = "--window=50"
 _SUMMARISED_FROM = 20_000
 _PAIR_LEN = 2 * ID_LEN
 _ERRORS = (error.Abort, error.StorageError, error.LockError, OSError)
+COMMAND = b"debug::amalgam-maintenance"
+"""The command of the background process."""
 # in the directory of the exporter: why the last roll-up failed
 _FAILURE = b"maintenance-failure"
 
@@ -93,6 +96,7 @@ def run(store: GitStore, *, summarises: bool = True) -> int:
     exports cannot be had. ``failure`` tells it until a run succeeds.
     """
     store.require_trust()
+    background.forget(store.repo, COMMAND)
     directory = request.exporter_directory(store.repo)
     try:
         gone = _run(store, summarises)

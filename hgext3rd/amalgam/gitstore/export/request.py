@@ -166,8 +166,7 @@ def _request(repo: RepoT) -> None:
     """Start an exporter, unless one runs."""
     try:
         _require_trust(repo)
-        if not is_exporter_running(exporter_directory(repo)):
-            background.start(os.path.dirname(repo.sharedpath), COMMAND)
+        _start(repo)
     except (OSError, error.Abort, error.StorageError) as exc:
         # the transaction is closed and cannot be aborted
         problem = stringutil.forcebytestr(exc)
@@ -182,13 +181,17 @@ def start_exporter_for_server(repo: RepoT) -> None:
     ``StorageError`` if none can be started.
     """
     _require_trust(repo)
-    directory = exporter_directory(repo)
-    lock = take_exporter_lock(directory, Placement.of(repo))
+    _start(repo, REQUESTED)
+
+
+def _start(repo: RepoT, *options: bytes) -> None:
+    """Start an exporter, unless one runs: it inherits the lock."""
+    lock = take_exporter_lock(exporter_directory(repo), Placement.of(repo))
     if lock is None:
         return
     try:
         root = os.path.dirname(repo.sharedpath)
-        background.start(root, COMMAND, REQUESTED, kept=lock)
+        background.start(repo, root, COMMAND, *options, kept=lock)
     finally:
         os.close(lock)
 
