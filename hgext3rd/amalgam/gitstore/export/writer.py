@@ -299,6 +299,7 @@ class StoreWriter:
         And all files that git may have made of them. Return the docket that remains;
         the one on disk refuses to answer.
         """
+        self._store.require_lock()
         segments = self.docket.drafts.segments
         self._repository.keep(docket.packs)
         remaining = self._refuse(docketedits.settled(docket))
