@@ -148,6 +148,22 @@ def test_exporter_that_does_not_begin_is_noticed(
     assert b"did not begin" not in unknown.run("admin::amalgam").out
 
 
+def test_start_that_a_link_prevents_is_noticed(
+    unknown: Exported, tmp_path: Path
+) -> None:
+    unknown.amalgam.mkdir(exist_ok=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (unknown.amalgam / "background").symlink_to(elsewhere)
+    with serving(unknown.root, *options(ON)) as web:
+        status, _headers, body = web.ask(SERVICE)
+        assert (status, b"no exporter can be started" in body) == (503, True)
+    assert not [*elsewhere.iterdir()]
+    told = unknown.run("admin::amalgam", *options(ON)).out
+    assert b"background export failed" in told
+    assert b"amalgam/background" in told
+
+
 def test_generator_that_does_not_begin_is_noticed(
     unknown: Exported, tmp_path: Path
 ) -> None:

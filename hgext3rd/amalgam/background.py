@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import fcntl
 import functools
 import gc
@@ -69,6 +70,7 @@ _ON_COMMAND_LINE = (b"extensions", b"trusted")
 """Sections that count before a repository is opened, and are no secrets."""
 _FIRST_FREE = 20  # shells use the descriptors below
 _LONGEST_OUTPUT = 1 << 16
+_MOST_TRIES = 10
 # a process has begun by then, even if the machine is busy
 _LONGEST_START_SECONDS = 30
 
@@ -120,9 +122,12 @@ def _new_start_log(repo: RepoT, command: bytes) -> int:
     directory, name = _start_log(repo, command)
     placement = Placement.of(repo)
     directory.make(placement)
-    with contextlib.suppress(FileNotFoundError):
-        directory.remove(name)
-    return directory.create(name, placement)
+    for _try in range(_MOST_TRIES):
+        with contextlib.suppress(FileNotFoundError):
+            directory.remove(name)
+        with contextlib.suppress(FileExistsError):  # another process has just begun
+            return directory.create(name, placement)
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
 
 
 def start(
@@ -235,7 +240,7 @@ def _prepared(
 def _items(ui: UiT, known: set[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Yield the items that a new process would not find in the ``known`` files.
 
-    Only those that somebody has written: what code sets in this process, it sets there.
+    Only those that somebody has written: code sets its own in each process.
     """
     for section, name, value in ui.walkconfig():
         if section == _NOT_HANDED_OVER or not isinstance(value, bytes):
@@ -244,8 +249,9 @@ def _items(ui: UiT, known: set[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
         in_file = _IN_FILE.fullmatch(source)
         if source != b"--config" and (in_file is None or in_file[1] in known):
             continue
-        if section == b"extensions" and value.startswith(b"."):
-            value = os.path.abspath(value)
+        is_path = b"/" in value and not value.startswith((b"!", b"~", b"$"))
+        if section == b"extensions" and is_path:
+            value = os.path.abspath(value)  # the new process has another directory
         yield section, name, value
 
 

@@ -366,6 +366,8 @@ class Freshness:
         except UNREADABLE as exc:
             problem = stringutil.forcebytestr(exc)
             repo.ui.log(b"amalgam", b"no export for git: %s\n", problem)
+            if not isinstance(exc, error.Abort):  # a stranger's repository
+                exporter.note_failure(repo, exc)
             return _NO_EXPORTER
         return b""
 

@@ -1,6 +1,7 @@
 """One export: convert, remember, name.
 
-``steps`` has the order of it, ``conversion`` calls the native core, ``storefiles``
-keeps docket and files in step, and ``transitions`` has what a docket becomes.
-``exportlock`` keeps exports apart, and ``pending`` refuses what may yet be rolled back.
+``export`` has the steps in order, ``conversion`` calls the native core. ``writer``
+keeps docket and files in step, and ``docketedits`` makes new dockets of old ones.
+``exportlock`` keeps exports apart. ``transaction`` refuses changesets that Mercurial
+may yet roll back.
 """
