@@ -31,6 +31,7 @@ from bench import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E40
     repository,
     results,
     runner,
+    selfcheck,
     subject,
     tables,
 )
@@ -48,6 +49,11 @@ from bench.report import (  # type: ignore[import-not-found,unused-ignore]  # no
 FIRST = [0.0532, 0.0541, 0.0529, 0.0587, 0.0533, 0.0530, 0.0561]
 AGAIN = [0.0531, 0.0535, 0.0602, 0.0528, 0.0540, 0.0533, 0.0529]
 LONGER = [0.1033, 0.1029, 0.1041, 0.1180, 0.1030, 0.1036, 0.1032]
+
+
+def test_self_check_finds_the_place_of_its_loop() -> None:
+    name, place = selfcheck._PLACE
+    assert (ROOT / "hgext3rd/amalgam" / name).read_text().count(place) == 1
 
 
 def test_band_of_equal_subjects_is_narrow_and_reproducible() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .subject import Subject
 
 SLOWER = 0.15
-_PLACE = ("gitstore/exporting/export.py", "    started = time.monotonic()\n")
+_PLACE = ("gitstore/export/export.py", "    started = time.monotonic()\n")
 _LOOP = "for _lost in range({count}): pass"
 _PASSES = 3
 
