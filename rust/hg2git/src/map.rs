@@ -1,4 +1,4 @@
-//! What is on disk of ids: which git object stands for which revision, and which commits are given.
+//! Ids on disk: the oid map from revisions to git objects, and the adopted commits.
 //!
 //! Formats: `docs/formats/map.rst` and `docs/formats/adopted.rst`. Knows neither how a revision is
 //! converted nor by which dialect.

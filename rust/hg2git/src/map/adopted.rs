@@ -1,4 +1,4 @@
-//! Adopted commits: those that another program has made of changesets, and that stay as they are.
+//! Adopted commits: commits that another program made of changesets, and that keep their ids.
 //!
 //! Format (docs/formats/adopted.rst), integers big-endian:
 //!
@@ -6,16 +6,16 @@
 //! header   8 bytes "AMALGADO", u32 version 1, u32 number of changesets
 //! commits  the content of each commit, as a zlib stream, in the order of the nodes
 //! nodes    20 bytes each, ascending
-//! oids     20 bytes each, in the same order; so are the following
+//! oids     20 bytes each, in the order of the nodes, as the following tables
 //! trees    20 bytes each, the tree of the commit
-//! ends     u64 each, where its zlib stream ends in the file
-//! lengths  u32 each, bytes of its content
+//! ends     u64 each, end of the zlib stream in the file
+//! lengths  u32 each, bytes of the content
 //! by oid   u32 positions, ascending by their oids
-//! trailer  SHA-1 of all before
+//! trailer  SHA-1 of all bytes before
 //! ```
 //!
-//! Python writes the file, whole, and it is never changed. A commit is compared with its oid whenever
-//! it is read.
+//! Python writes the file as a whole, and nobody changes it afterwards. Every read of a commit
+//! compares its content with its oid.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -34,9 +34,9 @@ const MAGIC: &[u8; 8] = b"AMALGADO";
 const VERSION: u32 = 1;
 const HEADER_LEN: usize = 16;
 const TRAILER_LEN: usize = 20;
-/// Bytes of what the tables have of each: three ids, an end, a length, a position.
+/// Bytes of one commit in the tables: three ids, an end, a length, a position.
 const EACH_LEN: usize = 3 * ID_LEN + 8 + 4 + 4;
-/// Bytes of a commit, at most: the same for those who write the file.
+/// Longest commit, in bytes. Python, which writes the file, has the same limit.
 const LONGEST_COMMIT: u32 = 64 << 20;
 
 /// The open file.
@@ -45,7 +45,7 @@ pub(crate) struct AdoptedCommits {
     content: Content,
     path: PathBuf,
     count: usize,
-    /// Where the tables begin.
+    /// Offset of the tables.
     tables: usize,
 }
 
@@ -54,7 +54,8 @@ impl AdoptedCommits {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Adopted`] if it is something else or cut.
+    /// [`Error::Io`] if the file cannot be read, [`Error::Adopted`] if it has another format or is
+    /// cut.
     pub fn open(directory: &Directory, name: &str, access: Access) -> Result<Self> {
         let path = directory.join(name);
         let damaged = |what: &str| Error::Adopted { path: path.clone(), what: what.to_owned() };
@@ -85,11 +86,11 @@ impl AdoptedCommits {
         }
     }
 
-    /// Compares all of it with its checksum. Reads the whole file.
+    /// Compares the whole file with its checksum.
     ///
     /// # Errors
     ///
-    /// [`Error::Adopted`] if it differs.
+    /// [`Error::Adopted`] if the checksum differs.
     pub fn check(&self) -> Result<()> {
         let (body, trailer) = self.content.split_at(self.content.len() - TRAILER_LEN);
         if digest_one(Message { head: &[], body }) == *trailer {
@@ -99,17 +100,17 @@ impl AdoptedCommits {
         }
     }
 
-    /// The position of a changeset.
+    /// The position of a changeset in the tables.
     pub(crate) fn position(&self, node: &Node) -> Option<usize> {
         self.ids(0).binary_search(node.as_bytes()).ok()
     }
 
-    /// The commit at a position that was answered.
+    /// The commit at a position that [`Self::position`] returned.
     pub(crate) fn oid(&self, at: usize) -> Oid {
         Oid::from_bytes(self.ids(1)[at])
     }
 
-    /// The tree of that commit.
+    /// The tree of the commit at a position that [`Self::position`] returned.
     pub(crate) fn tree(&self, at: usize) -> Oid {
         Oid::from_bytes(self.ids(2)[at])
     }
@@ -123,7 +124,8 @@ impl AdoptedCommits {
         self.ids(0).get(at).map(|node| Node::from_bytes(*node))
     }
 
-    /// The content of the commit at a position that was answered. Its oid is that of this content.
+    /// The content of the commit at a position that [`Self::position`] returned. It hashes to the
+    /// oid.
     ///
     /// # Errors
     ///
@@ -163,7 +165,7 @@ impl AdoptedCommits {
         self.content[start..start + len].as_chunks().0
     }
 
-    /// The table of words after tables that have so many bytes of each.
+    /// The table of words behind tables that take `before` bytes per commit.
     fn words(&self, before: usize) -> &[[u8; 4]] {
         let start = self.tables + before * self.count;
         self.content[start..start + 4 * self.count].as_chunks().0

@@ -1,6 +1,6 @@
 //! Comparison of two oid maps.
 //!
-//! Both are walked by position, so that a caller may stop and go on.
+//! Steps walk both maps by position, so that a caller may stop and continue.
 
 use gitpack::Oid;
 use revlog::Node;
@@ -8,23 +8,23 @@ use revlog::Node;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Table};
 
-/// A node that does not stand for the same object in both maps.
+/// A node with different objects in the two maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The node.
     pub node: Node,
-    /// What the map that is looked at has.
+    /// The object in the examined map.
     pub found: Option<Oid>,
-    /// What it should have.
+    /// The object in the reference map.
     pub expected: Option<Oid>,
 }
 
-/// A map, another that is known to be right, and the table to compare.
+/// An examined map, a reference map, and the table to compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a> {
-    /// The map that is looked at.
+    /// The examined map.
     pub found: &'a OidMap,
-    /// What it should be.
+    /// The reference map, known to be right.
     pub expected: &'a OidMap,
     /// The table.
     pub table: Table,
@@ -43,8 +43,8 @@ impl Comparison<'_> {
         self.len() == 0
     }
 
-    /// What the step `at`, less than [`Self::len`], finds. A node that differs is answered once,
-    /// or once for each segment that has a pair for it which is wrong.
+    /// The difference found by step `at`, which is less than [`Self::len`]. A node that differs is
+    /// reported once, or once for each segment with a wrong pair for it.
     #[must_use]
     pub fn step(&self, at: usize) -> Option<Difference> {
         let Self { found, expected, table } = *self;
@@ -58,7 +58,7 @@ impl Comparison<'_> {
         let Pair { node, oid } = found.pair(table, at - count)?;
         let right = expected.oid(table, &node);
         let wrong = Difference { node, found: Some(oid), expected: right };
-        // a pair that a newer segment hides is not what the first half looked at
+        // a wrong pair that a newer segment hides was not seen by the first half
         let is_hidden = || found.oid(table, &node) != Some(oid);
         (right.is_none() || (right != Some(oid) && is_hidden())).then_some(wrong)
     }

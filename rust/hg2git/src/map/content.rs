@@ -1,6 +1,6 @@
 //! The bytes of an immutable file: mapped, or read whole.
 //!
-//! Knows no format. Who uses a file has read its header, and knows its length.
+//! Knows no format. The caller has read the header and knows the length.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,16 +8,16 @@ use std::ops::Deref;
 
 use memmap2::Mmap;
 
-/// Whether a file is mapped. Who can truncate a mapped file ends the process that maps it.
+/// The way to read a file. Truncation of a mapped file kills the process that maps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is mapped: it takes no memory, and no time to open.
+    /// Memory-mapped: the file takes no memory, and no time to open.
     Mapped,
-    /// It is read whole, if that is not too much.
+    /// Read into memory, up to a limit.
     Read,
 }
 
-/// Bytes of a file that is read whole, at most.
+/// Longest file that is read into memory, in bytes.
 const MOST_READ: u64 = 0x4000_0000;
 
 /// The bytes of a file.
@@ -27,7 +27,7 @@ pub(crate) enum Content {
     Read(Vec<u8>),
 }
 
-/// Why there are none.
+/// The error of reading a file.
 #[derive(Debug)]
 pub(crate) enum Unread {
     Io(io::Error),
@@ -35,7 +35,7 @@ pub(crate) enum Unread {
 }
 
 impl Content {
-    /// The bytes of a file of this length, of which `header` has been read.
+    /// The content of a file of length `len`, whose `header` has been read.
     ///
     /// # Errors
     ///
@@ -43,8 +43,8 @@ impl Content {
     pub fn of(file: File, header: &[u8], len: u64, access: Access) -> Result<Self, Unread> {
         let content = match access {
             // SAFETY: such files are never written after the rename that named them, only unlinked,
-            // so the mapped bytes do not change; whoever edits them by hand breaks that contract.
-            // Only files of those who may do so anyway are mapped.
+            // so the mapped bytes do not change. A person who edits them by hand breaks that
+            // contract. Only files of trusted owners are mapped.
             #[allow(unsafe_code)]
             Access::Mapped => Self::Mapped(unsafe { Mmap::map(&file) }.map_err(Unread::Io)?),
             Access::Read if len > MOST_READ => {
@@ -72,7 +72,7 @@ impl Deref for Content {
     }
 }
 
-/// Reads what follows the header, up to the length that the file had.
+/// Reads the bytes behind the header, up to the length that the file had when it was opened.
 fn whole(header: &[u8], file: File, len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let room = usize::try_from(len).map_err(io::Error::other)?;

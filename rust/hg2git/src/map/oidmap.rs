@@ -1,7 +1,7 @@
 //! The oid map: git oids by Mercurial nodes, over all segments.
 //!
-//! The caller says which segments count (Python keeps a docket). `crate::map::segment` is their
-//! format. The newest segment is asked first, because it is the most likely to have the answer.
+//! The caller names the segments in use (Python keeps a docket). `crate::map::segment` has their
+//! format. Lookups ask the newest segment first, because it is the most likely to have the node.
 
 use gitpack::staged::Whole;
 use gitpack::{Oid, Readers};
@@ -17,7 +17,7 @@ pub struct OidMap {
     segments: Vec<Segment>,
 }
 
-/// Which id of a pair is meant.
+/// The side of a pair that a search compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The changeset's node.
@@ -26,18 +26,18 @@ pub enum Side {
     Oid = 1,
 }
 
-/// What an abbreviated id may stand for.
+/// The changesets that an abbreviated id may stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matches {
     /// Nothing.
     None,
-    /// This one.
+    /// One changeset.
     One(Pair),
-    /// These two, and perhaps more.
+    /// Several changesets, of which these are two.
     Several(Pair, Pair),
 }
 
-/// What [`OidMap::extended`] wrote; it has no name yet.
+/// A segment written by [`OidMap::extended`], without its final name, and the segments it extends.
 #[derive(Debug)]
 pub(crate) struct Extended {
     kept: Vec<String>,
@@ -45,12 +45,12 @@ pub(crate) struct Extended {
 }
 
 impl Extended {
-    /// Gives the new segment its name, and answers the file names of all segments that then make the
-    /// map, oldest first.
+    /// Renames the new segment to its final name. Returns the file names of all segments of the
+    /// extended map, oldest first.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Write`] if it cannot be renamed.
+    /// [`crate::Error::Write`] if the rename fails.
     pub fn place(self) -> Result<Vec<String>> {
         let Self { mut kept, new } = self;
         kept.push(new.name().to_owned());
@@ -60,11 +60,13 @@ impl Extended {
 }
 
 impl OidMap {
-    /// Opens the segments with these names in `directory`; those that are `unmapped` are read.
+    /// Opens the segments with these names in `directory`. Segments named in `unmapped` are read,
+    /// not mapped.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Io`] or [`crate::Error::Map`] if one cannot be read or is none.
+    /// [`crate::Error::Io`] or [`crate::Error::Map`] if a segment cannot be read or has another
+    /// format.
     pub fn open<S: AsRef<str>>(
         directory: &Directory,
         names: impl IntoIterator<Item = S>,
@@ -91,7 +93,7 @@ impl OidMap {
         self.segments.iter().rev().find_map(|segment| segment.changeset(oid))
     }
 
-    /// The changesets of which one id begins so.
+    /// The changesets whose node or commit, by `side`, begins with `prefix`.
     #[must_use]
     pub fn matches(&self, side: Side, prefix: Prefix) -> Matches {
         let mut first: Option<Pair> = None;
@@ -141,13 +143,13 @@ impl OidMap {
         &self.segments
     }
 
-    /// Writes new pairs, which are [`sorted`], as a segment in `directory`, together with the newest segments that
-    /// are not at least twice as long as what is written: so their number stays logarithmic. Old
-    /// files stay, and the first `base` segments are not merged with others.
+    /// Writes the [`sorted`] new pairs as a segment in `directory`, merged with the newest segments
+    /// that are less than twice as long as the result. So the number of segments stays logarithmic.
+    /// Old files stay, and the first `base` segments are never merged.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Write`] if it cannot be written.
+    /// [`crate::Error::Write`] if the segment cannot be written.
     pub(crate) fn extended(
         &self,
         (directory, readers): (&Directory, Readers),

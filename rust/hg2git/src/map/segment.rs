@@ -6,15 +6,15 @@
 //! header   8 bytes "AMALGMAP", u32 version 1, u32 zero,
 //!          3 x u64 number of changesets, manifests, file revisions, 24 bytes zero
 //! tables   one for each of the three, in that order:
-//!          256 x u32 how many nodes have a first byte up to this one
+//!          256 x u32 number of nodes whose first byte is at most this one
 //!          nodes, 20 bytes each, ascending; their oids, 20 bytes each, in the same order
 //! by oid   u32 positions of the changesets, ascending by their oids, then by position
-//! trailer  SHA-1 of all before
+//! trailer  SHA-1 of all bytes before
 //! ```
 //!
-//! A changeset's oid is its commit, or zeros if its dialect has no commit for it; a manifest's is its root
-//! tree, a file revision's its blob. Segments
-//! are written whole and renamed into place, never changed, and replaced by merging.
+//! A changeset's oid is its commit, or zeros if its dialect makes no commit of it. A manifest's oid
+//! is its root tree, a file revision's its blob. Segments are written whole and renamed into place,
+//! never changed, and replaced by merging.
 
 mod writing;
 
@@ -40,10 +40,10 @@ const FANOUT_LEN: usize = 256 * 4;
 pub(crate) const ID_LEN: usize = 20;
 const TRAILER_LEN: usize = 20;
 
-/// How the name of a file begins that is not complete.
+/// Prefix of the names of unfinished files.
 pub(crate) const UNFINISHED: &str = "tmp-";
 
-/// What a node is the node of.
+/// The kind of a node: the table that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     /// Changesets and their commits.
@@ -57,19 +57,19 @@ pub enum Table {
 /// All tables, in the order of the format.
 pub const TABLES: [Table; 3] = [Table::Changesets, Table::Manifests, Table::Files];
 
-/// A node and the object that stands for it.
+/// A node and its git object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pair {
-    /// In Mercurial.
+    /// The id in Mercurial.
     pub node: Node,
-    /// In git.
+    /// The id in git.
     pub oid: Oid,
 }
 
 /// Oid of a converted changeset without a commit.
 pub const NO_COMMIT: Oid = Oid::from_bytes([0; 20]);
 
-/// An open segment: the file is immutable, see the module.
+/// An open segment. Its file is immutable.
 #[derive(Debug)]
 pub struct Segment {
     map: Content,
@@ -79,12 +79,11 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Opens the segment `name` and checks that its length is what its header says, before more than
-    /// the header is read.
+    /// Opens the segment `name`. Compares its length with its header before the rest is read.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Map`] if it is something else or cut.
+    /// [`Error::Io`] if the file cannot be read, [`Error::Map`] if it has another format or is cut.
     pub fn open(directory: &Directory, name: &str, access: Access) -> Result<Self> {
         let path = directory.join(name);
         let failed = |source| io_or_map(&path, source);
@@ -120,12 +119,12 @@ impl Segment {
         self.counts[table as usize]
     }
 
-    /// Checks the checksum and both orders, after [`Self::open`], and with `unique_commits` that no two
-    /// changesets have one commit. Reads the whole file.
+    /// Checks the checksum and both orders, which [`Self::open`] does not. With `unique_commits`,
+    /// checks also that no two changesets have the same commit. Reads the whole file.
     ///
     /// # Errors
     ///
-    /// [`Error::Map`] that says what is wrong first.
+    /// [`Error::Map`] with the first defect.
     pub fn check(&self, unique_commits: bool) -> Result<()> {
         let malformed = |what: &str| Error::Map { path: self.path.clone(), what: what.to_owned() };
         let (body, trailer) = self.map.split_at(self.map.len() - TRAILER_LEN);
@@ -142,7 +141,7 @@ impl Segment {
                 return Err(malformed("its nodes are not in order"));
             }
         }
-        // positions in strict order by their oids, then by themselves, are all different
+        // positions in strict order by their oids, then by their values, are all different
         let oids = self.oids(Table::Changesets);
         let by_oid = self.by_oid().iter().map(|at| {
             let at = u32::from_be_bytes(*at);
@@ -160,7 +159,7 @@ impl Segment {
         &self.name
     }
 
-    /// Where the segment lies.
+    /// Path of the segment's file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -192,7 +191,7 @@ impl Segment {
         self.nodes(Table::Changesets).get(position).map(|bytes| Node::from_bytes(*bytes))
     }
 
-    /// The changesets whose node begins so, ascending by node.
+    /// The changesets whose node begins with `prefix`, ascending by node.
     pub fn nodes_with(&self, prefix: Prefix) -> impl Iterator<Item = Pair> {
         let nodes = self.nodes(Table::Changesets);
         let start = nodes.partition_point(|node| node < prefix.least());
@@ -200,7 +199,7 @@ impl Segment {
         found.filter_map(move |(at, _)| self.pair(Table::Changesets, start + at))
     }
 
-    /// The changesets whose commit begins so, ascending by oid.
+    /// The changesets whose commit begins with `prefix`, ascending by oid.
     pub fn oids_with(&self, prefix: Prefix) -> impl Iterator<Item = Pair> {
         let pair = |at: &[u8; 4]| self.pair(Table::Changesets, u32::from_be_bytes(*at) as usize);
         let by_oid = self.by_oid();
@@ -241,7 +240,7 @@ impl Segment {
         &self.map[start..start + FANOUT_LEN]
     }
 
-    /// Positions of the nodes that begin with this byte: the first, and that after the last.
+    /// The range of positions of the nodes with this first byte.
     fn range(&self, table: Table, first: u8) -> (usize, usize) {
         let (fanout, first) = (self.fanout(table), usize::from(first));
         let start = if first == 0 { 0 } else { word(fanout, first * 4 - 4) as usize };
@@ -268,7 +267,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The numbers of pairs that a header has, if they are those of a file of this length.
+/// The numbers of pairs in a header, if they fit a file of this length.
 fn counts(header: &[u8; HEADER_LEN], file_len: u64) -> Result<[usize; 3], &'static str> {
     if !header.starts_with(MAGIC) || word(header, 8) != VERSION {
         return Err("it is no map segment of a known version");
@@ -287,7 +286,7 @@ fn counts(header: &[u8; HEADER_LEN], file_len: u64) -> Result<[usize; 3], &'stat
     if file_len == len { Ok(counts) } else { Err("its length is not what its header says") }
 }
 
-/// What is said of a file that cannot be read, or is none.
+/// The error for a file that cannot be read: [`Error::Map`] if it is not a regular file.
 pub(crate) fn io_or_map(path: &Path, source: io::Error) -> Error {
     if source.kind() == io::ErrorKind::InvalidData {
         return Error::Map { path: path.to_owned(), what: "it is not a regular file".to_owned() };

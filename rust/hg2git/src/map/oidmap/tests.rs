@@ -26,7 +26,7 @@ fn tables_of(batch: &[u32]) -> [Vec<Pair>; 3] {
 fn open(directory: &Path, names: &[String]) -> OidMap {
     let directory = Directory::open(directory).expect("is there");
     let map = OidMap::open(&directory, names, &[]).expect("readable");
-    // read or mapped, they are the same
+    // reading and mapping give the same map
     assert!(OidMap::open(&directory, names, names).is_ok());
     map
 }
@@ -211,7 +211,7 @@ fn a_large_file_is_refused_before_it_is_read() {
     let path = map.segments()[0].path();
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).expect("ours");
     let file = std::fs::OpenOptions::new().write(true).open(path).expect("writable");
-    // sparse, and more than there is memory
+    // sparse, and larger than the memory
     file.set_len(1 << 42).expect("sparse");
     let opened = Directory::open(directory.path()).expect("is there");
     for unmapped in [&[][..], &names] {

@@ -1,4 +1,4 @@
-//! How a segment is written.
+//! The writer of a segment.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use sha1::{Digest, Sha1};
 use super::{MAGIC, Pair, Table, UNFINISHED, VERSION};
 use crate::error::Result;
 
-/// Writes a segment to `out` and answers its checksum. The tables must be [`sorted`].
+/// Writes a segment to `out` and returns its checksum. The tables must be [`sorted`].
 fn write(out: &mut impl Write, tables: &[Vec<Pair>; 3]) -> io::Result<[u8; 20]> {
     let mut out = Summed { out, sum: Sha1::new() };
     out.write_all(MAGIC)?;
@@ -50,7 +50,7 @@ fn write(out: &mut impl Write, tables: &[Vec<Pair>; 3]) -> io::Result<[u8; 20]> 
     Ok(sum)
 }
 
-/// Passes bytes on and sums them.
+/// A writer that hashes all bytes on their way to `out`.
 struct Summed<'a, W> {
     out: &'a mut W,
     sum: Sha1,
@@ -68,12 +68,12 @@ impl<W: Write> Write for Summed<'_, W> {
     }
 }
 
-/// Each node with the oid at its place.
+/// Pairs of nodes and oids in the same order.
 pub(crate) fn pairs(nodes: impl Iterator<Item = Node>, oids: &[Oid]) -> Vec<Pair> {
     nodes.zip(oids).map(|(node, oid)| Pair { node, oid: *oid }).collect()
 }
 
-/// Tables as a segment has them: ascending by node, each node once.
+/// Sorts tables as a segment needs them: ascending by node, each node once.
 pub(crate) fn sorted(mut tables: [Vec<Pair>; 3]) -> [Vec<Pair>; 3] {
     for table in &mut tables {
         table.sort_unstable();
@@ -82,12 +82,12 @@ pub(crate) fn sorted(mut tables: [Vec<Pair>; 3]) -> [Vec<Pair>; 3] {
     tables
 }
 
-/// Writes `tables`, which are [`sorted`], as a new segment into `directory`, which `readers` may
-/// read. Its file name is to be `PREFIX-<16 digits of the checksum>.map`.
+/// Writes [`sorted`] `tables` as a new segment into `directory`, for these `readers`. Its final
+/// file name is `PREFIX-<16 digits of the checksum>.map`.
 ///
 /// # Errors
 ///
-/// [`Error::Write`] if it cannot be written; then nothing is left behind.
+/// [`crate::Error::Write`] if the segment cannot be written. No file is left behind.
 pub(crate) fn create(
     directory: &Directory,
     readers: Readers,
