@@ -1,6 +1,7 @@
-//! Mercurial's history as changes: the changesets to convert, and what each manifest changes.
+//! Mercurial's history as changes: the changesets to convert, and the changes of each manifest.
 //!
-//! Asks the map what is known already. Knows no git object and no rule of a dialect.
+//! Asks the oid map which revisions are converted already. Knows no git object and no rule of a
+//! dialect.
 
 pub(crate) mod changelog;
 pub(crate) mod changes;

@@ -1,4 +1,4 @@
-//! The changesets of a conversion: which ones, their manifests, their texts checked.
+//! The changesets of a conversion: their selection, their manifests, and checks of their texts.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -15,8 +15,8 @@ use crate::read::verify::Check;
 
 /// Changesets that one job reads.
 const JOB_REVS: usize = 2048;
-/// Texts kept while walking, in bytes: changesets are rarely deltas, and all kept ones are looked
-/// through for each.
+/// Texts kept while walking, in bytes. Changesets are rarely deltas, and every read searches all
+/// kept texts.
 pub(crate) const KEPT_TEXT_BYTES: usize = 16 << 10;
 /// Texts hashed together.
 const CHECKED_AT_ONCE: usize = 16;
@@ -24,23 +24,23 @@ const CHECKED_AT_ONCE: usize = 16;
 /// The part of a changelog that may be converted.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// How many changesets the caller saw.
+    /// Number of changesets in the changelog that the caller saw.
     pub len: u32,
-    /// The node of the last of them; the null node if there is none.
+    /// The node of the last of them; the null node if the changelog was empty.
     pub tip: Node,
-    /// Those among them that must not be converted. Closed under descendants.
+    /// Changesets among them that must not be converted. Closed under descendants.
     pub excluded: Vec<Node>,
-    /// All selected changesets before this one are in the map already.
+    /// All selected changesets before this revision number are in the map already.
     pub known_below: u32,
 }
 
 impl Selection {
-    /// The selected changesets that the map has not, ascending.
+    /// The selected changesets that are not in the map, ascending.
     ///
     /// # Errors
     ///
-    /// [`Error::Moved`] if the changelog does not begin with what the caller saw;
-    /// [`Error::Store`] if an excluded changeset is not there.
+    /// [`Error::Moved`] if the changelog no longer begins with the changesets that the caller saw,
+    /// or has no longer an excluded one.
     pub(crate) fn unconverted(&self, changelog: &Revlog, map: &OidMap) -> Result<Vec<Rev>> {
         let index = changelog.index();
         let Some(last) = self.len.checked_sub(1) else { return Ok(Vec::new()) };
@@ -57,25 +57,25 @@ impl Selection {
     }
 }
 
-/// Ranges of positions in the list of new changesets that make a job each.
+/// Ranges of positions in the list of new changesets, one for each job.
 pub(crate) fn jobs(count: usize) -> impl Iterator<Item = Range<usize>> + Send {
     (0..count).step_by(JOB_REVS).map(move |start| start..(start + JOB_REVS).min(count))
 }
 
-/// Bytes that the result of such a job takes.
+/// Bytes of the result of one job.
 pub(crate) const JOB_BYTES: u64 = (JOB_REVS * size_of::<Node>()) as u64;
 
-/// A changeset that commits and notes cannot be made from.
+/// A changeset too long for its commit and its note to be made in memory.
 #[derive(Debug, thiserror::Error)]
 #[error("its text has {0} bytes, more than {1}; a larger amalgam.git.memory has room for it")]
 struct TooLong(usize, u64);
 
-/// Reads changesets, checks their texts if asked, and answers their manifests in order.
+/// Reads changesets, checks their texts if asked, and returns their manifests in order.
 ///
 /// # Errors
 ///
-/// [`Error::Store`] that names the first revision which cannot be read, is longer than `longest`
-/// bytes, or is not its node's text.
+/// [`Error::Store`] with the first revision that cannot be read, is longer than `longest` bytes, or
+/// does not match its node.
 pub(crate) fn read_manifest_nodes(
     changelog: &Revlog,
     revs: &[Rev],

@@ -1,4 +1,4 @@
-//! The changes of all manifests, kept small between reading them and replaying them.
+//! The changes of all manifests, in compact form, between reading and replaying.
 
 use gitpack::tree::Mode;
 use revlog::Rev;
@@ -7,12 +7,12 @@ use crate::read::files::FileId;
 use crate::read::manifests::Base;
 use crate::read::names::{NameId, Names};
 
-/// Bytes of one change: what it does, its path, its file revision.
+/// Bytes of one change: action, path, file revision.
 const RECORD_LEN: usize = 9;
 const REMOVE: u8 = 0;
 const MODES: [Mode; 3] = [Mode::FILE, Mode::EXECUTABLE, Mode::SYMLINK];
 
-/// What the changes of a manifest count from, where that is no position of the plan.
+/// Bases of a manifest's changes that are not positions of the plan.
 const EMPTY: u32 = u32::MAX;
 const KNOWN: u32 = u32::MAX - 1;
 
@@ -21,9 +21,9 @@ const KNOWN: u32 = u32::MAX - 1;
 pub(crate) struct ChangeLog {
     records: Vec<u8>,
     manifests: Vec<ManifestRecords>,
-    /// The position of the one that was begun last.
+    /// The position of the manifest begun last.
     begun: usize,
-    /// The one of an earlier run that changes count from, if some do.
+    /// The manifest of an earlier run that serves as a base, if one does.
     known: Option<Rev>,
     paths: Names,
 }
@@ -31,16 +31,16 @@ pub(crate) struct ChangeLog {
 /// The changes of one manifest.
 #[derive(Clone, Copy, Debug)]
 struct ManifestRecords {
-    /// Where its records begin, in bytes.
+    /// Start of its records, in bytes.
     start: usize,
-    /// How many they are.
+    /// Number of its records.
     count: u32,
-    /// What they count from: a position, or [`EMPTY`], or [`KNOWN`].
+    /// Base of its changes: a position, or [`EMPTY`], or [`KNOWN`].
     base: u32,
 }
 
 impl ChangeLog {
-    /// Begins the manifest at `position`; each is begun once, in any order.
+    /// Begins the manifest at `position`. Each is begun once, in any order.
     pub fn begin(&mut self, position: usize, base: Base) {
         let base = match base {
             Base::Empty => EMPTY,
@@ -56,17 +56,17 @@ impl ChangeLog {
         self.begun = position;
     }
 
-    /// Memory that it takes, about, without the paths.
+    /// Approximate memory in use, without the paths.
     pub fn bytes(&self) -> u64 {
         (self.records.capacity() + self.manifests.capacity() * size_of::<ManifestRecords>()) as u64
     }
 
-    /// The number of a path.
+    /// The number of a path. A new path gets one.
     pub fn number(&mut self, path: &[u8]) -> NameId {
         self.paths.number(path)
     }
 
-    /// All paths, as they were numbered.
+    /// All paths, in the order of their numbers.
     pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
         self.paths.iter()
     }
@@ -76,7 +76,7 @@ impl ChangeLog {
         self.paths.get(path)
     }
 
-    /// Adds a change to the manifest that was begun last; ascending by path.
+    /// Adds a change to the manifest begun last. Changes must ascend by path.
     pub fn push(&mut self, path: NameId, file: Option<(FileId, Mode)>) {
         let (action, file) = match file {
             None => (REMOVE, 0),
@@ -93,7 +93,7 @@ impl ChangeLog {
         }
     }
 
-    /// What the changes of the manifest at `position` count from.
+    /// The base of the changes of the manifest at `position`.
     pub fn base(&self, position: usize) -> Base {
         match (self.manifests[position].base, self.known) {
             (KNOWN, Some(rev)) => Base::Known(rev),

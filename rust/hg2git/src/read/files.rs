@@ -1,7 +1,7 @@
 //! The file revisions of a conversion: their numbers, their positions, and their blobs.
 //!
-//! A node names one text, whatever path it is stored under. So a revision that two paths share is
-//! one entry. Nodes that an earlier run converted have their oid from the start.
+//! A node names one text, under any path. So a revision that two paths share is one entry. Nodes
+//! that an earlier run converted have their oid from the start.
 
 use gitpack::Oid;
 use hashbrown::{HashMap, HashSet, HashTable};
@@ -13,7 +13,7 @@ use crate::read::names::NameId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FileId(pub u32);
 
-/// A file revision whose blob is not known: the caller converted too little.
+/// An error: a file revision without a known blob, since the caller converted too little.
 #[derive(Debug)]
 pub(crate) struct Unconverted(pub FileId);
 
@@ -27,14 +27,15 @@ pub(crate) struct FileTable {
     paths: Vec<NameId>,
     oids: Vec<Oid>,
     numbers: HashTable<u32>,
-    /// Revisions that were met at another path than theirs, before they had an oid.
+    /// Revisions that a second path named before they had an oid.
     shared: HashSet<FileId>,
-    /// Sources of copies of the revisions that this run has converted, if they are read; empty for none.
+    /// Copy sources of the revisions that this run converted, if copies are read. Empty for no
+    /// copy.
     copies: HashMap<FileId, Box<[u8]>>,
 }
 
 impl FileTable {
-    /// The number of `node`; if it is new, it lies at `path`, and `known` tells its oid if an
+    /// The number of `node`. A new node is recorded at `path`, and `known` returns its oid if an
     /// earlier run converted it.
     ///
     /// # Panics
@@ -60,22 +61,22 @@ impl FileTable {
         FileId(number)
     }
 
-    /// Makes the table smaller: no node has a number from then on.
+    /// Frees the lookup by node. No more nodes can be numbered afterwards.
     pub fn forget_numbers(&mut self) {
         self.numbers = HashTable::new();
     }
 
-    /// Notes that another path has a revision, too.
+    /// Notes that a second path has this revision.
     pub fn share(&mut self, file: FileId) {
         self.shared.insert(file);
     }
 
-    /// The revisions that more than one path has, as noted so far.
+    /// Takes the revisions noted by [`Self::share`].
     pub fn take_shared(&mut self) -> HashSet<FileId> {
         std::mem::take(&mut self.shared)
     }
 
-    /// Memory that it takes.
+    /// Memory in use, without shared revisions and copies.
     pub fn bytes(&self) -> u64 {
         let each = size_of::<Node>() + size_of::<NameId>() + size_of::<Oid>();
         (self.nodes.capacity() * each + self.numbers.allocation_size()) as u64
@@ -86,7 +87,7 @@ impl FileTable {
         *self.node_in_place(file)
     }
 
-    /// The same where it lies, to be copied once.
+    /// The node of a revision, borrowed to avoid a copy.
     pub fn node_in_place(&self, file: FileId) -> &Node {
         &self.nodes[file.0 as usize]
     }
@@ -96,12 +97,12 @@ impl FileTable {
         self.paths[file.0 as usize]
     }
 
-    /// The blob of a revision, once it is converted.
+    /// The blob of a revision, if it is converted.
     pub fn oid(&self, file: FileId) -> Option<Oid> {
         self.oid_in_place(file).copied()
     }
 
-    /// The same where it lies, see [`Self::node_in_place`].
+    /// The blob of a revision, borrowed to avoid a copy.
     pub fn oid_in_place(&self, file: FileId) -> Option<&Oid> {
         Some(&self.oids[file.0 as usize]).filter(|oid| **oid != UNKNOWN)
     }
@@ -111,24 +112,24 @@ impl FileTable {
         self.oids[file.0 as usize] = oid;
     }
 
-    /// Notes the source of the copy that a revision records.
+    /// Notes the copy source that a revision records.
     pub fn set_copy(&mut self, file: FileId, source: Option<Box<[u8]>>) {
         self.copies.insert(file, source.unwrap_or_default());
     }
 
-    /// Source of the copy that a revision records, empty for none; `None` if this run has not read it.
+    /// The copy source that a revision records, empty for none; `None` if this run has not read it.
     pub fn recorded_copy(&self, file: FileId) -> Option<&[u8]> {
         self.copies.get(&file).map(|source| &**source)
     }
 
-    /// All revisions without an oid, as they were added.
+    /// All revisions without an oid, in the order of their numbers.
     pub fn unknown(&self) -> impl Iterator<Item = FileId> {
         let all = (0u32..).map(FileId).zip(&self.oids);
         all.filter(|(_, oid)| **oid == UNKNOWN).map(|(file, _)| file)
     }
 }
 
-/// Nodes are digests already.
+/// The first 8 bytes of a node, which is a digest already.
 fn hash(node: &Node) -> u64 {
     let (beginning, _) = node.as_bytes().split_first_chunk().expect("nodes are longer");
     u64::from_ne_bytes(*beginning)

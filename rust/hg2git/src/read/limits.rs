@@ -1,10 +1,10 @@
-//! Size limits of data that is read as a whole, and not into a buffer of the budget.
+//! Limits for data that is read into plain memory, outside the budget's buffers.
 
-/// What is read as a whole, and not into a buffer, may have this part of all.
+/// Part of the memory limit for one piece of data outside the buffers.
 const LONGEST_PART: u64 = 8;
-/// It may have so much in any case, in bytes: an index with data inline has up to 128 KiB.
+/// Least limit, in bytes. An index with inline data has up to 128 KiB.
 const LEAST_LONGEST: u64 = 1 << 20;
-/// Bytes of an index entry, of any version, at most.
+/// Longest index entry of any version, in bytes.
 const INDEX_ENTRY_BYTES: u64 = 96;
 
 /// Longest text of a changeset, in bytes: commits and notes are made from it in memory.
@@ -12,13 +12,13 @@ pub(crate) fn longest_changeset(most_bytes: u64) -> u64 {
     (most_bytes / LONGEST_PART).max(LEAST_LONGEST)
 }
 
-/// Longest index of a manifest or a file, in bytes. None has more revisions than the changelog.
+/// Longest index of a manifest or a file, in bytes. No revlog has more revisions than the
+/// changelog.
 pub(crate) fn longest_index(most_bytes: u64, changesets: u32) -> u64 {
     longest_changeset(most_bytes).max(u64::from(changesets) * INDEX_ENTRY_BYTES)
 }
 
-/// What the files of a tree manifest may take that are listed at a time, in bytes: as much as all long
-/// buffers together.
+/// Limit for the file list of one tree manifest, in bytes: as much as all long buffers together.
 pub(crate) fn longest_listing(most_bytes: u64) -> u64 {
     (most_bytes / 2).max(LEAST_LONGEST)
 }

@@ -1,7 +1,7 @@
-//! File revisions that are not converted, but must exist in the filelogs of their paths.
+//! Checks that file revisions which are not converted exist in the filelogs of their paths.
 //!
-//! A node names a content, not a path. A manifest that was not hashed may name a revision that
-//! exists elsewhere, for a path that never had it.
+//! A node names a content, not a path. A manifest that was not hashed may name a revision of
+//! another path, for a path that never had it.
 
 use revlog::{Node, Rev, Revlog, RevlogKind, Store};
 
@@ -10,20 +10,20 @@ use crate::read::changes::ChangeLog;
 use crate::read::files::{FileId, FileTable};
 use crate::read::names::NameId;
 
-/// Where filelogs are, and who is asked if they have not what they should.
+/// Filelogs, and the diagnosis of revisions that they lack.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'a> {
     pub store: &'a Store,
     pub changes: &'a ChangeLog,
-    /// Tells what is wrong with the first manifest that names one of these revisions for this path,
-    /// if something is.
+    /// Returns the defect of the first manifest that names one of these revisions for this path, if
+    /// it has one.
     pub suspect: &'a (dyn Fn(NameId, &[FileId]) -> Option<Error> + Sync),
 }
 
-/// Why not all revisions were found.
+/// An unsuccessful lookup.
 struct Unfound {
     problem: revlog::Error,
-    /// What is wrong with a manifest that names one of them.
+    /// The defect of a manifest that names a missing revision, if one was found.
     suspected: Option<Error>,
 }
 
@@ -32,7 +32,7 @@ impl Lookup<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Store`] if it cannot be read, or has not all of them.
+    /// [`Error::Store`] if the filelog cannot be read or lacks a revision.
     pub fn find(&self, path: NameId, wanted: &[(FileId, Node)]) -> Result<(Revlog, Vec<Rev>)> {
         self.search(path, wanted).map_err(|unfound| {
             let Unfound { problem, suspected } = *unfound;
@@ -63,22 +63,23 @@ impl Lookup<'_> {
     }
 }
 
-/// Revisions to look up: path and revision.
+/// Revisions to look up, by path.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups(Vec<(NameId, FileId)>);
 
 impl Lookups {
-    /// Adds one, as often as it is named.
+    /// Adds a revision. Duplicates are allowed.
     pub fn add(&mut self, path: NameId, file: FileId) {
         self.0.push((path, file));
     }
 
-    /// Looks them up. `tick` is called for each filelog.
+    /// Looks up all revisions. `tick` is called after each filelog.
     ///
     /// # Errors
     ///
-    /// What is wrong with a manifest that names one which is not there; none if it is right, since
-    /// content is known by its node. Or that of `tick`, or of a file that cannot be read.
+    /// The defect of a manifest that names a missing revision. A missing revision alone is no
+    /// error: its content is known by its node. Also errors of `tick`, and of files that cannot be
+    /// read.
     pub fn run(
         mut self,
         lookup: Lookup<'_>,

@@ -1,12 +1,12 @@
 //! Manifests read once, as changes from one to the next.
 //!
-//! A manifest's text names every file; what a tree needs is only how it differs from a manifest
-//! already converted. The stored delta mostly says just that. Where it does not (a full text, a
-//! delta against something old, hidden or not aligned to lines), two texts are compared line by
-//! line. A text shares what it has in common with the one it is made from (`shared`), and a large one
-//! is hashed only so often (`plan`), so that a manifest costs what changed: what that sees and what
-//! not is in `docs/decisions/scaling.rst`. Knows no git: file revisions and paths are numbered
-//! elsewhere, what they become is decided later.
+//! A manifest's text names every file, but a tree needs only the differences from a converted
+//! manifest. Mostly the stored delta has exactly these. Otherwise (a full text, a delta against an
+//! old or hidden manifest, or one not aligned to lines) two texts are compared line by line. A text
+//! shares memory with the text that it was rebuilt from (`shared`), and only some of the large ones
+//! are hashed (`plan`). So the cost of a manifest follows its changes. `docs/decisions/scaling.rst`
+//! lists which damage is found and which is missed. Knows no git: file revisions and paths are
+//! numbered elsewhere.
 
 mod changes;
 mod differences;
@@ -33,18 +33,18 @@ use self::reader::{Reader, Stored};
 use self::shared::SharedText;
 use crate::error::{Error, Result};
 
-/// A manifest is told as its stored delta says if what that counts from is a parent, or at most so many
-/// manifests before.
+/// Distance, in manifests, up to which the delta base is used as the base of changes. A base that
+/// is a parent may be at any distance.
 const REACH: usize = 256;
 
-/// Which texts of manifests are compared with their nodes.
+/// The choice of manifests whose texts are compared with their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proving {
     /// None.
     Nothing,
-    /// Each, or one that was made from it.
+    /// Each manifest, or a manifest that was rebuilt from it.
     Usual,
-    /// Each.
+    /// Each manifest.
     Each,
 }
 
@@ -55,12 +55,13 @@ pub(crate) struct Manifests<'a> {
     order: ReadingOrder,
     memory_plan: &'a MemoryPlan,
     proving: Proving,
-    /// For each position, whether its text is hashed whatever its changes are; empty if none is.
+    /// For each position, whether its text is hashed regardless of its changes. Empty without
+    /// hashing.
     hashed: Vec<bool>,
 }
 
 impl<'a> Manifests<'a> {
-    /// Those of `plan`, read within `shares`.
+    /// The manifests of `plan`, read within `memory_plan`.
     pub fn new(
         revlog: &'a Revlog,
         plan: &'a ManifestPlan,
@@ -75,19 +76,19 @@ impl<'a> Manifests<'a> {
         Self { revlog, plan, order, memory_plan, proving, hashed }
     }
 
-    /// Ranges of the order in which they are read, with the bytes that their changes about take.
+    /// Ranges of the reading order, with the approximate bytes of their changes.
     pub fn jobs(&self) -> Vec<(u64, Range<usize>)> {
         self.order.jobs(self.plan, self.revlog.index(), self.proving == Proving::Each)
     }
 
-    /// Reads the manifests at `range` of the order, proves their texts if asked, and answers the
-    /// position of each in the plan, and its changes.
+    /// Reads the manifests at `range` of the reading order, and verifies their texts if asked.
+    /// Returns the position of each manifest in the plan, and its changes.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its node's
-    /// text, or is no sorted flat manifest; where a text is wrong because of one that it was made
-    /// from, that one.
+    /// [`crate::Error::Store`] with the first revision that cannot be read, does not match its
+    /// node, or is no sorted flat manifest. If the text is wrong because of its delta chain, the
+    /// error names the first wrong revision of the chain.
     pub fn read(
         &self,
         range: Range<usize>,
@@ -102,12 +103,12 @@ impl<'a> Manifests<'a> {
         };
         let last = range.end - 1;
         let changes: Result<Vec<_>> = range.map(|place| walk.step(place, place == last)).collect();
-        // what was read before an error may be wrong, and then comes first
+        // manifests read before an error may be wrong, and take precedence
         walk.proof.finish().map_or(changes, |rev| Err(self.mismatch(rev)))
     }
 
-    /// Who is to blame if the text of `rev` is wrong, or seems to be; nobody if it is right, or if
-    /// no text is to be looked at.
+    /// The error of the first wrong revision in the delta chain of `rev`. `None` if the chain is
+    /// right, or if no texts are verified.
     pub fn blame(&self, rev: Rev) -> Option<Error> {
         let mut scratch = Scratch::of(self.memory_plan);
         let is_asked = !self.hashed.is_empty();
@@ -126,7 +127,7 @@ struct Walk<'a> {
     manifests: &'a Manifests<'a>,
     reader: Reader<'a>,
     proof: Proof<'a>,
-    /// Whether the manifest to start from is among the texts to hash.
+    /// Whether the start manifest is among the texts to hash.
     is_start_added: bool,
 }
 
@@ -150,7 +151,7 @@ impl Walk<'_> {
         if let Base::Known(start) = changes.base
             && !std::mem::replace(&mut self.is_start_added, true)
         {
-            // no changeset of this run has it, and each of them builds on it
+            // no changeset of this run has the start manifest, and all of them build on it
             let text = self.reader.get(start)?.text;
             if let Some(wrong) = self.proof.add(start, &text, &self.reader) {
                 return Err(self.manifests.mismatch(wrong));
@@ -167,8 +168,8 @@ impl Walk<'_> {
         Ok((position, changes))
     }
 
-    /// The text of one manifest, its changes, and whether both are as good as those of the manifest
-    /// that they count from: lines of it were replaced by lines.
+    /// Reads the text and the changes of one manifest. The flag tells whether its delta replaces
+    /// whole lines, so that the manifest is as trustworthy as its base.
     fn read_one(&mut self, position: usize) -> Result<(Rc<SharedText>, Changes, bool)> {
         let Stored { text, delta } = self.reader.get(self.manifests.plan.revs[position])?;
         let (changes, is_vetted) = self.changes_of(position, &text, delta.as_ref())?;
@@ -185,8 +186,8 @@ impl Walk<'_> {
         let Manifests { revlog, plan, .. } = *self.manifests;
         let rev = plan.revs[position];
         let blame = |problem: Unusable| revlog.corrupt(rev, problem);
-        let told_from = plan.told_from(revlog.index(), position);
-        let mut changes = Changes::new(told_from);
+        let change_base = plan.change_base(revlog.index(), position);
+        let mut changes = Changes::new(change_base);
         let mut is_vetted = false;
         if let Some(delta) = delta
             && let Some(base) = plan.position(delta.base)
@@ -195,12 +196,12 @@ impl Walk<'_> {
             let parsed = Delta::parse(&delta.bytes, base_text.len());
             let parsed = parsed.map_err(|problem| revlog.corrupt(rev, problem))?;
             is_vetted = differences::is_aligned(&base_text, &parsed);
-            if is_vetted && told_from == Base::Position(base) {
+            if is_vetted && change_base == Base::Position(base) {
                 differences::of_delta(&base_text, &parsed, &mut changes).map_err(blame)?;
                 return Ok((changes, is_vetted));
             }
         }
-        let base_rev = match told_from {
+        let base_rev = match change_base {
             Base::Empty => None,
             Base::Position(base) => Some(plan.revs[base]),
             Base::Known(base) => Some(base),

@@ -4,25 +4,25 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// The number of a string in the [`Names`] that gave it.
+/// The number of a string in its [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NameId(pub u32);
 
-/// Bytes of a string that can be had at once.
+/// Bytes of a string that [`Names::window`] reads at once.
 pub(crate) const WINDOW: usize = 32;
 
 /// Strings by number and numbers by string.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     bytes: Vec<u8>,
-    /// Where each string ends; it begins where the one before it ends.
+    /// End of each string, which begins at the end of the one before.
     ends: Vec<usize>,
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
 impl Names {
-    /// The number of `name`, given now if it has none.
+    /// The number of `name`. A new name gets one.
     ///
     /// # Panics
     ///
@@ -46,8 +46,8 @@ impl Names {
     /// The number of `name`, if it has one.
     pub fn find(&self, name: &[u8]) -> Option<NameId> {
         let hash = self.hasher.hash_one(name);
-        let is_it = |&number: &u32| string(&self.bytes, &self.ends, number) == name;
-        self.numbers.find(hash, is_it).map(|&number| NameId(number))
+        let is_named = |&number: &u32| string(&self.bytes, &self.ends, number) == name;
+        self.numbers.find(hash, is_named).map(|&number| NameId(number))
     }
 
     /// All strings, by number.
@@ -58,7 +58,8 @@ impl Names {
         })
     }
 
-    /// The string with this number and what follows it, if so much does.
+    /// The first bytes of the string with this number, with the following strings; `None` near the
+    /// end.
     pub fn window(&self, NameId(number): NameId) -> Option<&[u8; WINDOW]> {
         let start = number.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
         self.bytes[start..].first_chunk()

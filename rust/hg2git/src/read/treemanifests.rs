@@ -1,6 +1,6 @@
 //! Tree manifests: each directory has a revlog of its own, which names its subdirectories.
 //!
-//! Answers the same as `manifests` does for flat ones: the changes from one manifest to another. It
+//! Returns the same as `manifests` does for flat ones: the changes from one manifest to another. It
 //! descends only where the nodes of directories differ, so unchanged directories are not read.
 
 use std::cmp::Ordering;
@@ -20,15 +20,15 @@ use crate::read::limits;
 use crate::read::manifests::{Base, Changes, ManifestChange, ManifestPlan, Unusable};
 use crate::read::verify::Check;
 
-/// Manifests that one job reads, and the bytes that the changes of each about take.
+/// Manifests read by one job, and the approximate bytes of one's changes.
 const JOB_REVS: usize = 256;
 const CHANGES_BYTES: u64 = 4 << 10;
-/// Index entries kept of directories that were read, all together.
+/// Most index entries kept of opened directories, all together.
 const KEPT_ENTRIES: usize = 1 << 20;
-/// Texts that a job keeps, in bytes, and of one directory, in number.
+/// Most texts that a job keeps: in bytes, and in number for one directory.
 const KEPT_TEXT_BYTES: usize = 8 << 20;
 const KEPT_TEXTS: usize = 4;
-/// What a line of a flat manifest has besides the path, in bytes: NUL, node, flag and line feed.
+/// Bytes of a line of a flat manifest besides the path: NUL, node, flag and line feed.
 const LINE_BYTES: usize = 1 + 40 + 1 + 1;
 
 /// The manifests of the directories of a store; threads may share them.
@@ -37,16 +37,16 @@ pub(crate) struct Directories<'a> {
     root: &'a Revlog,
     opened: Mutex<Opened>,
     check_texts: bool,
-    /// Bytes of files that are listed at a time, as lines of a flat manifest.
+    /// Limit for the listed files, in bytes of flat manifest lines.
     longest: u64,
 }
 
-/// More files than there is memory for.
+/// A manifest whose file list exceeds the memory limit.
 #[derive(Debug, thiserror::Error)]
 #[error("its files take more than {0} bytes; a larger amalgam.git.memory has room for them")]
 struct TooManyFiles(u64);
 
-/// The directories that were read last.
+/// The opened directories, cleared when they have too many entries.
 #[derive(Default)]
 struct Opened {
     logs: HashMap<Vec<u8>, Arc<DirectoryLog>>,
@@ -66,26 +66,26 @@ impl DirectoryLog {
     }
 }
 
-/// A directory whose manifests differ; its path ends in a slash.
+/// A directory whose manifest differs. Its path ends in a slash.
 struct Pair {
     path: Vec<u8>,
     before: Option<Node>,
     after: Option<Node>,
 }
 
-/// What a directory has or had: a revision of its manifest.
+/// A directory's manifest revision, if the directory exists.
 type State = Option<Rev>;
 
-/// A changed file: path, and what is there now.
+/// A changed file: its path, and its new revision and flag.
 type Changed = (Vec<u8>, Option<(Node, Flag)>);
 
-/// What two manifests differ in, as far as it is known.
+/// The differences of two manifests, while they are compared.
 struct Differing {
-    /// Not yet in order.
+    /// Changed files, not yet sorted.
     files: Vec<Changed>,
     /// Directories to compare.
     below: Vec<Pair>,
-    /// What both may yet take.
+    /// Bytes left for both lists.
     left_bytes: u64,
 }
 
@@ -97,13 +97,14 @@ impl Differing {
 }
 
 impl<'a> Directories<'a> {
-    /// Those of `store`, whose root has the manifests `root`; `memory_bytes` bound what is listed.
+    /// The directories of `store` with the root manifests `root`. `memory_bytes` limits the file
+    /// lists.
     pub fn new(store: &'a Store, root: &'a Revlog, check_texts: bool, memory_bytes: u64) -> Self {
         let longest = limits::longest_listing(memory_bytes);
         Self { store, root, opened: Mutex::default(), check_texts, longest }
     }
 
-    /// Ranges of positions in a plan, with the bytes that their changes about take.
+    /// Ranges of positions in a plan, with the approximate bytes of their changes.
     pub fn jobs(plan: &ManifestPlan) -> Vec<(u64, Range<usize>)> {
         let count = plan.revs.len();
         let ranges = (0..count).step_by(JOB_REVS);
@@ -111,13 +112,13 @@ impl<'a> Directories<'a> {
         ranges.map(|range| (CHANGES_BYTES * range.len() as u64, range)).collect()
     }
 
-    /// Reads the manifests at `range` of the plan, and answers the position of each, and its
+    /// Reads the manifests at `range` of the plan. Returns the position of each manifest, and its
     /// changes.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
-    /// node's text, or is no sorted manifest.
+    /// [`crate::Error::Store`] with the first revision that cannot be read, does not match its
+    /// node, or is no sorted manifest.
     pub fn read(
         &self,
         plan: &ManifestPlan,
@@ -193,10 +194,10 @@ impl<'a> Directories<'a> {
     }
 }
 
-/// A text that was read.
+/// The text of a revision.
 type Kept = (Rev, Arc<Buffer>);
 
-/// What a job has read.
+/// The reader of one job, with the last texts of each directory.
 struct Reader<'a> {
     directories: &'a Directories<'a>,
     scratch: &'a mut Scratch,
@@ -206,7 +207,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The files that differ between two manifests of the whole, ascending by path.
+    /// The files that differ between two root manifests, ascending by path.
     fn changed(&mut self, before: State, after: Rev) -> Result<Vec<Changed>> {
         let Directories { root, longest, .. } = *self.directories;
         let too_many = || root.corrupt(after, TooManyFiles(longest));
@@ -222,8 +223,8 @@ impl Reader<'_> {
         Ok(found.files)
     }
 
-    /// Adds the files that differ between two states of the directory `path`, and the directories.
-    /// `None` if they are too many.
+    /// Adds the files and the directories that differ between two states of the directory `path`.
+    /// Returns `None` if they are too many.
     fn compare(
         &mut self,
         revlog: &Revlog,
@@ -300,7 +301,7 @@ impl Reader<'_> {
     }
 }
 
-/// The manifest of a directory that an entry names; an empty one is as none.
+/// The manifest of the directory that an entry names, unless it is empty.
 fn directory(entry: Option<ManifestEntry<'_>>) -> Option<Node> {
     let node = entry.filter(|entry| entry.flag.is_none())?.node;
     (node != Node::NULL).then_some(node)

@@ -6,7 +6,7 @@ use sha1lanes::{Lanes, Message, Pieced};
 
 use crate::error::{Error, Result};
 
-/// What the texts of some revisions hash to, beside the nodes that they should have.
+/// A comparison of texts with their nodes.
 pub(crate) struct Check<'a> {
     revlog: &'a Revlog,
     lanes: &'static dyn Lanes,
@@ -21,12 +21,12 @@ impl<'a> Check<'a> {
     ///
     /// # Errors
     ///
-    /// [`revlog::Error::Corrupt`] that names the first revision whose text is not its own.
+    /// [`revlog::Error::Corrupt`] with the first revision whose text does not match its node.
     pub fn texts(&self, revisions: &[(Rev, &[u8])]) -> Result<()> {
         self.first_wrong(revisions).map_or(Ok(()), |rev| Err(self.mismatch(rev)))
     }
 
-    /// The first revision whose text is not its own.
+    /// The first revision whose text does not match its node.
     pub fn first_wrong(&self, revisions: &[(Rev, &[u8])]) -> Option<Rev> {
         let heads: Vec<_> = revisions.iter().map(|(rev, _)| self.head(*rev)).collect();
         let messages = heads.iter().zip(revisions);
@@ -49,19 +49,19 @@ impl<'a> Check<'a> {
         all.find(|((rev, _), digest)| !self.is_node(*rev, *digest)).map(|((rev, _), _)| *rev)
     }
 
-    /// The bytes that are hashed before the text of `rev`.
+    /// The bytes hashed before the text of `rev`: its sorted parents.
     pub fn head(&self, rev: Rev) -> [u8; 40] {
         let index = self.revlog.index();
         let Parents(p1, p2) = index.parents(rev);
         parents_prefix(index.node_or_null(p1), index.node_or_null(p2))
     }
 
-    /// Compares what a text of `rev` hashed to with the node of `rev`.
+    /// Compares the digest of a text with the node of `rev`.
     pub fn digest(&self, rev: Rev, digest: [u8; 20]) -> Result<()> {
         if self.is_node(rev, digest) { Ok(()) } else { Err(self.mismatch(rev)) }
     }
 
-    /// The error for a text of `rev` that is not its own.
+    /// The error for a text that does not match the node of `rev`.
     pub fn mismatch(&self, rev: Rev) -> Error {
         let node = self.revlog.index().node(rev).to_string();
         let what = format_args!("text does not match its node {}", &node[..12]);

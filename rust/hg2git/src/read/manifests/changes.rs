@@ -1,44 +1,44 @@
-//! How one manifest differs from another: paths that go, lines that come.
+//! The changes of one manifest against its base: removed paths and new lines.
 //!
-//! Owns how they are kept until they are numbered, and what makes a manifest unusable.
+//! Owns their compact form until they are numbered, and the reasons that make a manifest unusable.
 
 use revlog::manifest::MalformedManifest;
 use revlog::{Flag, Line, Rev};
 
-/// What a manifest's changes count from.
+/// The base of a manifest's changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// From no file at all.
+    /// The empty manifest.
     Empty,
-    /// From the manifest at this position of the conversion's order.
+    /// The manifest at this position of the conversion's order.
     Position(usize),
-    /// From a manifest that an earlier run converted.
+    /// A manifest that an earlier run converted.
     Known(Rev),
 }
 
-/// How one manifest differs from its base.
+/// The changes of one manifest against its base.
 #[derive(Debug)]
 pub(crate) struct Changes {
     pub base: Base,
-    /// Whether a new line has a flag, or a line another flag than before.
+    /// Whether a line has a new flag: a new line with a flag, or a line whose flag changed.
     pub has_new_flags: bool,
-    /// Whether the text was to be compared with its node, and was not: then the filelog of each path
-    /// has to have the revision.
+    /// Whether the text should have been compared with its node and was not. Then the filelog of
+    /// each path must have the revision.
     pub is_unproven: bool,
     lines: Vec<u8>,
 }
 
-/// One difference.
+/// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ManifestChange<'a> {
-    /// The path is no longer there.
+    /// A removed path.
     Remove(&'a [u8]),
-    /// The path is new or another revision or flag.
+    /// A new path, or a path with another revision or flag.
     Set(Line<'a>),
 }
 
 impl<'a> ManifestChange<'a> {
-    /// The path that changes.
+    /// The changed path.
     pub const fn path(&self) -> &'a [u8] {
         match self {
             Self::Remove(path) | Self::Set(Line { path, .. }) => path,
@@ -47,12 +47,12 @@ impl<'a> ManifestChange<'a> {
 }
 
 impl Changes {
-    /// None yet, from `base`.
+    /// No changes from `base`.
     pub const fn new(base: Base) -> Self {
         Self { base, has_new_flags: false, is_unproven: false, lines: Vec::new() }
     }
 
-    /// The differences, ascending by path.
+    /// The changes, ascending by path.
     pub fn iter(&self) -> impl Iterator<Item = ManifestChange<'_>> {
         let mut rest = self.lines.as_slice();
         std::iter::from_fn(move || {
@@ -73,7 +73,7 @@ impl Changes {
         })
     }
 
-    /// Adds a difference; ascending by path.
+    /// Adds a change. Changes must ascend by path.
     pub fn push(&mut self, change: ManifestChange<'_>) -> Result<(), Unusable> {
         let kind = match change {
             ManifestChange::Remove(_) => b'-',
@@ -93,7 +93,7 @@ impl Changes {
     }
 }
 
-/// Why a manifest cannot be converted.
+/// A reason that makes a manifest unusable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
     #[error(transparent)]

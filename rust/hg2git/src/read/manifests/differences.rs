@@ -1,8 +1,8 @@
-//! What leads from one manifest's text to another, as its stored delta says or by comparing both.
+//! Differences of two manifest texts, from the stored delta or by comparison.
 //!
-//! Checks what it looks at: that each new line is well-formed, and that its path comes after that of
-//! the line before it and before that of the line after it. Lines that both texts have are taken to
-//! be in order, as they were when they came.
+//! Checks the lines that it reads: each new line is well-formed, and its path is between the paths
+//! of its neighbours. Lines that both texts have were checked when they were new, and are taken to
+//! be in order.
 
 use revlog::manifest::MalformedManifest;
 use revlog::{Delta, Flag, Line, Lines};
@@ -13,7 +13,7 @@ use super::shared::{Cursor, SharedText};
 /// Hexadecimal digits of a node.
 const NODE_DIGITS: usize = 40;
 
-/// Whether each hunk replaces whole lines by whole lines.
+/// Returns whether each hunk replaces whole lines by whole lines.
 pub(super) fn is_aligned(base: &SharedText, delta: &Delta<'_>) -> bool {
     let mut cursor = Cursor::new(base);
     delta.hunks().all(|hunk| {
@@ -23,13 +23,13 @@ pub(super) fn is_aligned(base: &SharedText, delta: &Delta<'_>) -> bool {
     })
 }
 
-/// The changes of a delta that [`is_aligned`].
+/// Adds the changes of a delta that [`is_aligned`].
 pub(super) fn of_delta(
     base: &SharedText,
     delta: &Delta<'_>,
     changes: &mut Changes,
 ) -> Result<(), Unusable> {
-    // a path may leave by one hunk and come by the next: the hunks are one run of lines each side
+    // one hunk may remove a path and the next add it: all hunks are merged as one run of lines
     let mut gone = Vec::new();
     let mut new = Vec::new();
     let mut cursor = Cursor::new(base);
@@ -53,7 +53,7 @@ pub(super) fn of_delta(
     merge(gone.into_iter(), new.into_iter(), changes)
 }
 
-/// The changes from one text to another, of which what they share need not be looked at.
+/// Adds the changes from one text to another. Shared parts are not read.
 pub(super) fn between(
     base: &SharedText,
     text: &SharedText,
@@ -91,13 +91,13 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Lines as they are, well-formed or not; the last one is what is left.
+/// Splits bytes into lines, well-formed or not. The last one may be cut.
 fn raw_lines(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        // the path comes first, and may not have a line feed; who parses the line sees to that
+        // the path comes first and may not have a line feed, which the parser of the line checks
         let digits = memchr::memchr(0, rest).map_or(rest.len(), |at| at + 1);
         let flag = rest.len().min(digits + NODE_DIGITS);
         let end = memchr::memchr(b'\n', &rest[flag..]).map_or(rest.len(), |at| flag + at + 1);
@@ -116,7 +116,7 @@ fn parsed(line: &[u8]) -> Result<Line<'_>, MalformedManifest> {
     Lines::new(line).next().unwrap_or(Err(MalformedManifest::Cut))
 }
 
-/// Adds what leads from the lines `gone` to the lines `new`, both ascending by path.
+/// Adds the changes from the lines `gone` to the lines `new`, both ascending by path.
 fn merge<'a>(
     gone: impl Iterator<Item = &'a [u8]>,
     new: impl Iterator<Item = &'a [u8]>,

@@ -1,9 +1,9 @@
-//! In which order the manifests of a plan are read.
+//! The order in which the manifests of a plan are read.
 //!
-//! Each comes after the one that it is told from, and before another branch from there come all that
-//! are told from it: so a text is needed only while that is read which follows it, however long a
-//! branch waits in the order of the revisions. Of several branches the largest comes last, so few
-//! texts wait at a time: of a million manifests, twenty at most.
+//! Each manifest comes after the base of its changes. All manifests built on it come before the
+//! next branch from the same base. So a text is needed only while its branch is read, regardless of
+//! the revision numbers. The largest branch comes last, so few texts are kept at a time: for a
+//! million manifests, at most twenty.
 
 use std::ops::Range;
 
@@ -12,14 +12,15 @@ use revlog::{Index, Rev};
 use super::changes::Base;
 use super::plan::{FEW, HASHED_BYTES, ManifestPlan};
 
-/// What one job hashes, about, in bytes, and revisions, at least.
+/// Minimum of one job: about so many bytes to hash, and so many revisions.
 const JOB_WORK_BYTES: u64 = 32 << 20;
 const JOB_REVS: usize = 32;
-/// A job that begins in the middle of a delta chain rebuilds the chain first. So one ends where that
-/// chain has at most this part of its revisions, or when it has so much to hash.
+/// Part of a job that may be spent on rebuilding delta chains. A job that begins in the middle of a
+/// chain rebuilds the chain first. So a job ends before a revision whose chain is at most this part
+/// of the job, or when it has [`LONGEST_JOB_BYTES`] to hash.
 const CHAIN_PART: usize = 4;
 const LONGEST_JOB_BYTES: u64 = 8 * JOB_WORK_BYTES;
-/// Longer texts make jobs no longer, in bytes: an index may claim any length.
+/// Longest text that extends a job, in bytes: an index may claim any length.
 const MOST_WEIGHED: u64 = LONGEST_JOB_BYTES / 4;
 
 /// No manifest.
@@ -29,19 +30,19 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct ReadingOrder {
     positions: Vec<u32>,
-    /// For each position, the place of the last one that is read with its text.
+    /// For each position, the place of the last manifest that is read with its text.
     last_uses: Vec<u32>,
 }
 
 impl ReadingOrder {
-    /// That of all manifests of `plan`.
+    /// The order of all manifests of `plan`.
     pub fn of(plan: &ManifestPlan, index: &Index) -> Self {
         let count = plan.revs.len();
-        let told = (0..count).map(|position| match plan.told_from(index, position) {
+        let bases = (0..count).map(|position| match plan.change_base(index, position) {
             Base::Position(base) => number(base),
             Base::Empty | Base::Known(_) => NONE,
         });
-        let positions = ordered(&told.collect::<Vec<_>>());
+        let positions = ordered(&bases.collect::<Vec<_>>());
         let mut last_uses = vec![NONE; count];
         for (place, &position) in (0..).zip(&positions) {
             for base in plan.read_with(index, position as usize) {
@@ -51,19 +52,19 @@ impl ReadingOrder {
         Self { positions, last_uses }
     }
 
-    /// The position that stands at `place`.
+    /// The position of the manifest at `place`.
     pub fn position(&self, place: usize) -> usize {
         self.positions[place] as usize
     }
 
-    /// Whether the text of the manifest at `position` is of no use after that at `place`.
+    /// Whether no manifest after `place` needs the text of the manifest at `position`.
     pub fn is_done(&self, position: usize, place: usize) -> bool {
         let last_use = self.last_uses[position];
         last_use == NONE || last_use as usize <= place
     }
 
-    /// Ranges of places that make jobs of about equal work, with the bytes that their changes about
-    /// take. `each`: all are hashed.
+    /// Ranges of places for jobs of about equal work, with the approximate bytes of their changes.
+    /// With `each`, all manifests are hashed.
     pub fn jobs(&self, plan: &ManifestPlan, index: &Index, each: bool) -> Vec<(u64, Range<usize>)> {
         let mut jobs = Vec::new();
         let mut chains = Chains { index, lens: Vec::new() };
@@ -78,7 +79,7 @@ impl ReadingOrder {
             bytes += u64::from(index.stored_len(rev)) * 2;
             let end = self.positions.len() - revs.len();
             let count = end - start;
-            // the next begins with a whole text, and hashes one at its end
+            // the next job begins with a whole text, and hashes one at its end
             let least_bytes = JOB_WORK_BYTES.max(4 * text_len.min(MOST_WEIGHED));
             let is_enough = work_bytes >= least_bytes && count >= JOB_REVS;
             let is_end = revs.peek().is_none_or(|next| {
@@ -95,12 +96,12 @@ impl ReadingOrder {
     }
 }
 
-/// The order of positions, of which each is told from one before it, or [`NONE`].
-fn ordered(told: &[u32]) -> Vec<u32> {
-    // how many come with each, itself included, and which branch comes last
-    let mut sizes = vec![1_u32; told.len()];
-    let mut largest = vec![NONE; told.len()];
-    for (position, &base) in told.iter().enumerate().rev() {
+/// Orders positions by their bases, each an earlier position or [`NONE`].
+fn ordered(bases: &[u32]) -> Vec<u32> {
+    // for each position, the size of its branch with itself, and its largest branch
+    let mut sizes = vec![1_u32; bases.len()];
+    let mut largest = vec![NONE; bases.len()];
+    for (position, &base) in bases.iter().enumerate().rev() {
         if base != NONE {
             let (size, base) = (sizes[position], base as usize);
             sizes[base] += size;
@@ -109,11 +110,11 @@ fn ordered(told: &[u32]) -> Vec<u32> {
             }
         }
     }
-    let mut positions = vec![0; told.len()];
-    // where each stands, then where the next branch from it does; of the largest ones, ahead
-    let mut places = vec![0; told.len()];
+    let mut positions = vec![0; bases.len()];
+    // the place of each position, then of its next branch; of the largest ones, ahead
+    let mut places = vec![0; bases.len()];
     let mut end = 0;
-    for (position, &base) in told.iter().enumerate() {
+    for (position, &base) in bases.iter().enumerate() {
         let size = sizes[position];
         let place = if base == NONE {
             end += size;
@@ -138,14 +139,14 @@ fn number(position: usize) -> u32 {
     u32::try_from(position).expect("revisions have 32 bits")
 }
 
-/// Lengths of delta chains, counted as far as they were asked for.
+/// Lengths of delta chains, counted on demand.
 struct Chains<'a> {
     index: &'a Index,
     lens: Vec<u32>,
 }
 
 impl Chains<'_> {
-    /// How many revisions have to be read to rebuild `rev`, without itself.
+    /// Number of revisions needed to rebuild `rev`, without `rev` itself.
     fn len(&mut self, rev: Rev) -> u32 {
         let start = number(self.lens.len());
         for number in start..=rev.number() {
@@ -171,18 +172,18 @@ mod tests {
         places
     }
 
-    /// How many texts wait at most, with that which was read last.
-    fn most_waiting(told: &[u32], positions: &[u32]) -> usize {
+    /// Most texts that wait at a time, with the text read last.
+    fn most_waiting(bases: &[u32], positions: &[u32]) -> usize {
         let places = places(positions);
-        let mut last_uses = vec![0; told.len()];
-        for (position, &base) in told.iter().enumerate().filter(|(_, base)| **base != NONE) {
+        let mut last_uses = vec![0; bases.len()];
+        for (position, &base) in bases.iter().enumerate().filter(|(_, base)| **base != NONE) {
             last_uses[base as usize] = last_uses[base as usize].max(places[position]);
         }
         let waiting = |place: usize| {
             let read = positions[..place].iter();
             read.filter(|position| last_uses[**position as usize] >= place).count()
         };
-        (0..told.len()).map(waiting).max().unwrap_or(0)
+        (0..bases.len()).map(waiting).max().unwrap_or(0)
     }
 
     #[test]
@@ -200,10 +201,11 @@ mod tests {
 
     #[test]
     fn branches_that_take_turns_are_read_one_by_one() {
-        let told: Vec<u32> = (0..1000).map(|at: u32| at.checked_sub(100).unwrap_or(NONE)).collect();
-        let positions = ordered(&told);
+        let bases: Vec<u32> =
+            (0..1000).map(|at: u32| at.checked_sub(100).unwrap_or(NONE)).collect();
+        let positions = ordered(&bases);
         assert!(positions.chunks(10).all(|line| line.is_sorted_by_key(|position| position / 100)));
-        assert_eq!(most_waiting(&told, &positions), 1);
+        assert_eq!(most_waiting(&bases, &positions), 1);
     }
 
     proptest! {
@@ -211,17 +213,17 @@ mod tests {
         fn each_comes_after_its_base_and_few_wait(
             backs in proptest::collection::vec(prop_oneof![0..4_u32, 0..400_u32], 0..400),
         ) {
-            let told: Vec<u32> = (0..).zip(&backs).map(|(at, back)| match back {
+            let bases: Vec<u32> = (0..).zip(&backs).map(|(at, back)| match back {
                 0 => NONE,
                 back => u32::checked_sub(at, *back).unwrap_or(NONE),
             }).collect();
-            let positions = ordered(&told);
+            let positions = ordered(&bases);
             let places = places(&positions);
-            for (position, &base) in told.iter().enumerate().filter(|(_, base)| **base != NONE) {
+            for (position, &base) in bases.iter().enumerate().filter(|(_, base)| **base != NONE) {
                 prop_assert!(places[base as usize] < places[position]);
             }
-            let most = usize::BITS - told.len().leading_zeros();
-            prop_assert!(most_waiting(&told, &positions) <= most as usize);
+            let most = usize::BITS - bases.len().leading_zeros();
+            prop_assert!(most_waiting(&bases, &positions) <= most as usize);
         }
     }
 }

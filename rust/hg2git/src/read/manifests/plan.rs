@@ -1,6 +1,6 @@
-//! Which manifests are read, from where each is told, and which are hashed.
+//! The manifests to read, the base of each one's changes, and the manifests to hash.
 //!
-//! All of it follows from the index alone, so it is the same whatever the threads and the memory.
+//! All of it follows from the index alone, so threads and memory do not change it.
 
 use gitpack::Oid;
 use revlog::{Index, Node, Parents, Rev, Revlog};
@@ -10,19 +10,19 @@ use super::changes::Base;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::Table;
 
-/// What it may cost to hash manifests, in bytes for each. Smaller ones are hashed all.
+/// Budget of hashing, in bytes per manifest. Smaller manifests are all hashed.
 pub(super) const HASHED_BYTES: u64 = 64 << 10;
-/// So many manifests are hashed all, however large: those of a push, mostly.
+/// Largest number of manifests that are all hashed, whatever their size: mostly those of a push.
 pub(super) const FEW: usize = 64;
-/// A manifest is as good as hashed if a child that is hashed was made from it, by a delta which leaves
-/// most of it as it is: one of at most so many stored bytes.
+/// Longest delta, in stored bytes, that links a manifest to its child. A manifest counts as hashed
+/// if a hashed child was rebuilt from it by such a delta, which leaves most of it unchanged.
 const LONGEST_LINK: u32 = 32 << 10;
-/// Which manifests are converted, in which order.
+/// The manifests to convert, and their order.
 #[derive(Debug)]
 pub(crate) struct ManifestPlan {
     /// Ascending.
     pub revs: Vec<Rev>,
-    /// A manifest that an earlier run converted, near the first one.
+    /// A manifest of an earlier run, near the first manifest.
     pub start: Option<Rev>,
 }
 
@@ -37,15 +37,15 @@ pub(crate) enum ChangesetTree {
     Position(usize),
 }
 
-/// The trees of changesets, 4 bytes for each, and 20 more for those that are known.
+/// The trees of changesets: 4 bytes each, and 20 more for a known tree.
 #[derive(Debug, Default)]
 pub(crate) struct ChangesetTrees {
-    /// Positions; or [`NO_FILE`], or places in `known`, marked.
+    /// Positions, or [`NO_FILE`], or marked places in `known`.
     places: Vec<u32>,
     known: Vec<Oid>,
 }
 
-/// Revisions have 31 bits, so positions have.
+/// Mark of places in `known`. Revisions and positions have 31 bits.
 const KNOWN_MARK: u32 = 1 << 31;
 const NO_FILE: u32 = u32::MAX;
 
@@ -62,7 +62,7 @@ impl ChangesetTrees {
         });
     }
 
-    /// That of the changeset at this place.
+    /// The tree of the changeset at this place.
     pub fn get(&self, at: usize) -> ChangesetTree {
         match self.places[at] {
             NO_FILE => ChangesetTree::Empty,
@@ -75,12 +75,12 @@ impl ChangesetTrees {
 }
 
 impl ManifestPlan {
-    /// What is converted for changesets with these manifests, of which `map` has some, and what tree each
-    /// of them has.
+    /// The plan for changesets with these manifests, and their trees. Manifests in `map` are not
+    /// planned.
     ///
     /// # Errors
     ///
-    /// [`revlog::Error`] if a manifest is not there.
+    /// [`revlog::Error`] if a manifest is missing.
     pub fn of(
         nodes: &[Node],
         manifest: &Revlog,
@@ -114,9 +114,9 @@ impl ManifestPlan {
         Ok((plan, trees))
     }
 
-    /// Where `rev` stands in the order.
+    /// The position of `rev` in the order.
     pub fn position(&self, rev: Rev) -> Option<usize> {
-        // all of a history, mostly
+        // mostly the plan has all of a history
         let number = rev.number() as usize;
         if self.revs.get(number) == Some(&rev) {
             return Some(number);
@@ -124,9 +124,9 @@ impl ManifestPlan {
         self.revs.binary_search(&rev).ok()
     }
 
-    /// Which manifests are hashed, whatever their changes are: small ones, of the larger ones so many
-    /// that it costs [`HASHED_BYTES`] for each manifest, and those that no child is made from.
-    /// `each`: all. If they are few, all.
+    /// The manifests to hash, regardless of their changes: small ones, some of the larger ones at a
+    /// cost of [`HASHED_BYTES`] per manifest, and those that no child is linked to. With `each`, or
+    /// if they are few, all manifests.
     pub fn hashed(&self, index: &Index, each: bool) -> Vec<bool> {
         let mut hashed = vec![true; self.revs.len()];
         if each || self.revs.len() <= FEW {
@@ -153,9 +153,9 @@ impl ManifestPlan {
         hashed
     }
 
-    /// What the changes of the manifest at `position` count from: what it is stored as a delta of, if
-    /// that is a parent or near; else a parent, else the manifest before, else one of an earlier run.
-    pub fn told_from(&self, index: &Index, position: usize) -> Base {
+    /// The base of the changes of the manifest at `position`: its delta base, if that is a parent
+    /// or near. Otherwise as [`Self::parent_of`].
+    pub fn change_base(&self, index: &Index, position: usize) -> Base {
         let rev = self.revs[position];
         let Parents(p1, p2) = index.parents(rev);
         let delta_base = index.delta_base(rev);
@@ -167,7 +167,7 @@ impl ManifestPlan {
         }
     }
 
-    /// A parent, else the manifest before, else one of an earlier run.
+    /// A parent, or else the manifest before, or else a manifest of an earlier run.
     pub fn parent_of(&self, index: &Index, position: usize) -> Base {
         let Parents(p1, p2) = index.parents(self.revs[position]);
         let mut parents = [p1, p2].into_iter().flatten();
@@ -178,14 +178,14 @@ impl ManifestPlan {
         }
     }
 
-    /// The positions whose texts are used to read the manifest at `position`.
+    /// The positions whose texts are needed to read the manifest at `position`.
     pub fn read_with(&self, index: &Index, position: usize) -> impl Iterator<Item = usize> {
         let delta_base = index.delta_base(self.revs[position]);
-        let told_from = match self.told_from(index, position) {
+        let change_base = match self.change_base(index, position) {
             Base::Position(base) => Some(base),
             Base::Empty | Base::Known(_) => None,
         };
-        delta_base.and_then(|base| self.position(base)).into_iter().chain(told_from)
+        delta_base.and_then(|base| self.position(base)).into_iter().chain(change_base)
     }
 }
 

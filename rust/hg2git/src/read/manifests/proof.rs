@@ -1,4 +1,5 @@
-//! The texts of manifests against their nodes, several at a time, and who is to blame if one is wrong.
+//! Verification of manifest texts by their nodes, in batches, and the search for the first wrong
+//! one.
 
 use std::rc::Rc;
 
@@ -12,24 +13,24 @@ use crate::read::verify::Check;
 /// Texts hashed together.
 const AT_ONCE: usize = 16;
 
-/// Texts that wait to be hashed, where they lie. They share what they have in common.
+/// Texts that wait to be hashed. They share memory with each other.
 pub(super) struct Proof<'a> {
     revlog: &'a Revlog,
-    /// What texts may take while some wait, in bytes.
+    /// Limit for all texts while some wait, in bytes.
     most_bytes: usize,
     waiting: Vec<(Rev, Rc<SharedText>)>,
-    /// Bytes of buffers that those were made with.
+    /// Bytes of the buffers that were taken for waiting texts.
     waiting_bytes: usize,
 }
 
 impl<'a> Proof<'a> {
-    /// Lets texts wait as long as all, those that `Reader` keeps included, take `most_bytes`.
+    /// A batch of texts that may take `most_bytes` together with the texts in `Reader`.
     pub const fn new(revlog: &'a Revlog, most_bytes: usize) -> Self {
         Self { revlog, most_bytes, waiting: Vec::new(), waiting_bytes: 0 }
     }
 
-    /// Compares `text` with the node of `rev`, now or later. A revision whose text was found to be
-    /// wrong is answered.
+    /// Compares `text` with the node of `rev`, now or later. Returns a revision whose text is
+    /// wrong.
     pub fn add(&mut self, rev: Rev, text: &Rc<SharedText>, reader: &Reader<'_>) -> Option<Rev> {
         self.waiting_bytes += text.made_bytes();
         self.waiting.push((rev, Rc::clone(text)));
@@ -38,7 +39,7 @@ impl<'a> Proof<'a> {
         is_enough.then(|| self.finish()).flatten()
     }
 
-    /// Compares all that wait. The first whose text is wrong is answered.
+    /// Compares all waiting texts. Returns the first revision whose text is wrong.
     pub fn finish(&mut self) -> Option<Rev> {
         let waiting = self.waiting.iter();
         let texts: Vec<_> = waiting.map(|(rev, text)| (*rev, text.pieces().collect())).collect();
@@ -49,12 +50,12 @@ impl<'a> Proof<'a> {
     }
 }
 
-/// Who is to blame if the text of `rev` is wrong, or seems to be: the first revision of its chain
-/// that cannot be rebuilt or is not its node's text. Hashes all of them.
+/// Searches the delta chain of `rev` for the first revision that cannot be rebuilt or does not
+/// match its node. Hashes the whole chain.
 ///
 /// # Errors
 ///
-/// That of the first; none if all are right.
+/// The error of that revision.
 pub(super) fn blame(
     revlog: &Revlog,
     rev: Rev,

@@ -1,8 +1,8 @@
 //! The texts of manifests, rebuilt from their chunks as [`SharedText`].
 //!
-//! Made for walks that say when a text is of no more use. Until then it is kept, and shares with the
-//! others what they have in common; but if they take too much, those go first that were not used for
-//! longest. One whose base is not kept is rebuilt from its chain.
+//! Made for walks that announce when a text is no longer needed. Until then the text is kept, and
+//! shares memory with others. If texts take too much memory, the least recently used ones are
+//! dropped. A text whose base is not kept is rebuilt from its delta chain.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -14,15 +14,15 @@ use crate::error::Result;
 
 /// Texts kept, at most.
 const MOST_KEPT: usize = 256;
-/// What one text may have in no buffer, as a part of what all may take: an eighth, so that a few that
-/// share nothing have room.
+/// Part of the memory limit that one text may have outside buffers: an eighth, so that a few texts
+/// which share nothing have room.
 const LOOSE_PART: usize = 8;
 
 /// A manifest as stored.
 pub(super) struct Stored {
     pub text: Rc<SharedText>,
-    /// The delta that it was rebuilt with, from a text that is kept; `None` if it is stored in full,
-    /// or was known still.
+    /// The delta that the text was rebuilt with, from a kept text; `None` if the revision is stored
+    /// in full, or its text was kept.
     pub delta: Option<StoredDelta>,
 }
 
@@ -30,16 +30,16 @@ pub(super) struct Stored {
 pub(super) struct Reader<'a> {
     revlog: &'a Revlog,
     chunks: Texts<'a>,
-    /// Last used last.
+    /// Kept texts, least recently used first.
     kept: VecDeque<(Rev, Rc<SharedText>)>,
-    /// Bytes of buffers that those kept were made with, and all that is in no buffer.
+    /// Bytes of the buffers that were taken for kept texts, and the tally of bytes outside buffers.
     kept_bytes: usize,
     tally: Tally,
     budget_bytes: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Keeps texts that take about `budget_bytes` together, and at least two.
+    /// A reader that keeps texts of about `budget_bytes` together, and at least two.
     pub fn new(revlog: &'a Revlog, scratch: &'a mut Scratch, budget_bytes: usize) -> Self {
         let chunks = Texts::new(revlog, scratch, 0);
         let (kept, tally) = (VecDeque::new(), Tally::default());
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         Ok(Stored { text: self.keep(rev, text), delta: Some(StoredDelta { base, bytes }) })
     }
 
-    /// Keeps the text of `rev` no longer.
+    /// Drops the text of `rev`.
     pub fn forget(&mut self, rev: Rev) {
         if let Some(position) = self.kept.iter().rposition(|(kept, _)| *kept == rev)
             && let Some((_, text)) = self.kept.remove(position)
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The revisions that `rev` is rebuilt from and itself, oldest first.
+    /// The delta chain of `rev`, oldest first, with `rev` itself.
     pub fn chain(&self, rev: Rev) -> Vec<Rev> {
         let index = self.revlog.index();
         let mut chain: Vec<_> =
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         chain
     }
 
-    /// Bytes that texts take which are in use, those that are in buffers aside.
+    /// Bytes of all texts in use, except those in buffers.
     pub fn loose_bytes(&self) -> usize {
         self.tally.bytes()
     }
@@ -96,8 +96,7 @@ impl<'a> Reader<'a> {
         self.chunks.recycle_delta(delta);
     }
 
-    /// Rebuilds a text from the nearest one of its chain that is kept, or from a full text, and keeps
-    /// it.
+    /// Rebuilds a text from the nearest kept text of its chain, or from a full text, and keeps it.
     fn rebuild(&mut self, rev: Rev) -> Result<Rc<SharedText>> {
         let mut chain = self.chain(rev);
         let kept = chain.iter().rposition(|&rev| self.recall(rev).is_some());
@@ -105,7 +104,7 @@ impl<'a> Reader<'a> {
         let mut text = match self.recall(first) {
             Some(text) => text,
             None => {
-                // kept, too: where branches take turns, the others share it
+                // keep this one, too: branches that take turns share it
                 let text = SharedText::new(self.chunks.stored(first)?, &self.tally);
                 self.keep(first, text)
             }
@@ -121,7 +120,7 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// What the stored delta of `rev` makes of its base.
+    /// Applies the stored delta of `rev` to the text of its base.
     fn applied(&mut self, rev: Rev, base: &SharedText) -> Result<SharedText> {
         let bytes = self.chunks.stored(rev)?;
         let text = self.next(rev, base, &bytes)?;

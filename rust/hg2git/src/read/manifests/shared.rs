@@ -1,8 +1,9 @@
-//! A text as chunks, most of which it shares with the text that it was made from.
+//! A text in chunks, which shares most chunks with the text that it was made from.
 //!
 //! A chunk begins and ends with whole lines, except that the last may end anywhere. Chunks are in
-//! groups, which are shared, too: so a delta costs the chunks that it touches, and a pointer for each
-//! of the others in their groups, and for each other group. Knows nothing of what a line says.
+//! groups, which are shared, too. So a delta costs the chunks that it touches, a pointer for each
+//! other chunk of their groups, and a pointer for each other group. Knows nothing of the content of
+//! a line.
 
 mod chunks;
 mod cursor;
@@ -18,28 +19,28 @@ pub(super) use chunks::Tally;
 use chunks::{Chunk, Group};
 pub(super) use cursor::Cursor;
 
-/// Length of a chunk, in bytes, about: half of it to twice of it, unless a line is longer or the text
-/// ends.
+/// Approximate length of a chunk, in bytes: half to twice as long, unless a line is longer or the
+/// text ends.
 const CHUNK_LEN: usize = 4 << 10;
-/// New bytes that are not in chunks yet, at most, unless a line is longer.
+/// Most new bytes that wait to become chunks, unless a line is longer.
 const LONGEST_PENDING: usize = 32 * CHUNK_LEN;
-/// Chunks of a group: at most so many, and no fewer unless it is the only one, about.
+/// Number of chunks in a group, about. A text with a single group may have fewer.
 const LONGEST_GROUP: usize = 32;
 const SHORTEST_GROUP: usize = 8;
 
-/// A text.
+/// A text in shared chunks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedText {
     groups: Vec<Rc<Group>>,
     len: usize,
-    /// Bytes of it that are in no buffer, whether others share them or not.
+    /// Bytes outside buffers, shared or not.
     loose_bytes: usize,
-    /// Bytes of the buffers that were taken when it was made.
+    /// Bytes of the buffers that were taken when the text was made.
     made_bytes: usize,
 }
 
 impl SharedText {
-    /// What is in `buffer`.
+    /// The text in `buffer`.
     pub fn new(buffer: Buffer, tally: &Tally) -> Self {
         let made_bytes = buffer.capacity();
         let buffer = Rc::new(buffer);
@@ -58,7 +59,7 @@ impl SharedText {
         self.len
     }
 
-    /// Bytes of the buffers that were taken when it was made.
+    /// Bytes of the buffers that were taken when the text was made.
     pub const fn made_bytes(&self) -> usize {
         self.made_bytes
     }
@@ -72,7 +73,7 @@ impl SharedText {
         self.chunks().map(Chunk::bytes)
     }
 
-    /// The text that `delta` makes of this one.
+    /// Applies `delta` to this text.
     ///
     /// # Panics
     ///
@@ -91,12 +92,12 @@ impl SharedText {
         made.text()
     }
 
-    /// Moves the bytes that are in no buffer to one, if they are more than `most_bytes`. If buffers with
+    /// Moves the bytes outside buffers into one buffer, if there are more than `most_bytes`. If the
+    /// buffers in use would take more than twice the text, moves all of the text.
     /// the text of former chunks would take more than the text does, all of it.
     ///
     /// # Errors
-    ///
-    /// Those of `room`, which gives an empty buffer for as many bytes as it is asked for.
+    /// Errors of `room`, which returns an empty buffer of at least the requested size.
     pub fn gather<E>(
         &mut self,
         most_bytes: usize,
@@ -136,8 +137,9 @@ impl SharedText {
         Ok(())
     }
 
-    /// Where this text and `other` differ: lines of this one, and lines of the other which come in
-    /// their place, as ranges of bytes, ascending. What is not in them is the same memory in both.
+    /// The differences between this text and `other`: lines of this text and the lines of `other`
+    /// that replace them, as ascending ranges of bytes. All bytes outside these ranges are shared
+    /// memory.
     pub fn unshared(&self, other: &Self) -> Vec<(Range<usize>, Range<usize>)> {
         let ours: HashSet<_> = self.groups.iter().map(Rc::as_ptr).collect();
         let shared = other.groups.iter().map(Rc::as_ptr);
@@ -154,7 +156,7 @@ impl SharedText {
                 differing.push((ours, theirs));
             }
         };
-        // where the next lines begin that are not known to be the same: part and bytes
+        // start of the next lines that are not known to be the same: part and bytes
         let (mut next, mut ours, mut theirs) = (0, 0, 0);
         let mut start = 0;
         for part in other.parts(&shared) {
@@ -171,7 +173,7 @@ impl SharedText {
         differing
     }
 
-    /// Groups that are among `shared`, and the chunks of the others: where each is in memory, and its
+    /// Groups that are among `shared`, and the chunks of all other groups, each by address and
     /// length.
     fn parts(&self, shared: &HashSet<*const Group>) -> impl Iterator<Item = (*const u8, usize)> {
         self.groups.iter().flat_map(|group| {
@@ -185,7 +187,7 @@ impl SharedText {
     }
 }
 
-/// How long the first chunk of `bytes` is.
+/// The length of the first chunk of `bytes`.
 fn first_len(bytes: &[u8]) -> usize {
     if bytes.len() <= 2 * CHUNK_LEN {
         return bytes.len();
@@ -194,13 +196,13 @@ fn first_len(bytes: &[u8]) -> usize {
     line_end.map_or(bytes.len(), |at| CHUNK_LEN + at)
 }
 
-/// A text that is being made.
+/// A text in the making.
 struct Made<'t> {
     tally: &'t Tally,
     text: SharedText,
-    /// What follows the groups.
+    /// Chunks behind the last group.
     open: Vec<Chunk>,
-    /// What follows the chunks.
+    /// Bytes behind the last chunk.
     pending: Vec<u8>,
 }
 
@@ -210,7 +212,7 @@ impl<'t> Made<'t> {
         Self { tally, text: SharedText::default(), open, pending }
     }
 
-    /// Adds what is at `range` of a text, which its cursor has not passed.
+    /// Adds the bytes at `range` of another text, whose cursor is not beyond it.
     fn keep(&mut self, cursor: &mut Cursor<'_>, range: Range<usize>) {
         let mut start = range.start;
         while start < range.end {
@@ -252,7 +254,7 @@ impl<'t> Made<'t> {
         }
     }
 
-    /// Makes chunks of what is pending if it is not too short, and whole lines.
+    /// Makes chunks of the pending bytes if they are whole lines and long enough.
     fn cut_whole(&mut self) {
         if self.pending.len() >= CHUNK_LEN / 2 && self.pending.last() == Some(&b'\n') {
             self.cut(self.pending.len());
@@ -265,7 +267,7 @@ impl<'t> Made<'t> {
             self.reopen();
         }
         for part in bytes.chunks(LONGEST_PENDING) {
-            // of a line that is longer, what was looked at has no end
+            // of a longer line, the bytes searched already have no end
             let searched = self.pending.len();
             let searched = if searched < LONGEST_PENDING { 0 } else { searched };
             self.pending.extend_from_slice(part);
@@ -276,7 +278,7 @@ impl<'t> Made<'t> {
         }
     }
 
-    /// Takes back the last chunk if it ends within a line, which then may go on.
+    /// Takes back the last chunk if it ends within a line, which may continue.
     fn reopen(&mut self) {
         let is_cut = |chunk: &Chunk| !chunk.bytes().ends_with(b"\n");
         if self.open.is_empty()
@@ -291,7 +293,7 @@ impl<'t> Made<'t> {
         }
     }
 
-    /// Makes chunks of the first `len` bytes that are pending.
+    /// Makes chunks of the first `len` pending bytes.
     fn cut(&mut self, len: usize) {
         let mut pending = std::mem::take(&mut self.pending);
         let mut rest = &pending[..len];
@@ -313,7 +315,7 @@ impl<'t> Made<'t> {
         }
     }
 
-    /// Makes groups of about equal length of the open chunks.
+    /// Makes groups of about equal length from the open chunks.
     fn close(&mut self) {
         let groups = self.open.len().div_ceil(LONGEST_GROUP);
         for groups in (1..=groups).rev() {

@@ -1,4 +1,4 @@
-//! What leads from text to text, and texts in chunks against flat ones.
+//! Changes between texts, and chunked texts against flat ones.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ fn compared(base: &[u8], text: &[u8]) -> Result<Vec<String>, Unusable> {
     Ok(named(&changes))
 }
 
-/// Where bytes go, how many, and what comes in their place.
+/// Position, number of removed bytes, and inserted bytes.
 type Edit = (usize, usize, Vec<u8>);
 
 fn delta_of(edits: &[Edit]) -> Vec<u8> {
@@ -206,12 +206,12 @@ fn many_files() -> impl Strategy<Value = Files> {
     })
 }
 
-/// Edits of many files: which, in thousandths, and whether each goes, comes or changes.
+/// Edits of many files: file in thousandths, and kind: remove, add or change.
 fn edits() -> impl Strategy<Value = Vec<Vec<(usize, u8)>>> {
     proptest::collection::vec(proptest::collection::vec((0..1000_usize, 0..4_u8), 0..6), 1..12)
 }
 
-/// Edits of bytes: where in thousandths, how much goes, what comes.
+/// Edits of bytes: position in thousandths, removed length, inserted bytes.
 fn byte_edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
     let data = prop_oneof![
         Just(Vec::new()),
@@ -224,7 +224,7 @@ fn byte_edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
     proptest::collection::vec(proptest::collection::vec(edit, 0..4), 1..6)
 }
 
-/// Edits at places of a text, ascending and apart.
+/// Edits at positions of a text, ascending and apart.
 fn placed(mut edits: Vec<Edit>, len: usize) -> Vec<Edit> {
     edits.sort();
     let mut from = 0;
@@ -244,7 +244,7 @@ fn spliced(base: &[u8], edits: &[Edit]) -> Vec<u8> {
     text
 }
 
-/// What two texts do not share, put in the place of what it replaces.
+/// Replaces the unshared parts of one text by those of the other.
 fn patched(base: &SharedText, text: &SharedText) -> Vec<u8> {
     let (mut bytes, new_bytes) = (flat(base), flat(text));
     for (gone, new) in base.unshared(text).into_iter().rev() {
@@ -302,7 +302,7 @@ proptest! {
                     _ => { next.insert(path, (1, "")); }
                 }
             }
-            // an empty path is no path
+            // an empty path is invalid
             next.remove("");
             let mut hunks: Vec<Edit> = Vec::new();
             let mut start = 0;
@@ -334,7 +334,7 @@ proptest! {
                 prop_assert!(told.iter().eq(other.iter()));
             }
             if files.is_empty() {
-                break; // nothing that the first file could be added to
+                break; // no neighbour for the first file
             }
             (files, text) = (next, made);
         }

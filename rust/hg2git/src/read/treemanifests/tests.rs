@@ -6,7 +6,7 @@ use revlog::node::node_of;
 
 use super::*;
 
-/// Writes a revlog with one revision, whose data is inline, and answers its node.
+/// Writes a revlog with one revision and inline data, and returns its node.
 fn write(path: &Path, text: &str) -> Node {
     let node = node_of(Node::NULL, Node::NULL, text.as_bytes());
     let len = u32::try_from(text.len()).expect("short");
@@ -21,7 +21,7 @@ fn write(path: &Path, text: &str) -> Node {
     node
 }
 
-/// The flat text of a store whose root has this text, with the least memory there is.
+/// The flat text of a store with this root manifest, read with the least memory limit.
 fn flat_text(store: &Path, root: &str) -> Result<Buffer> {
     write(&store.join("00manifest.i"), root);
     let store = Store::new(store, Encoding::DotEncode);
@@ -31,7 +31,7 @@ fn flat_text(store: &Path, root: &str) -> Result<Buffer> {
     directories.flat_text(rev, &mut Scratch::default())
 }
 
-/// A store whose directory `d` has so many files, and the text of its root.
+/// Makes a store whose directory `d` has `count` files, and returns the text of its root.
 fn with_files(store: &Path, count: usize) -> String {
     let mut text = String::new();
     for number in 0..count {

@@ -1,6 +1,6 @@
-//! What texts are made of: bytes, in a buffer or loose, and groups of them.
+//! Chunks and groups of shared texts, and their memory.
 //!
-//! Owns how much of the memory that no budget counts is in use.
+//! Owns the count of memory in use outside the budget.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use parallel::Buffer;
 
-/// Bytes of loose chunks and of groups that are in use, of all texts with this tally.
+/// Bytes in use by loose chunks and groups, of all texts with this tally.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Tally(Rc<Cell<usize>>);
 
 impl Tally {
-    /// How many.
+    /// The bytes in use.
     pub fn bytes(&self) -> usize {
         self.0.get()
     }
@@ -24,7 +24,7 @@ impl Tally {
     }
 }
 
-/// Something that is in a tally until it is dropped.
+/// A value that is counted in a tally until it is dropped.
 #[derive(Debug)]
 struct Counted<T> {
     value: T,
@@ -38,18 +38,18 @@ impl<T> Drop for Counted<T> {
     }
 }
 
-/// Whole lines.
+/// A chunk: whole lines, unless it is the last of a text.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
     memory: Memory,
-    /// Where in the memory it is.
+    /// Range of the chunk in the memory.
     range: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
 enum Memory {
     Loose(Rc<Counted<Box<[u8]>>>),
-    /// It counts itself.
+    /// Counted by the budget.
     Buffer(Rc<Buffer>),
 }
 
@@ -75,7 +75,7 @@ impl Chunk {
         &memory[self.range.clone()]
     }
 
-    /// The buffer that it is a part of, if it is.
+    /// The buffer that the chunk is a part of, if any.
     pub const fn buffer(&self) -> Option<&Rc<Buffer>> {
         match &self.memory {
             Memory::Loose(_) => None,
@@ -83,13 +83,13 @@ impl Chunk {
         }
     }
 
-    /// Its bytes, if they are in no buffer.
+    /// Bytes of the chunk outside buffers.
     pub fn loose_bytes(&self) -> usize {
         if self.buffer().is_none() { self.len() } else { 0 }
     }
 }
 
-/// Chunks that follow each other; never none.
+/// Consecutive chunks, at least one.
 #[derive(Debug)]
 pub(super) struct Group {
     chunks: Counted<Vec<Chunk>>,
@@ -117,7 +117,7 @@ impl Group {
         self.len
     }
 
-    /// Bytes that are in no buffer.
+    /// Bytes of the group outside buffers.
     pub const fn loose_bytes(&self) -> usize {
         self.loose_bytes
     }

@@ -1,4 +1,4 @@
-//! A place in a text that moves forward.
+//! A forward cursor over the groups and chunks of a text.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,21 +9,21 @@ use super::chunks::{Chunk, Group};
 #[derive(Clone)]
 pub(in super::super) struct Cursor<'a> {
     text: &'a SharedText,
-    /// A group, and where it begins.
+    /// Current group, and its start.
     group: usize,
     group_start: usize,
-    /// A chunk of it, and where that begins.
+    /// Current chunk of the group, and its start.
     chunk: usize,
     start: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// At the beginning.
+    /// A cursor at the beginning.
     pub const fn new(text: &'a SharedText) -> Self {
         Self { text, group: 0, group_start: 0, chunk: 0, start: 0 }
     }
 
-    /// The group that begins at `position`, if one does.
+    /// The group that begins exactly at `position`.
     pub(super) fn group_at(&mut self, position: usize) -> Option<&'a Rc<Group>> {
         self.group_of(position).filter(|_| self.group_start == position)
     }
@@ -40,7 +40,7 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    /// The chunk with the byte at `position`, and where in it; `None` at the end of the text.
+    /// The chunk with the byte at `position`, and the offset in it; `None` at the end of the text.
     pub(super) fn chunk_of(&mut self, position: usize) -> Option<(&'a Chunk, usize)> {
         let group = self.group_of(position)?;
         loop {
@@ -53,7 +53,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The chunk before that which was asked for last.
+    /// The chunk before the one asked for last.
     fn chunk_before(&self) -> Option<&'a Chunk> {
         let Some(before) = self.chunk.checked_sub(1) else {
             return self.text.groups[..self.group].last().map(|group| group.last());
@@ -61,7 +61,8 @@ impl<'a> Cursor<'a> {
         self.text.groups[self.group].chunks().get(before)
     }
 
-    /// Whether a line begins at `position`, or the text ends there and does not end within a line.
+    /// Whether a line begins at `position`. At the end of the text: whether the last line is
+    /// complete.
     pub fn is_line_start(&mut self, position: usize) -> bool {
         match self.chunk_of(position) {
             Some((_, 0)) => true,
@@ -70,12 +71,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The rest of a chunk from `position` on, which is where a line begins. Empty at the end.
+    /// The rest of a chunk from `position` on, the start of a line. Empty at the end.
     pub fn from(&mut self, position: usize) -> &'a [u8] {
         self.chunk_of(position).map_or(&[], |(chunk, from)| &chunk.bytes()[from..])
     }
 
-    /// The line that ends before `position`, which is where a line begins; `None` if there is none.
+    /// The line before `position`, the start of a line; `None` at the beginning.
     pub fn line_before(&mut self, position: usize) -> Option<&'a [u8]> {
         let before = match self.chunk_of(position) {
             Some((chunk, from)) if from > 0 => &chunk.bytes()[..from],
@@ -86,7 +87,7 @@ impl<'a> Cursor<'a> {
         Some(&before[start..])
     }
 
-    /// What is at `range`, in pieces that end where lines do if the range does.
+    /// The bytes at `range`, in pieces of whole lines if the range has whole lines.
     pub fn pieces(&mut self, range: Range<usize>) -> impl Iterator<Item = &'a [u8]> {
         let mut start = range.start;
         std::iter::from_fn(move || {
