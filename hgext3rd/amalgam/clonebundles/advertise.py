@@ -30,9 +30,7 @@ from . import (
     formats,
     locations,
     objectstore,
-    register as registers,
     visibility,
-    visibility as bundles,
 )
 from .formats import is_uploaded
 from .register import Register
@@ -80,7 +78,7 @@ def _for_client(repo: RepoT, content: bytes, base: bytes) -> bytes:
     if not content:
         return content
     named: dict[bytes, list[Entry]] = {}
-    register = registers.Register.read_for_client(repo)
+    register = Register.read_for_client(repo)
     if register is None:
         return b""  # any line may be one that was withdrawn
     for entry in register.entries.values():
@@ -169,7 +167,7 @@ def write_cinnabar_manifest(repo: RepoT, live: Entry | None) -> None:
     if url and not locations.is_relative_url(url) and not url.startswith(_SCHEMES):
         url = b""  # git-cinnabar takes no other from a server
     content = url + b"\n" if url else b""
-    register = registers.Register.read(repo)
+    register = Register.read(repo)
     there = _read_cinnabar_manifest(repo)
     if there == content or there is None or not _is_our_manifest(register, there):
         if there != content and there != b"" and live:
@@ -218,7 +216,7 @@ def answer_cinnabarclone(repo: RepoT, proto: Any) -> bytes:
     content = _read_cinnabar_manifest(repo)
     if not content:
         return b""
-    register = registers.Register.read_for_client(repo)
+    register = Register.read_for_client(repo)
     if register is None:
         return b""
     if not _is_our_manifest(register, content):
@@ -227,7 +225,7 @@ def answer_cinnabarclone(repo: RepoT, proto: Any) -> bytes:
     named = [e for e in register.entries.values() if os.fsencode(e.url) == url]
     if not any(_is_valid_for_cinnabar(repo, entry) for entry in named):
         return b""  # it was made of changesets that have been withdrawn since
-    if not bundles.may_reach_git(repo):
+    if not visibility.may_reach_git(repo):
         return b""
     url = locations.absolute_url(url, locations.base_of_peer(repo, proto))
     return url + b"\n" if url else b""
@@ -235,8 +233,8 @@ def answer_cinnabarclone(repo: RepoT, proto: Any) -> bytes:
 
 def _is_valid_for_cinnabar(repo: RepoT, entry: Entry) -> bool:
     if entry.key:  # the store may not be ours any more
-        return bundles.is_sound(repo, entry)
-    return bundles.may_be_named(repo, entry)
+        return visibility.is_sound(repo, entry)
+    return visibility.may_be_named(repo, entry)
 
 
 def cinnabar_capabilities(

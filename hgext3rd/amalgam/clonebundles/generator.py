@@ -13,7 +13,7 @@ from mercurial import error, lock as lockmod
 from mercurial.i18n import _
 from mercurial.utils import procutil
 
-from .. import background, locking, locking as holders
+from .. import background, locking
 from ..files import Placement
 from . import register
 
@@ -41,7 +41,7 @@ def exclusive(repo: RepoT) -> Iterator[None]:
 
 def is_running(repo: RepoT) -> bool:
     """Return whether a generator runs, here or possibly on another host."""
-    found = holders.holder(register.directory_of(repo))
+    found = locking.holder(register.directory_of(repo))
     return found is not None and not found.is_left
 
 

@@ -15,7 +15,7 @@ from mercurial.i18n import _
 
 from ..config import CINNABAR_V1, GIT_V2
 from ..terminal import one_line
-from . import formats, formats as chains, generator, visibility
+from . import formats, generator, visibility
 from .register import Register
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ def _wanted_of_chain(
     common: dict[str, Any],
     trigger: formats.Trigger,
 ) -> list[Any]:
-    chain = chains.chain_of(bundles, lambda bundle: bundle.valid_for(repo))
+    chain = formats.chain_of(bundles, lambda bundle: bundle.valid_for(repo))
     register = Register.read(repo)
     revs = common["revs"]
     threshold = max(revs * trigger.below_ratio, revs - trigger.revs)
     requests = []
-    for wanted in chains.wanted_links(chain, heads, register.last_token, threshold):
+    for wanted in formats.wanted_links(chain, heads, register.last_token, threshold):
         upto = wanted.upto
         if upto is None:
             requests.append(_request(wanted.type, op_id, common))
@@ -137,8 +137,8 @@ def outdated_bundles(
     olds = [*dead, *orig(repo, others)]
     configured = formats.git_formats(repo.ui)
     if GIT_V2 in configured:
-        links = chains.chain_of(chain, lambda bundle: bundle.valid_for(repo))
-        olds += chains.outdated_links(chain, links)
+        links = formats.chain_of(chain, lambda bundle: bundle.valid_for(repo))
+        olds += formats.outdated_links(chain, links)
     else:
         olds += chain
     if CINNABAR_V1 not in configured:
@@ -218,7 +218,7 @@ def _live(repo: RepoT) -> list[Any]:
     """Return the bundles that clients are told of, the newest of each format."""
     bundles = [b for b in clonebundles.read_auto_gen(repo) if b.ready]
     found = [
-        link.bundle for link in chains.chain_of(bundles, lambda b: b.valid_for(repo))
+        link.bundle for link in formats.chain_of(bundles, lambda b: b.valid_for(repo))
     ]
     others: dict[bytes, Any] = {}
     for bundle in bundles:

@@ -12,10 +12,9 @@ from mercurial.i18n import _
 
 from .. import background
 from ..clonebundles import (
-    extension as lifecycle,
+    extension,
     generator,
     locations,
-    status as bundles_repair,
     status as bundles_status,
 )
 from ..config import GitConfig, mistakes
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 def run_generator(ui: UiT, repo: RepoT) -> None:
     """Answer ``debug::amalgam-bundles``."""
     background.begin(repo, generator.COMMAND)
-    lifecycle.generate_in_background(ui, repo)
+    extension.generate_in_background(ui, repo)
 
 
 def show_bundles(fm: Any, status: BundlesStatus) -> None:
@@ -131,7 +130,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
             if (difference.what, difference.id) not in left
         ]
     if opts["repair"]:
-        bundles_repair.repair(repo)
+        bundles_status.repair(repo)
     status = state.StoreStatus.of(store) if store else state.StoreStatus()
     indexes = check.examine(repo)
     published = bundles_status.BundlesStatus.of(repo)
