@@ -1,9 +1,9 @@
-//! File revisions to blobs, one filelog after the other.
+//! The conversion of file revisions to blobs, one filelog after the other.
 //!
-//! What a revision is stored as is planned from the index alone ([`plan`]): the stored delta where
-//! it leads from a parent, a delta searched for where there is none, and a landmark as base where
-//! the chain grows past what git readers like. So pieces of a filelog can be worked on in any order,
-//! by any thread, and give the same bytes.
+//! The storage of a revision is planned from the index alone ([`mod@plan`]): the stored delta if
+//! its base is a parent, a new delta if there is no such delta, and a landmark as base if the chain
+//! would get too long for git readers. So any thread can convert pieces of a filelog in any order,
+//! and the bytes are the same.
 
 mod plan;
 mod pointers;
@@ -30,22 +30,23 @@ pub(crate) use plan::{BlobPlan, Load, plan};
 use plan::{Planned, PlannedStorage};
 pub(crate) use pointers::pointer_of;
 
-/// Revisions whose two messages each fill half of the lanes of the widest hash.
+/// Revisions that fill half of the lanes of the widest hash, with two messages each.
 const HALF_OF_LANES: usize = 8;
-/// Revisions hashed together at most.
+/// Most revisions hashed together.
 const HASHED_AT_ONCE: usize = 8 * HALF_OF_LANES;
-/// Text hashed together: so much is enough if it fills the lanes, and never more than the second.
+/// Bytes of text hashed together: the first is enough if the lanes are full, the second is the
+/// most.
 const HASHED_TEXT_BYTES: (usize, usize) = (512 << 10, 16 << 20);
-/// No delta is searched for that would be longer than this, in bytes.
+/// Longest delta that is searched for, in bytes.
 const LONGEST_SEARCHED: usize = 16 << 20;
-/// A delta longer than this leaves no room behind, in bytes.
+/// Longest delta whose memory is kept, in bytes.
 const LONGEST_KEPT: usize = 1 << 20;
-/// A delta is worth it up to this part of its content. To compress both and to take the shorter
+/// Longest delta worth storing, as a part of its content. To compress both and take the shorter
 /// gains 0.1 % of the pack and costs a fourth of all compression (octave, 2026-11).
 const LONGEST_DELTA: (usize, usize) = (2, 3);
 
-/// The text as stored says why such a revision was censored, or is a pointer of LFS. The node was
-/// computed from another text, so it cannot be checked.
+/// Flags of revisions whose node cannot be checked, since it was computed from another text. The
+/// stored text is the reason for the censoring, or an LFS pointer.
 const TEXT_REPLACED: u16 = FLAG_CENSORED | FLAG_EXTERNAL;
 
 /// Consecutive revisions of one filelog.
@@ -62,13 +63,14 @@ pub(crate) struct Piece {
 pub(crate) struct Blob {
     pub file: FileId,
     pub oid: Oid,
-    /// The revision whose blob its stream is a delta against; if `None`, that is the content.
+    /// The revision whose blob is the base of the delta in the stream; if `None`, the stream is the
+    /// content.
     pub base: Option<FileId>,
-    /// Length of the stream when inflated, in bytes.
+    /// Length of the inflated stream, in bytes.
     pub inflated_len: usize,
-    /// Copy metadata as a blob, if that is kept; its stream comes before the blob's.
+    /// Copy metadata as a blob, if metadata is kept. Its stream comes before the blob's.
     pub metadata: Option<FileMetadata>,
-    /// Source of the copy that the revision records, if that is read.
+    /// Copy source that the revision records, if copies are read.
     pub copy: Option<Box<[u8]>>,
 }
 
@@ -76,31 +78,31 @@ pub(crate) struct Blob {
 #[derive(Debug)]
 pub(crate) struct FileMetadata {
     pub oid: Oid,
-    /// Length of its stream when inflated, in bytes.
+    /// Length of the inflated stream, in bytes.
     pub inflated_len: usize,
 }
 
-/// Blobs, and the streams of each.
+/// Blobs with their streams.
 #[derive(Debug)]
 pub(crate) struct Blobs {
     pub blobs: Vec<Blob>,
     pub streams: Streams,
 }
 
-/// What a thread keeps from job to job.
+/// The converter of one thread, used for many jobs.
 pub(crate) struct Converter<'a> {
     scratch: Scratch,
-    /// Texts of the filelog that the last job ended in the middle of.
+    /// Texts of the filelog in whose middle the last job ended.
     kept: Option<(Arc<Revlog>, KeptTexts)>,
     kept_bytes: usize,
     hashed_bytes: usize,
     encoder: Encoder<'a>,
 }
 
-/// The part of a [`Converter`] that makes blobs of texts.
+/// The part of a [`Converter`] that makes blobs from texts.
 struct Encoder<'a> {
     differ: Differ,
-    /// The delta found last, as it was searched for or as it was translated.
+    /// Buffers for the delta found last, by search or by translation.
     searched: Vec<u8>,
     translated: Buffer,
     compressor: Compressor,
@@ -116,15 +118,15 @@ struct Waiting<'a> {
     piece: &'a Piece,
     planned: Planned,
     revision: Revision,
-    /// What the blob is instead of the text's content, if that is in LFS.
+    /// The blob's content instead of the text's, if the content is in LFS.
     pointer: Option<Vec<u8>>,
     base: Option<Base>,
 }
 
-/// What a delta is made against.
+/// The base of a delta.
 struct Base {
     text: Arc<Buffer>,
-    /// As of the revision itself.
+    /// The base's content instead of the text's, if the content is in LFS.
     pointer: Option<Vec<u8>>,
 }
 
@@ -138,7 +140,7 @@ fn content<'a>(text: &'a [u8], pointer: Option<&'a [u8]>) -> &'a [u8] {
     pointer.unwrap_or_else(|| split_metadata(text).content)
 }
 
-/// The pointer that the blob of a revision is, if its content is in LFS.
+/// The pointer that becomes the blob of a revision, if its content is in LFS.
 fn pointer(revlog: &Revlog, rev: Rev, text: &[u8]) -> Result<Option<Vec<u8>>> {
     if revlog.index().unusual_flags(rev) & TEXT_REPLACED != FLAG_EXTERNAL {
         return Ok(None);
@@ -148,8 +150,8 @@ fn pointer(revlog: &Revlog, rev: Rev, text: &[u8]) -> Result<Option<Vec<u8>>> {
 }
 
 impl<'a> Converter<'a> {
-    /// All converters of a run share `collisions`. Copy metadata of file revisions becomes blobs, or is
-    /// read, if wanted.
+    /// A converter. All converters of a run share `collisions`. The second pair: whether copy
+    /// metadata becomes blobs, and whether copy sources are read.
     pub fn new(
         (level, check_texts): (u8, bool),
         (keeps_metadata, reads_copies): (bool, bool),
@@ -180,9 +182,8 @@ impl<'a> Converter<'a> {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Store`] that names the first revision which cannot be read, is not its
-    /// node's text, has flags that change what its text means, is in LFS and no pointer, or carries
-    /// a collision attack.
+    /// [`crate::Error::Store`] with the first revision that cannot be read, does not match its
+    /// node, has unknown flags, is in LFS without a valid pointer, or carries a collision attack.
     pub fn convert(&mut self, pieces: &[Piece]) -> Result<Blobs> {
         let Self { scratch, kept, encoder, kept_bytes, hashed_bytes } = self;
         let streams = encoder.compressor.streams();
@@ -203,7 +204,7 @@ impl<'a> Converter<'a> {
             for planned in &piece.plan.0[piece.range.clone()] {
                 let waited = match Waiting::new(piece, *planned, &mut texts) {
                     Ok(waited) => waited,
-                    // what waits may be wrong, and then comes first
+                    // revisions that wait may be wrong, and take precedence
                     Err(problem) => return encoder.finish(&waiting, &mut blobs).and(Err(problem)),
                 };
                 waiting_bytes += waited.bytes_beside(&waiting);
@@ -227,8 +228,8 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Whether to hash so many revisions of so many bytes now, rather than with more of them: where they
-/// are long and `most_bytes` are near, half of the lanes filled are better than some of the others.
+/// Returns whether to hash the waiting revisions now. If texts are long and `most_bytes` are near,
+/// half of the lanes filled is better than waiting for more.
 const fn is_enough(revisions: usize, bytes: usize, most_bytes: usize) -> bool {
     let with_more = bytes + bytes / revisions * HALF_OF_LANES;
     revisions == HASHED_AT_ONCE
@@ -257,7 +258,7 @@ impl<'a> Waiting<'a> {
                 let text = texts.get(base)?.text;
                 let pointer = pointer(revlog, base, &text)?;
                 if pointer.is_some() || pointer_of_rev.is_some() {
-                    revision.delta = None; // it is right for texts
+                    revision.delta = None; // valid for texts only
                 }
                 Some(Base { text, pointer })
             }
@@ -276,12 +277,12 @@ impl<'a> Waiting<'a> {
         Check::new(&self.piece.revlog)
     }
 
-    /// The error that blames the revision for an attack.
+    /// The error for a collision attack in this revision.
     fn corrupt(&self, attack: Attack) -> Error {
         self.piece.revlog.corrupt(self.planned.rev, attack).into()
     }
 
-    /// Memory that it takes in addition to others, whose texts are often its base.
+    /// Memory of this revision beside others, whose texts are often its base.
     fn bytes_beside(&self, others: &[Self]) -> usize {
         let is_held = |base: &Arc<Buffer>| {
             let mut held = others.iter().flat_map(|other| {
@@ -296,7 +297,7 @@ impl<'a> Waiting<'a> {
 }
 
 impl Encoder<'_> {
-    /// Hashes all that waits, both ways, and makes blobs of it.
+    /// Hashes all waiting revisions for git and for Mercurial, and makes their blobs.
     fn finish(&mut self, waiting: &[Waiting<'_>], blobs: &mut Blobs) -> Result<()> {
         let contents: Vec<&[u8]> = waiting.iter().map(Waiting::content).collect();
         let git_heads: Vec<_> = contents
@@ -336,7 +337,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Makes the blob, and appends its stream.
+    /// Makes one blob, and appends its stream.
     fn blob(
         &mut self,
         waited: &Waiting<'_>,
@@ -387,13 +388,12 @@ impl Encoder<'_> {
         Ok(Some(FileMetadata { oid, inflated_len: content.len() }))
     }
 
-    /// Looks for a git delta that makes `content` of the content of the planned base, and is worth
-    /// it.
+    /// Finds a git delta from the content of the planned base to `content`, if it is worth storing.
     fn find_delta(&mut self, waited: &Waiting<'_>, content: &[u8]) -> Result<Found> {
         let Some(base) = waited.base.as_ref() else { return Ok(Found::Nothing) };
         let (base, base_text) = (base.content(), &base.text);
         let limit = content.len() / LONGEST_DELTA.1 * LONGEST_DELTA.0;
-        // stored deltas count in texts: they are right for contents if neither has metadata
+        // stored deltas apply to texts: they fit contents if neither text has metadata
         if let Some(stored) = &waited.revision.delta
             && base.len() == base_text.len()
             && content.len() == waited.revision.text.len()
@@ -408,7 +408,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Where a delta was put.
+/// The buffer of a found delta.
 #[derive(Clone, Copy)]
 enum Found {
     Nothing,

@@ -1,11 +1,11 @@
-//! The choice of objects that are searched for SHA-1 collision attacks.
+//! The search for SHA-1 collision attacks, and the choice of objects to search.
 //!
-//! An object is written once, however many revisions have it. So if two contents were made to have
-//! one SHA-1, one of them would be lost silently. Both carry traces of the attack, which git looks
-//! for in everything that it receives. Small exports search every object. Large ones search those
-//! whose id is known from this export or from the store (`docs/decisions/sha1.rst`).
+//! An object is written once, even if many revisions have it. So one of two contents with the same
+//! SHA-1 would be lost silently. Both carry traces of the attack, which git looks for in all that
+//! it receives. Small exports search every object. Large ones search the objects whose id is known
+//! from this export or from the store (`docs/decisions/sha1.rst`).
 //!
-//! Knows neither where contents come from nor how they are written.
+//! Knows neither the source of contents nor how they are written.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -18,10 +18,10 @@ use sha1lanes::{Message, collides};
 use crate::objects::storeids::StoreIds;
 use crate::read::files::FileId;
 
-/// No attack fits in fewer bytes: it takes two blocks of SHA-1 that differ.
+/// Shortest attack, in bytes: two differing blocks of SHA-1.
 const SHORTEST_ATTACK: usize = 128;
 
-/// An object or text that was made to have the SHA-1 of another one.
+/// An object or text with traces of a SHA-1 collision attack.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Attack {
     what: &'static str,
@@ -39,28 +39,28 @@ impl fmt::Display for Attack {
 pub(crate) enum CollisionCheck {
     /// All messages.
     Each,
-    /// Those whose id is known.
+    /// Messages whose id is known.
     Known(Known),
 }
 
-/// What is known of ids.
+/// The known ids.
 #[derive(Debug)]
 pub(crate) struct Known {
     met: Mutex<MetIds>,
     store: StoreIds,
-    /// File revisions whose node is that of more than one path.
+    /// File revisions whose node more than one path has.
     shared: HashSet<FileId>,
 }
 
 impl CollisionCheck {
-    /// Searches objects that come again or have an id of `store`, and the texts of `shared` files,
-    /// whose nodes more than one path has.
+    /// A check that searches objects whose id was met before or is in `store`, and the texts of
+    /// `shared` files, whose nodes more than one path has.
     pub fn of_known(store: StoreIds, shared: HashSet<FileId>) -> Self {
         Self::Known(Known { met: Mutex::default(), store, shared })
     }
 
-    /// Passes an object, `message` with its header, that is about to be written, or that is left out
-    /// because its id is there.
+    /// Checks an object that is about to be written, or left out because its id is known. `message`
+    /// has its header.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl CollisionCheck {
         Self::any_object(kind, oid, message)
     }
 
-    /// The same for an object of a kind that is searched whatever its id.
+    /// Checks an object of a kind that is always searched.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl CollisionCheck {
         search(message).map_err(|()| Attack { what: kind.name(), id: oid.to_string() })
     }
 
-    /// Passes a file revision, `message` being its text behind its parents.
+    /// Checks a file revision. `message` is its text behind its parents.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl CollisionCheck {
         }
     }
 
-    /// Whether an object with this id is searched. The id is known from then on.
+    /// Returns whether to search the object with this id, and remembers the id.
     fn is_in_scope(&self, oid: Oid) -> bool {
         let Self::Known(Known { met, store, .. }) = self else { return true };
         let is_met = met.lock().unwrap_or_else(PoisonError::into_inner).meet(&oid);
@@ -101,24 +101,24 @@ impl CollisionCheck {
     }
 }
 
-/// The ids met so far. One that is taken for another costs a needless search, no more.
+/// The ids met so far. A false match costs a needless search, no more.
 #[derive(Debug, Default)]
 struct MetIds {
-    /// The beginnings of the first ones.
+    /// The first 8 bytes of the first ids.
     first: HashSet<u64>,
-    /// Those after them, in sets of which each has room for four times as many as the one before.
+    /// Filters with the later ids. Each has room for four times as many as the one before.
     later: Vec<StoreIds>,
-    /// For how many the last of those has room.
+    /// Room left in the last of them.
     room: usize,
 }
 
-/// So many ids are kept by their beginnings: 9 MB.
+/// Most ids kept by their first 8 bytes: 9 MB.
 const FIRST_IDS: usize = (1 << 20) / 8 * 7;
-/// The first set of later ids has room for so many: 8 MB.
+/// Room of the first filter with later ids: 8 MB.
 const LATER_IDS: usize = 1 << 22;
 
 impl MetIds {
-    /// Whether this id, or perhaps another one, was met before. It is met from then on.
+    /// Remembers an id. Returns whether it, or perhaps another id, was met before.
     fn meet(&mut self, oid: &Oid) -> bool {
         let (beginning, _) = oid.as_bytes().split_first_chunk().expect("ids are longer");
         let beginning = u64::from_ne_bytes(*beginning);
@@ -150,8 +150,8 @@ fn carries_attack(message: Message<'_>) -> bool {
     collides(message)
 }
 
-/// Also in tests, messages with a mark: no published attack is one of git's objects, and to make one
-/// takes 2^61 hashes.
+/// The search of tests, which also finds marked messages. No published attack is a git object, and
+/// a new one takes 2^61 hashes.
 #[cfg(test)]
 fn carries_attack(message: Message<'_>) -> bool {
     let has = |mark: &str| memchr::memmem::find(message.body, mark.as_bytes()).is_some();
@@ -163,9 +163,9 @@ fn carries_attack(message: Message<'_>) -> bool {
 pub(crate) mod tests {
     use super::*;
 
-    /// A text that has this counts as an attack.
+    /// Mark of a text that counts as an attack.
     pub const ATTACK: &str = "an attack, say tests";
-    /// A text that has this counts as an attack on the id that Mercurial gives it.
+    /// Mark of a text that counts as an attack on Mercurial's id.
     pub const ATTACK_ON_NODE: &str = "an attack on a node, say tests";
 
     const OID: Oid = Oid::EMPTY_BLOB;

@@ -1,4 +1,4 @@
-//! Compression of objects: the quicker compressor for each length.
+//! Compression of objects, with the faster compressor for each length.
 //!
 //! `docs/decisions/compression.rst` has the measurements.
 
@@ -10,7 +10,7 @@ use parallel::{Budget, Buffer};
 use crate::error::Result;
 use crate::objects::object::Object;
 
-/// Payloads up to this length, in bytes, are for the compressor that sets up nothing for each.
+/// Longest payload for the compressor without setup cost, in bytes.
 const SHORT: usize = 16 << 10;
 
 /// Compressors of one thread.
@@ -46,18 +46,18 @@ impl Compressor {
         }
     }
 
-    /// Appends the stream of `payload`, which would not become much shorter, to `streams`.
+    /// Appends `payload` to `streams` without compression, which would gain little.
     pub fn store(&mut self, payload: &[u8], streams: &mut Streams) -> Result<()> {
         let bound = self.storing.bound(payload.len());
         streams.push(bound, |room| self.storing.deflate_to(payload, room))
     }
 
-    /// The streams of the payloads of objects.
+    /// Compresses the payloads of objects.
     pub fn deflate_all(&mut self, objects: &[Object]) -> Result<Streams> {
         let mut streams = self.streams();
         for Object { kind, base, payload, .. } in objects {
             match (kind, base) {
-                // what is left of them are ids, the rest is copied from the base
+                // deltas of trees insert little but ids, which do not compress
                 (ObjectKind::Tree, Some(_)) => self.store(payload, &mut streams)?,
                 _ => self.deflate(payload, &mut streams)?,
             }
@@ -74,7 +74,8 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Appends what `deflate` writes to a room of `bound` bytes, as long as it answers.
+    /// Appends the output of `deflate`, which writes into room of `bound` bytes and returns its
+    /// length.
     fn push(&mut self, bound: usize, deflate: impl FnOnce(&mut [u8]) -> usize) -> Result<()> {
         let start = self.bytes.len();
         self.bytes.reserve(bound)?;
@@ -85,7 +86,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Each stream, in the order in which they came.
+    /// All streams, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])

@@ -1,4 +1,4 @@
-//! The filelogs that a conversion reads, and their pieces.
+//! The filelogs of a conversion, cut into pieces and jobs.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -12,16 +12,17 @@ use crate::read::files::{FileId, FileTable};
 use crate::read::lookups::Lookup;
 use crate::read::names::NameId;
 
-/// Small pieces are handed out together until they have so much text, or so many stored bytes.
+/// Size of a job with small pieces, in bytes of text and in stored bytes.
 const JOB_TEXT_BYTES: u64 = 2 << 20;
 const JOB_STORED_BYTES: u64 = 1 << 20;
 
-/// Draws jobs: filelogs in the order of their paths, large ones in pieces, small ones together.
+/// An iterator of jobs: filelogs in the order of their paths, large ones in pieces, small ones
+/// together.
 pub(crate) struct Filelogs<'a> {
     lookup: Lookup<'a>,
-    /// Revisions of one path follow each other.
+    /// Wanted revisions, grouped by path.
     wanted: Vec<(FileId, Node)>,
-    /// The paths, last first, and where their revisions begin.
+    /// The paths, last first, and the start of their revisions in `wanted`.
     paths: Vec<(NameId, usize)>,
     pieces: VecDeque<(Piece, Load)>,
 }
@@ -29,7 +30,7 @@ pub(crate) struct Filelogs<'a> {
 impl<'a> Filelogs<'a> {
     /// Prepares the conversion of the revisions `new_files`.
     pub fn new(lookup: Lookup<'a>, files: &FileTable, new_files: &[FileId]) -> Self {
-        // there are few paths for many revisions: those are sorted, and these only counted
+        // there are many revisions and few paths, so only paths are sorted
         let mut ends = vec![0; lookup.changes.paths().count()];
         for &file in new_files {
             ends[files.path(file).0 as usize] += 1;
@@ -68,7 +69,7 @@ impl<'a> Filelogs<'a> {
         Ok(true)
     }
 
-    /// Pieces, and the bytes that their blobs will about take.
+    /// The pieces of the next job, and the approximate bytes of their blobs.
     fn job(&mut self) -> Result<(u64, Vec<Piece>)> {
         let mut job = Vec::new();
         let mut total = Load::default();

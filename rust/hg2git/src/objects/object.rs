@@ -1,19 +1,19 @@
-//! What is handed to the pack: one git object, as content or as a delta.
+//! A git object on its way to the pack, as content or as a delta.
 
 use gitpack::{ObjectKind, Oid};
 
 use crate::objects::trees::Purpose;
 
-/// An object on its way to the pack, not compressed yet.
+/// An object for the pack, not compressed yet.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub kind: ObjectKind,
     pub oid: Oid,
-    /// The object that `payload` is a delta against, handed over earlier; if `None`, the payload
-    /// is the content.
+    /// The base of the delta in `payload`, passed on earlier; if `None`, the payload is the
+    /// content.
     pub base: Option<Oid>,
     pub payload: Vec<u8>,
-    /// Who needs it.
+    /// The readers that need it.
     pub purpose: Purpose,
 }
 
@@ -24,7 +24,7 @@ impl Object {
     }
 }
 
-/// What a pack has to know of an object beside its compressed payload.
+/// An object without its payload, as the pack needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectHead {
     pub kind: ObjectKind,

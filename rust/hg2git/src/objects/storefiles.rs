@@ -1,4 +1,4 @@
-//! Single files of a manifest, read from the store when a dialect asks for them.
+//! Single files of a manifest, read from the store on the dialect's request.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl<'a> StoreFiles<'a> {
         Self { store, manifest, directories, rev, text: OnceCell::new(), error: OnceCell::new() }
     }
 
-    /// Error of the first [`Unreadable`].
+    /// Error behind the first [`Unreadable`].
     pub fn into_error(self) -> Option<Error> {
         self.error.into_inner()
     }
@@ -41,7 +41,7 @@ impl<'a> StoreFiles<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Store`] if it cannot be read.
+    /// [`Error::Store`] if the manifest cannot be read.
     pub fn text(&self) -> Result<&Arc<Buffer>> {
         if let Some(text) = self.text.get() {
             return Ok(text);
@@ -85,7 +85,7 @@ impl Files for StoreFiles<'_> {
     }
 }
 
-/// Source of the copy that a file revision records.
+/// Copy source that a file revision records.
 ///
 /// # Errors
 ///

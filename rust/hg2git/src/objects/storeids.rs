@@ -1,8 +1,8 @@
-//! Sets of ids as Bloom filters, such as that of the ids which the git repository may have.
+//! Sets of ids as Bloom filters, for example the ids in the packs of the git repository.
 //!
-//! Large exports ask them for each object that they write. "Perhaps" costs a needless search for an
+//! Large exports ask for each object that they write. "Perhaps" costs a needless search for an
 //! attack, so a few wrong answers are cheap; "no" is never wrong. An id takes 2 to 4 bytes, and a
-//! look-up costs the same with one pack or ten thousand.
+//! look-up costs the same for one pack and for ten thousand.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,26 +12,26 @@ use parallel::Directory;
 
 use crate::error::{Error, Result};
 
-/// Bits for each id; with [`PROBES`], 1 id in 200 that the store lacks looks as if it had it.
+/// Bits per id. With [`PROBES`], 1 in 200 absent ids is taken for present.
 const BITS_PER_ID: usize = 16;
-/// Bytes at most. From 32 million ids on, more of the answers are wrong.
+/// Most bytes of a filter. Above 32 million ids, wrong answers get more frequent.
 const MOST_BYTES: usize = 64 << 20;
-/// Bits that an id sets, each chosen by eight of its bytes.
+/// Offsets of the eight bytes that choose each bit of an id.
 const PROBES: [usize; 3] = [0, 6, 12];
 
-/// A set of ids, and of some others. The default has none.
+/// A filter of ids. The default is empty.
 #[derive(Debug, Default)]
 pub(crate) struct StoreIds {
-    /// A power of two of them, or none.
+    /// Words of bits: a power of two of them, or none.
     words: Vec<u64>,
 }
 
 impl StoreIds {
-    /// The ids of all packs in the directory `packs` but those that are `replaced`, names without suffix.
+    /// The ids of all packs in the directory `packs`, except `replaced` ones, named without suffix.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the directory or an index cannot be read, or is none.
+    /// [`Error::Io`] if the directory or an index cannot be read.
     pub fn of_packs(packs: &Directory, replaced: &[String]) -> Result<Self> {
         let failed = |path: PathBuf| move |source| Error::Io { path, source };
         let mut names = packs.names().map_err(failed(packs.path().to_owned()))?;
@@ -53,7 +53,7 @@ impl StoreIds {
         Ok(ids)
     }
 
-    /// These ids.
+    /// A filter of these ids.
     #[cfg(test)]
     pub fn of<const N: usize>(oids: [Oid; N]) -> Self {
         let mut ids = Self::with_room_for(N);
@@ -63,14 +63,14 @@ impl StoreIds {
         ids
     }
 
-    /// None yet; more than `count` make wrong answers more likely.
+    /// An empty filter. More than `count` ids make wrong answers more frequent.
     pub fn with_room_for(count: usize) -> Self {
         let bits = count.saturating_mul(BITS_PER_ID).min(MOST_BYTES * 8);
         let words = if count == 0 { 0 } else { bits.div_ceil(64).next_power_of_two() };
         Self { words: vec![0; words] }
     }
 
-    /// Adds an id. There must be room for some.
+    /// Adds an id. The filter must not be empty.
     pub fn add(&mut self, oid: &Oid) {
         let len = self.words.len();
         for (word, bit) in places(oid, len) {
@@ -78,14 +78,14 @@ impl StoreIds {
         }
     }
 
-    /// `false` if the packs have no object with this id.
+    /// Whether the set may have this id. `false` is certain.
     pub fn may_have(&self, oid: &Oid) -> bool {
         let len = self.words.len();
         len > 0 && places(oid, len).all(|(word, bit)| self.words[word] & bit != 0)
     }
 }
 
-/// The bits of an id, in so many words.
+/// The bits of an id, in a filter of `words` words.
 fn places(oid: &Oid, words: usize) -> impl Iterator<Item = (usize, u64)> {
     PROBES.into_iter().map(move |at| {
         let (chosen, _) = oid.as_bytes()[at..].split_first_chunk().expect("eight bytes");

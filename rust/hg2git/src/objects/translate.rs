@@ -1,4 +1,4 @@
-//! Deltas as Mercurial stores them, in git's form. Knows nothing of what they are deltas of.
+//! Translation of Mercurial's deltas to git's form. Knows nothing of the content.
 
 use gitpack::delta::{Op, Out, encode};
 use parallel::Buffer;
@@ -6,7 +6,7 @@ use revlog::{Delta, StoredDelta};
 
 use crate::error::Result;
 
-/// A buffer that has room for the delta that is written to it.
+/// A buffer with enough room for the delta.
 struct Roomy<'a>(&'a mut Buffer);
 
 impl std::ops::Deref for Roomy<'_> {
@@ -33,7 +33,7 @@ impl Out for Roomy<'_> {
     }
 }
 
-/// Sets `out` to a stored delta in git's form. `false` if it cannot have that form.
+/// Writes a stored delta in git's form to `out`. Returns `false` if that is not possible.
 pub(crate) fn translate(
     stored: &StoredDelta,
     base_len: usize,
@@ -54,9 +54,9 @@ pub(crate) fn translate(
     Ok(encode(base_len as u64, result_len as u64, ops, &mut Roomy(out)).is_ok())
 }
 
-/// Bytes that a stored delta of `stored_len` can have in git's form: no more than 7 for each
-/// copy of 64 KiB at most, and one more for each 127 that are inserted. A hunk has a header of 12, and
-/// is one copy and one insertion.
+/// Most bytes of a stored delta in git's form: 7 for each copy of at most 64 KiB, and one more for
+/// each 127 inserted bytes. A stored hunk has a header of 12 bytes, and becomes one copy and one
+/// insertion.
 const fn most_bytes(stored_len: usize, base_len: usize) -> usize {
     const LENGTHS: usize = 2 * 10;
     stored_len + stored_len / 127 + (base_len / 0x1_0000 + 1) * 7 + LENGTHS

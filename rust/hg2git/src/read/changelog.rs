@@ -40,7 +40,7 @@ impl Selection {
     /// # Errors
     ///
     /// [`Error::Moved`] if the changelog no longer begins with the changesets that the caller saw,
-    /// or has no longer an excluded one.
+    /// or lacks an excluded one.
     pub(crate) fn unconverted(&self, changelog: &Revlog, map: &OidMap) -> Result<Vec<Rev>> {
         let index = changelog.index();
         let Some(last) = self.len.checked_sub(1) else { return Ok(Vec::new()) };

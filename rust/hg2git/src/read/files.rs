@@ -1,4 +1,4 @@
-//! The file revisions of a conversion: their numbers, their positions, and their blobs.
+//! The file revisions of a conversion: their numbers, their paths, and their blobs.
 //!
 //! A node names one text, under any path. So a revision that two paths share is one entry. Nodes
 //! that an earlier run converted have their oid from the start.

@@ -1,4 +1,5 @@
-//! Checks that file revisions which are not converted exist in the filelogs of their paths.
+//! A check of file revisions that this run does not read: they must be in the filelogs of their
+//! paths.
 //!
 //! A node names a content, not a path. A manifest that was not hashed may name a revision of
 //! another path, for a path that never had it.

@@ -1,4 +1,4 @@
-//! What each revision of a filelog is stored as, and which jobs that makes.
+//! The planned storage of each revision of a filelog, and the jobs for it.
 //!
 //! All of it follows from the index alone.
 
@@ -9,19 +9,19 @@ use revlog::{Index, Parents, Rev};
 use crate::objects::trees::{MAX_DEPTH, MAX_LANDMARK_DEPTH};
 use crate::read::files::FileId;
 
-/// Text that one job rebuilds, in bytes, about: one that begins in the middle of a delta chain
-/// rebuilds the chain first, so it must be long beside that.
+/// Approximate text rebuilt by one job, in bytes. A job that begins in the middle of a delta chain
+/// rebuilds the chain first, so it must be long in comparison.
 const JOB_TEXT_BYTES: u64 = 96 << 20;
-/// Stored bytes that one job reads, about: what it makes is about as long.
+/// Approximate stored bytes read by one job. Its output has about the same length.
 const JOB_STORED_BYTES: u64 = 4 << 20;
 
-/// How a revision is to be stored; positions count in the plan.
+/// The planned storage of a revision. Bases are positions in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlannedStorage {
     Full,
-    /// The filelog's own delta.
+    /// The delta stored in the filelog.
     Stored(usize),
-    /// A delta to be searched for.
+    /// A delta to search for.
     Searched(usize),
 }
 
@@ -32,18 +32,18 @@ pub(super) struct Planned {
     pub file: FileId,
     pub storage: PlannedStorage,
     pub depth: u8,
-    /// Later ones may have it as base, when it is out of sight.
+    /// Whether later revisions may have it as base across a distance.
     pub is_landmark: bool,
 }
 
-/// What becomes of the revisions of a filelog.
+/// The planned revisions of a filelog.
 #[derive(Debug)]
 pub(crate) struct BlobPlan(pub(super) Vec<Planned>);
 
 /// Plans the revisions in `wanted`, ascending by revision.
 pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> BlobPlan {
     let mut plan = BlobPlan(Vec::with_capacity(wanted.len()));
-    // positions of the last landmark, and of the last that begins a series of them
+    // positions of the last landmark, and of the first landmark of the last series
     let (mut landmark, mut milestone) = (None, None);
     for &(rev, file) in wanted {
         let position = plan.0.len();
@@ -77,8 +77,9 @@ pub(crate) fn plan(index: &Index, wanted: &[(Rev, FileId)]) -> BlobPlan {
 }
 
 impl BlobPlan {
-    /// What the index alone suggests: the stored delta if it leads from a parent, else a delta
-    /// from a parent, else the stored one, else from whatever came last.
+    /// The storage that the index alone suggests: the stored delta if its base is a parent, or else
+    /// a new delta from a parent, or else the stored delta, or else a new delta from the revision
+    /// before.
     fn natural_base(&self, index: &Index, rev: Rev) -> Option<PlannedStorage> {
         let Parents(p1, p2) = index.parents(rev);
         let stored = index.delta_base(rev).and_then(|base| self.position(base));
@@ -107,13 +108,13 @@ impl BlobPlan {
         }
     }
 
-    /// The depth of a landmark that still has room for another after it.
+    /// The depth of a landmark, if another landmark may build on it.
     fn landmark_depth(&self, landmark: Option<usize>) -> Option<u8> {
         let depth = self.0[landmark?].depth;
         (depth < MAX_LANDMARK_DEPTH).then_some(depth)
     }
 
-    /// Ranges of positions that make jobs of about equal work.
+    /// Ranges of positions for jobs of about equal work.
     pub fn jobs(&self, index: &Index) -> Vec<(Range<usize>, Load)> {
         let mut jobs = Vec::new();
         let mut start = 0;
@@ -132,11 +133,11 @@ impl BlobPlan {
     }
 }
 
-/// How much work a part of a plan is.
+/// The work of a part of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Bytes to rebuild and hash.
     pub text_bytes: u64,
-    /// Bytes to read; about as many are made.
+    /// Bytes to read. About the same number is written.
     pub stored_bytes: u64,
 }

@@ -1,18 +1,18 @@
 //! Pointers to contents in LFS, as git-lfs writes them.
 //!
-//! Mercurial's `hgext/lfs/pointer.py` writes keys of its own beside git-lfs's: `x-is-binary`, and
-//! metadata as `x-hg-copy`. git-lfs refuses a pointer that has them. Its form is in
-//! `docs/spec.md` of git-lfs.
+//! Mercurial's `hgext/lfs/pointer.py` writes more keys than git-lfs: `x-is-binary`, and metadata as
+//! `x-hg-copy`. git-lfs refuses pointers with these keys. `docs/spec.md` of git-lfs has the format.
 
 const VERSION: &[u8] = b"https://git-lfs.github.com/spec/v1";
 const DIGEST_LEN: usize = 64;
-/// The SHA-256 of nothing. git-lfs has no pointer for an empty file.
+/// The SHA-256 of an empty file, for which git-lfs has no pointer.
 const OID_OF_NOTHING: &[u8; DIGEST_LEN] =
     b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// Returns git-lfs's pointer for what a text of Mercurial points to, `None` if it is no pointer.
+/// Converts a pointer of Mercurial to one of git-lfs; `None` if `text` is no pointer.
 ///
-/// That is one line for each key, in any order; each key at most once, and those of git-lfs once.
+/// A pointer has one line for each key, in any order. It must have each of git-lfs's keys once.
+/// Other keys are left out.
 pub(crate) fn pointer_of(text: &[u8]) -> Option<Vec<u8>> {
     let (mut version, mut digest, mut size) = (None, None, None);
     for line in text.strip_suffix(b"\n")?.split(|&byte| byte == b'\n') {
@@ -53,7 +53,7 @@ fn is_digest(digest: &[u8]) -> bool {
         && digest.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A number of digits only, which git-lfs reads as `int64`.
+/// Parses a size: only digits, in the range of `int64`, as git-lfs reads it.
 fn parse_size(digits: &[u8]) -> Option<i64> {
     let digits = std::str::from_utf8(digits).ok()?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?

@@ -8,7 +8,7 @@ use revlog::{Encoding, Node, Store};
 use super::*;
 use crate::objects::trees::MAX_DEPTH;
 
-/// A text, and what it is stored as: a delta against the revision before it, or itself.
+/// A text and its stored chunk: a delta against the revision before, or the full text.
 struct Stored {
     text: Vec<u8>,
     chunk: Vec<u8>,
@@ -16,7 +16,7 @@ struct Stored {
     flags: u16,
 }
 
-/// Line by line, one of which changes from revision to revision.
+/// Revisions of many lines, of which one changes each time.
 fn revisions(count: usize) -> Vec<Stored> {
     let line = |at: usize, number: usize| format!("{at:03} {number:06}\n").into_bytes();
     let mut lines: Vec<_> = (0..200).map(|at| line(at, 0)).collect();
@@ -45,7 +45,7 @@ fn write(root: &Path, revisions: &[Stored]) -> Arc<Revlog> {
         let before = i32::to_be_bytes(number - 1);
         let base = if *is_delta { before } else { number.to_be_bytes() };
         let node = node_of(parent, Node::NULL, text);
-        // of the first, the version and what it is: inline, with bases of any kind
+        // the first has version and features of the revlog: inline, with bases of any kind
         let place = if number == 0 { 0x3_0001 << 32 } else { (offset as u64) << 16 };
         let place = place | u64::from(*flags);
         bytes.extend(place.to_be_bytes());
@@ -69,7 +69,7 @@ fn plan_of(revlog: &Revlog) -> Arc<BlobPlan> {
     Arc::new(plan(revlog.index(), &wanted))
 }
 
-/// What is stored of each blob.
+/// Blobs: oid, base and stream.
 type Made = Vec<(Oid, Option<FileId>, Vec<u8>)>;
 
 fn made(jobs: impl IntoIterator<Item = Result<Blobs>>) -> Made {
@@ -143,7 +143,7 @@ fn the_first_wrong_revision_is_named_whatever_the_memory() {
 
 #[test]
 fn a_stored_delta_of_pointers_is_not_one_of_blobs() {
-    // as long as git-lfs's pointer, in another order
+    // as long as git-lfs's pointer, but in another order
     let tail = b"size 5\nversion https://git-lfs.github.com/spec/v1\n";
     let text = |digit: &str| [b"oid sha256:", digit.repeat(64).as_bytes(), b"\n", tail].concat();
     let place = |at: u32| at.to_be_bytes();

@@ -111,7 +111,7 @@ fn ordered(bases: &[u32]) -> Vec<u32> {
         }
     }
     let mut positions = vec![0; bases.len()];
-    // the place of each position, then of its next branch; of the largest ones, ahead
+    // the place of each position, then of its next branch; set ahead for a largest branch
     let mut places = vec![0; bases.len()];
     let mut end = 0;
     for (position, &base) in bases.iter().enumerate() {

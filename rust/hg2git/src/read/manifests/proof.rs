@@ -1,5 +1,4 @@
-//! Verification of manifest texts by their nodes, in batches, and the search for the first wrong
-//! one.
+//! Verification of manifest texts by their nodes, in batches.
 
 use std::rc::Rc;
 

@@ -94,9 +94,9 @@ impl SharedText {
 
     /// Moves the bytes outside buffers into one buffer, if there are more than `most_bytes`. If the
     /// buffers in use would take more than twice the text, moves all of the text.
-    /// the text of former chunks would take more than the text does, all of it.
     ///
     /// # Errors
+    ///
     /// Errors of `room`, which returns an empty buffer of at least the requested size.
     pub fn gather<E>(
         &mut self,
