@@ -1,11 +1,11 @@
-//! Directories of a working tree as persistent values: a changed tree shares what did not change.
+//! Directories of a working tree as persistent values: versions share unchanged parts.
 //!
 //! Applying the changes of a manifest costs the directories on the changed paths, not the size of
-//! the tree. Order is git's, which is also the order of full paths in a manifest: names compare as
-//! if directories ended in `/`.
+//! the tree. The order is git's, which is also the order of full paths in a manifest: names compare
+//! as if directories ended in `/`.
 //!
-//! The ids of a directory's trees are not known when it is made, only the place for them is there:
-//! [`crate::objects::trees`] makes the trees of many directories at once, from the bottom up.
+//! A new directory has only places for the ids of its trees. [`crate::objects::trees`] makes the
+//! trees of many directories at once, from the bottom up.
 //!
 //! Old conversions left manifests with `//` in paths, so a directory may have an empty name.
 
@@ -37,7 +37,7 @@ pub(crate) struct DirectoryEntry {
 }
 
 impl DirectoryEntry {
-    /// The entry of that name, which is one of `names`.
+    /// An entry with this name, which is one of `names`.
     pub fn new(names: &Names, name: &[u8], target: EntryTarget) -> Self {
         let name_len = u32::try_from(name.len()).expect("names are parts of paths");
         Self { name: names.find(name).expect("all names are numbered"), name_len, target }
@@ -48,17 +48,17 @@ impl DirectoryEntry {
         self.name_len as usize
     }
 
-    /// One of the same name that leads elsewhere.
+    /// An entry with the same name and another target.
     pub const fn with(&self, target: EntryTarget) -> Self {
         Self { name: self.name, name_len: self.name_len, target }
     }
 
-    /// Whether both have the same name, and lead to the same file or one directory.
+    /// Whether both have the same name and the same target.
     fn is_identical(&self, other: &Self) -> bool {
         self.name == other.name && self.target.is_identical(&other.target)
     }
 
-    /// Where this entry stands to another, in git's order.
+    /// The order of this entry against another, in git's order.
     pub fn order(&self, names: &Names, other: &Self) -> Ordering {
         let is_directory = other.target.is_directory();
         if self.name == other.name && self.target.is_directory() == is_directory {
@@ -68,12 +68,13 @@ impl DirectoryEntry {
     }
 }
 
-/// What an entry leads to.
+/// The target of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum EntryTarget {
     File(FileId, Mode),
     TrackedDirectory(Arc<TrackedDirectory>),
-    /// An object that is no file revision: an edit of the dialect, or a file of an earlier run's tree.
+    /// An object without a file revision: an edit of the dialect, or a file of an earlier run's
+    /// tree.
     Object(Arc<(Oid, Mode)>),
 }
 
@@ -82,7 +83,7 @@ impl EntryTarget {
         matches!(self, Self::TrackedDirectory(_))
     }
 
-    /// Whether both are the same file, or one directory.
+    /// Whether both are the same file, or the same directory in memory.
     fn is_identical(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File(a, mode_a), Self::File(b, mode_b)) => (a, mode_a) == (b, mode_b),
@@ -92,7 +93,7 @@ impl EntryTarget {
         }
     }
 
-    /// Whether both lead to the same in trees of that kind, which have been made.
+    /// Whether both have the same id in trees for this purpose, which have been made.
     pub fn is_same(&self, other: &Self, purpose: Purpose) -> bool {
         match (self, other) {
             (Self::TrackedDirectory(a), Self::TrackedDirectory(b)) => {
@@ -107,19 +108,19 @@ impl EntryTarget {
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub oid: Oid,
-    /// How it is stored; see [`crate::objects::trees`].
+    /// Its storage, see [`crate::objects::trees`].
     pub storage: Storage,
 }
 
-/// One directory with at least one entry.
+/// A directory with at least one entry.
 #[derive(Debug)]
 pub(crate) struct TrackedDirectory {
     pub entries: DirectoryEntries,
-    /// What a commit has.
+    /// The tree for commits.
     git: OnceLock<Tree>,
-    /// What the dialect has beside it.
+    /// The dialect's tree beside it.
     aside: OnceLock<Tree>,
-    /// Whether no directory in it has an empty name, so that the entries are those of git's tree.
+    /// Whether no directory below has an empty name, so that git's tree has the same entries.
     pub is_plain: bool,
 }
 
@@ -129,30 +130,31 @@ impl TrackedDirectory {
         Self { entries, git: OnceLock::new(), aside: OnceLock::new(), is_plain }
     }
 
-    /// One whose trees an earlier run wrote.
+    /// A directory whose trees an earlier run wrote.
     pub fn stored(entries: DirectoryEntries, git: Oid, aside: Option<Oid>) -> Self {
         let tree = |oid| OnceLock::from(Tree { oid, storage: Storage::ELSEWHERE });
         let is_plain = entries.are_plain();
         Self { entries, git: tree(git), aside: aside.map_or_else(OnceLock::new, tree), is_plain }
     }
 
-    /// The same, of which only the trees are known. No change may lead into it.
+    /// A stored directory whose entries are not read. No change may be below it.
     pub fn unread(git: Oid, aside: Option<Oid>) -> Self {
         Self::stored(DirectoryEntries::default(), git, aside)
     }
 
-    /// What git is shown instead of directories with an empty name; the aside has no such directory.
+    /// A directory for git in place of directories with an empty name. Trees of the aside form have
+    /// no such directory.
     pub fn shown(entries: DirectoryEntries, git: Tree) -> Self {
         let aside = Tree { oid: Oid::EMPTY_TREE, storage: Storage::ELSEWHERE };
         Self { entries, git: git.into(), aside: aside.into(), is_plain: false }
     }
 
-    /// Its tree of that kind, which has been made.
+    /// Its tree for this purpose, which has been made.
     pub fn tree(&self, purpose: Purpose) -> &Tree {
         self.place(purpose).get().expect("trees are made from the bottom up")
     }
 
-    /// Notes its tree of that kind, once.
+    /// Sets its tree for this purpose, once.
     pub fn set_tree(&self, purpose: Purpose, tree: Tree) {
         self.place(purpose).set(tree).expect("trees are made once");
     }
@@ -165,7 +167,7 @@ impl TrackedDirectory {
     }
 }
 
-/// The oid of the tree of that kind, also of no directory.
+/// The oid of a directory's tree for this purpose, or of the empty tree.
 pub(crate) fn oid_of(directory: Option<&Arc<TrackedDirectory>>, purpose: Purpose) -> Oid {
     directory.map_or(Oid::EMPTY_TREE, |directory| directory.tree(purpose).oid)
 }
@@ -174,52 +176,53 @@ pub(crate) fn oid_of(directory: Option<&Arc<TrackedDirectory>>, purpose: Purpose
 #[derive(Debug)]
 pub(crate) struct NewDirectory {
     pub directory: Arc<TrackedDirectory>,
-    /// What it was before.
+    /// The previous version of the directory.
     pub before: Option<Arc<TrackedDirectory>>,
-    /// How many directories it is in. Those that are in it have more.
+    /// Number of directories above it.
     pub level: usize,
-    /// Bytes that those of its entries take in a tree which it shares with no other directory, about.
+    /// Approximate bytes, in git's tree, of the entries in leaves that no other directory has.
     pub new_len: usize,
-    /// Whether its trees were made before, and only have to be known again.
+    /// Whether its trees were made before, and only their ids are needed again.
     pub is_again: bool,
 }
 
-/// One file that a changed tree has or has not; or a directory, where none was.
+/// A change of a tree: a file that is set or removed, or a directory at a new path.
 #[derive(Clone, Debug)]
 pub(crate) struct TreeChange<'a> {
     /// Path from the root.
     pub path: &'a [u8],
-    /// `None` if the file is gone.
+    /// `None` if the file is removed.
     pub target: Option<EntryTarget>,
 }
 
-/// Makes directories of changes.
+/// Maker of directories from changes.
 #[derive(Debug)]
 pub(crate) struct Replay<'a> {
     /// All names of files and directories.
     pub names: &'a Names,
-    /// Those made and not taken yet; what is in one comes before it, and what it was before, too.
+    /// New directories, not taken yet. Each comes after the directories in it, and after its
+    /// previous version.
     pub made: Vec<NewDirectory>,
     is_again: bool,
 }
 
-/// Where in the tree a directory is.
+/// The place of a directory in the tree.
 #[derive(Clone, Copy)]
 struct At {
-    /// Bytes of its path, its slash included.
+    /// Bytes of its path, with the slash at the end.
     depth: usize,
     level: usize,
 }
 
 impl<'a> Replay<'a> {
-    /// Nothing made yet.
+    /// A maker of directories, with these names.
     pub const fn new(names: &'a Names) -> Self {
         Self { names, made: Vec::new(), is_again: false }
     }
 
-    /// The tree `before` with `changes`, which ascend by path; `None` is the empty tree.
+    /// Applies `changes`, which ascend by path, to the tree `before`; `None` is the empty tree.
     ///
-    /// Removing what is not there changes nothing.
+    /// Removal of a missing file changes nothing.
     pub fn apply(
         &mut self,
         before: Option<&Arc<TrackedDirectory>>,
@@ -228,7 +231,7 @@ impl<'a> Replay<'a> {
         self.apply_at(before, changes, At { depth: 0, level: 0 })
     }
 
-    /// As [`Self::apply`], of a tree that was made before and is not there any more.
+    /// As [`Self::apply`], for a tree that was made before and then dropped.
     pub fn apply_again(
         &mut self,
         before: Option<&Arc<TrackedDirectory>>,
@@ -240,7 +243,7 @@ impl<'a> Replay<'a> {
         made
     }
 
-    /// As [`Self::apply`], in a directory of the tree.
+    /// As [`Self::apply`], in a subdirectory.
     fn apply_at(
         &mut self,
         before: Option<&Arc<TrackedDirectory>>,
@@ -312,17 +315,17 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Where `entry` stands to one of this name and kind, in git's order.
+/// The order of `entry` against an entry of this name and kind, in git's order.
 fn order(names: &Names, entry: &DirectoryEntry, name: &[u8], is_directory: bool) -> Ordering {
     let (own_name, own_kind) = (names.get(entry.name), entry.target.is_directory());
     match entry_order(own_name, own_kind, name, is_directory) {
-        // a file and a directory of one name differ; the file comes first
+        // a file and a directory of the same name differ; the file comes first
         Ordering::Equal => own_kind.cmp(&is_directory),
         order => order,
     }
 }
 
-/// The component of `path` that begins at `depth`, and whether a slash follows it.
+/// The component of `path` at `depth`, and whether a slash follows it.
 fn component(path: &[u8], depth: usize) -> (&[u8], bool) {
     let rest = &path[depth..];
     match memchr::memchr(b'/', rest) {

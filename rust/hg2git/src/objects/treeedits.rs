@@ -1,6 +1,6 @@
-//! Edits of trees: what a dialect has in trees other than the files of manifests.
+//! Edits of trees: entries that a dialect has in trees in place of a manifest's files.
 //!
-//! They are known before the history is replayed, since all names are numbered then.
+//! All edits are made before the history is replayed, since names are numbered then.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl PathEdit {
         Self { path, target, blob }
     }
 
-    /// The change of a tree that it is.
+    /// The edit as a change of a tree.
     pub fn change(&self) -> TreeChange<'_> {
         TreeChange { path: &self.path, target: self.target.clone() }
     }
@@ -101,7 +101,7 @@ impl TreeEdits {
         })
     }
 
-    /// Changes of the manifest at `position`, with its edits in place of changes of the same paths.
+    /// The changes of the manifest at `position`. Edits replace changes of the same paths.
     pub fn applied<'a>(
         &'a self,
         changes: impl Iterator<Item = TreeChange<'a>>,
@@ -126,7 +126,7 @@ impl TreeEdits {
     }
 }
 
-/// The edits that `dialect` makes of the tree of a manifest, ascending by path.
+/// The dialect's edits of the tree of a manifest, ascending by path.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
-//! How trees are stored: as what changed since the tree of the same directory before.
+//! Storage of trees, as deltas against earlier trees of the same directory.
 //!
-//! There are two kinds: git's, and one that the dialect may have beside it ([`TreeForm`]).
+//! There are two kinds of tree: git's, and the dialect's beside it ([`TreeForm`]).
 //!
-//! A chain of such deltas is at most [`MAX_DEPTH`] long, git's own default. Where it would be longer
-//! the tree is compared with a landmark: an earlier tree of the directory whose own chain is short.
+//! A chain of deltas has at most [`MAX_DEPTH`] links, git's own default. A longer chain is avoided
+//! by a delta against a landmark: an earlier tree of the directory whose own chain is short.
 
 mod content;
 mod emptynames;
@@ -22,20 +22,20 @@ pub(crate) use form::{FileIds, Lead, Purpose, TreeForm};
 pub(crate) use reading::stored_entries;
 pub(crate) use writer::{LANES, Refused, TreeWriter};
 
-/// Longest chain of deltas in packs, as `pack.depth` has it by default.
+/// Longest chain of deltas in packs, the default of `pack.depth`.
 pub(crate) const MAX_DEPTH: u8 = 50;
-/// Longest chain of a landmark: what remains of [`MAX_DEPTH`] is for the trees after it.
+/// Longest chain of a landmark. The rest of [`MAX_DEPTH`] is for the trees built on it.
 pub(crate) const MAX_LANDMARK_DEPTH: u8 = 24;
 
-/// Bytes of a delta's lengths, and of a copy and an insertion without what is inserted, at most, unless
-/// they are very long.
+/// Bytes of a delta's lengths, and of a copy and an insertion without the inserted bytes. Very long
+/// ones take more.
 const LENGTHS_LEN: usize = 8;
 const PIECE_LEN: usize = 12;
 
-/// Bytes at the end of an entry that name an object.
+/// Bytes of the oid at the end of an entry.
 const OID_LEN: usize = 20;
 
-/// A tree that is kept to compare later ones with; most of its entries are those of later ones.
+/// A tree kept as a base for later ones, which share most of its entries.
 #[derive(Debug)]
 pub(crate) struct Landmark {
     oid: Oid,
@@ -43,29 +43,29 @@ pub(crate) struct Landmark {
     depth: u8,
 }
 
-/// How a tree is stored.
+/// The storage of a tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
-    /// Deltas to follow to read it; `None` if it is not in the pack that is written.
+    /// Number of deltas needed to read it; `None` if it is not in the new pack.
     pub depth: Option<u8>,
     landmark: Option<Arc<Landmark>>,
 }
 
 impl Storage {
-    /// That of a tree which an earlier run wrote.
+    /// The storage of a tree that an earlier run wrote.
     pub const ELSEWHERE: Self = Self { depth: None, landmark: None };
 }
 
-/// A tree that has been made, to be stored.
+/// A new tree, to be stored.
 struct New<'a> {
     entries: &'a DirectoryEntries,
     content: &'a [u8],
     oid: Oid,
-    /// What makes it of the one before, if that is known already.
+    /// The delta from the tree before, if it was found already.
     pieces: Option<Pieces>,
 }
 
-/// How a tree is stored best, given the one before: the base and the payload.
+/// The best storage of a tree: its [`Storage`], the base and the payload.
 fn stored(
     names: &Names,
     form: &'static TreeForm,
@@ -96,21 +96,22 @@ fn stored(
     }
 }
 
-/// What makes a tree of an earlier one, from the first entry to the last.
+/// A step from an earlier tree to a later one.
 enum Step<'e> {
-    /// These bytes of the earlier tree.
+    /// The same bytes as in the earlier tree.
     Same { at: usize, len: usize },
-    /// Another entry. The one that it replaces, if there is one, is at `at` of the earlier tree.
+    /// A new entry. `at` is the place in the earlier tree, where the replaced entry is, if there is
+    /// one.
     New { at: usize, entry: &'e DirectoryEntry, replaced: Option<&'e DirectoryEntry> },
 }
 
-/// The steps from one tree to another, entry by entry where they do not share a leaf.
+/// The steps from one tree to another. Entries are compared where the trees do not share a leaf.
 struct Comparison<'e> {
     names: &'e Names,
     form: &'static TreeForm,
     old: Walk<'e>,
     new: Walk<'e>,
-    /// Bytes of the old one that are behind.
+    /// Bytes of the earlier tree that are passed.
     at: usize,
 }
 
@@ -152,7 +153,7 @@ impl<'e> Iterator for Comparison<'e> {
     }
 }
 
-/// What a delta consists of: ranges of the base, each with a range of the result after it.
+/// A delta in pieces: ranges of the base, each followed by a range of the result.
 #[derive(Debug, Default)]
 struct Pieces {
     done: Vec<Piece>,
@@ -181,7 +182,7 @@ impl Pieces {
         pieces
     }
 
-    /// Adds what comes next.
+    /// Adds the next step.
     fn add(&mut self, step: &Step<'_>, form: &'static TreeForm) {
         match *step {
             Step::Same { at, len } => self.copy(at, len),
@@ -215,8 +216,8 @@ impl Pieces {
         self.len += len;
     }
 
-    /// The delta from a base of `base_len` bytes to `content`; `None` if it is not much shorter than
-    /// that.
+    /// The delta from a base of `base_len` bytes to `content`; `None` if it is longer than half of
+    /// the content.
     fn delta(&self, base_len: usize, content: &[u8]) -> Option<Vec<u8>> {
         let pieces = || self.done.iter().chain([&self.last]);
         let len = pieces().map(|piece| piece.inserted_len + PIECE_LEN).sum::<usize>() + LENGTHS_LEN;
@@ -230,7 +231,8 @@ impl Pieces {
     }
 }
 
-/// How many bytes two entries of one name and kind begin with, of the `len` that the later one has.
+/// Number of equal bytes at the start of two entries of the same name and kind. `len` is the length
+/// of the later one.
 fn same_len(
     before: &DirectoryEntry,
     after: &DirectoryEntry,

@@ -1,7 +1,7 @@
 //! The entries of a directory, in leaves that its versions share.
 //!
-//! A directory of a hundred thousand files that is changed in one place is a new list of leaves, one
-//! of them new. What a leaf tells of its entries (lengths, whether one is special) is counted once.
+//! One change in a directory of a hundred thousand files makes a new list of leaves, with one new
+//! leaf. Sums over the entries of a leaf (length, special names) are computed once.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use super::order;
 use crate::objects::trees::TreeForm;
 use crate::read::names::Names;
 
-/// Entries of a leaf: at most so many, and no fewer unless it is the only one, about.
+/// Number of entries in a leaf, about. A directory with a single leaf may have fewer.
 const LONGEST: usize = 64;
 const SHORTEST: usize = 16;
 
-/// Bytes of an entry in the content of git's tree, beside its mode and name: space, NUL, oid.
+/// Bytes of an entry in the content of git's tree, without mode and name: space, NUL, oid.
 const FRAME_LEN: usize = 22;
 
 /// Entries in git's order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DirectoryEntries(Vec<Arc<Leaf>>);
 
-/// Some of them, never none.
+/// Consecutive entries, at least one.
 #[derive(Debug)]
 pub(crate) struct Leaf {
     entries: Vec<DirectoryEntry>,
@@ -40,7 +40,7 @@ impl Leaf {
         Self { entries, content_len, is_plain }
     }
 
-    /// Bytes that its entries take in a tree of that kind.
+    /// Bytes of the entries in a tree of this form.
     pub fn content_len(&self, form: &TreeForm) -> usize {
         self.content_len + form.prefix_len * self.entries.len()
     }
@@ -51,7 +51,7 @@ impl Leaf {
 }
 
 impl DirectoryEntries {
-    /// Those of a list that is in order.
+    /// Entries from a sorted list.
     pub fn from_vec(entries: Vec<DirectoryEntry>) -> Self {
         let mut edit = Edit::new(&[]);
         edit.open = entries;
@@ -72,17 +72,17 @@ impl DirectoryEntries {
         self.0.is_empty()
     }
 
-    /// Bytes that they take in a tree of that kind.
+    /// Bytes of the entries in a tree of this form.
     pub fn content_len(&self, form: &TreeForm) -> usize {
         self.0.iter().map(|leaf| leaf.content_len(form)).sum()
     }
 
-    /// Whether none is a directory with an empty name, nor one with such a directory in it.
+    /// Whether neither these directories nor directories below them have an empty name.
     pub fn are_plain(&self) -> bool {
         self.0.iter().all(|leaf| leaf.is_plain)
     }
 
-    /// The entry of that name and kind.
+    /// The entry with this name and kind.
     pub fn find(&self, names: &Names, name: &[u8], is_directory: bool) -> Option<&DirectoryEntry> {
         let is_before = |entry: &DirectoryEntry| order(names, entry, name, is_directory).is_lt();
         let leaf = self.0.get(self.0.partition_point(|leaf| is_before(leaf.last())))?;
@@ -92,7 +92,7 @@ impl DirectoryEntries {
 }
 
 impl DirectoryEntry {
-    /// Bytes of the entry in a tree of that kind: mode, space, name, NUL, oid.
+    /// Bytes of the entry in a tree of this form: mode, space, name, NUL, oid.
     pub const fn len(&self, form: &TreeForm) -> usize {
         let mode_len = if self.target.is_directory() { 5 } else { 6 };
         mode_len + form.prefix_len + self.name_len as usize + FRAME_LEN
@@ -103,7 +103,7 @@ impl DirectoryEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct Walk<'e> {
     leaves: &'e [Arc<Leaf>],
-    /// Entries of the first leaf that are behind.
+    /// Number of entries of the first leaf that are passed.
     behind: usize,
 }
 
@@ -112,13 +112,13 @@ impl<'e> Walk<'e> {
         Self { leaves: entries.leaves(), behind: 0 }
     }
 
-    /// What comes next.
+    /// The next entry.
     pub fn peek(&self) -> Option<&'e DirectoryEntry> {
         self.leaves.first().map(|leaf| &leaf.entries[self.behind])
     }
 
-    /// Leaves the entries behind that come next in both walks, and answers how many bytes they take
-    /// in a tree of that kind.
+    /// Passes the next entries as long as both walks have the same. Returns their bytes in a tree
+    /// of this form.
     pub fn skip_identical(&mut self, other: &mut Self, form: &TreeForm) -> usize {
         let mut len = 0;
         while let ([leaf, ..], [other_leaf, ..]) = (self.leaves, other.leaves) {
@@ -144,7 +144,7 @@ impl<'e> Walk<'e> {
         len
     }
 
-    /// Leaves so many entries of the next leaf behind.
+    /// Passes `count` entries, all in the next leaf.
     pub fn step(&mut self, count: usize) {
         self.behind += count;
         if self.leaves.first().is_some_and(|leaf| leaf.entries.len() == self.behind) {
@@ -158,26 +158,27 @@ impl<'e> Walk<'e> {
     }
 }
 
-/// New entries made of old ones, from the first to the last.
+/// An edit: new entries made from old ones, in order.
 pub(super) struct Edit<'e> {
     rest: Walk<'e>,
     made: Vec<Arc<Leaf>>,
-    /// What comes after those, in no leaf yet.
+    /// Entries behind the new leaves, in no leaf yet.
     open: Vec<DirectoryEntry>,
-    /// Bytes that the entries of new leaves take in git's tree.
+    /// Bytes of the entries of new leaves in git's tree.
     new_len: usize,
 }
 
 impl<'e> Edit<'e> {
     pub fn new(old: &'e [Arc<Leaf>]) -> Self {
         let rest = Walk { leaves: old, behind: 0 };
-        // most directories are one leaf, and get an entry more at most
+        // most directories have one leaf, and get at most one more entry
         let room = old.first().map_or(0, |first| first.entries.len() + 1);
         let (made, open) = (Vec::with_capacity(old.len() + 1), Vec::with_capacity(room));
         Self { rest, made, open, new_len: 0 }
     }
 
-    /// Takes all old entries before that of this name and kind, and answers it, if there is one.
+    /// Takes all old entries before this name and kind. Returns the old entry of this name and
+    /// kind, if there is one.
     pub fn seek(
         &mut self,
         names: &Names,
@@ -195,12 +196,12 @@ impl<'e> Edit<'e> {
         self.rest.peek().filter(|found| order(names, found, name, is_directory).is_eq())
     }
 
-    /// Leaves out the old entry that comes next.
+    /// Leaves out the next old entry.
     pub fn skip(&mut self) {
         self.rest.step(1);
     }
 
-    /// Adds an entry.
+    /// Adds a new entry.
     pub fn push(&mut self, entry: DirectoryEntry) {
         self.open.push(entry);
         if self.open.len() >= 2 * LONGEST {
@@ -208,8 +209,8 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// Takes all old entries that are left. Answers also the bytes, in git's tree, of those entries
-    /// that are in no old leaf.
+    /// Takes all remaining old entries. Returns also the bytes in git's tree of the entries outside
+    /// old leaves.
     pub fn finish(mut self) -> (DirectoryEntries, usize) {
         self.take_leaves(self.rest.leaves.len());
         if (1..SHORTEST).contains(&self.open.len())
@@ -221,7 +222,7 @@ impl<'e> Edit<'e> {
         (DirectoryEntries(self.made), self.new_len)
     }
 
-    /// Takes what is left of the next `count` leaves.
+    /// Takes the remaining entries of the next `count` leaves.
     fn take_leaves(&mut self, count: usize) {
         let (mut taken, rest) = self.rest.leaves.split_at(count);
         if let [first, after @ ..] = taken
@@ -230,7 +231,7 @@ impl<'e> Edit<'e> {
             self.open.extend_from_slice(&first.entries[self.rest.behind..]);
             taken = after;
         }
-        // few entries become part of the next leaf, or the leaves would get shorter and shorter
+        // few entries join the next leaf, otherwise leaves would get shorter and shorter
         if let [first, after @ ..] = taken
             && !self.open.is_empty()
             && self.open.len().min(first.entries.len()) < SHORTEST
@@ -247,7 +248,7 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// Makes leaves of about equal length of the open entries.
+    /// Makes leaves of about equal length from the open entries.
     fn close(&mut self) {
         let open = std::mem::take(&mut self.open);
         if (1..=LONGEST).contains(&open.len()) {

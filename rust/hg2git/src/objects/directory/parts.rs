@@ -1,40 +1,40 @@
 //! A large new tree, made directory by directory.
 //!
-//! The first tree of a history may have a million files. Made at once, its objects would all wait in
-//! memory; made in parts, they are handed on meanwhile. The objects are the same.
+//! The first tree of a history may have a million files. If it were made at once, all its objects
+//! would wait in memory. In parts, each is passed on as soon as possible. The objects are the same.
 
 use std::sync::Arc;
 
 use super::{At, EntryTarget, Replay, TrackedDirectory, TreeChange, component};
 
-/// Changes from which on a tree is made in parts, and most that one part has.
+/// Fewest changes of a tree that is made in parts, and most changes of one part.
 pub(crate) const LARGE: usize = 4096;
 
-/// A tree that is being made of nothing.
+/// A new tree in the making.
 pub(crate) struct Parts<'a> {
     changes: Vec<TreeChange<'a>>,
-    /// How many of them are dealt with.
+    /// Number of changes done.
     done: usize,
-    /// What is left to do then: files beside many others, and directories.
+    /// Changes left for the end: files in large directories, and finished directories.
     rest: Vec<TreeChange<'a>>,
-    /// The directories that the next change is in, if they are too large for a part.
+    /// The large directories above the next change.
     large: Vec<Large>,
 }
 
 struct Large {
-    /// Bytes of its path, its last slash included.
+    /// Bytes of its path, with the slash at the end.
     depth: usize,
-    /// Where its changes end.
+    /// End of its changes.
     end: usize,
 }
 
 impl<'a> Parts<'a> {
-    /// That of `changes`, which ascend by path.
+    /// A tree with these `changes`, which ascend by path.
     pub fn new(changes: Vec<TreeChange<'a>>) -> Self {
         Self { changes, done: 0, rest: Vec::new(), large: Vec::new() }
     }
 
-    /// Makes another directory, if one is left that is not too large; `false` if none is.
+    /// Makes another directory. Returns `false` if none is left, except large ones.
     pub fn advance(&mut self, replay: &mut Replay<'_>) -> bool {
         while let Some(first) = self.changes.get(self.done) {
             self.large.retain(|large| large.end > self.done);
@@ -65,7 +65,7 @@ impl<'a> Parts<'a> {
         false
     }
 
-    /// The whole tree, once all directories are made.
+    /// The whole tree, after all directories are made.
     pub fn finish(self, replay: &mut Replay<'_>) -> Option<Arc<TrackedDirectory>> {
         drop(self.changes);
         replay.apply(None, &self.rest)

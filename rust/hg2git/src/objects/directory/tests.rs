@@ -1,4 +1,4 @@
-//! Trees made by changes against trees made from scratch, and what their deltas give.
+//! Trees made by changes against trees made from scratch, and the contents that their deltas give.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::objects::object::Object;
 use crate::objects::trees::{TreeForm, TreeWriter};
 use crate::read::files::FileTable;
 
-/// The oid of the tree of these files by the plain definition: every directory from scratch.
+/// The tree oid of these files by the plain definition: every directory from scratch.
 fn plain_oid(files: &[(&[u8], Oid, Mode)]) -> Oid {
     let mut content = Vec::new();
     let mut rest = files;
@@ -36,7 +36,7 @@ fn plain_oid(files: &[(&[u8], Oid, Mode)]) -> Oid {
     Oid::from_bytes(digest_one(Message { head: &head, body: &content }))
 }
 
-/// The tree that tells the manifest of these files, the same way.
+/// The oid of the manifest tree of these files, by the plain definition.
 fn plain_manifest_oid(files: &[(String, Oid, Mode)]) -> Oid {
     let prefixed: Vec<_> = files
         .iter()
@@ -58,7 +58,7 @@ fn edits() -> impl Strategy<Value = Vec<BTreeMap<String, Option<(u32, bool)>>>> 
     proptest::collection::vec(proptest::collection::btree_map(path, file, 0..12), 1..80)
 }
 
-/// The oid of a tree by git-cinnabar's rule for `//`, from the text of its `create_git_tree`.
+/// A tree oid by git-cinnabar's rule for `//`, after its `create_git_tree`.
 fn cinnabar_oid(tree: &Raw, merged: Option<&Raw>) -> Oid {
     if let (Some(Item::Tree(inner)), None) = (tree.get(""), merged) {
         return cinnabar_oid(tree, Some(inner));
@@ -118,7 +118,7 @@ fn raw(files: &[(String, Oid)]) -> Raw {
     root
 }
 
-/// The tree after the changes, and the objects that are new in it.
+/// Applies changes to a tree. Returns the new tree and its new objects.
 fn replayed(
     names: &mut Names,
     files: &FileTable,
@@ -215,7 +215,7 @@ proptest! {
         let mut tree: Option<Arc<TrackedDirectory>> = None;
         let mut expected: BTreeMap<String, (u32, bool)> = BTreeMap::new();
         for revision in revisions {
-            // a manifest has no file where it has a directory: changes keep to that
+            // a manifest has no file and directory of the same name, and neither have the changes
             let mut changes: BTreeMap<String, Option<(u32, bool)>> = BTreeMap::new();
             for (path, file) in revision {
                 if file.is_some() {
@@ -270,8 +270,8 @@ proptest! {
 /// Files by their paths.
 type Plain = BTreeMap<String, u8>;
 
-/// Versions of a directory with many entries, written by one writer in batches: what each changes, what
-/// it is made from, and the plain trees.
+/// Versions of a directory with many entries, written by one writer in batches: the changes and the
+/// base of each, and the plain trees.
 #[test]
 fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
     let mut names = Names::default();
@@ -297,7 +297,7 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
     let mut versions: Vec<(Option<Arc<TrackedDirectory>>, Plain)> = Vec::new();
     let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
     for version in 0..60_u32 {
-        // the first has half of the names; some are made from others than the one before
+        // the first has half of the names; some have an older base than the version before
         let base = versions.len().checked_sub(if version % 7 == 6 { 3 } else { 1 });
         let (before, mut expected) = base.map_or_else(Default::default, |at| versions[at].clone());
         let edits: BTreeMap<String, Option<u8>> = match base {
@@ -352,7 +352,7 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
     }
 }
 
-/// A tree of these paths, and its objects: made at once, or in parts.
+/// The tree of these paths and its objects, made at once or in parts.
 fn made(paths: &[String], in_parts: bool) -> (Oid, Oid, BTreeSet<Oid>) {
     let mut names = Names::default();
     let mut files = FileTable::default();

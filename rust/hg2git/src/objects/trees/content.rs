@@ -1,7 +1,7 @@
 //! The content of trees, entry by entry: mode, name and id, in either form.
 //!
-//! Trees are made of millions of entries of some forty bytes, so pieces are copied at a fixed width,
-//! past their end, and what is too much is overwritten by the next: that is half the time.
+//! Trees have millions of entries of some forty bytes. So fields are copied with a fixed width,
+//! past their end, and the next field overwrites the excess. That halves the time.
 
 use std::ops::Range;
 
@@ -17,26 +17,26 @@ use crate::objects::directory::{DirectoryEntries, DirectoryEntry, EntryTarget};
 use crate::read::files::{FileTable, Unconverted};
 use crate::read::names::{Names, WINDOW};
 
-/// Bytes that the last entry may be written past its end.
+/// Bytes that the last entry may write past its end.
 const SLACK: usize = WINDOW + 32;
-/// Room that is kept when contents are removed.
+/// Memory that is kept when contents are removed, in bytes.
 const KEPT_ROOM: usize = 4 << 20;
 
 /// Contents of trees, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// With room after them.
+    /// The bytes, followed by free room.
     bytes: Vec<u8>,
     len: usize,
 }
 
 impl Contents {
-    /// The contents.
+    /// All contents.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Removes all but what is at `range`.
+    /// Removes all contents outside `range`.
     pub fn keep(&mut self, range: Range<usize>) {
         self.len = range.len();
         if range.start > 0 {
@@ -48,11 +48,11 @@ impl Contents {
         }
     }
 
-    /// Appends the content of the tree of `entries`. What follows its end is anything on error.
+    /// Appends the content of the tree of `entries`. After an error, the content is incomplete.
     ///
     /// # Errors
     ///
-    /// A file that has no blob.
+    /// [`Unconverted`] with a file that has no blob.
     pub fn push(
         &mut self,
         form: &'static TreeForm,
@@ -64,8 +64,8 @@ impl Contents {
         entries.iter().try_for_each(|entry| self.put_entry(form, names, files, entry))
     }
 
-    /// As [`Self::push`], where the content of an earlier tree of the directory begins at `start`. Answers
-    /// what makes the tree of that one.
+    /// As [`Self::push`], with an earlier tree of the directory, whose content begins at `start`.
+    /// Returns the delta from that tree.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Contents {
         }
     }
 
-    /// Appends an entry, for which there is room.
+    /// Appends an entry. There must be room for it.
     #[inline]
     fn put_entry(
         &mut self,
@@ -147,7 +147,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Writes `bytes` after the end.
+    /// Writes `bytes` behind the end.
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);

@@ -1,7 +1,7 @@
-//! Directories with an empty name, which paths with `//` lie in.
+//! Directories with an empty name, from paths with `//`.
 //!
-//! git cannot have such a name: the tree is shown as a part of the directory that it is in, as
-//! git-cinnabar does it, which drops directories with empty names in both.
+//! git does not allow such a name. Its entries are shown in the directory above, as git-cinnabar
+//! does, which drops directories with empty names in both.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(super) fn doubled<'e>(
 }
 
 impl TreeWriter<'_> {
-    /// The entries that git is shown of a directory, if they are others. Makes the trees that are
-    /// in it and in no directory.
+    /// The entries for git, if they differ from the directory's. Makes the trees of merged
+    /// directories.
     pub(super) fn shown(
         &mut self,
         entries: &DirectoryEntries,
@@ -33,7 +33,7 @@ impl TreeWriter<'_> {
         self.merge(entries, &inner.entries).map(Some)
     }
 
-    /// `ours` with those of `theirs` that are not in it; two directories become one.
+    /// `ours`, and the entries of `theirs` that it lacks. Directories in both are merged.
     fn merge(
         &mut self,
         ours: &DirectoryEntries,

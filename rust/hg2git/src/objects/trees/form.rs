@@ -2,23 +2,23 @@
 //!
 //! Every directory has git's tree. A dialect may have a second one, whose form it supplies.
 
-/// Who needs a tree or another object.
+/// The readers of a tree or another object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Git clients.
     Git,
-    /// The aside of the dialect.
+    /// The dialect's metadata.
     Aside,
 }
 
-/// Which id of a file is in its entry.
+/// The kind of id in the entry of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileIds {
     Blobs,
     Nodes,
 }
 
-/// How the entries of trees are written.
+/// The form of the entries of a tree.
 #[derive(Debug)]
 pub(crate) struct TreeForm {
     pub purpose: Purpose,
@@ -49,7 +49,7 @@ impl TreeForm {
     }
 }
 
-/// What is before a name: mode, as long as that of git, space and prefix.
+/// The bytes before a name: mode, space and prefix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lead {
     pub text: [u8; 8],
@@ -57,7 +57,7 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// That of a commit of another repository, in git's form.
+    /// The lead of a gitlink, in git's form.
     pub const GITLINK: Self = Self::new(b"160000 ");
 
     /// A lead of at most 8 bytes.

@@ -1,4 +1,4 @@
-//! The entries of a tree that an earlier run wrote, in either form.
+//! The entries of stored trees, in either form.
 
 use gitpack::Oid;
 use gitpack::tree::Mode;
@@ -11,14 +11,14 @@ const MODES: [Mode; 4] = [Mode::DIRECTORY, Mode::FILE, Mode::EXECUTABLE, Mode::S
 /// An entry as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredEntry<'c> {
-    /// That of git, whatever the form.
+    /// git's mode, in either form.
     pub mode: Mode,
     pub name: &'c [u8],
     /// A tree, a blob, or the node of a file.
     pub id: Oid,
 }
 
-/// The entries of the tree with this content; `None` if it does not have that form.
+/// The entries of a tree's content; `None` if it does not have this form.
 pub(crate) fn stored_entries<'c>(
     form: &'static TreeForm,
     content: &'c [u8],

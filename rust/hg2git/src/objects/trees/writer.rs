@@ -1,7 +1,7 @@
-//! Makes the trees of directories, all of one kind, many at once.
+//! The writer of directories' trees, all of one form, many at once.
 //!
-//! What is in a directory comes before it: so the trees of one level of all directories that are
-//! given are hashed side by side, from the deepest level up.
+//! A directory comes after the directories in it. So the trees of one level of all given
+//! directories are hashed side by side, from the deepest level up.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -24,32 +24,32 @@ use crate::objects::object::Object;
 use crate::read::files::{FileId, FileTable, Unconverted};
 use crate::read::names::Names;
 
-/// Trees that are hashed side by side.
+/// Number of trees hashed side by side.
 pub(crate) const LANES: usize = 16;
-/// Content that is hashed together, in bytes, about; if it is that of fewer trees than could be hashed
-/// side by side, more. One tree may have more than that.
+/// Approximate content hashed together, in bytes: the second limit counts if the lanes are not
+/// full. A single tree may be longer.
 const TOGETHER_BYTES: usize = 512 << 10;
 const MOST_TOGETHER_BYTES: usize = 4 << 20;
-/// Trees that are longer are not kept to write later ones.
+/// Longest tree kept for the trees after it, in bytes.
 const MOST_KEPT_BYTES: usize = 1 << 20;
-/// Trees among which that of the same directory before is looked for.
+/// Number of waiting trees that are searched for the tree before.
 const NEAR: usize = 4 * LANES;
 
-/// Makes objects of trees, each stored the shortest way.
+/// Writer of trees as objects, each in its shortest storage.
 #[derive(Debug)]
 pub(crate) struct TreeWriter<'a> {
     pub(super) names: &'a Names,
     form: &'static TreeForm,
     files: &'a FileTable,
-    /// Passes what is written; `None` if the trees are in the store already.
+    /// The check of written trees; `None` if the trees are in the store already.
     collisions: Option<&'a CollisionCheck>,
     objects: Vec<Object>,
-    /// Trees without an oid, one after the other, and what they are of.
+    /// Contents of trees without an oid, and the directories of these trees.
     contents: Contents,
     waiting: Vec<Waiting>,
-    /// Of some of those, ascending, what makes them of what they were before.
+    /// Deltas of some waiting trees from the trees before, by ascending position.
     pieces: VecDeque<(usize, Pieces)>,
-    /// A tree that was written last, which later ones are like. Its content comes first.
+    /// The large tree written last, whose content comes first. Later trees may be similar.
     last: Option<Last>,
 }
 
@@ -63,18 +63,18 @@ struct Last {
 /// A tree without an oid.
 #[derive(Debug)]
 struct Waiting {
-    /// Of which directory it is, among those given.
+    /// Index of its directory, among the given ones.
     at: usize,
-    /// Where its content ends.
+    /// End of its content.
     end: usize,
-    /// The entries, if they are others than those of the directory.
+    /// The entries for git, if they differ from the directory's.
     shown: Option<DirectoryEntries>,
 }
 
-/// Which of the directories that were given cannot have its tree, and why.
+/// The index of a directory without a tree, and the reason.
 pub(crate) type Failed = (usize, Refused);
 
-/// Why there is no tree.
+/// A reason that a tree is refused.
 #[derive(Debug)]
 pub(crate) enum Refused {
     /// This file has no blob.
@@ -96,7 +96,7 @@ impl From<Attack> for Refused {
 }
 
 impl<'a> TreeWriter<'a> {
-    /// A writer of trees of that kind.
+    /// A writer of trees of this form.
     pub fn new(
         form: &'static TreeForm,
         names: &'a Names,
@@ -106,7 +106,7 @@ impl<'a> TreeWriter<'a> {
         Self { collisions: Some(collisions), ..Self::of_known(form, names, files) }
     }
 
-    /// The same for trees that an earlier run wrote.
+    /// A writer of trees that an earlier run wrote.
     pub fn of_known(form: &'static TreeForm, names: &'a Names, files: &'a FileTable) -> Self {
         Self {
             names,
@@ -121,12 +121,12 @@ impl<'a> TreeWriter<'a> {
         }
     }
 
-    /// Makes the trees of `made`, and answers those that are not what the directories had before,
-    /// bases before what builds on them.
+    /// Makes the trees of `made`. Returns those that differ from the directories' previous trees,
+    /// bases before their deltas.
     ///
     /// # Errors
     ///
-    /// A file that has no blob, or a tree that carries a collision attack.
+    /// [`Refused`] with a file that has no blob, or with a tree that carries a collision attack.
     pub fn write(&mut self, made: &[NewDirectory]) -> Result<Vec<Object>, Failed> {
         let mut order: Vec<usize> = (0..made.len()).collect();
         order.sort_by_key(|&at| Reverse(made[at].level));
@@ -143,7 +143,7 @@ impl<'a> TreeWriter<'a> {
         Ok(std::mem::take(&mut self.objects))
     }
 
-    /// Whether what was begun is to be hashed.
+    /// Whether the begun trees should be hashed now.
     fn is_enough(&self) -> bool {
         let bytes = self.contents.as_slice().len();
         let are_lanes_full = self.waiting.len().is_multiple_of(LANES);
@@ -173,19 +173,19 @@ impl<'a> TreeWriter<'a> {
         Ok(())
     }
 
-    /// Where the content of a directory begins which was begun just now, as it is.
+    /// The start of a directory's content, if it was begun recently with its own entries.
     fn start_of(&self, directory: &Arc<TrackedDirectory>, made: &[NewDirectory]) -> Option<usize> {
         if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(&last.directory, directory)) {
             return Some(0);
         }
         let near = self.waiting.len().saturating_sub(NEAR);
-        let is_it = |waiting: &Waiting| Arc::ptr_eq(&made[waiting.at].directory, directory);
-        let found = near + self.waiting[near..].iter().rposition(is_it)?;
+        let is_same = |waiting: &Waiting| Arc::ptr_eq(&made[waiting.at].directory, directory);
+        let found = near + self.waiting[near..].iter().rposition(is_same)?;
         let is_as_it_is = self.waiting[found].shown.is_none();
         is_as_it_is.then(|| self.start(found))
     }
 
-    /// Where the content of one that waits begins.
+    /// The start of a waiting tree's content.
     fn start(&self, waiting: usize) -> usize {
         match waiting.checked_sub(1) {
             Some(before) => self.waiting[before].end,
@@ -193,7 +193,7 @@ impl<'a> TreeWriter<'a> {
         }
     }
 
-    /// Removes all contents but that which later trees may be like.
+    /// Removes all contents, except that of a last large tree, which later trees may be similar to.
     fn clear(&mut self, made: &[NewDirectory]) {
         let is_large = |waiting: &&Waiting| {
             waiting.shown.is_none() && made[waiting.at].directory.entries.leaves().len() > 1
@@ -211,7 +211,7 @@ impl<'a> TreeWriter<'a> {
         self.contents.keep(kept);
     }
 
-    /// Hashes what was begun, and makes objects of it.
+    /// Hashes the begun trees, and makes their objects.
     fn finish(&mut self, made: &[NewDirectory]) -> Result<(), Failed> {
         let purpose = self.form.purpose;
         let (bytes, start) = (self.contents.as_slice(), self.start(0));
@@ -238,7 +238,8 @@ impl<'a> TreeWriter<'a> {
                     before.tree(purpose).storage.clone()
                 }
                 _ => {
-                    // a delta counts in the entries before, which have to be those that were written
+                    // a delta needs the entries that were written, which must be the directory's
+                    // own
                     let before = before.as_deref().filter(|before| {
                         self.form.has_empty_names()
                             || before.is_plain
@@ -259,7 +260,7 @@ impl<'a> TreeWriter<'a> {
         Ok(())
     }
 
-    /// Makes a tree that git has of entries which are of no directory.
+    /// Makes a tree for git of entries that no directory has.
     pub(super) fn write_alone(&mut self, entries: &DirectoryEntries) -> Result<Tree, Refused> {
         let mut content = Contents::default();
         content.push(&TreeForm::GIT, self.names, self.files, entries)?;
@@ -278,10 +279,10 @@ impl<'a> TreeWriter<'a> {
     }
 }
 
-/// The contents of trees that wait.
+/// The contents of waiting trees.
 struct Spans<'c> {
     bytes: &'c [u8],
-    /// Where the first begins.
+    /// Start of the first content.
     start: usize,
     waiting: &'c [Waiting],
 }
@@ -294,7 +295,7 @@ impl<'c> Spans<'c> {
     }
 }
 
-/// What is hashed before the content of a tree.
+/// The object header, hashed before the content of a tree.
 fn header(content: &[u8]) -> gitpack::ObjectHeader {
     object_header(ObjectKind::Tree, content.len() as u64)
 }
