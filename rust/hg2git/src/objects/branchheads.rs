@@ -1,7 +1,7 @@
 //! Heads of branches, as git-cinnabar counts them.
 //!
-//! A changeset is a head of its branch as long as no child of it is on that branch: a changeset whose only
-//! children are on other branches is a head, and so are closed ones.
+//! A changeset is a head of its branch as long as no child is on that branch. So a changeset whose
+//! children are all on other branches is a head, and closed changesets are, too.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) struct BranchHeads {
 }
 
 impl BranchHeads {
-    /// Adds a changeset; its parents came before.
+    /// Adds a changeset. Its parents were added before.
     pub fn add(&mut self, rev: Rev, Parents(p1, p2): Parents, branch: &[u8]) {
         let parents = [p1, p2].into_iter().flatten().map(Rev::number);
         self.add_number(rev.number(), parents, branch);
@@ -39,7 +39,7 @@ impl BranchHeads {
     }
 }
 
-/// Branch of a changeset, as its text has it.
+/// Branch of a changeset, from its text.
 pub(crate) fn branch_of<'a>(changeset: &Changeset<'a>) -> &'a [u8] {
     let branches = changeset.extras().filter(|(key, _)| *key == b"branch");
     branches.last().map_or(b"default", |(_, branch)| branch)

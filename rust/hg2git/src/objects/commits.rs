@@ -1,7 +1,7 @@
 //! Trees and commits, in the order of the changelog.
 //!
-//! The [`Dialect`] writes a commit, and decides about an id that another changeset has. So ids may depend on
-//! the order. Adopted commits are taken as they are ([`adopted`]).
+//! The [`Dialect`] writes a commit, and handles an oid that another changeset has. So oids may
+//! depend on the order. Adopted commits are taken unchanged ([`adopted`]).
 
 mod adopted;
 mod ancestors;
@@ -33,7 +33,7 @@ use crate::read::files::FileTable;
 use crate::read::manifests::ChangesetTree;
 use crate::read::names::Names;
 
-/// Bytes of a commit beside its changeset, about.
+/// Approximate bytes of a commit beside its changeset.
 const COMMIT_LINES_LEN: usize = 256;
 
 /// Changeset of the map that has the commit of an earlier changeset.
@@ -68,7 +68,7 @@ pub(crate) struct ConvertedChangesets {
     pub displaced: Vec<Displaced>,
     /// Number of adopted commits.
     pub adopted: u64,
-    /// The first changeset whose commit is not that of the dialect, if that is judged.
+    /// The first changeset whose commit differs from the dialect's, if commits are judged.
     pub foreign: Option<Node>,
     /// Heads of branches, if they are counted.
     pub heads: Option<BranchHeads>,
@@ -86,7 +86,7 @@ pub(crate) struct Commits<'a, D> {
     /// Positions of the commits, by their oids.
     taken: HashTable<u32>,
     empty_tree_written: bool,
-    /// Edited blobs that are written.
+    /// Oids of the edited blobs that were written.
     edited_blobs: HashSet<Oid>,
 }
 
@@ -174,8 +174,8 @@ impl<'a, D: Dialect> Commits<'a, D> {
         }
     }
 
-    /// Adds the empty tree once, if a changeset has it: git knows it without having it, but other readers
-    /// of packs may not.
+    /// Adds the empty tree once, if a changeset has it. git knows the empty tree without an object,
+    /// but other readers of packs may not.
     fn add_empty_tree(&mut self, oid: Oid, objects: &mut Vec<Object>) {
         if oid == Oid::EMPTY_TREE && !self.empty_tree_written {
             self.empty_tree_written = true;
@@ -184,7 +184,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
         }
     }
 
-    /// The commit of a changeset; `None` if it has none, or that of another changeset.
+    /// The commit of a changeset; `None` if it has no commit, or the commit of another changeset.
     fn commit(&mut self, drawn: &Drawn, tree: Oid, batch: &Batch) -> Result<Option<Object>> {
         let Drawn { rev, text, .. } = drawn;
         let (rev, changelog) = (*rev, self.sources.changelog);
@@ -255,7 +255,8 @@ impl<'a, D: Dialect> Commits<'a, D> {
         Ok(Some(Object { kind, oid, base: None, payload, purpose: Purpose::Git }))
     }
 
-    /// Lets the dialect find a free oid for its commit. Oids of adopted commits are not free.
+    /// Lets the dialect change its commit until the oid is free. Oids of adopted commits are not
+    /// free.
     fn settle(&mut self, rev: Rev, node: Node, payload: &mut Vec<u8>) -> Oid {
         let is_judging = self.is_judging();
         let Self { dialect, sources, converted, taken, adopted, .. } = self;
@@ -284,7 +285,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
         self.sources.is_judging && self.converted.foreign.is_none()
     }
 
-    /// Whether a changeset has the commit already.
+    /// Whether a changeset has this commit already.
     fn is_taken(&self, oid: Oid) -> bool {
         let commits = &self.converted.commits;
         self.taken.find(oid_hash(&oid), |&at| commits[at as usize] == oid).is_some()
@@ -310,13 +311,13 @@ fn commit_of(sources: &Sources<'_>, converted: &ConvertedChangesets, rev: Rev) -
 
 /// `other`, a changeset of the map with the commit of `rev`, unless it comes before `rev`.
 fn displaced(changelog: &Revlog, rev: Rev, other: Node) -> Option<Displaced> {
-    // a stripped one does not come before anything
+    // a stripped changeset has no position
     let found = changelog.find(&[other]);
     let comes_before = found.is_ok_and(|found| found.iter().all(|&other| other < rev));
     (!comes_before).then(|| Displaced { later: other, earlier: changelog.index().node(rev) })
 }
 
-/// Oids are digests already.
+/// The first 8 bytes of an oid, which is a digest already.
 fn oid_hash(oid: &Oid) -> u64 {
     let (beginning, _) = oid.as_bytes().split_first_chunk().expect("oids are longer");
     u64::from_ne_bytes(*beginning)

@@ -1,7 +1,7 @@
-//! The changes of the manifests, replayed in the order of the changesets.
+//! The replay of the manifests' changes, in the order of the changesets.
 //!
-//! Owns what is alive of the directories: the trees of manifests that later ones count from. Draws batches of directories and changesets; what they become in git is the business
-//! of [`super::pipeline`].
+//! Owns the directories in memory: the trees of manifests that later changes need as a base. Makes
+//! batches of directories and changesets. [`super::pipeline`] converts them to git objects.
 
 mod start;
 mod states;
@@ -28,26 +28,26 @@ use crate::read::manifests::{Base, ChangesetTree, ChangesetTrees, ManifestPlan};
 use crate::read::names::Names;
 use crate::read::treemanifests::Directories;
 
-/// A batch is about as much as makes so many bytes of trees and texts that are new. It may be twice as
-/// much, so that large roots are hashed side by side.
+/// Size of a batch, in bytes of new trees and texts. It may be twice as large, so that large roots
+/// are hashed side by side.
 const BATCH_BYTES: u64 = 1 << 20;
 const LONGEST_BATCH_BYTES: u64 = 2 * BATCH_BYTES;
-/// Roots of so many bytes are large.
+/// Shortest large root, in bytes.
 const LARGE_ROOT_LEN: usize = 32 << 10;
 
-/// So many trees are kept at most that changes count from: as many as have manifests of so many bytes
-/// together, if no two share anything. The trees take a third of it, or less. It does not depend on
-/// the budget: what is made again shows in the packs.
+/// Limits of the kept base trees: as many as have manifests of [`STATES_TEXT_BYTES`] together. The
+/// trees share memory and take a third of that, or less. The limit does not depend on the memory
+/// budget, since trees that are made again change the packs.
 const STATES_TEXT_BYTES: usize = 128 << 20;
 const LEAST_STATES: usize = 256;
 const MOST_STATES: usize = 4096;
 
-/// What a history is made from.
+/// The sources of a history.
 pub(crate) struct Sources<'a> {
     pub store: &'a Store,
     pub changelog: &'a Revlog,
     pub manifest: &'a Revlog,
-    /// Where each directory has a manifest of its own.
+    /// The directories, if each has a manifest of its own.
     pub directories: Option<&'a Directories<'a>>,
     pub map: &'a OidMap,
     /// Changesets to convert, ascending, and their trees.
@@ -59,24 +59,24 @@ pub(crate) struct Sources<'a> {
     pub collisions: &'a CollisionCheck,
     /// Form of the trees beside those of commits, if any.
     pub aside_trees: Option<&'static TreeForm>,
-    /// The tree of an earlier run that the changes start from.
+    /// The tree of an earlier run, the base of this run's changes.
     pub stored_start: Option<StoredStart<'a>>,
-    /// Adopted commits, and whether each is compared with that of the dialect.
+    /// Adopted commits, and whether each is compared with the dialect's commit.
     pub adopted: Option<&'a AdoptedCommits>,
     pub is_judging: bool,
 }
 
-/// What follows in the history, small enough to be worked on at once.
+/// The next part of the history, small enough to be converted at once.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// How many were drawn before.
+    /// Number of batches before this one.
     pub number: u64,
-    /// Directories that are new; those of the first manifest first.
+    /// New directories, in the order of their manifests.
     pub made: Vec<NewDirectory>,
-    /// Manifests in the order of the plan, from this position on.
+    /// Position of the first manifest in the plan; the others follow it.
     pub first_manifest: usize,
     pub manifests: Vec<Manifest>,
-    /// Changesets, whose manifests are in this batch or one before.
+    /// Changesets, with manifests of this batch or of earlier ones.
     pub changesets: Vec<Drawn>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Batch {
 pub(crate) struct Manifest {
     /// `None` if it has no files.
     pub root: Option<Arc<TrackedDirectory>>,
-    /// Where those end that were made for it, among those of its batch.
+    /// End of its new directories, among those of the batch.
     pub made_end: usize,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Drawn {
 }
 
 impl Batch {
-    /// The manifest of which the directory at this place was made.
+    /// The position of the manifest whose new directory has this index.
     pub fn position_of(&self, made: usize) -> usize {
         self.first_manifest + self.manifests.partition_point(|manifest| manifest.made_end <= made)
     }
@@ -109,7 +109,7 @@ impl Batch {
         self.manifests.get(position.checked_sub(self.first_manifest)?)?.root.as_deref()
     }
 
-    /// Whether large roots would be hashed with lanes that have none.
+    /// Whether the batch's large roots would leave lanes empty.
     fn leaves_lanes_empty(&self) -> bool {
         let roots = self.manifests.iter().filter_map(|manifest| manifest.root.as_ref());
         let is_large = |root: &&Arc<TrackedDirectory>| {
@@ -118,7 +118,8 @@ impl Batch {
         !roots.filter(is_large).count().is_multiple_of(LANES)
     }
 
-    /// Memory that it takes while it is worked on, about.
+    /// Approximate memory for the conversion of the directories and changesets from these indexes
+    /// on.
     fn bytes_from(&self, made: usize, changesets: usize) -> u64 {
         let trees = self.made[made..].iter().map(|made| 2 * made.new_len);
         // a text, its note and the commit
@@ -127,25 +128,25 @@ impl Batch {
     }
 }
 
-/// The directories of all manifests; an iterator of batches.
+/// The directories of all manifests, as an iterator of batches.
 pub(crate) struct History<'a> {
     sources: &'a Sources<'a>,
     texts: Texts<'a>,
     replay: Replay<'a>,
-    /// How many are drawn.
+    /// Numbers of batches, manifests and changesets so far.
     batches: u64,
     manifests: usize,
     changesets: usize,
     states: States<'a>,
-    /// The next tree, if it is a large one.
+    /// The next tree, while it is made in parts.
     parts: Option<Parts<'a>>,
-    /// Room for the changes of a manifest.
+    /// Reused buffer for the changes of a manifest.
     room: Vec<TreeChange<'a>>,
 }
 
 impl<'a> History<'a> {
-    /// Prepares the first batch. `start` is the tree that the changes start from, if they do, and
-    /// `names` has all components of paths.
+    /// A history before its first batch. `start` is the base tree of an earlier run, if there is
+    /// one, and `names` has all components of paths.
     pub fn new(
         sources: &'a Sources<'a>,
         texts: Texts<'a>,
@@ -170,7 +171,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// The next batch, and the bytes that it takes.
+    /// The next batch, and its bytes.
     fn batch(&mut self) -> Result<(u64, Batch)> {
         let mut batch = Batch {
             number: self.batches,
@@ -197,8 +198,8 @@ impl<'a> History<'a> {
         Ok((bytes, batch))
     }
 
-    /// Makes the directories of all manifests up to this one that are not made yet; `false` if more
-    /// is to be made, in another call.
+    /// Makes the directories of all manifests up to this tree. Returns `false` after a part of a
+    /// large tree: the caller must call again.
     fn make(&mut self, tree: ChangesetTree, batch: &mut Batch) -> bool {
         let ChangesetTree::Position(position) = tree else { return true };
         while self.manifests <= position {
@@ -216,7 +217,8 @@ impl<'a> History<'a> {
         true
     }
 
-    /// Makes a part of the next root, if it has many files and not all parts are made.
+    /// Makes the next part of a large root. Returns `false` if the root is not large, or all parts
+    /// are made.
     fn next_part(&mut self) -> bool {
         let position = self.manifests;
         let changes = self.sources.changes;
@@ -264,7 +266,7 @@ impl Iterator for History<'_> {
     }
 }
 
-/// How many trees may be kept that changes count from.
+/// The largest number of base trees to keep.
 fn most_states(sources: &Sources<'_>) -> usize {
     let Sources { manifest, directories, plan, .. } = *sources;
     let lens = plan.revs.iter().map(|rev| manifest.index().text_len_hint(*rev) as usize);
@@ -273,7 +275,7 @@ fn most_states(sources: &Sources<'_>) -> usize {
     most.clamp(LEAST_STATES, MOST_STATES)
 }
 
-/// Gives each component of each path a number, so that paths can be read by many threads.
+/// Numbers each component of each path, so that many threads can read paths.
 pub(crate) fn number_components<'p>(paths: impl Iterator<Item = &'p [u8]>, names: &mut Names) {
     for path in paths {
         for component in path.split(|&byte| byte == b'/') {

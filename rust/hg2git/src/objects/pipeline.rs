@@ -1,7 +1,7 @@
 //! The two sides of a batch: commits with their trees, and metadata beside them.
 //!
-//! Each side builds on its own earlier results. So one job may be at one side while another job is
-//! at the other.
+//! Each side builds on its own earlier results. So one job may be on one side while another job is
+//! on the other.
 
 use dialect::Dialect;
 use gitpack::Oid;
@@ -14,12 +14,12 @@ use crate::objects::object::Object;
 
 /// Writer of metadata.
 pub(crate) trait Aside: Sync {
-    /// The objects of a batch; `None` if one before it failed. Batches come in their order, but on any
-    /// thread: one that waits for its turn must get it.
+    /// The metadata objects of a batch; `None` if an earlier batch failed. Batches come in order,
+    /// on any thread. A waiting batch must get its turn.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Store`] that names the damaged revision.
+    /// [`crate::Error::Store`] with the damaged revision.
     fn of_batch(&self, batch: &Batch) -> Result<Option<Vec<Object>>>;
 
     /// The notes of these changesets, whose commits are among `objects`.
@@ -33,7 +33,7 @@ pub(crate) trait Aside: Sync {
     fn into_commits(self) -> Vec<Oid>;
 }
 
-/// Makes objects of batches, on many threads.
+/// The conversion of batches to objects, on many threads.
 pub(crate) struct Pipeline<'a, D, A> {
     commits: Sequencer<Commits<'a, D>>,
     aside: Option<A>,
@@ -51,12 +51,12 @@ pub(crate) struct ConvertedBatch {
 }
 
 impl<'a, D: Dialect, A: Aside> Pipeline<'a, D, A> {
-    /// Both sides, before the first batch.
+    /// A pipeline before its first batch.
     pub const fn new(commits: Commits<'a, D>, aside: Option<A>) -> Self {
         Self { commits: Sequencer::new(commits), aside }
     }
 
-    /// Converts a batch; the result is empty if one before it failed.
+    /// Converts a batch. The result is empty if an earlier batch failed.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl<'a, D: Dialect, A: Aside> Pipeline<'a, D, A> {
         if matches!(git, Ok(None)) {
             return Ok(ConvertedBatch::default());
         }
-        // also if the other failed: batches that are past that wait for it
+        // also after a failure of the other side: later batches wait for this turn
         let of_batch = self.aside.as_ref().map(|aside| aside.of_batch(&batch));
         let Some((mut objects, committed)) = git? else { return Ok(ConvertedBatch::default()) };
         let changesets = batch.changesets.len();

@@ -1,9 +1,9 @@
-//! Commits that are given rather than made: those that were adopted.
+//! Adopted commits in a run, checked against their changesets.
 //!
-//! A given commit counts if its tree and its parents are those of its changeset. Its author, its
-//! message and the order of its parents may be others. The tree may lack `.hgtags` of the root
-//! directory: hg-fast-export leaves it out. Such a tree is made here, so nothing but commits
-//! comes from elsewhere. Does not know how a dialect writes commits.
+//! An adopted commit is valid if it has the tree and the parents of its changeset. Its author, its
+//! message and the order of its parents may differ. The tree may lack `.hgtags` in the root
+//! directory, which hg-fast-export leaves out. Such trees are made here, so that only commits come
+//! from outside. Does not know how a dialect writes commits.
 
 use std::collections::HashMap;
 
@@ -26,24 +26,24 @@ use crate::read::names::Names;
 /// The file that a tree may lack.
 const LEFT_OUT: &[u8] = b".hgtags";
 
-/// The given commits of a run.
+/// The adopted commits of a run.
 pub(super) struct AdoptedHistory<'a> {
     commits: &'a AdoptedCommits,
-    /// Manifests of changesets whose commit is given, by their positions in the plan, and where that
-    /// commit is; ascending.
+    /// Manifests of changesets with adopted commits: positions in the plan, and positions of the
+    /// commits. Ascending.
     wanted: Vec<(u32, u32)>,
-    /// Trees without the file that may be left out, by the positions of their manifests.
+    /// Trees without [`LEFT_OUT`], by the positions of their manifests.
     shown: HashMap<u32, Oid>,
 }
 
-/// A given commit that counts.
+/// A valid adopted commit.
 pub(super) struct AdoptedCommit {
     pub oid: Oid,
     pub content: Vec<u8>,
 }
 
 impl<'a> AdoptedHistory<'a> {
-    /// Those of `sources`, if there are any.
+    /// The adopted commits of `sources`, if it has any.
     pub fn of(sources: &Sources<'a>) -> Option<Self> {
         let commits = sources.adopted?;
         let index = sources.changelog.index();
@@ -57,18 +57,18 @@ impl<'a> AdoptedHistory<'a> {
         Some(Self { commits, wanted, shown: HashMap::new() })
     }
 
-    /// Where the commit of a changeset is.
+    /// The position of a changeset's commit.
     pub fn position(&self, node: &Node) -> Option<usize> {
         self.commits.position(node)
     }
 
-    /// The changeset for which this commit is given.
+    /// The changeset with this adopted commit.
     pub fn changeset(&self, oid: &Oid) -> Option<Node> {
         self.commits.changeset(oid)
     }
 
-    /// Makes the trees of a batch that given commits have instead of `roots`, of which those of the
-    /// batch are made.
+    /// Makes the trees of a batch that adopted commits have instead of `roots`, which include the
+    /// roots of the batch.
     pub fn trees(
         &mut self,
         batch: &Batch,
@@ -95,11 +95,12 @@ impl<'a> AdoptedHistory<'a> {
         trees
     }
 
-    /// The given commit of the changeset `node`, whose tree and whose parents' commits are these.
+    /// The adopted commit of the changeset `node`, checked against its tree and the commits of its
+    /// parents.
     ///
     /// # Errors
     ///
-    /// [`Error::Unfit`] if it does not count, [`Error::Adopted`] if it cannot be read.
+    /// [`Error::Unfit`] if the commit is not valid, [`Error::Adopted`] if it cannot be read.
     pub fn commit(
         &self,
         at: usize,
@@ -121,7 +122,7 @@ impl<'a> AdoptedHistory<'a> {
             || match tree {
                 ChangesetTree::Position(position) => u32::try_from(position)
                     .is_ok_and(|position| self.shown.get(&position) == Some(&given)),
-                // the manifest was converted with a parent, and so was this tree
+                // the manifest was converted with a parent, together with this tree
                 ChangesetTree::Known(_) => parents.iter().any(is_parents),
                 ChangesetTree::Empty => false,
             };
@@ -139,9 +140,9 @@ impl<'a> AdoptedHistory<'a> {
     }
 }
 
-/// The tree of a directory without the file that may be left out; `None` if it has no such file.
+/// The tree of a directory without [`LEFT_OUT`]; `None` if the directory has no such file.
 fn tree_without(root: &TrackedDirectory, names: &Names, files: &FileTable) -> Option<Object> {
-    // else the entries are not those of git's tree
+    // otherwise the entries are not those of git's tree
     let found = root.entries.find(names, LEFT_OUT, false).filter(|_| root.is_plain)?;
     let mut payload = Vec::new();
     for entry in root.entries.iter().filter(|entry| entry.name != found.name) {
@@ -157,7 +158,7 @@ fn tree_without(root: &TrackedDirectory, names: &Names, files: &FileTable) -> Op
     Some(Object { kind: ObjectKind::Tree, oid, base: None, payload, purpose: Purpose::Git })
 }
 
-/// What the first lines of a commit say, ids in hexadecimal.
+/// The first lines of a commit, with ids in hexadecimal.
 #[derive(Debug)]
 struct CommitLines {
     tree: [u8; 40],
@@ -165,7 +166,7 @@ struct CommitLines {
 }
 
 impl CommitLines {
-    /// Reads them; `None` if git-fsck(1) would not take them for those of a commit.
+    /// Parses the first lines; `None` if git-fsck(1) would refuse them.
     fn parse(content: &[u8]) -> Option<Self> {
         let mut rest = content;
         let mut next = || {
@@ -204,7 +205,7 @@ fn id_of(digits: &[u8]) -> Option<[u8; 40]> {
     digits.try_into().ok().filter(|digits: &[u8; 40]| digits.iter().all(is_digit))
 }
 
-/// Whether this is `NAME <EMAIL> SECONDS ZONE`.
+/// Whether this is an identity line: `NAME <EMAIL> SECONDS ZONE`.
 fn is_ident(ident: &[u8]) -> bool {
     let mut parts = ident.rsplitn(3, |&byte| byte == b' ');
     let (zone, seconds, who) = (parts.next(), parts.next(), parts.next());

@@ -1,4 +1,4 @@
-//! History of a changeset, read from the store when its dialect asks.
+//! The history of a changeset, read from the store on the dialect's request.
 
 use std::cell::OnceCell;
 
@@ -14,13 +14,13 @@ use crate::objects::storefiles::{StoreFiles, recorded_copy};
 use crate::read::files::FileTable;
 use crate::read::names::Names;
 
-/// History of `changeset`.
+/// The history of `changeset`.
 pub(super) struct StoreHistory<'a> {
     pub sources: &'a Sources<'a>,
     pub files: &'a FileTable,
     pub names: &'a Names,
     pub changeset: &'a Changeset<'a>,
-    /// Its files, if they are in memory.
+    /// The directory of its files, if it is in memory.
     pub root: Option<&'a TrackedDirectory>,
     /// Commit of a revision; [`NO_COMMIT`] if it has none.
     pub commit_of: &'a dyn Fn(Rev) -> Option<Oid>,
@@ -28,7 +28,7 @@ pub(super) struct StoreHistory<'a> {
 }
 
 impl StoreHistory<'_> {
-    /// Error of the first [`Unreadable`], while the revision `rev` was converted.
+    /// Error behind the first [`Unreadable`], during the conversion of `rev`.
     pub fn into_error(self, rev: Rev) -> Error {
         let unknown = || self.sources.changelog.corrupt(rev, "its history cannot be read").into();
         self.error.into_inner().unwrap_or_else(unknown)
@@ -74,7 +74,7 @@ impl StoreHistory<'_> {
         let entry = root.entries.find(self.names, directory, rest.is_some());
         match (entry.map(|entry| &entry.target), rest) {
             (Some(EntryTarget::TrackedDirectory(inner)), Some(_)) if inner.entries.is_empty() => {
-                Found::Unknown // of the store, and not read
+                Found::Unknown // of the store, not read
             }
             (Some(EntryTarget::TrackedDirectory(inner)), Some(rest)) => self.find(inner, rest),
             (Some(EntryTarget::File(file, _)), None) => match self.files.recorded_copy(*file) {
@@ -109,14 +109,14 @@ impl ChangesetHistory for StoreHistory<'_> {
     }
 }
 
-/// A file in memory.
+/// The result of a search for a file in memory.
 enum Found<'a> {
-    /// The manifest does not have it.
+    /// Not in the manifest.
     Nothing,
-    /// Converted by this run, with the source of its copy; empty for none.
+    /// Converted by this run, with its copy source; empty for none.
     Recorded(&'a [u8]),
     /// Converted by an earlier run.
     Node(Node),
-    /// Of a tree of the store, which has no nodes.
+    /// In a tree of the store, which has no nodes.
     Unknown,
 }

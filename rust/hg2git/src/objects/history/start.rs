@@ -1,8 +1,8 @@
-//! The tree that the changes of a run start from, which an earlier run converted.
+//! The start tree, converted by an earlier run: the base of the first changes of a run.
 //!
-//! Few changes are made to the trees in the store, of which only the directories on changed paths are
-//! read. Where that does not pay, or the store does not have them, the tree is made of the manifest
-//! again. Both make the same objects.
+//! For few changes, only the stored trees of the changed directories are read. If that does not
+//! pay, or the store lacks a tree, the tree is made from the manifest again. Both ways make the
+//! same objects.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,31 +26,31 @@ use crate::objects::trees::{Refused, TreeForm, TreeWriter, stored_entries};
 use crate::read::files::FileTable;
 use crate::read::names::Names;
 
-/// To read the trees of a directory takes as long as to make trees of so many bytes of a manifest.
+/// Bytes of a manifest whose trees are made in the time of reading the trees of one directory.
 const BYTES_PER_DIRECTORY: usize = 2048;
-/// So many directories are read in any case.
+/// Number of directories that are always read.
 const FEW_DIRECTORIES: usize = 16;
-/// Where directories have manifests of their own, so many: a flat one is made of all.
+/// Most directories to read for tree manifests, since a flat text is made from all of them.
 const MOST_DIRECTORIES: usize = 1024;
-/// Bytes of a tree that is read, at most: those of some 400,000 files.
+/// Longest tree that is read, in bytes: some 400,000 files.
 const MOST_TREE_BYTES: usize = 16 << 20;
 
-/// Where the store has the tree to start from.
+/// The start tree in the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredStart<'a> {
     /// The directory of all packs.
     pub packs: &'a Directory,
     /// The root tree of git.
     pub root: Oid,
-    /// With metadata, the commit of the manifest.
+    /// The commit of the manifest, if metadata is kept.
     pub aside_commit: Option<Oid>,
 }
 
-/// The tree of the manifest that the changes start from.
+/// The start tree, from the store or from the manifest.
 ///
 /// # Errors
 ///
-/// [`crate::Error::Store`] if it cannot be read.
+/// [`crate::Error::Store`] if the manifest cannot be read.
 pub(crate) fn start<D: Dialect>(
     sources: &Sources<'_>,
     dialect: &mut D,
@@ -65,7 +65,7 @@ pub(crate) fn start<D: Dialect>(
     }
 }
 
-/// The tree of `rev` as the store has it; `None` if it is not read there.
+/// The tree of `rev` from the store; `None` if it has to be made from the manifest.
 fn of_store(
     sources: &Sources<'_>,
     rev: Rev,
@@ -92,8 +92,8 @@ fn of_store(
     StoredTrees { objects, aside_form, names, files }.directory(stored.root, aside, &changed)
 }
 
-/// All paths that change, ascending; `None` if they are in more than `most` directories, or in one
-/// with an empty name, of which git's trees do not tell.
+/// All changed paths, ascending; `None` if they are in more than `most` directories, or in a
+/// directory with an empty name, which git's trees do not show.
 fn changed_paths<'a>(all: impl Iterator<Item = &'a [u8]>, most: usize) -> Option<Vec<&'a [u8]>> {
     let mut directories = HashSet::from([&b""[..]]);
     let mut paths = Vec::new();
@@ -114,7 +114,7 @@ fn changed_paths<'a>(all: impl Iterator<Item = &'a [u8]>, most: usize) -> Option
     Some(paths)
 }
 
-/// Reads trees of both forms.
+/// A reader of stored trees in both forms.
 struct StoredTrees<'a> {
     objects: Objects,
     aside_form: &'static TreeForm,
@@ -123,9 +123,9 @@ struct StoredTrees<'a> {
 }
 
 impl StoredTrees<'_> {
-    /// The directory with these trees, and those in it that `changed` paths lead to, which count from
-    /// there; the others are only known by their trees. `None` if the trees are not there, or are not
-    /// of the same files.
+    /// The directory with these trees, with the subdirectories of `changed` paths, which are
+    /// relative to it. Other subdirectories are not read. `None` if a tree is missing, or the two
+    /// trees have different files.
     fn directory(
         &mut self,
         git: Oid,
@@ -179,18 +179,18 @@ impl StoredTrees<'_> {
     }
 }
 
-/// The paths, counted from the directory `name`, of those that lead into it.
+/// The `paths` in the directory `name`, relative to it.
 fn below<'p>(paths: &[&'p [u8]], name: &[u8]) -> Vec<&'p [u8]> {
     let prefix = [name, b"/"].concat();
     let first = paths.partition_point(|path| *path < prefix.as_slice());
     paths[first..].iter().map_while(|path| path.strip_prefix(prefix.as_slice())).collect()
 }
 
-/// The tree that is made of the manifest `rev`.
+/// The tree made from the manifest `rev`.
 ///
 /// # Errors
 ///
-/// [`crate::Error::Store`] if it cannot be read.
+/// [`crate::Error::Store`] if the manifest cannot be read.
 fn of_manifest<D: Dialect>(
     sources: &Sources<'_>,
     dialect: &mut D,
@@ -241,7 +241,7 @@ fn of_manifest<D: Dialect>(
     Ok(tree)
 }
 
-/// The dialect's edits of the tree that is made of the manifest `rev`.
+/// The dialect's edits of the tree made from the manifest `rev`.
 ///
 /// # Errors
 ///

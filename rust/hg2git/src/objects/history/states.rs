@@ -1,7 +1,7 @@
-//! The trees of manifests that later ones count from, until the last of those is made.
+//! The base trees of later changes, each kept until its last use.
 //!
-//! Which these are is known from the start. If they are too many, that goes first which is of use
-//! last, and is made again for its next use: its trees are known then, but not stored twice.
+//! All uses are known from the start. If too many trees are in use, the tree whose next use is
+//! farthest is dropped, and made again for that use. Then its objects are not stored twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::objects::treeedits::TreeEdits;
 use crate::read::changes::ChangeLog;
 use crate::read::manifests::Base;
 
-/// A tree; `None` has no files.
+/// A root directory; `None` has no files.
 pub(super) type RootDirectory = Option<Arc<TrackedDirectory>>;
 
 /// No position.
@@ -26,16 +26,17 @@ pub(super) struct States<'a> {
     start: RootDirectory,
     most: usize,
     kept: HashMap<u32, RootDirectory>,
-    /// When each is of use next, and which it is.
+    /// Kept trees by next use: that position, and the tree's own position.
     next_uses: BTreeSet<(u32, u32)>,
-    /// For each position, the first that counts from it, and the next that counts from the same.
+    /// For each position, the first position that uses it as a base, and the next position with the
+    /// same base.
     first_uses: Vec<u32>,
     later_uses: Vec<u32>,
 }
 
 impl<'a> States<'a> {
-    /// None yet, of `count` positions, of which at most `most` will be kept. `start` is the tree that
-    /// the changes start from, if they do.
+    /// The states of `count` positions, of which at most `most` are kept. `start` is the base tree
+    /// of an earlier run, if there is one.
     pub fn new(
         (changes, edits): (&'a ChangeLog, &'a TreeEdits),
         count: usize,
@@ -52,8 +53,8 @@ impl<'a> States<'a> {
         Self { changes, edits, start, most, kept, next_uses, first_uses, later_uses }
     }
 
-    /// The tree that the changes of the manifest at `position` count from. Positions are asked for
-    /// once, in their order; `replay` gets what has to be made again.
+    /// The base tree of the manifest at `position`. Every position is asked for once, in order. A
+    /// dropped tree is made again with `replay`.
     pub fn before(&mut self, position: usize, replay: &mut Replay<'_>) -> RootDirectory {
         let base = match self.changes.base(position) {
             Base::Empty => return None,
@@ -85,7 +86,7 @@ impl<'a> States<'a> {
         }
     }
 
-    /// Makes a tree from the nearest one that is kept.
+    /// Makes a dropped tree again, from the nearest kept one.
     fn made_again(&self, position: usize, replay: &mut Replay<'_>) -> RootDirectory {
         let mut path = vec![position];
         let mut at = position;

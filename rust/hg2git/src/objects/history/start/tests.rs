@@ -1,4 +1,4 @@
-//! Trees of the store, against those that were written to it.
+//! Trees read from the store, against the trees written to it.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::objects::trees::Purpose;
 use crate::read::changes::ChangeLog;
 use crate::read::files::FileId;
 
-/// A file, and what it is; `None` takes it away.
+/// Files with seed and mode; `None` removes a file.
 type Files = BTreeMap<String, Option<(u8, usize)>>;
 
 const MODES: [Mode; 3] = [Mode::FILE, Mode::EXECUTABLE, Mode::SYMLINK];
@@ -26,7 +26,7 @@ fn files() -> impl Strategy<Value = Files> {
     proptest::collection::btree_map("([ab]/){0,3}([c-e]|[ab]-x)", file, 1..40)
 }
 
-/// The number of a file that has this seed, in any table.
+/// The number of the file with this seed, in any table.
 fn number(files: &mut FileTable, names: &mut Names, seed: u8) -> FileId {
     let path = names.number(b"any");
     let oid = Oid::from_bytes([seed + 100; 20]);
@@ -96,7 +96,7 @@ fn write(directory: &Directory, objects: Vec<Object>) {
     pack.seal().and_then(gitpack::SealedPack::publish).expect("is writable");
 }
 
-/// The directory that the store has with these roots.
+/// Reads the directory with these roots from the store.
 fn read(directory: &Directory, [git, aside]: [Oid; 2], changes: &Files) -> Option<Run> {
     let mut run = Run::default();
     let objects = Objects::open(directory, MOST_TREE_BYTES).expect("is readable");
@@ -107,7 +107,7 @@ fn read(directory: &Directory, [git, aside]: [Oid; 2], changes: &Files) -> Optio
     Some(run)
 }
 
-/// The same without a tree of metadata.
+/// Reads the directory without a tree of metadata.
 fn read_alone(directory: &Directory, git: Oid, changes: &Files) -> Option<Run> {
     let mut run = Run::default();
     let objects = Objects::open(directory, MOST_TREE_BYTES).expect("is readable");

@@ -1,4 +1,4 @@
-//! Trees that are kept, and those that are made again, against trees made from scratch.
+//! Kept trees and trees made again, against trees made from scratch.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ static NO_EDITS: TreeEdits = TreeEdits::NONE;
 
 type Files = BTreeMap<String, u32>;
 
-/// A manifest: how many before it the one is that it counts from, and its changes.
+/// A manifest: its distance to its base, and its changes.
 type Told = (usize, BTreeMap<String, Option<u32>>);
 
 fn files() -> FileTable {
@@ -33,7 +33,7 @@ fn files() -> FileTable {
     files
 }
 
-/// Manifests of files in three directories; of each ten, one counts from any before it.
+/// Manifests of files in three directories. One in ten has any earlier base.
 fn manifests() -> impl Strategy<Value = Vec<Told>> {
     let back = prop_oneof![9 => 1..6_usize, 1 => 0..200_usize];
     let changes =
@@ -41,7 +41,7 @@ fn manifests() -> impl Strategy<Value = Vec<Told>> {
     proptest::collection::vec((back, changes), 1..160)
 }
 
-/// What each manifest counts from, and the changes of all.
+/// The base of each manifest, and the log of all changes.
 fn logged(manifests: &[Told]) -> (Vec<Option<usize>>, ChangeLog) {
     let mut log = ChangeLog::default();
     let base_of = |(at, (back, _)): (usize, &Told)| at.checked_sub((*back).max(1));
@@ -63,7 +63,7 @@ fn written(names: &Names, files: &FileTable, replay: &mut Replay<'_>) -> Vec<Obj
     written.expect("blobs are known")
 }
 
-/// The roots, and the objects in their order, if `most` trees are kept; how many were at most.
+/// The roots, the objects in order, and the largest number of kept trees, with the limit `most`.
 fn replayed(log: &ChangeLog, count: usize, most: usize) -> (Vec<Oid>, Vec<Object>, usize) {
     let (mut names, files) = (Names::default(), files());
     number_components(log.paths(), &mut names);
@@ -83,7 +83,7 @@ fn replayed(log: &ChangeLog, count: usize, most: usize) -> (Vec<Oid>, Vec<Object
     (roots, objects, longest)
 }
 
-/// The root of each manifest, made of all its files.
+/// The root of each manifest, made from all its files.
 fn from_scratch(log: &ChangeLog, manifests: &[Told], bases: &[Option<usize>]) -> Vec<Oid> {
     let (mut names, files) = (Names::default(), files());
     number_components(log.paths(), &mut names);
@@ -109,7 +109,7 @@ fn from_scratch(log: &ChangeLog, manifests: &[Told], bases: &[Option<usize>]) ->
     roots.collect()
 }
 
-/// Unpacks objects as a pack has them: the first of each id, its base before it.
+/// Unpacks objects as a pack has them: the first of each id, after its base.
 fn check_objects(objects: &[Object]) -> HashSet<Oid> {
     let mut contents: BTreeMap<Oid, Vec<u8>> = BTreeMap::new();
     for object in objects {
@@ -149,7 +149,7 @@ proptest! {
 #[test]
 fn each_is_kept_until_its_last_use() {
     let changes = |name: &str| BTreeMap::from([(format!("a/{name}"), Some(1))]);
-    // a line, of which 2 and 5 count from 0
+    // a line, with 2 and 5 based on 0
     let manifests: Vec<Told> = [0, 1, 2, 1, 1, 5, 1]
         .iter()
         .zip(["a", "b", "c", "d", "e", "f", "g"])
@@ -178,7 +178,7 @@ fn each_is_kept_until_its_last_use() {
 #[test]
 fn of_too_many_that_goes_which_is_of_use_last() {
     let changes = |name: String| BTreeMap::from([(name, Some(1))]);
-    // three lines from one, gone on with in turn
+    // three lines from one base, continued in turn
     let backs = [0, 1, 2, 3, 3, 3, 3, 3, 3, 3];
     let manifests: Vec<Told> =
         backs.iter().enumerate().map(|(at, back)| (*back, changes(format!("a/{at}")))).collect();
@@ -198,7 +198,7 @@ fn of_too_many_that_goes_which_is_of_use_last() {
         roots.count()
     };
     assert_eq!(again(3), 0);
-    // one of the three has no place; what was used longest ago would be all of them
+    // one of the three is dropped; the least recently used rule would drop all three
     assert!((1..=4).contains(&again(2)), "{} of 7", again(2));
     assert!(again(0) >= 8);
 }
