@@ -1,13 +1,13 @@
 //! Times SHA-1 here: `cargo run --release -p sha1lanes --example throughput [POOL_MIB]`.
 //!
-//! Pipeline: each implementation that this CPU has, with some messages a call; the first side again
+//! Sides: each implementation that this CPU has, with some messages a call; the first side again
 //! (the A/A run: a ratio inside its band is no result); `checked` for collision detection; and
 //! `ascii`, the scan for bytes from 0x80 up. Messages are printable ASCII behind a git header, cut
-//! from a pool of 4 MiB, so they come from the second or third cache; a pool of 256 MiB makes them
+//! from a pool of 4 MiB, so they come from the second or third cache. A pool of 256 MiB makes them
 //! come from memory. In the `mix`, lengths are spread evenly by logarithm from 300 to 30,000, and
-//! each text is hashed behind two heads, as by an export. One round runs every side once; the first
-//! round is dropped. Speeds count head and body in GB/s (10^9 bytes a second of processor time,
-//! which Linux tells; elsewhere of elapsed time).
+//! each text is hashed behind two heads, as an export does. One round runs every side once; the
+//! first round is dropped. Speeds count head and body in GB/s: 10^9 bytes a second of processor
+//! time on Linux, of elapsed time elsewhere.
 
 use std::fs;
 use std::hint::black_box;

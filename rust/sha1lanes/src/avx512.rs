@@ -1,10 +1,10 @@
 //! AVX-512 of `x86_64`: sixteen messages side by side, one in each 32-bit column.
 //!
-//! Owns the intrinsics of that width. Round for round it is FIPS 180-4, section 6.1.2, with the
-//! three-way functions and the sums of the message schedule as one `vpternlogd` each, and the
-//! rotations as one `vprold`: ten instructions a round for sixteen blocks, where the SHA
-//! extensions take five for four rounds of one. The blocks lie in rows, one a message; they are transposed on
-//! the way in. What is left when messages run out goes to [`crate::shani`].
+//! Owns the intrinsics of that width. The rounds are those of FIPS 180-4, section 6.1.2. Each
+//! three-way function and each sum of the message schedule is one `vpternlogd`, each rotation one
+//! `vprold`. A round takes ten instructions for sixteen blocks; the SHA extensions take five for
+//! four rounds of one block. The input has one row per message, and is transposed first. The last
+//! messages of a call, too few for all columns, go to [`crate::shani`].
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -20,13 +20,14 @@ use crate::shani::{self, ShaNi};
 use crate::wide::{self, WIDTH, WideKernel, WideWords};
 use crate::{Digest, Lanes, Message, Pieced};
 
-/// Truth tables of the round functions, and of the sum of three: `vpternlogd` takes its first
-/// operand as the highest bit of the row.
+/// Truth tables of the round functions, and of the exclusive or of three words.
+///
+/// `vpternlogd` takes its first operand as the highest bit of the row.
 const CHOOSE: i32 = 0xca;
 const MAJORITY: i32 = 0xe8;
 const PARITY: i32 = 0x96;
 
-/// Proof that this CPU has AVX-512 F and BW: only [`detect`] hands it out.
+/// Proof that this CPU has AVX-512 F and BW: only [`detect`] makes one.
 #[derive(Debug)]
 struct Kernel(());
 
@@ -37,7 +38,7 @@ pub(crate) struct Avx512 {
     narrow: &'static ShaNi,
 }
 
-/// This implementation, if the CPU can run it and the one that it hands its last messages to.
+/// This implementation, if the CPU can run both it and the SHA extensions for the last messages.
 pub(crate) fn detect() -> Option<&'static Avx512> {
     static FOUND: std::sync::OnceLock<Option<Avx512>> = std::sync::OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -64,16 +65,16 @@ impl Lanes for Avx512 {
 
 impl WideKernel for Kernel {
     fn compress(&self, words: &mut WideWords, runs: [&[Block]; WIDTH]) {
-        // SAFETY: whoever holds a `Kernel` has it from `detect`, which asked the CPU for the two
-        // features that `compress` enables.
+        // SAFETY: every `Kernel` comes from `detect`, which asked the CPU for the two features
+        // that `compress` enables.
         unsafe { compress(words, runs) }
     }
 }
 
-/// A word of every message.
+/// One word of every message.
 type Each = __m512i;
 
-/// Takes `runs[i]` into column `i` of `chained`.
+/// Compresses `runs[i]` into column `i` of `chained`.
 ///
 /// # Panics
 ///
@@ -115,7 +116,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// One round.
+    /// Computes one round.
     #[inline]
     #[target_feature(enable = "avx512f")]
     #[expect(clippy::many_single_char_names, reason = "the standard's")]
@@ -140,8 +141,10 @@ impl Rounds {
     }
 }
 
-/// Its argument, of which the compiler learns nothing. It would sort the terms of the sum anew, with
-/// the one first that is known last, and the next round would wait for all of it.
+/// Returns the argument unchanged, hidden from the optimiser.
+///
+/// The compiler would reorder the terms of the sum and begin with the term that is known last, so
+/// that the next round would wait for the whole sum.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn opaque(mut words: Each) -> Each {
@@ -161,7 +164,8 @@ fn load(words: &[u32; WIDTH]) -> Each {
 
 /// Word `i` of every block in entry `i`.
 ///
-/// First within quarters of a register, four rows at a time; then the quarters change places.
+/// The first pass transposes within quarters of a register, four rows at a time. The second pass
+/// moves the quarters.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn transposed(blocks: [&Block; WIDTH]) -> [Each; 16] {
@@ -173,7 +177,7 @@ fn transposed(blocks: [&Block; WIDTH]) -> [Each; 16] {
         let row = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
         _mm512_shuffle_epi8(row, big_endian)
     });
-    // entry 4 * i + k: of the rows 4 * i and after, word 4 * j + k in quarter j
+    // entry 4 * i + k: word 4 * j + k of rows 4 * i to 4 * i + 3, in quarter j
     let mut quarters = [_mm512_setzero_si512(); 16];
     for (into, rows) in quarters.as_chunks_mut::<4>().0.iter_mut().zip(rows.as_chunks::<4>().0) {
         let low = [0, 2].map(|i| _mm512_unpacklo_epi32(rows[i], rows[i + 1]));

@@ -1,31 +1,33 @@
 //! The padded message as runs of 64-byte blocks, copied only where it must be.
 //!
 //! Owns the layout of FIPS 180-4 section 5.1.1: the bytes, one `0x80`, zeros, and the length in
-//! bits, 64 bits wide and big-endian. Whole blocks of head and body are handed out where they lie;
-//! the block in which the head ends and the body starts, and the last ones with the padding, are
-//! put together in a small stage, as is the whole of a short message. A message in pieces goes
-//! through the stage up to its last piece. Knows nothing of hashing.
+//! bits, 64 bits wide and big-endian. Whole blocks of head and body are read in place. A small
+//! buffer, the stage, takes copies of the rest: the block in which the head ends and the body
+//! starts, the last blocks with the padding, short messages as a whole, and a message in pieces
+//! up to its last piece. Knows nothing of hashing.
 
 use crate::{Message, Pieced};
 
-/// What the compression function eats.
+/// The input of the compression function.
 pub(crate) type Block = [u8; 64];
 
-/// Two would do. A message that fits in the stage is copied and becomes a single run, where three
-/// runs of uneven length make lanes wait for each other: messages of 100 to 500 bytes took 80 ns
-/// each with eight blocks, 86 with two or four, 80 with sixteen (Zen 5, 2026-11).
+/// Blocks of a stage. Two would be enough.
+///
+/// A message that fits in the stage is copied and becomes a single run. Otherwise it has three runs
+/// of uneven length, and lanes wait for each other: messages of 100 to 500 bytes took 80 ns each
+/// with eight blocks, 86 with two or four, 80 with sixteen (Zen 5, 2026-11).
 const STAGE_BLOCKS: usize = 8;
 
-/// The `0x80` and the length.
+/// Bytes of the shortest padding: the `0x80` and the length.
 const PADDING_MIN_BYTES: usize = 1 + size_of::<u64>();
 
-/// Room for the blocks that must be put together. Lent to a walk, which stays small enough to move.
+/// The buffer for copied blocks. A walk borrows it, and so stays small enough to move.
 pub(crate) type Stage = [Block; STAGE_BLOCKS];
 
-/// A stage to lend; what is in it does not matter.
+/// A stage to lend; its content does not matter.
 pub(crate) const STAGE: Stage = [[0; 64]; STAGE_BLOCKS];
 
-/// What a message consists of.
+/// The parts of a message, either kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MessageParts<'a> {
     head: &'a [u8],
@@ -48,13 +50,13 @@ impl<'a> From<Pieced<'a>> for MessageParts<'a> {
 }
 
 impl MessageParts<'_> {
-    /// Length of all of it in bytes.
+    /// Length of all parts in bytes.
     pub(crate) const fn len(&self) -> usize {
-        // No overflow: this would be more memory than there can be.
+        // No overflow: no machine has that much memory.
         self.head.len() + self.body.len() + self.more_bytes
     }
 
-    /// Copies what comes first, and leaves it behind.
+    /// Fills `into` with the first bytes, and removes them from the parts.
     fn fill(&mut self, mut into: &mut [u8]) {
         while !into.is_empty() {
             let from = if self.head.is_empty() { &mut self.body } else { &mut self.head };
@@ -102,7 +104,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Goes to the first run of `message`, whatever the walk was at before.
+    /// Goes to the first run of `message`, from any state of the walk.
     pub(crate) fn restart(&mut self, message: MessageParts<'a>) {
         self.message_bits = 8 * message.len() as u64;
         self.parts = message;
@@ -122,13 +124,13 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Blocks that have not been left behind yet.
+    /// Blocks that remain.
     pub(crate) fn len(&self) -> usize {
         let padded = if self.padded { 0 } else { self.parts.len() + PADDING_MIN_BYTES };
         self.run().len() + padded.div_ceil(size_of::<Block>())
     }
 
-    /// Leaves the first `count` blocks of [`Blocks::run`] behind.
+    /// Skips the first `count` blocks of [`Blocks::run`].
     ///
     /// # Panics
     ///
@@ -160,19 +162,20 @@ impl<'a> Blocks<'a> {
         if left_bytes + PADDING_MIN_BYTES <= stage_bytes {
             self.stage_to_the_end(left_bytes);
         } else if self.parts.more_bytes > 0 {
-            // whole stages: the ends of pieces would be where lanes wait for each other
+            // whole stages: runs that end with pieces would make lanes wait for each other
             self.stage_blocks(STAGE_BLOCKS.min(left_bytes / size_of::<Block>()));
         } else if self.parts.head.len() >= size_of::<Block>() {
             (self.in_place, self.parts.head) = self.parts.head.as_chunks();
         } else if self.parts.head.is_empty() {
             (self.in_place, self.parts.body) = self.parts.body.as_chunks();
         } else {
-            // the joint: it ends in the body, or all that is left would fit in the stage
+            // the joint of head and body: the block ends in the body, since shorter rests were
+            // staged above
             self.stage_blocks(1);
         }
     }
 
-    /// Stages all that is left, and the padding.
+    /// Stages the rest of the message, and the padding.
     fn stage_to_the_end(&mut self, left_bytes: usize) {
         self.staged_from = 0;
         self.staged_to = (left_bytes + PADDING_MIN_BYTES).div_ceil(size_of::<Block>());
@@ -186,7 +189,7 @@ impl<'a> Blocks<'a> {
         self.padded = true;
     }
 
-    /// Stages so many blocks, which are left.
+    /// Stages `count` blocks. The message must have as many left.
     fn stage_blocks(&mut self, count: usize) {
         (self.staged_from, self.staged_to) = (0, count);
         self.parts.fill(self.stage[..count].as_flattened_mut());
@@ -212,7 +215,7 @@ mod tests {
         bytes
     }
 
-    /// What a walk hands out, at most `step` blocks at a time.
+    /// The bytes of a walk, read at most `step` blocks at a time.
     fn walked(walk: &mut Blocks<'_>, step: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let blocks = walk.len();

@@ -1,10 +1,9 @@
 //! Detection of SHA-1 collision attacks, as git does it with SHA1DC.
 //!
 //! Owns the glue to the `sha1dc` crate, a faster form of the `sha1collisiondetection` that git
-//! uses. Both look at one message alone: a block that one of the 32 known kinds of attack could
-//! have made is recognised without its partner, so either text of a pair is enough. A collision by
-//! a kind of attack not yet known, or by chance, is not seen. What to do about a collision is the
-//! caller's business.
+//! uses. Both need only one message of a pair: they recognise the blocks that the 32 known kinds of
+//! attack make. They do not detect collisions by an unknown attack or by chance. The caller decides
+//! the consequences of a collision.
 
 use sha1dc::Hasher;
 
@@ -13,7 +12,7 @@ use crate::{Digest, Message};
 /// The message carries a collision attack; another one with the same SHA-1 exists or was prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collision {
-    /// The plain SHA-1, which must not be taken to name this message alone.
+    /// The plain SHA-1, which must not be used as the id of this message.
     pub digest: Digest,
 }
 
@@ -28,8 +27,8 @@ impl std::error::Error for Collision {}
 
 /// The SHA-1 of a message that carries no known attack.
 ///
-/// Long messages take 1.2 times as long as in [`crate::digest_one`] and four times as long as in
-/// the widest lanes of [`crate::best`], messages of 300 bytes 1.2 times and twice.
+/// Messages take 1.2 times as long as in [`crate::digest_one`]. Compared with the widest lanes of
+/// [`crate::best`], long messages take four times as long, and messages of 300 bytes twice.
 ///
 /// # Errors
 ///
@@ -47,9 +46,9 @@ pub fn digest_checked(message: Message<'_>) -> Result<Digest, Collision> {
 
 /// Whether the message carries a collision attack; see [`digest_checked`], which costs the same.
 ///
-/// Attacks are made for one place in one message. The two published PDFs collide as plain files,
-/// not as git blobs, because `blob 422435\0` comes before their bytes; so give this the very
-/// message whose digest is relied upon.
+/// An attack works at one place of one message. The two published PDFs collide as plain files,
+/// not as git blobs, because `blob 422435\0` comes before their bytes. So pass exactly the message
+/// whose digest is used.
 #[must_use]
 pub fn collides(message: Message<'_>) -> bool {
     digest_checked(message).is_err()

@@ -1,17 +1,18 @@
-//! Which message is in which lane, and when.
+//! The schedule of kernels of variable width: the assignment of messages to lanes.
 //!
-//! Owns the schedule of kernels that can be of any width: every lane that has a message takes part
-//! in each step, a step is as long as the shortest run among them, and a lane whose message ended
-//! takes the next one at once. Only when none is left do steps get narrower. Knows nothing of the
-//! rounds of SHA-1: those are a [`Kernel`]'s.
+//! Every lane that has a message takes part in each step. A step is as long as the shortest run
+//! among the lanes. A lane whose message ended takes the next message at once. Steps get narrower
+//! only when no message is left. Knows nothing of the rounds of SHA-1: a [`Kernel`] owns those.
 
 use std::array;
 
 use crate::Digest;
 use crate::blocks::{Block, Blocks, MessageParts, STAGE, Stage};
 
-/// Lanes at most. Messages of 4,000 bytes ran at 4.4 GB/s in three lanes, 5.2 in four, 5.5 in five,
-/// 4.9 in six and 5.0 in eight (Zen 5, 2026-11); four already need more registers than there are.
+/// Maximum number of lanes.
+///
+/// Messages of 4,000 bytes ran at 4.4 GB/s in three lanes, 5.2 in four, 5.5 in five, 4.9 in six and
+/// 5.0 in eight (Zen 5, 2026-11). Four lanes already need more registers than the CPU has.
 const WIDTH: usize = 4;
 
 /// A chaining value, `a` to `e`.
@@ -20,7 +21,7 @@ pub(crate) type Words = [u32; 5];
 /// The chaining value that every message starts from: FIPS 180-4, section 5.3.1.
 pub(crate) const START: Words = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
 
-/// The digest of a message whose last block led to `words`.
+/// Converts the chaining value after the last block to a digest.
 pub(crate) fn digest_of(words: Words) -> Digest {
     let mut digest = [0; 20];
     digest.as_chunks_mut().0.copy_from_slice(&words.map(u32::to_be_bytes));
@@ -32,30 +33,30 @@ pub(crate) trait Kernel {
     /// The chaining value of one message, as the kernel wants it.
     type State: Copy;
 
-    /// The state of a message that is at `words`.
+    /// Converts a chaining value to a state.
     fn state(&self, words: Words) -> Self::State;
 
-    /// Takes `runs[i]` into `states[i]`. The runs have equal lengths.
+    /// Compresses `runs[i]` into `states[i]`. The runs have equal lengths.
     fn compress<const N: usize>(&self, states: &mut [Self::State; N], runs: [&[Block]; N]);
 
-    /// Where `state` is.
+    /// Converts a state to a chaining value.
     fn words(&self, state: Self::State) -> Words;
 }
 
-/// What a lane takes up.
+/// The next message of a lane, new or partly hashed.
 pub(crate) enum Next<'a> {
     Message(MessageParts<'a>, &'a mut Digest),
     Begun(Begun<'a>),
 }
 
-/// A message some blocks into it.
+/// A partly hashed message.
 pub(crate) struct Begun<'a> {
     pub words: Words,
     pub blocks: Blocks<'a>,
     pub into: &'a mut Digest,
 }
 
-/// What [`crate::Lanes::digest`] says, with `kernel` doing the work.
+/// Implements [`crate::Lanes::digest`] with `kernel`.
 pub(crate) fn digest<'a, K: Kernel>(
     kernel: &K,
     messages: &[impl Copy + Into<MessageParts<'a>>],
@@ -66,7 +67,7 @@ pub(crate) fn digest<'a, K: Kernel>(
     run(kernel, messages.map(|(message, into)| Next::Message((*message).into(), into)));
 }
 
-/// Hashes all that `waiting` has.
+/// Hashes all messages of `waiting`.
 pub(crate) fn run<'a, K: Kernel>(kernel: &K, waiting: impl Iterator<Item = Next<'a>>) {
     let mut stages = [STAGE; WIDTH];
     let mut lanes = LaneSet::new(kernel, waiting, &mut stages);
@@ -81,7 +82,7 @@ pub(crate) fn run<'a, K: Kernel>(kernel: &K, waiting: impl Iterator<Item = Next<
     }
 }
 
-/// The lanes, those with a message first, and the messages that have none yet.
+/// The lanes, active ones first, and the messages that wait for a lane.
 struct LaneSet<'a, 'k, K: Kernel, W> {
     kernel: &'k K,
     waiting: W,
@@ -107,7 +108,7 @@ impl<'s, 'a: 's, 'k, K: Kernel, W: Iterator<Item = Next<'a>>> LaneSet<'s, 'k, K,
         lanes
     }
 
-    /// Takes up the next message in `lane`; false if there is none.
+    /// Starts the next message in `lane`; false if no message waits.
     fn refill(&mut self, lane: usize) -> bool {
         let (words, into) = match self.waiting.next() {
             None => return false,
@@ -125,7 +126,7 @@ impl<'s, 'a: 's, 'k, K: Kernel, W: Iterator<Item = Next<'a>>> LaneSet<'s, 'k, K,
         true
     }
 
-    /// Takes the first `N` lanes, which must be the active ones, to the end of the shortest run.
+    /// Advances the first `N` lanes to the end of the shortest run. They must be the active ones.
     fn step<const N: usize>(&mut self) {
         let runs: [&[Block]; N] = array::from_fn(|lane| self.blocks[lane].run());
         let count = runs.iter().map(|run| run.len()).min().unwrap_or(0);
@@ -140,7 +141,7 @@ impl<'s, 'a: 's, 'k, K: Kernel, W: Iterator<Item = Next<'a>>> LaneSet<'s, 'k, K,
         }
     }
 
-    /// Stores the digest of `lane`, and finds it another message or retires it.
+    /// Stores the digest of `lane`, and starts its next message or retires the lane.
     fn end(&mut self, lane: usize) {
         if let Some(into) = self.digests[lane].take() {
             *into = digest_of(self.kernel.words(self.states[lane]));

@@ -1,24 +1,24 @@
-//! Known answers: an implementation hashes known messages in all lanes before it is trusted.
+//! Known-answer test: an implementation hashes known messages in all lanes before it is used.
 //!
-//! A virtual machine, an emulator or microcode may offer instructions that compute something else.
-//! Trees, commits and notes have no second hash to be compared with, so a wrong kernel would write
-//! wrong ids without a word. That takes about 0.2 ms, once a process.
+//! A virtual machine, an emulator or microcode may offer instructions that compute a wrong result.
+//! Trees, commits and notes have no second hash to compare with, so a wrong kernel would write
+//! wrong ids silently. The test takes about 0.2 ms, once a process.
 //!
-//! Nothing here knows which implementations there are.
+//! Does not know the implementations.
 
 use crate::{Digest, Lanes, Message, Pieced};
 
-/// Bytes that messages are cut from, from the start or a little after it.
+/// Bytes of the pool that messages are cut from.
 const POOL_BYTES: usize = 1024;
-/// Messages, all different: full columns of the widest kernel four times, and one that has to wait.
+/// Messages, all different: all columns of the widest kernel four times, and one that has to wait.
 const MESSAGES: usize = 65;
-/// Messages of further calls: in each number of narrow lanes, in some wide columns, and in more than all.
+/// Messages in further calls: each number of narrow lanes, some wide columns, and more than all.
 const CALLS: [usize; 7] = [1, 2, 3, 4, 9, 17, 33];
-/// The same in pieces.
+/// Messages in calls with pieces.
 const PIECED_CALLS: [usize; 4] = [3, 9, 31, MESSAGES];
-/// Bytes of a head are fewer than this, as those of a node's parents.
+/// Limit of the bytes of a head, exclusive: the two parents of a node are 40 bytes.
 const HEADS: usize = 41;
-/// Lengths of the pieces in turn: within a block, of a block, across the stage of 512 bytes.
+/// Lengths of the pieces in turn: less than a block, one block, more than the stage of 512 bytes.
 const PIECES: [usize; 5] = [1, 63, 0, 64, 513];
 
 /// The SHA-1 of the digests of the known messages, in order.
@@ -27,8 +27,9 @@ const ANSWER: Digest = [
     0x50, 0x36, 0xa6, 0xa1,
 ];
 
-/// Whether `lanes` hashes the known messages as SHA-1 does, in every number of lanes, as one piece
-/// and in many.
+/// Returns whether `lanes` hashes the known messages correctly.
+///
+/// The test covers every number of lanes, whole messages and messages in pieces.
 pub(crate) fn is_passed(lanes: &dyn Lanes) -> bool {
     let pool = pool();
     let messages: Vec<_> = (0..MESSAGES).map(|number| message(&pool, number)).collect();
@@ -54,7 +55,7 @@ pub(crate) fn is_passed(lanes: &dyn Lanes) -> bool {
         })
 }
 
-/// Bytes without a pattern: a linear congruential generator's upper ones.
+/// Bytes without a pattern: the upper bytes of a linear congruential generator.
 fn pool() -> [u8; POOL_BYTES] {
     let mut state = 1_u32;
     std::array::from_fn(|_| {
@@ -63,8 +64,10 @@ fn pool() -> [u8; POOL_BYTES] {
     })
 }
 
-/// A message of up to eleven blocks. The lengths of the first 65 are all different, and are those
-/// about which a block ends, among others.
+/// A message of up to eleven blocks.
+///
+/// The lengths of the first 65 are all different. They include the lengths around the end of a
+/// block.
 fn message(pool: &[u8; POOL_BYTES], number: usize) -> Message<'_> {
     let (head, rest) = pool[number..].split_at(number % HEADS);
     // the numbers below 65 in another order, ten bytes apart
@@ -113,16 +116,16 @@ mod tests {
         }
     }
 
-    /// What is wrong with an implementation that is right otherwise.
+    /// The fault of an otherwise correct implementation.
     #[derive(Debug)]
     enum Fault {
-        /// The last of so many messages in a call.
+        /// The message at this position of a call, counted from one, has a wrong digest.
         Lane(usize),
-        /// Messages of so many bytes and more.
+        /// Messages of at least this many bytes have wrong digests.
         Long(usize),
-        /// Two messages that change places, in calls of more than sixteen.
+        /// Two digests are swapped, in calls of more than sixteen messages.
         Swapped,
-        /// Messages in pieces.
+        /// Messages in pieces have wrong digests.
         Pieces,
     }
 

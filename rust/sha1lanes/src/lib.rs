@@ -1,13 +1,13 @@
 //! SHA-1 of many independent messages at once, and of one, with and without collision detection.
 //!
-//! Owns: which implementation this CPU gets, and every intrinsic of the project. The SHA
+//! Owns: the choice of an implementation for this CPU, and every intrinsic of the project. The SHA
 //! extensions of x86 wait for their own results; four messages side by side hide that wait, and a
-//! core hashes 2.5 times as much. Thirty-two in the columns of AVX-512 registers go another 1.4 to
-//! 2.3 times as fast (`examples/throughput.rs`).
+//! core hashes 2.5 times as much. The columns of AVX-512 registers, sixteen messages wide, are
+//! another 1.4 to 2.3 times as fast (`examples/throughput.rs`).
 //!
-//! Must not know: what the messages mean. Object headers, parent nodes and the choice of what to
-//! check for collisions are the caller's, see `docs/decisions/sha1.rst`. Threads are the caller's
-//! as well: all here runs on the thread that calls.
+//! Must not know: the meaning of the messages. Callers write object headers and parent nodes, and
+//! choose the messages to check for collisions, see `docs/decisions/sha1.rst`. Callers also own
+//! the threads: everything here runs on the calling thread.
 //!
 //! The hash itself: FIPS 180-4, sections 5.1.1 (padding), 5.3.1 and 6.1.
 //!
@@ -44,10 +44,10 @@ use std::sync::OnceLock;
 
 pub use collision::{Collision, collides, digest_checked};
 
-/// One message: the digest is that of `head` followed by `body`.
+/// One message: `head` followed by `body`.
 ///
-/// Both are read in place. Either may be empty; `head` is meant for the few bytes that a format
-/// puts before a text it must not copy.
+/// Both are read in place. Either may be empty. `head` is meant for the few bytes that a format
+/// puts before a text, so that the text need not be copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     /// First part, such as `blob 123\0`.
@@ -56,12 +56,12 @@ pub struct Message<'a> {
     pub body: &'a [u8],
 }
 
-/// A message in many pieces: the digest is that of `head` followed by all of `pieces`.
+/// A message in many pieces: `head` followed by all of `pieces`.
 #[derive(Clone, Copy, Debug)]
 pub struct Pieced<'a> {
-    /// First part, as that of a [`Message`].
+    /// First part, as in a [`Message`].
     pub head: &'a [u8],
-    /// What follows it. They may be of any length, and are copied, some blocks at a time.
+    /// The parts after it, of any length. They are copied, some blocks at a time.
     pub pieces: &'a [&'a [u8]],
 }
 
@@ -72,9 +72,9 @@ pub type Digest = [u8; 20];
 pub trait Lanes: Send + Sync + std::fmt::Debug {
     /// Sets `digests[i]` to the SHA-1 of `messages[i]`.
     ///
-    /// A few messages are under way at once, sixteen at most; the more there are in a call, the
-    /// better, and of more than eight the longest begin first. Fewer begin in the given order: one
-    /// long message at the end has no company left and runs at the speed of one.
+    /// At most sixteen messages are hashed at the same time. Give many messages in one call. More
+    /// than eight begin with the longest. Eight or fewer begin in the given order: a long message
+    /// at the end is hashed alone, at the speed of one.
     ///
     /// # Panics
     ///
@@ -88,20 +88,22 @@ pub trait Lanes: Send + Sync + std::fmt::Debug {
     /// If the two slices differ in length.
     fn digest_pieced(&self, messages: &[Pieced<'_>], digests: &mut [Digest]);
 
-    /// What runs, for logs: `avx-512`, `sha-ni` or `portable`.
+    /// The name of the implementation, for logs: `avx-512`, `sha-ni` or `portable`.
     fn name(&self) -> &'static str;
 }
 
 /// The fastest implementation that this CPU can run and that gives the known answers.
 ///
-/// The first call takes about 0.2 ms, the answer is remembered.
+/// The first call takes about 0.2 ms. The answer is cached.
 #[must_use]
 pub fn best() -> &'static dyn Lanes {
     chosen().best
 }
 
-/// Names of the implementations that this CPU claims to run, and that do not give the known answers.
-/// They are not used. If `portable` is among them, none is right, and it is used nevertheless.
+/// Names of the implementations that fail the known-answer test on this CPU.
+///
+/// They are not used, although the CPU claims to run them. If `portable` is among them, every
+/// implementation failed, and `portable` is used nevertheless.
 #[must_use]
 pub fn refused() -> &'static [&'static str] {
     &chosen().refused
@@ -112,7 +114,7 @@ fn chosen() -> &'static Choice {
     CHOICE.get_or_init(|| Choice::of(implementations()))
 }
 
-/// Which implementation is used, and which faster ones are not, as they are wrong.
+/// The implementation in use, and the names of faster ones that gave wrong answers.
 #[derive(Debug)]
 struct Choice {
     best: &'static dyn Lanes,
@@ -120,7 +122,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// The first of `implementations` that gives the known answers.
+    /// Chooses the first of `implementations` that gives the known answers.
     fn of(implementations: impl Iterator<Item = &'static dyn Lanes>) -> Self {
         let mut refused = Vec::new();
         for lanes in implementations {
@@ -145,13 +147,13 @@ pub fn implementations() -> impl Iterator<Item = &'static dyn Lanes> {
     native.into_iter().flatten().chain([portable()])
 }
 
-/// The `sha1` crate, one message after the other. It finds the CPU's instructions by itself.
+/// The `sha1` crate, one message after the other. The crate detects the CPU's instructions itself.
 #[must_use]
 pub fn portable() -> &'static dyn Lanes {
     &portable::Portable
 }
 
-/// The SHA-1 of a single message, which nothing can be interleaved with.
+/// The SHA-1 of a single message, without interleaving.
 #[must_use]
 pub fn digest_one(message: Message<'_>) -> Digest {
     portable::digest(message)
@@ -166,7 +168,7 @@ mod tests {
     use super::*;
     use crate::strategies::{pool, spans};
 
-    /// Messages that bring out the widest kernel.
+    /// A number of messages that the widest kernel takes.
     const ENOUGH_FOR_ALL: usize = 17;
 
     fn hex(digest: Digest) -> String {

@@ -1,7 +1,6 @@
 //! One message after the other through the `sha1` crate, on any CPU.
 //!
-//! Owns nothing but the glue: the crate picks SHA-NI, the `sha2` instructions of aarch64, or
-//! plain code.
+//! Owns only the glue: the crate chooses SHA-NI, the `sha2` instructions of aarch64, or plain code.
 
 use sha1::{Digest as _, Sha1};
 

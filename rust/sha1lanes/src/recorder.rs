@@ -1,4 +1,4 @@
-//! A kernel for tests of the schedules: hashes by the `sha1` crate, and remembers its steps.
+//! A kernel for tests of the schedules: hashes with the `sha1` crate, and records its steps.
 
 use std::cell::RefCell;
 

@@ -1,10 +1,9 @@
 //! The SHA extensions of `x86_64`, several messages side by side.
 //!
-//! Owns the intrinsics of these. `sha1rnds4` does four of the eighty rounds and hands its result to
-//! the next one some cycles later; the code below issues the same step of every message before the
-//! next step of any, so that the messages fill each other's waits. Instructions: Intel SDM,
-//! volume 2; the order of steps is that of Intel's "New Instructions Supporting the Secure Hash
-//! Algorithm", 2013.
+//! Owns the intrinsics of these. `sha1rnds4` computes four of the eighty rounds, and its result is
+//! ready some cycles later. So the code below issues one step for every message before the next
+//! step, and messages fill each other's waits. Instructions: Intel SDM, volume 2. Order of the
+//! steps: Intel, "New Instructions Supporting the Secure Hash Algorithm", 2013.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
@@ -17,13 +16,13 @@ use crate::blocks::Block;
 use crate::interleave::{self, Kernel, Words};
 use crate::{Digest, Lanes, Message, Pieced};
 
-/// Proof that this CPU has SHA, SSSE3 and SSE4.1: only [`detect`] hands it out.
+/// Proof that this CPU has SHA, SSSE3 and SSE4.1: only [`detect`] lends one.
 #[derive(Debug)]
 pub(crate) struct ShaNi(());
 
 static SHA_NI: ShaNi = ShaNi(());
 
-/// This implementation, if the CPU can run it. The standard library keeps the answer.
+/// This implementation, if the CPU can run it. The standard library caches the answer.
 pub(crate) fn detect() -> Option<&'static ShaNi> {
     let all = is_x86_feature_detected!("sha")
         && is_x86_feature_detected!("ssse3")
@@ -45,8 +44,9 @@ impl Lanes for ShaNi {
     }
 }
 
-/// A chaining value as the instructions want it: `a` in the highest word, then b, c and d; `e` in
-/// the highest word of its own.
+/// A chaining value in the layout of the instructions.
+///
+/// `abcd` has `a` in the highest word, then b, c and d; `e` is the highest word of its register.
 #[derive(Clone, Copy)]
 pub(crate) struct State {
     abcd: __m128i,
@@ -57,18 +57,18 @@ impl Kernel for ShaNi {
     type State = State;
 
     fn state(&self, words: Words) -> State {
-        // SAFETY: whoever holds a `ShaNi` has it from `detect`, and a CPU with SSE4.1 has SSE2.
+        // SAFETY: every `ShaNi` comes from `detect`, and a CPU with SSE4.1 has SSE2.
         unsafe { state(words) }
     }
 
     fn compress<const N: usize>(&self, states: &mut [State; N], runs: [&[Block]; N]) {
-        // SAFETY: whoever holds a `ShaNi` has it from `detect`, which asked the CPU for the three
-        // features that `compress` enables.
+        // SAFETY: every `ShaNi` comes from `detect`, which asked the CPU for the three features
+        // that `compress` enables.
         unsafe { compress(states, runs) }
     }
 
     fn words(&self, state: State) -> Words {
-        // SAFETY: whoever holds a `ShaNi` has it from `detect`, which asked the CPU for SSE4.1.
+        // SAFETY: every `ShaNi` comes from `detect`, which asked the CPU for SSE4.1.
         unsafe { words(state) }
     }
 }
@@ -95,7 +95,7 @@ fn words(State { abcd, e }: State) -> Words {
 /// One value of every message.
 type Each<const N: usize> = [__m128i; N];
 
-/// Takes `runs[i]` into `states[i]`.
+/// Compresses `runs[i]` into `states[i]`.
 ///
 /// # Panics
 ///
@@ -123,9 +123,9 @@ fn compress<const N: usize>(states: &mut [State; N], runs: [&[Block]; N]) {
 /// One block of every message, some rounds into it.
 struct Rounds<const N: usize> {
     abcd: Each<N>,
-    /// `abcd` of four rounds ago, whose rotated `a` is the `e` of now.
+    /// `abcd` of four rounds ago; its `a`, rotated, is the current `e`.
     before: Each<N>,
-    /// The latest sixteen words of the message schedule, four of them an entry.
+    /// The latest sixteen words of the message schedule, four words per entry.
     schedule: [Each<N>; 4],
 }
 
@@ -137,7 +137,7 @@ impl<const N: usize> Rounds<N> {
         Self { abcd, before: e, schedule: [first(0), first(1), first(2), first(3)] }
     }
 
-    /// Rounds `4 * GROUP` to `4 * GROUP + 3`.
+    /// Computes rounds `4 * GROUP` to `4 * GROUP + 3`.
     #[inline]
     #[target_feature(enable = "sha,sse2")]
     fn four<const GROUP: usize>(&mut self) {

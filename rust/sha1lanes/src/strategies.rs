@@ -1,4 +1,4 @@
-//! Random messages for the tests of this crate, with lengths where blocks and padding turn over.
+//! Random messages for the tests of this crate, with lengths around the ends of blocks and padding.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ pub(crate) fn pool() -> Vec<u8> {
     std::iter::repeat_with(next).take(POOL_BYTES).collect()
 }
 
-/// Where in the pool a message lies.
+/// The place of a message in the pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     start: usize,
@@ -27,14 +27,14 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The message, unaligned as a rule.
+    /// The message, usually unaligned.
     pub(crate) fn of(self, pool: &[u8]) -> Message<'_> {
         let (head, rest) = pool[self.start..].split_at(self.head_len);
         Message { head, body: &rest[..self.body_len] }
     }
 }
 
-/// Up to eighty messages: several rounds of the widest kernel, and what is left over.
+/// Up to eighty messages: several rounds of the widest kernel, and a rest.
 pub(crate) fn spans() -> impl Strategy<Value = Vec<Span>> {
     let span = || {
         (0..64_usize, head_len(), body_len()).prop_map(|(start, head_len, body_len)| Span {
@@ -62,7 +62,7 @@ fn body_len() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// Lengths about which a block or the room for the padding ends.
+/// Lengths around the end of a block, and around the last length whose padding fits in its block.
 fn turn() -> impl Strategy<Value = usize> {
     let near = vec![0, 1, 54, 55, 56, 57, 63, 64, 65, 118, 119, 120, 127, 128, 129];
     (select(near), select(vec![0, 128, 320, 384, 448, 512, 1024])).prop_map(|(a, b)| a + b)

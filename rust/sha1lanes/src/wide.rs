@@ -1,8 +1,8 @@
-//! Which message is in which of sixteen columns, and when.
+//! The schedule of a kernel of sixteen columns: the assignment of messages to columns.
 //!
-//! Owns the schedule of a kernel that always takes all columns: a step is as long as the shortest run among them, a column whose message ended takes the next one at once,
-//! and one that finds none repeats what another does. When so few messages are under way that a
-//! narrow kernel is faster, that one takes them over where they are.
+//! Such a kernel always computes all columns. A step is as long as the shortest run among the
+//! columns. A column whose message ended takes the next message at once; if no message is left, it
+//! repeats another column. When few messages remain, a narrow kernel is faster and continues them.
 
 use std::array;
 use std::cmp::Reverse;
@@ -15,21 +15,22 @@ use crate::interleave::{self, Begun, Kernel, Next, START, Words, digest_of};
 /// Messages side by side.
 pub(crate) const WIDTH: usize = 16;
 
-/// Messages from which on a step takes less time than what the narrow kernel needs for
-/// as many: 350 cycles for a block of each, beside 47 a block (Zen 5; on Zen 4, 142 ns and 13.6;
-/// 2026-11).
+/// Minimum number of messages for which the wide kernel is faster than the narrow one.
+///
+/// A step of one block takes 350 cycles for all columns; the narrow kernel takes 47 cycles a block
+/// (Zen 5; on Zen 4, 142 ns and 13.6 ns; 2026-11).
 const ENOUGH: usize = 9;
 
-/// Chaining values: word by word, one column a message.
+/// Chaining values: a row per word, a column per message.
 pub(crate) type WideWords = [[u32; WIDTH]; 5];
 
 /// The compression function over all columns.
 pub(crate) trait WideKernel {
-    /// Takes `runs[i]` into column `i` of `words`. The runs have equal lengths.
+    /// Compresses `runs[i]` into column `i` of `words`. The runs have equal lengths.
     fn compress(&self, words: &mut WideWords, runs: [&[Block]; WIDTH]);
 }
 
-/// What [`crate::Lanes::digest`] says, most of the work done by `wide`.
+/// Implements [`crate::Lanes::digest`] with `wide`, and with `narrow` for few messages.
 pub(crate) fn digest<'a, W: WideKernel, N: Kernel>(
     wide: &W,
     narrow: &N,
@@ -43,21 +44,21 @@ pub(crate) fn digest<'a, W: WideKernel, N: Kernel>(
     let mut stages = [STAGE; WIDTH];
     let messages = messages.iter().map(|message| (*message).into());
     let mut waiting: Vec<(MessageParts<'_>, _)> = messages.zip(digests).collect();
-    // the longest first: those that begin last end in about the same step
+    // the longest first, so that the messages that begin last end in about the same step
     waiting.sort_unstable_by_key(|(message, _)| Reverse(message.len()));
     let mut columns = Columns::new(waiting.into_iter(), &mut stages);
     while columns.active >= ENOUGH {
         columns.step(wide);
     }
     let mut begun = columns.into_begun();
-    // the longest first: it has company for longest
+    // the longest first, so that it shares steps with others as long as possible
     begun.sort_unstable_by_key(|begun| Reverse(begun.blocks.len()));
     interleave::run(narrow, begun.into_iter().map(Next::Begun));
 }
 
 type Waiting<'a> = vec::IntoIter<(MessageParts<'a>, &'a mut Digest)>;
 
-/// The columns, those with a message first, and the messages that have none yet.
+/// The columns, active ones first, and the messages that wait for a column.
 struct Columns<'a> {
     waiting: Waiting<'a>,
     active: usize,
@@ -81,7 +82,7 @@ impl<'a> Columns<'a> {
         columns
     }
 
-    /// Starts the next message in `column`; false if there is none.
+    /// Starts the next message in `column`; false if no message waits.
     fn refill(&mut self, column: usize) -> bool {
         let Some((message, into)) = self.waiting.next() else { return false };
         self.set_words(column, START);
@@ -90,7 +91,7 @@ impl<'a> Columns<'a> {
         true
     }
 
-    /// Takes all active columns to the end of the shortest run.
+    /// Advances all active columns to the end of the shortest run.
     fn step(&mut self, kernel: &impl WideKernel) {
         let runs: [&[Block]; WIDTH] = array::from_fn(|column| {
             self.blocks[if column < self.active { column } else { 0 }].run()
@@ -106,7 +107,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Stores the digest of `column`, and finds it another message or retires it.
+    /// Stores the digest of `column`, and starts its next message or retires the column.
     fn end(&mut self, column: usize) {
         if let Some(into) = self.digests[column].take() {
             *into = digest_of(self.words_of(column));
@@ -129,7 +130,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The messages that are under way. None may be waiting.
+    /// The partly hashed messages. No message may be waiting.
     fn into_begun(self) -> Vec<Begun<'a>> {
         let words: [Words; WIDTH] = array::from_fn(|column| self.words_of(column));
         let columns = words.into_iter().zip(self.blocks).zip(self.digests);
