@@ -1,8 +1,8 @@
-//! A memory budget for texts, and buffers that go to a temporary file beyond it.
+//! A memory budget for texts, and buffers that spill to a temporary file beyond it.
 //!
-//! Owns the accounting. A [`Buffer`] is used like a vector, wherever its bytes are. Small buffers
-//! are not counted: their owners bound how many they keep. `docs/decisions/memory.rst` says what is
-//! counted and why.
+//! Owns the accounting. A [`Buffer`] is used like a vector, in memory or in a file. Small buffers
+//! are not counted: their owners limit the number that they keep. `docs/decisions/memory.rst` has
+//! the rules of counting and their reasons.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,36 +12,38 @@ use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::pages::{Keeper, Pages};
 
-/// Buffers of less than this are memory, and not counted.
+/// Size from which a buffer is counted. Smaller ones are always memory.
 const SMALLEST_COUNTED: usize = 64 << 10;
 
-/// So many bytes of memory for buffers, shared by threads.
+/// A limit of memory for buffers, shared by threads.
 #[derive(Debug)]
 pub struct Budget {
     most_bytes: usize,
     taken_bytes: AtomicUsize,
-    /// Where files are made for what exceeds it.
+    /// Directory of the files of spilled buffers.
     dir: Directory,
-    /// Started with the first of them.
+    /// Thread that releases pages of files, started with the first file.
     keeper: Mutex<Option<Keeper>>,
 }
 
 impl Budget {
-    /// Lets buffers take `most_bytes` of memory together. What exceeds that goes to files without names
-    /// on the file system of `dir`; or stays in memory, where that file system cannot reserve room.
+    /// Creates a budget of `most_bytes` of memory for all its buffers.
+    ///
+    /// Buffers beyond it go to files without names on the file system of `dir`. If that file system
+    /// cannot reserve room, they stay in memory.
     #[must_use]
     pub fn new(most_bytes: usize, dir: &Directory) -> Arc<Self> {
         let (taken_bytes, keeper) = (AtomicUsize::new(0), Mutex::new(None));
         Arc::new(Self { most_bytes, taken_bytes, dir: dir.clone(), keeper })
     }
 
-    /// Bytes that buffers have now.
+    /// Memory of all counted buffers at this moment.
     #[must_use]
     pub fn taken_bytes(&self) -> usize {
         self.taken_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes `bytes` in addition to what a buffer has, if they are left.
+    /// Takes `bytes` more for a buffer; false if the budget has too few.
     fn take(&self, bytes: usize) -> bool {
         let more = |taken: usize| taken.checked_add(bytes).filter(|all| *all <= self.most_bytes);
         self.taken_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -51,7 +53,7 @@ impl Budget {
         self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Pages of a file; `None` where that is not safe.
+    /// Creates pages of a file; `None` if the file system cannot reserve room.
     fn pages(&self, len: usize) -> Result<Option<Pages>> {
         let failed = |source| Error { path: self.dir.path().to_owned(), source };
         let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,16 +69,16 @@ impl Budget {
 #[derive(Debug, Default)]
 pub struct Buffer {
     place: Place,
-    /// Without one, all of it is memory.
+    /// The budget, if any. A buffer without one is always memory.
     budget: Option<Arc<Budget>>,
-    /// Bytes taken of the budget.
+    /// Bytes taken from the budget.
     taken_bytes: usize,
 }
 
 #[derive(Debug)]
 enum Place {
     Memory(Vec<u8>),
-    /// Pages, and how many of their bytes are in use.
+    /// Pages, and the number of their bytes in use.
     File(Pages, usize),
 }
 
@@ -87,13 +89,13 @@ impl Default for Place {
 }
 
 impl Buffer {
-    /// An empty one, within `budget` if there is one.
+    /// Creates an empty buffer, within `budget` if one is given.
     #[must_use]
     pub const fn new(budget: Option<Arc<Budget>>) -> Self {
         Self { place: Place::Memory(Vec::new()), budget, taken_bytes: 0 }
     }
 
-    /// Bytes that there is room for.
+    /// Number of bytes that the buffer can hold without moving.
     #[must_use]
     pub fn capacity(&self) -> usize {
         match &self.place {
@@ -102,14 +104,14 @@ impl Buffer {
         }
     }
 
-    /// Whether the bytes lie in memory.
+    /// Returns whether the bytes are in memory.
     #[must_use]
     pub const fn is_memory(&self) -> bool {
         matches!(self.place, Place::Memory(_))
     }
 
-    /// Makes room for `more` bytes after those there are, and if it has to move them, for
-    /// some more than that.
+    /// Makes room for `more` bytes after the present ones. If these must move, the room at least
+    /// doubles.
     ///
     /// # Errors
     ///
@@ -121,7 +123,7 @@ impl Buffer {
         self.grow((self.len() + more).max(self.capacity() * 2))
     }
 
-    /// Likewise, but for no more than that.
+    /// Makes room for exactly `more` bytes after the present ones.
     ///
     /// # Errors
     ///
@@ -147,7 +149,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Makes it `len` bytes long. New ones are anything.
+    /// Changes the length to `len` bytes. Added bytes have any value.
     ///
     /// # Errors
     ///
@@ -161,7 +163,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Keeps the first `len` bytes; nothing, if there are fewer.
+    /// Keeps the first `len` bytes. A shorter buffer is left unchanged.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.place {
             Place::Memory(vec) => vec.truncate(len),
@@ -169,12 +171,12 @@ impl Buffer {
         }
     }
 
-    /// Removes all bytes, and keeps the room.
+    /// Removes all bytes, and keeps the memory or file.
     pub fn clear(&mut self) {
         self.truncate(0);
     }
 
-    /// Removes all bytes, and gives the room back.
+    /// Removes all bytes, and frees the memory or file.
     pub fn discard(&mut self) {
         *self = Self::new(self.budget.clone());
     }
@@ -189,10 +191,10 @@ impl Buffer {
         }
     }
 
-    /// Gets room for `len` bytes in all, wherever that is.
+    /// Makes room for `len` bytes in all: memory within the budget, or a file.
     fn grow(&mut self, len: usize) -> Result<()> {
         if let Some(budget) = self.budget.as_ref().filter(|_| len >= SMALLEST_COUNTED) {
-            // While bytes move there are two rooms; that is not counted, and it is short.
+            // The old room is not counted during the short time in which bytes move.
             if self.is_memory() && budget.take(len - self.taken_bytes) {
                 self.taken_bytes = len;
             } else if let Some(mut pages) = budget.pages(len)? {
@@ -204,7 +206,7 @@ impl Buffer {
             }
         }
         match &mut self.place {
-            // an allocator that moves it would copy what is nothing
+            // an allocator that moves the vector would copy unused bytes
             Place::Memory(vec) if vec.is_empty() => {
                 *vec = Vec::new();
                 vec.reserve_exact(len);
@@ -248,7 +250,7 @@ impl DerefMut for Buffer {
 }
 
 impl From<Vec<u8>> for Buffer {
-    /// Takes bytes over that nobody counts.
+    /// Wraps a vector in a buffer without a budget.
     fn from(bytes: Vec<u8>) -> Self {
         Self { place: Place::Memory(bytes), budget: None, taken_bytes: 0 }
     }

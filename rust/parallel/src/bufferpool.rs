@@ -1,7 +1,7 @@
 //! A pool of buffers to reuse.
 //!
-//! Tens of thousands of texts of a few hundred kilobytes come and go. The system's allocator would
-//! map, zero and unmap each of them.
+//! A conversion allocates tens of thousands of texts of a few hundred kilobytes. The system's
+//! allocator would map, zero and unmap each of them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,34 +9,36 @@ use std::sync::Arc;
 use crate::budget::{Budget, Buffer};
 use crate::error::Result;
 
-/// Smaller buffers are left to the allocator, which is quick with them.
+/// Size from which buffers are kept. The allocator is quick with smaller ones.
 const SMALLEST: usize = 4096;
-/// Buffers kept; more than a walk has in hand at a time is waste.
+/// Maximum number of kept buffers. A walk does not use more at a time.
 const MOST: usize = 128;
-/// Bytes of buffers kept that are no memory.
+/// Maximum bytes of kept buffers that are files.
 const MOST_FILE_BYTES: usize = 64 << 20;
-/// A buffer is not used for something so many times smaller: it would be missing for its like.
+/// Maximum ratio of a buffer to the wanted length. Large buffers are kept for large texts.
 const LARGEST_WASTE: usize = 4;
 
 /// Empty buffers, kept longest first.
 #[derive(Debug)]
 pub struct BufferPool {
     buffers: VecDeque<Buffer>,
-    /// Memory of those that are memory, and the length of the others.
+    /// Capacity of the buffers in memory.
     bytes: usize,
+    /// Capacity of the buffers in files.
     file_bytes: usize,
     most_bytes: usize,
     budget: Option<Arc<Budget>>,
 }
 
 impl BufferPool {
-    /// Keeps buffers of up to `most_bytes` together; new ones are within `budget`.
+    /// Creates an empty pool that keeps up to `most_bytes` of memory. New buffers are within
+    /// `budget`.
     #[must_use]
     pub const fn new(most_bytes: usize, budget: Option<Arc<Budget>>) -> Self {
         Self { buffers: VecDeque::new(), bytes: 0, file_bytes: 0, most_bytes, budget }
     }
 
-    /// An empty buffer with room for about `len` bytes: the smallest kept that has it.
+    /// Takes an empty buffer with room for `len` bytes: the smallest sufficient one, or a new one.
     ///
     /// # Errors
     ///
@@ -56,14 +58,14 @@ impl BufferPool {
             }
             None => {
                 let mut buffer = Buffer::new(self.budget.clone());
-                // files grow
+                // the next version of a file is often a little longer
                 buffer.reserve_exact(len + len / 8)?;
                 Ok(buffer)
             }
         }
     }
 
-    /// Keeps a buffer, whatever is in it; those kept longest make room.
+    /// Empties a buffer and keeps it. The buffers kept longest are freed to meet the limits.
     pub fn put(&mut self, mut buffer: Buffer) {
         let most = if buffer.is_memory() { self.most_bytes } else { MOST_FILE_BYTES };
         if buffer.capacity() < SMALLEST || buffer.capacity() > most {
@@ -81,7 +83,7 @@ impl BufferPool {
         }
     }
 
-    /// What `buffer` is counted in.
+    /// The counter for `buffer`.
     const fn bytes_of(&mut self, buffer: &Buffer) -> &mut usize {
         if buffer.is_memory() { &mut self.bytes } else { &mut self.file_bytes }
     }

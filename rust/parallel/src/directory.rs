@@ -1,8 +1,8 @@
 //! Directories by descriptor: files in them are opened and created without a path.
 //!
-//! A name is one component, a link is refused, and nothing waits for a FIFO. So nobody can redirect
-//! a file by changing what is above the directory, or in it. The caller checks the directory before
-//! it passes the descriptor.
+//! A name is one component, a symbolic link is refused, and opening a FIFO does not block. So
+//! nobody can redirect a file by replacing parent directories or entries. The caller checks the
+//! directory before it passes the descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 
-/// A directory that is open. Clones share the descriptor.
+/// An open directory. Clones share the descriptor.
 #[derive(Clone, Debug)]
 pub struct Directory {
     fd: Arc<OwnedFd>,
@@ -22,39 +22,39 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The directory that a descriptor leads to; `path` is what errors call it.
+    /// Wraps the descriptor of a directory. `path` is its name in errors.
     #[must_use]
     pub fn new(fd: OwnedFd, path: PathBuf) -> Self {
         Self { fd: Arc::new(fd), path }
     }
 
-    /// Opens a directory, which may be a link to one.
+    /// Opens a directory. `path` may be a symbolic link to it.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Those of `open(2)`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self::new(fs::open(path, flags, Mode::empty())?, path.to_owned()))
     }
 
-    /// What it is called. For messages: nothing is opened by it.
+    /// The path of the directory, for messages only: no file is opened by path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What a file in it is called.
+    /// The path of a file in the directory, for messages.
     #[must_use]
     pub fn join(&self, name: impl AsRef<OsStr>) -> PathBuf {
         self.path.join(name.as_ref())
     }
 
-    /// Names of everything in it but itself and its parent, in any order.
+    /// Names of all entries except `.` and `..`, in any order.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Those of `readdir(3)`.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in fs::Dir::read_from(&*self.fd)? {
@@ -71,8 +71,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// What the system says; [`io::ErrorKind::InvalidData`] if it is something else than a regular
-    /// file.
+    /// Those of `open(2)`; [`io::ErrorKind::InvalidData`] if the entry is not a regular file.
     pub fn read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let found = fs::openat(&*self.fd, component(name.as_ref())?, flags, Mode::empty());
@@ -83,11 +82,11 @@ impl Directory {
         if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
     }
 
-    /// Makes a file, to read and write it, with these permission bits where the umask allows them.
+    /// Creates a file, to read and write it, with the permission `bits` that the umask allows.
     ///
     /// # Errors
     ///
-    /// What the system says: [`io::ErrorKind::AlreadyExists`] if there is anything of that name.
+    /// Those of `open(2)`: [`io::ErrorKind::AlreadyExists`] if an entry of that name exists.
     pub fn create(&self, name: &str, bits: u32) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(bits as _);
@@ -95,12 +94,14 @@ impl Directory {
         Ok(File::from(fd))
     }
 
-    /// Makes a file on its file system that never has a name, to read and write it. It is gone when it
-    /// is closed or the process dies. `None` if there are no such files.
+    /// Creates a file without a name on the directory's file system, to read and write it.
+    ///
+    /// The file is deleted when it is closed or the process dies. `None` if the file system does
+    /// not support `O_TMPFILE`.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Those of `open(2)`.
     #[cfg(target_os = "linux")]
     pub fn create_nameless(&self) -> io::Result<Option<File>> {
         use rustix::io::Errno;
@@ -112,7 +113,7 @@ impl Directory {
         }
     }
 
-    /// Likewise; there are no such files here.
+    /// Returns `None`: only Linux has files without a name.
     ///
     /// # Errors
     ///
@@ -122,11 +123,11 @@ impl Directory {
         Ok(None)
     }
 
-    /// Gives a file another name in the directory, in place of any other file of that name.
+    /// Renames a file within the directory, and replaces any file named `new`.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Those of `rename(2)`.
     pub fn rename(&self, old: &str, new: &str) -> io::Result<()> {
         let fd = self.fd.as_fd();
         Ok(fs::renameat(fd, component(old.as_ref())?, fd, component(new.as_ref())?)?)
@@ -136,22 +137,22 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Those of `unlink(2)`.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(fs::unlinkat(&*self.fd, component(name.as_ref())?, AtFlags::empty())?)
     }
 
-    /// Waits until the directory itself is on disk, and with it the names of its files.
+    /// Fsyncs the directory, and so the names of its files.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Those of `fsync(2)`.
     pub fn sync(&self) -> io::Result<()> {
         Ok(fs::fsync(&*self.fd)?)
     }
 }
 
-/// A name that stays in the directory.
+/// Checks that a name is one component, so that it does not lead out of the directory.
 fn component(name: &OsStr) -> io::Result<&OsStr> {
     let bytes = name.as_bytes();
     if matches!(bytes, b"" | b"." | b"..") || bytes.iter().any(|byte| matches!(byte, b'/' | 0)) {
@@ -164,8 +165,10 @@ fn not_a_file() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "not a regular file")
 }
 
-/// A directory whose file system has no nameless files: `/proc`. `None` for users who are not
-/// root: the kernel refuses them for the permissions of the directory, before it asks `/proc`.
+/// A directory on a file system without nameless files: `/proc`.
+///
+/// `None` unless the user is root. For other users, the kernel checks the permissions of the
+/// directory first, and refuses.
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) fn without_nameless_files() -> Option<Directory> {
     use std::os::unix::fs::MetadataExt;

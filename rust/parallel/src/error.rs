@@ -3,15 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Shorthand for results of this crate.
+/// Result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The operating system refused.
+/// An error of the operating system, with the path.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 pub struct Error {
     /// The file, or the directory.
     pub path: PathBuf,
-    /// What the system says of it.
+    /// The error itself.
     pub source: io::Error,
 }

@@ -1,12 +1,12 @@
 //! Hexadecimal digits of ids, for commits and notes with millions of them.
 //!
-//! `Display` writes digit by digit through `std::fmt`. That took a tenth of the processor time of a
-//! history (100,000 changesets of one file each, 2026-11).
+//! `Display` writes digit by digit through `std::fmt`. That took a tenth of the processor time of
+//! an export (100,000 changesets of one file each, 2026-11).
 
-/// Values of a byte.
+/// Number of values of a byte.
 const BYTES: usize = 256;
 
-/// Each byte as two digits.
+/// The two digits of each byte.
 pub static DIGITS: [[u8; 2]; BYTES] = {
     let mut digits = [[0; 2]; BYTES];
     let mut byte = 0;

@@ -1,4 +1,4 @@
-//! Two closures side by side, if there are threads.
+//! Two closures side by side, in two threads.
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
@@ -6,18 +6,19 @@ use std::thread::Builder;
 
 use crate::ordered::Width;
 
-/// Does join: `first` in a thread of its own, or before `second` if there is one thread, or if the
-/// system gives no other.
+/// Runs both closures, `first` in a thread of its own.
+///
+/// With one thread, or if the system starts no other, `first` runs before `second`.
 ///
 /// # Panics
 ///
-/// If one of them does.
+/// If one of the closures panics.
 pub fn join<A: Send, B>(
     width: Width,
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B,
 ) -> (A, B) {
-    // a thread that cannot be started takes what it was to do with it
+    // a thread that cannot be started drops its closure, so `first` stays outside
     let first = Mutex::new(Some(first));
     let first = || {
         let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,8 +1,9 @@
 //! Memory, files and threads for any purpose.
 //!
 //! Owns buffers within a budget ([`Budget`], [`Buffer`], [`BufferPool`]), tables in temporary files
-//! ([`Records`]), the division of memory ([`MemoryPlan`]), directories by descriptor ([`Directory`]), and parallel work with ordered results
-//! ([`ordered`], [`Sequencer`], [`join`]). Knows neither Mercurial nor git.
+//! ([`Records`]), the division of memory ([`MemoryPlan`]), directories by descriptor
+//! ([`Directory`]), and parallel work with ordered results ([`ordered`], [`Sequencer`], [`join()`]).
+//! Knows neither Mercurial nor git.
 
 mod budget;
 mod bufferpool;

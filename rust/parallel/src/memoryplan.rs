@@ -1,7 +1,7 @@
 //! The division of the memory of a run.
 //!
-//! Owns the proportions. `docs/decisions/memory.rst` says what is counted, what is not, and what
-//! was measured. The division does not change the output.
+//! Owns the proportions. `docs/decisions/memory.rst` has the rules of counting, and the
+//! measurements. The division does not change the output.
 
 use std::sync::Arc;
 
@@ -9,30 +9,31 @@ use crate::budget::Budget;
 use crate::directory::Directory;
 use crate::ordered::Width;
 
-/// With less than this for each, further threads are not started, unless they were asked for.
+/// Minimum memory per thread. With less, fewer threads are started, unless a number is given.
 const LEAST_BYTES_PER_THREAD: u64 = 16 << 20;
-/// What is left for texts at least, as a part of all: a fourth. The tables of a run grow with the
+/// Divisor for the minimum memory of texts: a fourth of all. The tables of a run grow with the
 /// history, and may take the rest.
 const LEAST_LEFT: u64 = 4;
 
 /// The parts of a budget.
 #[derive(Clone, Debug)]
 pub struct MemoryPlan {
-    /// Threads, and what their results may take.
+    /// Number of threads, and the memory of their results.
     pub width: Width,
-    /// For buffers that are long: half of it.
+    /// Half of the memory, for long buffers.
     pub budget: Arc<Budget>,
-    /// What a thread keeps of what it read last, in bytes.
+    /// Bytes of a thread's cache of recently read texts.
     pub kept_bytes: usize,
-    /// Buffers that a thread keeps to use again, in bytes.
+    /// Bytes of a thread's pool of buffers.
     pub pool_bytes: usize,
-    /// What a thread works on at a time, in bytes.
+    /// Bytes of the texts that a thread hashes in one batch.
     pub hashed_bytes: usize,
 }
 
 impl MemoryPlan {
-    /// Divides `most_bytes`, of which tables have `taken_bytes` already, for so many threads: 0 is
-    /// one for each core, or fewer. What exceeds the budget goes to files in `dir`.
+    /// Divides `most_bytes` among `threads`; 0 means one for each core, or fewer.
+    ///
+    /// Tables already have `taken_bytes` of them. Buffers beyond the budget go to files in `dir`.
     #[must_use]
     pub fn new(most_bytes: u64, taken_bytes: u64, threads: usize, dir: &Directory) -> Self {
         let bytes = most_bytes.saturating_sub(taken_bytes).max(most_bytes / LEAST_LEFT);

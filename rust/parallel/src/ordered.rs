@@ -1,8 +1,8 @@
 //! Work on many threads, with results in order.
 //!
-//! Jobs are drawn one at a time, worked on in parallel, and consumed in the order in which they
-//! were drawn, on the calling thread. So the output does not depend on the number of threads. The
-//! number and the bytes of waiting jobs are bounded. Does not know what the jobs are.
+//! Jobs are drawn one at a time and done in parallel. The calling thread consumes the results in
+//! the order of drawing, so the output does not depend on the number of threads. The number and the
+//! bytes of waiting jobs are bounded. Does not know the content of jobs.
 //!
 //! (rayon either collects everything to keep the order, or streams without order. A conversion
 //! needs a bounded stream in order.)
@@ -14,26 +14,25 @@ use std::time::Duration;
 
 /// Longest time that the calling thread waits without calling `tick`.
 const TICK: Duration = Duration::from_millis(100);
-/// Jobs that may be drawn and not yet consumed, for each thread.
+/// Maximum number of drawn but not yet consumed jobs, per thread.
 const WINDOW_PER_THREAD: u64 = 8;
 
-/// The bytes that a job was announced with, and what came of it.
+/// The announced bytes of a job, and its result.
 type Ready<R, E> = (u64, Result<R, E>);
 
-/// How much is worked on at a time.
+/// Limits of parallel work: threads and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Width {
-    /// Threads that work.
+    /// Number of worker threads.
     pub threads: usize,
-    /// Bytes that jobs may take together, as they were announced, from when they are drawn until
-    /// they are consumed; one job may take more alone.
+    /// Maximum announced bytes of all drawn but not yet consumed jobs. A single job may have more.
     pub window_bytes: u64,
 }
 
 struct Outbox<R, E> {
     ready: BTreeMap<u64, Ready<R, E>>,
     consumed: u64,
-    /// Bytes of the jobs that are drawn and not yet consumed.
+    /// Bytes of the drawn but not yet consumed jobs.
     bytes: u64,
     /// Number of jobs, once known.
     end: Option<u64>,
@@ -57,7 +56,7 @@ impl<R, E> Shared<R, E> {
     }
 }
 
-/// Stops everybody when its thread unwinds or the consumer gives up.
+/// A guard that stops all threads when its thread unwinds or the consumer fails.
 struct StopOnDrop<'a, R, E>(&'a Shared<R, E>);
 
 impl<R, E> Drop for StopOnDrop<'_, R, E> {
@@ -66,17 +65,18 @@ impl<R, E> Drop for StopOnDrop<'_, R, E> {
     }
 }
 
-/// Draws each of `jobs`, which come with the bytes that their results will about take; does `work`
-/// on one of the threads, or on this one if the system gives none, and gives the results to `consume`
-/// in order. `tick` is called on the calling thread between results, and at least ten times a second
-/// while there are none.
+/// Does `work` on each of `jobs` in parallel, and passes the results to `consume` in order.
 ///
-/// Drawing is sequential: an iterator that computes on `next` is a stage of its own.
+/// Each job comes with the approximate bytes of its result. Worker threads do the work, or the
+/// calling thread if the system starts none. `tick` is called on the calling thread after each
+/// result, and ten times a second while none arrives.
+///
+/// Drawing is sequential: an iterator that computes in `next` is a stage of its own.
 ///
 /// # Errors
 ///
-/// The first error in job order of drawing and `work`, or that of `consume` or `tick`; then no
-/// further result is consumed.
+/// The first error of drawing or `work` in job order, or an error of `consume` or `tick`. No
+/// further result is consumed after it.
 pub fn run<J, R, E, S>(
     Width { threads, window_bytes }: Width,
     jobs: impl Iterator<Item = Result<(u64, J), E>> + Send,
@@ -95,7 +95,7 @@ where
     let drawer = Mutex::new((0u64, jobs.fuse()));
     let window = WINDOW_PER_THREAD * threads as u64;
     let draw = || {
-        // whoever holds the drawer waits for room; the others wait for the drawer
+        // the thread that holds the drawer waits for room; the others wait for the drawer
         let Ok(mut drawer) = drawer.lock() else { return None };
         let mut outbox = shared.lock();
         let is_full = |outbox: &Outbox<R, E>| {
@@ -132,7 +132,7 @@ where
                 outbox.ready.insert(position, (bytes, result));
             });
         }
-        std::mem::forget(guard); // an orderly end stops nobody
+        std::mem::forget(guard); // a worker that ends normally stops no other
     };
     let mut consumed = |bytes: u64, result: R| {
         consume(result)?;
@@ -144,7 +144,7 @@ where
     };
     std::thread::scope(|scope| {
         let _stops_workers = StopOnDrop(&shared);
-        // the system may give fewer threads than were asked for
+        // the system may start fewer threads
         let start = |_| Builder::new().spawn_scoped(scope, worker).ok();
         if (0..threads.max(1)).map_while(start).count() > 0 {
             while let Some((bytes, result)) = next_result(&shared, &mut tick)? {

@@ -1,16 +1,16 @@
 //! Writable pages of a temporary file, used like memory.
 //!
-//! They are not anonymous: the kernel writes them to the file when it needs the memory. A
+//! The pages are not anonymous: the kernel writes them to the file when it needs the memory. A
 //! [`Keeper`] releases touched pages many times a second. So a long text is in the page cache, and
 //! not in this process.
 //!
 //! A full disk must be an error here, not a signal (SIGBUS) when a page is written later. That
 //! needs a file system where `fallocate` reserves the blocks of later writes. The list of such file
-//! systems is below. There are no pages where written blocks move (btrfs, zfs), or where another
-//! machine or process decides (NFS, FUSE). The file has no name (`O_TMPFILE`), so a killed process
-//! leaves nothing, and nobody can open it.
+//! systems is below. Not in the list are file systems where written blocks move (btrfs, zfs), or
+//! where another machine or process allocates (NFS, FUSE). The file has no name (`O_TMPFILE`), so a
+//! killed process leaves nothing, and nobody can open it.
 //!
-//! Does not know what the pages contain.
+//! Does not know the content of the pages.
 
 #![expect(unsafe_code, reason = "memory mappings")]
 
@@ -30,16 +30,16 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use crate::directory::Directory;
 
-/// Time between two rounds of letting pages go: a core writes or reads some 20 MB in it.
+/// Time between two releases of pages. A core writes or reads about 20 MB in it.
 const ROUND: Duration = Duration::from_millis(10);
 
-/// What lets pages go; only Linux keeps what was written to them.
+/// The advice that releases pages. Only on Linux does it keep the written bytes.
 #[cfg(target_os = "linux")]
 const LET_GO: Advice = Advice::LinuxDontNeed;
 #[cfg(not(target_os = "linux"))]
 const LET_GO: Advice = Advice::Normal;
 
-/// A writable region whose pages belong to a file without a name.
+/// A writable mapping of a file without a name.
 #[derive(Debug)]
 pub(crate) struct Pages {
     start: NonNull<u8>,
@@ -47,14 +47,15 @@ pub(crate) struct Pages {
     live: Arc<Live>,
 }
 
-// SAFETY: the region is freed by `drop` only, and written through `&mut self` only. That pages are
-// let go meanwhile changes no byte.
+// SAFETY: only `drop` frees the region, and it is written only through `&mut self`. Releasing pages
+// meanwhile changes no byte.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Makes a region of `len` bytes, which must not be 0, on the file system of `dir`. All are zero.
+    /// Maps a new file of `len` zero bytes on the file system of `dir`. `len` must not be 0.
+    ///
     /// `None` if that file system cannot reserve room.
     pub(crate) fn new(dir: &Directory, len: usize, keeper: &Keeper) -> io::Result<Option<Self>> {
         let Some(file) = nameless(dir)? else { return Ok(None) };
@@ -63,7 +64,7 @@ impl Pages {
         }
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new region, at an address that the kernel chooses. Nobody else has the file,
-        // so it is never cut.
+        // so it is never truncated.
         let start =
             unsafe { mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, &file, 0)? };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -87,14 +88,14 @@ impl Drop for Pages {
     fn drop(&mut self) {
         self.live.change(|regions| {
             regions.by_start.remove(&(self.start.as_ptr() as usize));
-            // SAFETY: the region is ours, nothing borrows from it any more, and who lets pages
-            // go has the lock that this thread holds.
+            // SAFETY: the region is ours, and nothing borrows from it any more. `keep_small` uses
+            // regions only under the lock, which this thread holds.
             let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.len) };
         });
     }
 }
 
-/// The regions there are, and whether anybody still keeps them small.
+/// All mapped regions, and whether the keeper has ended.
 #[derive(Debug, Default)]
 struct Regions {
     /// Lengths, by address.
@@ -118,7 +119,7 @@ impl Live {
         self.changed.notify_all();
     }
 
-    /// Lets all pages go, round after round, until it is over.
+    /// Releases all pages, round after round, until the keeper ends.
     fn keep_small(&self) {
         let mut regions = self.lock();
         while !regions.is_over {
@@ -130,15 +131,15 @@ impl Live {
             std::thread::sleep(ROUND);
             regions = self.lock();
             for (&start, &len) in &regions.by_start {
-                // SAFETY: the region is there, since the lock is held. Its pages are those of a file
-                // that is shared: the next access finds every byte there. A refusal costs memory only.
+                // SAFETY: the region is mapped, since the lock is held. It is a shared mapping of a
+                // file: the next access reads every byte from there. A refusal costs memory only.
                 let _ = unsafe { mm::madvise(start as *mut _, len, LET_GO) };
             }
         }
     }
 }
 
-/// Lets the pages of all regions go while they are in use, in a thread of its own.
+/// A thread that releases the pages of all regions while they are in use.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     live: Arc<Live>,
@@ -165,8 +166,9 @@ impl Drop for Keeper {
     }
 }
 
-/// An empty file without a name on the file system of `dir`; `None` if room in it cannot be reserved for
-/// certain.
+/// Creates a file without a name on the file system of `dir`.
+///
+/// `None` if this file system is not known to reserve room.
 #[cfg(target_os = "linux")]
 fn nameless(dir: &Directory) -> io::Result<Option<File>> {
     let Some(file) = dir.create_nameless()? else { return Ok(None) };
@@ -180,7 +182,7 @@ fn nameless(_dir: &Directory) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Gives `file` its length, and room on disk for all of it; `false` if there is no reserving here.
+/// Sets the length of `file`, and reserves disk space for it; `false` if that is not supported.
 #[cfg(target_os = "linux")]
 fn allocate(file: &File, len: usize) -> io::Result<bool> {
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len as u64) {
@@ -195,9 +197,9 @@ fn allocate(_file: &File, _len: usize) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Lets the C library give back to the system what was freed and is kept for later; where it can.
+/// Returns freed memory from the C library to the system, with `malloc_trim(3)` of glibc.
 ///
-/// Takes milliseconds. By itself, it gives back what lies at the end of its heaps:
+/// Takes milliseconds. By itself, glibc returns only memory at the end of its heaps:
 /// `docs/decisions/allocator.rst`.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

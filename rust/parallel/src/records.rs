@@ -1,9 +1,9 @@
-//! Records of one length in a temporary file, so that tables which grow with a history take no memory.
+//! Records of one length in a temporary file, for tables that grow with a history.
 //!
-//! The newest records are in memory, where most lookups find them. The file is read and written, not
-//! mapped: a full disk is an error, and its pages do not count as memory of the process. It has no name
-//! (`O_TMPFILE`), so a killed process leaves nothing. Where there are no such files, all records stay
-//! in memory. Does not know what the records contain.
+//! The newest records are in memory, where most lookups find them. The file is read and written,
+//! not mapped: a full disk is an error, and its pages do not count as memory of the process. It has
+//! no name (`O_TMPFILE`), so a killed process leaves nothing. If the file system does not support
+//! such files, all records stay in memory. Does not know the content of the records.
 
 mod sorting;
 
@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::directory::Directory;
 
-/// Bytes of records in memory, at most. When there are so many, the older half goes to the file.
+/// Limit of the records in memory. When it is reached, the older half is written to the file.
 const NEWEST_BYTES: usize = 1 << 20;
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -24,7 +24,7 @@ pub struct Records<const LEN: usize> {
     /// The directory of the file.
     dir: Directory,
     file: Option<File>,
-    /// Whether a file cannot be made.
+    /// All records stay in memory, since no file can be made.
     is_memory: bool,
     /// Records in the file.
     older: usize,
@@ -32,19 +32,19 @@ pub struct Records<const LEN: usize> {
 }
 
 impl<const LEN: usize> Records<LEN> {
-    /// None yet. A file is made on the file system of `dir` once it is needed.
+    /// Creates an empty table. Its file is made on the file system of `dir` once it is needed.
     #[must_use]
     pub fn new(dir: &Directory) -> Self {
         Self { dir: dir.clone(), file: None, is_memory: false, older: 0, newest: Vec::new() }
     }
 
-    /// How many there are.
+    /// Number of records.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.older + self.newest.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the table has no records.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -112,7 +112,7 @@ impl<const LEN: usize> Records<LEN> {
     }
 }
 
-/// Calls `each` with so many records of `file`, from the byte at `start` on.
+/// Calls `each` with the next `left` records of `file`, from the byte at `start` on.
 fn each_of<const LEN: usize>(
     file: &File,
     mut start: u64,

@@ -1,12 +1,12 @@
-//! Work that jobs do one after the other, in the order in which they were drawn.
+//! A stage that parallel jobs pass one after the other, in the order of drawing.
 //!
 //! A job on any thread may need the result of the jobs before it. Several such stages make a
-//! pipeline: while one job is in its second stage, the next may be in its first. Does not know what
-//! is done.
+//! pipeline: while one job is in its second stage, the next may be in its first. Does not know the
+//! work.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// What one part of all jobs builds on.
+/// A stage with the state that one job leaves for the next.
 #[derive(Debug)]
 pub struct Sequencer<S> {
     turn: Mutex<Turn<S>>,
@@ -15,29 +15,30 @@ pub struct Sequencer<S> {
 
 #[derive(Debug)]
 struct Turn<S> {
-    /// Whose turn it is; nobody's after a failure.
+    /// Number of the job whose turn it is; `None` after a failure.
     next: Option<u64>,
     state: S,
 }
 
 impl<S> Sequencer<S> {
-    /// It is the turn of 0.
+    /// Creates a stage. Job 0 has the first turn.
     pub const fn new(state: S) -> Self {
         Self { turn: Mutex::new(Turn { next: Some(0), state }), changed: Condvar::new() }
     }
 
-    /// Waits until all lower numbers had their turn, and does `work`. `None` if one of them failed or
-    /// panicked: then nobody has a turn any more.
+    /// Waits until all lower numbers had their turn, and does `work`.
+    ///
+    /// `None` if an earlier job failed or panicked: no later job has a turn.
     ///
     /// # Errors
     ///
-    /// That of `work`.
+    /// The error of `work`.
     pub fn take<R, E>(
         &self,
         number: u64,
         work: impl FnOnce(&mut S) -> Result<R, E>,
     ) -> Result<Option<R>, E> {
-        let _wakes = Wakes(&self.changed); // after the lock is given back, also by a panic
+        let _wakes = Wakes(&self.changed); // dropped after the lock, also by a panic
         let Ok(turn) = self.turn.lock() else { return Ok(None) };
         let is_waiting = |turn: &mut Turn<S>| turn.next.is_some_and(|next| next != number);
         let Ok(mut turn) = self.changed.wait_while(turn, is_waiting) else { return Ok(None) };
@@ -49,13 +50,13 @@ impl<S> Sequencer<S> {
         done.map(Some)
     }
 
-    /// What is left when all had their turn.
+    /// Returns the state after the last turn.
     pub fn into_inner(self) -> S {
         self.turn.into_inner().unwrap_or_else(PoisonError::into_inner).state
     }
 }
 
-/// Wakes all that wait for their turn when it is dropped.
+/// A guard that wakes all waiting jobs when it is dropped.
 struct Wakes<'a>(&'a Condvar);
 
 impl Drop for Wakes<'_> {
@@ -70,8 +71,10 @@ mod tests {
 
     use super::*;
 
-    /// The numbers from 0 to 99, each on the thread that got it, in the order of their turns; what
-    /// `work` answers for each ends it.
+    /// Passes the numbers from 0 to 99 through a sequencer on four threads.
+    ///
+    /// Returns the numbers in the order of their turns, and the outcome of each turn. A turn fails
+    /// if `work` does.
     fn in_threads(work: impl Fn(u64) -> Result<(), u64> + Sync) -> (Vec<u64>, Vec<Outcome>) {
         let turns = Sequencer::new(Vec::new());
         let drawn = AtomicU64::new(0);

@@ -1,3 +1,5 @@
+//! Buffers within a budget, beyond it, and on file systems that cannot reserve room.
+
 use proptest::prelude::*;
 
 use std::path::Path;

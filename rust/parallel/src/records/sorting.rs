@@ -1,6 +1,7 @@
 //! Records in the order of their bytes.
 //!
-//! More of them than fit in little memory are first divided by their first byte, in a second file.
+//! Large tables are first divided by first byte, in a second file. Then each part is sorted in
+//! memory.
 
 use std::fs::File;
 use std::io;
@@ -9,9 +10,9 @@ use std::os::unix::fs::FileExt;
 
 use super::Records;
 
-/// Bytes that are sorted in memory at a time, about: those of one first byte may be more.
+/// Approximate limit of the bytes sorted at a time. Records of one first byte may be more.
 const SORTED_BYTES: usize = 16 << 20;
-/// Bytes that are collected of each part before they are written.
+/// Size of the write buffer of a part.
 const PART_BUFFER_BYTES: usize = 64 << 10;
 /// Bytes of a number in the second file.
 const NUMBER_LEN: usize = 4;
@@ -20,13 +21,14 @@ const NUMBER_LEN: usize = 4;
 type Numbered<const LEN: usize> = ([u8; LEN], u32);
 
 impl<const LEN: usize> Records<LEN> {
-    /// Calls `each` with all records and their numbers, ascending by their bytes. `counts` says how
-    /// many begin with each byte.
+    /// Calls `each` with all records and their numbers, ascending by their bytes.
+    ///
+    /// `counts` has the number of records for each first byte.
     ///
     /// # Errors
     ///
-    /// [`io::Error`] if a file cannot be read or written, or if there are more than 2^32 records, and
-    /// those of `each`.
+    /// [`io::Error`] if a file cannot be read or written, or if the table has 2^32 records or more.
+    /// The errors of `each`.
     pub fn for_each_sorted(
         &self,
         counts: &[u32; 256],
@@ -56,7 +58,8 @@ impl<const LEN: usize> Records<LEN> {
         Ok(())
     }
 
-    /// Writes the records of each part to `file`, one part after the other, and answers where they end.
+    /// Writes the records to `file`, grouped by part, and returns the offset of the end of each
+    /// part.
     fn divide(&self, file: &File, parts: &[(Range<usize>, usize)]) -> io::Result<Vec<u64>> {
         let mut part_of = [0; 256];
         let mut places = Vec::with_capacity(parts.len());
@@ -84,7 +87,7 @@ impl<const LEN: usize> Records<LEN> {
     }
 }
 
-/// Writes what was collected at `place`, which then is after it.
+/// Writes the buffer at `place`, empties it, and advances `place`.
 fn write(file: &File, place: &mut u64, buffer: &mut Vec<u8>) -> io::Result<()> {
     file.write_all_at(buffer, *place)?;
     *place += buffer.len() as u64;
@@ -92,8 +95,9 @@ fn write(file: &File, place: &mut u64, buffer: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Ranges of first bytes that have up to `most` records together, and how many they have. One byte alone
-/// may have more.
+/// Divides the first bytes into ranges of up to `most` records, with the number of records of each.
+///
+/// A range of one byte may have more.
 fn parts(counts: &[u32; 256], most: usize) -> Vec<(Range<usize>, usize)> {
     let mut parts: Vec<(Range<usize>, usize)> = Vec::new();
     for (byte, &count) in counts.iter().enumerate() {

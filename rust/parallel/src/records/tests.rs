@@ -1,4 +1,4 @@
-//! Records that fit in memory, and records that do not.
+//! Records that fit in memory, and records in a file.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn records_in(dir: &Directory, count: u32) -> Records<32> {
     records
 }
 
-/// Numbers in no order, each once, and each at its end.
+/// A record that begins with a scrambled number, different for each, and ends with the number.
 fn record(number: u32) -> [u8; 32] {
     let mut record = [7; 32];
     record[..4].copy_from_slice(&number.wrapping_mul(0x9E37_79B1).to_be_bytes());
