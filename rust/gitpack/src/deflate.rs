@@ -1,7 +1,8 @@
 //! zlib streams (RFC 1950), one object or delta each, as packs store them.
 //!
-//! Knows nothing of what it compresses. Uses libdeflate, which works on whole buffers: at level 6 it
-//! is 1.5 to 2 times as fast as the zlib git links. What is short has a compressor of its own.
+//! Does not know the contents. Uses libdeflate, which works on whole buffers: at level 6 it is 1.5
+//! to 2 times as fast as the zlib that git links. Short contents have a compressor of their own,
+//! [`QuickDeflater`].
 
 mod bits;
 mod codes;
@@ -18,30 +19,32 @@ use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 /// libdeflate's slowest level; git's own scale ends at 9.
 const SLOWEST: u8 = 12;
 
-/// Room for streams that is kept from one to the next, in bytes.
+/// Maximum size of an output buffer that is kept for the next stream.
 const KEPT_ROOM: usize = 1 << 20;
 
-/// No deflate stream grows by more than this: 258 bytes from two bits.
+/// Maximum ratio of content to deflate stream: 258 bytes from two bits.
 const GREATEST_RATIO: usize = 1032;
 
-/// Compresses one buffer after the other; a thread has its own.
+/// A compressor of buffers at a given level, for one thread.
 ///
-/// Each stream begins with an empty table of 128 KiB, see [`QuickDeflater`].
+/// Each stream begins with an empty table of 128 KiB. For short contents, [`QuickDeflater`] is
+/// faster.
 pub struct Deflater {
     compressor: Compressor,
-    /// Room for a stream of unknown length, if it is not too long to be kept.
+    /// Output buffer of [`Self::deflate`].
     room: Vec<u8>,
 }
 
 impl Deflater {
-    /// Compresses at `level`: 0 stores, 1 is fast, 6 is git's default, 12 and above the slowest.
+    /// Creates a compressor of `level`: 0 stores, 1 is fast, 6 is git's default, 12 and above the
+    /// slowest.
     #[must_use]
     pub fn new(level: u8) -> Self {
         let level = CompressionLvl::new(i32::from(level.min(SLOWEST)));
         Self { compressor: Compressor::new(level.unwrap_or_default()), room: Vec::new() }
     }
 
-    /// Appends `data`, compressed, to `out`; equal input gives equal bytes.
+    /// Compresses `data`, and appends the stream to `out`. Equal input gives equal bytes.
     pub fn deflate(&mut self, data: &[u8], out: &mut Vec<u8>) {
         let bound = self.compressor.zlib_compress_bound(data.len());
         if self.room.len() < bound {
@@ -58,17 +61,18 @@ impl Deflater {
 }
 
 impl Deflater {
-    /// The longest stream that `len` bytes can become.
+    /// Maximum length of the stream of `len` bytes.
     pub fn bound(&mut self, len: usize) -> usize {
         self.compressor.zlib_compress_bound(len)
     }
 
-    /// Compresses `data` to the beginning of `out` and answers the length of the stream; the same
-    /// bytes as [`Self::deflate`].
+    /// Compresses `data` to the beginning of `out`, and returns the length of the stream.
+    ///
+    /// The bytes are the same as those of [`Self::deflate`].
     ///
     /// # Panics
     ///
-    /// If `out` has fewer bytes than [`Self::bound`] tells.
+    /// If `out` is shorter than [`Self::bound`].
     pub fn deflate_to(&mut self, data: &[u8], out: &mut [u8]) -> usize {
         match self.compressor.zlib_compress(data, out) {
             Ok(len) => len,
@@ -83,37 +87,37 @@ impl std::fmt::Debug for Deflater {
     }
 }
 
-/// Why bytes could not be inflated.
+/// The reason why bytes could not be inflated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InflateError {
-    /// Not a zlib stream, a cut one, or one whose checksum does not match.
+    /// Not a zlib stream, a truncated stream, or a wrong checksum.
     #[error("not a whole zlib stream")]
     Corrupt,
-    /// The stream holds less than was promised.
+    /// The stream has fewer bytes than expected.
     #[error("zlib stream holds {found} bytes, {expected} expected")]
     TooShort {
-        /// How much the stream holds.
+        /// Bytes of the inflated stream.
         found: usize,
-        /// What the caller expected.
+        /// Bytes that the caller expected.
         expected: usize,
     },
-    /// The stream holds more than was promised, or cannot hold so much.
+    /// The stream has more bytes than expected, or is too short to have as many.
     #[error("zlib stream does not hold {expected} bytes")]
     NotThatLong {
-        /// What the caller expected.
+        /// Bytes that the caller expected.
         expected: usize,
     },
 }
 
-/// The `expected_len` bytes that the zlib stream at the start of `data` holds.
+/// Inflates the zlib stream at the start of `data` to `expected_len` bytes.
 ///
-/// What follows the stream is ignored, as in a pack another entry follows. For a few streams: the state
-/// is set up anew for each call.
+/// Bytes after the stream are ignored, since in a pack the next entry follows. For few streams:
+/// each call allocates a new decompressor.
 ///
 /// # Errors
 ///
-/// [`InflateError`] if the stream is damaged or holds another number of bytes. An `expected_len`
-/// that so little `data` cannot give is refused before memory is taken for it.
+/// [`InflateError`] if the stream is damaged or has another number of bytes. An impossible
+/// `expected_len` is refused before memory is allocated.
 pub fn inflate(data: &[u8], expected_len: usize) -> Result<Vec<u8>, InflateError> {
     let expected = expected_len;
     if expected / GREATEST_RATIO > data.len() {

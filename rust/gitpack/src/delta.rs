@@ -1,7 +1,7 @@
 //! git deltas: one content as copies from another, the base, and insertions between them.
 //!
-//! [`encode()`] writes what its caller knows, [`apply()`] reads back; finding the copies is
-//! `crate::diff`'s. Format: gitformat-pack(5), "Deltified representation".
+//! [`encode()`] writes the given operations, and [`apply()`] reads a delta. `crate::diff` finds the
+//! copies. Format: gitformat-pack(5), "Deltified representation".
 //!
 //! ```text
 //! delta   = length of base, length of result, *(copy / insert)
@@ -11,9 +11,9 @@
 //! insert  = 0nnnnnnn, then n bytes; n is not 0
 //! ```
 //!
-//! Two rules are stricter than the page. git takes no delta of fewer than [`SHORTEST`] bytes
-//! (`delta.h`), so an empty result has none; and it never makes one from an empty base, which
-//! go-git would not read (`PatchDelta`). Contents without bytes are stored whole.
+//! Two rules are stricter than the page. git refuses a delta of fewer than [`SHORTEST`] bytes
+//! (`delta.h`), so an empty result has no delta. git never makes a delta from an empty base, and
+//! go-git would not read it (`PatchDelta`). So empty contents are stored whole.
 
 mod apply;
 mod encode;
@@ -22,22 +22,25 @@ pub use apply::{DeltaError, apply};
 pub(crate) use encode::Encoder;
 pub use encode::{EncodeError, Out, encode};
 
-/// Length in bytes below which git takes a delta for damaged, `DELTA_SIZE_MIN` in its `delta.h`.
+/// Minimum length of a delta, `DELTA_SIZE_MIN` in git's `delta.h`.
 pub const SHORTEST: usize = 4;
 
-/// Set on the first byte of a copy, and on each byte of a length but the last.
+/// Flag of the first byte of a copy.
 const COPY: u8 = 0x80;
+/// Flag of each byte of a length, except for the last one.
 const MORE: u8 = 0x80;
 
-/// Where the bits for offset and size bytes begin in the first byte of a copy.
+/// Lowest bit of the flags for offset bytes, in the first byte of a copy.
 const OFFSET_BITS: u32 = 0;
+/// Lowest bit of the flags for size bytes.
 const SIZE_BITS: u32 = 4;
 
-/// How many bytes of each a copy may have.
+/// Maximum number of offset bytes of a copy.
 const OFFSET_BYTES: u32 = 4;
+/// Maximum number of size bytes of a copy.
 const SIZE_BYTES: u32 = 3;
 
-/// Bytes copied where the size is written as 0.
+/// Size of a copy that is written as 0.
 const SIZE_FOR_ZERO: u64 = 0x1_0000;
 
 /// One step in making the result; steps follow each other without gaps.
@@ -45,9 +48,9 @@ const SIZE_FOR_ZERO: u64 = 0x1_0000;
 pub enum Op<'a> {
     /// Copies a range of the base.
     Copy {
-        /// Where the range begins in the base, in bytes.
+        /// Start of the range in the base, in bytes.
         offset: u64,
-        /// How many bytes it has.
+        /// Length of the range, in bytes.
         len: u64,
     },
     /// Inserts these bytes.

@@ -1,9 +1,9 @@
 //! Search for a short delta between two contents.
 //!
-//! Common beginnings and ends are found by plain comparison, at memory speed. Of most pairs of
-//! versions, little remains. The rest is searched by the method of git's `diff-delta.c`: an index
-//! of every sixteenth position of the base, asked at each position of the target. All steps are
-//! bounded, so the time is linear whatever the bytes are.
+//! Common beginnings and ends are found by plain comparison, at memory speed. Little remains
+//! between most pairs of versions. The rest is searched by the method of git's `diff-delta.c`: an
+//! index of every sixteenth position of the base, with a lookup at each position of the target. All
+//! steps are bounded, so the time is linear for all contents.
 //!
 //! Knows neither kinds of objects nor histories: the caller chooses the base. `crate::delta` writes
 //! the bytes.
@@ -15,43 +15,47 @@ use crate::delta::{EncodeError, Encoder};
 use blocks::{BLOCK, BlockIndex, Gap, Tables};
 use ends::{common_prefix, common_suffix};
 
-/// Bytes that must match at the front, or at the end, for a copy of their own. A copy takes 2 to 7
-/// bytes; nothing is lost by a shorter match that belongs to a longer one.
+/// Minimum length of a common beginning or end that is copied without a search.
+///
+/// A copy takes 2 to 7 bytes. A shorter beginning or end is searched with the rest.
 const SHORTEST_EDGE: usize = 8;
 
-/// How far beyond the changed part the base is indexed: as many times as the changed part of the
-/// target is long. Text that was copied or moved comes from near, but not from within.
+/// Indexed part of the base beyond the change, as a multiple of the changed part of the target.
+///
+/// Copied or moved text usually comes from nearby, but from outside of the changed part.
 const INDEX_AROUND: usize = 16;
 
-/// Bytes of the base that are indexed at most, those around the change. The tables are about as long.
+/// Maximum length of the indexed part of the base. The tables are about as long.
 const MOST_INDEXED: usize = 16 << 20;
 
-/// Tables for more than so many bytes of the base are not kept.
+/// Maximum length of an indexed part whose tables are kept for the next call.
 const MOST_KEPT: usize = 4 << 20;
 
-/// A target need not be followed further when what is to be inserted alone exceeds the limit; a
-/// match found later would have been found earlier, but for so many bytes at its front.
+/// Length by which a gap may exceed the limit before the search is given up.
+///
+/// A match is also found at later positions of its text, and extended backwards. A match that
+/// begins before the limit is found within this length after it.
 const MATCHED_BACKWARDS: usize = 4 * BLOCK;
 
-/// Finds deltas; a thread has its own.
+/// A search for deltas, for one thread.
 ///
-/// Keeps its tables between calls, unless they are long; while it works, they have 16 MB at most.
+/// Short tables are kept between calls. Tables have at most 16 MB.
 #[derive(Debug, Default)]
 pub struct Differ {
     tables: Tables,
 }
 
 impl Differ {
-    /// A differ without tables; they grow with what it is given.
+    /// Creates a differ with empty tables. They grow as needed.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Replaces the contents of `out` by a delta that makes `target` from `base`.
+    /// Replaces the content of `out` by a delta that makes `target` from `base`.
     ///
-    /// `false`, with `out` empty, if the delta found takes more than `limit` bytes or git has no
-    /// delta for such contents: if one is empty, or `base` has 4 GiB or more.
+    /// Returns `false`, with `out` empty, if the delta is longer than `limit` bytes. Also if git
+    /// has no delta for such contents: one is empty, or `base` has 4 GiB or more.
     #[must_use]
     pub fn diff(&mut self, base: &[u8], target: &[u8], limit: usize, out: &mut Vec<u8>) -> bool {
         let found = u32::try_from(base.len()).is_ok()
@@ -91,7 +95,7 @@ impl Differ {
                 self.tables = Tables::default();
             }
             if !covered? {
-                return Ok(false); // what there is of a delta so far may be no delta at all
+                return Ok(false); // the delta is incomplete, so `finish` would fail
             }
         }
         encoder.copy(base_end as u64, back as u64)?;
@@ -100,7 +104,7 @@ impl Differ {
     }
 }
 
-/// Writes the target from `front` on. `false` if that was given up, since it exceeds the limit.
+/// Writes the target from `front` on. Returns `false` if the delta exceeds the limit.
 fn cover(
     index: &BlockIndex,
     target: &[u8],
@@ -139,7 +143,7 @@ mod tests {
     use super::*;
     use crate::delta::apply;
 
-    /// Text of words that repeat, as sources do, without two equal lines.
+    /// Text of repeated words, like source code, without equal lines.
     fn text(lines: usize) -> Vec<u8> {
         let line = |n: usize| format!("line {n} of a text, and {} words more\n", n * n % 97);
         (0..lines).flat_map(|n| line(n).into_bytes()).collect()

@@ -1,13 +1,12 @@
-//! git objects, deltas and packs: what turns object contents into files that git reads.
+//! git objects, deltas and packs: from object contents to files that git reads.
 //!
-//! [`oid`] names objects, [`tree`] lays out trees, [`deflate`] compresses, [`diff`] and [`delta`]
-//! say one content by another, and [`pack`] writes the pack, its index and its reverse index, as
-//! [`staged`] files.
-//! Formats are those of gitformat-pack(5), for SHA-1 repositories.
+//! [`oid`] has object ids, [`tree`] the content of trees. [`deflate`] compresses. [`diff`] finds
+//! deltas, and [`delta`] writes and applies them. [`pack`] writes a pack, its index and its reverse
+//! index, as [`staged`] files. Formats are those of gitformat-pack(5), for SHA-1 repositories.
 //!
-//! Knows no Mercurial, and decides nothing about history: which objects go into a pack, in which
-//! order, and which of them are deltas of which is the caller's business. Object ids are the
-//! caller's too; [`object_header`] is what has to be hashed before a content.
+//! Knows no Mercurial, and decides nothing about history: the caller chooses the objects of a pack,
+//! their order, and the bases of deltas. The caller also computes object ids. The bytes to hash are
+//! [`object_header`] and the content.
 
 pub mod deflate;
 pub mod delta;

@@ -1,31 +1,31 @@
 //! Object ids, object kinds, and the header that is hashed before an object's content.
 //!
-//! The caller hashes, because it may have many objects to hash at once. Format: gitdatamodel(7),
-//! and "Object storage format" in git's `user-manual`.
+//! The caller hashes, because it may hash many objects at once. Format: gitdatamodel(7), and
+//! "Object storage format" in git's `user-manual`.
 
 use std::fmt;
 use std::ops::Deref;
 
 use crate::stackbytes::StackBytes;
 
-/// The SHA-1 that names a git object.
+/// The id of a git object, a SHA-1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Oid([u8; 20]);
 
 impl Oid {
-    /// The tree without entries.
+    /// The id of the tree without entries.
     pub const EMPTY_TREE: Self = Self([
         0x4b, 0x82, 0x5d, 0xc6, 0x42, 0xcb, 0x6e, 0xb9, 0xa0, 0x60, 0xe5, 0x4b, 0xf8, 0xd6, 0x92,
         0x88, 0xfb, 0xee, 0x49, 0x04,
     ]);
 
-    /// The blob without content.
+    /// The id of the blob without content.
     pub const EMPTY_BLOB: Self = Self([
         0xe6, 0x9d, 0xe2, 0x9b, 0xb2, 0xd1, 0xd6, 0x43, 0x4b, 0x8b, 0x29, 0xae, 0x77, 0x5a, 0xd8,
         0xc2, 0xe4, 0x8c, 0x53, 0x91,
     ]);
 
-    /// The object of which `bytes` is the SHA-1.
+    /// Wraps a SHA-1 in binary.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 20]) -> Self {
         Self(bytes)
@@ -37,7 +37,7 @@ impl Oid {
         &self.0
     }
 
-    /// A number to place the id in a hash table: SHA-1 is uniform, so its start does.
+    /// A hash for tables: the first bytes, since SHA-1 is uniform.
     pub(crate) fn table_hash(&self) -> u64 {
         let (words, _) = self.0.as_chunks();
         u64::from_le_bytes(words[0])
@@ -56,7 +56,7 @@ impl fmt::Debug for Oid {
     }
 }
 
-/// What an object is. The numbers are the types of pack entries, gitformat-pack(5) "Object types".
+/// The kind of an object. The numbers are those of gitformat-pack(5), "Object types".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ObjectKind {
@@ -69,7 +69,7 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// The name that object headers carry.
+    /// The name in object headers.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,10 +80,10 @@ impl ObjectKind {
     }
 }
 
-/// "commit", a space, the 20 digits of the greatest `u64`, and a NUL.
+/// Maximum length of a header: "commit", a space, the 20 digits of the greatest `u64`, and a NUL.
 const LONGEST_HEADER: usize = 28;
 
-/// The bytes that are hashed before an object's content, such as `blob 12\0`.
+/// The header that is hashed before an object's content, such as `blob 12\0`.
 #[derive(Clone, Copy)]
 pub struct ObjectHeader(StackBytes<LONGEST_HEADER>);
 
@@ -101,7 +101,7 @@ impl fmt::Debug for ObjectHeader {
     }
 }
 
-/// The header of an object of `kind` whose content has `len` bytes. Allocates nothing.
+/// Makes the header of an object of `kind` and `len` bytes. Allocates nothing.
 #[must_use]
 pub fn object_header(kind: ObjectKind, len: u64) -> ObjectHeader {
     let mut header = StackBytes::new();

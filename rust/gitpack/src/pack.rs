@@ -1,8 +1,8 @@
-//! Packs: many objects in one file, with the two indexes that git opens it by.
+//! Packs: many objects in one file, with its index and reverse index.
 //!
-//! A [`PackWriter`] takes entries as they come; its [`SealedPack`] is whole and on disk, but not
-//! seen by git until published. Which entry is a delta of which is the caller's choice, and so is
-//! the truth of what it adds: an entry's id is not checked against its bytes.
+//! A [`PackWriter`] appends entries. The [`SealedPack`] that it becomes is complete and fsynced,
+//! but git does not see it before it is published. The caller chooses the bases of deltas. The
+//! caller also guarantees the ids of entries: they are not checked.
 //!
 //! Formats: gitformat-pack(5), "pack-*.pack files have the following format", "Version 2
 //! pack-*.idx files" and "pack-*.rev files"; all for SHA-1. Order of the steps: `pack-write.c` and

@@ -1,6 +1,6 @@
-//! A few bytes built on the stack, for headers that are written by the million.
+//! Short byte strings on the stack, for headers that are written by the million.
 //!
-//! Does not know what the bytes mean. The user picks an `N` that fits its longest header.
+//! Does not know the meaning of the bytes. The user chooses an `N` that fits its longest header.
 
 use std::ops::Deref;
 
@@ -12,19 +12,19 @@ pub(crate) struct StackBytes<const N: usize> {
 }
 
 impl<const N: usize> StackBytes<N> {
-    /// No bytes yet.
+    /// Creates an empty string.
     pub(crate) fn new() -> Self {
         const { assert!(N <= u8::MAX as usize) };
         Self { bytes: [0; N], len: 0 }
     }
 
-    /// Appends `byte`; panics when `N` bytes are there already.
+    /// Appends `byte`; panics if the string is full.
     pub(crate) fn push(&mut self, byte: u8) {
         self.bytes[usize::from(self.len)] = byte;
         self.len += 1;
     }
 
-    /// Appends all of `bytes`; panics when they do not fit.
+    /// Appends `bytes`; panics if they do not fit.
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.push(byte);

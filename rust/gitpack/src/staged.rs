@@ -1,8 +1,8 @@
 //! Staged files: under a temporary name until they are complete.
 //!
-//! Every file of a store is written here, so one place decides who may read it. In `objects/pack`
-//! the names begin with `tmp_`. No git program reads such a file, and git-gc(1) removes those that
-//! a crash left. Does not know what the files contain.
+//! Every file of a store is written here, so one place sets the permissions. In `objects/pack`
+//! temporary names begin with `tmp_`. No git program reads such a file, and git-gc(1) removes those
+//! that a crash left. Does not know the content of the files.
 //!
 //! The crate `tempfile` creates, renames and removes files by path. Here everything is relative to
 //! the descriptor of a [`Directory`], so nobody can swap the directory meanwhile
@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 
 use parallel::Directory;
 
-/// A file could not be written.
+/// An error of the operating system while a file is written.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 pub struct Error {
-    /// The file, under the name it has at this time, or the directory.
+    /// The current path of the file, or the directory.
     pub path: PathBuf,
-    /// What the system says of it.
+    /// The error itself.
     pub source: io::Error,
 }
 
@@ -33,40 +33,40 @@ impl Error {
     }
 }
 
-/// Who may read what is written. Nobody may write to it: such files never change.
+/// Permissions of new files. They never include writing, since such files never change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readers {
     bits: Option<u32>,
     owner: Owner,
 }
 
-/// To whom files are given that are written; `None` leaves them with who writes them.
+/// Owner of new files; `None` leaves the user and group of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The user: only root can give a file to another one.
+    /// The user. Only root can give a file to another user.
     pub user: Option<u32>,
-    /// The group: others than root can give a file to their own groups only.
+    /// The group. Users other than root can give a file only to their own groups.
     pub group: Option<u32>,
 }
 
 impl Readers {
-    /// Those whom the process's umask does not exclude.
+    /// Everyone may read, except as the umask of the process forbids.
     pub const BY_UMASK: Self = Self { bits: None, owner: Owner { user: None, group: None } };
 
-    /// Those who may read a file with these permission bits, whatever the umask.
+    /// The read permissions of these bits, independent of the umask.
     #[must_use]
     pub const fn of_mode(bits: u32) -> Self {
         Self { bits: Some(bits & ALL), ..Self::BY_UMASK }
     }
 
-    /// The same, and files are given to `owner`, as far as the system allows it.
+    /// The same permissions, with an owner, as far as the system allows it.
     #[must_use]
     pub const fn owned_by(self, owner: Owner) -> Self {
         Self { owner, ..self }
     }
 }
 
-/// Bytes collected before they are written.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 0x4_0000;
 
 /// Permission to read, for owner, group and others.
@@ -75,24 +75,24 @@ const ALL: u32 = 0o444;
 /// The alphabet of mkstemp(3).
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
-/// How many names are tried; a second is hardly ever needed.
+/// Maximum number of names that are tried. A second is hardly ever needed.
 const ATTEMPTS: usize = 100;
 
-/// The name of an unfinished file, which is removed on drop, as well as that can be done.
+/// An unfinished file. On drop it is removed; errors of that are ignored.
 #[derive(Debug)]
 pub struct Staged {
     dir: Directory,
-    /// Empty once there is nothing to remove.
+    /// The temporary name; empty once the file has its final name.
     name: String,
     path: PathBuf,
 }
 
 impl Staged {
-    /// Makes an empty file `<prefix>XXXXXXXX` in `dir`, open to read and write.
+    /// Creates an empty file `<prefix>XXXXXXXX` in `dir`, open to read and write.
     ///
     /// # Errors
     ///
-    /// [`Error`] if no file can be made there.
+    /// [`Error`] if no file can be created there.
     pub fn create(dir: &Directory, prefix: &str, readers: Readers) -> Result<(Self, File), Error> {
         for _ in 0..ATTEMPTS {
             let name = format!("{prefix}{}", random_letters());
@@ -111,17 +111,17 @@ impl Staged {
         Err(Error { path: dir.path().to_owned(), source })
     }
 
-    /// What the file is called now.
+    /// The temporary path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the file its name in its directory, in place of any other file of that name.
+    /// Renames the file to its final name in the directory, and replaces any file of that name.
     ///
     /// # Errors
     ///
-    /// [`Error`] if it cannot be renamed; then it is gone.
+    /// [`Error`] if the file cannot be renamed. It is removed then.
     pub fn place(mut self, name: &str) -> Result<(), Error> {
         self.dir.rename(&self.name, name).map_err(Error::at(&self.dir.join(name)))?;
         self.name.clear(); // nothing to remove
@@ -132,20 +132,20 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if !self.name.is_empty() {
-            // Nobody is left to be told, and git-gc(1) removes what stays.
+            // The error cannot be reported from here, and git-gc(1) removes the file.
             let _ = self.dir.remove(&self.name);
         }
     }
 }
 
 impl Readers {
-    /// Lets these and no others read the file, and gives it to its owner.
+    /// Sets owner and permissions of the file.
     fn apply(self, file: &File) -> io::Result<()> {
         if self.owner != Owner::default() {
-            // Who may not give it away keeps it, as with Mercurial's own files.
+            // Users who may not give the file away keep it, as with Mercurial's own files.
             let _ = std::os::unix::fs::fchown(file, self.owner.user, self.owner.group);
         }
-        // What a file was opened with is less, if the umask says so.
+        // The umask may have removed bits when the file was created.
         if let Some(bits) = self.bits {
             use std::os::unix::fs::PermissionsExt;
             file.set_permissions(std::fs::Permissions::from_mode(bits))?;
@@ -154,8 +154,9 @@ impl Readers {
     }
 }
 
-/// A file that is complete and on disk, but not under its name, which it gets by [`Self::place`].
-/// Dropped before that, it is gone.
+/// A complete and fsynced file under a temporary name, until [`Self::place`].
+///
+/// It is removed if it is dropped before.
 #[derive(Debug)]
 pub struct Whole {
     staged: Staged,
@@ -163,12 +164,14 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Makes a file in `dir` that `readers` may read. `write` writes it, and answers its name. Until it
-    /// is placed, its name begins with `prefix`.
+    /// Creates a file in `dir` that `readers` may read.
+    ///
+    /// `write` writes the content, and returns the final name. The temporary name begins with
+    /// `prefix`.
     ///
     /// # Errors
     ///
-    /// [`Error`] if it cannot be written; then nothing is left behind.
+    /// [`Error`] if the file cannot be written. It is removed then.
     pub fn create(
         dir: &Directory,
         prefix: &str,
@@ -183,32 +186,34 @@ impl Whole {
         Ok(Self { staged, name })
     }
 
-    /// The name that it is to have.
+    /// The final name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Gives it that name, in place of any other file of that name. It is on disk once the directory
-    /// is, see [`sync_dir`].
+    /// Renames the file to its final name, and replaces any file of that name.
+    ///
+    /// The name survives a crash after the directory was fsynced, see [`sync_dir`].
     ///
     /// # Errors
     ///
-    /// [`Error`] if it cannot be renamed; then it is gone.
+    /// [`Error`] if the file cannot be renamed. It is removed then.
     pub fn place(self) -> Result<(), Error> {
         self.staged.place(&self.name)
     }
 }
 
-/// Makes a file in `dir` that `readers` may read. `write` writes it, and answers its name.
+/// Writes a file in `dir` that `readers` may read, under its final name.
 ///
-/// It is complete and on disk when that name appears; until then its name begins with `prefix`. Any
-/// other file of that name is replaced.
+/// `write` writes the content, and returns the final name. The file is complete and fsynced before
+/// it gets that name; the temporary name begins with `prefix`. Any file of the final name is
+/// replaced.
 ///
 /// # Errors
 ///
-/// [`Error`] if it cannot be written; then nothing is left behind, unless it is only that the
-/// system does not say that the name is on disk.
+/// [`Error`] if the file cannot be written. It is removed then. If only the fsync of the directory
+/// fails, the file stays.
 pub fn write_whole(
     dir: &Directory,
     prefix: &str,
@@ -219,16 +224,16 @@ pub fn write_whole(
     sync_dir(dir)
 }
 
-/// Waits until `dir` itself is on disk, and with it the names of its files.
+/// Fsyncs `dir`, and so the names of its files.
 ///
 /// # Errors
 ///
-/// [`Error`] if the system does not say so.
+/// [`Error`] if the fsync fails.
 pub fn sync_dir(dir: &Directory) -> Result<(), Error> {
     dir.sync().map_err(Error::at(dir.path()))
 }
 
-/// Eight letters that no other process has, and that nobody can know before.
+/// Eight random letters, unpredictable for other processes.
 fn random_letters() -> String {
     let bytes = RandomState::new().build_hasher().finish().to_le_bytes();
     let letter = |byte: &u8| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]);

@@ -1,7 +1,7 @@
 //! The content of tree objects: entries of mode, name and id, in git's order.
 //!
-//! Knows nothing of where names come from; a caller with paths splits them. Format: "Tree objects"
-//! in gitdatamodel(7), spelled out by `object-file.c` and `tree-walk.c` of git.
+//! Does not know paths: a caller with paths splits them. Format: "Tree objects" in gitdatamodel(7);
+//! `object-file.c` and `tree-walk.c` of git have the details.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,23 +10,23 @@ use crate::oid::Oid;
 
 /// The mode of a tree entry, written in octal without leading zeros.
 ///
-/// Open, since git stores what it is given: the constants are what a checkout needs.
+/// Any number is possible, since git stores every mode. The constants are those of checkouts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mode(pub u32);
 
 impl Mode {
     /// A blob to check out as a plain file.
     pub const FILE: Self = Self(0o100_644);
-    /// A blob to check out as a file that can be run.
+    /// A blob to check out as an executable file.
     pub const EXECUTABLE: Self = Self(0o100_755);
-    /// A blob that is the target of a symbolic link.
+    /// A blob whose content is the target of a symbolic link.
     pub const SYMLINK: Self = Self(0o120_000);
     /// A tree.
     pub const DIRECTORY: Self = Self(0o040_000);
-    /// A commit of another repository, which need not be present.
+    /// A commit of another repository (a submodule), which need not be present.
     pub const GITLINK: Self = Self(0o160_000);
 
-    /// Whether the file type in the mode is that of a tree, which is what sorts as `name/`.
+    /// Returns whether the mode has the file type of a tree. Such entries sort as `name/`.
     #[must_use]
     pub const fn is_directory(self) -> bool {
         const FILE_TYPE: u32 = 0o170_000;
@@ -48,8 +48,8 @@ impl fmt::Debug for Mode {
 
 /// Appends one entry to the content of a tree.
 ///
-/// The caller gives entries in [`entry_order`], each name once, and no name that is empty, `.`,
-/// `..`, `.git`, or has a `/` or a NUL in it.
+/// The caller appends entries in [`entry_order`], each name once. A name must not be empty, `.`,
+/// `..` or `.git`, and must not contain `/` or NUL.
 pub fn push_entry(out: &mut Vec<u8>, mode: Mode, name: &[u8], oid: &Oid) {
     debug_assert!(!name.is_empty() && !name.contains(&b'/') && !name.contains(&0));
     out.reserve(name.len() + 28);
@@ -63,11 +63,11 @@ pub fn push_entry(out: &mut Vec<u8>, mode: Mode, name: &[u8], oid: &Oid) {
     out.extend_from_slice(oid.as_bytes());
 }
 
-/// How git orders two entries of a tree: by bytes, a directory as if its name ended in `/`.
+/// Compares two entries in git's order: by bytes, a directory as if its name ended in `/`.
 #[must_use]
 pub fn entry_order(a_name: &[u8], a_is_dir: bool, b_name: &[u8], b_is_dir: bool) -> Ordering {
     let common = a_name.len().min(b_name.len());
-    // Names hold no `/`, so one byte after what both have decides.
+    // Names have no `/`, so the first byte after the common length decides.
     let next = |name: &[u8], is_dir: bool| name.get(common).copied().or(is_dir.then_some(b'/'));
     a_name[..common]
         .cmp(&b_name[..common])

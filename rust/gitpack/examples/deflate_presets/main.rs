@@ -239,9 +239,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 const HEAD: &str = "\
 //! Lengths of the preset codes.
 //!
-//! Written by `examples/deflate_presets`: do not edit. The comments tell which payloads a preset
-//! is for, by their bytes; from which packs all are made is told in
-//! `docs/decisions/compression.rst`.
+//! Written by `examples/deflate_presets`: do not edit. The comment of a preset lists its payloads,
+//! by their bytes. `docs/decisions/compression.rst` names the packs that the presets are made from.
 
 use super::Preset;
 

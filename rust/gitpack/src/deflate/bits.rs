@@ -1,27 +1,27 @@
-//! Bits, least significant first, as RFC 1951 packs them into bytes.
+//! Bits packed into bytes, least significant first (RFC 1951, section 3.1.1).
 
 use super::codes::Code;
 use super::head::BlockHead;
 
-/// Writes bits to the beginning of a buffer.
+/// A writer of bits to the beginning of a buffer.
 pub(super) struct Bits<'o> {
     out: &'o mut [u8],
-    /// Whole bytes written.
+    /// Number of whole bytes written.
     at: usize,
-    /// Bits that are not, and how many.
+    /// Bits not yet written; their number is `count`.
     waiting: u64,
     count: u32,
 }
 
 impl<'o> Bits<'o> {
-    /// Bytes of the buffer that must follow the last one written.
+    /// Bytes that the buffer must have after the last written byte.
     pub(super) const ROOM: usize = size_of::<u64>();
 
     pub(super) const fn new(out: &'o mut [u8]) -> Self {
         Self { out, at: 0, waiting: 0, count: 0 }
     }
 
-    /// Begins with so many bits of `first`.
+    /// Begins with the first `count` bits of `first`.
     pub(super) fn after(
         out: &'o mut [u8],
         (first, count): (&[u8; BlockHead::MOST_BYTES], u32),
@@ -32,8 +32,9 @@ impl<'o> Bits<'o> {
         Self { out, at, waiting: u64::from(first[at]), count: count % 8 }
     }
 
-    /// Adds the lowest `count` bits of `bits`, whose others are 0. Between two [`Self::flush`]
-    /// there may be 57.
+    /// Adds the lowest `count` bits of `bits`. The other bits must be 0.
+    ///
+    /// At most 57 bits may be added before the next [`Self::flush`].
     #[inline]
     pub(super) fn add(&mut self, bits: u64, count: u32) {
         debug_assert!(self.count + count <= u64::BITS, "no room for {count} bits");
@@ -50,7 +51,7 @@ impl<'o> Bits<'o> {
     ///
     /// # Panics
     ///
-    /// If the buffer has not [`Self::ROOM`] for more.
+    /// If the buffer has fewer than [`Self::ROOM`] bytes left.
     #[inline]
     pub(super) fn flush(&mut self) {
         let room = self.out[self.at..].first_chunk_mut().expect("bound() tells what suffices");
@@ -60,7 +61,7 @@ impl<'o> Bits<'o> {
         self.count &= 7;
     }
 
-    /// Adds the bytes of a stored block, with their length, behind its first bits.
+    /// Adds the length and the bytes of a stored block, after its first bits.
     pub(super) fn add_stored(&mut self, bytes: &[u8]) {
         let len = u16::try_from(bytes.len()).expect("fits in a block");
         self.align();
@@ -70,7 +71,7 @@ impl<'o> Bits<'o> {
         self.at += bytes.len();
     }
 
-    /// Fills the last byte with zeros and answers how many bytes there are.
+    /// Fills the last byte with zeros, and returns the number of bytes.
     pub(super) fn finish(mut self) -> usize {
         self.align();
         self.at

@@ -1,44 +1,49 @@
-//! The symbols of RFC 1951, section 3.2.5, and codes for them as bits ready to be written.
+//! The symbols of RFC 1951, section 3.2.5, and codes for them as bits in writing order.
 
-/// The shortest match of the format, and the longest.
+/// Lengths of a match in this format.
 pub(super) const MATCH_LENS: std::ops::RangeInclusive<usize> = 3..=258;
-/// How far back a match may begin.
+/// Maximum distance of a match.
 pub(super) const WINDOW: usize = 1 << 15;
 
-/// Bytes, the end of a block, and lengths; two more belong to the fixed codes, and never occur.
+/// Number of literal and length symbols: bytes, end of block, lengths. The last two never occur.
 pub(super) const SYMBOLS: usize = 288;
 pub(super) const DISTANCES: usize = 30;
 const END: usize = 256;
 const FIRST_LENGTH: usize = END + 1;
 const LAST_LENGTH: usize = 285;
 
-/// Bytes that came before: from bit 0 by how many more they are than the shortest match has; from
-/// bit 8 the symbol of the distance, and from bit 13 what follows that.
+/// A match: a length and a distance.
+///
+/// Bits 0 to 7 are the length less 3, bits 8 to 12 the symbol of the distance. The extra bits of
+/// the distance begin at bit 13.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BackReference(u32);
 
-/// How many bytes there are, lengths, and distances to the next power of two.
+/// Number of byte values.
 pub(super) const BYTES: usize = 256;
+/// Number of match lengths.
 pub(super) const LENGTHS: usize = 256;
+/// Number of distance symbols, rounded up to a power of two.
 pub(super) const DISTANCES_ROOM: usize = 32;
 
 impl BackReference {
-    /// Stands where there is none: a distance that the format does not have.
+    /// No match: a distance symbol that the format does not have.
     pub(super) const NONE: Self = Self(31 << 8);
 
-    /// So many bytes from so many bytes back, both as the format allows.
+    /// Creates a match. Length and distance must be within the limits of the format.
     #[inline]
     pub(super) const fn new(len: usize, distance: usize) -> Self {
         let (symbol, extra) = distance_symbol(short(distance));
         Self(short(len - *MATCH_LENS.start()) | symbol << 8 | extra << 13)
     }
 
-    /// How many bytes it is.
+    /// Number of bytes.
     #[inline]
     pub(super) const fn len(self) -> usize {
         self.length() + *MATCH_LENS.start()
     }
 
+    /// Number of bytes less 3, as an index of tables.
     #[inline]
     pub(super) const fn length(self) -> usize {
         self.0 as usize % LENGTHS
@@ -55,46 +60,48 @@ impl BackReference {
     }
 }
 
-/// A number of this format, or a length or position in what is short.
+/// Converts a number of this format, or a length or position in a short content.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "has at most 17 bits")]
 pub(super) const fn short(number: usize) -> u32 {
     number as u32
 }
 
-/// Symbol of a distance, and what follows it.
+/// Symbol of a distance, and its extra bits.
 #[inline]
 const fn distance_symbol(distance: u32) -> (u32, u32) {
     let less_one = distance - 1;
-    // two symbols for each power of two, told apart by the second bit
+    // each power of two has two symbols, which differ in the second bit
     let extra_bits = (less_one | 1).ilog2().saturating_sub(1);
     (2 * extra_bits + (less_one >> extra_bits), less_one & ((1 << extra_bits) - 1))
 }
 
-/// How many bits follow the symbol of a distance.
+/// Number of extra bits of a distance symbol.
 const fn distance_extra_bits(symbol: usize) -> u32 {
     (short(symbol) / 2).saturating_sub(1)
 }
 
-/// How many bits follow the symbol of a length.
+/// Number of extra bits of a length symbol.
 const fn length_extra_bits(symbol: usize) -> u32 {
     if symbol < 265 || symbol == LAST_LENGTH { 0 } else { (short(symbol) - 261) / 4 }
 }
 
-/// Bits in the order in which they are written, the first one lowest, and above 24 of them their
-/// number. No bits are no code.
+/// A code as bits in writing order.
+///
+/// The first bit is the lowest. Bits 24 and above are the number of bits; 0 means that the symbol
+/// has no code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Code(u32);
 
 impl Code {
     pub(super) const NONE: Self = Self(0);
 
-    /// Such a number of so many bits, whose highest bit goes first.
+    /// Creates a code from a number of `bits` bits, whose highest bit is written first.
     pub(super) const fn of_number(number: u32, bits: u32) -> Self {
         if bits == 0 { Self(0) } else { Self(number.reverse_bits() >> (32 - bits) | bits << 24) }
     }
 
-    /// With so many more bits behind it, lowest first.
+    /// Appends the lowest `bits` bits of `more`.
     const fn and(self, more: u32, bits: u32) -> Self {
         if self.len() == 0 { self } else { Self(self.0 + (more << self.len()) + (bits << 24)) }
     }
@@ -110,7 +117,7 @@ impl Code {
     }
 }
 
-/// How long codes are, by symbol; 0 is none.
+/// Lengths of codes in bits, by symbol; 0 means no code.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lengths {
     pub symbols: [u8; SYMBOLS],
@@ -118,7 +125,7 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// The fixed ones of section 3.2.6.
+    /// The lengths of the fixed codes of section 3.2.6.
     pub(super) const FIXED: Self = {
         let mut symbols = [8; SYMBOLS];
         let mut symbol = 144;
@@ -130,13 +137,13 @@ impl Lengths {
     };
 }
 
-/// The code of each byte and of what a match consists of.
+/// The codes of bytes, match lengths, distances and the end of a block.
 #[derive(Debug)]
 pub(super) struct Codes {
     pub bytes: [Code; BYTES],
-    /// With what follows a symbol.
+    /// By length less 3, with extra bits.
     pub lengths: [Code; LENGTHS],
-    /// By symbol, without what follows it.
+    /// By symbol, without extra bits.
     pub distances: [Code; DISTANCES_ROOM],
     pub end: Code,
 }
@@ -150,7 +157,7 @@ impl Codes {
             bytes[byte] = symbols[byte];
             byte += 1;
         }
-        // of each symbol, the lengths that it stands for are told apart by what follows
+        // extra bits distinguish the lengths of one symbol
         let mut all = [Code(0); LENGTHS];
         let (mut symbol, mut at) = (FIRST_LENGTH, 0);
         while symbol < LAST_LENGTH {
@@ -173,7 +180,7 @@ impl Codes {
         Self { bytes, lengths: all, distances, end: symbols[END] }
     }
 
-    /// The bits of a match, and how many.
+    /// The bits of a match, and their number.
     #[inline]
     pub(super) fn bits(&self, found: BackReference) -> (u64, u32) {
         let (value, distance) = (self.lengths[found.length()], self.distances[found.distance()]);
@@ -195,7 +202,7 @@ pub(super) const DISTANCE_EXTRA_BITS: [u32; DISTANCES_ROOM] = {
     all
 };
 
-/// Codes in the order of section 3.2.2.
+/// Assigns codes to symbols by the rules of section 3.2.2.
 pub(super) const fn numbered<const N: usize>(lengths: &[u8; N]) -> [Code; N] {
     let mut codes = [Code(0); N];
     let (mut len, mut next) = (1, 0);

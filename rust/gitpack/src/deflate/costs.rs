@@ -1,26 +1,29 @@
-//! The cost of bytes and matches with each code that a block may have.
+//! The size of bytes and matches in bits, for each choice of codes.
 //!
-//! Eight numbers of 16 bits are added at once in a register. After a piece, they are added to the
-//! totals.
+//! Eight sums of 16 bits fit in a register, and are increased at once. After each piece of the
+//! content, they are added to the totals.
 
 use super::codes::{
     BYTES, BackReference, Code, DISTANCE_EXTRA_BITS, DISTANCES, DISTANCES_ROOM, LENGTHS,
 };
 use super::presets::CHOICES;
 
-/// How many codes there are.
+/// Number of choices: the fixed codes and seven presets.
 pub(super) const CODES: usize = 8;
 
-/// What something takes, in bits, with each code; [`NONE`] for what has none, and if that is among
-/// what was added.
+/// Size in bits, for each choice of codes.
+///
+/// [`NONE`] if the choice has no code for a byte or a match.
 pub(super) type SpentBits = [u16; CODES];
 const NONE: u16 = u16::MAX;
 
-/// Bytes and matches that may be added before [`empty`], and as many bytes after them: 48 bits for
-/// each match and 15 for each byte make less than [`NONE`].
+/// Maximum bytes of a piece: sums are emptied when matches and bytes reach it.
+///
+/// As many bytes again may follow the last match. The sums stay below [`NONE`], with 48 bits for a
+/// match and 15 for a byte.
 pub(super) const PIECE: usize = 1024;
 
-/// What each byte takes.
+/// Size of each byte.
 pub(super) static OF_BYTES: [SpentBits; BYTES] = {
     let mut all = [[0; CODES]; BYTES];
     let (mut which, mut byte) = (0, 0);
@@ -69,7 +72,7 @@ const fn bits(code: Code, extra_bits: u32) -> u16 {
     if code.len() == 0 { NONE } else { (code.len() + extra_bits) as u16 }
 }
 
-/// Adds what something takes.
+/// Adds a size to the sums.
 #[inline]
 pub(super) fn add(sums: &mut SpentBits, more: &SpentBits) {
     for (sum, more) in sums.iter_mut().zip(more) {
@@ -77,14 +80,14 @@ pub(super) fn add(sums: &mut SpentBits, more: &SpentBits) {
     }
 }
 
-/// Adds what a match takes.
+/// Adds the size of a match to the sums.
 #[inline]
 pub(super) fn add_match(sums: &mut SpentBits, found: BackReference) {
     add(sums, &OF_LENGTHS[found.length()]);
     add(sums, &OF_DISTANCES[found.distance()]);
 }
 
-/// Moves what a piece took to the sums of all; `u32::MAX` is [`NONE`].
+/// Adds the sums of a piece to the totals, and clears them. In totals, `u32::MAX` means [`NONE`].
 pub(super) fn empty(piece: &mut SpentBits, all: &mut [u32; CODES]) {
     for (all, sum) in all.iter_mut().zip(std::mem::take(piece)) {
         *all = all.saturating_add(if sum == NONE { u32::MAX } else { u32::from(sum) });

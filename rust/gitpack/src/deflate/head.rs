@@ -1,37 +1,38 @@
 //! The beginning of a stream: the header of zlib, and the description of the codes of its one
 //! block.
 //!
-//! RFC 1951, section 3.2.7. Made at compile time, so that it is only copied.
+//! RFC 1951, section 3.2.7. Made at compile time, and copied into each stream.
 
 use super::codes::{Code, DISTANCES, Lengths, SYMBOLS, numbered, short};
 
-/// First bits of a stream, and of its one block.
+/// The first bits of a stream, up to the first symbol of its one block.
 #[derive(Debug)]
 pub(super) struct BlockHead {
     bytes: [u8; Self::MOST_BYTES],
     bits: u32,
 }
 
-/// What a zlib stream begins with: a window of 32 KiB, made by the quickest method.
+/// The header of a zlib stream: a window of 32 KiB, compressed by the fastest method.
 pub(super) const ZLIB_HEADER: u32 = 0x0178;
 
-/// Symbols that tell lengths: those of 0 to 15, and repetitions.
+/// Size of the code length alphabet: lengths of 0 to 15, and three repetitions.
 pub(super) const TELLING: usize = 19;
-/// The one before, 3 to 6 times, with 2 more bits; zeros, 3 to 10 times, with 3; zeros, 11 to 138
-/// times, with 7.
+/// Repeats the previous length 3 to 6 times, with 2 extra bits.
 const SAME: usize = 16;
+/// Repeats 0 from 3 to 10 times, with 3 extra bits.
 const FEW_ZEROS: usize = 17;
+/// Repeats 0 from 11 to 138 times, with 7 extra bits.
 const MANY_ZEROS: usize = 18;
-/// In which order the lengths of their codes are told.
+/// The order in which the lengths of the codes of this alphabet are written.
 const ORDER: [usize; TELLING] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
 impl BlockHead {
-    /// Room for each head that there is.
+    /// Maximum length of the heads of all choices.
     pub(super) const MOST_BYTES: usize = 64;
 
     pub(super) const FIXED: Self = Self::of_type(0b01);
 
-    /// Of a stream whose only block is of this type.
+    /// Begins a stream whose only block has this type.
     const fn of_type(block: u32) -> Self {
         let mut head = Self { bytes: [0; Self::MOST_BYTES], bits: 0 };
         head.add(ZLIB_HEADER, 16);
@@ -39,7 +40,7 @@ impl BlockHead {
         head
     }
 
-    /// All bytes, and how many bits of them are meant.
+    /// The bytes, and the number of their bits in use.
     #[inline]
     pub(super) const fn bits(&self) -> (&[u8; Self::MOST_BYTES], u32) {
         (&self.bytes, self.bits)
@@ -64,10 +65,11 @@ impl BlockHead {
         self.add(code.bits(), code.len());
     }
 
-    /// What tells these lengths, with codes of such lengths for what tells.
+    /// Writes the head for codes of these lengths. `told_with` has the lengths of the codes of the
+    /// code length alphabet.
     pub(super) const fn of(lengths: &Lengths, told_with: &[u8; TELLING]) -> Self {
         let mut head = Self::of_type(0b10);
-        // all lengths of both, without zeros at the end
+        // the lengths of both alphabets, without zeros at the end
         let (mut symbols, mut distances) = (SYMBOLS, DISTANCES);
         while lengths.symbols[symbols - 1] == 0 {
             symbols -= 1;
@@ -102,7 +104,7 @@ impl BlockHead {
         head
     }
 
-    /// Tells a length that so many in succession have.
+    /// Writes a length that `run` symbols in succession have.
     const fn add_run(&mut self, len: u8, mut run: u32, codes: &[Code; TELLING]) {
         if len == 0 {
             while run >= 11 {
@@ -134,7 +136,7 @@ impl BlockHead {
 }
 
 impl Lengths {
-    /// The length that is told as the `at`th, if the first `symbols` are told.
+    /// The length at `at` of the sequence: the first `symbols` lengths, then the distances.
     const fn told(&self, symbols: usize, at: usize) -> u8 {
         if at < symbols { self.symbols[at] } else { self.distances[at - symbols] }
     }

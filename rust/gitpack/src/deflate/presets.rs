@@ -1,4 +1,4 @@
-//! Preset codes, for kinds of content that packs are full of.
+//! Preset codes for the most frequent kinds of content in packs.
 //!
 //! A block with codes of its own begins with their description (RFC 1951, section 3.2.7). The
 //! description of a preset is made at compile time and copied. It is short, because neighbouring
@@ -12,22 +12,22 @@ use super::costs::CODES;
 use super::head::{BlockHead, TELLING};
 use table::PRESETS;
 
-/// Lengths of codes, by symbol. `5x3 9` is 5, 5, 5, 9; the rest is 0, which is no code.
+/// Lengths of codes, by symbol. `5x3 9` is 5, 5, 5, 9; all further symbols have no code.
 struct Preset {
     symbols: &'static str,
     distances: &'static str,
-    /// By symbol of what tells the lengths, the length of its own code.
+    /// Lengths of the codes of the code length alphabet, by symbol.
     told_with: [u8; TELLING],
 }
 
-/// All codes that a block may have: the fixed ones, which are told in 3 bits, and the presets.
+/// All choices of codes for a block: the fixed codes, which need no description, and the presets.
 pub(super) static CHOICES: [Choice; CODES] = {
     let [a, b, c, d, e, f, g] = PRESETS;
     let fixed = Choice { head: BlockHead::FIXED, codes: Codes::of(&Lengths::FIXED) };
     [fixed, a.choice(), b.choice(), c.choice(), d.choice(), e.choice(), f.choice(), g.choice()]
 };
 
-/// One of the codes that a block may have.
+/// One choice of codes for a block.
 #[derive(Debug)]
 pub(super) struct Choice {
     pub head: BlockHead,
@@ -35,7 +35,7 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// Bits of a stream up to its checksum without its runs.
+    /// Bits of a stream before its checksum, except for its runs.
     #[inline]
     pub(super) const fn bits(&self) -> u32 {
         self.head.len() + self.codes.end.len()
@@ -50,7 +50,7 @@ impl Preset {
     }
 }
 
-/// The lengths that a preset names.
+/// Parses the lengths of a preset.
 const fn unfolded<const N: usize>(runs: &str) -> [u8; N] {
     let (runs, mut all) = (runs.as_bytes(), [0; N]);
     let (mut at, mut symbol) = (0, 0);
@@ -68,7 +68,7 @@ const fn unfolded<const N: usize>(runs: &str) -> [u8; N] {
     all
 }
 
-/// The number that begins there, and where it ends.
+/// Parses the number at `at`. Returns it and the position after it.
 const fn number(text: &[u8], mut at: usize) -> (u8, usize) {
     let mut number = 0;
     while at < text.len() && text[at].is_ascii_digit() {

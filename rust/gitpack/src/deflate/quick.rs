@@ -1,8 +1,8 @@
 //! A quick compressor of short contents to zlib streams.
 //!
 //! It needs no set-up per stream, neither of tables to find matches ([`super::runs`]) nor of codes.
-//! It takes the preset code ([`super::presets`]) that makes the shortest stream, which is known
-//! before anything is written. Content that would not shrink is stored.
+//! It computes the size of the stream with each of the preset codes ([`super::presets`]), and
+//! chooses the shortest. Content that would not shrink is stored.
 
 use std::hint::select_unpredictable;
 
@@ -13,32 +13,34 @@ use super::head::{BlockHead, ZLIB_HEADER};
 use super::presets::{CHOICES, Choice};
 use super::runs::{LONGEST, Run, Runs};
 
-/// What a zlib stream has around its block: header, and checksum.
+/// Bytes of the header of a zlib stream.
 const HEADER_LEN: usize = 2;
+/// Bytes of the checksum of a zlib stream.
 const CHECKSUM_LEN: usize = 4;
-/// What a stored block has before its bytes, and its first bits.
+/// Bytes of a stored block before its content.
 const STORED_HEAD_LEN: usize = 5;
+/// First bits of a stored block: the last block, type 0.
 const STORED: u64 = 0b001;
 
-/// Compresses one short buffer after the other; a thread has its own.
+/// A compressor of short buffers, for one thread.
 #[derive(Default)]
 pub struct QuickDeflater {
     runs: Runs,
 }
 
-/// How often each byte, length and distance occurs in what [`QuickDeflater`] makes of a payload.
+/// Counts of the bytes, lengths and distances in the stream of a payload.
 #[derive(Clone, Debug)]
 pub struct SymbolCounts {
     /// By byte.
     pub bytes: [u32; BYTES],
-    /// By length of a match less 3, which is the shortest one.
+    /// By length of a match, less 3, the shortest length.
     pub lengths: [u32; LENGTHS],
-    /// By symbol of RFC 1951, section 3.2.5; there are 30.
+    /// By distance symbol of RFC 1951, section 3.2.5. The last two are unused.
     pub distances: [u32; DISTANCES_ROOM],
 }
 
 impl QuickDeflater {
-    /// What `data` consists of, for the program that makes presets.
+    /// Counts the symbols of `data`, for the program that makes presets.
     ///
     /// # Panics
     ///
@@ -63,19 +65,20 @@ impl QuickDeflater {
         counts
     }
 
-    /// Room in which to make the stream of `len` bytes, which will have 11 bytes more than them at
-    /// most.
+    /// Length of the output buffer for `len` bytes. The stream itself has at most 11 bytes more
+    /// than the content.
     #[must_use]
     pub const fn bound(len: usize) -> usize {
         BlockHead::MOST_BYTES + STORED_HEAD_LEN + len + CHECKSUM_LEN + Bits::ROOM
     }
 
-    /// Compresses `data` to the beginning of `out` and answers the length of the stream. Equal
-    /// input gives equal bytes, whatever came before.
+    /// Compresses `data` to the beginning of `out`, and returns the length of the stream.
+    ///
+    /// Equal input gives equal bytes, independent of earlier calls.
     ///
     /// # Panics
     ///
-    /// If `data` has 64 KiB or more, or `out` fewer bytes than [`Self::bound`] tells.
+    /// If `data` has 64 KiB or more, or `out` is shorter than [`Self::bound`].
     pub fn deflate_to(&mut self, data: &[u8], out: &mut [u8]) -> usize {
         assert!(data.len() <= LONGEST, "what is long is not for this compressor");
         let (runs, bits) = self.runs.of(data);
@@ -97,8 +100,9 @@ impl QuickDeflater {
     }
 }
 
-/// The codes with which a stream has the fewest bytes, if runs take so many bits with each; none
-/// if it would have as many as `len` bytes stored.
+/// Chooses the codes with the shortest stream; `None` if a stored block is shorter.
+///
+/// `bits` has the size of the runs for each choice, `len` is the length of the content.
 fn cheapest(bits: [u32; CODES], len: usize) -> Option<&'static Choice> {
     let all = bits.into_iter().zip(&CHOICES);
     let all = all.map(|(bits, choice)| (bits.saturating_add(choice.bits()), choice));
@@ -121,7 +125,7 @@ fn write_runs<'o>(codes: &Codes, data: &[u8], runs: &[Run], mut bits: Bits<'o>) 
         bits.flush();
         let rest = fours.remainder().len();
         if let Some([one, two, three, _]) = data[end - rest..].first_chunk() {
-            // without a branch: how many there are is not foreseeable
+            // without a branch, since the number of bytes is unpredictable
             for (which, byte) in [one, two, three].into_iter().enumerate() {
                 let code = codes.bytes[usize::from(*byte)];
                 bits.add_code(select_unpredictable(which < rest, code, Code::NONE));

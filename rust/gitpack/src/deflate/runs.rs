@@ -1,9 +1,9 @@
-//! Matches in short contents: bytes that came before.
+//! The search for matches in short contents.
 //!
-//! Compressors set up tables for each stream. That takes longer than a few hundred bytes do. Here
-//! nothing is set up: positions in the table go on counting from stream to stream, so positions of
-//! an earlier stream are recognised as too far back. The latest position with equal bytes is the
-//! match.
+//! Other compressors clear their tables for each stream. That takes longer than to compress a few
+//! hundred bytes. Here, the table is not cleared: positions continue from stream to stream, so
+//! positions of an earlier stream are recognised as too low. The match is the latest position with
+//! equal bytes.
 
 use std::hint::select_unpredictable;
 
@@ -15,27 +15,27 @@ const WORD: usize = size_of::<u64>();
 /// Longest input, in bytes.
 pub(super) const LONGEST: usize = 0xffff;
 
-/// Slots of the table of recent places: 32 KiB, which the first cache holds beside the input.
+/// Slots of the table of recent places: 32 KiB, which fit in the L1 cache beside the input.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 13;
 
-/// Bytes that a match has at least. One of three hardly saves bits.
+/// Minimum length of a match. A match of three bytes hardly saves bits.
 const SHORTEST_MATCH: u32 = 4;
 
-/// Bytes as they are, and then a match; none after the last ones.
+/// Literal bytes, then a match. The last run has no match.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub bytes: u32,
     pub then: BackReference,
 }
 
-/// Finds the runs of one short input after the other.
+/// A finder of the runs of short inputs.
 pub(super) struct Runs {
-    /// By hash, where such bytes were last met: `base` and their position.
+    /// By hash of the bytes, the place where they last occurred: `base` plus position.
     recent: Box<[u32; SLOTS]>,
-    /// Where the input begins; more than all places of inputs before.
+    /// The first place of the input. All places of earlier inputs are lower.
     pub(super) base: u32,
-    /// Room for as many as the longest input can have.
+    /// Buffer for the runs, long enough for the longest input.
     found: Box<[Run]>,
 }
 
@@ -53,8 +53,9 @@ impl Default for Runs {
 }
 
 impl Runs {
-    /// `data`, which has [`LONGEST`] bytes at most, as runs, and the bits that these take with each
-    /// code; `u32::MAX` if something has none.
+    /// Finds the runs of `data`, and their size in bits with each choice of codes.
+    ///
+    /// The size is `u32::MAX` if a byte or match has no code. `data` has at most [`LONGEST`] bytes.
     pub(super) fn of(&mut self, data: &[u8]) -> (&[Run], [u32; CODES]) {
         let base = self.take_places(data.len());
         let recent = &mut self.recent;
@@ -89,7 +90,7 @@ impl Runs {
             start = at + len;
             from = start;
         }
-        // those after which there are no eight bytes
+        // the last bytes, too few to be searched for
         for &byte in &data[from.max(data.len().saturating_sub(WORD - 1))..] {
             costs::add(&mut piece, &OF_BYTES[usize::from(byte)]);
         }
@@ -98,7 +99,7 @@ impl Runs {
         (&self.found[..=count], bits)
     }
 
-    /// Places for the next `len` bytes, which no other bytes have had.
+    /// Reserves unused places for the next `len` bytes.
     fn take_places(&mut self, len: usize) -> u32 {
         match self.base.checked_add(short(len)) {
             Some(next) => std::mem::replace(&mut self.base, next),
@@ -111,19 +112,18 @@ impl Runs {
     }
 }
 
-/// Where bytes came before.
+/// A match whose length is not known yet.
 struct Found {
     at: usize,
-    /// How far before them.
+    /// Distance of the earlier bytes.
     back: usize,
-    /// How the first eight bytes differ.
+    /// Exclusive or of the first eight bytes of both.
     differing: u64,
 }
 
-/// The first place in `range` whose bytes came before. What the bytes until there take is added to
-/// `sums`.
+/// Finds the first match in `range`. Adds the size of the bytes before it to `sums`.
 ///
-/// Apart from what calls it, so that its loop has all registers.
+/// Not inlined, so that its loop has all registers.
 #[inline(never)]
 fn next_match(
     data: &[u8],
@@ -162,11 +162,12 @@ fn word(data: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes))
 }
 
-/// How many bytes from `at` on are those from `at - back` on, as far as a match may be long, if
-/// the first eight differ so.
+/// Length of the match of the bytes at `at` with those at `at - back`.
+///
+/// `differing` is the exclusive or of the first eight bytes of both.
 #[inline]
 fn match_len(data: &[u8], differing: u64, back: usize, at: usize) -> usize {
-    // the first two words without a branch between them: where a match ends is not foreseeable
+    // the first two words without a branch between them, since the end of a match is unpredictable
     if let Some(next) = word(data, at + WORD) {
         let next = next ^ word(data, at + WORD - back).unwrap_or(next);
         if differing | next != 0 {
@@ -196,7 +197,7 @@ fn match_len(data: &[u8], differing: u64, back: usize, at: usize) -> usize {
     most
 }
 
-/// Where a position with these bytes is kept: by as many of them as a match has at least.
+/// The slot for a position with these bytes: a hash of the first [`SHORTEST_MATCH`].
 #[inline]
 fn slot(bytes: u64) -> usize {
     // the fraction of the golden ratio

@@ -1,4 +1,4 @@
-//! Application of deltas, whose bytes are not trusted.
+//! Application of deltas from untrusted sources.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -6,68 +6,68 @@ use super::{
     COPY, MORE, OFFSET_BITS, OFFSET_BYTES, Op, SHORTEST, SIZE_BITS, SIZE_BYTES, SIZE_FOR_ZERO,
 };
 
-/// What is wrong with a delta.
+/// A defect of a delta.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeltaError {
-    /// Fewer bytes than git takes.
+    /// The delta has fewer bytes than git accepts.
     #[error("delta has {0} bytes, the shortest has {SHORTEST}")]
     TooShort(usize),
-    /// It ends within a length or an operation.
+    /// The delta ends within a length or an operation.
     #[error("delta ends within a length or an operation")]
     Cut,
     /// A length in front does not fit 64 bits.
     #[error("length in front of delta does not fit 64 bits")]
     LengthOverflow,
-    /// It was made for another base.
+    /// The delta was made for another base.
     #[error("delta is for a base of {expected} bytes, this one has {found}")]
     BaseLen {
-        /// Bytes of the base it was made for.
+        /// Length of the base in the delta.
         expected: u64,
-        /// Bytes of the base it was given.
+        /// Length of the given base.
         found: u64,
     },
     /// A copy takes bytes that the base does not have.
     #[error("delta copies {len} bytes at {offset} from a base of {base_len}")]
     OutsideBase {
-        /// Where the copy begins.
+        /// Start of the copy in the base.
         offset: u64,
-        /// Its bytes.
+        /// Length of the copy.
         len: u64,
-        /// Bytes of the base.
+        /// Length of the base.
         base_len: u64,
     },
-    /// An operation of the reserved value 0.
+    /// An operation has the reserved value 0.
     #[error("delta has the reserved operation 0")]
     Reserved,
-    /// The operations do not make the promised result.
+    /// The operations make a result of another length than the delta states.
     #[error("delta makes {made} bytes, its result has {result_len}")]
     ResultLen {
         /// Bytes that the operations make; may be a lower bound.
         made: u64,
-        /// Bytes promised.
+        /// Length of the result in the delta.
         result_len: u64,
     },
-    /// The result is longer than the caller takes.
+    /// The result is longer than the caller's limit.
     #[error("delta makes {result_len} bytes, more than {most_len}")]
     TooLong {
-        /// Bytes promised.
+        /// Length of the result in the delta.
         result_len: u64,
-        /// Bytes that the caller takes.
+        /// Limit of the caller.
         most_len: usize,
     },
-    /// There is no memory for the result.
+    /// The memory for the result cannot be allocated.
     #[error("no memory for the {0} bytes that delta makes")]
     NoMemory(u64),
 }
 
-/// The content that `delta` makes from `base`.
+/// Applies `delta` to `base`, and returns the result.
 ///
-/// All operations are checked before memory is taken for the result. That can be thousands of times
-/// the delta, so `most_len` bounds it, in bytes.
+/// All operations are checked before memory is allocated. The result can be thousands of times as
+/// long as the delta, so `most_len` limits it, in bytes.
 ///
 /// # Errors
 ///
-/// [`DeltaError`] names the first thing that git would refuse too.
+/// [`DeltaError`] for the first defect. git refuses such deltas, too.
 pub fn apply(base: &[u8], delta: &[u8], most_len: usize) -> Result<Vec<u8>, DeltaError> {
     if delta.len() < SHORTEST {
         return Err(DeltaError::TooShort(delta.len()));
@@ -105,7 +105,7 @@ pub fn apply(base: &[u8], delta: &[u8], most_len: usize) -> Result<Vec<u8>, Delt
     Ok(result)
 }
 
-/// The bytes that `op` adds to the result.
+/// Returns the bytes that `op` adds to the result.
 fn piece<'a>(base: &'a [u8], op: Op<'a>) -> Result<&'a [u8], DeltaError> {
     match op {
         Op::Insert(bytes) => Ok(bytes),
@@ -118,7 +118,7 @@ fn piece<'a>(base: &'a [u8], op: Op<'a>) -> Result<&'a [u8], DeltaError> {
     }
 }
 
-/// The part of a delta not read yet.
+/// The unread part of a delta.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next operation, `None` after the last.
+    /// Reads the next operation; `None` at the end.
     fn op(&mut self) -> Result<Option<Op<'a>>, DeltaError> {
         if self.0.is_empty() {
             return Ok(None);
@@ -163,7 +163,8 @@ impl<'a> Reader<'a> {
         Ok(Some(Op::Insert(bytes)))
     }
 
-    /// A number of up to `bytes` bytes, of which those are there whose bit is set.
+    /// Reads a number of up to `bytes` bytes. `present` has a bit for each byte that is present;
+    /// the others are 0.
     fn number(&mut self, present: u8, bytes: u32) -> Result<u64, DeltaError> {
         let mut number = 0;
         for place in 0..bytes {

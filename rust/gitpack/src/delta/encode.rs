@@ -4,52 +4,54 @@ use std::ops::DerefMut;
 
 use super::{COPY, MORE, OFFSET_BITS, Op, SHORTEST, SIZE_BITS, SIZE_FOR_ZERO};
 
-/// Bytes of one copy. A third size byte would allow 2^24 - 1, and all readers looked at (git since
-/// 1.2, libgit2, `JGit`, go-git, dulwich) take it, but git has never written one: its `diff-delta.c`
-/// keeps to two, as "pack v2" demands. Keeping to them too costs about 0.01 % of a large text.
+/// Maximum length of a copy.
+///
+/// A third size byte would allow 2^24 - 1. All checked readers accept it (git since 1.2, libgit2,
+/// `JGit`, go-git, dulwich), but git has never written one: its `diff-delta.c` uses two, as "pack
+/// v2" demands. Two size bytes cost about 0.01 % of a large text.
 const LONGEST_COPY: u64 = SIZE_FOR_ZERO;
 
-/// Bytes of one insertion.
+/// Maximum length of an insertion.
 const LONGEST_INSERT: u8 = 0x7f;
 
-/// Why a result cannot be written as a delta of its base.
+/// The reason why a result cannot be written as a delta of its base.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// Contents without bytes have no delta, see the module.
+    /// Empty contents have no delta, see the module.
     #[error("no delta from {base_len} bytes to {result_len}")]
     Empty {
-        /// Bytes of the base.
+        /// Length of the base.
         base_len: u64,
-        /// Bytes of the result.
+        /// Length of the result.
         result_len: u64,
     },
     /// A copy begins 4 GiB or more into the base. The caller stores the whole content.
     #[error("copy at {offset} begins past the 4 GiB that a delta can address")]
     TooFar {
-        /// Where the piece that cannot be written begins.
+        /// Start of the copy that cannot be written.
         offset: u64,
     },
     /// A copy takes bytes that the base does not have.
     #[error("copy of {len} bytes at {offset} from a base of {base_len}")]
     OutsideBase {
-        /// Where the copy begins.
+        /// Start of the copy in the base.
         offset: u64,
-        /// Its bytes.
+        /// Length of the copy.
         len: u64,
-        /// Bytes of the base.
+        /// Length of the base.
         base_len: u64,
     },
-    /// The operations do not make the promised result.
+    /// The operations make a result of another length than stated.
     #[error("operations make {made} bytes, the result has {result_len}")]
     ResultLen {
         /// Bytes that the operations make.
         made: u64,
-        /// Bytes promised.
+        /// Stated length of the result.
         result_len: u64,
     },
 }
 
-/// Where a delta goes: a vector, or what is used like one.
+/// The output of an encoder: a vector or a similar buffer.
 pub trait Out: DerefMut<Target = [u8]> {
     /// Removes all bytes.
     fn clear(&mut self);
@@ -68,16 +70,16 @@ impl Out for Vec<u8> {
     }
 }
 
-/// Replaces the contents of `out` by the delta that makes `result_len` bytes from `base_len`.
+/// Replaces the content of `out` by the delta of `ops`.
 ///
-/// Copies that continue each other become one, and so do insertions; empty operations vanish, and
-/// long ones are split as the format asks. Equal results of operations need not give equal
-/// deltas. Linear in the bytes inserted and the number of operations.
+/// Adjacent copies are merged, and so are insertions. Empty operations are dropped, and long ones
+/// are split for the format. Different operations with equal results may give different deltas.
+/// The time is linear in the inserted bytes and the number of operations.
 ///
 /// # Errors
 ///
 /// [`EncodeError`], with `out` empty. [`EncodeError::Empty`] and [`EncodeError::TooFar`] are
-/// limits of the format, the others mistakes in `ops`.
+/// limits of the format, the others are mistakes in `ops`.
 pub fn encode<'a>(
     base_len: u64,
     result_len: u64,
@@ -120,17 +122,17 @@ fn encode_ops<'a>(
     encoder.finish()
 }
 
-/// A delta being written; trusts that copies are within the base and all make up the result.
+/// A writer of one delta. Does not check that copies are within the base, or the result's length.
 pub(crate) struct Encoder<'o, O> {
     out: &'o mut O,
-    /// Offset and length of a copy not written yet, since the next may continue it.
+    /// Offset and length of a pending copy, which the next copy may extend.
     copy: (u64, u64),
-    /// Where the length of the last insertion stands, if that may still grow.
+    /// Position of the length byte of the last insertion, if the next insertion may extend it.
     insert: Option<usize>,
 }
 
 impl<'o, O: Out> Encoder<'o, O> {
-    /// Replaces the contents of `out` by the two lengths.
+    /// Replaces the content of `out` by the two lengths.
     pub(crate) fn new(base_len: u64, result_len: u64, out: &'o mut O) -> Result<Self, EncodeError> {
         out.clear();
         if base_len == 0 || result_len == 0 {
@@ -141,12 +143,12 @@ impl<'o, O: Out> Encoder<'o, O> {
         Ok(Self { out, copy: (0, 0), insert: None })
     }
 
-    /// Bytes written so far; a copy that may still grow is not among them.
+    /// Number of bytes written, without the pending copy.
     pub(crate) fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Takes a range of the base next.
+    /// Appends a copy of a range of the base.
     pub(crate) fn copy(&mut self, offset: u64, len: u64) -> Result<(), EncodeError> {
         let (begun, so_far) = self.copy;
         if so_far > 0 && begun + so_far == offset {
@@ -158,7 +160,7 @@ impl<'o, O: Out> Encoder<'o, O> {
         Ok(())
     }
 
-    /// Takes `bytes` next.
+    /// Appends an insertion of `bytes`.
     pub(crate) fn insert(&mut self, mut bytes: &[u8]) -> Result<(), EncodeError> {
         if bytes.is_empty() {
             return Ok(());
@@ -182,7 +184,7 @@ impl<'o, O: Out> Encoder<'o, O> {
         Ok(())
     }
 
-    /// Writes what is left; the delta is whole then.
+    /// Writes the pending copy, which completes the delta.
     pub(crate) fn finish(mut self) -> Result<(), EncodeError> {
         self.end_copy()?;
         debug_assert!(self.out.len() >= SHORTEST);
@@ -217,9 +219,9 @@ fn push_length(out: &mut impl Out, mut len: u64) {
     }
 }
 
-/// One copy of 1 to [`LONGEST_COPY`] bytes.
+/// Writes a copy of 1 to [`LONGEST_COPY`] bytes.
 fn push_copy(out: &mut impl Out, offset: u32, len: u64) {
-    let [low, high, ..] = len.to_le_bytes(); // both 0 for the longest, as they should be
+    let [low, high, ..] = len.to_le_bytes(); // both 0 for the longest, as the format demands
     let at = out.len();
     out.extend(&[COPY]);
     for (bit, byte) in (OFFSET_BITS..).zip(offset.to_le_bytes()) {
@@ -230,7 +232,7 @@ fn push_copy(out: &mut impl Out, offset: u32, len: u64) {
     }
 }
 
-/// A byte of a copy, if it is not 0; `at` is where the copy begins.
+/// Writes a byte of the copy that begins at `at`, and sets its flag, unless the byte is 0.
 fn push_present(out: &mut impl Out, at: usize, bit: u32, byte: u8) {
     if byte != 0 {
         out[at] |= 1 << bit;

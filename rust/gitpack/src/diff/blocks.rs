@@ -1,41 +1,43 @@
-//! Blocks of the base, and the longest match of each in the target.
+//! An index of the blocks of the base, which finds the longest match in the target.
 //!
-//! Does not know deltas: `crate::diff` decides what to do with a match.
+//! Does not know deltas: `crate::diff` uses the matches.
 
 use std::ops::Range;
 
 use super::ends::{common_prefix, common_suffix};
 
-/// Bytes of a block of the base. Matches of up to twice as many, less two, may be missed.
+/// Length of a block. Matches shorter than `2 * BLOCK - 1` may be missed.
 pub(super) const BLOCK: usize = 16;
 
-/// Bits in the table of what is present for each block, or up to twice as many. Contents with little
-/// in common are diffed three times as fast as without it (2026-11): it spares most looks into the
-/// larger tables.
+/// Minimum number of bits per block in the table of present hashes, at most twice as many.
+///
+/// The table avoids most lookups in the larger tables. Contents with little in common are diffed
+/// three times as fast as without it (2026-11).
 const PRESENT_BITS: usize = 32;
 
-/// Blocks with one hash that are tried at a position of the target.
+/// Maximum number of blocks with one hash that are compared at a position of the target.
 const MOST_TRIES: usize = 16;
 
-/// A match of so many bytes is taken without trying for a longer one, as in git.
+/// Length from which a match is accepted without comparing other blocks, as in git.
 const GOOD_MATCH: usize = 4096;
 
-/// A match of so many bytes is taken without looking a few positions further for a longer one.
+/// Length from which a match is accepted without a search at the next positions.
 const LONG_MATCH: usize = 4 * BLOCK;
 
-/// The memory of an [`BlockIndex`], kept from one to the next.
+/// The memory of a [`BlockIndex`], reused by the next one.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    /// By hash, whether there is a block at all: a bit each. A power of two in length.
+    /// A bit for each hash, set if a block has it. The length is a power of two.
     present: Vec<u64>,
-    /// By hash, the first block to try, counted from 1; 0 is none. A power of two in length.
+    /// By hash, the first block to compare, counted from 1; 0 is none. The length is a power of
+    /// two.
     heads: Vec<u32>,
-    /// By block, the next one to try, likewise.
+    /// By block, the next block to compare, counted from 1; 0 is none.
     links: Vec<u32>,
 }
 
 impl Tables {
-    /// Indexes the whole blocks in a range of the base, which is shorter than 4 GiB.
+    /// Indexes the whole blocks in a range of the base. The base is shorter than 4 GiB.
     pub(super) fn index<'i>(&'i mut self, base: &'i [u8], range: Range<usize>) -> BlockIndex<'i> {
         let start = range.start;
         let (blocks, _) = base[range].as_chunks::<BLOCK>();
@@ -43,8 +45,8 @@ impl Tables {
         renew(&mut self.present, words);
         renew(&mut self.heads, blocks.len().next_power_of_two());
         renew(&mut self.links, blocks.len());
-        // From the last to the first, so that earlier blocks are tried first, and of equal blocks
-        // in a row only the first is kept: it has the longest match.
+        // From the last to the first, so that earlier blocks are compared first. In a row of equal
+        // blocks, only the first is kept: it has the longest match.
         let mut after = None;
         let mut number = u32::try_from(blocks.len()).unwrap_or(0);
         for (block, bytes) in blocks.iter().enumerate().rev() {
@@ -62,7 +64,7 @@ impl Tables {
     }
 }
 
-/// Makes `table` one of `len` zeros.
+/// Replaces the content of `table` by `len` zeros.
 fn renew<T: Clone + Default>(table: &mut Vec<T>, len: usize) {
     table.clear();
     table.resize(len, T::default());
@@ -71,27 +73,27 @@ fn renew<T: Clone + Default>(table: &mut Vec<T>, len: usize) {
 /// Bytes of the target without a match so far.
 #[derive(Clone, Copy)]
 pub(super) struct Gap {
-    /// Where they begin, after the last match.
+    /// Start of the gap, after the last match.
     pub(super) covered: usize,
-    /// Where they end; the position to look at next.
+    /// End of the gap, the next position to search at.
     pub(super) at: usize,
-    /// What `at` would be in the base, had the bytes of the gap only been written over others.
+    /// The position in the base that corresponds to `at` if the bytes of the gap were overwritten.
     pub(super) in_step: usize,
 }
 
 impl Gap {
-    /// With one more byte.
+    /// The gap with one more byte.
     pub(super) fn wider(self) -> Self {
         Self { at: self.at + 1, in_step: self.in_step + 1, ..self }
     }
 }
 
-/// Bytes that stand in both contents.
+/// A match: bytes that both contents have.
 #[derive(Clone, Copy)]
 pub(super) struct CommonBlock {
-    /// Where they begin in the base.
+    /// Start in the base.
     pub(super) offset: usize,
-    /// Where they begin in the target.
+    /// Start in the target.
     pub(super) start: usize,
     pub(super) len: usize,
 }
@@ -99,7 +101,7 @@ pub(super) struct CommonBlock {
 /// Blocks of a part of the base, by hash.
 pub(super) struct BlockIndex<'i> {
     base: &'i [u8],
-    /// Where the first block begins.
+    /// Start of the first block in the base.
     start: usize,
     present: &'i [u64],
     heads: &'i [u32],
@@ -107,12 +109,12 @@ pub(super) struct BlockIndex<'i> {
 }
 
 impl BlockIndex<'_> {
-    /// The match to end `gap` with, `None` if no block matches at its end.
+    /// Finds the match that ends `gap`; `None` if no block matches at its end.
     ///
-    /// A short match is often one of common words, while the text that was changed goes on within
-    /// the next block; so that is tried before a short one is taken. git does not, and without it
-    /// deltas of git's own sources are 4 % larger when deflated, of its message catalogues 17 %
-    /// (2026-11).
+    /// A short match is often a common word, while a long match begins within the next block. So
+    /// the next positions are searched before a short match is accepted. git does not do that.
+    /// Without it, deltas of git's own sources are 4 % larger when deflated, and deltas of its
+    /// message catalogues 17 % (2026-11).
     pub(super) fn best_match(&self, target: &[u8], gap: Gap) -> Option<CommonBlock> {
         let mut best = self.match_at(target, gap)?;
         let mut later = gap;
@@ -130,7 +132,7 @@ impl BlockIndex<'_> {
         Some(best)
     }
 
-    /// The longest match of the block at the end of `gap`, reaching into the gap if it can.
+    /// Finds the longest match of the block at the end of `gap`, and extends it back into the gap.
     fn match_at(&self, target: &[u8], gap: Gap) -> Option<CommonBlock> {
         let block = target.get(gap.at..)?.first_chunk()?;
         let ahead = &target[gap.at..];
@@ -162,7 +164,7 @@ impl BlockIndex<'_> {
         Some(CommonBlock { offset: offset - back, start: gap.at - back, len: len + back })
     }
 
-    /// The first indexed block to try for `block`, counted from 1; 0 is none.
+    /// The first indexed block to compare with `block`, counted from 1; 0 is none.
     fn first(&self, block: &[u8; BLOCK]) -> u32 {
         let hash = Hash::of(block);
         let (word, bit) = hash.present(self.present);
@@ -170,7 +172,7 @@ impl BlockIndex<'_> {
     }
 }
 
-/// Where a block belongs in the tables: two halves, each for one of them.
+/// The hash of a block. Each half is for one of the tables.
 #[derive(Clone, Copy)]
 struct Hash(u64);
 
@@ -185,13 +187,13 @@ impl Hash {
         Self((mixed ^ (mixed >> 32)).wrapping_mul(FIRST))
     }
 
-    /// Word and bit in the table of what is present.
+    /// Word and bit in the table of present hashes.
     fn present(self, present: &[u64]) -> (usize, u64) {
         let hash = self.0 >> 32;
         ((hash >> 6) as usize & (present.len() - 1), 1 << (hash & 63))
     }
 
-    /// Place in the table of first blocks.
+    /// Position in the table of first blocks.
     fn head(self, heads: &[u32]) -> usize {
         (self.0 >> 12 & 0xffff_ffff) as usize & (heads.len() - 1)
     }

@@ -1,9 +1,9 @@
 //! The common beginning and the common end of two contents.
 
-/// Bytes compared at once while all are equal; the compiler makes vectors of them.
+/// Number of bytes compared at once, in vector registers.
 const STRIDE: usize = 32;
 
-/// How many bytes both begin with.
+/// Length of the common beginning.
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
     let (a, b) = (&a[..len], &b[..len]);
@@ -17,7 +17,7 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     strides * STRIDE + common_prefix_in_stride(a_rest, b_rest)
 }
 
-/// The same for two slices of one length, of which the answer is expected to be short.
+/// Length of the common beginning of two short slices of one length.
 fn common_prefix_in_stride(a: &[u8], b: &[u8]) -> usize {
     let (a_words, a_rest) = a.as_chunks();
     let (b_words, b_rest) = b.as_chunks();
@@ -31,7 +31,7 @@ fn common_prefix_in_stride(a: &[u8], b: &[u8]) -> usize {
     a_words.len() * 8 + rest
 }
 
-/// How many bytes both end with.
+/// Length of the common end.
 pub(super) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
     let (a, b) = (&a[a.len() - len..], &b[b.len() - len..]);

@@ -1,7 +1,7 @@
 //! The SHA-1 that ends a pack and each of its indexes.
 //!
-//! It finds damage and names the pack. It does not protect from attacks, so plain SHA-1 is enough.
-//! git leaves out collision detection here, too, since 2.47.
+//! The checksum detects damage and names the pack. It does not protect from attacks, so plain SHA-1
+//! is enough. Since 2.47, git also omits collision detection here.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use sha1::{Digest, Sha1};
 
-/// The SHA-1 over all of a file before it.
+/// The SHA-1 of all bytes of a file before the checksum.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum(pub(super) [u8; 20]);
 
@@ -34,14 +34,14 @@ impl fmt::Debug for Checksum {
     }
 }
 
-/// Bytes read at once to compute the checksum of a file.
+/// Size of the buffer to read a file.
 const READ_BYTES: usize = 0x10_0000;
 
-/// The checksum of the first `len` bytes of `file`.
+/// Computes the checksum of the first `len` bytes of `file`.
 ///
 /// # Errors
 ///
-/// [`io::Error`] if it cannot be read, or has fewer.
+/// [`io::Error`] if the file cannot be read, or is shorter.
 pub(super) fn of_file(file: &File, len: u64) -> io::Result<Checksum> {
     let mut sha1 = Sha1::new();
     let mut buffer = vec![0; usize::try_from(len).map_or(READ_BYTES, |len| len.min(READ_BYTES))];
@@ -55,10 +55,10 @@ pub(super) fn of_file(file: &File, len: u64) -> io::Result<Checksum> {
     Ok(Checksum(sha1.finalize().into()))
 }
 
-/// Bytes collected before they are hashed and written.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 0x1_0000;
 
-/// Writes a file that ends with its own checksum.
+/// A writer of a file that ends with its checksum.
 pub(super) struct ChecksumWriter<W> {
     out: W,
     buffer: Vec<u8>,
@@ -66,12 +66,12 @@ pub(super) struct ChecksumWriter<W> {
 }
 
 impl<W: Write> ChecksumWriter<W> {
-    /// Nothing written yet.
+    /// Starts an empty file.
     pub(super) fn new(out: W) -> Self {
         Self { out, buffer: Vec::with_capacity(BUFFER_BYTES), sha1: Sha1::new() }
     }
 
-    /// Writes `bytes`, which are few, next.
+    /// Appends a few bytes.
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.buffer.len() + bytes.len() > BUFFER_BYTES {
             self.write_buffer()?;
@@ -80,7 +80,7 @@ impl<W: Write> ChecksumWriter<W> {
         Ok(())
     }
 
-    /// Writes the checksum; the file is whole then.
+    /// Writes the checksum, which completes the file.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.write_buffer()?;
         let checksum = self.sha1.finalize();

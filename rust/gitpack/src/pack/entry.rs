@@ -1,4 +1,4 @@
-//! One entry of a pack: what comes before its compressed bytes.
+//! The header of a pack entry, which precedes the compressed bytes.
 //!
 //! Format: gitformat-pack(5), "pack-*.pack files have the following format".
 //!
@@ -6,50 +6,51 @@
 //! header   = type and size, [distance]
 //! size     = bit 7: more follows, bits 4-6: type, bits 0-3: lowest bits of the size; then bytes of
 //!            7 bits, least significant first, bit 7 set on all but the last
-//! distance = how far back the base begins; 7 bits a byte, most significant first, bit 7 set on all
-//!            but the last; each byte but the last stands for one more than its bits
+//! distance = bytes back to the base's start; 7 bits a byte, most significant first, bit 7 set on
+//!            all but the last; each byte but the last stands for one more than its bits
 //! ```
 
 use crate::oid::ObjectKind;
 use crate::stackbytes::StackBytes;
 
-/// Where an entry of a pack begins, in bytes from the start of the pack.
+/// Offset of an entry, in bytes from the start of the pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offset(pub(super) u64);
 
 impl Offset {
-    /// The number of bytes before the entry.
+    /// The offset as a number.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// What the bytes of an entry are.
+/// The type of an entry: a full object or a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// The content of an object.
     Full(ObjectKind),
-    /// A delta, see [`crate::delta`], of an entry before it in the same pack.
+    /// A delta of an earlier entry of the same pack, see [`crate::delta`].
     Delta {
-        /// Where the base begins; the object is of its kind.
+        /// Offset of the base. The object is of the same kind.
         base: Offset,
     },
 }
 
 /// `OBJ_OFS_DELTA`.
 pub(super) const OFFSET_DELTA: u8 = 6;
-/// `OBJ_REF_DELTA`, which only git writes: the id of the base is in place of the distance.
+/// `OBJ_REF_DELTA`, which only git writes: the id of the base takes the place of the distance.
 pub(super) const ID_DELTA: u8 = 7;
 
-/// More bytes of the number follow.
+/// Flag of a byte after which the number continues.
 const MORE: u8 = 0x80;
 
-/// Ten bytes for a size of 64 bits and its type, ten for a distance.
+/// A header: up to ten bytes for a type and a size of 64 bits, up to ten for a distance.
 pub(super) type Header = StackBytes<20>;
 
-/// The header of an entry at `at` whose bytes are `len` when inflated. `None` if the base that it
-/// names does not lie before it.
+/// Makes the header of an entry at `at` that inflates to `len` bytes.
+///
+/// `None` if the base is not before the entry.
 pub(super) fn header(at: Offset, entry: Entry, len: u64) -> Option<Header> {
     let mut header = Header::new();
     match entry {
@@ -88,7 +89,9 @@ fn push_distance(header: &mut Header, distance: u64) {
     }
 }
 
-/// The type and the size at the beginning of `bytes`, and what follows; `None` if it is none.
+/// Parses the type and the size at the beginning of `bytes`.
+///
+/// Also returns the rest of the bytes. `None` if they are not a type and a size.
 pub(super) fn parse_type_and_size(bytes: &[u8]) -> Option<(u8, u64, &[u8])> {
     let (&first, mut rest) = bytes.split_first()?;
     let (mut size, mut shift, mut more) = (u64::from(first & 0x0f), 4, first & MORE > 0);
@@ -101,7 +104,9 @@ pub(super) fn parse_type_and_size(bytes: &[u8]) -> Option<(u8, u64, &[u8])> {
     Some((first >> 4 & 7, size, rest))
 }
 
-/// The distance at the beginning of `bytes`, and what follows; `None` if it is none.
+/// Parses the distance at the beginning of `bytes`.
+///
+/// Also returns the rest of the bytes. `None` if they are not a distance.
 pub(super) fn parse_distance(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (&first, mut rest) = bytes.split_first()?;
     let (mut distance, mut more) = (u64::from(first & 0x7f), first & MORE > 0);

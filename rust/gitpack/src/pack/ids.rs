@@ -1,7 +1,7 @@
-//! The ids of a pack, read from its index, which git may have made.
+//! The ids of a pack, read from its index. git may have written it.
 //!
-//! Format: `super::idx`. Nothing is mapped, and no more is kept than a buffer: an index may be cut or
-//! replaced while it is read, which is an error, and no signal.
+//! Format: `super::idx`. The index is not memory-mapped: if it is truncated while it is read, that
+//! is an error and not a signal. Only a buffer is kept in memory.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,9 +12,9 @@ use parallel::Directory;
 use super::idx::{MAGIC, VERSION};
 use crate::oid::Oid;
 
-/// Magic, version, and how many ids begin with each byte or a lower one.
+/// Length of magic, version and fanout table.
 const HEADER_LEN: usize = 8 + 256 * 4;
-/// What an entry takes at least: id, CRC-32 and offset.
+/// Minimum length of an entry: id, CRC-32 and offset.
 const ENTRY_LEN: u64 = 28;
 const TRAILER_LEN: u64 = 40;
 const BUFFER_BYTES: usize = 1 << 16;
@@ -27,11 +27,12 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Opens the index `name` in `directory`, which must be a regular file and no link.
+    /// Opens the index `name` in `directory`, which must be a regular file.
     ///
     /// # Errors
     ///
-    /// [`io::Error`] if it cannot be read; of kind `InvalidData` if it is no index of version 2, or cut.
+    /// [`io::Error`] if the file cannot be read; of kind `InvalidData` if it is not a complete
+    /// index of version 2, or if it is a symbolic link.
     pub fn open(directory: &Directory, name: &OsStr) -> io::Result<Self> {
         let file = directory.read(name)?;
         let len = file.metadata()?.len();
@@ -52,19 +53,19 @@ impl Ids {
         Ok(Self { file, len: count as usize })
     }
 
-    /// How many there are.
+    /// Number of unread ids.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns whether all ids were read.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Calls `each` with those that were not read yet. Their order is not checked.
+    /// Calls `each` with all unread ids. Their order is not checked.
     ///
     /// # Errors
     ///
@@ -93,7 +94,7 @@ mod tests {
         Oid::from_bytes([number.wrapping_mul(67); 20])
     }
 
-    /// The index of a pack with so many objects.
+    /// The index of a pack with `count` objects.
     fn index(count: u8) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().expect("temporary directory");
         let directory = Directory::open(dir.path()).expect("is there");

@@ -1,4 +1,4 @@
-//! The index that finds an object of a pack by its id, version 2.
+//! The index of a pack, from ids to offsets, version 2.
 //!
 //! Format: gitformat-pack(5), "Version 2 pack-*.idx files". Numbers are big-endian.
 //!
@@ -24,27 +24,27 @@ use crate::oid::Oid;
 pub(super) const MAGIC: [u8; 4] = *b"\xfftOc";
 pub(super) const VERSION: u32 = 2;
 
-/// Bytes before the ids.
+/// Length of the part before the ids.
 const HEADER_LEN: u64 = 8 + 256 * 4;
-/// Marks an offset that stands in the table of 8 bytes.
+/// Flag of an entry whose offset is in the table of 8-byte offsets.
 const LARGE: u32 = 1 << 31;
-/// Bytes of one table that are collected before they are written.
+/// Size of the write buffer of each table.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Bytes of a [`Record`]: it begins with its id.
+/// Length of a [`Record`] in bytes. It begins with the id.
 pub(super) const RECORD_LEN: usize = 32;
 
-/// What the indexes say of one entry, kept for each until the pack is sealed.
+/// The index data of one entry, kept until the pack is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) oid: Oid,
-    /// CRC-32 of the entry as it stands in the pack, header and compressed bytes.
+    /// CRC-32 of the entry in the pack: header and compressed bytes.
     pub(super) crc32: u32,
     pub(super) offset: Offset,
 }
 
 impl Record {
-    /// The record that [`Self::to_bytes`] was asked of.
+    /// Reads a record from the bytes of [`Self::to_bytes`].
     pub(super) fn from_bytes(bytes: &[u8; RECORD_LEN]) -> Self {
         let (words, _) = bytes.as_chunks::<4>();
         let word = |at: usize| u32::from_be_bytes(words[at]);
@@ -54,7 +54,7 @@ impl Record {
         Self { oid: Oid::from_bytes(oid), crc32: word(5), offset: Offset(offset) }
     }
 
-    /// As it is kept.
+    /// The record in the form of the temporary file.
     pub(super) fn to_bytes(self) -> [u8; RECORD_LEN] {
         let mut bytes = [0; RECORD_LEN];
         bytes[..20].copy_from_slice(self.oid.as_bytes());
@@ -64,9 +64,10 @@ impl Record {
     }
 }
 
-/// Writes the index over `records` to the empty file `out`, and answers the place of each in it.
+/// Writes the index of `records` to the empty file `out`.
 ///
-/// Goes over the records three times, and takes 4 bytes of memory for each.
+/// Returns the position in the index of each record. Reads the records three times, and takes 4
+/// bytes of memory for each.
 pub(super) fn write(
     out: &File,
     records: &Records<RECORD_LEN>,
@@ -123,10 +124,10 @@ pub(super) fn write(
     Ok(places)
 }
 
-/// A part of the file that is written beside others.
+/// A table of the index. Several tables are written at the same time.
 struct Table<'a> {
     out: &'a File,
-    /// Where the next bytes go.
+    /// File offset of the buffer.
     at: u64,
     buffer: Vec<u8>,
 }
@@ -136,7 +137,7 @@ impl<'a> Table<'a> {
         Self { out, at, buffer: Vec::new() }
     }
 
-    /// Adds `bytes`, which are few.
+    /// Appends a few bytes.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.buffer.len() + bytes.len() > BUFFER_BYTES {
             self.write()?;
@@ -145,7 +146,7 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Writes what was collected.
+    /// Writes the buffer.
     fn write(&mut self) -> io::Result<()> {
         self.out.write_all_at(&self.buffer, self.at)?;
         self.at += self.buffer.len() as u64;
@@ -170,7 +171,7 @@ mod tests {
         Record { oid: Oid::from_bytes(bytes), crc32: u32::from(first_byte), offset: Offset(offset) }
     }
 
-    /// The index, and the places in it.
+    /// The index, and the positions of the records in it.
     fn written_with_places(records: &[Record]) -> (Vec<u8>, Vec<u32>) {
         let dir = tempfile::tempdir().expect("temporary directory");
         let dir = Directory::open(dir.path()).expect("is there");

@@ -1,10 +1,10 @@
 //! Objects of packs, read one by one.
 //!
-//! For the few objects that a run goes on from. Packs may be those that git made of ours, so entries
-//! may be deltas by offset or by id. Nothing is mapped: a file may be cut or replaced while it is read,
-//! which is an error, and no signal. An object is compared with its id, so what is answered is right.
+//! For the few objects that an incremental export needs. git may have repacked our packs, so
+//! entries may be deltas by offset or by id. Packs are not memory-mapped: if one is truncated while
+//! it is read, that is an error and not a signal. Each object is verified against its id.
 //!
-//! Formats: gitformat-pack(5); that of an index is in `super::idx`.
+//! Formats: gitformat-pack(5). `super::idx` has the format of an index.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -23,17 +23,18 @@ use crate::deflate::inflate;
 use crate::delta::apply;
 use crate::oid::{ObjectKind, Oid, object_header};
 
-/// Bytes before the table of numbers by first byte, and before the ids.
+/// Offset of the fanout table.
 const FANOUT_AT: u64 = 8;
+/// Offset of the ids.
 const IDS_AT: u64 = FANOUT_AT + 256 * 4;
 const ID_LEN: u64 = 20;
-/// Marks an offset that stands in the table of 8 bytes.
+/// Flag of an entry whose offset is in the table of 8-byte offsets.
 const LARGE: u32 = 1 << 31;
-/// A header, the id of a base, and what zlib needs beside the bytes that it cannot make shorter: two and
-/// four bytes, and five for each stored block.
+/// Maximum overhead of an entry: its header, the id of a base, zlib's header and checksum.
 const ENTRY_BYTES: usize = 64;
+/// Assumed length of a stored block. Each adds five bytes to incompressible content.
 const STORED_BLOCK_BYTES: usize = 16 << 10;
-/// Deltas to follow, at most: git's own limit.
+/// Maximum length of a delta chain, git's own limit.
 const LONGEST_CHAIN: usize = 4095;
 
 /// The objects of all packs in a directory.
@@ -47,48 +48,48 @@ pub struct Objects {
 #[derive(Debug)]
 struct Pack {
     directory: Directory,
-    /// Its name without extension.
+    /// File name without extension.
     name: String,
     idx: File,
     count: u32,
 }
 
-/// Bytes of an object, or what makes it.
+/// An entry: the content of an object, or a delta.
 enum Found {
     Full(u8, Vec<u8>),
     Delta(Base, Vec<u8>),
 }
 
-/// What a delta is of.
+/// The base of a delta: an offset in the same pack, or an id.
 enum Base {
     At(u64),
     Id(Oid),
 }
 
 impl Objects {
-    /// Opens the indexes in `directory`. An object that takes more than `most_bytes` with the deltas that
-    /// make it will not be read.
+    /// Opens the indexes in `directory`. An object and its delta chain may have `most_bytes`
+    /// together.
     ///
     /// # Errors
     ///
-    /// [`io::Error`] if the directory or an index cannot be read; of kind `InvalidData` if one is no
-    /// index of version 2.
+    /// [`io::Error`] if the directory or an index cannot be read; of kind `InvalidData` if a file
+    /// is not an index of version 2.
     pub fn open(directory: &Directory, most_bytes: usize) -> io::Result<Self> {
         let names = directory.names()?.into_iter().filter_map(pack_name);
         let packs = names.map(|name| Pack::open(directory, name)).collect::<io::Result<_>>()?;
         Ok(Self { packs, most_bytes })
     }
 
-    /// The content of an object; `None` if there is no such object.
+    /// Reads the content of an object; `None` if no pack has it.
     ///
     /// # Errors
     ///
-    /// [`io::Error`] if a file cannot be read; of kind `InvalidData` if what the packs have is damaged,
-    /// too long, or of another kind.
+    /// [`io::Error`] if a file cannot be read; of kind `InvalidData` if the object is damaged, too
+    /// long, or of another kind.
     pub fn read(&self, kind: ObjectKind, oid: &Oid) -> io::Result<Option<Vec<u8>>> {
         let Some((mut pack, mut at)) = self.find(oid)? else { return Ok(None) };
         let mut deltas = Vec::new();
-        let mut left_bytes = self.most_bytes; // for all of a chain, which may lead back to itself
+        let mut left_bytes = self.most_bytes; // for the whole chain, which may be a cycle
         let mut content = loop {
             match pack.entry(at, left_bytes)? {
                 Found::Full(found, content) if found == kind as u8 => break content,
@@ -119,7 +120,7 @@ impl Objects {
         if is_right { Ok(Some(content)) } else { Err(damaged("an object is not that of its id")) }
     }
 
-    /// The first pack that has an object, and where in it.
+    /// Finds the first pack that has an object, and the offset of the entry.
     fn find(&self, oid: &Oid) -> io::Result<Option<(&Pack, u64)>> {
         for pack in &self.packs {
             if let Some(at) = pack.find(oid)? {
@@ -141,7 +142,7 @@ impl Pack {
         Ok(Self { directory: directory.clone(), name, idx, count })
     }
 
-    /// Where the entry of an object begins.
+    /// Finds the offset of an object.
     fn find(&self, oid: &Oid) -> io::Result<Option<u64>> {
         let [first, ..] = *oid.as_bytes();
         let fanout_at = FANOUT_AT + 4 * u64::from(first);
@@ -162,7 +163,7 @@ impl Pack {
         Ok(None)
     }
 
-    /// The offset at a place of the index.
+    /// Reads the offset at a position of the index.
     fn offset(&self, place: u32) -> io::Result<u64> {
         let count = u64::from(self.count);
         let [word] = words(&self.idx, IDS_AT + 24 * count + 4 * u64::from(place))?;
@@ -174,7 +175,7 @@ impl Pack {
         Ok(u64::from(high) << 32 | u64::from(low))
     }
 
-    /// The entry at `at`.
+    /// Reads the entry at an offset.
     fn entry(&self, at: u64, most_bytes: usize) -> io::Result<Found> {
         let file = self.directory.read(format!("{}.pack", self.name))?;
         let start = bytes_at(&file, at, ENTRY_BYTES)?;
@@ -205,7 +206,7 @@ impl Pack {
     }
 }
 
-/// The name of the pack whose index this is.
+/// Name of a pack without extension, from the file name of its index; `None` for other files.
 fn pack_name(name: OsString) -> Option<String> {
     let is_index = Path::new(&name).extension().is_some_and(|end| end == "idx");
     let name = name.into_string().ok().filter(|_| is_index)?;
@@ -213,7 +214,7 @@ fn pack_name(name: OsString) -> Option<String> {
     name.starts_with("pack-").then(|| name.to_owned())
 }
 
-/// Up to `most` bytes from `at` on; fewer at the end of the file.
+/// Reads up to `most` bytes from `at` on; fewer at the end of the file.
 fn bytes_at(file: &File, at: u64, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; most];
     let mut len = 0;
@@ -229,7 +230,7 @@ fn bytes_at(file: &File, at: u64, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Big-endian numbers from `at` on.
+/// Reads big-endian numbers from `at` on.
 fn words<const COUNT: usize>(file: &File, at: u64) -> io::Result<[u32; COUNT]> {
     let mut words = [[0; 4]; COUNT];
     file.read_exact_at(words.as_flattened_mut(), at)?;

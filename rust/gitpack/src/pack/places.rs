@@ -1,17 +1,17 @@
-//! Where the entry of an id is among all entries: a hash table that takes some eight bytes for each.
+//! A hash table from ids to entry numbers, with about eight bytes for each entry.
 //!
-//! The ids themselves are elsewhere, perhaps in a file. So a slot has sixteen more bits of the id, and
-//! hardly any lookup asks for another one than it looks for. The table grows by a third, and is then
-//! filled again by its owner, so that there are never two.
+//! The ids themselves are elsewhere, perhaps in a file. So a slot has sixteen more bits of the id,
+//! and nearly every lookup reads only the id that it looks for. The table grows by a third. Its
+//! owner fills it again, so the old and the new table never take memory at the same time.
 
-/// Slots of the first table.
+/// Number of slots of the first table.
 const FIRST_SLOTS: usize = 1024;
-/// Parts of the slots that are in use at most: 17 of 20.
+/// Maximum share of used slots: 17 of 20.
 const MOST_USED: (usize, usize) = (17, 20);
 /// The mark of a free slot.
 const FREE: u16 = 0;
 
-/// Places by the hashes of ids.
+/// Entry numbers (places) by the hashes of ids.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// For each slot, bits of the hash, or [`FREE`].
@@ -22,23 +22,23 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Whether there is no room for another place.
+    /// Returns whether the table must grow before the next insertion.
     pub fn is_full(&self) -> bool {
         (self.used + 1) * MOST_USED.1 > self.marks.len() * MOST_USED.0
     }
 
-    /// Forgets all places, and makes room for a third more.
+    /// Removes all places, and makes room for a third more.
     pub fn grow(&mut self) {
         let slots = (self.marks.len() / 3 * 4).max(FIRST_SLOTS);
-        *self = Self::default(); // the old ones go first
+        *self = Self::default(); // frees the old table first
         *self = Self { marks: vec![FREE; slots], slots: vec![0; slots], used: 0 };
     }
 
-    /// The first place with this hash for which `is_it` holds.
+    /// Finds the first place with this hash for which `is_it` returns true.
     ///
     /// # Errors
     ///
-    /// Those of `is_it`.
+    /// The errors of `is_it`.
     pub fn find<E>(
         &self,
         hash: u64,
@@ -58,7 +58,7 @@ impl Places {
         Ok(None)
     }
 
-    /// Adds a place, for which there is room.
+    /// Adds a place. The table must not be full.
     pub fn insert(&mut self, hash: u64, place: u32) {
         let mut slot = self.first_slot(hash);
         while self.marks[slot] != FREE {
@@ -68,7 +68,7 @@ impl Places {
         self.used += 1;
     }
 
-    /// The slot that the lower half of a hash leads to.
+    /// The first slot to probe, from the lower half of a hash.
     fn first_slot(&self, hash: u64) -> usize {
         (((hash & u64::from(u32::MAX)) * self.marks.len() as u64) >> 32) as usize
     }
@@ -78,7 +78,7 @@ impl Places {
     }
 }
 
-/// The uppermost bits of a hash, as a slot has them.
+/// The mark of a hash: its uppermost 16 bits, but never [`FREE`].
 const fn mark(hash: u64) -> u16 {
     let [.., high, higher] = hash.to_le_bytes();
     let mark = u16::from_le_bytes([high, higher]);
@@ -94,7 +94,7 @@ mod tests {
         places.find(hash, is_it).expect("cannot fail")
     }
 
-    /// Hashes that differ in all their bits.
+    /// A hash that differs from others in all bits.
     fn hash(number: u32) -> u64 {
         u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }

@@ -1,10 +1,10 @@
-//! The reverse index, which finds what stands at a place of a pack.
+//! The reverse index of a pack, from pack order to index order.
 //!
 //! Format: gitformat-pack(5), "pack-*.rev files". Numbers are big-endian.
 //!
 //! ```text
 //! rev = "RIDX", version 1, hash function 1 (SHA-1),
-//!       n * place in the idx, in the order of the pack,
+//!       n * position in the idx, in the order of the pack,
 //!       checksum of the pack, checksum of the rev
 //! ```
 
@@ -16,7 +16,7 @@ const MAGIC: [u8; 4] = *b"RIDX";
 const VERSION: u32 = 1;
 const SHA1: u32 = 1;
 
-/// Writes the reverse index; `places` are those in the idx, by place in the pack.
+/// Writes the reverse index. `places` has the position in the idx of each entry, in pack order.
 pub(super) fn write(out: impl Write, places: &[u32], pack: Checksum) -> io::Result<()> {
     let mut out = ChecksumWriter::new(out);
     out.put(&MAGIC)?;

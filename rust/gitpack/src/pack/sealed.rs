@@ -1,4 +1,4 @@
-//! A complete pack: its trailer, its two indexes, and their way into the repository.
+//! A complete pack: its trailer, its two indexes, and their publication.
 
 use std::fs::File;
 use std::io;
@@ -12,25 +12,27 @@ use super::idx::{self, RECORD_LEN};
 use super::{Error, rev};
 use crate::staged::{Readers, Staged, sync_dir};
 
-/// Where the number of objects stands in a pack.
+/// Offset of the number of objects in a pack.
 const COUNT_AT: u64 = 8;
 
-/// How the name of each file begins that does not count yet. git's own begin with `tmp_pack_` and
-/// the like, so that a process of ours that cleans up can tell them apart.
+/// Prefix of temporary names.
+///
+/// git's own temporary names begin with `tmp_pack_` and similar prefixes. So a cleanup removes only
+/// our files.
 pub(super) const UNFINISHED: &str = "tmp_amalgam_";
 
-/// Where the files of a pack go, and how.
+/// The directory of the files of a pack, and how to write them.
 #[derive(Debug)]
 pub(super) struct PackPlace {
     pub(super) dir: Directory,
     pub(super) readers: Readers,
-    /// Whether to wait for the disk.
+    /// Whether to fsync the files.
     pub(super) sync: bool,
 }
 
-/// A whole pack with its indexes, on disk, but under names that git does not look at.
+/// A complete pack with its indexes, on disk under temporary names.
 ///
-/// Dropped before it is published, it leaves nothing behind.
+/// The files are removed if it is dropped before publication.
 #[derive(Debug)]
 pub struct SealedPack {
     place: PackPlace,
@@ -42,27 +44,27 @@ pub struct SealedPack {
     bytes: u64,
 }
 
-/// A pack that git can see, and where.
+/// A pack that git can see, with the paths of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// `pack-` and the checksum, in hex: the name of each of the files before its extension.
+    /// `pack-` and the checksum in hex, the name of all three files without extension.
     pub name: String,
     /// The checksum at the end of the pack.
     pub checksum: Checksum,
-    /// The pack.
+    /// Path of the pack.
     pub pack: PathBuf,
-    /// Its index.
+    /// Path of the index.
     pub idx: PathBuf,
-    /// Its reverse index.
+    /// Path of the reverse index.
     pub rev: PathBuf,
-    /// Objects in the pack.
+    /// Number of objects in the pack.
     pub objects: u32,
     /// Length of the pack in bytes.
     pub bytes: u64,
 }
 
 impl SealedPack {
-    /// Completes the pack that `file` has `bytes` of; `records` are in its order.
+    /// Completes the pack in `file`, which has `bytes` bytes. `records` are in pack order.
     pub(super) fn new(
         place: PackPlace,
         pack: Staged,
@@ -88,7 +90,7 @@ impl SealedPack {
         Ok(Self { place, pack, rev, idx, checksum, objects, bytes })
     }
 
-    /// `pack-` and the checksum in hex, which is what git calls a pack.
+    /// `pack-` and the checksum in hex, git's name of a pack.
     #[must_use]
     pub fn name(&self) -> String {
         format!("pack-{}", self.checksum)
@@ -100,7 +102,7 @@ impl SealedPack {
         self.checksum
     }
 
-    /// Objects in the pack.
+    /// Number of objects in the pack.
     #[must_use]
     pub fn objects(&self) -> u32 {
         self.objects
@@ -112,11 +114,11 @@ impl SealedPack {
         self.bytes
     }
 
-    /// Gives the files their names, as [`Self::place`] does, and waits until those are on disk.
+    /// Gives the files their final names, as [`Self::place`] does, and fsyncs the directory.
     ///
     /// # Errors
     ///
-    /// As [`Self::place`]; or if the directory cannot be synced.
+    /// As [`Self::place`]; or if the directory cannot be fsynced.
     pub fn publish(self) -> Result<Published, Error> {
         let dir = self.place.sync.then(|| self.place.dir.clone());
         let published = self.place()?;
@@ -124,26 +126,28 @@ impl SealedPack {
         Ok(published)
     }
 
-    /// Makes the file `.keep`, by which git(1) never leaves an object of the pack out of the
-    /// repository. Before [`Self::place`], so that no git process sees the pack without.
+    /// Creates the `.keep` file, so that git neither removes nor repacks the pack.
+    ///
+    /// Call it before [`Self::place`], so that no git process sees the pack without the file.
     ///
     /// # Errors
     ///
-    /// [`Error`] if the file cannot be made.
+    /// [`Error`] if the file cannot be created.
     pub fn keep(&self) -> Result<(), Error> {
         let PackPlace { dir, readers, .. } = &self.place;
         let (staged, _) = Staged::create(dir, UNFINISHED, *readers)?;
         staged.place(&format!("{}.keep", self.name()))
     }
 
-    /// Gives the files their names: the pack, then its reverse index, and last the index, by which
-    /// git finds a pack. A pack of that name has the same bytes, and is replaced. The names are on
-    /// disk once the directory is, see [`sync_dir`].
+    /// Gives the files their final names: first the pack, then the reverse index, then the index.
+    ///
+    /// git finds a pack by its index. An existing pack of that name has the same bytes, and is
+    /// replaced. The names survive a crash after the directory was fsynced, see [`sync_dir`].
     ///
     /// # Errors
     ///
-    /// [`Error`] if a file cannot be renamed. Those already renamed stay: git ignores a pack without
-    /// an index, and the pack may have been there before.
+    /// [`Error`] if a file cannot be renamed. Renamed files stay: git ignores a pack without an
+    /// index, and the pack may have existed before.
     pub fn place(self) -> Result<Published, Error> {
         let (name, checksum) = (self.name(), self.checksum);
         let files = ["pack", "rev", "idx"].map(|extension| format!("{name}.{extension}"));
@@ -158,13 +162,14 @@ impl SealedPack {
 
 /// Writes the count and the trailer of a pack that has all its entries.
 ///
-/// SHA-1 cannot go back, and the count is in the first block that it takes: so all of the file is
-/// read again, which at 2 GB/s, and mostly from the page cache, is little beside what made the
-/// entries. The other ways are to know the count before the first entry, or to keep all in memory.
+/// The count is in the first bytes, so SHA-1 cannot be computed while entries are written. The
+/// whole file is read again. At 2 GB/s, mostly from the page cache, that takes little time compared
+/// with making the entries. The alternatives are a count known in advance, or all entries in
+/// memory.
 fn complete(file: &File, objects: u32, bytes: u64) -> io::Result<Checksum> {
     let found = file.metadata()?.len();
     if found != bytes {
-        // After a failed write, part of an entry may be there without its record.
+        // After a failed write, the file may have a part of an entry without its record.
         return Err(io::Error::other(format!("pack has {found} bytes, {bytes} were added")));
     }
     file.write_all_at(&objects.to_be_bytes(), COUNT_AT)?;
@@ -173,7 +178,7 @@ fn complete(file: &File, objects: u32, bytes: u64) -> io::Result<Checksum> {
     Ok(checksum)
 }
 
-/// Waits for a file to be on disk, if asked to.
+/// Fsyncs a file if `sync` is set.
 fn finish(file: &File, staged: &Staged, sync: bool) -> Result<(), Error> {
     if sync { file.sync_all().map_err(Error::at(staged.path())) } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
-//! A pack that is being written, entry by entry.
+//! The writer of a pack, entry by entry.
 //!
-//! The file has a temporary name. Its header has zero for the number of objects, which is not known
-//! yet; `crate::pack::sealed` completes it.
+//! The file has a temporary name. The number of objects in its header is zero, since it is not
+//! known yet. `crate::pack::sealed` completes it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -19,17 +19,17 @@ use crate::staged::{Readers, Staged};
 /// `PACK`, version 2, and no objects yet.
 const HEADER: [u8; 12] = *b"PACK\0\0\0\x02\0\0\0\0";
 
-/// The format counts to 2^32, but numbers the offsets of 8 bytes in an idx with 31 bits.
+/// Maximum number of entries: an idx numbers its 8-byte offsets with 31 bits.
 const MOST_ENTRIES: u32 = 1 << 31;
 
-/// Bytes collected before they are written.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 0x4_0000;
 
-/// Writes a pack into a directory, where git does not see it.
+/// A writer of a pack under a temporary name, which git does not see.
 ///
-/// Keeps about eight bytes in memory for each entry, and 32 in a temporary file. The bytes of the pack
-/// follow from the sequence of [`Self::add`] alone. Dropped before it is published, here
-/// or as a [`SealedPack`], it leaves nothing behind.
+/// Takes about eight bytes of memory for each entry, and 32 in a temporary file. The bytes of the
+/// pack depend only on the sequence of [`Self::add`]. The file is removed if the pack is dropped
+/// before publication, here or as a [`SealedPack`].
 #[derive(Debug)]
 pub struct PackWriter {
     dir: Directory,
@@ -37,18 +37,19 @@ pub struct PackWriter {
     // Before `staged`, to be closed before the file is removed.
     file: BufWriter<File>,
     staged: Staged,
-    /// Where the next entry begins, and the length of the file so far.
+    /// Offset of the next entry, and the length of the file so far.
     end: Offset,
-    /// In the order of the file.
+    /// Index data of the entries, in pack order.
     records: Records<RECORD_LEN>,
-    /// Places in `records`, by id.
+    /// Positions in `records`, by id.
     by_oid: Places,
     sync: bool,
 }
 
 impl PackWriter {
-    /// Begins a pack in `dir`, which is the `objects/pack` of a repository or any other directory;
-    /// `readers` may read it, and its indexes.
+    /// Begins a pack in `dir`, usually `objects/pack` of a repository.
+    ///
+    /// `readers` may read the pack and its indexes.
     ///
     /// # Errors
     ///
@@ -69,18 +70,19 @@ impl PackWriter {
         })
     }
 
-    /// The same, but not waiting for the disk: a crash of the system may then damage the pack even
-    /// after it was published. For tests, and for packs that can be made again.
+    /// Disables fsync: a system crash may then damage the pack even after its publication.
+    ///
+    /// For tests, and for packs that can be made again.
     #[must_use]
     pub fn without_sync(self) -> Self {
         Self { sync: false, ..self }
     }
 
-    /// Where the entry of `oid` begins, `None` if this pack has none. Constant time.
+    /// Finds the entry of `oid`; `None` if the pack has no such entry. Constant time.
     ///
     /// # Errors
     ///
-    /// [`Error`] if what is known of entries cannot be read.
+    /// [`Error`] if the temporary file of records cannot be read.
     pub fn position(&self, oid: &Oid) -> Result<Option<Offset>, Error> {
         let mut offset = None;
         let is_it = |place| {
@@ -92,16 +94,16 @@ impl PackWriter {
         Ok(found.and(offset))
     }
 
-    /// Appends the entry of `oid` and answers where it begins.
+    /// Appends the entry of `oid`, and returns its offset.
     ///
-    /// `deflated` is a zlib stream that inflates to `inflated_len` bytes: the content, or for a
-    /// delta, the delta. Neither is checked, nor that they make the object of that id.
+    /// `deflated` is a zlib stream that inflates to `inflated_len` bytes: the content or the delta.
+    /// The stream, the length and the id are not checked.
     ///
     /// # Errors
     ///
-    /// [`Error`] if the file cannot be written; the pack is lost then, and later calls may fail in
-    /// other ways. Also, as mistakes of the caller: an id that is in the pack already, or a base
-    /// that does not lie before the entry. There is room for 2^31 entries.
+    /// [`Error`] if the file cannot be written. The pack is unusable then, and later calls may fail
+    /// with other errors. Also for mistakes of the caller: an id that the pack already has, a base
+    /// that is not before the entry, or more than 2^31 entries.
     pub fn add(
         &mut self,
         oid: Oid,
@@ -115,8 +117,7 @@ impl PackWriter {
         }
     }
 
-    /// The same for an entry that the pack may have already: then nothing happens, and the answer is
-    /// `None`.
+    /// Appends the entry of `oid` unless the pack has it; `None` if it does.
     ///
     /// # Errors
     ///
@@ -157,13 +158,13 @@ impl PackWriter {
         Ok(Some(offset))
     }
 
-    /// Entries so far.
+    /// Number of entries so far.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there is no entry yet.
+    /// Returns whether the pack has no entries yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.records.is_empty()
@@ -175,14 +176,13 @@ impl PackWriter {
         self.end.0
     }
 
-    /// Completes the pack and writes its indexes, all still under temporary names, and waits until
-    /// they are on disk. Reads the pack back once.
+    /// Completes the pack, writes its indexes and fsyncs all. They keep temporary names.
     ///
-    /// A pack without entries is legal, but of no use to git.
+    /// Reads the pack back once. A pack without entries is legal, but useless for git.
     ///
     /// # Errors
     ///
-    /// [`Error`] if a file cannot be read or written, or an earlier [`Self::add`] failed to.
+    /// [`Error`] if a file cannot be read or written, or if an earlier [`Self::add`] failed.
     pub fn seal(self) -> Result<SealedPack, Error> {
         drop(self.by_oid);
         let path = self.staged.path();
@@ -195,7 +195,7 @@ impl PackWriter {
         self.records.get(place as usize).map(|bytes| Record::from_bytes(&bytes))
     }
 
-    /// Makes the table larger.
+    /// Enlarges the table of ids, and fills it again.
     fn make_room(&mut self) -> io::Result<()> {
         let Self { by_oid, records, .. } = self;
         by_oid.grow();
@@ -207,7 +207,7 @@ impl PackWriter {
         })
     }
 
-    /// For `map_err`: an error about what is kept of entries.
+    /// For `map_err`: an error about the temporary file of records.
     fn failed(&self) -> impl Fn(io::Error) -> Error {
         Error::at(self.dir.path())
     }

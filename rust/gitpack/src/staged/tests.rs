@@ -1,3 +1,5 @@
+//! Staged files that are placed, dropped, or cannot be written.
+
 use std::fs;
 use std::io::{Read, Seek};
 

@@ -16,7 +16,7 @@ fn deflated(deflater: &mut QuickDeflater, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Compresses and compares what libdeflate makes of the stream.
+/// Compresses, and compares the content that libdeflate inflates.
 fn stream(deflater: &mut QuickDeflater, data: &[u8]) -> Vec<u8> {
     let stream = deflated(deflater, data);
     assert_eq!(inflate(&stream, data.len()).as_deref(), Ok(data));
@@ -38,7 +38,7 @@ fn text(len: usize) -> Vec<u8> {
     (0..).flat_map(|n| line(n).into_bytes()).take(len).collect()
 }
 
-/// How the block of a stream is written: its first bits but one.
+/// The type of the block of a stream.
 fn form(stream: &[u8]) -> u8 {
     assert_eq!((stream[0], stream[1], stream[2] & 1), (0x78, 1, 1), "header, and last block");
     stream[2] >> 1 & 3
@@ -104,7 +104,7 @@ fn ids_in_hexadecimal_take_little_more_than_half_their_digits() {
     }
 }
 
-/// What is written with one of the codes, if each of the runs has one.
+/// The stream with one choice of codes, if all runs have codes in it.
 fn stream_with(choice: &Choice, data: &[u8], runs: &[Run], bits: u32) -> Option<Vec<u8>> {
     let bits = bits.checked_add(choice.bits())?;
     let mut out = vec![7; 4 * data.len() + BlockHead::MOST_BYTES + 2 * Bits::ROOM];
@@ -116,7 +116,7 @@ fn stream_with(choice: &Choice, data: &[u8], runs: &[Run], bits: u32) -> Option<
     Some(out)
 }
 
-/// Writes with each of the codes that can, and answers which these were.
+/// Writes the content with each possible choice of codes, and returns these choices.
 fn try_all_codes(data: &[u8]) -> [bool; CODES] {
     let mut finder = Runs::default();
     let (runs, bits) = finder.of(data);

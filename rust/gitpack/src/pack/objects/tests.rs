@@ -21,13 +21,13 @@ fn deflated(bytes: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// Contents of trees, each but the first as a delta of the one before.
+/// Contents of trees. Each is stored as a delta of the previous one.
 fn contents() -> Vec<Vec<u8>> {
     let long: Vec<u8> = (0..40_000_u32).flat_map(u32::to_le_bytes).collect();
     (0..20).map(|number| [&long[..], &[number; 100]].concat()).collect()
 }
 
-/// Writes a pack of those.
+/// Writes a pack of these trees.
 fn write(directory: &Directory) {
     let pack = PackWriter::create(directory, Readers::BY_UMASK).expect("is writable");
     let mut pack = pack.without_sync();
