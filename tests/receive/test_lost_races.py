@@ -23,9 +23,9 @@ import subprocess
 
 from mercurial import extensions
 
-from hgext3rd.amalgam.receive import accept as accepting
 from hgext3rd.amalgam.receive import apply as applying
 from hgext3rd.amalgam.receive import convert as conversion
+from hgext3rd.amalgam.receive import push
 
 here = os.path.dirname(__file__)
 
@@ -37,9 +37,9 @@ def act(name):
         subprocess.run(["sh", script + ".done"], cwd=here, check=True)
 
 
-def answer(orig, acceptance, request):
+def answer(orig, run):
     act("early")
-    return orig(acceptance, request)
+    return orig(run)
 
 
 def locked(orig, pusher):
@@ -57,7 +57,7 @@ def convert(orig, ui, repo, *args, **kwargs):
 
 
 def uisetup(ui):
-    extensions.wrapfunction(accepting.Acceptance, "answer", answer)
+    extensions.wrapfunction(push.PushRun, "answer", answer)
     extensions.wrapfunction(applying, "locked", locked)
     extensions.wrapfunction(conversion, "convert", convert)
 """
@@ -188,6 +188,39 @@ def test_branch_that_is_made_meanwhile_is_not_a_new_one(tmp_path: Path) -> None:
         assert "'next' is a Mercurial branch already" in said
         assert server.log()[-1] == "next||public|next"
         server.hg("git::export", "-q")
+        server.check()
+
+
+def test_commits_are_converted_once(tmp_path: Path) -> None:
+    """Twice, if a tag names a new changeset: the node has to be known."""
+    hgrc = "[amalgam]\ngit.push-tags = yes\n"
+    with meanwhile(tmp_path, ":", hgrc) as server:
+        clone = server.clone()
+        counts: list[int] = []
+
+        def push(*refspecs: str) -> None:
+            before = len(conversions(tmp_path)) if counts else 0
+            clone.git("fetch", "-q")
+            clone.pushed(*refspecs)
+            counts.append(len(conversions(tmp_path)) - before)
+
+        clone.commit("one")
+        push("default")
+        clone.git("checkout", "-q", "-b", "side", "HEAD~1")
+        clone.commit("side")
+        clone.git("checkout", "-q", "default")
+        clone.commit("two")
+        push("side", "default")
+        push("default:refs/tags/known")
+        clone.git("pull", "-q", "--ff-only", "origin", "default")
+        clone.commit("three")
+        push("default", "default:refs/tags/new")
+        assert counts == [1, 1, 1, 2]
+        # refused before it is converted
+        clone.git("checkout", "-q", "side")
+        clone.commit("four")
+        assert "moves forward only" in clone.refused("+side:default")
+        assert len(conversions(tmp_path)) == 5
         server.check()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from mercurial import hg as hgmod, ui as uimod
 
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore.git.process import Git
-from hgext3rd.amalgam.receive import convert
+from hgext3rd.amalgam.receive import convert, graph
 
 from .environment import ENVIRONMENT, HG, git, hg
 
@@ -45,8 +46,10 @@ class Target:
         oids = [git(git_dir, "rev-parse", tip).strip() for tip in tips]
         with tempfile.TemporaryFile() as out:
             out.write(b"before")
+            new = graph.read(runner, oids, self._known, inf)
+            commits = new.needed(oids)
             made = convert.convert(
-                *(ui, repo, runner, oids, self._known, out),
+                *(ui, repo, runner, commits, new.base(commits), out),
                 dialect=b"cinnabar",
                 memory_bytes=memory_bytes,
             )

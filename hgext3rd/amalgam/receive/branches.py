@@ -17,48 +17,36 @@ from mercurial import encoding
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 
-from ..records import Record
-from .commands import ZERO, PushRefusedError
+from .commands import ZERO
 from .refplan import TAG, TIP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .refplan import GitGraph, Known, RefPlan, RefUpdate
+    from .graph import PushGraph
+    from .refplan import RefPlan, RefUpdate
 
 _DEFAULT = b"default"
 _SHORT = 12
 
 
-class Arrangement(Record):
-    """Changes to a push so that named branches lead to its commits."""
+def arranged(
+    plan: RefPlan, graph: PushGraph, chosen: bytes, *, is_atomic: bool
+) -> tuple[RefPlan, tuple[bytes, ...]]:
+    """Return the plan without branches that would lead elsewhere, and the order.
 
-    order: tuple[bytes, ...]
-    """New commits, parents first, in the order in which they have to be stored."""
-    passed: tuple[tuple[RefUpdate, bytes], ...] = ()
-    """Named branches that would lead elsewhere, with the ref or commit they lead to."""
-
-
-def arrange(
-    plan: RefPlan,
-    graph: GitGraph,
-    oids: Sequence[bytes],
-    known: Known,
-    chosen: bytes,
-) -> Arrangement:
-    """Arrange the refs of ``plan``, which need the new commits ``oids``, parents first.
-
-    ``known`` returns changesets of other commits. ``chosen`` is the named branch of all
-    new ones, if the pusher has chosen one. The order changes as little as possible.
+    The order is that in which the new commits have to be stored, parents first; it
+    changes as little as possible. ``chosen`` is the named branch of all new ones, if
+    the pusher has chosen one.
     """
+    oids = graph.needed(plan.tips)
     tips = [it for it in plan.updates if it.kind == TIP and it.command.new != ZERO]
     refs = {it.command.new: it.command.ref for it in plan.updates if it.kind != TAG}
     ends = {it.command.new for it in tips} | refs.keys() & {*oids}
     if not tips or len(ends) < 2:
-        return Arrangement(tuple(oids))
-    parents = graph.parents(oids)
-    branches = _branches(plan, oids, parents, known, chosen)
-    commits = _Commits(oids, parents, branches)
+        return plan, oids
+    branches = _branches(plan, graph, oids, chosen)
+    commits = _Commits(oids, graph.parents, branches)
     is_new_on = {*branches.values()}
     below = commits.below({it.command.new: it.name for it in tips})
     passed = [
@@ -76,48 +64,46 @@ def arrange(
         order, circular = commits.ordered(left)
     last = {branches[oid]: oid for oid in order}
     names = {name: refs.get(oid, oid[:_SHORT]) for name, oid in last.items()}
-    return Arrangement(tuple(order), tuple((it, names[it.name]) for it in passed))
+    refused = {
+        it.command.ref: _passed(it, names[it.name], is_atomic=is_atomic)
+        for it in passed
+    }
+    return plan.refusing(refused), tuple(order)
 
 
-def refusal(update: RefUpdate, name: bytes, *, is_atomic: bool) -> PushRefusedError:
+def _passed(update: RefUpdate, name: bytes, *, is_atomic: bool) -> bytes:
     """Return the refusal of a named branch that would lead to ``name``."""
     branch = encoding.fromlocal(update.name)
     if is_atomic:
-        return PushRefusedError(
-            _(
-                b"the Mercurial branch '%s' would lead to '%s', its newest head; push "
-                b"that one later"
-            )
-            % (branch, name)
+        sentence = _(
+            b"the Mercurial branch '%s' would lead to '%s', its newest head; push "
+            b"that one later"
         )
-    return PushRefusedError(
-        _(
+    else:
+        sentence = _(
             b"the Mercurial branch '%s' will lead to '%s', its newest head; fetch it "
             b"after the push"
         )
-        % (branch, name)
-    )
+    return sentence % (branch, name)
 
 
 def _branches(
-    plan: RefPlan,
-    oids: Sequence[bytes],
-    parents: Mapping[bytes, Sequence[bytes]],
-    known: Known,
-    chosen: bytes,
+    plan: RefPlan, graph: PushGraph, oids: Sequence[bytes], chosen: bytes
 ) -> dict[bytes, bytes]:
     """Return the named branch that each new commit will be on."""
     if chosen:
         return dict.fromkeys(oids, chosen)
-    firsts = {its[0] for its in parents.values() if its} - parents.keys()
     view = plan.state.view
-    branches: dict[bytes, bytes] = {
-        oid: view[bin_node(node)].branch() for oid, node in known(firsts).items()
+    known = {
+        oid: view[bin_node(node)].branch() for oid, node in graph.base(oids).items()
     }
+    branches: dict[bytes, bytes] = {}
     for oid in oids:
-        first = parents[oid][:1]
-        branches[oid] = branches.get(first[0], _DEFAULT) if first else _DEFAULT
-    return {oid: branches[oid] for oid in oids}
+        first = graph.parents[oid][:1]
+        branches[oid] = _DEFAULT
+        if first:
+            branches[oid] = branches.get(first[0]) or known[first[0]]
+    return branches
 
 
 class _Commits:

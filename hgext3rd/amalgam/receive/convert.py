@@ -1,11 +1,11 @@
 """Conversion of new git commits to a changegroup for Mercurial.
 
-Owns the selection of new commits, the git processes that read them, the limits, and the
-names and texts of the core's reasons for refusals (docs/survey.rst). The core converts
-the commits, and verifies the result by exporting it (``rust/git2hg``). git bounds the
-bytes of a push; objects are counted when they have arrived, commits and files when they
-are converted: all before anything is written to Mercurial. Does not know the pusher or
-the refs.
+Owns the git processes that read the commits, the limits, and the names and texts of the
+core's reasons for refusals (docs/survey.rst). The core converts the commits, and
+verifies the result by exporting it (``rust/git2hg``). git bounds the bytes of a push;
+objects are counted when they have arrived, commits when the graph is read, files when
+they are converted: all before anything is written to Mercurial. Does not know the
+pusher or the refs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import tempfile
-from math import inf
 from subprocess import PIPE
 from typing import IO, TYPE_CHECKING, Any
 
@@ -30,22 +29,16 @@ from ..records import Record
 from ..scratch import scratch
 from ..terminal import printable
 from .commands import PushRefusedError
+from .graph import NO_COMMIT_GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from subprocess import Popen
     from types import TracebackType
 
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..gitstore.git.process import Git
-
-    Known = Callable[[Iterable[bytes]], Mapping[bytes, bytes]]
-
-
-# parents are those of the commits, not of a cache
-_CONFIG = {"core.commitGraph": "false"}
-_PARENTS_FIRST = ("--topo-order", "--full-history", "--reverse")
 
 
 class GitProcesses:
@@ -73,29 +66,11 @@ class GitProcesses:
         """Start git with a pipe for its output."""
         errors = self.temporary_file()
         process = self._git.start(
-            *args, config=_CONFIG, stdin=stdin, stdout=-1, stderr=errors
+            *args, config=NO_COMMIT_GRAPH, stdin=stdin, stdout=-1, stderr=errors
         )
         self._stack.callback(_end, process)
         self._started.append((process, errors))
         return process
-
-    def listed(self, asked: IO[bytes], order: Sequence[bytes]) -> IO[bytes]:
-        """List commits, parents first; return the pipe with their ids.
-
-        ``asked`` has the arguments of ``git rev-list``. If the commits are those of
-        ``order``, they come in that order.
-        """
-        process = self.start("rev-list", *_PARENTS_FIRST, "--stdin", stdin=asked)
-        assert process.stdout is not None
-        if not order:
-            return process.stdout
-        found = process.stdout.read().split()
-        file = self.temporary_file()
-        file.writelines(
-            b"%s\n" % oid for oid in (order if {*found} == {*order} else found)
-        )
-        file.seek(0)
-        return file
 
     def temporary_file(self) -> IO[bytes]:
         """Return a file without a name."""
@@ -182,9 +157,6 @@ _PHASES = {
     0: (_(b"converting commits"), _(b"commits")),
     2: (_(b"checking changesets"), _(b"changesets")),
 }
-# commits that are looked through at first for those that are known
-_FIRST_COMMITS = 256
-_GROWTH = 4
 _MOST_BYTES = (1 << 64) - 1
 _VERSIONS = {b"02": 2, b"03": 3}
 _REQUIREMENTS = (
@@ -198,27 +170,14 @@ class ConversionUnsupported(error.StateError):
     """Commits cannot be pushed into a repository of this kind."""
 
 
-class ConversionBounds(Record):
-    """Limits of one conversion."""
-
-    commits: float = inf
-    """How many may be new."""
-    file_bytes: int = _MOST_BYTES
-    """How long a file of one may be."""
-
-
-_BOUNDS = ConversionBounds()
-
-
 class _Settings(Record):
     """Fields of the job."""
 
     dialect: bytes
     version: bytes
     memory_bytes: int
-    bounds: ConversionBounds
+    most_file_bytes: int
     branch: bytes
-    order: Sequence[bytes]
 
 
 class Refusal(Record):
@@ -247,45 +206,38 @@ def convert(
     ui: UiT,
     repo: RepoT,
     git: Git,
-    tips: Iterable[bytes],
-    known: Known,
+    oids: Sequence[bytes],
+    base: Mapping[bytes, bytes],
     out: IO[bytes],
     *,
     dialect: bytes,
     memory_bytes: int,
-    bounds: ConversionBounds = _BOUNDS,
+    most_file_bytes: int = _MOST_BYTES,
     branch: bytes = b"",
-    order: Sequence[bytes] = (),
 ) -> Conversion:
-    """Convert the ancestors of ``tips`` that are not ``known`` to a changegroup.
+    """Convert new commits ``oids`` to a changegroup, in that order, parents first.
 
-    ``git`` sees all their objects. ``tips`` are oids in hex. ``known`` returns which of
-    some oids are changesets that the pusher may see, and their nodes, all in hex. The
-    chunks go to ``out``, a real file, at its position; if nothing is new or any commit
-    is refused, nothing is written.
+    ``git`` sees all their objects. ``base`` has the changesets of their other parents.
+    Oids and nodes are in hex. The chunks go to ``out``, a real file, at its position;
+    if nothing is new or any commit is refused, nothing is written. ``branch``: the
+    Mercurial branch of all new commits, as its extra is stored; without one, each is on
+    the branch of its first parent.
 
-    ``branch``: the Mercurial branch of all new commits, as its extra is stored; without
-    one, each is on the branch of its first parent. ``order``: the new commits, parents
-    first, as they are to be stored; git's order if others are new.
-
-    ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to;
-    ``PushRefusedError`` if more are new than ``bounds`` allow.
+    ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to.
     """
     version = _version(repo)
-    asked = [*dict.fromkeys(tips)]
-    there = known(asked)
-    new = [oid for oid in asked if oid not in there]
-    if not new:
+    if not oids:
         return Conversion((), (), version)
     start = out.tell()
     out.flush()
     conversion = None
     try:
-        parents = _parents(git, new, known, dict(there), bounds.commits)
         with scratch(repo) as path, GitProcesses(git) as processes:
-            settings = _Settings(dialect, version, memory_bytes, bounds, branch, order)
+            settings = _Settings(
+                dialect, version, memory_bytes, most_file_bytes, branch
+            )
             run = _Run(ui, repo, processes, path)
-            conversion = run.convert(new, parents, out, settings)
+            conversion = run.convert(oids, base, out, settings)
     finally:
         if conversion is None or conversion.refused:
             out.seek(start)
@@ -312,69 +264,6 @@ def _version(repo: RepoT) -> bytes:
     return min(versions)
 
 
-def _parents(
-    git: Git,
-    tips: Sequence[bytes],
-    known: Known,
-    there: dict[bytes, bytes],
-    most_commits: float,
-) -> dict[bytes, bytes]:
-    """Return the known commits that are parents of new ones, and their nodes.
-
-    git lists commits from ``tips`` downwards, more each time, until all ways end in
-    known commits. So the length of the history does not matter.
-    """
-    looked_up = {*tips, *there}
-    count = _FIRST_COMMITS
-    while True:
-        args = ("rev-list", "--parents", "--full-history", f"--max-count={count}")
-        lines = [*tips, *(b"^" + oid for oid in there)]
-        config = {"core.commitGraph": "false"}
-        done = git.run(*args, "--stdin", input=b"\n".join(lines) + b"\n", config=config)
-        listed = [line.split() for line in done.stdout.splitlines()]
-        graph = {oid: parents for oid, *parents in listed}
-        unknown = {it for oids in listed for it in oids} - looked_up
-        looked_up |= unknown
-        there.update(known(unknown))
-        found, new, is_complete = _ends(tips, graph, there)
-        if new > most_commits:
-            raise PushRefusedError(
-                _(
-                    b"the push has more than %d new commits; push older ones first: "
-                    b"git push origin COMMIT:BRANCH"
-                )
-                % most_commits
-            )
-        if is_complete or len(listed) < count:
-            return found
-        count *= _GROWTH
-
-
-def _ends(
-    tips: Iterable[bytes],
-    graph: Mapping[bytes, Sequence[bytes]],
-    there: Mapping[bytes, bytes],
-) -> tuple[dict[bytes, bytes], int, bool]:
-    """Return the known commits where ways from ``tips`` end; and whether all do.
-
-    Between: how many new commits were found on the ways.
-    """
-    ends: dict[bytes, bytes] = {}
-    pending, seen = [*tips], {*tips}
-    is_complete = True
-    while pending:
-        oid = pending.pop()
-        if oid in there:
-            ends[oid] = there[oid]
-        elif oid in graph:
-            more = {*graph[oid]} - seen
-            seen |= more
-            pending += more
-        else:
-            is_complete = False
-    return ends, len(seen) - len(ends), is_complete
-
-
 class _Run:
     """One call of the core."""
 
@@ -386,23 +275,20 @@ class _Run:
 
     def convert(
         self,
-        tips: Sequence[bytes],
-        parents: Mapping[bytes, bytes],
+        oids: Sequence[bytes],
+        base: Mapping[bytes, bytes],
         out: IO[bytes],
         settings: _Settings,
     ) -> Conversion:
         """Start git, and let the core read its output."""
         asked = self._git.temporary_file()
-        asked.writelines(b"%s\n" % oid for oid in tips)
-        asked.writelines(b"^%s\n" % oid for oid in parents)
+        asked.writelines(b"%s\n" % oid for oid in oids)
         asked.seek(0)
-        oids = self._git.listed(asked, settings.order)
-        commits = self._git.start("cat-file", "--batch", "--buffer", stdin=oids).stdout
-        oids.close()  # so that rev-list ends when its reader does
+        commits = self._git.start("cat-file", "--batch", "--buffer", stdin=asked).stdout
         assert commits is not None
         revision = self._repo.unfiltered().changelog.revision
         known = []
-        for oid, hexnode in parents.items():
+        for oid, hexnode in base.items():
             node = bin_node(hexnode)
             known.append(
                 {"commit": bin_node(oid), "node": node, "text": revision(node)}
@@ -420,7 +306,7 @@ class _Run:
                 "version": _VERSIONS[settings.version],
                 "known": known,
                 "memory_bytes": settings.memory_bytes,
-                "most_file_bytes": settings.bounds.file_bytes,
+                "most_file_bytes": settings.most_file_bytes,
                 "branch": settings.branch or None,
             }
             try:
@@ -478,11 +364,6 @@ class PushLimits(Record):
     """New commits."""
     file_bytes: int
     """Bytes of a file in a new commit."""
-
-    @property
-    def bounds(self) -> ConversionBounds:
-        """Part of the push that the conversion reads."""
-        return ConversionBounds(self.commits, self.file_bytes)
 
     def check_objects(self, git: Git) -> None:
         """Refuse too many objects; ``git`` is for the repository that has them."""

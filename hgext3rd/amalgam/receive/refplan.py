@@ -6,18 +6,21 @@ named branch moves forward only, on that branch. Tags are a commit on top of a b
 (``tagging``). All other refs are refused, each by a sentence of its own. Changes
 nothing.
 
-``GitGraph`` asks git about the commits of a push: one process for each question, oids
-in hex. ``RefState`` has the refs of a repository at one moment, also within a
-transaction. A push goes into a repository that may be a share, which sees the open
-transaction; the source, which owns store and bookmarks, decides which refs git users
-see. Bookmarks are in the encoding of the process, as in a bundle.
+``RefState`` has the refs of a repository at one moment, also within a transaction. A
+push goes into a repository that may be a share, which sees the open transaction; the
+source, which owns store and bookmarks, decides which refs git users see. Bookmarks are
+in the encoding of the process, as in a bundle.
+
+A ``RefPlan`` is a value. ``planned`` makes it of the commands, ``checked`` returns one
+without the refs that do not fit the named branches of their commits, and
+``RefPlan.refusing`` one without given refs. All refusals of a push end up in
+``RefPlan.refused``.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from mercurial import bookmarks, encoding, error, scmutil
 from mercurial.i18n import _
@@ -34,73 +37,13 @@ from .commands import ZERO, PushRefusedError, RefCommand
 from .tagging import TagChange
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mercurial.interfaces.types import RepoT
 
     from ..gitstore.git.process import Git
     from ..gitstore.store import GitStore
-
-
-_PARENTS_FIRST = ("--topo-order", "--reverse", "--parents")
-
-
-class GitGraph:
-    """The objects that a push has brought, and those that were there."""
-
-    def __init__(self, git: Git) -> None:
-        """``git`` is for the repository that the push was received into."""
-        self._git = git
-
-    def kinds(self, oids: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return the type of each object that is there."""
-        args = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
-        lines = self._git.run(*args, input=_lines(oids)).stdout.splitlines()
-        found = [line.split(b" ") for line in lines]
-        return {oid: kind for oid, kind in found if kind != b"missing"}
-
-    def is_below(self, oid: bytes, tip: bytes) -> bool:
-        """Return whether a commit is ``tip`` or an ancestor of it."""
-        args = ("merge-base", "--is-ancestor", oid.decode(), tip.decode())
-        return not self._git.run(*args, check=False).returncode
-
-    def first_outside(self, oid: bytes, new: Collection[bytes]) -> bytes | None:
-        """Return the first commit that is not ``new`` on the way of first parents."""
-        args = ("rev-list", "--first-parent", f"--max-count={len(new) + 1}")
-        listed = self._git.run(*args, oid.decode()).stdout.split()
-        return next((it for it in listed if it not in new), None)
-
-    def left_out(self, oids: Collection[bytes], tips: Iterable[bytes]) -> set[bytes]:
-        """Return the commits that are not among the ancestors of ``tips``."""
-        if not oids:
-            return set()
-        asked = [*sorted(oids), *(b"^" + tip for tip in tips)]
-        listed = self._git.run("rev-list", "--stdin", input=_lines(asked)).stdout
-        return {*oids}.intersection(listed.split())
-
-    def parents(self, oids: Iterable[bytes]) -> dict[bytes, list[bytes]]:
-        """Return the parents of each commit."""
-        args = ("rev-list", "--no-walk=unsorted", "--parents", "--stdin")
-        listed = self._git.run(*args, input=_lines(oids)).stdout.splitlines()
-        return {oid: its for oid, *its in map(bytes.split, listed)}
-
-    def leading_to(
-        self, oids: Iterable[bytes], tips: Iterable[bytes]
-    ) -> dict[bytes, bytes]:
-        """Return which of ``tips`` lead to new commits ``oids``, each with one."""
-        found = {oid: oid for oid in oids}
-        tips = {*tips}
-        args = ("rev-list", *_PARENTS_FIRST, "--stdin", "--not", "--all")
-        listed = self._git.run(*args, input=_lines(tips)).stdout
-        for oid, *parents in map(bytes.split, listed.splitlines()):
-            for parent in parents:
-                if parent in found:
-                    found.setdefault(oid, found[parent])
-        return {tip: found[tip] for tip in tips if tip in found}
-
-
-def _lines(oids: Iterable[bytes]) -> bytes:
-    return b"".join(b"%s\n" % oid for oid in oids)
+    from .graph import PushGraph
 
 
 def view_of(repo: RepoT, store: GitStore) -> RepoT:
@@ -208,8 +151,6 @@ def left_as_branch(ref: bytes) -> PushRefusedError:
     )
 
 
-Known: TypeAlias = Callable[[Iterable[bytes]], Mapping[bytes, bytes]]
-"""Which of some commits are changesets that the pusher may see, and their nodes."""
 RACED = b"fetch first"
 """git's own message about a ref that has moved meanwhile."""
 BOOKMARK, TIP, TAG = "bookmark", "tip", "tag"
@@ -235,150 +176,49 @@ class RefUpdate(Record):
     """Whether drafts at the tip of a named branch have to become obsolete."""
 
 
-class RefPlan:
-    """The refs of a push: which may be changed, and why others may not."""
+class RefPlan(Record):
+    """The refs of a push: planned updates, and refusals."""
 
-    def __init__(
-        self, repo: RepoT, store: GitStore, git: Git, *, may_tag: bool = False
-    ) -> None:
-        """``git`` is for the repository that the push was received into."""
-        self._may_tag = may_tag
-        self._tagged: RefUpdate | None = None
-        """The branch that has the commit of the tags, as it was to be without."""
-        self._is_asked = False
-        self._repo = repo
-        self._store = store
-        self._graph = GitGraph(git)
-        self.state = RefState.of(repo, store)
-        self._names = RefNames(self.state.branches)
-        """Branches that exist or are planned."""
-        self.updates: list[RefUpdate] = []
-        self.refused: dict[bytes, bytes] = {}
+    repo: RepoT
+    """The repository as a client of Mercurial would push into it."""
+    store: GitStore
+    state: RefState
+    """The refs before the push."""
+    updates: tuple[RefUpdate, ...]
+    refused: Mapping[bytes, bytes]
+    """Refs that stay as they are, each with a sentence for the pusher."""
 
-    def refuse(self, ref: bytes, sentence: bytes) -> None:
-        """Let a ref be as it is."""
-        self.refused.setdefault(ref, sentence)
-        self.updates = [it for it in self.updates if it.command.ref != ref]
+    def refusing(self, sentences: Mapping[bytes, bytes]) -> RefPlan:
+        """Return the plan without some refs. The first sentence about a ref counts."""
+        refused = {**sentences, **self.refused}
+        left = (it for it in self.updates if it.command.ref not in refused)
+        return self._replace(updates=tuple(left), refused=refused)
 
-    def restore(self, updates: Iterable[RefUpdate]) -> None:
-        """Plan ``updates`` again, which were refused."""
-        for update in updates:
-            del self.refused[update.command.ref]
-            self.updates.append(update)
-
-    def add(self, commands: Iterable[RefCommand]) -> None:
-        """Plan refs as far as no new commit is needed for that."""
-        commands = [*commands]
-        oids = self.state.oids(self._store, (it.ref for it in commands))
-        kinds = self._graph.kinds(it.new for it in commands if it.new != ZERO)
-        tags = self.state.named.tags
-        seen: set[bytes] = set()
-        for command in commands:
-            with self._refusing(command.ref):
-                if command.ref in seen:
-                    raise PushRefusedError(_(b"the push names it twice"))
-                seen.add(command.ref)
-                self._check(command, oids)
-                is_deleted = command.new == ZERO
-                found = b"commit" if is_deleted else kinds.get(command.new)
-                if command.ref.startswith(TAGS):
-                    name = tagging.name_of(self.state.view, tags, command.ref, found)
-                    self.updates.append(RefUpdate(command, TAG, name))
-                    continue
-                if found != b"commit":
-                    raise PushRefusedError(_(b"only commits can be pushed to a branch"))
-                kind, name = self.state.stands_for(command.ref) or (
-                    BOOKMARK,
-                    bookmark_of(command.ref),
-                )
-                self.updates.append(RefUpdate(command, kind, name))
-
-    @contextlib.contextmanager
-    def _refusing(self, ref: bytes) -> Iterator[None]:
-        """Let ``ref`` be as it is if it is refused in the context."""
-        try:
-            yield
-        except PushRefusedError as exc:
-            self.refuse(ref, exc.sentence)
-
-    def raced(self) -> list[bytes]:
-        """Return the refs that have moved since the client saw them.
-
-        A bookmark that git users do not see counts as existing.
-        """
-        commands = [it.command for it in self.updates]
-        state = RefState.of(self._repo, self._store, tags=bool(self.tags))
-        now = state.oids(self._store, (it.ref for it in commands))
-        taken = {
-            it.command.ref
-            for it in self.updates
-            if it.kind == BOOKMARK
-            and it.command.old == ZERO
-            and it.name in self._repo._bookmarks
-        }
-        return [it.ref for it in commands if now[it.ref] != it.old or it.ref in taken]
-
-    def check_branches(self, known: Known, new: set[bytes], chosen: bytes) -> None:
-        """Refuse refs that do not fit the branches of their commits.
-
-        ``new``: oids without changesets; ``known`` returns the changesets of others. A
-        new commit is on the branch ``chosen``, or else on that of its first parent.
-        """
-        for update in [*self.updates]:
-            command = update.command
-            if command.new == ZERO or update.kind == TAG:
-                continue
-            with self._refusing(command.ref):
-                is_chosen = bool(chosen and command.new in new)
-                branch = chosen if is_chosen else self._branch(command.new, known, new)
-                if is_chosen and update.kind == TIP:
-                    raise PushRefusedError(
-                        _(b"it is the Mercurial branch '%s'; push '%s' to a new branch")
-                        % (encoding.fromlocal(update.name), encoding.fromlocal(chosen))
-                    )
-                if command.old != ZERO:
-                    if update.kind == TIP:
-                        at = self.updates.index(update)
-                        self.updates[at] = self._checked_tip(update, branch)
-                elif (
-                    branch == update.name
-                    and command.new in new
-                    and b"tips" in self._store.config.refs
-                ):
-                    # it becomes the tip of that branch, and needs no bookmark
-                    at = self.updates.index(update)
-                    self.updates[at] = update._replace(kind=TIP)
-                else:
-                    self._check_new_bookmark(update.name, branch)
-        tips = {it.command.new for it in self.updates if it.kind != TAG} - {ZERO}
-        tagged = {it.command.new for it in self.tags} & new
-        left = self._graph.left_out(tagged, tips)
-        for update in self.tags:
-            with self._refusing(update.command.ref):
-                if update.command.new in left:
-                    raise PushRefusedError(
-                        _(b"its commit is new; push it to a branch, too")
-                    )
-
-    def leading_to(self, oids: Iterable[bytes]) -> dict[bytes, list[bytes]]:
-        """Return the refs that lead to new commits, each with one of them.
-
-        All are with the first, if git knows of no way.
-        """
-        oids = [*oids]
-        refs = {it.command.ref: it.command.new for it in self.updates}
-        refs = {ref: tip for ref, tip in refs.items() if tip != ZERO}
-        ends = self._graph.leading_to(oids, refs.values())
-        found: dict[bytes, list[bytes]] = {}
-        for ref, tip in refs.items():
-            if tip in ends:
-                found.setdefault(ends[tip], []).append(ref)
-        return found or {oids[0]: [*refs]}
+    @property
+    def tips(self) -> list[bytes]:
+        """The commits that refs will have."""
+        return [it.command.new for it in self.updates if it.command.new != ZERO]
 
     @property
     def tags(self) -> list[RefUpdate]:
         """The tags among the refs."""
         return [it for it in self.updates if it.kind == TAG]
+
+    def leading_to(
+        self, graph: PushGraph, oids: Sequence[bytes]
+    ) -> dict[bytes, list[bytes]]:
+        """Return the refs that lead to new commits ``oids``, each with one of them.
+
+        All are with the first, if no way is known.
+        """
+        ends = graph.leading_to(oids, self.tips)
+        found: dict[bytes, list[bytes]] = {}
+        for update in self.updates:
+            if update.command.new in ends:
+                refs = found.setdefault(ends[update.command.new], [])
+                refs.append(update.command.ref)
+        changed = [it.command.ref for it in self.updates if it.command.new != ZERO]
+        return found or {oids[0]: changed}
 
     def tag_changes(self, nodes: Mapping[bytes, bytes]) -> list[TagChange]:
         """Return the changes of tags; ``nodes``: changesets of commits, in hex."""
@@ -392,14 +232,14 @@ class RefPlan:
             for it in self.tags
         ]
 
-    def tagged(self) -> RefUpdate:
+    def branch_of_tags(self) -> RefUpdate:
         """Return the branch that gets the commit of the tags: the one of a clone."""
         ref = self.state.head
         for update in self.updates:
             if update.command.ref == ref and update.command.new != ZERO:
                 return update
         found = self.state.stands_for(ref)
-        oid = self.state.oids(self._store, [ref])[ref]
+        oid = self.state.oids(self.store, [ref])[ref]
         if found and not oid:
             raise PushRefusedError(RACED)
         is_there = oid != ZERO
@@ -407,117 +247,259 @@ class RefPlan:
             raise PushRefusedError(_(b"there is no branch '%s' for tags") % ref)
         return RefUpdate(RefCommand(oid, oid, ref), *found)
 
-    def put_tags(self, oid: bytes) -> None:
-        """Let the branch of the tags lead to the commit that has them."""
-        base = self._tagged = self.tagged()
-        self._is_asked = base in self.updates
-        command = base.command._replace(new=oid)
-        self.updates = [it for it in self.updates if it != base]
-        self.updates.append(base._replace(command=command))
+    def with_tags(self, oid: bytes) -> RefPlan:
+        """Return the plan with the branch of the tags at their commit ``oid``."""
+        base = self.branch_of_tags()
+        others = (it for it in self.updates if it != base)
+        update = base._replace(command=base.command._replace(new=oid))
+        return self._replace(updates=(*others, update))
 
-    def drop_tags(self, sentence: bytes) -> None:
-        """Let all tags be as they are, and the branch be without their commit."""
-        base, self._tagged = self._tagged, None
-        if base:
-            ref = base.command.ref
-            others = [it for it in self.updates if it.command.ref != ref]
-            self.updates = others + [base] * self._is_asked
-        for update in self.tags:
-            self.refuse(update.command.ref, sentence)
+    def raced(self) -> set[bytes]:
+        """Return the planned refs that are not as the client saw them any more.
 
-    def _check(self, command: RefCommand, oids: Mapping[bytes, bytes]) -> None:
-        """Refuse a ref, whatever it is to be."""
-        ref = command.ref
-        if ref.startswith(TAGS) and not self._may_tag:
-            raise PushRefusedError(_(b"tags are made with Mercurial: hg tag"))
-        if not ref.startswith((HEADS, TAGS)):
-            raise PushRefusedError(_(b"only branches can be pushed (refs/heads/...)"))
-        if oids[ref] != command.old:
-            raise PushRefusedError(RACED)
-        if ref.startswith(TAGS):
-            if command.old == command.new:
-                raise PushRefusedError(RACED)
-            return
-        found = self.state.stands_for(ref)
-        if found is None and command.new == ZERO:
-            raise PushRefusedError(RACED)
-        if found and found[0] == BOOKMARK:
-            check_bookmark_share(self._repo)
-            check_bookmark(found[1])
-            if command.new == ZERO and found[1] in self.state.named.tips:
-                raise left_as_branch(ref)
-        if found is None and b"bookmarks" not in self._store.config.refs:
-            raise PushRefusedError(
-                _(b"no new branches: 'bookmarks' is not in amalgam.git.refs")
-            )
-        if found and found[0] == TIP and command.new == ZERO:
-            raise PushRefusedError(
-                _(b"it is the Mercurial branch '%s'; hg commit --close-branch ends it")
-                % encoding.fromlocal(found[1])
-            )
-
-    def _check_new_bookmark(self, name: bytes, branch: bytes) -> None:
-        """Refuse a name that no bookmark may have, or that git users would not see.
-
-        ``branch`` is the named branch of its commit.
+        A bookmark that git users do not see counts as existing.
         """
-        check_bookmark_share(self._repo)
-        check_bookmark(name)
-        shown = encoding.fromlocal(name)
+        commands = [it.command for it in self.updates]
+        state = RefState.of(self.repo, self.store, tags=bool(self.tags))
+        now = state.oids(self.store, (it.ref for it in commands))
+        taken = {
+            it.command.ref
+            for it in self.updates
+            if it.kind == BOOKMARK
+            and it.command.old == ZERO
+            and it.name in self.repo._bookmarks
+        }
+        return {it.ref for it in commands if now[it.ref] != it.old or it.ref in taken}
+
+
+class _Refusals(dict[bytes, bytes]):
+    """Refs with the first sentence about each."""
+
+    @contextlib.contextmanager
+    def of(self, ref: bytes) -> Iterator[None]:
+        """Note the refusal of ``ref`` if the context raises one."""
         try:
-            scmutil.checknewlabel(self.state.view, name, b"bookmark")
-        except error.Abort as exc:
-            problem = utf8_of(stringutil.forcebytestr(exc))
-            raise PushRefusedError(_(b"no bookmark: %s") % problem) from None
-        if name in self._repo._bookmarks:
-            raise PushRefusedError(
-                _(b"there is a bookmark of that name, which git users do not see")
-            )
-        if name == branch:
-            raise PushRefusedError(
-                _(
-                    b"it is the Mercurial branch '%s', which is closed or not in "
-                    b"amalgam.git.refs"
-                )
-                % shown
-            )
-        if name in self.state.view.branchmap():
-            raise PushRefusedError(
-                _(b"the pushed commits are not on the Mercurial branch '%s'") % shown
-            )
-        if not self._names.may_have(shown):
-            raise PushRefusedError(
-                _(b"the name clashes with another branch, or git refuses it")
-            )
-        self._names.add(shown)
+            yield
+        except PushRefusedError as exc:
+            self.setdefault(ref, exc.sentence)
 
-    def _checked_tip(self, update: RefUpdate, branch: bytes) -> RefUpdate:
-        """Refuse a commit on another branch, or one that is not above the tip.
 
-        Drafts at the tip may be replaced if they become obsolete.
-        """
-        command = update.command
-        if branch != update.name:
-            raise PushRefusedError(
-                _(
-                    b"it is the Mercurial branch '%s', but the commit's first parent "
-                    b"is on '%s'"
-                )
-                % (encoding.fromlocal(update.name), encoding.fromlocal(branch))
+def planned(
+    repo: RepoT,
+    store: GitStore,
+    git: Git,
+    commands: Sequence[RefCommand],
+    *,
+    may_tag: bool,
+    raced: Iterable[bytes] = (),
+) -> RefPlan:
+    """Plan refs as far as no new commit is needed for that.
+
+    ``git`` is for the repository that the push was received into; ``raced``: refs that
+    have moved during the push.
+    """
+    state = RefState.of(repo, store)
+    plan = RefPlan(repo, store, state, (), {})
+    oids = state.oids(store, (it.ref for it in commands))
+    kinds = _kinds(git, (it.new for it in commands if it.new != ZERO))
+    refused = _Refusals(dict.fromkeys(raced, RACED))
+    updates, seen = [], set()
+    for command in commands:
+        with refused.of(command.ref):
+            if command.ref in seen:
+                raise PushRefusedError(_(b"the push names it twice"))
+            seen.add(command.ref)
+            _check_command(plan, command, oids, may_tag=may_tag)
+            is_deleted = command.new == ZERO
+            found = b"commit" if is_deleted else kinds.get(command.new)
+            if command.ref.startswith(TAGS):
+                tags = state.named.tags
+                name = tagging.name_of(state.view, tags, command.ref, found)
+                updates.append(RefUpdate(command, TAG, name))
+                continue
+            if found != b"commit":
+                raise PushRefusedError(_(b"only commits can be pushed to a branch"))
+            kind, name = state.stands_for(command.ref) or (
+                BOOKMARK,
+                bookmark_of(command.ref),
             )
-        if self._graph.is_below(command.old, command.new):
-            return update
-        old = self.state.refs[command.ref]
-        if self.state.view[old].mutable() and successors.is_wanted(self._repo):
-            return update._replace(is_replaced=True)
-        raise only_forward(update.name)
+            updates.append(RefUpdate(command, kind, name))
+    return plan._replace(updates=tuple(updates)).refusing(refused)
 
-    def _branch(self, oid: bytes, known: Known, new: set[bytes]) -> bytes:
-        """Return the named branch that a commit is, or will be on."""
-        if oid in new:
-            below = self._graph.first_outside(oid, new)
-            if below is None:
-                return b"default"
-            oid = below
-        branch: bytes = self.state.view[bin_node(known([oid])[oid])].branch()
-        return branch
+
+def _kinds(git: Git, oids: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Return the type of each object that is there."""
+    args = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+    asked = b"".join(b"%s\n" % oid for oid in oids)
+    if not asked:
+        return {}
+    lines = git.run(*args, input=asked).stdout.splitlines()
+    found = [line.split(b" ") for line in lines]
+    return {oid: kind for oid, kind in found if kind != b"missing"}
+
+
+def _check_command(
+    plan: RefPlan, command: RefCommand, oids: Mapping[bytes, bytes], *, may_tag: bool
+) -> None:
+    """Refuse a command whatever its commit is; ``oids``: the refs before the push."""
+    ref, state = command.ref, plan.state
+    if ref.startswith(TAGS) and not may_tag:
+        raise PushRefusedError(_(b"tags are made with Mercurial: hg tag"))
+    if not ref.startswith((HEADS, TAGS)):
+        raise PushRefusedError(_(b"only branches can be pushed (refs/heads/...)"))
+    if oids[ref] != command.old:
+        raise PushRefusedError(RACED)
+    if ref.startswith(TAGS):
+        if command.old == command.new:
+            raise PushRefusedError(RACED)
+        return
+    found = state.stands_for(ref)
+    if found is None and command.new == ZERO:
+        raise PushRefusedError(RACED)
+    if found and found[0] == BOOKMARK:
+        check_bookmark_share(plan.repo)
+        check_bookmark(found[1])
+        if command.new == ZERO and found[1] in state.named.tips:
+            raise left_as_branch(ref)
+    if found is None and b"bookmarks" not in plan.store.config.refs:
+        raise PushRefusedError(
+            _(b"no new branches: 'bookmarks' is not in amalgam.git.refs")
+        )
+    if found and found[0] == TIP and command.new == ZERO:
+        raise PushRefusedError(
+            _(b"it is the Mercurial branch '%s'; hg commit --close-branch ends it")
+            % encoding.fromlocal(found[1])
+        )
+
+
+def checked(plan: RefPlan, graph: PushGraph, chosen: bytes) -> RefPlan:
+    """Return the plan without refs that do not fit the branches of their commits.
+
+    A new commit is on the branch ``chosen``, or else on that of its first parent.
+    """
+    refused = _Refusals()
+    updates = []
+    names = RefNames(plan.state.branches)
+    for update in plan.updates:
+        with refused.of(update.command.ref):
+            is_branch = update.command.new != ZERO and update.kind != TAG
+            updates.append(
+                _checked(plan, update, graph, chosen, names) if is_branch else update
+            )
+    plan = plan._replace(updates=tuple(updates)).refusing(refused)
+    branches = (it.command.new for it in plan.updates if it.kind != TAG)
+    on_branches = {*graph.needed(branches)}
+    for update in plan.tags:
+        new = update.command.new
+        if new in graph.parents and new not in on_branches:
+            sentence = _(b"its commit is new; push it to a branch, too")
+            refused[update.command.ref] = sentence
+    return plan.refusing(refused)
+
+
+def _checked(
+    plan: RefPlan, update: RefUpdate, graph: PushGraph, chosen: bytes, names: RefNames
+) -> RefUpdate:
+    """Return an update of a branch, of the kind that its commit makes it.
+
+    ``names`` are the branches that exist or are planned; a new one is added.
+    """
+    command = update.command
+    is_new = command.new in graph.parents
+    is_chosen = bool(chosen and is_new)
+    branch = chosen if is_chosen else _branch(plan, graph, command.new)
+    if is_chosen and update.kind == TIP:
+        raise PushRefusedError(
+            _(b"it is the Mercurial branch '%s'; push '%s' to a new branch")
+            % (encoding.fromlocal(update.name), encoding.fromlocal(chosen))
+        )
+    if command.old != ZERO:
+        return (
+            _checked_tip(plan, update, graph, branch) if update.kind == TIP else update
+        )
+    if branch == update.name and is_new and b"tips" in plan.store.config.refs:
+        # it becomes the tip of that branch, and needs no bookmark
+        return update._replace(kind=TIP)
+    _check_new_bookmark(plan, update.name, branch, names)
+    return update
+
+
+def _check_new_bookmark(
+    plan: RefPlan, name: bytes, branch: bytes, names: RefNames
+) -> None:
+    """Refuse a name that no bookmark may have, or that git users would not see.
+
+    ``branch`` is the named branch of its commit. Otherwise the name is added to
+    ``names``.
+    """
+    check_bookmark_share(plan.repo)
+    check_bookmark(name)
+    shown = encoding.fromlocal(name)
+    try:
+        scmutil.checknewlabel(plan.state.view, name, b"bookmark")
+    except error.Abort as exc:
+        problem = utf8_of(stringutil.forcebytestr(exc))
+        raise PushRefusedError(_(b"no bookmark: %s") % problem) from None
+    if name in plan.repo._bookmarks:
+        raise PushRefusedError(
+            _(b"there is a bookmark of that name, which git users do not see")
+        )
+    if name == branch:
+        raise PushRefusedError(
+            _(
+                b"it is the Mercurial branch '%s', which is closed or not in "
+                b"amalgam.git.refs"
+            )
+            % shown
+        )
+    if name in plan.state.view.branchmap():
+        raise PushRefusedError(
+            _(b"the pushed commits are not on the Mercurial branch '%s'") % shown
+        )
+    if not names.may_have(shown):
+        raise PushRefusedError(
+            _(b"the name clashes with another branch, or git refuses it")
+        )
+    names.add(shown)
+
+
+def _checked_tip(
+    plan: RefPlan, update: RefUpdate, graph: PushGraph, branch: bytes
+) -> RefUpdate:
+    """Refuse a commit on another branch, or one that is not above the tip.
+
+    Drafts at the tip may be replaced if they become obsolete.
+    """
+    command = update.command
+    if branch != update.name:
+        raise PushRefusedError(
+            _(
+                b"it is the Mercurial branch '%s', but the commit's first parent "
+                b"is on '%s'"
+            )
+            % (encoding.fromlocal(update.name), encoding.fromlocal(branch))
+        )
+    old = plan.state.view[plan.state.refs[command.ref]]
+    if _is_above(plan.state.view, graph, command.new, old.rev()):
+        return update
+    if old.mutable() and successors.is_wanted(plan.repo):
+        return update._replace(is_replaced=True)
+    raise only_forward(update.name)
+
+
+def _is_above(view: RepoT, graph: PushGraph, oid: bytes, rev: int) -> bool:
+    """Return whether a commit is a changeset or a descendant of it."""
+    nodes = {*graph.base(graph.needed([oid])).values()}
+    if oid in graph.nodes:
+        nodes.add(graph.nodes[oid])
+    revs = [view.changelog.rev(bin_node(node)) for node in nodes]
+    return rev in view.changelog.ancestors(revs, stoprev=rev, inclusive=True)
+
+
+def _branch(plan: RefPlan, graph: PushGraph, oid: bytes) -> bytes:
+    """Return the named branch that a commit is, or will be on."""
+    known = graph.first_known(oid)
+    if known is None:
+        return b"default"
+    branch: bytes = plan.state.view[bin_node(graph.nodes[known])].branch()
+    return branch

@@ -21,10 +21,10 @@ from mercurial.utils import stringutil
 
 from ..config import PushConfig, wants_serve
 from ..receive import quarantine
-from ..receive.accept import Acceptance
 from ..receive.apply import Pusher, refusal_of
 from ..receive.commands import PushRefusedError, PushRequest, PushResult, RefCommand
 from ..receive.convert import PushLimits
+from ..receive.push import Push, PushRun
 from ..records import Record
 from ..terminal import cut, shown_by_git, utf8_of
 from . import pktlines
@@ -402,10 +402,16 @@ class ReceivePackSession:
             commits=config.max_push_commits,
             file_bytes=config.max_push_file_bytes,
         )
-        acceptance = Acceptance(
-            pusher, self._admission.store, self.received, limits, self._export, is_over
+        push = Push(
+            request=request,
+            pusher=pusher,
+            store=self._admission.store,
+            quarantine=self.received,
+            limits=limits,
+            export=self._export,
+            is_over=is_over,
         )
-        return acceptance.answer(request)
+        return PushRun(push).answer()
 
     def _export(self) -> None:
         """Export accepted changesets, so that a fetch moves no ref."""
