@@ -41,8 +41,8 @@ pub enum Error {
         /// What was found.
         what: String,
     },
-    /// A commit that was given is not one of its changeset.
-    #[error("the commit given for changeset {} is not one of it", .0.node)]
+    /// An adopted commit does not fit its changeset.
+    #[error("the adopted commit does not fit changeset {}", .0.node)]
     Unfit(Unfit),
     /// The changelog is no longer the one that the caller looked at.
     #[error("the repository changed meanwhile")]

@@ -145,7 +145,7 @@ impl Run<'_> {
         let manifests = Manifests::new(manifest, &plan, self.proving(), memory_plan);
         let (changes, lookups) =
             self.read_manifests(&manifests, directories, &plan, &mut files, reporter)?;
-        trim(); // of texts, nothing is kept from phase to phase
+        trim(); // no texts are kept between phases
         self.context.tidy(revs.len());
 
         let mut packs = Packs::create(request, map, revs.len())?;

@@ -96,7 +96,7 @@ impl AdoptedCommits {
         if digest_one(Message { head: &[], body }) == *trailer {
             Ok(())
         } else {
-            Err(self.damaged("its checksum is not that of its content"))
+            Err(self.damaged("its checksum does not match its content"))
         }
     }
 
@@ -133,7 +133,7 @@ impl AdoptedCommits {
     pub(crate) fn commit(&self, at: usize) -> Result<Vec<u8>> {
         let damaged = || {
             let node = Node::from_bytes(self.ids(0)[at]);
-            self.damaged(&format!("the commit of changeset {node} is not what its oid says"))
+            self.damaged(&format!("the commit of changeset {node} does not match its oid"))
         };
         let start = at.checked_sub(1).map_or(Some(HEADER_LEN), |before| self.end(before));
         let stream =

@@ -129,7 +129,7 @@ impl Segment {
         let malformed = |what: &str| Error::Map { path: self.path.clone(), what: what.to_owned() };
         let (body, trailer) = self.map.split_at(self.map.len() - TRAILER_LEN);
         if Sha1::digest(body).as_slice() != trailer {
-            return Err(malformed("its checksum is not that of its content"));
+            return Err(malformed("its checksum does not match its content"));
         }
         for table in TABLES {
             let nodes = self.nodes(table);
@@ -270,7 +270,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 /// The numbers of pairs in a header, if they fit a file of this length.
 fn counts(header: &[u8; HEADER_LEN], file_len: u64) -> Result<[usize; 3], &'static str> {
     if !header.starts_with(MAGIC) || word(header, 8) != VERSION {
-        return Err("it is no map segment of a known version");
+        return Err("it is not a map segment of a known version");
     }
     let mut counts = [0; 3];
     let mut len = (HEADER_LEN + TRAILER_LEN) as u64;
@@ -283,7 +283,7 @@ fn counts(header: &[u8; HEADER_LEN], file_len: u64) -> Result<[usize; 3], &'stat
         let each = 2 * ID_LEN + if table == 0 { 4 } else { 0 };
         len += FANOUT_LEN as u64 + stored * each as u64;
     }
-    if file_len == len { Ok(counts) } else { Err("its length is not what its header says") }
+    if file_len == len { Ok(counts) } else { Err("its length does not match its header") }
 }
 
 /// The error for a file that cannot be read: [`Error::Map`] if it is not a regular file.

@@ -242,7 +242,7 @@ impl<'a> Waiting<'a> {
     fn new(piece: &'a Piece, planned: Planned, texts: &mut Texts<'_>) -> Result<Self> {
         let revlog = &piece.revlog;
         if revlog.index().unusual_flags(planned.rev) & !TEXT_REPLACED != 0 {
-            return Err(revlog.unsupported(planned.rev, "it has flags that are not known").into());
+            return Err(revlog.unsupported(planned.rev, "it has unknown flags").into());
         }
         let mut revision = texts.get(planned.rev)?;
         let pointer_of_rev = pointer(revlog, planned.rev, &revision.text)?;

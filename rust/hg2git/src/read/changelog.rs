@@ -89,7 +89,7 @@ pub(crate) fn read_manifest_nodes(
     for revs in revs.chunks(CHECKED_AT_ONCE) {
         for &rev in revs {
             if changelog.index().unusual_flags(rev) != 0 {
-                return Err(changelog.unsupported(rev, "it has flags that are not known").into());
+                return Err(changelog.unsupported(rev, "it has unknown flags").into());
             }
             let text = texts.get(rev)?.text;
             if text.len() as u64 > longest {

@@ -137,7 +137,7 @@ impl Walk<'_> {
         let position = order.position(place);
         let rev = plan.revs[position];
         if revlog.index().unusual_flags(rev) != 0 {
-            return Err(revlog.unsupported(rev, "it has flags that are not known").into());
+            return Err(revlog.unsupported(rev, "it has unknown flags").into());
         }
         let (text, mut changes, is_vetted) = self.read_one(position).map_err(|problem| {
             let is_damage = matches!(problem, Error::Store(revlog::Error::Corrupt { .. }));

@@ -276,7 +276,7 @@ impl Reader<'_> {
         }
         let index = revlog.index();
         if index.unusual_flags(rev) != 0 {
-            return Err(revlog.unsupported(rev, "it has flags that are not known").into());
+            return Err(revlog.unsupported(rev, "it has unknown flags").into());
         }
         let mut texts = Texts::new(revlog, self.scratch, KEPT_TEXT_BYTES);
         for (rev, text) in kept {
