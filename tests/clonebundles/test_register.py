@@ -14,7 +14,7 @@ from testlib.bundled import Bundled
 from testlib.dockets import Change, Lines, given
 
 from hgext3rd.amalgam import docketfile
-from hgext3rd.amalgam.clonebundles import visibility
+from hgext3rd.amalgam.clonebundles import validity
 from hgext3rd.amalgam.clonebundles.register import HERE, Register
 from hgext3rd.amalgam.files import Directory
 
@@ -277,9 +277,9 @@ def test_bundle_with_another_name_keeps_its_mode(
 
 def test_set_of_heads_is_bounded(published: Bundled) -> None:
     repo = opened(published)
-    name = visibility.heads_name([b"\0" * 20] * 100)
+    name = validity.heads_name([b"\0" * 20] * 100)
     (published.directory / f"{name}.heads").write_bytes(b"\0" * 2000)
-    assert visibility.read_heads(repo, name) == []
+    assert validity.read_heads(repo, name) == []
 
 
 def test_heads_are_looked_up_once_for_each_state(
@@ -294,22 +294,22 @@ def test_heads_are_looked_up_once_for_each_state(
         asked.append(name)
         return read_heads(repo, name)
 
-    read_heads = visibility.read_heads
-    monkeypatch.setattr(visibility, "read_heads", read)
+    read_heads = validity.read_heads
+    monkeypatch.setattr(validity, "read_heads", read)
     for _number in range(3):  # of as many handshakes
-        assert all(visibility.may_be_read(repo, entry) for entry in entries)
+        assert all(validity.may_be_read(repo, entry) for entry in entries)
     assert sorted(asked) == sorted({entry.heads for entry in entries})
 
     for phase, is_public in (("--draft", False), ("--public", True)):
         published.hg("phase", "--force", phase, "tip")
         repo.invalidate(clearfilecache=True)  # as hgweb does before each request
-        found = [visibility.may_be_read(repo, entry) for entry in entries]
+        found = [validity.may_be_read(repo, entry) for entry in entries]
         assert all(found) is is_public
     published.hg("strip", "--config", "extensions.strip=", "--no-backup", "-q", "tip")
     repo.invalidate(clearfilecache=True)
-    assert not all(visibility.may_be_read(repo, entry) for entry in entries)
+    assert not all(validity.may_be_read(repo, entry) for entry in entries)
     other = opened(published)
-    assert not all(visibility.may_be_read(other, entry) for entry in entries)
+    assert not all(validity.may_be_read(other, entry) for entry in entries)
 
 
 def test_heads_that_are_lost_are_looked_for_again(published: Bundled) -> None:
@@ -318,9 +318,9 @@ def test_heads_that_are_lost_are_looked_for_again(published: Bundled) -> None:
     path = published.directory / f"{entry.heads}.heads"
     content = path.read_bytes()
     path.unlink()
-    assert not visibility.may_be_read(repo, entry)
+    assert not validity.may_be_read(repo, entry)
     path.write_bytes(content)
-    assert visibility.may_be_read(repo, entry)
+    assert validity.may_be_read(repo, entry)
 
 
 def test_controls_do_not_reach_the_terminal(published: Bundled) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from mercurial import error
 
 from hgext3rd.amalgam import locking
-from hgext3rd.amalgam.clonebundles import advertise, formats, register, visibility
+from hgext3rd.amalgam.clonebundles import advertise, formats, register, validity
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore import docket as git_docket, ids
 from hgext3rd.amalgam.gitstore.git import branchtips, packfiles, repository
@@ -128,7 +128,7 @@ def bundle_headset(content: bytes) -> None:
     name = hashlib.sha256(content).hexdigest()
     _plant(f"{_BUNDLES}/{name}.heads", content)
     try:
-        nodes = visibility.read_heads(_REPO, name)
+        nodes = validity.read_heads(_REPO, name)
     finally:
         Path(_SCRATCH.name, _BUNDLES, f"{name}.heads").unlink()
     assert all(len(node) == 20 for node in nodes)

@@ -16,7 +16,7 @@ from testlib.bundled import Bundled
 from testlib.exported import Exported
 from testlib.webserver import serving
 
-from hgext3rd.amalgam.clonebundles import visibility
+from hgext3rd.amalgam.clonebundles import validity
 from hgext3rd.amalgam.serve import pktlines, uploadpack
 from hgext3rd.amalgam.serve.errors import HttpError
 
@@ -97,8 +97,8 @@ def test_handshakes_of_hg_look_up_no_heads_of_bundles(
     published: Bundled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the first one does, once for each set, however many bundles are listed."""
-    read_heads, reads, verdicts = visibility.read_heads, [], []
-    is_public = visibility.is_public
+    read_heads, reads, verdicts = validity.read_heads, [], []
+    is_public = validity.is_public
 
     def read(repo: Any, name: str) -> list[bytes]:
         reads.append(name)
@@ -108,8 +108,8 @@ def test_handshakes_of_hg_look_up_no_heads_of_bundles(
         verdicts.append(name)
         return is_public(repo, name)
 
-    monkeypatch.setattr(visibility, "read_heads", read)
-    monkeypatch.setattr(visibility, "is_public", noting)
+    monkeypatch.setattr(validity, "read_heads", read)
+    monkeypatch.setattr(validity, "is_public", noting)
     app = hgweb(os.fsencode(published.root), baseui=uimod.ui.load())
     for _client in range(3):
         assert b"clonebundles" in asked_by_hg(app, "capabilities")

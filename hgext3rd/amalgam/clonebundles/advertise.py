@@ -30,7 +30,7 @@ from . import (
     formats,
     locations,
     objectstore,
-    visibility,
+    validity,
 )
 from .formats import is_uploaded
 from .register import Register
@@ -90,7 +90,7 @@ def _for_client(repo: RepoT, content: bytes, base: bytes) -> bytes:
         if url in outlived:
             continue
         entries = named.get(url, [])
-        if entries and not any(visibility.is_sound(repo, entry) for entry in entries):
+        if entries and not any(validity.is_sound(repo, entry) for entry in entries):
             continue  # withdrawn since, or lost
         link = objectstore.link_to(repo, entries[0]) if entries else b""
         kept.append(
@@ -107,10 +107,10 @@ def read_hg_manifest(repo: RepoT) -> bytes:
 
 def _outlived(repo: RepoT) -> list[Any]:
     """Return bundles from before a censoring; takes no time if there was none."""
-    if visibility.mark_of(repo) == "":
+    if validity.mark_of(repo) == "":
         return []
     try:
-        return visibility.outlived(repo)
+        return validity.outlived(repo)
     except error.StorageError:
         return []
 
@@ -225,7 +225,7 @@ def answer_cinnabarclone(repo: RepoT, proto: Any) -> bytes:
     named = [e for e in register.entries.values() if os.fsencode(e.url) == url]
     if not any(_is_valid_for_cinnabar(repo, entry) for entry in named):
         return b""  # it was made of changesets that have been withdrawn since
-    if not visibility.may_reach_git(repo):
+    if not validity.may_reach_git(repo):
         return b""
     url = locations.absolute_url(url, locations.base_of_peer(repo, proto))
     return url + b"\n" if url else b""
@@ -233,8 +233,8 @@ def answer_cinnabarclone(repo: RepoT, proto: Any) -> bytes:
 
 def _is_valid_for_cinnabar(repo: RepoT, entry: Entry) -> bool:
     if entry.key:  # the store may not be ours any more
-        return visibility.is_sound(repo, entry)
-    return visibility.may_be_named(repo, entry)
+        return validity.is_sound(repo, entry)
+    return validity.may_be_named(repo, entry)
 
 
 def cinnabar_capabilities(

@@ -34,7 +34,7 @@ from . import (
     policy,
     publish,
     register as registers,
-    visibility,
+    validity,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _LONGEST_PROBLEM = 2000
 
 def read_auto_gen(_orig: object, repo: RepoT) -> list[Any]:
     """Return the valid bundles of the state."""
-    return visibility.published_bundles(repo)
+    return validity.published_bundles(repo)
 
 
 def reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:
@@ -76,7 +76,7 @@ def reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:
             is_nested = self.currenttransaction() is not None
             transaction = self._renewing(*args, **kwargs)
             if not is_nested:
-                visibility.watch(self, transaction, advertise_live)
+                validity.watch(self, transaction, advertise_live)
             return transaction
 
         def _renewing(self, *args: Any, **kwargs: Any) -> Any:
@@ -150,7 +150,7 @@ def delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> None
     if not bundle.ready:
         _remove_temporary(repo, {os.path.basename(bundle.filepath)})
         return
-    published = isinstance(bundle, visibility.PublishedBundle)
+    published = isinstance(bundle, validity.PublishedBundle)
     if not published or bundle.entry is None:  # from before amalgam took part
         inline = bundle.file_url.startswith(bundlecaches.CLONEBUNDLESCHEME)
         if inline and b"/" in bundle.basename:
@@ -159,7 +159,7 @@ def delete(orig: Callable[[RepoT, Any], None], repo: RepoT, bundle: Any) -> None
             orig(repo, bundle)
         return
     register = registers.Register.read(repo)
-    withdrawn = not visibility.may_be_named(repo, bundle.entry)
+    withdrawn = not validity.may_be_named(repo, bundle.entry)
     publish.retire(register, bundle.entry.name, at_once=withdrawn)
     register.write(repo)
 
@@ -172,7 +172,7 @@ def generate(
     is_for_hg = not formats.kind_of(request.bundle_type)
     if not formats.takes_part(repo) or (inline and is_for_hg):
         # before anything is read: the bundle may contain text censored from now on
-        repo.unpublished[path] = visibility.mark_of(repo) or ""
+        repo.unpublished[path] = validity.mark_of(repo) or ""
         orig(request, repo, path)
         return
     repo.unpublished[path] = newbundle.NewBundle.of(orig, request, repo)
@@ -198,7 +198,7 @@ def _upload_other(
     ready = orig(repo, bundle)
     if mark:
         register = registers.Register.read(repo)
-        others = {os.fsdecode(b.basename) for b in visibility.state(repo) if b.ready}
+        others = {os.fsdecode(b.basename) for b in validity.state(repo) if b.ready}
         register.others = {
             name: mark for name, mark in register.others.items() if name in others
         }
@@ -284,7 +284,7 @@ def _run(orig: Any, ui: UiT, repo: RepoT) -> Any:
     _remove_debris(repo)
     # an object that is gone is not named any more, and can be made again
     lost = part and publish.withdraw_lost(repo, publish.compare_store(repo))
-    if part and (lost or visibility.outlived(repo)):
+    if part and (lost or validity.outlived(repo)):
         # out of all lists before others of the same name are made in another place
         advertise_live(repo)
     try:
@@ -329,10 +329,10 @@ def advertise_live(repo: RepoT) -> None:
 
     For generators only.
     """
-    visibility.withdraw(repo)
+    validity.withdraw(repo)
     clonebundles.update_ondisk_manifest(repo)
-    chain = [link.entry for link in visibility.published_chain(repo)]
-    advertise.write_cinnabar_manifest(repo, visibility.published_cinnabar_bundle(repo))
+    chain = [link.entry for link in validity.published_chain(repo)]
+    advertise.write_cinnabar_manifest(repo, validity.published_cinnabar_bundle(repo))
     advertise.write_bundle_list(repo, chain, lambda path: _upload_list(repo, path))
     names = [b.basename for b in clonebundles.read_auto_gen(repo) if b.ready]
     publish.sweep(repo, names, lambda entry: _delete_uploaded(repo, entry))

@@ -14,7 +14,7 @@ from ..config import GIT_V2, GitConfig
 from ..files import TEMPORARY, Directory, Placement
 from ..gitstore.export import transaction
 from ..records import Record
-from . import gitbundle, keys, objectstore, visibility
+from . import gitbundle, keys, objectstore, validity
 from .formats import is_increment, kind_of, suffix_of, window_bytes
 from .objectstore import streamed
 from .register import Entry, Register, directory_of
@@ -128,7 +128,7 @@ class NewBundle(Record):
                 tips_only=kind == GIT_V2,
             )
         entry.changesets = written.changesets
-        entry.reached = visibility.write_heads(repo, written.heads)
+        entry.reached = validity.write_heads(repo, written.heads)
 
     def _created(self, repo: RepoT) -> BinaryIO:
         if self.store:
@@ -152,22 +152,22 @@ def _describe(repo: RepoT, request: Any) -> Entry:
         revs=request.revs,
         tip_rev=request.tip_rev,
         tip_node=request.tip_node.decode(),
-        heads=visibility.write_heads(repo, _nodes(repo, request)),
+        heads=validity.write_heads(repo, _nodes(repo, request)),
         made=time.time(),
         # before anything is read: the bundle may contain text censored from now on
-        mark=visibility.mark_of(repo) or "",
+        mark=validity.mark_of(repo) or "",
     )
 
 
 def _place_in_chain(repo: RepoT, entry: Entry) -> list[bytes]:
     """Give ``entry`` its token, and return the nodes that it builds upon."""
     register = Register.read(repo)
-    chain = [link.entry for link in visibility.published_chain(repo)]
+    chain = [link.entry for link in validity.published_chain(repo)]
     base: list[bytes] = []
     if is_increment(entry.type.encode()):
         entry.token = register.last_token + 1
         entry.follows = chain[-1].token
-        base = visibility.read_heads(repo, chain[-1].reached)
+        base = validity.read_heads(repo, chain[-1].reached)
     else:
         # the token of the bundle it replaces, or of an older one that clients may have
         replaced = [other.token for other in chain if other.heads == entry.heads]

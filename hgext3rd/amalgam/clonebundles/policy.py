@@ -15,7 +15,7 @@ from mercurial.i18n import _
 
 from ..config import CINNABAR_V1, GIT_V2
 from ..terminal import one_line
-from . import formats, generator, visibility
+from . import formats, generator, validity
 from .register import Register
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ def needed_bundles(
     """Return the bundles to make and to delete, for git, too."""
     formats.check_formats(repo)
     create, delete = orig(repo, bundles, op_id)
-    nodes = visibility.public_heads(repo)
+    nodes = validity.public_heads(repo)
     if not formats.takes_part(repo):
         # without public changesets, Mercurial bundles everything
         if not nodes and repo.revs(b"secret()"):
             create = []
         return create, delete
-    heads = visibility.heads_name(nodes)
+    heads = validity.heads_name(nodes)
     if not nodes:
         return [], delete  # there would be nothing in it
     wanted = [request.bundle_type for request in create]
@@ -92,9 +92,7 @@ def _wanted_of_chain(
         rev = repo.changelog.rev
         older = {
             "revs": upto.revs,
-            "head_revs": [
-                rev(node) for node in visibility.read_heads(repo, upto.heads)
-            ],
+            "head_revs": [rev(node) for node in validity.read_heads(repo, upto.heads)],
             "tip_rev": upto.tip_rev,
             "tip_node": upto.tip_node.encode(),
         }
@@ -160,7 +158,7 @@ def missing_names(repo: RepoT, bundle: Any) -> int:
     unfiltered = repo.unfiltered()
     if bundle.entry is None:
         return len(unfiltered.revs(b"public() and %d:", bundle.tip_rev + 1))
-    nodes = visibility.read_heads(repo, bundle.entry.heads)
+    nodes = validity.read_heads(repo, bundle.entry.heads)
     return len(unfiltered.revs(b"only(public(), %ln)", nodes))
 
 

@@ -29,7 +29,7 @@ from ..files import TEMPORARY
 from ..records import Record
 from ..terminal import one_line, printable
 from ..trust import Trust
-from . import keys, locations, objectstore, visibility
+from . import keys, locations, objectstore, validity
 from .formats import kind_of, suffix_of
 from .register import NAME, Entry, Register, directory_of, is_address, require_lock
 
@@ -295,7 +295,7 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: _Delete) -> None:
         if entry.name in wanted:
             entry.retired = None
             continue
-        if not visibility.may_be_named(repo, entry):
+        if not validity.may_be_named(repo, entry):
             entry.retired = None
         # never retired means never advertised
         if entry.retired is not None and now < entry.retired + config.retention_seconds:
@@ -309,7 +309,7 @@ def sweep(repo: RepoT, live: Iterable[bytes], delete: _Delete) -> None:
     _sweep_strays(repo, register)
     entries = register.entries.values()
     used = frozenset(name for entry in entries for name in (entry.heads, entry.reached))
-    visibility.sweep_heads(repo, used)
+    validity.sweep_heads(repo, used)
 
 
 def _delete(repo: RepoT, entry: Entry, delete: _Delete) -> bool:

@@ -30,7 +30,7 @@ from . import (
     objectstore,
     policy,
     publish,
-    visibility,
+    validity,
 )
 from .register import Register, directory_of
 
@@ -131,7 +131,7 @@ class BundlesStatus:
 
     def _list(self, repo: RepoT, register: Register, bundles: list[Any]) -> None:
         ready = [bundle for bundle in bundles if bundle.ready]
-        links = [link.entry for link in visibility.published_chain(repo)]
+        links = [link.entry for link in validity.published_chain(repo)]
         following = {
             entry.name: after.type.encode()
             for entry, after in itertools.pairwise(links)
@@ -148,7 +148,7 @@ class BundlesStatus:
             after = following.get(entry.name, b"")
             row = _row(entry, state)._replace(missing=missing, next=after)
             self.rows.append(row)
-            if not visibility.is_there(repo, entry) and visibility.may_be_named(
+            if not validity.is_there(repo, entry) and validity.may_be_named(
                 repo, entry
             ):
                 path = _path(repo, entry)
@@ -160,7 +160,7 @@ class BundlesStatus:
         for entry in sorted(kept, key=lambda e: (e.type, e.revs)):
             if entry.name not in names:
                 self.rows.append(_row(entry, b"kept"))
-            if visibility.is_exposed(repo, entry):
+            if validity.is_exposed(repo, entry):
                 self.problems.append(_exposed(repo, entry))
         for bundle in bundles:
             if not bundle.ready:

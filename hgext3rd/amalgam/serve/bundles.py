@@ -21,7 +21,7 @@ from ..clonebundles import (
     locations,
     objectstore,
     register as registers,
-    visibility,
+    validity,
 )
 from ..loading import load
 
@@ -85,11 +85,11 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
         register = registers.Register.read_for_client(repo)
         entry = register.entries.get(name.decode()) if register else None
     directory = locations.directory_at(repo, entry.path) if entry else None
-    if name.endswith(_FOR_GIT) and not visibility.may_reach_git(repo):
+    if name.endswith(_FOR_GIT) and not validity.may_reach_git(repo):
         entry = None
     if entry is None or (directory is None and not entry.key):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
-    if not visibility.may_be_read(repo, entry):
+    if not validity.may_be_read(repo, entry):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     if directory is None:
         _redirect(repo, entry, req, res)
@@ -105,7 +105,7 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
 def _redirect(repo: RepoT, entry: Entry, req: Any, res: Any) -> None:
     """Send a client to the object store, with a link that is made for it."""
     link = objectstore.link_to(repo, entry)
-    if not link or visibility.is_exposed(repo, entry):
+    if not link or validity.is_exposed(repo, entry):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     res.status = b"302 Found"
     res.headers[b"Location"] = link
@@ -128,8 +128,8 @@ def _open(directory: Directory, entry: Entry) -> BinaryIO:
 def _send_list(repo: RepoT, req: Any, res: Any) -> None:
     try:
         chain = (
-            [it.entry for it in visibility.published_chain(repo)]
-            if visibility.may_reach_git(repo)
+            [it.entry for it in validity.published_chain(repo)]
+            if validity.may_reach_git(repo)
             else []
         )
     except error.StorageError:

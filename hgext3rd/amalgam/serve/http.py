@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any
 from mercurial import error
 from mercurial.hgweb import request
 
-from ..clonebundles import locations, objectstore, visibility
+from ..clonebundles import locations, objectstore, validity
 from ..index import hooks
 from ..loading import load
 from . import httprequest, permissions, pktlines, receivepack, uploadpack
@@ -54,9 +54,9 @@ _MOST = 100
 def bundle_uri_answer(repo: RepoT, req: Any) -> bytes:
     """Return the answer to the command; empty without bundles."""
     try:
-        if not visibility.may_reach_git(repo):
+        if not validity.may_reach_git(repo):
             return b""
-        chain = [link.entry for link in visibility.published_chain(repo)]
+        chain = [link.entry for link in validity.published_chain(repo)]
     except error.StorageError:
         return b""  # the operator is told elsewhere
     base = locations.base_of(repo.ui, req)

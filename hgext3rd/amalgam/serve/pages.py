@@ -18,7 +18,7 @@ from mercurial import error, registrar
 from mercurial.hgweb import common
 from mercurial.node import bin as bin_node, hex as hex_node
 
-from ..clonebundles import advertise, locations, visibility
+from ..clonebundles import advertise, locations, validity
 from ..config import wants_serve
 from ..gitstore import ids, selection
 from ..index import hooks
@@ -168,7 +168,7 @@ def clone_url(base: bytes) -> bytes:
 def bundle_list_url(repo: RepoT, base: bytes) -> bytes:
     """Return the URL for ``--bundle-uri``; empty without bundles."""
     try:
-        if not visibility.may_reach_git(repo) or not visibility.published_chain(repo):
+        if not validity.may_reach_git(repo) or not validity.published_chain(repo):
             return b""
     except error.StorageError:
         return b""  # the operator is told elsewhere
