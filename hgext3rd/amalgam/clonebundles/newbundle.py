@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import GIT_V2, GitConfig
 from ..files import TEMPORARY, Directory, Placement
-from ..gitstore.export import transaction
+from ..gitstore.export import journal
 from ..records import Record
 from . import gitbundle, keys, objectstore, validity
 from .formats import is_increment, kind_of, suffix_of, window_bytes
@@ -49,7 +49,7 @@ class NewBundle(Record):
         The caller removes it; if this process is killed, the next generator does.
         ``StateError`` if a transaction was abandoned.
         """
-        transaction.refuse_abandoned(repo)
+        journal.refuse_abandoned(repo)
         parent = directory_of(repo)
         made = cls(
             _describe(repo, request),

@@ -24,7 +24,7 @@ from .. import locking
 from ..files import Unusable
 from ..gitstore import plan, selection
 from ..gitstore.export import export as exporting, exporter, request
-from ..gitstore.export.transaction import TransactionAbandoned
+from ..gitstore.export.journal import TransactionAbandoned
 from ..gitstore.git import packfiles
 from ..locking import LockState
 from ..records import Record

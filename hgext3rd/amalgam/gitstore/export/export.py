@@ -31,7 +31,7 @@ from ..git import branchtips, refs as refsmod
 from ..git.branchtips import BranchTips
 from ..oidmap import ID_LEN, Table
 from ..plan import Drafts, ExportPlan
-from . import docketedits, metadatacommit, transaction
+from . import docketedits, journal, metadatacommit
 from .conversion import Converted, ExportConversion
 from .exportlock import locked
 from .metadatacommit import Covers
@@ -595,7 +595,7 @@ class ExportRun:
         ):
             writer.write(docket)
             return False
-        transaction.refuse_abandoned(repo)
+        journal.refuse_abandoned(repo)
         changed, deleted = writer.name(names.refs, names.head)
         refs = self.report.refs + changed
         self._note(refs=refs, deleted=self.report.deleted + deleted)
@@ -715,7 +715,7 @@ def export(
     started = time.monotonic()
     store.require_trust()
     requirements.check(store.repo)
-    transaction.refuse_unfinished(store.asked)
+    journal.refuse_unfinished(store.asked)
     nodes = None
     if revs is not None:
         nodes = tuple(map(store.repo.unfiltered().changelog.node, revs))

@@ -1,4 +1,4 @@
-"""Unfinished transactions: their changesets are neither exported nor bundled.
+"""The journal of unfinished transactions, whose changesets do not leave.
 
 Mercurial writes the changelog and bookmarks as it closes a transaction. If its process
 is killed then, all readers see them until ``hg recover`` takes them back. No process
