@@ -24,7 +24,6 @@ from . import packgroups, requirements, selection, verify
 from .docket import Docket
 from .export import export, exporter, maintenance, request
 from .export.export import LastExport
-from .export.exportlock import locked
 from .failures import Failure
 from .git import branchtips
 from .git.packfiles import object_count
@@ -331,7 +330,7 @@ def _apply(store: GitStore, remedy: Remedy) -> None:
 
 
 def _remove_foreign(store: GitStore) -> None:
-    with locked(store):
+    with store.locked():
         docket = Docket.read(store.maps.directory, store.config.dialect)
         for file in foreign_files(store.repository, docket):
             store.repository.directory.remove(file)

@@ -1,15 +1,21 @@
 """The git store of a repository: its paths, its contents, and whether it may be read.
 
-Writes nothing. Does not know how an export is made.
+Writes nothing but the lock of exports, ``.hg/amalgam/lock``: one export runs at a time.
+That is taken after Mercurial's own locks, or without them. An export takes no lock of
+Mercurial. So no process that waits for a Mercurial lock waits for an export. Does not
+know how an export is made.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 from typing import TYPE_CHECKING
 
 from mercurial import error
+from mercurial.i18n import _
 
+from .. import locking
 from ..config import METADATA_DIALECT, GitConfig
 from ..files import Directory, Placement, Unusable
 from ..trust import Trust
@@ -96,13 +102,40 @@ class GitStore:
         self.trust.require(self.repo.sharedpath)
 
     @contextlib.contextmanager
-    def holding(self, hold: Hold) -> Iterator[None]:
-        """Let ``require_lock`` ask for this lock as long as the context lasts."""
-        self._hold = hold
-        try:
-            yield
-        finally:
-            self._hold = None
+    def locked(self, *, wait: bool = True) -> Iterator[None]:
+        """Hold the lock of exports.
+
+        While another process holds it, wait as long as ``ui.timeout`` says, or not at
+        all without ``wait``, or in a process that has a Mercurial lock: then
+        ``LockHeld`` at once. ``LockUnavailable`` if the lock cannot be made,
+        ``Unusable`` if it is no lock.
+        """
+        repo = self.asked
+        has_hg_lock = repo.currentwlock() or repo._currentlock(repo._lockref)
+        waits = wait and not has_hg_lock
+        timeout = repo.ui.configint(b"ui", b"timeout") if waits else 0
+        lock = locking.held(
+            repo.ui,
+            self.directory,
+            self.placement,
+            _(b"git store of %s") % repo.origroot,
+            timeout=timeout,
+            warn_after=repo.ui.configint(b"ui", b"timeout.warn"),
+        )
+        with contextlib.ExitStack() as stack:
+            try:
+                self._hold = stack.enter_context(lock)
+            except error.LockHeld as exc:
+                if timeout:
+                    raise
+                # nobody waited, so that nothing "timed out"
+                raise error.LockHeld(
+                    errno.EAGAIN, exc.filename, exc.desc, exc.locker
+                ) from None
+            try:
+                yield
+            finally:
+                self._hold = None
 
     def require_lock(self) -> None:
         """Raise ``StateError`` if the lock of exports was lost to another host."""

@@ -26,7 +26,6 @@ from testlib.faults import (
 from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore import verify
 from hgext3rd.amalgam.gitstore.docket import Docket
-from hgext3rd.amalgam.gitstore.export.exportlock import locked
 from hgext3rd.amalgam.gitstore.status import repair
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.gitstore.verify import Findings
@@ -181,7 +180,7 @@ def test_running_export_is_not_taken_for_damage(store: Exported) -> None:
     a_wrong_ref(store)
     opened = git_store(store)
     held = Path(opened.directory.join(b"lock").decode())
-    with locked(opened):
+    with opened.locked():
         assert held.is_symlink()
         with pytest.raises(error.StateError, match="an export changes the git store"):
             verify.run(opened)

@@ -25,7 +25,6 @@ from ...terminal import printable
 from .. import requirements, selection
 from ..adopted import AdoptedFile
 from ..export.conversion import AdoptedInput, ExportConversion, UnfitError
-from ..export.exportlock import locked
 from ..oidmap import MapFiles
 from . import mappings, mirror as mirrors
 from .mirror import object_id
@@ -158,7 +157,7 @@ def adopt(
         if not _is_foreign(store, proposed, selected, mirror, taken, path, full=full):
             return report._replace(kept=False)
         store.directory.make(store.placement)
-        with locked(store):
+        with store.locked():
             docket = store.docket()
             if docket.segments and not docket.adopted and not rebuild:
                 raise error.StateError(

@@ -2,6 +2,5 @@
 
 ``export`` has the steps in order, ``conversion`` calls the native core. ``writer``
 keeps docket and files in step, and ``docketedits`` makes new dockets of old ones.
-``exportlock`` keeps exports apart. ``journal`` refuses changesets that Mercurial may
-yet roll back.
+``journal`` refuses changesets that Mercurial may yet roll back.
 """

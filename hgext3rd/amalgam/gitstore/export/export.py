@@ -33,7 +33,6 @@ from ..oidmap import ID_LEN, Table
 from ..plan import Drafts, ExportPlan
 from . import docketedits, journal, metadatacommit
 from .conversion import Converted, ExportConversion
-from .exportlock import locked
 from .metadatacommit import Covers
 from .writer import StoreWriter, with_metadata
 
@@ -722,7 +721,7 @@ def export(
     run = ExportRun(store, ExportRequest(nodes, rebuild, once, covers))
     try:
         store.maps.directory.make(store.placement)
-        with locked(store):
+        with store.locked():
             run.update()
     except OSError as exc:
         if exc.errno not in _UNWRITABLE or _is_of_hg(store.repo, exc.filename):

@@ -30,7 +30,6 @@ from ..git import layout, packfiles, summaries
 from ..git.refs import METADATA
 from ..oidmap import ID_LEN, Table
 from . import request
-from .exportlock import locked
 from .writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def _run(store: GitStore, summarises: bool) -> int:
 def _clear_up(store: GitStore) -> None:
     """Remove files of a run that was killed while it exchanged packs."""
     if store.pending_packs():
-        with locked(store):
+        with store.locked():
             files = StoreWriter(store)
             files.read()
             files.remove_debris()
@@ -180,7 +179,7 @@ def _rolled_up(store: GitStore, docket: Docket, due: RollUp) -> bool:
                     hint=_(b"run 'hg git::verify'"),
                 )
             complete = made[0] if splits else ""
-            with locked(store):
+            with store.locked():
                 files = StoreWriter(store)
                 files.read()
                 files.remove_debris()
@@ -215,7 +214,7 @@ def _summarise(store: GitStore, docket: Docket, pack: str) -> None:
             summaries.make(
                 repository, layout.staged_objects(area), pack, tips, placement
             )
-            with locked(store):
+            with store.locked():
                 files = StoreWriter(store)
                 files.read()
                 files.remove_debris()

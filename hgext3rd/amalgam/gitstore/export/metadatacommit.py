@@ -16,7 +16,6 @@ from ...records import Choice
 from ..oidmap import Table
 from . import docketedits
 from .conversion import ExportConversion
-from .exportlock import locked
 from .writer import StoreWriter, with_metadata
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def catch_up(store: GitStore) -> None:
     with contextlib.suppress(error.Abort, error.LockError, error.StorageError, OSError):
         if is_current(store, docket, Covers.ALL):
             return
-        with locked(store, wait=False):
+        with store.locked(wait=False):
             files = StoreWriter(store)
             files.read()
             files.remove_debris()

@@ -5,7 +5,7 @@ None is lost: see ``exporter``.
 
 One exporter runs at a time: ``.hg/amalgam/exporter/lock``, locked by flock(2). The
 kernel releases it at any end of the process. It keeps exporters apart, not exports:
-those have ``exportlock``. Without flock, exporters wait for each other there.
+those have ``GitStore.locked``. Without flock, exporters wait for each other there.
 """
 
 from __future__ import annotations
