@@ -162,8 +162,8 @@ def test_requirement_that_is_not_known_is_a_problem(store: Exported) -> None:
 
 def test_kernel_that_gives_wrong_answers_is_a_problem(store: Exported) -> None:
     (store.root / "faulty.py").write_text(
-        "from hgext3rd.amalgam.core import kernels\n"
-        "kernels.refused = lambda _ui: [b'avx512', b'portable']\n"
+        "from hgext3rd.amalgam.commands import installation\n"
+        "installation.refused_kernels = lambda _ui: [b'avx512', b'portable']\n"
     )
     options = ["--config", "extensions.amalgam=", "--config"]
     command = [str(HG), *options, "extensions.faulty=faulty.py", "admin::amalgam"]

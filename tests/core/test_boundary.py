@@ -22,8 +22,8 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam import metadata
+from hgext3rd.amalgam.commands import installation
 from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.core import kernels
 from hgext3rd.amalgam.core._core import ffi, lib
 from hgext3rd.amalgam.core.buffers import lent, lent_writable
 from hgext3rd.amalgam.core.errors import Moved, Unsupported, call, check
@@ -118,11 +118,11 @@ def opened(directory: Path, segments: list[bytes]) -> Any:
 
 
 def test_core_is_of_this_version(ui: Any) -> None:
-    assert kernels.version_of_core(ui) == metadata.__version__
+    assert installation.version_of_core(ui) == metadata.__version__
 
 
 def test_no_hash_kernel_of_this_machine_is_refused(ui: Any) -> None:
-    assert kernels.refused(ui) == []
+    assert installation.refused_kernels(ui) == []
 
 
 @pytest.mark.parametrize(

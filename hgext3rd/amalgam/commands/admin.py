@@ -18,12 +18,12 @@ from ..clonebundles import (
     status as bundles_status,
 )
 from ..config import GitConfig, mistakes
-from ..core import kernels
 from ..gitstore import oidmap, status as state
 from ..gitstore.source import source_of
 from ..gitstore.store import GitStore
 from ..index import check, hooks
 from ..terminal import one_line
+from . import installation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +151,8 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
 
 def general_problems(repo: RepoT) -> list[Problem]:
     """Return problems of the configuration and of this machine."""
-    return [*_mistakes(repo), *kernel_problems(repo.ui)]
+    kernels = installation.kernel_problems(repo.ui)
+    return [*_mistakes(repo), *(state.Problem(*it) for it in kernels)]
 
 
 def _mistakes(repo: RepoT) -> list[Problem]:
@@ -162,21 +163,6 @@ def _mistakes(repo: RepoT) -> list[Problem]:
         for mistake in mistakes(ui):
             found[mistake.message] = mistake.hint or hint
     return [state.Problem(*it) for it in found.items()]
-
-
-def kernel_problems(ui: UiT) -> list[Problem]:
-    """Return which SHA-1 kernels of the core fail their known answers here."""
-    found = []
-    for name in kernels.refused(ui):
-        text = _(
-            b"SHA-1 kernel '%s' gives wrong answers on this machine, and is not used"
-        )
-        hint = _(b"check its CPU microcode and hypervisor")
-        if name == kernels.PORTABLE:
-            text = _(b"SHA-1 kernel '%s' gives wrong answers on this machine")
-            hint = _(b"do not export on it: no other kernel is left")
-        found.append(state.Problem(text % name, hint))
-    return found
 
 
 def store_of(ui: UiT, repo: RepoT) -> GitStore | None:
