@@ -1,9 +1,9 @@
-//! What an export asks of the allocator, and what that asks of the system: `allocation STORE OUTDIR`.
+//! Memory that an export requests, and memory that the allocator takes: `allocation STORE OUTDIR`.
 //!
-//! STORE is a directory `.hg/store`, OUTDIR is made. Prints a line of JSON twenty times a second:
-//! seconds, phase, bytes requested by Rust code and not freed, bytes that
-//! the allocator has set apart for these, anonymous memory of the process, and its peak so far.
-//! `contrib/perf/allocators.py` runs it with several allocators. Linux: asks `/proc`.
+//! STORE is a directory `.hg/store`, OUTDIR is created. Prints a line of JSON twenty times a
+//! second: seconds, phase, bytes requested by Rust code and not freed, bytes that the allocator
+//! uses for them, anonymous memory of the process, and its peak so far.
+//! `contrib/perf/allocators.py` runs it with several allocators. Linux: reads `/proc`.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
@@ -24,7 +24,7 @@ use whole::WholeRequest;
 
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Counts what the system's allocator is asked for.
+/// The system's allocator, with counters.
 struct Counting;
 
 static REQUESTED: AtomicUsize = AtomicUsize::new(0);
@@ -38,19 +38,19 @@ impl Counting {
     fn count(pointer: *mut u8, len: usize) {
         if !pointer.is_null() {
             REQUESTED.fetch_add(len, Ordering::Relaxed);
-            // SAFETY: it was allocated, and not freed.
+            // SAFETY: the memory was allocated, and not freed.
             IN_USE.fetch_add(unsafe { malloc_usable_size(pointer.cast()) }, Ordering::Relaxed);
         }
     }
 
     fn discount(pointer: *mut u8, len: usize) {
         REQUESTED.fetch_sub(len, Ordering::Relaxed);
-        // SAFETY: it was allocated, and is not freed yet.
+        // SAFETY: the memory was allocated, and is not freed yet.
         IN_USE.fetch_sub(unsafe { malloc_usable_size(pointer.cast()) }, Ordering::Relaxed);
     }
 }
 
-// SAFETY: all is passed on to `System`.
+// SAFETY: every call is passed on to `System`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises, here and below.
@@ -116,7 +116,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Tells how memory is at a time.
+/// A printer of memory figures over time.
 struct Clock {
     start: Instant,
     phase: Mutex<String>,

@@ -1,8 +1,9 @@
-//! Exports all of a repository and tells what it took: `export STORE OUTDIR [threads] [nocheck | each]
+//! An export of a whole repository, measured: `export STORE OUTDIR [threads] [nocheck | each]
 //! [memory=MIB]`.
 //!
-//! STORE is a directory `.hg/store`, OUTDIR is made, and gets a pack and a map. Prints for each phase
-//! the seconds, the processor seconds and the peak of resident memory so far. Linux: asks `/proc`.
+//! STORE is a directory `.hg/store`. OUTDIR is created, and gets a pack and a map. Prints for each
+//! phase the seconds, the processor seconds and the peak of resident memory so far. Linux: reads
+//! `/proc`.
 
 mod whole;
 
@@ -62,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What this process has used until now.
+/// Resources that this process has used so far.
 #[derive(Clone, Copy)]
 struct Moment {
     wall: Instant,

@@ -1,8 +1,8 @@
-//! The least that a checked export can take: `floor STORE [THREADS]`.
+//! The least time of a verified export: `floor STORE [THREADS]`.
 //!
-//! Rebuilds the text of every file revision of the directory `.hg/store` and hashes it twice, as
-//! node and as blob, with the code that an export uses; compares the nodes and writes nothing.
-//! Prints texts, their bytes, and the seconds, elapsed and of processors. Linux: asks `/proc`.
+//! Rebuilds the text of every file revision of the directory `.hg/store`, and hashes it as node and
+//! as blob, with the code of an export. Compares the nodes and writes nothing. Prints the number of
+//! texts, their bytes, and the seconds, elapsed and of processors. Linux: reads `/proc`.
 
 use std::error::Error;
 use std::fs;
@@ -21,11 +21,11 @@ use sha1lanes::{Message, best};
 
 /// `USER_HZ`: the unit of times in `/proc/self/stat`, the same on all Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Text that one job rebuilds, in bytes, about.
+/// Approximate text that one job rebuilds, in bytes.
 const JOB_TEXT_BYTES: u64 = 96 << 20;
 /// Texts kept while walking a filelog, in bytes.
 const KEPT_TEXT_BYTES: usize = 12 << 20;
-/// Texts hashed together, and the bytes that they may have: as many as an export takes.
+/// Most texts hashed together, and their most bytes, as in an export.
 const HASHED_AT_ONCE: usize = 16;
 const HASHED_TEXT_BYTES: usize = 16 << 20;
 
@@ -66,7 +66,7 @@ fn main() -> Result<(), Problem> {
     Ok(())
 }
 
-/// Gives each of `items` to one of the threads, and answers what each thread kept.
+/// Distributes `items` to threads, and returns the results of each thread.
 fn in_threads<T: Sync, K: Default + Send>(
     threads: usize,
     items: &[T],
@@ -86,7 +86,7 @@ fn in_threads<T: Sync, K: Default + Send>(
     })
 }
 
-/// The paths that have a filelog, from the list that Mercurial keeps of its files.
+/// The paths that have a filelog, from Mercurial's fncache.
 fn filelog_paths(fncache: &[u8]) -> Vec<Vec<u8>> {
     let lines = fncache.split(|&byte| byte == b'\n');
     let names = lines.filter_map(|line| line.strip_prefix(b"data/")?.strip_suffix(b".i"));
@@ -116,7 +116,7 @@ struct Job {
     text_bytes: u64,
 }
 
-/// A filelog in jobs.
+/// Cuts a filelog into jobs.
 fn cut(revlog: Revlog) -> Vec<Job> {
     let revlog = Arc::new(revlog);
     let mut jobs = Vec::new();
@@ -133,7 +133,7 @@ fn cut(revlog: Revlog) -> Vec<Job> {
     jobs
 }
 
-/// What a thread keeps.
+/// The state of one thread.
 #[derive(Default)]
 struct Hasher {
     scratch: Scratch,
@@ -172,7 +172,7 @@ impl Hasher {
         Ok(())
     }
 
-    /// Hashes what waits, both ways.
+    /// Hashes all waiting texts, as nodes and as blobs.
     fn hash(&mut self) -> Result<(), Problem> {
         let contents: Vec<&[u8]> =
             self.waiting.iter().map(|waited| split_metadata(&waited.text).content).collect();
@@ -199,7 +199,7 @@ impl Hasher {
     }
 }
 
-/// What this process has used of processors.
+/// Processor seconds that this process has used so far.
 fn core_seconds() -> Result<f64, Problem> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     // fields 14 and 15; the name before the bracket may have spaces

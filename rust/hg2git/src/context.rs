@@ -34,7 +34,7 @@ impl Context<'_> {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Store`] that names a bad one.
+    /// [`crate::Error::Store`] with the first bad entry.
     pub fn check_used(&self) -> Result<()> {
         self.changelog.check_used()?;
         Ok(self.manifest.check_used()?)

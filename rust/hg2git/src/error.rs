@@ -8,43 +8,43 @@ use revlog::Node;
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why nothing, or nothing more, was converted.
+/// The error that ended a conversion, before or during the work.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The store cannot be read, or what it holds cannot be right.
+    /// The store cannot be read, or is damaged.
     #[error(transparent)]
     Store(#[from] revlog::Error),
     /// A file cannot be written.
     #[error(transparent)]
     Write(#[from] gitpack::staged::Error),
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{source}")]
     Io {
         /// File concerned.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A map segment is not what its format says.
+    /// A map segment is damaged.
     #[error("{what}")]
     Map {
         /// The segment's file.
         path: PathBuf,
-        /// What was found.
+        /// Defect of the file.
         what: String,
     },
-    /// The file of adopted commits is not what its format says.
+    /// The file of adopted commits is damaged.
     #[error("{what}")]
     Adopted {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// Defect of the file.
         what: String,
     },
     /// An adopted commit does not fit its changeset.
     #[error("the adopted commit does not fit changeset {}", .0.node)]
     Unfit(Unfit),
-    /// The changelog is no longer the one that the caller looked at.
+    /// The changelog changed since the caller looked at it.
     #[error("the repository changed meanwhile")]
     Moved,
     /// The caller asked to stop.
@@ -58,24 +58,24 @@ impl From<parallel::Error> for Error {
     }
 }
 
-/// A commit that was given for a changeset, and is not one of it.
+/// An adopted commit that does not fit its changeset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfit {
     /// The changeset.
     pub node: Node,
-    /// What is wrong with the commit.
+    /// Defect of the commit.
     pub misfit: Misfit,
 }
 
-/// What is wrong with a commit that was given.
+/// Defect of an adopted commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// Its tree is not that of the changeset.
+    /// Its tree differs from the changeset's tree.
     Tree = 1,
-    /// Its parents are not the commits of the changeset's parents.
+    /// Its parents differ from the commits of the changeset's parents.
     Parents = 2,
-    /// Its lines are not those of a commit.
+    /// It has not the form of a commit.
     Form = 3,
-    /// Another changeset has it.
+    /// Another changeset has it already.
     Taken = 4,
 }

@@ -1,7 +1,7 @@
-//! One run: everything selected and not yet in the map becomes a pack, and a segment of each map.
+//! One run: selected changesets that are not in the map become a pack, and a segment of each map.
 //!
-//! Owns the phases and their order. [`metadata_commit()`] names all that runs have converted. The caller
-//! selects changesets and writes refs.
+//! Owns the phases and their order. [`metadata_commit()`] covers the changesets of all runs. The
+//! caller selects changesets and writes refs.
 
 mod converting;
 mod reading;
@@ -36,15 +36,15 @@ use crate::request::{AdoptedFile, PublishedCommit, Report, Request};
 ///
 /// # Errors
 ///
-/// [`crate::Error`] says what is wrong and where; then no pack and no segment has become visible,
-/// except that a failure after the pack's last rename leaves it, named in the journal.
+/// [`crate::Error`] with the defect and its place. No pack and no segment is visible then. If the
+/// failure comes after the pack's last rename, the pack stays, named in the journal.
 pub fn export<D: Dialect>(request: &Request<'_>, progress: &mut ProgressFn<'_>) -> Result<Report> {
     let store = Store::new(request.store, request.encoding).with_mapped(request.indexes.clone());
     let map = OidMap::open(request.map, &request.segments, &request.unmapped)?;
     let changelog = store.open(RevlogKind::Changelog)?;
     let store = store.bounded(limits::longest_index(request.memory_bytes, changelog.index().len()));
     let revs = request.selection.unconverted(&changelog, &map);
-    // an entry that counted as nothing may be why it is not what the caller saw
+    // a damaged index entry may be the cause, and is the better error
     let revs = revs.or_else(|problem| Ok::<_, Error>(changelog.check_used()?).and(Err(problem)))?;
     if revs.is_empty() {
         return Ok(Report::default());
@@ -73,8 +73,8 @@ pub fn export<D: Dialect>(request: &Request<'_>, progress: &mut ProgressFn<'_>) 
     done
 }
 
-/// Makes the metadata commit of all changesets in the map, and answers it with the number of them;
-/// `None` if there are none, or no metadata is kept. Nothing is converted.
+/// Makes the metadata commit of all changesets in the map. Returns it with the number of
+/// changesets; `None` if the map has no changeset, or no metadata is kept. Converts nothing.
 ///
 /// `progress` is called from the calling thread, at most ten times a second.
 ///
@@ -103,8 +103,8 @@ pub fn metadata_commit<D: Dialect>(
     Ok(Some((published, covered)))
 }
 
-/// Opens the adopted commits for a run over so many changesets. All of the file is read if the run
-/// is not small, or builds on nothing.
+/// Opens the adopted commits for a run over this number of changesets. A large run, or one with an
+/// empty map, checks the whole file.
 fn open_adopted(
     AdoptedFile { directory, name, access, .. }: &AdoptedFile<'_>,
     map: &OidMap,
@@ -202,7 +202,7 @@ impl Run<'_> {
         self.publish(metadata, history, (revs, &plan), (files, &new_files, of_files), packs)
     }
 
-    /// Writes maps and metadata while packs are sealed, and makes all of it visible.
+    /// Writes maps and metadata while packs are sealed, and publishes all files.
     fn publish(
         &self,
         metadata: Option<Metadata<'_>>,
@@ -256,7 +256,7 @@ impl Run<'_> {
         })
     }
 
-    /// What is hashed of flat manifests.
+    /// The flat manifests to hash.
     fn proving(&self) -> Proving {
         let Request { check_texts, check_each_manifest, tree_manifests, .. } =
             *self.context.request;
@@ -271,9 +271,9 @@ impl Run<'_> {
 /// Results of the last phase.
 struct ConvertedHistory {
     changesets: ConvertedChangesets,
-    /// Commits of manifests, with metadata.
+    /// Commits of manifests, if metadata is kept.
     manifests: Option<Vec<Oid>>,
-    /// Notes of the commits, in their order.
+    /// Notes of the commits, in the same order.
     notes: Vec<Oid>,
 }
 

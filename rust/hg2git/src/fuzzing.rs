@@ -1,4 +1,4 @@
-//! Private parsers, for `fuzztargets` alone.
+//! Private parsers, for the crate `fuzztargets`.
 
 use dialect::cinnabar::{commit, note};
 use gitpack::Oid;
@@ -8,7 +8,7 @@ use crate::metadata::MANIFEST_TREES;
 use crate::objects::blobs::pointer_of;
 use crate::objects::trees::{TreeForm, stored_entries};
 
-/// Makes the commit and the note of a changeset, whose text is `text`.
+/// Makes the commit and the note of a changeset with this `text`.
 ///
 /// # Panics
 ///
@@ -20,11 +20,11 @@ pub fn commit_and_note(changeset: &Changeset<'_>, text: &[u8]) {
     assert!(note.is_some(), "our own commits can be read back");
 }
 
-/// Reads a pointer to content in LFS; one that was made of it is read alike.
+/// Reads an LFS pointer, and reads git-lfs's form of it again.
 ///
 /// # Panics
 ///
-/// If it is not.
+/// If the two readings differ.
 pub fn pointer(text: &[u8]) {
     if let Some(pointer) = pointer_of(text).filter(|pointer| !pointer.is_empty()) {
         assert!(pointer.len() <= 200);
@@ -32,11 +32,11 @@ pub fn pointer(text: &[u8]) {
     }
 }
 
-/// Reads the entries of a tree in both forms; what is read is all that it has.
+/// Reads the entries of a tree in both forms.
 ///
 /// # Panics
 ///
-/// If it is not.
+/// If the entries do not fit the content.
 pub fn tree(content: &[u8]) {
     for form in [&TreeForm::GIT, &MANIFEST_TREES] {
         if let Some(entries) = stored_entries(form, content) {

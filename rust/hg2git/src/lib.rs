@@ -1,10 +1,10 @@
 //! The conversion of Mercurial history to git objects.
 //!
-//! Owns the order of work and the oid map. The rules are those of a [`dialect::Dialect`], over which
-//! [`export()`] is generic. Reads stores through `revlog`, and writes packs through `gitpack`. The caller
-//! selects the changesets.
+//! Owns the order of work and the oid map. A [`dialect::Dialect`] has the rules, and [`export()`]
+//! is generic over it. Reads stores through `revlog`, and writes packs through `gitpack`. The
+//! caller selects the changesets.
 //!
-//! By stage, each room built on those before it:
+//! By stage, each module built on those before it:
 //!
 //! - `map`: the oid map on disk;
 //! - `read`: history as changes, from changesets (`changelog`) and manifests (`manifests` or
@@ -14,10 +14,10 @@
 //! - `out`: packs, and the order in which files become visible;
 //! - `metadata`: git-cinnabar's metadata.
 //!
-//! [`export()`] does one run, in four phases; [`metadata_commit()`] makes the metadata commit of earlier runs.
-//! Each phase is on [`parallel::ordered`]: parallel work, results in order, so that the same history gives
-//! the same bytes on any number of threads. Steps that build on earlier results have a
-//! [`parallel::Sequencer`].
+//! [`export()`] does one run, in four phases. [`metadata_commit()`] makes the metadata commit of
+//! earlier runs. Each phase uses [`parallel::ordered`]: work is parallel, results are in order. So
+//! the same history gives the same bytes on any number of threads. Steps that build on earlier
+//! results have a [`parallel::Sequencer`].
 
 mod context;
 mod error;

@@ -1,9 +1,9 @@
-//! git-cinnabar's metadata: a note for each commit, a commit for each manifest, blobs of copy metadata, and
-//! a commit that names all of it.
+//! git-cinnabar's metadata: a note per commit, a commit per manifest, blobs of copy metadata, and
+//! the metadata commit that names them.
 //!
-//! `notes` and `manifestcommits` are made during a run. The metadata commit (`assembly`) is made on request;
-//! `notestree` and `tables` are its trees, `heads` its heads. The rules are git-cinnabar's;
-//! `docs/formats/cinnabar.rst` lists them.
+//! `notes` and `manifestcommits` are made during a run. The metadata commit (`assembly`) is made on
+//! request; `notestree` and `tables` are its trees, `heads` its heads. The rules are
+//! git-cinnabar's; `docs/formats/cinnabar.rst` lists them.
 
 mod assembly;
 mod commit;
@@ -37,7 +37,7 @@ use crate::read::manifests::ManifestPlan;
 use crate::read::names::Names;
 use crate::request::{MetadataFiles, Request};
 
-/// Results of a run that its metadata is about.
+/// Results of a run, as input of its metadata.
 pub(crate) struct Outcome<'a> {
     pub plan: &'a ManifestPlan,
     /// Commits of the changesets, in the order of the changelog.
@@ -54,7 +54,7 @@ pub(crate) struct Outcome<'a> {
     pub heads: Option<BranchHeads>,
 }
 
-/// Metadata of one run, and of those before.
+/// Metadata of one run, and of earlier runs.
 pub(crate) struct Metadata<'a> {
     context: Context<'a>,
     files: &'a MetadataFiles,
@@ -63,7 +63,7 @@ pub(crate) struct Metadata<'a> {
 }
 
 impl<'a> Metadata<'a> {
-    /// Opens the metadata of earlier runs; `None` if none is kept.
+    /// Opens the metadata of earlier runs; `None` if no metadata is kept.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl<'a> Metadata<'a> {
         self.map.oid(Table::Manifests, manifest)
     }
 
-    /// Whether the metadata commit is wanted at once, since nothing was converted before.
+    /// Whether the metadata commit is wanted at once, since the map is empty.
     pub fn wants_commit(&self) -> bool {
         self.files.commit_of_first && self.context.map.is_empty()
     }
@@ -99,7 +99,7 @@ impl<'a> Metadata<'a> {
         MetadataWriter { sources, manifests: Sequencer::new(manifests) }
     }
 
-    /// Writes the map of the metadata, and the metadata commit if it is wanted. Nothing is visible yet.
+    /// Writes the map of the metadata, and the metadata commit if it is wanted. Publishes nothing.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ fn metadata_map(request: &Request<'_>, files: &MetadataFiles) -> Result<OidMap> 
 ///
 /// # Errors
 ///
-/// [`crate::Error`] if a map, or a changeset of it, cannot be read, or the pack not be written.
+/// [`crate::Error`] if a map or a changeset cannot be read, or the pack cannot be written.
 pub(crate) fn metadata_commit(
     context: Context<'_>,
     files: &MetadataFiles,
@@ -156,7 +156,8 @@ fn commit_of(assembly: &MetadataAssembly<'_>, heads: &BranchHeads) -> Result<Met
     Ok(MetadataCommit { oid, pack: pack.seal()? })
 }
 
-/// Writer of commits of manifests, which build on those before, and of notes, which need their commits only.
+/// Writer of manifest commits, which build on earlier ones, and of notes, which need only their
+/// commits.
 pub(crate) struct MetadataWriter<'a> {
     sources: &'a Sources<'a>,
     manifests: Sequencer<ManifestCommits<'a>>,

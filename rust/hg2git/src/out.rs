@@ -1,4 +1,4 @@
-//! The output of a run: packs, and how they become visible.
+//! The output of a run: packs, and their publication.
 
 pub(crate) mod packs;
 pub(crate) mod publish;

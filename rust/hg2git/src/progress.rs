@@ -1,6 +1,6 @@
-//! Progress of a run, reported to the caller now and then.
+//! Progress of a run, reported to the caller at intervals.
 //!
-//! Owns the interval. The phases know how much is done and how much there is.
+//! Owns the interval. The phases count the work done and the total.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// Shortest time between two calls of the progress callback.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
-/// What a run is doing.
+/// A phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Phase {
@@ -23,10 +23,10 @@ pub enum Phase {
     Commits = 3,
 }
 
-/// Told of the phase, how much of it is done and how much there is; answers whether to stop.
+/// Callback with the phase, the work done and the total. Returns whether to stop.
 pub type ProgressFn<'a> = dyn FnMut(Phase, u64, u64) -> bool + 'a;
 
-/// Limits how often progress is reported.
+/// A limit on the frequency of progress reports.
 pub(crate) struct ThrottledProgress<'a, 'b> {
     progress: &'a mut ProgressFn<'b>,
     last: Option<Instant>,
@@ -37,11 +37,11 @@ impl<'a, 'b> ThrottledProgress<'a, 'b> {
         Self { progress, last: None }
     }
 
-    /// Tells how far it is, unless it was told just now.
+    /// Reports the progress, unless the last report was just now.
     ///
     /// # Errors
     ///
-    /// [`Error::Cancelled`] if the answer is to stop.
+    /// [`Error::Cancelled`] if the callback asks to stop.
     pub fn report(&mut self, phase: Phase, done: u64, total: u64) -> Result<()> {
         if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
             return Ok(());

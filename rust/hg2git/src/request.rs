@@ -1,6 +1,6 @@
 //! The request and the report of a run.
 //!
-//! Owns these types alone, as callers of [`crate::export()`] see them. Reads and writes no file.
+//! Owns only these types, which callers of [`crate::export()`] use. Reads and writes no file.
 
 use std::path::Path;
 
@@ -13,78 +13,80 @@ use crate::map::content::Access;
 use crate::objects::commits::Displaced;
 use crate::read::changelog::Selection;
 
-/// What to convert, from where, to where.
+/// Input, output and options of a run.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// The directory `.hg/store`.
     pub store: &'a Path,
-    /// Indexes of it that are in memory already.
+    /// Indexes of the store that are in memory already.
     pub indexes: MappedIndexes,
-    /// How names are encoded in it.
+    /// Encoding of file names in the store.
     pub encoding: Encoding,
     /// Whether each directory has a manifest of its own.
     pub tree_manifests: bool,
     /// The directory `objects/pack` of the git repository.
     pub packs: &'a Directory,
-    /// Names of packs in it, without suffix, that are removed after the run: it writes their objects again.
+    /// Names of packs that are removed after the run, without suffix. The run writes their objects
+    /// again.
     pub replaced_packs: Vec<String>,
     /// The directory of the oid map.
     pub map: &'a Directory,
-    /// First part of the names of the map's files.
+    /// Prefix of the names of the map's files.
     pub prefix: &'a str,
-    /// Who may read what is written.
+    /// Readers of the written files.
     pub readers: Readers,
     /// File names of the map's segments, oldest first.
     pub segments: Vec<String>,
-    /// How many of them, the first, belong to a base: built on, and left as they are.
+    /// Number of segments at the beginning that belong to the base. They are read, but not merged.
     pub base: usize,
-    /// The same of the metadata that the dialect keeps beside its commits; without it, none is kept.
+    /// Metadata that the dialect keeps beside its commits; `None` if no metadata is kept.
     pub metadata: Option<MetadataFiles>,
-    /// File names of segments that must not be mapped, of either map.
+    /// File names of segments of either map that must not be mapped.
     pub unmapped: Vec<String>,
-    /// Which changesets.
+    /// The changesets to convert.
     pub selection: Selection,
-    /// Whether texts are compared with their nodes: each, but of large flat manifests so many that
-    /// each is, or one that was made from it.
+    /// Whether texts are verified by their nodes. Large flat manifests are sampled: each is covered
+    /// by its own hash, or by the hash of a manifest rebuilt from it.
     pub check_texts: bool,
-    /// Whether, if texts are compared, each manifest is, however large.
+    /// Whether every manifest is verified, if texts are verified.
     pub check_each_manifest: bool,
-    /// Threads that work; 0 is one for each core, or fewer where there is little memory.
+    /// Number of threads. 0 is one for each core, or fewer if memory is small.
     pub threads: usize,
-    /// Bounds the anonymous memory of a run, in bytes, but for what grows with the history alone.
+    /// Limit for the anonymous memory of a run, in bytes. Tables that grow with the history are not
+    /// counted.
     pub memory_bytes: u64,
     /// Compression level of objects, 1 to 12.
     pub level: u8,
-    /// Commits that were adopted, if there are any.
+    /// Adopted commits, or `None`.
     pub adopted: Option<AdoptedFile<'a>>,
 }
 
-/// The file of commits that other programs have made, and that stay.
+/// The file of adopted commits.
 #[derive(Clone, Debug)]
 pub struct AdoptedFile<'a> {
-    /// Where it is.
+    /// Its directory.
     pub directory: &'a Directory,
     /// Its name.
     pub name: &'a str,
-    /// Whether it is mapped.
+    /// The way to read it.
     pub access: Access,
-    /// Whether each of its commits is compared with what the dialect would have made.
+    /// Whether each of its commits is compared with the dialect's commit.
     pub is_judged: bool,
 }
 
-/// The files that hold what is known of a dialect's metadata.
+/// The files of a dialect's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataFiles {
-    /// File names of the segments of its map, oldest first. It leads from a commit to the note of
-    /// its changeset, from a manifest to its commit, from a file revision to its metadata.
+    /// File names of its map's segments, oldest first. The map leads from commits to notes, from
+    /// manifests to their commits, and from file revisions to their metadata.
     pub segments: Vec<String>,
-    /// How many of them, the first, belong to a base.
+    /// Number of segments at the beginning that belong to the base.
     pub base: usize,
     /// Whether to make the metadata commit at once, if nothing was converted before.
     pub commit_of_first: bool,
 }
 
-/// What a run did.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Changesets converted.
@@ -93,46 +95,47 @@ pub struct Report {
     pub objects: u64,
     /// Bytes of the packs.
     pub pack_bytes: u64,
-    /// What was published; `None` if there was nothing to do.
+    /// Published files; `None` if nothing was published.
     pub published: Option<PublishedFiles>,
-    /// Changesets of the map whose commits earlier changesets should have got, found by this run.
-    /// Then nothing was written.
+    /// Changesets of the map whose commits belong to earlier changesets, which this run found. Then
+    /// nothing was written.
     pub displaced: Vec<Displaced>,
-    /// How many of the changesets have adopted commits.
+    /// Number of changesets with adopted commits.
     pub adopted: u64,
-    /// The first changeset whose commit is not what the dialect would have made, if that is judged.
+    /// The first changeset whose commit differs from the dialect's, if commits are judged.
     pub foreign: Option<Node>,
-    /// The adopted commit that is not one of its changeset, if there is one. Then nothing was written.
+    /// The first adopted commit that does not fit its changeset, or `None`. If it is set, nothing
+    /// was written.
     pub unfit: Option<Unfit>,
 }
 
-/// Files that a run published, and those that they are added to.
+/// Published files, and the earlier files that they extend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedFiles {
     /// Name of the pack, without a suffix; `None` if there was nothing to convert.
     pub pack: Option<String>,
-    /// Name of the pack of metadata, as notes and manifests; `None` if that is in `pack`.
+    /// Name of the pack of metadata, such as notes and manifests; `None` if these are in `pack`.
     pub aside_pack: Option<String>,
-    /// File names of all segments that now make the map, oldest first.
+    /// File names of all segments of the map, oldest first.
     pub segments: Vec<String>,
-    /// The same of the metadata, if it is kept.
+    /// Published metadata, if metadata is kept.
     pub metadata: Option<PublishedMetadata>,
 }
 
-/// Metadata that a run published.
+/// Published metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedMetadata {
-    /// File names of all segments that now make its map, oldest first.
+    /// File names of all segments of its map, oldest first.
     pub segments: Vec<String>,
     /// The metadata commit, if it was made.
     pub commit: Option<PublishedCommit>,
 }
 
-/// A metadata commit that was published.
+/// A published metadata commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedCommit {
     /// Its id.
     pub oid: Oid,
-    /// Name of the pack of what only it needs, without a suffix.
+    /// Name of the pack with the objects that only it needs, without a suffix.
     pub pack: String,
 }

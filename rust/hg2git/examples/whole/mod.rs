@@ -1,4 +1,4 @@
-//! The request that examples make: to export all of a repository, with its metadata.
+//! The request of the examples: an export of a whole repository, with metadata.
 
 use std::error::Error;
 use std::fs;
@@ -9,7 +9,7 @@ use hg2git::{MetadataFiles, Request, Selection};
 use parallel::Directory;
 use revlog::{Encoding, MappedIndexes, Node, RevlogKind, Store};
 
-/// Where an example reads and writes.
+/// Input and output of an example.
 pub struct WholeRequest<'a> {
     store: &'a Path,
     outdir: Directory,
@@ -18,11 +18,12 @@ pub struct WholeRequest<'a> {
 }
 
 impl<'a> WholeRequest<'a> {
-    /// All of the directory `.hg/store` that `store` is, to go to `outdir`, which is made.
+    /// A request for the directory `.hg/store` at `store`, with output to `outdir`, which is
+    /// created.
     ///
     /// # Errors
     ///
-    /// What keeps the changelog from being read, or the directory from being made.
+    /// The changelog cannot be read, or the directory cannot be created.
     pub fn new(store: &'a Path, outdir: &Path) -> Result<Self, Box<dyn Error>> {
         let packs = outdir.join("objects/pack");
         fs::create_dir_all(&packs)?;

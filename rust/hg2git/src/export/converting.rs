@@ -1,4 +1,4 @@
-//! The phases that convert: file revisions to blobs, then history to trees and commits.
+//! The converting phases: file revisions to blobs, then history to trees and commits.
 
 use std::cell::Cell;
 
@@ -31,13 +31,13 @@ use crate::read::lookups::Lookup;
 use crate::read::names::Names;
 use crate::request::Request;
 
-/// Each object is searched for SHA-1 collision attacks if a run converts at most so many changesets.
+/// Most changesets of a run that searches each object for SHA-1 collision attacks.
 pub(super) const SEARCHED_WHOLE: usize = 1000;
-/// Changesets after which memory that is left over is given back.
+/// Changesets after which unused memory is released.
 const TIDIED_AFTER: usize = 100_000;
 
 impl Run<'_> {
-    /// What is searched for collision attacks in a run of so many `changesets`.
+    /// The check for collision attacks in a run over this number of changesets.
     pub(super) fn collision_check(
         &self,
         changesets: usize,
@@ -57,8 +57,8 @@ impl Run<'_> {
         Ok(CollisionCheck::of_known(store, shared))
     }
 
-    /// Makes blobs of new file revisions. Returns their copy metadata, if that is kept, and notes sources of
-    /// copies if those are read.
+    /// Makes blobs of new file revisions. Returns their copy metadata, if metadata is kept. Notes
+    /// their copy sources, if copies are read.
     pub(super) fn convert_files(
         &self,
         lookup: Lookup<'_>,

@@ -1,4 +1,4 @@
-//! The phases that read: changesets, and what their manifests change.
+//! The reading phases: changesets, and the changes of their manifests.
 
 use std::cell::Cell;
 
@@ -54,7 +54,8 @@ impl Run<'_> {
         Ok(nodes)
     }
 
-    /// What the manifests of `plan` change, and which revisions that are known have to be looked for.
+    /// Reads the changes of the manifests of `plan`. Returns also the revisions to look up in
+    /// filelogs.
     pub(super) fn read_manifests(
         &self,
         manifests: &Manifests<'_>,

@@ -1,5 +1,5 @@
-//! A dialect with everything that git-cinnabar's does not need: no metadata, trees that differ from manifests,
-//! copies in headers, changesets without a commit, and two changesets for one commit.
+//! A dialect with the features that git-cinnabar's does not use: no metadata, edited trees, copies
+//! in headers, changesets without a commit, and two changesets with the same commit.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl Dialect for TestDialect {
         let mut lines = vec![[b"tree ", &hex(tree.as_bytes())[..]].concat()];
         let restarts = changeset.extras().any(|(key, _)| key == RESTART);
         for parent in parents.iter().filter(|_| !restarts) {
-            // the commit of the nearest ancestor that has one
+            // the commit of the nearest ancestor with a commit
             let mut ancestors = vec![*parent];
             while let Some(ancestor) = ancestors.pop() {
                 match ancestor.commit {
@@ -109,7 +109,7 @@ fn links(files: &dyn Files) -> Result<BTreeMap<Vec<u8>, Oid>, Unreadable> {
     Ok(lines.map(link).collect())
 }
 
-/// Exports `changesets` at once, and after each of them, and returns the commits of both.
+/// Exports `changesets` at once, and one by one, and returns the commits of both.
 fn exported(changesets: &[WrittenChangeset]) -> [(Repository, Vec<Option<Oid>>); 2] {
     let mut whole = Repository::new();
     whole.export_as::<TestDialect>(changesets).expect("is converted");

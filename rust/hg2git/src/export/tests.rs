@@ -1,5 +1,5 @@
-//! Whole runs over small stores: which SHA-1 collision attacks end them, what they leave, and what
-//! names all of it.
+//! Whole runs over small stores: SHA-1 collision attacks that end them, their files, and the
+//! metadata commit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,11 +17,11 @@ use crate::objects::collisions::tests::{ATTACK, ATTACK_ON_NODE};
 use crate::read::changelog::Selection;
 use crate::request::{MetadataFiles, PublishedFiles};
 
-/// Bytes that make what has a mark long enough for an attack.
+/// Padding that makes a marked text long enough for an attack.
 const PADDING: &str = "...............................................................................\
     .................................................";
 
-/// A changeset on the one before, with all of its files.
+/// A changeset based on the one before, with all of its files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WrittenChangeset {
     pub files: BTreeMap<String, String>,
@@ -34,13 +34,13 @@ pub(super) fn changeset(files: &[(&str, &str)]) -> WrittenChangeset {
     WrittenChangeset { files: files.collect(), ..WrittenChangeset::default() }
 }
 
-/// So many changesets, each with a text of its own in `file`.
+/// Ordinary changesets, each with its own text in `file`.
 fn ordinary(numbers: std::ops::Range<usize>) -> Vec<WrittenChangeset> {
     let of = |number| changeset(&[("file", &format!("text {number}\n"))]);
     numbers.map(of).collect()
 }
 
-/// A revlog in which each revision is the child of the one before, all of them whole.
+/// A revlog in which each revision is a full text and the child of the one before.
 #[derive(Default)]
 struct Written {
     bytes: Vec<u8>,
@@ -56,7 +56,7 @@ impl Written {
         let node = node_of(parent, Node::NULL, text.as_bytes());
         let word = |number: usize| u32::try_from(number).expect("short").to_be_bytes();
         let before = i32::try_from(number).expect("few") - 1;
-        // of the first, the version and what it is: inline, with bases of any kind
+        // the first has version and features of the revlog: inline, with bases of any kind
         let place = if number == 0 { 0x3_0001 << 32 } else { self.stored_bytes << 16 };
         self.bytes.extend(place.to_be_bytes());
         for field in [word(text.len() + 1), word(text.len()), word(number), word(link_rev)] {
@@ -75,7 +75,7 @@ impl Written {
     }
 }
 
-/// A repository, and what was made of it.
+/// A repository, and its published files.
 pub(super) struct Repository {
     root: tempfile::TempDir,
     made: Option<PublishedFiles>,
@@ -100,7 +100,7 @@ impl Repository {
         self.root.path().join(name)
     }
 
-    /// Writes `changesets`, which begin with those of before, and exports.
+    /// Writes `changesets`, which begin with the earlier ones, and exports.
     fn export(&mut self, changesets: &[WrittenChangeset]) -> Result<Report> {
         self.export_as::<Cinnabar>(changesets)
     }
@@ -135,7 +135,7 @@ impl Repository {
         index.revs().map(oid).map(|oid| Some(oid).filter(|oid| *oid != NO_COMMIT)).collect()
     }
 
-    /// The metadata commit of all that was exported.
+    /// Makes the metadata commit of all exported changesets.
     fn metadata_commit(&self) -> Option<(PublishedCommit, u64)> {
         let selection = Selection { len: 0, tip: Node::NULL, excluded: Vec::new(), known_below: 0 };
         let made = self.with_request(selection, |request| {
@@ -177,7 +177,8 @@ impl Repository {
         })
     }
 
-    /// What the error says that ends an export of `changesets`, which leaves no file behind.
+    /// The message of the error that ends an export of `changesets`. The export leaves no file
+    /// behind.
     fn refusal(&mut self, changesets: &[WrittenChangeset]) -> String {
         let files = |path: PathBuf| {
             let names =
@@ -191,7 +192,7 @@ impl Repository {
     }
 }
 
-/// Writes a store, and answers its tip.
+/// Writes a store, and returns its tip.
 fn write(store: &Path, changesets: &[WrittenChangeset]) -> Node {
     let (mut changelog, mut manifest) = (Written::default(), Written::default());
     let mut filelogs: BTreeMap<&str, Written> = BTreeMap::new();
@@ -220,7 +221,7 @@ fn write(store: &Path, changesets: &[WrittenChangeset]) -> Node {
     *changelog.nodes.last().expect("there is one")
 }
 
-/// Texts, names and messages that carry an attack, and how the error names what they became.
+/// Texts, names and messages that carry an attack, and the start and end of the error.
 fn attacks() -> [(WrittenChangeset, &'static str, &'static str); 6] {
     let text = |beginning: &str| format!("{beginning}{PADDING}\n");
     let metadata = format!("\x01\ncopy: {}\ncopyrev: {:040}\n\x01\n", text(ATTACK).trim(), 0);
@@ -257,7 +258,7 @@ fn a_small_export_with_an_attack_ends_and_leaves_nothing() {
 
 #[test]
 fn a_large_export_finds_an_attack_on_an_id_of_an_earlier_one() {
-    // the first text of a pair comes unnoticed, and the store has its id
+    // the first text of a pair is not noticed, and the store has its id
     let text = |number: usize| format!("{number} {ATTACK} {PADDING}");
     let with = |number: usize| changeset(&[("file", &text(number))]);
     let first = [vec![with(0)], ordinary(1..SEARCHED_WHOLE + 2)].concat();
@@ -308,7 +309,7 @@ fn without_metadata_commits_are_the_same_and_nothing_is_beside_them() {
         // a blob, a tree and a commit; a tree and a commit of the manifest, and a note
         assert!(bare.objects == 3 * bare.changesets && all.objects == 6 * all.changesets);
         let [all, bare] = [all, bare].map(|report| report.published.expect("some are new"));
-        // named by what is in them
+        // names follow from contents
         assert_eq!(all.segments, bare.segments);
         assert!(all.metadata.is_some() && bare.metadata.is_none());
     }
@@ -335,7 +336,7 @@ fn the_metadata_commit_is_the_same_at_once_and_later() {
     let (made, covered) = later.metadata_commit().expect("there are changesets");
     assert_eq!((made, covered), (commit, changesets.len() as u64));
 
-    // only the first run makes it at once: the others do not know the heads of before
+    // only the first run makes it at once, since others do not know the earlier heads
     let more = ordinary(0..SEARCHED_WHOLE + 6);
     let made = at_once.export(&more).expect("nothing is wrong").published;
     assert!(made.is_some_and(|made| made.metadata.is_some_and(|made| made.commit.is_none())));

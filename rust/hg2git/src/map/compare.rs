@@ -37,7 +37,7 @@ impl Comparison<'_> {
         self.expected.len(self.table) + self.found.len(self.table)
     }
 
-    /// Whether there is nothing to compare.
+    /// Whether both maps have an empty table.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -43,8 +43,8 @@ impl Content {
     pub fn of(file: File, header: &[u8], len: u64, access: Access) -> Result<Self, Unread> {
         let content = match access {
             // SAFETY: such files are never written after the rename that named them, only unlinked,
-            // so the mapped bytes do not change. A person who edits them by hand breaks that
-            // contract. Only files of trusted owners are mapped.
+            // so the mapped bytes do not change. An edit by hand breaks that contract. Only files
+            // of trusted owners are mapped.
             #[allow(unsafe_code)]
             Access::Mapped => Self::Mapped(unsafe { Mmap::map(&file) }.map_err(Unread::Io)?),
             Access::Read if len > MOST_READ => {

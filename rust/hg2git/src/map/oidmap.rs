@@ -33,7 +33,7 @@ pub enum Matches {
     None,
     /// One changeset.
     One(Pair),
-    /// Several changesets, of which these are two.
+    /// Several changesets. Two of them are given.
     Several(Pair, Pair),
 }
 
@@ -131,7 +131,7 @@ impl OidMap {
         self.segments.iter().map(|segment| segment.len(table)).sum()
     }
 
-    /// Whether there is no pair in any table.
+    /// Whether all tables are empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         TABLES.iter().all(|table| self.len(*table) == 0)

@@ -1,4 +1,4 @@
-//! What the metadata commit is made from: heads, and the maps of all that it covers.
+//! The assembly of the metadata commit from heads and maps.
 
 use gitpack::{Oid, PackWriter};
 use revlog::Node;
@@ -12,17 +12,18 @@ use crate::metadata::heads::manifest_heads;
 use crate::metadata::tables::NotesTables;
 use crate::objects::branchheads::BranchHeads;
 
-/// The maps, and what this run adds to them.
+/// The maps, and the new pairs of this run.
 pub(crate) struct MetadataAssembly<'a> {
     pub context: Context<'a>,
     pub metadata_map: &'a OidMap,
-    /// What the run adds to both maps.
+    /// New pairs of the run, for both maps.
     pub new: &'a [Vec<Pair>; 3],
     pub new_metadata: &'a [Vec<Pair>; 3],
 }
 
 impl MetadataAssembly<'_> {
-    /// Adds the metadata commit to `pack`, with all that only it needs, and answers its oid.
+    /// Adds the metadata commit to `pack`, with the objects that only it needs, and returns its
+    /// oid.
     ///
     /// # Errors
     ///
@@ -60,7 +61,7 @@ impl MetadataAssembly<'_> {
     }
 }
 
-/// The oid of a node, which may be `new` in a table of `map`.
+/// The oid of a node, from the `new` pairs or from a table of `map`.
 fn oid(map: &OidMap, new: &[Pair], table: Table, node: &Node) -> Option<Oid> {
     match new.binary_search_by_key(node, |pair| pair.node) {
         Ok(at) => Some(new[at].oid),

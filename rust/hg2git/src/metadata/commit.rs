@@ -1,9 +1,10 @@
-//! The metadata commit and what hangs on it: what git-cinnabar keeps of all that it has converted.
+//! The metadata commit and the objects that only it needs.
 //!
-//! Notes, manifest commits and the metadata of files are made with the commits that they are about.
-//! This is the rest, which is made as a whole when somebody asks for it: three notes trees, a commit
-//! for each of them, two commits that name heads, and one that has all five as parents. It goes into
-//! a pack of its own, since the next one replaces it.
+//! Notes, manifest commits and the metadata of files are made together with commits. The rest is
+//! made as a whole on request: three notes trees, a commit for each of them, two commits that name
+//! heads, and one commit with these five as parents. These objects have a pack of their own, since
+//! the next metadata commit replaces them.
+//!
 //! The rules are git-cinnabar's (`src/store.rs` of 0.7.5); docs/formats/cinnabar.rst lists them.
 
 use gitpack::tree::Mode;
@@ -23,14 +24,14 @@ use crate::objects::trees::Purpose;
 use crate::out::packs::add;
 use dialect::cinnabar::commit::push_tree_and_parents;
 
-/// Who makes all of it, and when.
+/// Author and committer lines of all metadata commits.
 pub(crate) const IDENTS: &str =
     "author  <cinnabar@git> 0 +0000\ncommitter  <cinnabar@git> 0 +0000\n\n";
-/// What the metadata consists of, for readers that know other forms.
+/// The metadata's features, for readers that know several forms.
 const FORM: &[u8] = b"files-meta unified-manifests-v2";
-/// Objects are compressed together up to so many bytes.
+/// Most bytes of objects that are compressed together.
 const TOGETHER_BYTES: u64 = 4 << 20;
-/// Objects that one job compresses, in bytes; fewer are not worth a thread.
+/// Bytes of objects compressed by one job. Fewer are not worth a thread.
 const JOB_BYTES: u64 = 256 << 10;
 
 /// Modes of the leaves of hg2git, git2hg and files-meta.
@@ -44,17 +45,18 @@ pub(crate) struct BranchHead {
     pub commit: Oid,
 }
 
-/// What the metadata is of.
+/// The content of the metadata.
 pub(crate) struct Covered<'a> {
     /// The heads of branches, in the order of the changelog.
     pub heads: Vec<BranchHead>,
-    /// The commits of manifests that are heads, ascending.
+    /// The commits of head manifests, ascending.
     pub manifest_heads: Vec<Oid>,
-    /// What hg2git, git2hg and files-meta have.
+    /// The entries of hg2git, git2hg and files-meta.
     pub leaves: [NotesTables<'a>; 3],
 }
 
-/// Adds the metadata commit of `covered` to `pack`, with all that only it needs, and answers its oid.
+/// Adds the metadata commit of `covered` to `pack`, with the objects that only it needs, and
+/// returns its oid.
 ///
 /// # Errors
 ///
@@ -96,7 +98,7 @@ pub(crate) fn write(
     Ok(commit)
 }
 
-/// A commit by nobody, at no time. Parents that come twice stay two.
+/// A commit with [`IDENTS`]. Repeated parents stay.
 pub(crate) fn commit(tree: Oid, parents: &[Oid], message: &[u8]) -> Object {
     let mut payload = Vec::with_capacity(IDENTS.len() + 48 * (parents.len() + 1) + message.len());
     push_tree_and_parents(&mut payload, tree, parents.iter().copied());
@@ -107,7 +109,7 @@ pub(crate) fn commit(tree: Oid, parents: &[Oid], message: &[u8]) -> Object {
     Object { kind: ObjectKind::Commit, oid, base: None, payload, purpose: Purpose::Aside }
 }
 
-/// Objects on their way to the pack; many at once are compressed on many threads.
+/// A sink for objects that compresses many at once, on many threads, and adds them to the pack.
 struct Sink<'a> {
     pack: &'a mut PackWriter,
     waiting: Vec<Object>,
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn commits_are_those_of_git_cinnabar() {
-        // a commit on the empty tree is that of an empty notes tree
+        // a commit of the empty tree is the same as one of an empty notes tree
         let empty = commit(Oid::EMPTY_TREE, &[], b"");
         assert_eq!(empty.oid.to_string(), "06960cd44d1ded330aa2b0f99558e319960f11fc");
     }

@@ -1,6 +1,6 @@
-//! Heads that the metadata commit names: of branches, and of manifests.
+//! The heads in the metadata commit, of branches and of manifests.
 //!
-//! A manifest is a head as long as it is no parent of another.
+//! A manifest is a head if it is no parent of another.
 
 use gitpack::Oid;
 use revlog::{Node, Parents, Rev, Revlog, Scratch, Texts};
@@ -12,11 +12,11 @@ use crate::objects::branchheads::{BranchHeads, branch_of};
 use crate::progress::{Phase, ThrottledProgress};
 use crate::read::changelog::{KEPT_TEXT_BYTES, parse};
 
-/// Heads among the changesets of `map`. Reads each of them.
+/// The heads of branches among the changesets of `map`. Reads each changeset.
 ///
 /// # Errors
 ///
-/// [`crate::Error::Store`] that names a changeset which cannot be read.
+/// [`crate::Error::Store`] with a changeset that cannot be read.
 pub(crate) fn heads_of_map(
     changelog: &Revlog,
     map: &OidMap,
@@ -37,8 +37,8 @@ pub(crate) fn heads_of_map(
     Ok(heads)
 }
 
-/// Commits of the manifests that are no parent of another, ascending. `commit_of` knows the manifests that
-/// count.
+/// Commits of the manifests that are no parent of another, ascending. Only manifests with a commit
+/// by `commit_of` count.
 pub(crate) fn manifest_heads(
     manifest: &Revlog,
     commit_of: impl Fn(&Node) -> Option<Oid>,

@@ -1,8 +1,8 @@
-//! The side of git-cinnabar: trees that tell the manifests, and a commit for each manifest.
+//! git-cinnabar's side of a manifest: a tree in its form, and a commit.
 //!
-//! Such a commit has the root tree, parents, and the node as message. All but their ids is the same in
-//! all of them, so each is stored as a delta of the one before. Nothing here needs what git has: no
-//! blob, tree or commit of it.
+//! Such a commit has the root tree, parents, and the node as message. Only the ids differ between
+//! these commits, so each is stored as a delta of the one before. Needs no blob, tree or commit of
+//! git's side.
 
 use gitpack::Oid;
 use gitpack::delta::{Op, encode};
@@ -20,7 +20,7 @@ use crate::objects::trees::{FileIds, Lead, MAX_DEPTH, Purpose, Refused, TreeForm
 use crate::read::files::FileTable;
 use crate::read::names::Names;
 
-/// The trees of manifest commits: `_` is before each name, and an entry has the node of its file.
+/// The form of manifest trees: names begin with `_`, and the id of a file is its node.
 pub(crate) static MANIFEST_TREES: TreeForm = TreeForm {
     purpose: Purpose::Aside,
     file_ids: FileIds::Nodes,
@@ -34,23 +34,23 @@ pub(crate) static MANIFEST_TREES: TreeForm = TreeForm {
 };
 /// Digits of an id.
 const DIGITS: usize = 40;
-/// What is before the tree's digits, and before those of each parent.
+/// The bytes before the tree's digits, and before each parent's digits.
 const TREE: &[u8] = b"tree ";
 const PARENT: &[u8] = b"\nparent ";
 
-/// Makes trees and commits of batches, in order.
+/// Maker of trees and commits of batches, in order.
 pub(crate) struct ManifestCommits<'a> {
     sources: &'a Sources<'a>,
     /// The map of the metadata of earlier runs.
     metadata_map: &'a OidMap,
     writer: TreeWriter<'a>,
     chain: Chain,
-    /// Commits of the plan's manifests, in its order, as far as they are made.
+    /// Commits of the plan's manifests so far, in its order.
     commits: Vec<Oid>,
 }
 
 impl<'a> ManifestCommits<'a> {
-    /// Makes them of `sources`.
+    /// A maker for `sources`, before the first batch.
     pub fn new(
         sources: &'a Sources<'a>,
         metadata_map: &'a OidMap,
@@ -87,9 +87,9 @@ impl<'a> ManifestCommits<'a> {
         Ok(objects)
     }
 
-    /// The commit of the next manifest, of which `tree` tells the files.
+    /// The commit of the next manifest, with this `tree`.
     ///
-    /// A parent that no changeset has which is or was converted is left out.
+    /// Leaves out a parent that was never converted, since no converted changeset has it.
     fn commit(&mut self, tree: Oid) -> Object {
         let index = self.sources.manifest.index();
         let rev = self.sources.plan.revs[self.commits.len()];
@@ -105,7 +105,7 @@ impl<'a> ManifestCommits<'a> {
     }
 }
 
-/// Makes commits, each as a delta of the one before.
+/// Maker of commits, each as a delta of the one before.
 #[derive(Debug, Default)]
 struct Chain {
     last: Option<Last>,
@@ -120,8 +120,7 @@ struct Last {
 }
 
 impl Chain {
-    /// The commit of a manifest, of which `tree` tells the files; parents as the manifest has them,
-    /// even if they are the same.
+    /// The commit of a manifest, with this `tree`. Equal parents stay two.
     fn next(&mut self, tree: Oid, parents: &[Oid], node: Node) -> Object {
         let mut object = commit(tree, parents, &hex(node.as_bytes()));
         let base = self.last.filter(|last| last.depth < MAX_DEPTH && last.oid != object.oid);
@@ -135,12 +134,13 @@ impl Chain {
     }
 }
 
-/// Bytes before the line feed that ends the lines of tree and parents.
+/// Bytes of the lines of tree and parents, without the last line feed.
 const fn lines_len(parents: usize) -> usize {
     TREE.len() + DIGITS + parents * (PARENT.len() + DIGITS)
 }
 
-/// The delta that makes `content`, which has so many parents, of a commit with others.
+/// The delta between two commits, from one with `parents_before` parents to `content`, which has
+/// `parents` parents.
 fn delta(parents_before: usize, parents: usize, content: &[u8]) -> Vec<u8> {
     let rest_len = 1 + IDENTS.len();
     let len = lines_len(parents_before) + rest_len + DIGITS;

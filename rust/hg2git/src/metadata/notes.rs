@@ -16,7 +16,7 @@ use crate::read::changelog::parse;
 ///
 /// # Errors
 ///
-/// [`crate::Error::Store`] that names a changeset which cannot be parsed, or whose note carries a
+/// [`crate::Error::Store`] with a changeset that cannot be parsed, or whose note carries a
 /// collision attack.
 pub(crate) fn notes_of(
     changelog: &Revlog,

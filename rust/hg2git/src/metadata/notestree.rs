@@ -1,11 +1,11 @@
-//! Notes trees: a flat map of 20-byte keys to oids as the tree that git's notes would be.
+//! Notes trees: a flat map of 20-byte keys to oids, as a tree of git's notes.
 //!
-//! Owns git's fan-out rule (`determine_fanout` in its `notes.c`): the entries whose keys share
-//! their first bytes are a directory of their own, and a directory is divided again, by the next
-//! byte, if at least two keys follow each of the 16 next digits. So the tree is a function of the
-//! map alone, and a divided directory may have an undivided sibling.
+//! Owns git's fan-out rule (`determine_fanout` in its `notes.c`). Entries whose keys share their
+//! first bytes are in one directory. A directory is divided by the next byte if at least two keys
+//! continue with each of the 16 possible digits. So the tree depends on the map alone, and a
+//! divided directory may have an undivided sibling.
 //!
-//! Knows neither what keys and oids stand for, nor where they are kept, see [`NotesEntries`].
+//! Does not know the meaning of keys and oids, nor their storage, see [`NotesEntries`].
 
 mod entries;
 
@@ -20,14 +20,14 @@ use crate::error::Result;
 use crate::objects::object::Object;
 use crate::objects::trees::Purpose;
 
-/// Makes the tree of `entries`, whose leaves get the mode `leaf`, and answers its oid.
+/// Makes the tree of `entries`, whose leaves get the mode `leaf`, and returns its oid.
 ///
-/// Trees go to `sink`, directories before what they are in. Without entries, it is the empty tree,
-/// which the sink does not get. Next to its result it takes memory for 1/256 of the entries.
+/// Trees go to `sink`, subdirectories first. Without entries the result is the empty tree, which
+/// the sink does not get. Beside the result, it takes memory for 1/256 of the entries.
 ///
 /// # Errors
 ///
-/// Only those of `sink`.
+/// Only errors of `sink`.
 pub(crate) fn build(
     entries: &(impl NotesEntries + ?Sized),
     leaf: Mode,
@@ -45,8 +45,8 @@ struct Writer<'s, S> {
 }
 
 impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
-    /// The content of the directory of all entries whose keys begin with `prefix`, `None` if there
-    /// are none. What is in it has been written.
+    /// The content of the directory of all entries whose keys begin with `prefix`; `None` if there
+    /// are none. Its subdirectories have been written.
     fn directory<E: NotesEntries + ?Sized>(
         &mut self,
         entries: &E,
@@ -62,7 +62,7 @@ impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
         Ok((!content.is_empty()).then_some(content))
     }
 
-    /// The content of a directory with directories in it.
+    /// The content of a directory with subdirectories.
     fn divided<E: NotesEntries + ?Sized>(&mut self, entries: &E, prefix: &[u8]) -> Result<Vec<u8>> {
         let (mut bytes, mut contents) = (Vec::new(), Vec::new());
         for byte in 0..=u8::MAX {
@@ -86,7 +86,7 @@ impl<S: FnMut(Object) -> Result<()>> Writer<'_, S> {
         Ok(content)
     }
 
-    /// Hashes directories side by side, and hands them over.
+    /// Hashes directories side by side, and passes them to the sink.
     fn write(&mut self, contents: Vec<Vec<u8>>) -> Result<Vec<Oid>> {
         let head = |content: &Vec<u8>| object_header(ObjectKind::Tree, content.len() as u64);
         let heads: Vec<_> = contents.iter().map(head).collect();

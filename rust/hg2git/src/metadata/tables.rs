@@ -1,4 +1,5 @@
-//! The entries of a notes tree, in place: tables of map segments, and the pairs of this run.
+//! The entries of a notes tree, read in place: tables of map segments, and the new pairs of this
+//! run.
 
 use gitpack::Oid;
 
@@ -6,15 +7,15 @@ use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Segment, Table};
 use crate::metadata::notestree::{Key, NotesEntries};
 
-/// The node of an empty file without parents, of which git-cinnabar keeps no note: one of the
-/// empty manifest, which has the same node, it keeps.
+/// The node of an empty file without parents. git-cinnabar keeps no note of it, but keeps one of
+/// the empty manifest, which has the same node.
 const EMPTY_FILE: Key = [
     0xb8, 0x0d, 0xe5, 0xd1, 0x38, 0x75, 0x85, 0x41, 0xc5, 0xf0, 0x52, 0x65, 0xad, 0x14, 0x4a, 0xb9,
     0xfa, 0x86, 0xd1, 0xdb,
 ];
 
-/// Ascending runs of pairs. Of those with one node, that of a changeset counts, then that of a
-/// manifest: whose text is also that of a file, with the same parents, has the file's node, too.
+/// Ascending runs of pairs. For equal nodes, changesets take precedence, then manifests. A manifest
+/// has the same node as a file with the same text and parents.
 #[derive(Debug, Default)]
 pub(crate) struct NotesTables<'a> {
     runs: Vec<Run<'a>>,
@@ -33,7 +34,7 @@ enum Pairs<'a> {
 }
 
 impl<'a> NotesTables<'a> {
-    /// Adds a table of a map, and the pairs that are new in it, ascending.
+    /// Adds a table of a map, and its new pairs, ascending.
     pub fn add(&mut self, map: &'a OidMap, table: Table, new: &'a [Pair]) {
         let mapped = map.segments().iter().map(Pairs::Mapped);
         let all = mapped.chain(std::iter::once(Pairs::New(new)));
@@ -72,7 +73,7 @@ impl NotesEntries for NotesTables<'_> {
                 Some((run.pair(at)?, at, run))
             })
             .collect();
-        // there are few runs, and hardly ever more than one or two long ones
+        // runs are few, and rarely more than two are long
         let all = std::iter::from_fn(move || {
             let rank = |&head: &usize| (heads[head].0.node, heads[head].2.table as u8);
             let least = (0..heads.len()).min_by_key(rank)?;

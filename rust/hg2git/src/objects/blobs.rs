@@ -1,8 +1,8 @@
 //! The conversion of file revisions to blobs, one filelog after the other.
 //!
-//! The storage of a revision is planned from the index alone ([`mod@plan`]): the stored delta if
-//! its base is a parent, a new delta if there is no such delta, and a landmark as base if the chain
-//! would get too long for git readers. So any thread can convert pieces of a filelog in any order,
+//! The storage of a revision is planned from the index alone ([`mod@plan`]). Normally it is the
+//! stored delta, if its base is a parent, or else a new delta. If the chain would get too long for
+//! git readers, the base is a landmark. So any thread can convert pieces of a filelog in any order,
 //! and the bytes are the same.
 
 mod plan;

@@ -38,7 +38,8 @@ const COMMIT_LINES_LEN: usize = 256;
 
 /// Changeset of the map that has the commit of an earlier changeset.
 ///
-/// In an export of everything at once, in the order of the changelog, the earlier one would have it.
+/// In an export of all changesets at once, in the order of the changelog, the earlier changeset has
+/// the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Displaced {
     /// Changeset that has the commit.
@@ -123,8 +124,9 @@ impl<'a, D: Dialect> Commits<'a, D> {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Store`] if a file revision was not converted, a changeset cannot be read, or a
-    /// tree or commit carries a collision attack; [`crate::Error::Unfit`] if an adopted commit does not fit.
+    /// [`crate::Error::Store`] if a file revision was not converted, a changeset cannot be read, or
+    /// a tree or commit carries a collision attack. [`crate::Error::Unfit`] if an adopted commit
+    /// does not fit.
     pub fn convert(&mut self, batch: &Batch) -> Result<(Vec<Object>, Vec<Committed>)> {
         let written = self.writer.write(&batch.made);
         let mut objects = written.map_err(|(made, refused)| {
@@ -280,7 +282,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
         })
     }
 
-    /// Whether commits are still compared with those of the dialect.
+    /// Whether commits are still compared with the dialect's.
     const fn is_judging(&self) -> bool {
         self.sources.is_judging && self.converted.foreign.is_none()
     }

@@ -30,7 +30,7 @@ pub(crate) struct Filelogs<'a> {
 impl<'a> Filelogs<'a> {
     /// Prepares the conversion of the revisions `new_files`.
     pub fn new(lookup: Lookup<'a>, files: &FileTable, new_files: &[FileId]) -> Self {
-        // there are many revisions and few paths, so only paths are sorted
+        // revisions are many and paths are few, so only paths are sorted
         let mut ends = vec![0; lookup.changes.paths().count()];
         for &file in new_files {
             ends[files.path(file).0 as usize] += 1;

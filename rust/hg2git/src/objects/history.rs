@@ -57,7 +57,7 @@ pub(crate) struct Sources<'a> {
     pub changes: &'a ChangeLog,
     pub edits: &'a TreeEdits,
     pub collisions: &'a CollisionCheck,
-    /// Form of the trees beside those of commits, if any.
+    /// Form of the metadata's trees, if metadata is kept.
     pub aside_trees: Option<&'static TreeForm>,
     /// The tree of an earlier run, the base of this run's changes.
     pub stored_start: Option<StoredStart<'a>>,
@@ -85,7 +85,7 @@ pub(crate) struct Batch {
 pub(crate) struct Manifest {
     /// `None` if it has no files.
     pub root: Option<Arc<TrackedDirectory>>,
-    /// End of its new directories, among those of the batch.
+    /// End of its new directories in the batch.
     pub made_end: usize,
 }
 
@@ -145,8 +145,8 @@ pub(crate) struct History<'a> {
 }
 
 impl<'a> History<'a> {
-    /// A history before its first batch. `start` is the base tree of an earlier run, if there is
-    /// one, and `names` has all components of paths.
+    /// A history before its first batch. `start` is the base tree of an earlier run, or `None`.
+    /// `names` has all components of paths.
     pub fn new(
         sources: &'a Sources<'a>,
         texts: Texts<'a>,

@@ -100,8 +100,8 @@ fn stored(
 enum Step<'e> {
     /// The same bytes as in the earlier tree.
     Same { at: usize, len: usize },
-    /// A new entry. `at` is the place in the earlier tree, where the replaced entry is, if there is
-    /// one.
+    /// A new entry, and the entry of the same name that it replaces. `at` is the place in the
+    /// earlier tree.
     New { at: usize, entry: &'e DirectoryEntry, replaced: Option<&'e DirectoryEntry> },
 }
 

@@ -1,8 +1,8 @@
 //! The choice of a pack for each object.
 //!
-//! If the first run has much to convert, the objects that only git-cinnabar needs have a pack of
-//! their own. The other pack is then exactly what a clone by git needs. Does not make packs
-//! visible, and does not know what the objects are.
+//! If the first run is large, the objects that only git-cinnabar needs have a pack of their own.
+//! The other pack is then exactly the content of a clone by git. Does not publish packs, and does
+//! not know the content of objects.
 
 use gitpack::{Entry, ObjectKind, Oid, PackWriter, SealedPack};
 use parallel::{Width, join};
@@ -12,28 +12,27 @@ use crate::map::oidmap::OidMap;
 use crate::objects::trees::Purpose;
 use crate::request::Request;
 
-/// Changesets from which on the first run makes a pack for git clients alone: fewer are not worth
-/// a file.
+/// Fewest changesets of a first run that has a pack for git clients alone.
 const APART_FROM: usize = 1000;
-/// Bytes that a pack keeps of each object until it is sealed, and to seal it.
+/// Memory that a pack needs for each object, until and during sealing, in bytes.
 const BYTES_PER_OBJECT: u64 = 15;
 
-/// The packs, as far as they have objects: that for all, and that of what git clients do not need.
+/// The pack for all readers, and the pack that git clients do not need. Empty packs are `None`.
 pub(crate) type Sealed = [Option<SealedPack>; 2];
 
-/// Where objects go.
+/// The packs of a run, while they are written.
 pub(crate) struct Packs {
     pack: PackWriter,
-    /// The pack of what git clients do not need, if there is one.
+    /// The pack that git clients do not need, or `None`.
     aside: Option<PackWriter>,
 }
 
 impl Packs {
-    /// Makes packs for so many `changesets`, which are added to those of `map`.
+    /// Creates packs for a run that adds this number of changesets to `map`.
     ///
     /// # Errors
     ///
-    /// [`crate::Error`] if a file cannot be made.
+    /// [`crate::Error`] if a file cannot be created.
     pub fn create(request: &Request<'_>, map: &OidMap, changesets: usize) -> Result<Self> {
         let apart = map.is_empty() && changesets >= APART_FROM;
         let create = || PackWriter::create(request.packs, request.readers);
@@ -42,7 +41,7 @@ impl Packs {
         Ok(Self { pack, aside })
     }
 
-    /// The pack for objects for this purpose.
+    /// The pack for objects with this purpose.
     pub fn of(&mut self, purpose: Purpose) -> &mut PackWriter {
         match (purpose, &mut self.aside) {
             (Purpose::Aside, Some(aside)) => aside,
@@ -50,12 +49,12 @@ impl Packs {
         }
     }
 
-    /// Ends each that has an object, and does `other`: all at once, or one after the other if there is
-    /// one thread, or if what packs keep of their objects takes so much memory that it has to go first.
+    /// Seals each pack that has an object, and does `other` at the same time. With one thread, or
+    /// if sealing takes much memory, `other` comes after it.
     ///
     /// # Errors
     ///
-    /// [`crate::Error`] if a pack or its indexes cannot be written, else that of `other`.
+    /// [`crate::Error`] if a pack or its indexes cannot be written, or else the error of `other`.
     pub fn seal_and<R: Send>(
         self,
         width: Width,
@@ -75,7 +74,7 @@ impl Packs {
     }
 }
 
-/// Adds an object unless the pack has it. Its `base` must be in the pack.
+/// Adds an object, unless the pack has it. Its `base` must be in the pack.
 ///
 /// # Errors
 ///

@@ -1,10 +1,11 @@
-//! How what a run made becomes visible.
+//! The publication of a run's files: packs, then maps.
 //!
-//! All files are written, and on disk, before the first gets its name; that is done by many threads.
-//! The order of names is the crash safety: the packs first, then the maps. A run that dies between leaves packs that are named in the journal (`PREFIX.pending`),
-//! which the owner of the docket removes. Before a pack can be seen, it has a file `.keep`: no ref
-//! leads to notes and manifests' commits, which git would leave out of a repack. Nothing here knows
-//! how objects or pairs came about, nor writes refs.
+//! All files are written and fsynced under temporary names before the first is renamed. Many
+//! threads do that. The order of renames is the crash safety: packs first, then maps. A run that
+//! dies in between leaves packs whose names are in the journal (`PREFIX.pending`), and the owner of
+//! the docket removes them. Each pack gets a `.keep` file before it is visible: no ref leads to
+//! notes and manifest commits, so git would drop them in a repack. Knows nothing of objects and
+//! pairs, and writes no refs.
 
 use std::io::Write;
 
@@ -17,34 +18,34 @@ use crate::map::segment::UNFINISHED;
 use crate::out::packs::Sealed;
 use crate::request::{PublishedCommit, PublishedFiles, PublishedMetadata, Request};
 
-/// How the names of the metadata's files begin.
+/// Prefix of the names of the metadata's files.
 pub(crate) fn metadata_prefix(request: &Request<'_>) -> String {
     format!("{}-metadata", request.prefix)
 }
 
-/// What a run made and nobody sees yet. All of it is on disk, and has to get its names.
+/// The fsynced files of a run, before they get their final names.
 pub(crate) struct Publication {
-    /// The pack, and that of what git clients do not need.
+    /// The pack for all readers, and the pack that git clients do not need.
     pub packs: Sealed,
     pub map: Extended,
     pub metadata: Option<MetadataPublication>,
 }
 
-/// The same of a dialect's metadata.
+/// The files of a dialect's metadata, before they get their final names.
 pub(crate) struct MetadataPublication {
     pub map: Extended,
-    /// The commit that names all heads, if it was asked for.
+    /// The commit that names all heads, if it was requested.
     pub commit: Option<MetadataCommit>,
 }
 
-/// A metadata commit, and the pack of what only it needs.
+/// A metadata commit, and the pack with the objects that only it needs.
 pub(crate) struct MetadataCommit {
     pub oid: Oid,
     pub pack: SealedPack,
 }
 
 impl MetadataCommit {
-    /// Makes it visible: nothing needs it yet.
+    /// Publishes the commit alone. No file depends on it yet.
     ///
     /// # Errors
     ///
@@ -69,11 +70,11 @@ impl Publication {
         self.packs.iter().flatten().chain(commit.map(|commit| &commit.pack))
     }
 
-    /// Makes it all visible, in the order that is safe.
+    /// Publishes all files, in the safe order.
     ///
     /// # Errors
     ///
-    /// [`crate::Error`] if a file cannot be renamed, or the note not be written.
+    /// [`crate::Error`] if a file cannot be renamed, or the journal cannot be written.
     pub fn publish(self, request: &Request<'_>) -> Result<PublishedFiles> {
         let names: Vec<String> = self.packs().map(SealedPack::name).collect();
         note_pending(request, &names)?;
@@ -91,13 +92,13 @@ impl Publication {
     }
 }
 
-/// Gives a pack its name, which it answers.
+/// Renames a pack to its final name, and returns the name.
 fn place(pack: SealedPack) -> Result<String> {
     pack.keep()?;
     Ok(pack.place()?.name)
 }
 
-/// Notes the names of packs that are about to appear.
+/// Writes the names of packs to the journal, before they appear.
 fn note_pending(request: &Request<'_>, packs: &[String]) -> Result<()> {
     let Request { map, readers, prefix, .. } = *request;
     write_whole(map, UNFINISHED, readers, |out| {

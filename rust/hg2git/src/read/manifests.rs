@@ -168,8 +168,8 @@ impl Walk<'_> {
         Ok((position, changes))
     }
 
-    /// Reads the text and the changes of one manifest. The flag tells whether its delta replaces
-    /// whole lines, so that the manifest is as trustworthy as its base.
+    /// Reads the text and the changes of one manifest. The flag is set if its delta replaces whole
+    /// lines, so that the manifest is as trustworthy as its base.
     fn read_one(&mut self, position: usize) -> Result<(Rc<SharedText>, Changes, bool)> {
         let Stored { text, delta } = self.reader.get(self.manifests.plan.revs[position])?;
         let (changes, is_vetted) = self.changes_of(position, &text, delta.as_ref())?;

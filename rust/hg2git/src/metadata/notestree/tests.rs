@@ -1,4 +1,4 @@
-//! The trees are those of git, and of the plain definition.
+//! Notes trees against git's, and against the plain definition.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -72,12 +72,12 @@ fn entries(map: &Map) -> Vec<(Key, Oid)> {
     map.iter().map(|(key, oid)| (*key, *oid)).collect()
 }
 
-/// What was handed over, which has to be made of what is there.
+/// The trees that were written, each checked.
 #[derive(Default)]
 struct Store(Trees);
 
 impl Store {
-    /// Takes an object and checks that it is none that we have.
+    /// Takes a tree and checks its oid.
     fn take(&mut self, object: Object) {
         let Object { kind, oid, base, payload, .. } = object;
         assert_eq!((kind, base), (ObjectKind::Tree, None));
@@ -95,7 +95,7 @@ impl Store {
     }
 }
 
-/// Keys in few directories, so that small maps divide deeply, and others.
+/// Random keys, many of them in few directories, so that small maps divide deeply.
 fn key() -> impl Strategy<Value = Key> {
     let crowded = (prop::sample::select(vec![0_u8, 1, 0x7f]), any::<u8>(), any::<[u8; 18]>());
     let deep = (any::<u8>(), any::<[u8; 17]>());
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// `count` keys as hashes are.
+/// A map of `count` hashed keys.
 fn hashed(count: u32) -> Map {
     let pair = |number: u32| {
         let key = digest_one(Message { head: &[], body: &number.to_be_bytes() });
@@ -162,7 +162,7 @@ fn a_large_map_has_the_tree_of_the_definition() {
     assert_eq!(Store::default().build(&map, Mode::GITLINK), defined(&map, Mode::GITLINK).0);
 }
 
-/// Runs git with `input` and answers what it prints, without the last line feed.
+/// Runs git with `input` and returns its output, without the last line feed.
 fn git(directory: &std::path::Path, arguments: &[&str], input: &[u8]) -> String {
     use std::io::Write as _;
     use std::process::Stdio;
@@ -199,7 +199,7 @@ fn git_makes_the_same_trees() {
         for oid in map.values_mut() {
             *oid = blob;
         }
-        // a tree that is not divided at all, which git divides when it adds the last note
+        // an undivided tree, which git divides when it adds the last note
         let (last, _) = map.last_key_value().expect("one");
         let mut lines = String::new();
         for key in map.keys().filter(|key| *key != last) {

@@ -178,7 +178,7 @@ impl<'e> Edit<'e> {
     }
 
     /// Takes all old entries before this name and kind. Returns the old entry of this name and
-    /// kind, if there is one.
+    /// kind, or `None`.
     pub fn seek(
         &mut self,
         names: &Names,

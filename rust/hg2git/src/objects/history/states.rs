@@ -36,7 +36,7 @@ pub(super) struct States<'a> {
 
 impl<'a> States<'a> {
     /// The states of `count` positions, of which at most `most` are kept. `start` is the base tree
-    /// of an earlier run, if there is one.
+    /// of an earlier run, or `None`.
     pub fn new(
         (changes, edits): (&'a ChangeLog, &'a TreeEdits),
         count: usize,

@@ -193,7 +193,7 @@ impl<'a> TreeWriter<'a> {
         }
     }
 
-    /// Removes all contents, except that of a last large tree, which later trees may be similar to.
+    /// Removes all contents, except a last large tree, which later trees may be similar to.
     fn clear(&mut self, made: &[NewDirectory]) {
         let is_large = |waiting: &&Waiting| {
             waiting.shown.is_none() && made[waiting.at].directory.entries.leaves().len() > 1

@@ -12,7 +12,7 @@ use revlog::{Index, Rev};
 use super::changes::Base;
 use super::plan::{FEW, HASHED_BYTES, ManifestPlan};
 
-/// Minimum of one job: about so many bytes to hash, and so many revisions.
+/// Minimum of one job: bytes to hash, approximately, and number of revisions.
 const JOB_WORK_BYTES: u64 = 32 << 20;
 const JOB_REVS: usize = 32;
 /// Part of a job that may be spent on rebuilding delta chains. A job that begins in the middle of a

@@ -40,12 +40,12 @@ pub(crate) enum ChangesetTree {
 /// The trees of changesets: 4 bytes each, and 20 more for a known tree.
 #[derive(Debug, Default)]
 pub(crate) struct ChangesetTrees {
-    /// Positions, or [`NO_FILE`], or marked places in `known`.
+    /// Positions, or [`NO_FILE`], or marked indexes into `known`.
     places: Vec<u32>,
     known: Vec<Oid>,
 }
 
-/// Mark of places in `known`. Revisions and positions have 31 bits.
+/// Mark of indexes into `known`. Revisions and positions have 31 bits.
 const KNOWN_MARK: u32 = 1 << 31;
 const NO_FILE: u32 = u32::MAX;
 

@@ -92,8 +92,8 @@ impl SharedText {
         made.text()
     }
 
-    /// Moves the bytes outside buffers into one buffer, if there are more than `most_bytes`. If the
-    /// buffers in use would take more than twice the text, moves all of the text.
+    /// Moves the bytes outside buffers into one buffer, if they exceed `most_bytes`. If the buffers
+    /// in use would take more than twice the text, moves all of the text.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl SharedText {
                 differing.push((ours, theirs));
             }
         };
-        // start of the next lines that are not known to be the same: part and bytes
+        // start of the next lines that may differ: part and bytes
         let (mut next, mut ours, mut theirs) = (0, 0, 0);
         let mut start = 0;
         for part in other.parts(&shared) {

@@ -244,7 +244,7 @@ fn spliced(base: &[u8], edits: &[Edit]) -> Vec<u8> {
     text
 }
 
-/// Replaces the unshared parts of one text by those of the other.
+/// Replaces the unshared parts of one text by the other's.
 fn patched(base: &SharedText, text: &SharedText) -> Vec<u8> {
     let (mut bytes, new_bytes) = (flat(base), flat(text));
     for (gone, new) in base.unshared(text).into_iter().rev() {
