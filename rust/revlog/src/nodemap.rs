@@ -10,7 +10,7 @@
 //! is only used for the bytes that it was made from; the caller knows these bytes. Mercurial's has neither,
 //! so only its hits are used. For everything else the caller asks the index.
 
-mod file;
+mod bytes;
 pub mod run;
 pub mod upstream;
 

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crc32fast::Hasher;
 
-use super::file::NodeBytes;
+use super::bytes::NodeBytes;
 use super::{Error, IndexEntries};
 use crate::prefix::Prefix;
 

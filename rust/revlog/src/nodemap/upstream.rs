@@ -11,7 +11,7 @@
 
 use std::fs::File;
 
-use super::file::NodeBytes;
+use super::bytes::NodeBytes;
 use super::{DIGITS, Error, IndexEntries};
 
 const BLOCK_LEN: usize = 64;
