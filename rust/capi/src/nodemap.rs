@@ -391,7 +391,7 @@ pub unsafe extern "C" fn amalgam_nodemap_run_write(
                 buffers::slice(index, index_len)?,
             )
         };
-        Ok(nodemap::run::write(bytes, uid, Place::from(*run), IndexEntries::new(index))?)
+        Ok(nodemap::file::write(bytes, uid, Place::from(*run), IndexEntries::new(index))?)
     };
     // SAFETY: as the caller promises.
     unsafe { entry(error, body) }

@@ -1,7 +1,7 @@
 //! Node map: revisions by node, without reading the index.
 //!
 //! Answers Mercurial's questions about nodes: exact lookups, abbreviations with their ambiguities, and
-//! shortest abbreviations. Revisions are in three places. The **base** is on disk: our own ([`run`],
+//! shortest abbreviations. Revisions are in three places. The **base** is on disk: our own ([`mod@file`],
 //! docs/formats/nodemap.rst) or Mercurial's ([`upstream`]). The **recent** revisions, which the base does
 //! not cover, are in memory. The null revision is in no file.
 //!
@@ -11,7 +11,7 @@
 //! so only its hits are used. For everything else the caller asks the index.
 
 mod bytes;
-pub mod run;
+pub mod file;
 pub mod upstream;
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::index::ENTRY_LEN;
 use crate::node::Node;
 use crate::prefix::Prefix;
 
-pub use run::Place;
+pub use file::Place;
 
 /// Digits of a node.
 const DIGITS: usize = 40;
@@ -90,7 +90,7 @@ impl<'a> IndexEntries<'a> {
 /// Node map on disk.
 #[derive(Debug)]
 enum Base {
-    Own(run::NodeRuns),
+    Own(file::NodeRuns),
     Upstream(upstream::Trie),
 }
 
@@ -163,7 +163,7 @@ impl NodeMap {
         limit: u32,
         entries: IndexEntries<'_>,
     ) -> Result<Self, Error> {
-        let runs = run::NodeRuns::open(file, uid, places)?;
+        let runs = file::NodeRuns::open(file, uid, places)?;
         let limit = limit.min(runs.revs());
         Self::with(Base::Own(runs), limit, entries)
     }

@@ -24,7 +24,7 @@ fn file_of(dir: &Path, entries: IndexEntries<'_>, lens: &[u32]) -> (PathBuf, Vec
     for &revs in lens.iter().filter(|&&revs| revs > 0) {
         let place = Place { offset: bytes.len() as u64, first, revs };
         let mut run = vec![0; place.len_bytes()];
-        run::write(&mut run, UID, place, entries).expect("fits");
+        file::write(&mut run, UID, place, entries).expect("fits");
         bytes.extend(run);
         places.push(place);
         first += revs;
