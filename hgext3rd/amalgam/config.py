@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from mercurial import error, registrar, util
+from mercurial import error, extensions, registrar, util
 from mercurial.i18n import _
 
 from .records import Record
@@ -748,6 +749,15 @@ class IndexConfig(Record):
             least = Item(_STOCK_THRESHOLD, _SIZE_OR_ZERO, b"1 MB").read(ui, mistake)
             return least, _STOCK_THRESHOLD
         return (None, _STOCK) if stock is None else (stock, _STOCK_THRESHOLD)
+
+
+def is_enabled(ui: UiT) -> bool:
+    """Return whether the configuration in ``ui`` enables amalgam.
+
+    hgweb loads an extension for all repositories if one of them enables it.
+    """
+    package = sys.modules[__name__.rpartition(".")[0]]
+    return any(module is package for _name, module in extensions.extensions(ui))
 
 
 def wants_serve(ui: UiT) -> bool:

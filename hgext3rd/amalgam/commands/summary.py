@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..config import GitConfig
+from ..config import GitConfig, is_enabled
 from ..gitstore.docket import Docket
 from ..gitstore.export import exporter, request
 from ..gitstore.failures import Failure
 from ..gitstore.store import GitStore
-from ..index import hooks
 from ..terminal import one_line
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 def show_summary(ui: UiT, repo: RepoT) -> None:
     """Show the line, if there was an export."""
-    if not repo.local() or not hooks.enabled(ui):
+    if not repo.local() or not is_enabled(ui):
         return
     try:
         store = GitStore(repo, GitConfig.from_ui(ui))

@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, extensions, policy
+from mercurial import error, policy
 from mercurial.revlogutils import constants
 
-from ..config import IndexConfig, wants_node_map
+from ..config import IndexConfig, is_enabled, wants_node_map
 from ..loading import load, one_at_a_time
 from ..records import Record
 from . import decision, indexfile
@@ -169,7 +168,7 @@ def resolve_options(
 
     Mercurial's own node map is not slow then.
     """
-    if not enabled(ui):
+    if not is_enabled(ui):
         return orig(ui, *args, **kwargs)
     with_node_map = wants_node_map(ui)
     overrides = {}
@@ -331,12 +330,6 @@ def _log(repo: RepoT) -> None:
     switch = _switch(repo)
     if switch is not None:
         switch.log()
-
-
-def enabled(ui: UiT) -> bool:
-    """Return whether the configuration in ``ui`` enables amalgam."""
-    package = sys.modules[__name__.rsplit(".", 2)[0]]
-    return any(module is package for _name, module in extensions.extensions(ui))
 
 
 parsers = policy.importmod("parsers")

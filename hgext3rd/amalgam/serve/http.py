@@ -28,7 +28,7 @@ from mercurial import error
 from mercurial.hgweb import request
 
 from ..clonebundles import locations, objectstore, validity
-from ..index import hooks
+from ..config import is_enabled
 from ..loading import load
 from . import httprequest, permissions, pktlines, receivepack, uploadpack
 from .admission import Admission
@@ -248,7 +248,7 @@ def handle_request(
 ) -> bool:
     """Answer a request of a git client; leave all others to Mercurial."""
     load(sys.modules[__name__])
-    if not _is_ours(req) or not hooks.enabled(rctx.repo.ui):
+    if not _is_ours(req) or not is_enabled(rctx.repo.ui):
         return orig(rctx, req, res, checkperm)
     may = functools.partial(checkperm, rctx, req)
     if is_push(req):

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from mercurial import wireprotov1server
 from mercurial.node import bin as bin_node, hex as hex_node
 
+from ..config import is_enabled
 from ..gitstore import ids, oidmap as oidmaps, selection
 from ..gitstore.oidmap import Side
-from ..index import hooks
 from ..loading import load
 from ..records import Record
 from . import httprequest, permissions
@@ -109,7 +109,7 @@ def handle_request(
     load(sys.modules[__name__])
     path = req.dispatchpath or b""
     is_ours = path == _ROUTE or path.startswith(_OF_ONE)
-    if not is_ours or not hooks.enabled(rctx.repo.ui):
+    if not is_ours or not is_enabled(rctx.repo.ui):
         return orig(rctx, req, res, checkperm)
     may = functools.partial(checkperm, rctx, req)
     _IdRequest(rctx.repo, req, res).serve(may)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial.hgweb import request as requestmod
 
-from ..index import hooks
+from ..config import is_enabled
 from ..loading import load
 from ..records import Record
 from . import httprequest, permissions
@@ -141,7 +141,7 @@ def handle_request(
 ) -> bool:
     """Answer a batch request of git-lfs; leave all others to Mercurial."""
     load(sys.modules[__name__])
-    if not _is_ours(req) or not hooks.enabled(rctx.repo.ui):
+    if not _is_ours(req) or not is_enabled(rctx.repo.ui):
         return orig(rctx, req, res, checkperm)
     may = functools.partial(checkperm, rctx, req)
     _BatchRequest(rctx.repo, req, res).serve(may)
@@ -169,7 +169,7 @@ def route(
     """
     load(sys.modules[__name__])
     path = req.rawenv.get(b"PATH_INFO", b"")
-    if path.endswith(_OF_HG) and hooks.enabled(directory.ui):
+    if path.endswith(_OF_HG) and is_enabled(directory.ui):
         directory.refresh()
         names = {name for name, _path in directory.repos}
         name = path[: -len(_OF_HG)].lstrip(b"/")

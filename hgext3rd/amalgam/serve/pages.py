@@ -19,9 +19,8 @@ from mercurial.hgweb import common
 from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..clonebundles import advertise, locations, validity
-from ..config import wants_serve
+from ..config import is_enabled, wants_serve
 from ..gitstore import ids, selection
-from ..index import hooks
 from ..loading import load
 from ..records import Record
 from . import permissions
@@ -185,7 +184,7 @@ def send(
     """Answer with the page ``name``, as ``requestcontext.sendtemplate``."""
     load(sys.modules[__name__])
     ui = rctx.repo.ui
-    if hooks.enabled(ui) and wants_serve(ui):
+    if is_enabled(ui) and wants_serve(ui):
         page, tmpl = _Page(rctx), rctx.tmpl
         keyword = registrar.templatekeyword(tmpl.defaults)
         keyword(b"gitnode", requires=())(

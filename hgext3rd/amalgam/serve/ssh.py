@@ -34,7 +34,7 @@ from mercurial.i18n import _
 from mercurial.utils import procutil, stringutil
 
 from .. import compat
-from ..index import hooks
+from ..config import is_enabled
 from ..records import Choice, Record
 from ..terminal import printable, shown_by_git, utf8_of
 from . import pktlines, receivepack, uploadpack
@@ -481,7 +481,7 @@ def _serve_git(service: Service, path: bytes) -> int:
         extensions.loadall(ui)
         extensions.populateui(ui)
         repo = compat.open_repository(ui, path)
-        if not hooks.enabled(repo.ui):
+        if not is_enabled(repo.ui):
             raise HttpError(403, _OFF)
         if service is Service.PUSH:
             code, said = _receive(repo)
