@@ -37,7 +37,7 @@ print("\\n" + json.dumps([
 TABLES = {"commands", "config", "hooks", "loading", "metadata"}
 TABLES |= {"records"}
 #: How the repository is opened, with what is wrapped there.
-OPENING = {"index", "index.hooks", "index.decision", "index.indexfile"}
+OPENING = {"index", "index.opening", "index.decision", "index.indexfile"}
 #: A large index.
 MAPPING = {"core", "core._core", "core._core.lib", "core.errors", "core.buffers"}
 MAPPING |= {"index.mapping", "index.snapshot", "index.buffer"}

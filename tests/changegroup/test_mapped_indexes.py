@@ -14,7 +14,7 @@ from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.changegroup.native import NativeChangegroup
 from hgext3rd.amalgam.core.errors import Moved
-from hgext3rd.amalgam.index import hooks
+from hgext3rd.amalgam.index import opening
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +38,8 @@ def manifest_of(repo: Any) -> Any:
 def mapped(ui: Any, root: Path) -> Any:
     """The repository, both of whose indexes the core can use."""
     repo = hg.repository(ui, os.fsencode(root))
-    assert hooks.mapped_index(repo.unfiltered().changelog) is not None
-    assert hooks.mapped_index(manifest_of(repo)) is not None
+    assert opening.mapped_index(repo.unfiltered().changelog) is not None
+    assert opening.mapped_index(manifest_of(repo)) is not None
     return repo
 
 
@@ -69,15 +69,15 @@ def test_bytes_are_those_of_mercurial(
 def test_manifest_mapped_before_the_last_changeset_is_read(
     root: Path, mapping_ui: Any, server: HgServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = hooks.mapped_index(manifest_of(mapped(mapping_ui, root)))
+    before = opening.mapped_index(manifest_of(mapped(mapping_ui, root)))
     (root / "new").write_text("text\n")
     server.hg(root, "commit", "-qAm", "new", "-d", "0 0", "-u", "me")
     repo = mapped(mapping_ui, root)
     expected = b"".join(begun(repo).chunks(mapping_ui))
-    after = hooks.mapped_index
+    after = opening.mapped_index
     manifest = manifest_of(repo)
     monkeypatch.setattr(
-        hooks, "mapped_index", lambda log: before if log is manifest else after(log)
+        opening, "mapped_index", lambda log: before if log is manifest else after(log)
     )
     assert b"".join(begun(repo).chunks(mapping_ui)) == expected
 

@@ -15,7 +15,7 @@ from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.gitstore import checkpoint, selection
 from hgext3rd.amalgam.gitstore.docket import Docket
-from hgext3rd.amalgam.index import hooks
+from hgext3rd.amalgam.index import opening
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ def check(store: Exported) -> None:
 
 
 def test_checkpoint_names_the_snapshot(store: Exported) -> None:
-    opened = hooks.opened_index(changelog_of(store))
+    opened = opening.opened_index(changelog_of(store))
     assert opened is not None
     assert opened.snapshot is not None
     (place,) = seen(store)
@@ -72,7 +72,7 @@ def test_checkpoint_names_the_snapshot(store: Exported) -> None:
 def test_growing_snapshot_still_begins_as_it_did(store: Exported) -> None:
     for number in range(CHANGESETS // 8):  # more than a sixteenth
         store.commit_nothing(f"{number}")
-    opened = hooks.opened_index(changelog_of(store))
+    opened = opening.opened_index(changelog_of(store))
     assert opened is not None
     assert opened.snapshot is not None
     assert opened.snapshot.length_bytes > CHANGESETS * ENTRY_BYTES

@@ -13,7 +13,7 @@ from testlib.environment import hg
 from testlib.indexmaps import open_repository
 from testlib.residency import PAGE_BYTES, drop, resident
 
-from hgext3rd.amalgam.index import hooks
+from hgext3rd.amalgam.index import opening
 from hgext3rd.amalgam.index.buffer import Expected
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("cold")]
@@ -95,7 +95,7 @@ def test_what_is_expected_in_full_is_in_memory_at_once(
 ) -> None:
     log = changelog(made)
     assert log.tiprev() == REVS - 1
-    opened = hooks.opened_index(log)
+    opened = opening.opened_index(log)
     assert opened is not None
     first, end = REVS // 4 * ENTRY.size, REVS // 2 * ENTRY.size
     opened.expect(Expected.EVERYTHING, first + 64, end)

@@ -25,7 +25,7 @@ from testlib.users import User
 
 from hgext3rd.amalgam import docketfile
 from hgext3rd.amalgam.files import Directory
-from hgext3rd.amalgam.index import hooks as index, nodemapfile
+from hgext3rd.amalgam.index import nodemapfile, opening as index
 from hgext3rd.amalgam.index.check import examine
 from hgext3rd.amalgam.index.decision import Reason
 from hgext3rd.amalgam.index.snapshot import FileStat, SnapshotDocket

@@ -13,8 +13,8 @@ from testlib.environment import hg
 
 from hgext3rd.amalgam.index import nodemapfile
 from hgext3rd.amalgam.index.decision import Reason
-from hgext3rd.amalgam.index.hooks import opened_index
 from hgext3rd.amalgam.index.nodemap import MappedIndex
+from hgext3rd.amalgam.index.opening import opened_index
 from hgext3rd.amalgam.trust import Trust
 
 parsers = policy.importmod("parsers")

@@ -15,7 +15,7 @@ from testlib import indexmaps
 from testlib.environment import hg
 from testlib.indexmaps import mapped_files, open_indexes
 
-from hgext3rd.amalgam.index import hooks as index
+from hgext3rd.amalgam.index import opening as index
 from hgext3rd.amalgam.index.decision import Decision, Reason
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("maps")]

@@ -12,7 +12,7 @@ from typing import Any
 
 from mercurial import registrar, revlog, vfs
 
-from hgext3rd.amalgam.index import hooks as index
+from hgext3rd.amalgam.index import opening as index
 
 try:
     from mercurial.repo import factory

@@ -97,9 +97,9 @@ def _names(path: str, config: Sequence[str]) -> dict[str, Any]:
 
 
 def _opened(log: Any) -> str:
-    from hgext3rd.amalgam.index import hooks
+    from hgext3rd.amalgam.index import opening
 
-    how = hooks.opened_index(log)
+    how = opening.opened_index(log)
     assert how
     return how.decision.reason.value
 

@@ -26,7 +26,7 @@ from ..core.errors import Moved, Unsupported, call
 from ..core.message import encode
 from ..core.operation import Operation
 from ..gitstore import requirements
-from ..index.hooks import mapped_indexes
+from ..index.opening import mapped_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence, Set

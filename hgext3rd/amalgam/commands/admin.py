@@ -21,7 +21,7 @@ from ..config import GitConfig, mistakes
 from ..gitstore import oidmap, status as state
 from ..gitstore.source import source_of
 from ..gitstore.store import GitStore
-from ..index import check, hooks
+from ..index import check, opening
 from ..terminal import one_line
 from . import installation
 
@@ -120,7 +120,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     store = store_of(ui, repo)
     mended: Sequence[Difference] = ()
     if opts["repair"]:
-        hooks.rebuild(repo)
+        opening.rebuild(repo)
     if opts["repair"] and store and state.StoreStatus.of(store).exists:
         before, after = state.repair(store)
         left = {(difference.what, difference.id) for difference in after.differences}

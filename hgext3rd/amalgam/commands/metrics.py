@@ -17,7 +17,7 @@ from ..clonebundles.status import BundlesStatus
 from ..config import ServeConfig
 from ..gitstore import oidmap
 from ..gitstore.status import StoreStatus
-from ..index import hooks
+from ..index import opening
 from ..locking import LockState
 from ..records import Record
 from ..serve import admission, limits
@@ -177,7 +177,7 @@ def _of_bundles(status: BundlesStatus) -> Iterator[Family]:
 
 
 def _of_indexes(repo: RepoT) -> Iterator[Family]:
-    opened = {how.decision.name: how for how in hooks.open_indexes(repo)}
+    opened = {how.decision.name: how for how in opening.open_indexes(repo)}
     mapped = b"Whether an index is memory-mapped."
     values = {name: how.decision.mapped for name, how in opened.items()}
     yield _labelled(b"index_mapped", mapped, b"index", values)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial.revlogutils import constants
 
 from ..docketfile import Field, matching, number
-from ..index import hooks
+from ..index import opening
 from ..records import Record
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def begins_with(changelog: Any, place: Checkpoint) -> bool:
 
 def _snapshot_of(changelog: Any) -> tuple[str, int]:
     """Return the uid of the snapshot, and how many changesets it has; or nothing."""
-    opened = hooks.opened_index(changelog)
-    if opened is None or opened.snapshot is None or not hooks.is_plain(changelog):
+    opened = opening.opened_index(changelog)
+    if opened is None or opened.snapshot is None or not opening.is_plain(changelog):
         return "", 0
     snapshot = opened.snapshot
     return snapshot.uid.decode(), snapshot.length_bytes // _ENTRY_BYTES
@@ -101,7 +101,7 @@ def _snapshot_of(changelog: Any) -> tuple[str, int]:
 
 def _after_snapshot(changelog: Any, uid: str, start: int, end: int) -> str:
     """Return the digest of a snapshot up to ``start``, and of the entries after it."""
-    opened = hooks.opened_index(changelog)
+    opened = opening.opened_index(changelog)
     assert opened is not None
     entries = opened.data[start * _ENTRY_BYTES : end * _ENTRY_BYTES]
     digest = hashlib.blake2b(entries, digest_size=20)

@@ -1,6 +1,6 @@
 """Indexes of changelog and manifest, memory-mapped or read.
 
-``hooks`` is called when Mercurial opens them. ``indexfile`` describes a file,
+Mercurial calls ``opening`` when it opens them. ``indexfile`` describes a file,
 ``decision`` says whether to map it, and ``mapping`` makes its bytes: a ``snapshot`` in
 a ``buffer``. ``refresh`` updates snapshots, ``check`` compares them with their indexes.
 A ``nodemap`` finds nodes. Nothing here knows git.

@@ -12,7 +12,7 @@ from ..core.errors import Moved
 from ..files import Unusable
 from ..records import Record
 from . import nodemapfile
-from .hooks import Opened, open_indexes
+from .opening import Opened, open_indexes
 from .snapshot import FileStat, IndexFile, Snapshots
 
 if TYPE_CHECKING:

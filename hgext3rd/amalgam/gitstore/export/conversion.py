@@ -14,7 +14,7 @@ from mercurial.i18n import _
 
 from ...core.operation import Operation
 from ...files import Placement
-from ...index.hooks import mapped_indexes
+from ...index.opening import mapped_indexes
 from ...records import Record
 from .. import requirements
 from ..docket import Layer, MetadataCommit

@@ -1,17 +1,15 @@
-"""Hooks that make Mercurial open indexes as the configuration says.
+"""Opening of indexes: mapped from a snapshot, and with a node map before them.
 
-Wraps the function that resolves the options of a store, ``revlog._get_data``, which
-reads the bytes of an index, and the functions that change the history. After a change,
-``renewal`` updates the snapshots.
+Has the replacements of functions that resolve the options of a store, read the bytes of
+an index, look nodes up, and change the history. After a change, ``refresh`` updates the
+snapshots.
 
 If one repository enables amalgam, the extension is loaded for the whole process, and
 hgweb serves many repositories. So a store gets our option only if its own repository
 enables amalgam. Stores without the option are left to Mercurial.
 
-Hooks that put a node map in front of the indexes that Mercurial opens.
-
-A Mercurial built with Rust has an index of its own, which stays as it is. So do indexes
-that are inline, or not of version 1.
+A Mercurial built with Rust has an index of its own, and gets no node map. Neither do
+indexes that are inline, or not of version 1.
 """
 
 from __future__ import annotations
