@@ -1,4 +1,4 @@
-"""Names in the pages: files, folders, modules, and what is in them, all exist.
+"""Names in pages and docstrings: files, folders, modules, and what is in them, exist.
 
 A name in double backquotes is ours, or of Mercurial, git, a library or an example. The
 sets below have the names of others, so a name of ours that was moved is found.
@@ -7,9 +7,12 @@ sets below have the names of others, so a name of ours that was moved is found.
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib.util
+import io
 import re
 import subprocess
+import tokenize
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from functools import cache
@@ -39,6 +42,12 @@ FOREIGN = {
     *("malloc", "memfd", "strace", "zstdmt"),
     *("isal_create_hufftables", "read_ahead_kb"),
     *("changegroup.getbundler", "maintenance.strategy", "uploadpack.blobPackfileUri"),
+}
+#: Words of docstrings that the package has in no code.
+FOREIGN_IN_DOCSTRINGS = {
+    *("HGUSER", "authorized_keys"),  # of ssh
+    *("allowunstable", "highlight", "LockUnavailable"),  # of Mercurial
+    *("mmap", "major", "read"),  # caches of hg perf
 }
 #: First words of other dotted names.
 OWNERS = {
@@ -168,6 +177,26 @@ def is_defined(first: str, second: str) -> bool:
     return first in OWNERS or any(map(importlib.util.find_spec, others))
 
 
+@cache
+def code() -> tuple[dict[Path, str], frozenset[str]]:
+    """Return docstrings and comments by module, and the words of all else."""
+    notes: dict[Path, str] = {}
+    found = {*dir(builtins), *re.findall(r"\w+", " ".join(tree()))}
+    for path in (ROOT / "hgext3rd/amalgam").rglob("*.py"):
+        text = path.read_text()
+        lines = {
+            node.lineno
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT or token.start[0] in lines:
+                notes[path] = notes.get(path, "") + token.string
+            else:
+                found.update(re.findall(r"\w+", token.string))
+    return notes, frozenset(found)
+
+
 def places(page: Path, names: Iterable[str]) -> list[str]:
     return [f"{page.relative_to(ROOT)}: {name}" for name in sorted(set(names))]
 
@@ -195,6 +224,27 @@ def test_rooms_have_what_the_architecture_names() -> None:
         folders = ("hgext3rd/amalgam/" + room, f"rust/{room}/src")
         for name in re.findall("``([a-z_]+)``", text):
             assert any(exists(f"{folder}/{name}") for folder in folders), name
+
+
+def test_words_of_docstrings_are_in_code() -> None:
+    notes, known = code()
+    assert [
+        place
+        for path, text in notes.items()
+        for place in places(path, re.findall(r"``([A-Za-z_]\w+)(?:\(\))?``", text))
+        if place.split()[1] not in known | FOREIGN_IN_DOCSTRINGS
+    ] == []
+
+
+def test_rooms_have_the_modules_that_their_docstrings_name() -> None:
+    wrong = []
+    for path in (ROOT / "hgext3rd/amalgam").glob("*/**/__init__.py"):
+        module = ast.parse(path.read_text())
+        named = re.findall("``([a-z_]+)``", ast.get_docstring(module) or "")
+        own = {it.stem for it in path.parent.iterdir()} | FOREIGN_IN_DOCSTRINGS
+        own |= {it.name for it in module.body if isinstance(it, ast.FunctionDef)}
+        wrong += [f"{path.parent.name}: {name}" for name in named if name not in own]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(

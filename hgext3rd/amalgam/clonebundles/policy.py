@@ -1,7 +1,7 @@
 """Missing and outdated bundles: the rules of Mercurial's extension, and git's.
 
 Each function wraps its counterpart in Mercurial's clonebundles extension, and asks that
-first. Knows nothing of making and deleting bundles. ``refresh_lines`` describes a
+first. Knows nothing of making and deleting bundles. ``show_summary`` describes a
 refresh, format by format, by the bundles that were live before and after it.
 """
 

@@ -1,6 +1,6 @@
-"""The command ``admin::amalgam``.
+"""The command ``admin::amalgam``: indexes, git store, bundles, and their problems.
 
-Bundles: their rows in ``admin::amalgam``, and the process in the background.
+Also ``debug::amalgam-bundles``, the process in the background that makes bundles.
 """
 
 from __future__ import annotations

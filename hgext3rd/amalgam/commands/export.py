@@ -1,7 +1,4 @@
-"""The command ``git::export``.
-
-The option --estimate of ``git::export``.
-"""
+"""The command ``git::export``, with its options --estimate and --adopt."""
 
 from __future__ import annotations
 

@@ -7,9 +7,7 @@ Its requests are left to it. It also sends the contents to git-lfs.
 A content is offered if its pointer is in the git store and the store may be read. So a
 changeset that is served names it.
 
-Batch requests of git-lfs and their answers: JSON, and the blobs of pointers.
-
-The form is in git-lfs's ``docs/api/batch.md``. Knows neither hgweb nor a store.
+Requests and answers are JSON, in the form of git-lfs's ``docs/api/batch.md``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Adoption: going on from a git repository that another program has made.
 
-``adopt`` has the order of work. ``mirror`` reads the repository, ``mappings`` finds out
-which commit is which changeset's, and ``difference`` says where the two differ.
+``adopt`` has the order of work, and says where a commit differs from its changeset.
+``mirror`` reads the repository, ``mappings`` pairs commits and changesets.
 """

@@ -6,7 +6,7 @@ have made each commit, nothing is kept. Else the file of commits gets its name, 
 export that follows begins with it. A killed adoption has left nothing, or that file;
 then it goes on with the export when it is asked for again.
 
-Where a commit of a mirror differs from its changeset: for messages.
+If a commit differs from its changeset, the message says where.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """The bare git repository of a store, its files, and the git program.
 
-``gitprocess`` is the only module that runs git. Nothing here knows of changesets.
+``process`` is the only module that runs git. Nothing here knows of changesets.
 """

@@ -14,7 +14,7 @@ programs to run. Hence, on every run:
 - git's own check of the repository's owner is lifted only for an owner that
   Mercurial trusts (``safe.directory``);
 - a store with links, or with files that lead git to other repositories, is refused
-  (``skeleton``).
+  (``layout``).
 
 git is told the path of the repository. Somebody who may write to it can change what it
 leads to after it was checked: such people are trusted, or share the group of the
@@ -223,7 +223,7 @@ class Git(Record):
                 objects = _quoted(os.path.join(path, b"objects"))
                 environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
         if self.lender and self.lender.directory:
-            # not by a file of the repository, which ``skeleton`` refuses
+            # not by a file of the repository, which ``layout`` refuses
             lent = _quoted(self.lender.directory.join(b"objects"))
             environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = lent
         command = [self.program, *command]

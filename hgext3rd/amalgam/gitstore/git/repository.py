@@ -286,7 +286,7 @@ class Repository:
             return 0
 
     def take_packs(self, area: Directory, names: Iterable[str]) -> None:
-        """Take packs (names without suffix) from a directory of ``staging``.
+        """Take packs (names without suffix) from a ``staging_area``.
 
         They are durable when this returns. The index comes last: it makes git see them.
         """

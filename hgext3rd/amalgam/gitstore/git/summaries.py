@@ -162,7 +162,7 @@ def make(
     tips: Sequence[bytes],
     placement: Placement,
 ) -> None:
-    """Let git write summaries of one pack into an object directory of ``staging``.
+    """Let git write summaries of one pack into objects of a ``staging_area``.
 
     It has all that ``tips``, commits, lead to. git sees no objects of other packs.
     ``Abort`` if git fails.

@@ -3,7 +3,7 @@
 Owns three questions. Are the segments as they were written? Has each served changeset a
 commit, and no other changeset one? Has git all objects of the map, of the right kind?
 
-Verification of adopted commits: those that a store begins with are there.
+Adopted commits that a store begins with must be there, too.
 """
 
 from __future__ import annotations
