@@ -29,7 +29,6 @@ ALLOWED: dict[str, int] = {
     "perf": 1,
     "serve": 1,
     "changegroup": 1,
-    "dialect": 11,
     "fuzztargets": 1,
     "git2hg": 3,
     "revlog": 4,

@@ -1,7 +1,7 @@
 //! The dialect of git-cinnabar.
 //!
-//! The rules are git-cinnabar's; `docs/formats/cinnabar.rst` lists them. [`note()`] is the part of its
-//! metadata that is about one changeset. `hg2git::metadata` has the rest, which is about whole histories.
+//! The rules are git-cinnabar's; `docs/formats/cinnabar.rst` lists them. [`note()`] makes the
+//! metadata of one changeset. `hg2git::metadata` has the metadata of whole histories.
 
 pub mod commit;
 mod duplicates;
@@ -19,7 +19,7 @@ use crate::{
     Unreadable,
 };
 
-/// The dialect, with the duplicates of a run.
+/// The dialect, with the duplicates that a run has met.
 #[derive(Debug, Default)]
 pub struct Cinnabar {
     duplicates: Duplicates,

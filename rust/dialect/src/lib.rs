@@ -1,8 +1,8 @@
 //! Rules for commits of changesets, and for changesets of commits.
 //!
-//! A [`Dialect`] answers four questions: which commit a changeset has, which files its tree has, which
-//! changeset a commit has, and which metadata is beside commits. Knows no store and no pack: `hg2git` and
-//! `git2hg` read and write, and are generic over the dialect. [`cinnabar`] is git-cinnabar's.
+//! A [`Dialect`] decides the commit of a changeset, the files of its tree, the changeset of a
+//! commit, and the metadata beside commits. Knows no store and no pack: `hg2git` and `git2hg` read
+//! and write, and are generic over the dialect. [`cinnabar`] is git-cinnabar's.
 
 pub mod cinnabar;
 mod reason;
@@ -14,9 +14,9 @@ use revlog::{Changeset, Node};
 pub use cinnabar::Cinnabar;
 pub use reason::Reason;
 
-/// Size limit of a commit object that becomes a changeset, which is in memory several times.
+/// Size limit of a commit object that becomes a changeset: several copies of it are in memory.
 pub const MOST_COMMIT_BYTES: usize = 4 << 20;
-/// Parents that a changeset can have.
+/// Maximum number of parents of a changeset.
 pub const MOST_PARENTS: usize = 2;
 
 /// Rules of one dialect. A value has the state of one run.
@@ -30,17 +30,18 @@ pub trait Dialect: Default + Send + Sync + 'static {
     /// Whether commits depend on copies of files.
     const READS_COPIES: bool = false;
     /// Whether trees have other files than manifests, see [`Self::edit_tree`]. Not together with
-    /// [`Self::METADATA`], whose trees are those of manifests.
+    /// [`Self::METADATA`], which needs trees with the files of manifests.
     const EDITS_TREES: bool = false;
     /// Copies that a changeset of a commit records.
     const COPIES: CopyRule = CopyRule::Nothing;
 
-    /// Replaces `out` by the content of the changeset's commit; `false` if it has no commit. Changesets
-    /// come in the order of the changelog.
+    /// Replaces `out` by the content of the changeset's commit; `false` if it has no commit.
+    ///
+    /// Called in the order of the changelog.
     ///
     /// # Errors
     ///
-    /// That of `history`.
+    /// The errors of `history`.
     fn write_commit(
         &mut self,
         input: &CommitInput<'_>,
@@ -48,8 +49,9 @@ pub trait Dialect: Default + Send + Sync + 'static {
         out: &mut Vec<u8>,
     ) -> Result<bool, Unreadable>;
 
-    /// Changes the content of a commit until its id is free, and returns the id, which is taken from then
-    /// on. Ids for which `is_taken` answers `true` are not free.
+    /// Changes the content of a commit until its id is free, and reserves and returns this id.
+    ///
+    /// An id is not free if an earlier call returned it or if `is_taken` returns `true` for it.
     fn settle(
         &mut self,
         content: &mut Vec<u8>,
@@ -59,12 +61,14 @@ pub trait Dialect: Default + Send + Sync + 'static {
         oid_of(content)
     }
 
-    /// Edits of the tree of a manifest, from the edited tree of the manifest that `changes` count from.
-    /// `before` has the files of that manifest, `None` if the changes count from nothing.
+    /// Edits of the tree of a manifest, based on the edited tree of an earlier manifest.
+    ///
+    /// `changes` has the files that differ between the two manifests. `before` has the files of the
+    /// earlier manifest; `None` if that is the empty one.
     ///
     /// # Errors
     ///
-    /// That of `files` or `before`.
+    /// The errors of `files` and `before`.
     fn edit_tree(
         &mut self,
         _changes: &[FileChange<'_>],
@@ -84,7 +88,7 @@ pub trait Dialect: Default + Send + Sync + 'static {
 /// Kinds of metadata beside commits, for readers of that metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataKind {
-    /// That of git-cinnabar: notes, trees and commits of manifests, and a commit that names all.
+    /// git-cinnabar's: notes, trees and commits of manifests, and the metadata commit.
     Cinnabar,
 }
 
@@ -97,7 +101,7 @@ pub enum CopyRule {
     Identical,
 }
 
-/// Changeset whose commit is wanted, with the ids that the commit may name.
+/// Changeset to make a commit of, with the ids that the commit may contain.
 #[derive(Debug)]
 pub struct CommitInput<'a> {
     /// Node of the changeset.
@@ -113,9 +117,9 @@ pub struct CommitInput<'a> {
 /// Parent of a changeset, with its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParentCommit {
-    /// Its node.
+    /// Node of the parent.
     pub node: Node,
-    /// Its commit, if it has one.
+    /// Commit of the parent, if it has one.
     pub commit: Option<Oid>,
 }
 
@@ -145,7 +149,7 @@ pub struct CopySource {
     pub source: Vec<u8>,
 }
 
-/// The history cannot be read. Its reader has the cause.
+/// An error while the history is read. Its reader has the cause.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the history cannot be read")]
 pub struct Unreadable;
@@ -178,7 +182,7 @@ pub struct TreeEdit {
     pub entry: Option<EditedEntry>,
 }
 
-/// Entry of a tree that is no file of the manifest.
+/// Tree entry that is not a file of the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditedEntry {
     /// A regular file with this content.
@@ -188,7 +192,7 @@ pub enum EditedEntry {
 }
 
 impl EditedEntry {
-    /// Its mode.
+    /// Mode of the entry.
     #[must_use]
     pub const fn mode(&self) -> Mode {
         match self {
@@ -198,7 +202,7 @@ impl EditedEntry {
     }
 }
 
-/// Parts of a changeset that its commit does not tell.
+/// Parts of a changeset that its commit does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangesetInput<'a> {
     /// Node of the manifest.
@@ -216,6 +220,6 @@ pub struct JudgedCommit<'a> {
     pub tree: Option<Oid>,
     /// Parents, in order.
     pub parents: Vec<Oid>,
-    /// Reason of the commit object itself, with the bytes that are the reason.
+    /// Reason to refuse the commit object itself, with the bytes that cause it.
     pub refused: Option<(Reason, &'a [u8])>,
 }

@@ -1,9 +1,9 @@
 //! Reasons to refuse commits.
 
-/// Reason of a refused commit. They are checked in this order, but for `CommitSize`, and the first one
-/// counts.
+/// Reason to refuse a commit.
 ///
-/// Their numbers are part of the C ABI and never change.
+/// The reasons are checked in this order, except for `CommitSize`, and the first one counts. The
+/// numbers are part of the C ABI and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Reason {
@@ -35,8 +35,8 @@ pub enum Reason {
     Path = 13,
     /// Refused ancestor.
     Ancestor = 14,
-    /// File too long for the server or for Mercurial. Surveys do not read files, so only a conversion finds
-    /// it.
+    /// File too long for the server or for Mercurial. Surveys do not read files, so only a
+    /// conversion finds it.
     FileSize = 15,
     /// The changeset is exported as another commit. Only a conversion finds it, and it is a bug.
     Differs = 16,

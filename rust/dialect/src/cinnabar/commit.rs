@@ -1,8 +1,8 @@
 //! Commit objects.
 //!
-//! One commit for each changeset: tree, parents in stored order, author, committer, the description
-//! verbatim. Branch, closing and other extras leave no trace in it, so two changesets may want the
-//! same bytes; `duplicates` makes them differ.
+//! Each changeset has one commit: tree, parents in stored order, author, committer, the description
+//! verbatim. A commit contains neither the branch nor other extras, so two changesets may have the
+//! same bytes. `duplicates` makes them differ.
 
 use gitpack::Oid;
 use parallel::hex::hex;
@@ -10,7 +10,7 @@ use revlog::Changeset;
 
 use super::identity::{Date, push_committer, push_ident};
 
-/// Appends the first lines of a commit.
+/// Appends the tree and parent lines of a commit.
 pub fn push_tree_and_parents(out: &mut Vec<u8>, tree: Oid, parents: impl IntoIterator<Item = Oid>) {
     let mut push_line = |name: &[u8], oid: Oid| {
         out.extend_from_slice(name);

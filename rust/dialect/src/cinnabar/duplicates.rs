@@ -1,15 +1,17 @@
 //! Duplicates: changesets that want the same commit, made different by line feeds.
 //!
-//! git-cinnabar's rule: a commit whose id is taken gets a line feed at its end, and another, until its
-//! id is free. Tried from the start each time, the n-th duplicate would cost n hashes. Taken ids stay taken
-//! for the rest of the run, so each search goes on where an earlier one ended; the ids are those of the
-//! plain rule. Ids of earlier runs are tried once a run.
+//! git-cinnabar's rule: a commit whose id is taken gets line feeds at its end, one by one, until
+//! its id is free. A search from the start would cost n hashes for the n-th duplicate. Taken ids
+//! stay taken for the rest of the run, so each search continues where an earlier one ended, with
+//! the same result. Ids of earlier runs are searched once a run.
 
 use std::collections::HashMap;
 
 use gitpack::Oid;
 
 /// Taken ids that searches have met, at most one for each duplicate.
+///
+/// The state of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Duplicates {
     /// For a taken id, the number of line feeds to the next id that may be free.
@@ -17,8 +19,10 @@ pub(crate) struct Duplicates {
 }
 
 impl Duplicates {
-    /// Appends the fewest line feeds to `payload` that give it a free id, and returns that id. It is
-    /// taken from then on. Ids for which `is_taken` answers `true` are not free.
+    /// Appends the fewest line feeds to `payload` that give it a free id. Reserves and returns the
+    /// id.
+    ///
+    /// Ids for which `is_taken` returns `true` are not free.
     pub fn place(
         &mut self,
         payload: &mut Vec<u8>,
@@ -59,7 +63,7 @@ mod tests {
         [vec![b'a' + base], vec![b'\n'; line_feeds]].concat()
     }
 
-    /// Places all, and answers their lengths and how often something was hashed.
+    /// Places all payloads, and returns their lengths and the number of hashes.
     fn placed(wanted: impl IntoIterator<Item = Vec<u8>>, store: &[Oid]) -> (Vec<usize>, usize) {
         let mut taken: HashSet<Oid> = store.iter().copied().collect();
         let (mut duplicates, mut hashed, mut lens) = (Duplicates::default(), 0, Vec::new());
@@ -92,7 +96,7 @@ mod tests {
 
     #[test]
     fn line_feeds_of_their_own_do_not_make_it_dear() {
-        // after the duplicates, each other one wants what one of those has
+        // after the duplicates, each further commit wants the id of one of them
         let duplicates = (0..1000).map(|_| named(0, 0));
         let (lens, hashed) = placed(duplicates.chain((0..1000).map(|more| named(0, more))), &[]);
         assert_eq!(lens.len(), lens.iter().collect::<HashSet<_>>().len());

@@ -1,9 +1,9 @@
-//! Who and when: the author and committer lines of the cinnabar dialect.
+//! Author and committer lines of the cinnabar dialect.
 //!
 //! The rules are git-cinnabar's (`src/hg_data.rs` of 0.7); docs/formats/cinnabar.rst lists them.
-//! Bytes stay bytes: nothing is decoded, nothing but `<` and `>` is taken out.
+//! Bytes are not decoded. Only `<` and `>` are removed.
 
-/// A moment as Mercurial stores it.
+/// A date as Mercurial stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Date {
     /// Seconds since 1970, UTC.
@@ -12,7 +12,7 @@ pub(crate) struct Date {
     pub offset_seconds: i32,
 }
 
-/// Appends `NAME <EMAIL> SECONDS ZONE` for a user line.
+/// Appends `NAME <EMAIL> SECONDS ZONE` for a Mercurial user.
 pub(crate) fn push_ident(out: &mut Vec<u8>, user: &[u8], date: Date) {
     let (name, email) = split_user(user);
     push_without_brackets(out, name);
@@ -22,11 +22,10 @@ pub(crate) fn push_ident(out: &mut Vec<u8>, user: &[u8], date: Date) {
     push_date(out, date);
 }
 
-/// Appends the committer that a `committer` extra names, or the author again without one.
+/// Appends the committer of a `committer` extra. Without that extra, the author is the committer.
 ///
-/// The extra ends in `>` if it is a user alone, who then committed at the changeset's own date.
-/// One that is neither a user nor has a date after it, which git-cinnabar cannot convert, is
-/// taken as a user.
+/// If the extra ends in `>`, it is a user without a date, and the date is the changeset's. An extra
+/// that is neither a user nor a user with a date is used as a user. git-cinnabar cannot convert it.
 pub(crate) fn push_committer(out: &mut Vec<u8>, extra: Option<&[u8]>, user: &[u8], date: Date) {
     match extra {
         None => push_ident(out, user, date),
@@ -37,8 +36,9 @@ pub(crate) fn push_committer(out: &mut Vec<u8>, extra: Option<&[u8]>, user: &[u8
     }
 }
 
-/// The shortest name before the first `<` and the shortest address up to the next `>`; at most
-/// one space between is dropped, and all that follows.
+/// Splits a user into the name before the first `<` and the address before the next `>`.
+///
+/// At most one space between them is dropped, and everything after the `>`.
 fn split_user(user: &[u8]) -> (&[u8], &[u8]) {
     let opening = user.iter().position(|&byte| byte == b'<');
     let bracketed = opening.and_then(|start| {
@@ -56,8 +56,10 @@ fn push_without_brackets(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes.iter().filter(|byte| !matches!(byte, b'<' | b'>')));
 }
 
-/// `SECONDS +hhmm`. git has no time before 1970, so an earlier one becomes 0; one that is too
-/// late for git-cinnabar becomes the last that git's own tools take.
+/// Appends `SECONDS +hhmm`.
+///
+/// git has no dates before 1970, so an earlier date becomes 0. A date too late for git-cinnabar
+/// becomes the latest date that git's own tools accept.
 fn push_date(out: &mut Vec<u8>, date: Date) {
     let sign = if date.offset_seconds > 0 { '-' } else { '+' };
     let minutes = date.offset_seconds.unsigned_abs() / 60;
@@ -67,10 +69,10 @@ fn push_date(out: &mut Vec<u8>, date: Date) {
     out.extend_from_slice(format!("{seconds} {sign}{hours:02}{minutes:02}").as_bytes());
 }
 
-/// Who and when, as Mercurial would have it if all that is known is git's ident.
+/// A Mercurial user and date, read from an author or committer line of git.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who<'a> {
-    /// The user line.
+    /// The user.
     pub user: Vec<u8>,
     /// Seconds since 1970, in digits.
     pub seconds: &'a [u8],
@@ -79,7 +81,7 @@ pub struct Who<'a> {
 }
 
 impl Who<'_> {
-    /// As an extra has it.
+    /// The value of a `committer` extra.
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
         let Self { user, seconds, offset_seconds } = self;
@@ -90,7 +92,7 @@ impl Who<'_> {
 
 /// Reads the value of an author or committer line of a commit; `None` if it has no date.
 ///
-/// The line may be any, but what this dialect does not write does not come back.
+/// Any line is accepted. Only lines that this dialect writes survive the round trip.
 #[must_use]
 pub fn read_back(ident: &[u8]) -> Option<Who<'_>> {
     let mut parts = ident.rsplitn(3, |&byte| byte == b' ');
@@ -106,7 +108,7 @@ pub fn read_back(ident: &[u8]) -> Option<Who<'_>> {
     Some(Who { user, seconds, offset_seconds: -zone.signum() * offset_seconds })
 }
 
-/// `USER SECONDS ZONE`, split at the last two spaces.
+/// Splits `USER SECONDS ZONE` at the last two spaces.
 fn split_dated_user(extra: &[u8]) -> Option<(&[u8], Date)> {
     if extra.ends_with(b">") {
         return None;
@@ -118,7 +120,7 @@ fn split_dated_user(extra: &[u8]) -> Option<(&[u8], Date)> {
     Some((user, Date { seconds: seconds.into(), offset_seconds: zone_seconds(zone)? }))
 }
 
-/// Seconds west of a zone that may be written as hg does (`-3600`) or as git does (`+0100`).
+/// Seconds west of UTC, from a zone in Mercurial's form (`-3600`) or in git's (`+0100`).
 fn zone_seconds(zone: &str) -> Option<i32> {
     let value: i32 = zone.parse().ok().filter(|&value| value != i32::MIN)?;
     let looks_like_clock = value > -1800
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn users_become_name_and_address() {
-        // what the git-cinnabar 0.7.5 program made of them
+        // the output of git-cinnabar 0.7.5
         for (user, expected) in [
             ("Foo Bar <foo@bar.org>", "Foo Bar <foo@bar.org>"),
             ("foo", "foo <>"),

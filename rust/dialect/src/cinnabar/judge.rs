@@ -1,7 +1,7 @@
 //! Commits as changesets, and the verdict on a commit object.
 //!
-//! A commit is accepted if its changeset has the same commit again. The checks before that find the reason
-//! of a refusal. Trees and parents are judged elsewhere.
+//! A commit is accepted if the export of its changeset is the same commit. The checks before that
+//! find the reason of a refusal. Trees and parents are judged elsewhere.
 
 use gitpack::Oid;
 use parallel::hex::hex;
@@ -20,7 +20,7 @@ pub(super) struct CommitParts<'a> {
 }
 
 impl<'a> CommitParts<'a> {
-    /// Finds them in a commit that [`judge`] does not refuse.
+    /// Finds the parts of a commit that [`judge`] accepts.
     pub fn of(content: &'a [u8]) -> Option<Self> {
         let end = memchr::memmem::find(content, b"\n\n")?;
         let mut lines = content[..end].split(|&byte| byte == b'\n');
@@ -117,7 +117,7 @@ fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), R
     comes_back(content, tree, &judged.parents, [author, committer], &content[end + 2..])
 }
 
-/// Reason of a header.
+/// Reason to refuse a commit with this header.
 fn header(line: &[u8]) -> Refusal<'_> {
     let name = line.split(|&byte| byte == b' ').next().unwrap_or_default();
     let reason = match name {
@@ -133,7 +133,7 @@ fn oid(digits: &[u8]) -> Option<Oid> {
     Node::from_hex(digits).map(|node| Oid::from_bytes(*node.as_bytes()))
 }
 
-/// Whether a value ends in a date as git writes it: `SECONDS +hhmm`.
+/// Returns whether a value ends in a date in the form of git, `SECONDS +hhmm`.
 fn has_plain_date(value: &[u8]) -> bool {
     let mut parts = value.rsplitn(3, |&byte| byte == b' ');
     let (zone, seconds) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -153,7 +153,7 @@ fn is_zone(zone: &[u8]) -> bool {
     digits.iter().all(u8::is_ascii_digit) && *tens < b'6' && zone != b"-0000"
 }
 
-/// Makes a changeset of the commit, and compares the commit exported of it.
+/// Converts the commit to a changeset and back, and compares the two commits.
 fn comes_back<'a>(
     content: &[u8],
     tree: Oid,
@@ -185,7 +185,7 @@ fn comes_back<'a>(
     Err((Reason::MalformedCommit, b""))
 }
 
-/// Name and address in an author or committer with a date.
+/// Name and address of an author or committer line.
 fn who_of(value: &[u8]) -> Option<&[u8]> {
     value.rsplitn(3, |&byte| byte == b' ').nth(2)
 }

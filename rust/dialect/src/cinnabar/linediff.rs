@@ -1,10 +1,10 @@
-//! Which lines differ, as git's xdiff says it, and the patch that git-cinnabar stores of them.
+//! Line diffs equal to those of git's xdiff, and the patches that git-cinnabar makes of them.
 //!
-//! A note's `patch` line holds hunks that git-cinnabar gets from the xdiff in git, so ids depend on
-//! which of many possible diffs that one finds, its heuristics included: `docs/decisions/linediff.rst`.
-//! `prepare`, `myers` and `compact` are its three steps, with the names and the order of the C code,
-//! so that the two can be read side by side. No flags are known here: the algorithm is the
-//! default one, context is zero, there is no indent heuristic.
+//! The `patch` line of a note has hunks that git-cinnabar gets from git's xdiff. So ids depend on
+//! the exact diff, including its heuristics: `docs/decisions/linediff.rst`. `prepare`, `myers` and
+//! `compact` are xdiff's three steps, with the names and the order of the C code, so that the two
+//! can be read side by side. No flags are supported: the algorithm is the default one, without
+//! context and without the indent heuristic.
 //!
 //! Knows nothing of changesets.
 
@@ -18,22 +18,23 @@ use std::ops::Range;
 
 use prepare::Prepared;
 
-/// Ends that are equal are cut off in pieces of so many bytes, `trim_common_tail()` of git.
+/// Length of the blocks in which equal ends are trimmed, `trim_common_tail()` of git.
 const TAIL_BLOCK: usize = 1024;
 
-/// Lines of one text that stand for lines of another.
+/// A hunk of a line diff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hunk {
-    /// Lines before.
+    /// Removed lines.
     before: Range<usize>,
-    /// Lines after.
+    /// Added lines.
     after: Range<usize>,
 }
 
-/// The hunks `START,END,DATA` that make `after` of `before`, joined by NUL, `None` if they are
+/// The patch from `before` to `after`: hunks `START,END,DATA`, joined by NUL; `None` if both are
 /// equal.
 ///
-/// Start and end are offsets in `before`, data has each byte but ASCII letters and digits as `%XX`.
+/// Start and end are offsets in `before`. Bytes of the data are written as `%XX`, except for ASCII
+/// letters and digits.
 pub(crate) fn patch(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     if before == after {
         return None;
@@ -50,7 +51,7 @@ pub(crate) fn patch(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     Some(patch)
 }
 
-/// Appends the hunk that puts `new` where `old` is, without what both have at their ends.
+/// Appends the hunk that replaces `old` by `new`, without common beginning and end.
 fn push_hunk(patch: &mut Vec<u8>, before: &[u8], old: Range<usize>, new: &[u8]) {
     let old_bytes = &before[old.clone()];
     let prefix = old_bytes.iter().zip(new).take_while(|(a, b)| a == b).count();
@@ -67,7 +68,7 @@ fn push_hunk(patch: &mut Vec<u8>, before: &[u8], old: Range<usize>, new: &[u8]) 
     }
 }
 
-/// How lines of `before` become lines of `after`, ascending.
+/// The hunks from `before` to `after`, ascending.
 fn hunks(before: &[u8], after: &[u8]) -> Vec<Hunk> {
     let (before, after) = trim_common_tail(before, after);
     let Prepared { mut before, mut after } = prepare::prepare(before, after);
@@ -77,7 +78,7 @@ fn hunks(before: &[u8], after: &[u8]) -> Vec<Hunk> {
     build_script(&before.changed, &after.changed)
 }
 
-/// Both without equal ends, which still may have a few lines in common.
+/// Trims equal ends in blocks. A few equal lines may remain.
 fn trim_common_tail<'a, 'b>(a: &'a [u8], b: &'b [u8]) -> (&'a [u8], &'b [u8]) {
     let blocks = a.rchunks_exact(TAIL_BLOCK).zip(b.rchunks_exact(TAIL_BLOCK));
     let trimmed = blocks.take_while(|(a, b)| a == b).count() * TAIL_BLOCK;
@@ -103,7 +104,7 @@ fn build_script(before: &[bool], after: &[bool]) -> Vec<Hunk> {
     hunks
 }
 
-/// Where each line ends.
+/// Offsets of the ends of lines.
 fn line_ends(text: &[u8]) -> Vec<usize> {
     let mut ends: Vec<usize> = memchr::memchr_iter(b'\n', text).map(|at| at + 1).collect();
     if ends.last().copied().unwrap_or(0) < text.len() {

@@ -1,8 +1,8 @@
 //! Note of a changeset: the blob that git-cinnabar keeps beside its commit.
 //!
-//! Commit and note together give the text of the changeset. The note has the parts that the commit lacks, and
-//! a patch for the rest. The rules are git-cinnabar's (`src/store.rs` of 0.7.5, `GeneratedGitChangesetMetadata`);
-//! docs/formats/cinnabar.rst lists them.
+//! Commit and note together give the text of the changeset. The note has the parts that the commit
+//! lacks, and a patch for the rest. The rules are git-cinnabar's (`src/store.rs` of 0.7.5,
+//! `GeneratedGitChangesetMetadata`); docs/formats/cinnabar.rst lists them.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use revlog::{Changeset, Node};
 use super::identity::{Who, read_back};
 use super::linediff;
 
-/// The extras of a changeset, ascending by key; of two with one key, the later.
+/// The extras of a changeset, ascending by key. The last one of a key counts.
 type Extras<'a> = BTreeMap<&'a [u8], &'a [u8]>;
 
-/// Bytes of a note or changeset beside names and texts, about.
+/// Approximate bytes of a note or changeset without names and texts.
 const NAMES_LEN: usize = 128;
 
 const COMMITTER: &[u8] = b"committer";
 
 /// Content of the note of the changeset `node`, given its text and the content of its commit.
 ///
-/// `None` if `commit` is no commit of this dialect.
+/// `None` if `commit` is not a commit of this dialect.
 #[must_use]
 pub fn note(node: Node, changeset: &Changeset<'_>, text: &[u8], commit: &[u8]) -> Option<Vec<u8>> {
     let commit = Commit::parse(commit)?;
@@ -61,7 +61,7 @@ pub fn note(node: Node, changeset: &Changeset<'_>, text: &[u8], commit: &[u8]) -
     Some(blob)
 }
 
-/// The changeset's text as a reader makes it from its commit and all of the note but the patch.
+/// The text of the changeset as readers make it from commit and note, before the patch.
 fn make_again(
     changeset: &Changeset<'_>,
     extras: Option<Extras<'_>>,
@@ -113,11 +113,11 @@ fn joined(extras: &Extras<'_>) -> Vec<u8> {
     items.join(&0)
 }
 
-/// The parts of a commit's content that matter here.
+/// The parts of a commit that a note depends on.
 struct Commit<'a> {
     author: &'a [u8],
     committer: &'a [u8],
-    /// With the line feeds that tell equal commits apart.
+    /// Message, with the line feeds of duplicates.
     message: &'a [u8],
 }
 
@@ -151,7 +151,7 @@ mod tests {
 
     const MANIFEST: &str = "644908d7432afeb9ee28c39a5f71feff08fac4ca";
 
-    /// The note's lines but the first, of a changeset with this user, date line and the rest.
+    /// The lines of the note of a changeset, without the first two.
     fn lines(user: &str, date: &str, rest: &str, line_feeds: usize) -> Vec<String> {
         let text = format!("{MANIFEST}\n{user}\n{date}\n{rest}").into_bytes();
         let changeset = Changeset::parse(&text).expect("well-formed");
@@ -166,7 +166,7 @@ mod tests {
         lines
     }
 
-    // what the git-cinnabar 0.7.5 program wrote, see the vectors and spec tables
+    // the output of git-cinnabar 0.7.5, see the vectors and spec tables
 
     #[test]
     fn what_a_commit_tells_is_left_out() {

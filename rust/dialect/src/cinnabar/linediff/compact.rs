@@ -1,11 +1,11 @@
-//! Moves groups of changed lines to where git shows them.
+//! Groups of changed lines, moved to the places where git shows them.
 //!
 //! A port of `xdl_change_compact()` in git's `xdiff/xdiffi.c`, without the indent heuristic.
 //! After `LibXDiff`, Copyright (C) 2003 Davide Libenzi, as git changed it; LGPL-2.1-or-later.
 
 use super::prepare::File;
 
-/// Changed lines without an unchanged one between them; or none, before the unchanged line `end`.
+/// Adjacent changed lines. An empty group is a position, before the unchanged line `end`.
 #[derive(Clone, Copy)]
 struct Group {
     start: usize,
@@ -23,7 +23,7 @@ impl Group {
         self.start == self.end
     }
 
-    /// The next group, which may be empty; `false` and nothing at the end of the file.
+    /// Advances to the next group, which may be empty; `false` at the end of the file.
     const fn next(&mut self, file: &File) -> bool {
         if self.end == file.lines.len() {
             return false;
@@ -34,7 +34,7 @@ impl Group {
         true
     }
 
-    /// The previous group, which may be empty; `false` and nothing at the beginning of the file.
+    /// Goes back to the previous group, which may be empty; `false` at the start of the file.
     const fn previous(&mut self, file: &File) -> bool {
         if self.start == 0 {
             return false;
@@ -45,7 +45,7 @@ impl Group {
         true
     }
 
-    /// Moves down by a line, if that changes nothing, and joins the group that it meets.
+    /// Moves down by a line, if the diff stays correct, and merges with an adjacent group.
     fn slide_down(&mut self, file: &mut File) -> bool {
         if self.end == file.lines.len() || file.lines[self.start] != file.lines[self.end] {
             return false;
@@ -58,7 +58,7 @@ impl Group {
         true
     }
 
-    /// Moves up by a line, if that changes nothing, and joins the group that it meets.
+    /// Moves up by a line, if the diff stays correct, and merges with an adjacent group.
     fn slide_up(&mut self, file: &mut File) -> bool {
         if self.start == 0 || file.lines[self.start - 1] != file.lines[self.end - 1] {
             return false;
@@ -86,9 +86,10 @@ impl Group {
     }
 }
 
-/// Moves the groups of `file`: down as far as possible, or to where `other` has changes, too.
+/// Moves each group of `file` down as far as possible, or to a place where `other` has changes,
+/// too.
 ///
-/// Both files have as many unchanged lines, in the same order, so their groups go in pairs.
+/// Both files have the same unchanged lines, so their groups are pairs.
 pub(super) fn compact(file: &mut File, other: &File) {
     let mut group = Group::first(file);
     let mut opposite = Group::first(other);
@@ -122,7 +123,7 @@ fn compact_one(file: &mut File, other: &File, group: &mut Group, opposite: &mut 
         }
     }
     if group.end != highest_end && matches_other {
-        // the lowest place where both have changes
+        // the lowest place where both files have changes
         while opposite.is_empty() && group.slide_up(file) {
             opposite.previous(other);
         }

@@ -1,7 +1,7 @@
 //! The comparison: "An O(ND) Difference Algorithm and its Variations" by Eugene Myers, with limits.
 //!
-//! A port of `xdl_recs_cmp()` and `xdl_split()` in git's `xdiff/xdiffi.c`, but for its recursion,
-//! which is a list of boxes here. The names of variables are those of the C code.
+//! A port of `xdl_recs_cmp()` and `xdl_split()` in git's `xdiff/xdiffi.c`, with a list of regions
+//! in place of the recursion. The names of variables are those of the C code.
 //! After `LibXDiff`, Copyright (C) 2003 Davide Libenzi, as git changed it; LGPL-2.1-or-later.
 #![expect(
     clippy::cast_possible_wrap,
@@ -28,7 +28,7 @@ struct Region {
     need_min: bool,
 }
 
-/// Where a region is divided, and whether each half has to be compared to the end.
+/// The point that divides a region, and whether each half needs a minimal diff.
 struct Split {
     i1: isize,
     i2: isize,
@@ -36,7 +36,7 @@ struct Split {
     min_hi: bool,
 }
 
-/// Marks the lines of both files that are not common to them.
+/// Marks the lines of each file that differ from the other.
 pub(super) fn compare(file1: &mut File, file2: &mut File) {
     let lines = |file: &File| file.compared.iter().map(|at| file.lines[*at]).collect::<Vec<_>>();
     let (lines1, lines2) = (lines(file1), lines(file2));
@@ -70,7 +70,7 @@ pub(super) fn compare(file1: &mut File, file2: &mut File) {
 /// The furthest line of the first text that was reached on each diagonal.
 struct Diagonals {
     reached: Vec<isize>,
-    /// Where diagonal 0 is.
+    /// Index of diagonal 0.
     middle: isize,
 }
 
@@ -101,7 +101,7 @@ impl Search<'_> {
         self.lines1[i1 as usize] == self.lines2[i2 as usize]
     }
 
-    /// Without equal lines at both ends.
+    /// Removes equal lines at both ends of a region.
     fn shrink(&self, mut region: Region) -> Region {
         let Region { off1, lim1, off2, lim2, .. } = &mut region;
         while off1 < lim1 && off2 < lim2 && self.is_equal(*off1, *off2) {
@@ -115,7 +115,7 @@ impl Search<'_> {
         region
     }
 
-    /// Where the paths from both ends meet, or a good place when that would cost too much.
+    /// Finds the point where the paths from both ends meet, or a good point at the cost limit.
     fn split(&mut self, region: Region) -> Split {
         let Region { off1, lim1, off2, lim2, need_min } = region;
         let (dmin, dmax) = (off1 - lim2, lim1 - off2);
@@ -181,7 +181,7 @@ impl Search<'_> {
         }
     }
 
-    /// A place behind a long snake, so far from the start that it is worth what it cost.
+    /// Finds a point after a long snake, at a distance that justifies the cost so far.
     fn interesting_forward(
         &self,
         Region { off1, lim1, off2, lim2, .. }: Region,
@@ -207,7 +207,7 @@ impl Search<'_> {
         found
     }
 
-    /// The same from the end.
+    /// As [`Self::interesting_forward`], from the end.
     fn interesting_backward(
         &self,
         Region { off1, lim1, off2, lim2, .. }: Region,
@@ -233,7 +233,7 @@ impl Search<'_> {
         found
     }
 
-    /// The furthest place that was reached from either end.
+    /// Finds the furthest point that was reached from either end.
     fn furthest(
         &self,
         Region { off1, lim1, off2, lim2, .. }: Region,
@@ -270,8 +270,9 @@ impl Search<'_> {
     }
 }
 
-/// Widens the range of diagonals by one on both sides, or narrows it where it left the region.
-/// `unreached` goes beyond its ends.
+/// Widens the range of diagonals by one on both sides, or narrows it at the border of the region.
+///
+/// The new neighbours of the range are set to `unreached`.
 fn extend(
     diagonals: &mut Diagonals,
     min: &mut isize,

@@ -1,4 +1,5 @@
-//! What is compared: lines as numbers, without those that are not worth comparing.
+//! Preparation of the comparison: lines get numbers, and lines without useful matches are
+//! discarded.
 //!
 //! A port of git's `xdiff/xprepare.c`.
 //! After `LibXDiff`, Copyright (C) 2003 Davide Libenzi, as git changed it; LGPL-2.1-or-later.
@@ -16,9 +17,9 @@ const SIMSCAN_WINDOW: usize = 100;
 /// A text, line by line.
 #[derive(Debug)]
 pub(super) struct File {
-    /// Each line's number: equal lines of both texts have equal ones.
+    /// Number of each line. Equal lines of both texts have equal numbers.
     pub lines: Vec<u32>,
-    /// Whether a line is not in the other text, as far as is known.
+    /// Whether each line is known to be changed.
     pub changed: Vec<bool>,
     /// The positions of the lines to compare, ascending.
     pub compared: Vec<usize>,
@@ -31,17 +32,17 @@ pub(super) struct Prepared {
     pub after: File,
 }
 
-/// What is done about a line, for now.
+/// The preliminary decision about a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// It is in one text only.
+    /// The other text does not have the line.
     Discard,
     Keep,
-    /// It is in the other text so often that matching it means little.
+    /// The other text has the line very often, so a match means little.
     Investigate,
 }
 
-/// Numbers the lines and discards what need not be compared.
+/// Numbers the lines, and discards lines that need not be compared.
 pub(super) fn prepare(before: &[u8], after: &[u8]) -> Prepared {
     let mut numbers = HashMap::new();
     let (mut before, mut after) = (file(before, &mut numbers), file(after, &mut numbers));
@@ -75,7 +76,7 @@ fn counts(lines: &[u32], distinct: usize) -> Vec<usize> {
     counts
 }
 
-/// What is left without the equal lines at both ends.
+/// Ranges without the equal lines at both ends.
 fn trim_ends(a: &[u32], b: &[u32]) -> (Range<usize>, Range<usize>) {
     let start = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let (rest_a, rest_b) = (a[start..].iter().rev(), b[start..].iter().rev());
@@ -83,7 +84,7 @@ fn trim_ends(a: &[u32], b: &[u32]) -> (Range<usize>, Range<usize>) {
     (start..a.len() - end, start..b.len() - end)
 }
 
-/// Chooses the lines of `range` to compare, marks the others as changed.
+/// Chooses the lines of `range` to compare, and marks the others as changed.
 fn cleanup(file: &mut File, range: Range<usize>, other_counts: &[usize]) {
     let limit = bogosqrt(file.lines.len()).min(MAX_EQLIMIT);
     let action = |line: &u32| match other_counts[*line as usize] {
@@ -106,7 +107,7 @@ fn cleanup(file: &mut File, range: Range<usize>, other_counts: &[usize]) {
     }
 }
 
-/// Whether a line with many matches lies in a run of lines without any, on both sides.
+/// Returns whether a line with many matches is surrounded by mostly discarded lines.
 fn is_among_discarded(actions: &[Action], at: usize) -> bool {
     let start = at.saturating_sub(SIMSCAN_WINDOW);
     let end = actions.len().min(at + SIMSCAN_WINDOW + 1);
@@ -116,8 +117,9 @@ fn is_among_discarded(actions: &[Action], at: usize) -> bool {
     many * KPDIS_RUN < many + discarded
 }
 
-/// Lines without and with many matches (and the one in the middle) up to the first that is kept;
-/// `None` if all have many.
+/// Counts discarded lines, and lines with many matches, up to the first kept line.
+///
+/// The second number includes the line in the middle. `None` if no line is discarded.
 fn run<'a>(actions: impl Iterator<Item = &'a Action>) -> Option<(usize, usize)> {
     let (mut discarded, mut many) = (0, 1);
     for action in actions {
@@ -130,7 +132,7 @@ fn run<'a>(actions: impl Iterator<Item = &'a Action>) -> Option<(usize, usize)> 
     (discarded > 0).then_some((discarded, many))
 }
 
-/// About the square root: the power of two above it.
+/// An approximate square root: the power of two above it.
 pub(super) const fn bogosqrt(number: usize) -> usize {
     let (mut number, mut root) = (number, 1);
     while number > 0 {

@@ -1,4 +1,4 @@
-//! The hunks are those of git, and the patch of them leads from one text to the other.
+//! Comparison of our hunks with git's, and application of patches.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::*;
 /// Two texts.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// What `git diff` finds in each pair, with the flags that make it what git-cinnabar calls.
+/// The hunks of `git diff` for each pair, with flags that select git-cinnabar's algorithm.
 fn git_hunks(pairs: &[Pair]) -> Vec<Vec<Hunk>> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
@@ -18,7 +18,7 @@ fn git_hunks(pairs: &[Pair]) -> Vec<Vec<Hunk>> {
         fs::create_dir(path.join(side)).expect("a directory");
     }
     for (number, (before, after)) in pairs.iter().enumerate() {
-        // git does not show when it deletes or adds, as against empty, a file
+        // git's output does not distinguish empty files from missing ones
         fs::write(path.join(format!("a/{number}")), before).expect("a file");
         fs::write(path.join(format!("b/{number}")), after).expect("a file");
     }
@@ -48,7 +48,9 @@ fn git_hunks(pairs: &[Pair]) -> Vec<Vec<Hunk>> {
     hunks
 }
 
-/// `START,COUNT`, or `START` for one line; the first line is 1, and none are after line `START`.
+/// Parses `START,COUNT`, or `START` for one line.
+///
+/// Lines count from 1. With a count of 0, the range is empty and follows line `START`.
 fn range(range: &str) -> Range<usize> {
     let (start, count) = range.split_once(',').unwrap_or((range, "1"));
     let (start, count): (usize, usize) =
@@ -57,7 +59,7 @@ fn range(range: &str) -> Range<usize> {
     start..start + count
 }
 
-/// The text that a patch makes.
+/// Applies a patch.
 fn apply(before: &[u8], patch: &[u8]) -> Vec<u8> {
     let number = |digits: &[u8]| -> usize {
         std::str::from_utf8(digits).expect("ascii").parse().expect("a number")
@@ -105,7 +107,7 @@ fn check(pairs: &[Pair]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A text of lines; the last one may lack its line feed.
+/// A text of lines. The last line may lack its line feed.
 fn text(lines: &[u32], is_whole: bool) -> Vec<u8> {
     let mut text: Vec<u8> =
         lines.iter().flat_map(|line| format!("src/{line:x}\n").into_bytes()).collect();
@@ -160,7 +162,7 @@ fn edited(longest: usize, most_edits: usize) -> impl Strategy<Value = Pair> {
     })
 }
 
-/// Sorted lines and the same in another order, or a few of them elsewhere.
+/// Sorted lines, and the same lines in another order or with a few moved.
 fn permuted(longest: u32) -> impl Strategy<Value = Pair> {
     let shuffled = (0..longest).prop_flat_map(|len| Just((0..len).collect()).prop_shuffle());
     let blocks = (0..longest, 2..40_u32).prop_flat_map(|(len, parts)| {
@@ -181,8 +183,9 @@ fn permuted(longest: u32) -> impl Strategy<Value = Pair> {
     )
 }
 
-/// Texts of the same long pieces in other places, and of lines between them that fit anywhere: a
-/// search that is given up, or ends at a place that looks good, misses the shortest way.
+/// Texts of the same long pieces at different places, with frequent lines between them.
+///
+/// The heuristics of xdiff end such searches early, and miss the shortest diff.
 fn composed() -> impl Strategy<Value = Pair> {
     let piece = prop::collection::vec(0_u32..400, 22..45);
     let between = prop::collection::vec(0_u32..12, 1..25);
@@ -200,7 +203,7 @@ fn composed() -> impl Strategy<Value = Pair> {
     })
 }
 
-/// Runs of lines that are in one text only, and of lines that the other has very often.
+/// Runs of lines that only one text has, and of lines that the other has very often.
 fn discarded() -> impl Strategy<Value = Pair> {
     let run = (0_u8..8, 1_u32..70);
     let runs = || prop::collection::vec(run.clone(), 5..40);
@@ -284,13 +287,13 @@ fn hunks_are_shrunk_and_encoded() {
     assert_eq!(patched(b"a\n", b"a\n"), None);
     assert_eq!(patched(b"", b"a b\xff").as_deref(), Some("0,0,a%20b%FF"));
     assert_eq!(patched(b"aaa", b"aa").as_deref(), Some("2,3,"));
-    // and a line feed that a collision added
+    // and a line feed of a duplicate
     assert_eq!(patched(b"x\n\ntext\n", b"x\n\ntext").as_deref(), Some("7,8,"));
 }
 
 #[test]
 fn equal_ends_are_cut_off_as_git_does() {
-    // what is cut off is not there for groups to slide over
+    // groups do not slide over trimmed ends
     let line = "0123456789abcde\n";
     let pairs: Vec<Pair> = [63, 64, 65, 128, 129, 200]
         .map(|count| (line.repeat(count).into_bytes(), line.repeat(count + 1).into_bytes()))
@@ -301,7 +304,7 @@ fn equal_ends_are_cut_off_as_git_does() {
     check(&all).expect("as git says");
 }
 
-/// Lists that are made to be hard to compare, of about `count` lines.
+/// Texts of about `count` lines that are expensive to compare.
 fn hostile(count: u32) -> Vec<Pair> {
     let forward: Vec<u32> = (0..count).collect();
     let backward: Vec<u32> = (0..count).rev().collect();
