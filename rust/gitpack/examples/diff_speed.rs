@@ -1,17 +1,18 @@
-//! How fast `Differ` is: contents of 20 KB and 2 MB with a few changed places each.
+//! Speed of `Differ`, for contents of 20 KB and 2 MB with a few changed places each.
 //!
-//! `cargo run --release -p gitpack --example diff_speed [ROUNDS]`. Every delta is applied and compared
-//! before it is timed. Prints the size of the deltas, and MB of target a second for each round.
+//! `cargo run --release -p gitpack --example diff_speed [ROUNDS]`. Every delta is applied and
+//! compared before it is timed. Prints the size of the deltas, and MB of target a second for each
+//! round.
 
 use std::error::Error;
 use std::time::Instant;
 
 use gitpack::{Differ, delta};
 
-/// How many bytes are diffed in a round, so that both sizes take about as long.
+/// Bytes diffed in a round, so that both sizes take about as long.
 const ROUND_BYTES: usize = 400_000_000;
 
-/// Numbers below 2^16 that look random, the same each time (xorshift64).
+/// Pseudo-random numbers below 2^16 (xorshift64).
 struct Noise(u64);
 
 impl Noise {
@@ -27,7 +28,7 @@ impl Noise {
     }
 }
 
-/// Lines of words, as sources have them.
+/// Lines of words, like source code.
 fn text(noise: &mut Noise, len: usize) -> Vec<u8> {
     const WORDS: [&str; 12] = [
         "let", "return", "entry", "length", "if", "the base", "index", "(", ");", "= 0", "offset",

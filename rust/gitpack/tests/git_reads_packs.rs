@@ -1,6 +1,6 @@
-//! What git itself says of the packs we write.
+//! Verification of our packs by git.
 //!
-//! git is the oracle: it must find every object whole, and write the same indexes for our pack.
+//! git must read every object, and write the same indexes for our pack.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use parallel::Directory;
 use sha1::{Digest, Sha1};
 use tempfile::TempDir;
 
-/// A bare repository, and a git that sees no other configuration.
+/// A bare repository, and git without other configuration.
 struct Repository {
     dir: TempDir,
 }
@@ -37,7 +37,7 @@ impl Repository {
         self.path().join("objects/pack")
     }
 
-    /// Standard output and standard error of a git that must succeed.
+    /// Standard output and standard error of a git command that must succeed.
     fn git_all(&self, args: &[&str], input: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let stdin = self.path().join("stdin");
         fs::write(&stdin, input).expect("is writable");
@@ -62,11 +62,11 @@ impl Repository {
     }
 }
 
-/// Contents by id, and the pack they go into.
+/// A pack being written, and the contents of its objects by id.
 struct Store {
     writer: PackWriter,
     contents: BTreeMap<Oid, (ObjectKind, Vec<u8>)>,
-    /// Bases of those stored as deltas.
+    /// Bases of the objects that are stored as deltas.
     bases: BTreeMap<Oid, Oid>,
     deflater: Deflater,
     differ: Differ,
@@ -85,7 +85,7 @@ impl Store {
         }
     }
 
-    /// Adds an entry of which `payload` is the content or the delta.
+    /// Adds an entry. `payload` is the content or the delta.
     fn put(&mut self, kind: ObjectKind, content: &[u8], entry: Entry, payload: &[u8]) -> Oid {
         let oid = oid(kind, content);
         let mut deflated = Vec::new();
@@ -112,7 +112,7 @@ impl Store {
         self.put(kind, content, Entry::Full(kind), content)
     }
 
-    /// Adds `content` as a delta of `base`, if there is a good one.
+    /// Adds `content` as a delta of `base` if that is short, otherwise as a full object.
     fn add_near(&mut self, kind: ObjectKind, content: &[u8], base: Option<Oid>) -> Oid {
         let Some(base) = base
             .filter(|_| self.writer.position(&oid(kind, content)).expect("is readable").is_none())
@@ -145,7 +145,7 @@ fn oid(kind: ObjectKind, content: &[u8]) -> Oid {
     Oid::from_bytes(sha1.into())
 }
 
-/// Bytes that look random and do not compress, the same each time.
+/// Pseudo-random bytes, which do not compress.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -180,7 +180,7 @@ fn tree(entries: &mut [(&str, Mode, Oid)]) -> Vec<u8> {
     content
 }
 
-/// What a history leaves for the next commit.
+/// The state of a history: the base of the next commit.
 #[derive(Default)]
 struct Tip {
     commit: Option<Oid>,
@@ -190,7 +190,7 @@ struct Tip {
     tree: Option<Oid>,
 }
 
-/// More than one copy holds.
+/// A length that exceeds one copy.
 const LARGE: usize = 100_000;
 
 /// Adds a commit that changes a little of a small and a large file.
@@ -231,7 +231,7 @@ fn add_commit(store: &mut Store, tip: &Tip, number: usize) -> Tip {
     }
 }
 
-/// A published pack of a history, with what is in it.
+/// A published pack of a history, with its contents.
 fn history(repository: &Repository) -> (Published, Store) {
     let mut store = Store::new(&repository.packs());
     let mut tip = Tip::default();
@@ -426,7 +426,7 @@ fn the_same_additions_make_the_same_files() {
     assert_eq!(one.name, other.name);
 }
 
-/// Writes 2.2 GB; run by name, with `--ignored`.
+/// Writes 2.2 GB. Run it by name, with `--ignored`.
 #[test]
 #[ignore = "writes a pack of 2.2 GB, three times"]
 fn git_reads_a_pack_of_more_than_2_gib() {

@@ -1,24 +1,24 @@
-//! A code for many payloads: complete, told in few bits, and short for what they have in common.
+//! A code for many payloads: complete, with a short description, and short for common symbols.
 //!
-//! Format: RFC 1951, sections 3.2.2 and 3.2.7. Each payload tells the code again. So neighbours
-//! get the same length wherever telling them becomes cheaper than their symbols become longer.
+//! Format: RFC 1951, sections 3.2.2 and 3.2.7. Each payload repeats the description of the code. So
+//! neighbours get the same length if that saves more bits of the description than it costs.
 
 use std::fmt;
 
 pub const END: usize = 256;
-/// Bytes, the end of a block and lengths; two more belong to the fixed codes, and never occur.
+/// Number of literal and length symbols: bytes, end of block, lengths. The last two never occur.
 pub const LENGTHS_END: usize = 286;
 pub const DISTANCES: usize = 30;
-/// Distances follow the lengths here.
+/// Number of all symbols. Distances follow the lengths here.
 pub const SYMBOLS: usize = LENGTHS_END + DISTANCES;
-/// The longest codes, of symbols and of what tells their lengths.
+/// Maximum lengths of the codes of symbols, and of the code length alphabet.
 const LONGEST: u8 = 15;
 const LONGEST_TELLING: u8 = 7;
 const TELLING: usize = 19;
-/// As [`TELLING`] lengths are told.
+/// The order in which the lengths of the code length alphabet are written.
 const ORDER: [usize; TELLING] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
-/// Symbol of a match of `len + 3` bytes, and how many bits follow it.
+/// Symbol of a match of `len + 3` bytes, and the number of its extra bits.
 pub fn length_symbol(len: u32) -> (usize, u32) {
     if len == 255 {
         return (285, 0);
@@ -37,7 +37,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// The fixed ones of section 3.2.6.
+    /// The fixed codes of section 3.2.6.
     pub fn fixed() -> Self {
         let mut lengths = [8; SYMBOLS];
         lengths[144..256].fill(9);
@@ -46,7 +46,7 @@ impl Code {
         Self { lengths, told_with: [0; TELLING], head_bits: 3 }
     }
 
-    /// A code for symbols that occur so often, told `times` times.
+    /// Computes a code for symbols with these counts, whose description is written `times` times.
     pub fn of(counts: &[f64; SYMBOLS], times: f64) -> Self {
         let mut told_with = [4; TELLING];
         let mut best: Option<(f64, Self)> = None;
@@ -66,7 +66,7 @@ impl Code {
         best.map_or_else(Self::fixed, |(_, code)| code)
     }
 
-    /// The code with these lengths, and what all payloads then take.
+    /// The code with these lengths, and the bits of all payloads.
     fn with(lengths: &[u8; SYMBOLS], counts: &[f64; SYMBOLS], times: f64) -> (f64, Self) {
         let (told_with, head_bits) = telling(lengths);
         let symbols = counts.iter().zip(lengths).map(|(count, &len)| count * f64::from(len));
@@ -75,11 +75,10 @@ impl Code {
     }
 }
 
-/// Lengths for symbols that occur so often, if the codes in `told_with` tell them. Some codes may
-/// be left over, see [`complete`].
+/// Lengths for symbols with these counts, if `told_with` describes them. Some codes may remain
+/// unused, see [`complete`].
 ///
-/// A short code takes a great share of all codes there are. This share has a price, which is found
-/// by bisection.
+/// A short code takes a large share of all codes. This share has a price, found by bisection.
 fn lengths_for(counts: &[f64], times: f64, told_with: &[u8; TELLING]) -> Vec<u8> {
     let sum: f64 = counts.iter().sum();
     let (mut low, mut high) = (sum / 8.0, sum * 64.0 + times);
@@ -96,15 +95,15 @@ fn lengths_for(counts: &[f64], times: f64, told_with: &[u8; TELLING]) -> Vec<u8>
     found
 }
 
-/// All codes, in those of [`LONGEST`] bits.
+/// Number of codes of [`LONGEST`] bits.
 const ALL: u32 = 1 << LONGEST;
 
-/// How many codes of [`LONGEST`] bits begin with one of these lengths.
+/// Number of codes of [`LONGEST`] bits that these lengths use.
 fn taken(lengths: &[u8]) -> u32 {
     lengths.iter().filter(|&&len| len > 0).map(|len| ALL >> len).sum()
 }
 
-/// The lengths that cost least, if each code costs `price` times its share of all codes.
+/// The cheapest lengths, if each code costs `price` times its share of all codes.
 ///
 /// By dynamic programming over runs of symbols with equal lengths.
 fn cheapest(counts: &[f64], times: f64, told_with: &[u8; TELLING], price: f64) -> Vec<u8> {
@@ -162,7 +161,7 @@ fn cheapest(counts: &[f64], times: f64, told_with: &[u8; TELLING], price: f64) -
     lengths
 }
 
-/// Shortens codes at the ends of runs until all codes are used, as readers demand it.
+/// Shortens codes at the ends of runs until all codes are used, which the format requires.
 fn complete(
     lengths: &mut [u8; SYMBOLS],
     range: std::ops::Range<usize>,
@@ -205,8 +204,10 @@ fn complete(
     }
 }
 
-/// Lengths of Huffman's code, complete and none longer than `longest`; of two symbols with equal
-/// counts, the later one has no shorter code. Fewer than two symbols get a code for two.
+/// Lengths of a complete Huffman code, at most `longest`.
+///
+/// Of two symbols with equal counts, the later one has no shorter code. Fewer than two symbols get
+/// a code for two.
 fn huffman(counts: &[f64], longest: u8, lengths: &mut [u8]) {
     let mut order: Vec<usize> = (0..counts.len()).filter(|&at| counts[at] > 0.0).collect();
     for at in 0..counts.len() {
@@ -230,7 +231,7 @@ fn huffman(counts: &[f64], longest: u8, lengths: &mut [u8]) {
     }
 }
 
-/// How deep the leaves of Huffman's tree are, which come by weight, lightest first.
+/// Depths of the leaves of a Huffman tree, given by weight, lightest first.
 fn depths(leaves: impl Iterator<Item = f64>) -> Vec<u8> {
     let mut weights: Vec<f64> = leaves.collect();
     let count = weights.len();
@@ -261,7 +262,7 @@ fn depths(leaves: impl Iterator<Item = f64>) -> Vec<u8> {
     depths
 }
 
-/// Lengths of the codes that tell these lengths, and the bits of all that comes before symbols.
+/// Lengths of the codes that describe these lengths, and the bits of the whole description.
 fn telling(lengths: &[u8; SYMBOLS]) -> ([u8; TELLING], u32) {
     let without_zeros = |lengths: &[u8], least: usize| {
         lengths.iter().rposition(|&len| len > 0).map_or(least, |at| least.max(at + 1))
@@ -307,7 +308,7 @@ fn telling(lengths: &[u8; SYMBOLS]) -> ([u8; TELLING], u32) {
     (told_with, 3 + 5 + 5 + 4 + told_bits + codes_bits + extra_bits)
 }
 
-/// As `src/deflate/presets/table.rs` has it.
+/// Writes lengths in the form of `src/deflate/presets/table.rs`.
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folded = |lengths: &[u8]| {

@@ -1,13 +1,13 @@
 //! Makes the preset codes of [`gitpack::QuickDeflater`] from packs that amalgam wrote.
 //!
-//! `cargo run --release -p gitpack --example deflate_presets GIT_DIRECTORY... [-- GIT_DIRECTORY...]`
-//! prints `src/deflate/presets/table.rs`. Equal packs give an equal table. All directories have the
-//! same weight, however many objects they have. Directories after `--` are only measured: bytes of
-//! their payloads with today's presets and with the new ones go to stderr.
+//! `cargo run --release -p gitpack --example deflate_presets GIT_DIR... [-- GIT_DIR...]` prints
+//! `src/deflate/presets/table.rs`. Equal packs give an equal table. All directories have the same
+//! weight, independent of their number of objects. Directories after `--` are only measured: the
+//! sizes of their payloads with the current and with the new presets go to stderr.
 //!
-//! The method is that of Linde, Buzo and Gray: one code for each class of payloads at first. Then
-//! each payload is assigned to the code that makes it shortest, and each code is made anew for its
-//! payloads. That is repeated a few times. `docs/decisions/compression.rst` has the figures.
+//! The method is that of Linde, Buzo and Gray, with one code for each class of payloads at first.
+//! Each payload is assigned to the code that makes it shortest, then each code is recomputed for
+//! its payloads. That is repeated a few times. `docs/decisions/compression.rst` has the figures.
 
 mod code;
 mod packs;
@@ -20,22 +20,22 @@ use code::{Code, END, SYMBOLS};
 use gitpack::QuickDeflater;
 use packs::{KINDS, Stored};
 
-/// How many presets there are beside the fixed codes.
+/// Number of presets, without the fixed codes.
 const PRESETS: usize = 7;
-/// Payloads taken of each directory, evenly.
+/// Number of payloads taken from each directory, at even distances.
 const MOST_PAYLOADS: usize = 30_000;
-/// How often payloads are assigned.
+/// Number of iterations.
 const ROUNDS: usize = 8;
 
-/// What is known of one payload.
+/// One payload: its symbols and sizes.
 struct Payload {
     kind: usize,
     weight: f64,
-    /// Its symbols, distances behind the others, and how often each occurs.
+    /// Symbols with their counts, distances after the others.
     symbols: Vec<(u16, u16)>,
-    /// Bits that follow symbols.
+    /// Number of extra bits.
     extra_bits: u32,
-    /// Bits as a stored block.
+    /// Size as a stored block, in bits.
     stored_bits: u32,
 }
 
@@ -66,7 +66,7 @@ impl Payload {
         }
     }
 
-    /// The preset that it is assigned to at first: by kind, and blobs also by length.
+    /// The initial preset: by kind, and blobs also by length.
     fn class(&self) -> usize {
         let long = usize::from(self.stored_bits > 8 * 512);
         match KINDS[self.kind] {
@@ -76,7 +76,7 @@ impl Payload {
         }
     }
 
-    /// Its bits with `code`; `None` if it has a symbol without a code.
+    /// Size with `code`, in bits; `None` if a symbol has no code.
     fn bits(&self, code: &Code) -> Option<u32> {
         let mut bits = code.head_bits + self.extra_bits;
         for &(symbol, count) in &self.symbols {
@@ -88,7 +88,7 @@ impl Payload {
         Some(bits)
     }
 
-    /// The code with which it is shortest, and how many bits it then has; `None` if it is stored.
+    /// The code that makes it shortest, and the size in bits; `None` if a stored block is shorter.
     fn shortest(&self, codes: &[Code]) -> (Option<usize>, u32) {
         let of =
             codes.iter().enumerate().filter_map(|(at, code)| Some((Some(at), self.bits(code)?)));
@@ -96,9 +96,9 @@ impl Payload {
     }
 }
 
-/// Assigns each payload to the code that makes it shortest, and makes each code anew for its
-/// payloads. The first code, the fixed one, stays. Returns the bits of all payloads with the codes
-/// as they were.
+/// Assigns each payload to the code that makes it shortest, and recomputes each code.
+///
+/// The first code, the fixed one, stays. Returns the bits of all payloads with the old codes.
 fn improve(payloads: &[Payload], codes: &mut [Code]) -> f64 {
     let (mut members, mut all_bits) = (vec![Vec::new(); codes.len()], 0.0);
     for payload in payloads {
@@ -125,9 +125,9 @@ fn improve(payloads: &[Payload], codes: &mut [Code]) -> f64 {
     all_bits
 }
 
-/// A code for these payloads. `otherwise` is how many bits each has with another code.
+/// Computes a code for these payloads. `otherwise` has the bits of each with another code.
 ///
-/// A symbol that few payloads have may get no code. Four limits for that are tried.
+/// A symbol of few payloads may get no code. Four limits for that are tried.
 fn made_for(payloads: &[&Payload], otherwise: &[u32]) -> Code {
     let (mut counts, mut having, mut sum) = ([0.0; SYMBOLS], [0.0; SYMBOLS], 0.0);
     for payload in payloads {
@@ -177,7 +177,7 @@ fn presets(payloads: &[Payload]) -> Vec<Code> {
     best.1
 }
 
-/// Which kinds of payloads a preset is for, most bytes first.
+/// The kinds of payloads of a preset, most bytes first.
 fn users(payloads: &[Payload], codes: &[Code], at: usize) -> String {
     let mut weights = [0.0; KINDS.len()];
     for payload in payloads.iter().filter(|payload| payload.shortest(codes).0 == Some(at)) {

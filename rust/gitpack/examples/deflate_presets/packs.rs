@@ -1,6 +1,6 @@
-//! The payloads of packs, as they were given to the compressor: objects and deltas.
+//! The payloads of packs, uncompressed: objects and deltas.
 //!
-//! Format: gitformat-pack(5). Reads packs of one's own making, so what is wrong in them panics.
+//! Format: gitformat-pack(5). Panics on malformed packs: reads only packs that amalgam wrote.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -9,22 +9,23 @@ use std::path::Path;
 
 use gitpack::deflate::inflate;
 
-/// What the export compresses with presets to choose from, in bytes.
+/// Maximum length of the payloads that the export compresses with presets.
 pub const LONGEST: usize = 16 << 10;
 
-/// What a payload may be, by type of the object and whether it is a delta.
+/// Kinds of payloads: by type of the object, full or delta.
 pub const KINDS: [&str; 6] =
     ["commits", "deltas of commits", "trees", "deltas of trees", "blobs", "deltas of blobs"];
 const DELTAS_OF_TREES: usize = 3;
 
 pub struct Stored {
-    /// Place in [`KINDS`].
+    /// Index in [`KINDS`].
     pub kind: usize,
     pub payload: Vec<u8>,
 }
 
-/// All payloads in the packs of a git directory that are not too long. Deltas of trees are no
-/// payloads: the export stores them.
+/// All short payloads in the packs of a git directory, except for deltas of trees.
+///
+/// The export does not compress deltas of trees.
 pub fn payloads(git_directory: &Path) -> Result<Vec<Stored>, Box<dyn Error>> {
     let mut packs = Vec::new();
     for entry in fs::read_dir(git_directory.join("objects/pack"))? {
@@ -64,7 +65,7 @@ fn payloads_of(pack: &[u8], idx: &[u8]) -> Vec<Stored> {
 
 struct Header {
     object_type: u8,
-    /// How far back the base of a delta is.
+    /// Distance of the base of a delta.
     distance: Option<usize>,
     len: usize,
     end: usize,
