@@ -61,9 +61,9 @@ typedef struct amalgam_error {
 
 // Report of a call: its `handle`, its `phase`, and `done` of `total`.
 //
-// `total` is 0 if unknown. Each call documents its phases and their units. Reports come at most ten times a
-// second while the call works, on the calling thread only. A nonzero answer stops the call, which then answers
-// `CANCELLED`. May be null.
+// `total` is 0 if unknown. Each call documents its phases and their units. Reports come at most
+// ten times a second while the call works, on the calling thread only. A nonzero answer stops the
+// call, which then answers `CANCELLED`. May be null.
 typedef int32_t (*amalgam_report_fn)(void *handle, uint32_t phase, uint64_t done, uint64_t total);
 
 // Bytes that the core answers. Inputs are passed as pointer and length.
@@ -86,14 +86,16 @@ typedef struct amalgam_nodemap_run {
 
 // Begins a changegroup. `MOVED` if the changelog has other changesets.
 //
-// `message` and indexes are as for `amalgam_job_run`. `changesets` are ascending revisions, 4 bytes each in the byte
-// order of the machine, and `nodes` their nodes. `common` are revisions that the receiver has with all their
-// ancestors. It is not used if `trusts_links`: then every revision belongs to the changeset of its linkrev.
+// `message` and indexes are as for `amalgam_job_run`. `changesets` are ascending revisions, 4
+// bytes each in the byte order of the machine, and `nodes` their nodes. `common` are revisions
+// that the receiver has with all their ancestors. It is not used if `trusts_links`: then every
+// revision belongs to the changeset of its linkrev.
 //
 // # Safety
 //
-// `error` as everywhere; `out` is writable; `message` is lent for the call; `changelog` and `manifest` are not
-// freed before it ends. The changegroup is given to `amalgam_changegroup_free` once.
+// `error` as everywhere; `out` is writable; `message` is lent for the call; `changelog` and
+// `manifest` are not freed before it ends. The changegroup is given to `amalgam_changegroup_free`
+// once.
 enum amalgam_status amalgam_changegroup_open(struct amalgam_changegroup **out,
                                              const uint8_t *message,
                                              size_t message_len,
@@ -110,14 +112,14 @@ void amalgam_changegroup_free(struct amalgam_changegroup *changegroup);
 
 // Writes the next bytes to `buffer`, and their number to `written`: 0 at the end.
 //
-// The core makes some megabytes at a time, with threads that end with the call, and keeps the rest for the next
-// call. After an error there is no more to read. Each call reports at its end, too. Phases: 0 changesets,
-// 1 manifests, 2 files.
+// The core makes some megabytes at a time, with threads that end with the call, and keeps the rest
+// for the next call. After an error there is no more to read. Each call reports at its end, too.
+// Phases: 0 changesets, 1 manifests, 2 files.
 //
 // # Safety
 //
-// `error` as everywhere; `written` and `buffer` are writable; `report` may be called with `handle` until
-// the call ends.
+// `error` as everywhere; `written` and `buffer` are writable; `report` may be called with `handle`
+// until the call ends.
 enum amalgam_status amalgam_changegroup_read(size_t *written,
                                              uint8_t *buffer,
                                              size_t buffer_len,
@@ -128,16 +130,17 @@ enum amalgam_status amalgam_changegroup_read(size_t *written,
 
 // Runs the job named by the field `job` of `message`.
 //
-// The answer is a message, too; it is given to `amalgam_answer_free` once. A field that is missing, unknown or
-// of the wrong type is a `BUG` that names it. Descriptors in the message stay open until the call ends.
+// The answer is a message, too; it is given to `amalgam_answer_free` once. A field that is
+// missing, unknown or of the wrong type is a `BUG` that names it. Descriptors in the message stay
+// open until the call ends.
 //
-// `changelog` and `manifest` are the mapped indexes of the repository, for jobs that read it; null if they are
-// not mapped. Phases of the report: those of the job.
+// `changelog` and `manifest` are the mapped indexes of the repository, for jobs that read it; null
+// if they are not mapped. Phases of the report: those of the job.
 //
 // # Safety
 //
-// `error` as everywhere; `answer` is writable; `message` is lent for the call; `changelog` and `manifest` are
-// not freed before it ends; `report` may be called with `handle` until then.
+// `error` as everywhere; `answer` is writable; `message` is lent for the call; `changelog` and
+// `manifest` are not freed before it ends; `report` may be called with `handle` until then.
 enum amalgam_status amalgam_job_run(struct amalgam_answer *answer,
                                     const uint8_t *message,
                                     size_t message_len,
@@ -156,8 +159,8 @@ void amalgam_answer_free(struct amalgam_answer answer);
 
 // Opens a node map, whose file is open as `file`; errors name it `path`.
 //
-// It was made with `uid`. It has `runs`, in the order of their revisions, from revision 0 on, for at least the first
-// `limit` revisions of `index`.
+// It was made with `uid`. It has `runs`, in the order of their revisions, from revision 0 on, for
+// at least the first `limit` revisions of `index`.
 //
 // # Safety
 //
@@ -176,10 +179,11 @@ enum amalgam_status amalgam_nodemap_open(struct amalgam_nodemap **out,
                                          size_t index_len,
                                          struct amalgam_error *error);
 
-// Opens Mercurial's own node map: the first `len_bytes` bytes of the file open as `file`; errors name it `path`.
+// Opens Mercurial's own node map: the first `len_bytes` bytes of the file open as `file`; errors
+// name it `path`.
 //
-// It has the first `revs` revisions of `index`. It is mapped, or read if `mapped` is 0. Such a map finds nodes. It
-// knows neither absent nodes nor abbreviations.
+// It has the first `revs` revisions of `index`. It is mapped, or read if `mapped` is 0. Such a map
+// finds nodes. It knows neither absent nodes nor abbreviations.
 //
 // # Safety
 //
@@ -202,8 +206,8 @@ enum amalgam_status amalgam_nodemap_open_upstream(struct amalgam_nodemap **out,
 // `map` came from an `amalgam_nodemap_open*`, and is not used any more.
 void amalgam_nodemap_free(struct amalgam_nodemap *map);
 
-// Returns the revision of a node: -1 for the null node, -2 if it is absent, -3 if the map is unusable, -4 if the
-// argument is no node.
+// Returns the revision of a node: -1 for the null node, -2 if it is absent, -3 if the map is
+// unusable, -4 if the argument is no node.
 //
 // # Safety
 //
@@ -217,8 +221,8 @@ int32_t amalgam_nodemap_rev(const struct amalgam_nodemap *map,
 
 // Resolves an abbreviated node of 1 to 40 hexadecimal `digits`.
 //
-// Returns 1 and writes the node to the 20 bytes at `node` if it is unique, 0 if it is absent, 2 if it is ambiguous,
-// -3 if the map is unusable, -4 if the argument has no digits.
+// Returns 1 and writes the node to the 20 bytes at `node` if it is unique, 0 if it is absent, 2 if
+// it is ambiguous, -3 if the map is unusable, -4 if the argument has no digits.
 //
 // # Safety
 //
@@ -231,8 +235,8 @@ int32_t amalgam_nodemap_match(uint8_t *node,
                               const uint8_t *digits,
                               size_t digits_len);
 
-// Returns the length of the shortest unambiguous abbreviation of a node: -2 if it is absent, -3 if the map is
-// unusable, -4 if the argument is no node.
+// Returns the length of the shortest unambiguous abbreviation of a node: -2 if it is absent, -3 if
+// the map is unusable, -4 if the argument is no node.
 //
 // # Safety
 //
@@ -300,15 +304,15 @@ enum amalgam_status amalgam_nodemap_run_write(uint8_t *bytes,
 //
 // # Safety
 //
-// `error` as everywhere; `answer` is writable; `index` is lent for the call. The answer is given to
-// `amalgam_answer_free` once.
+// `error` as everywhere; `answer` is writable; `index` is lent for the call. The answer is given
+// to `amalgam_answer_free` once.
 enum amalgam_status amalgam_nodemap_content(struct amalgam_answer *answer,
                                             const uint8_t *index,
                                             size_t index_len,
                                             struct amalgam_error *error);
 
-// Opens a map. Fields of `message`: `segments`, file names in `directory`, oldest first; `unmapped`, those to be
-// read instead of mapped. `directory` is missing if `segments` is empty.
+// Opens a map. Fields of `message`: `segments`, file names in `directory`, oldest first;
+// `unmapped`, those to be read instead of mapped. `directory` is missing if `segments` is empty.
 //
 // # Safety
 //
@@ -336,7 +340,8 @@ enum amalgam_status amalgam_map_count(uint64_t *count,
                                       uint32_t table,
                                       struct amalgam_error *error);
 
-// Writes the oid of each of `hg_nodes` in `table` to `oids`; zeros if it is absent. All ids have 20 bytes.
+// Writes the oid of each of `hg_nodes` in `table` to `oids`; zeros if it is absent. All ids have
+// 20 bytes.
 //
 // # Safety
 //
@@ -350,7 +355,8 @@ enum amalgam_status amalgam_map_oids(uint8_t *oids,
                                      size_t hg_nodes_len,
                                      struct amalgam_error *error);
 
-// Writes the changeset of each commit in `oids` to `hg_nodes`; zeros if it is absent. All ids have 20 bytes.
+// Writes the changeset of each commit in `oids` to `hg_nodes`; zeros if it is absent. All ids have
+// 20 bytes.
 //
 // # Safety
 //
@@ -362,11 +368,11 @@ enum amalgam_status amalgam_map_changesets(uint8_t *hg_nodes,
                                            size_t oids_len,
                                            struct amalgam_error *error);
 
-// Resolves abbreviated ids. Writes 81 bytes for each of `prefixes` to `matches`: the number of changesets (0, 1,
-// or 2 for several), then node and oid of the first two.
+// Resolves abbreviated ids. Writes 81 bytes for each of `prefixes` to `matches`: the number of
+// changesets (0, 1, or 2 for several), then node and oid of the first two.
 //
-// `side` is the kind of id: 0 node, 1 oid. A prefix has 21 bytes: an id, and the number of hexadecimal digits
-// to compare, 1 to 40.
+// `side` is the kind of id: 0 node, 1 oid. A prefix has 21 bytes: an id, and the number of
+// hexadecimal digits to compare, 1 to 40.
 //
 // # Safety
 //
@@ -386,7 +392,8 @@ enum amalgam_status amalgam_map_match(uint8_t *matches,
 // `error` as everywhere; `map` is not freed before the call ends.
 enum amalgam_status amalgam_map_check(const struct amalgam_map *map, struct amalgam_error *error);
 
-// Fills `pairs` with pairs of `table` from position `start` on, and writes their number to `written`: 0 at the end.
+// Fills `pairs` with pairs of `table` from position `start` on, and writes their number to
+// `written`: 0 at the end.
 //
 // A pair has 40 bytes, node and oid. Positions are arbitrary and constant while the map is open.
 //
@@ -404,13 +411,14 @@ enum amalgam_status amalgam_map_pairs(uint8_t *pairs,
 
 // Compares the map `found` with `expected`.
 //
-// The answer is a message with the differences of each table: `changesets`, `manifests`, `files`. A difference has 60
-// bytes: node, oid found, oid expected; zeros for an absent oid. Phases: 0 pairs of both maps.
+// The answer is a message with the differences of each table: `changesets`, `manifests`, `files`.
+// A difference has 60 bytes: node, oid found, oid expected; zeros for an absent oid. Phases: 0
+// pairs of both maps.
 //
 // # Safety
 //
-// `error` as everywhere; `answer` is writable; neither map is freed before the call ends; `report` may be called
-// with `handle` until then. The answer is given to `amalgam_answer_free` once.
+// `error` as everywhere; `answer` is writable; neither map is freed before the call ends; `report`
+// may be called with `handle` until then. The answer is given to `amalgam_answer_free` once.
 enum amalgam_status amalgam_map_compare(struct amalgam_answer *answer,
                                         const struct amalgam_map *found,
                                         const struct amalgam_map *expected,
@@ -420,14 +428,15 @@ enum amalgam_status amalgam_map_compare(struct amalgam_answer *answer,
 
 // Loads the first `len` bytes of the index open as `index`, and writes their address to `data`.
 //
-// The first `covered` bytes are mapped from the file open as `snapshot`, which errors name `path`; the others
-// are read. `prefault` is the readahead: 0 none, 1 all in the background, 2 all before the call ends. `MOVED` if
-// the files are shorter.
+// The first `covered` bytes are mapped from the file open as `snapshot`, which errors name `path`;
+// the others are read. `prefault` is the readahead: 0 none, 1 all in the background, 2 all before
+// the call ends. `MOVED` if the files are shorter.
 //
 // # Safety
 //
 // `error` as everywhere; `out` and `data` are writable; `path` is lent for the call; `snapshot`
-// and `index` are open descriptors until it ends. The index is given to `amalgam_mapped_free` once.
+// and `index` are open descriptors until it ends. The index is given to `amalgam_mapped_free`
+// once.
 enum amalgam_status amalgam_mapped_new(struct amalgam_mapped **out,
                                        const uint8_t **data,
                                        int32_t snapshot,
@@ -439,8 +448,8 @@ enum amalgam_status amalgam_mapped_new(struct amalgam_mapped **out,
                                        uint32_t prefault,
                                        struct amalgam_error *error);
 
-// Advises the kernel of the next accesses to the bytes from `start` to `end` of an index: 0 random, 1 all
-// of them, which are then read at once, 2 sequential.
+// Advises the kernel of the next accesses to the bytes from `start` to `end` of an index: 0
+// random, 1 all of them, which are then read at once, 2 sequential.
 //
 // # Safety
 //
@@ -460,8 +469,8 @@ void amalgam_mapped_free(struct amalgam_mapped *mapped);
 
 // Writes the length of the common prefix of a snapshot and an index to `common`.
 //
-// Compares the first `covered` bytes of the file open as `snapshot`, which errors name `path`, and the first `len`
-// of the file open as `index`.
+// Compares the first `covered` bytes of the file open as `snapshot`, which errors name `path`, and
+// the first `len` of the file open as `index`.
 //
 // # Safety
 //

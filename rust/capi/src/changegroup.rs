@@ -26,14 +26,16 @@ struct Reading {
 
 /// Begins a changegroup. `MOVED` if the changelog has other changesets.
 ///
-/// `message` and indexes are as for `amalgam_job_run`. `changesets` are ascending revisions, 4 bytes each in the byte
-/// order of the machine, and `nodes` their nodes. `common` are revisions that the receiver has with all their
-/// ancestors. It is not used if `trusts_links`: then every revision belongs to the changeset of its linkrev.
+/// `message` and indexes are as for `amalgam_job_run`. `changesets` are ascending revisions, 4
+/// bytes each in the byte order of the machine, and `nodes` their nodes. `common` are revisions
+/// that the receiver has with all their ancestors. It is not used if `trusts_links`: then every
+/// revision belongs to the changeset of its linkrev.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `out` is writable; `message` is lent for the call; `changelog` and `manifest` are not
-/// freed before it ends. The changegroup is given to `amalgam_changegroup_free` once.
+/// `error` as everywhere; `out` is writable; `message` is lent for the call; `changelog` and
+/// `manifest` are not freed before it ends. The changegroup is given to `amalgam_changegroup_free`
+/// once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_changegroup_open(
     out: *mut *mut ChangegroupHandle,
@@ -71,14 +73,14 @@ pub unsafe extern "C" fn amalgam_changegroup_free(changegroup: *mut ChangegroupH
 
 /// Writes the next bytes to `buffer`, and their number to `written`: 0 at the end.
 ///
-/// The core makes some megabytes at a time, with threads that end with the call, and keeps the rest for the next
-/// call. After an error there is no more to read. Each call reports at its end, too. Phases: 0 changesets,
-/// 1 manifests, 2 files.
+/// The core makes some megabytes at a time, with threads that end with the call, and keeps the rest
+/// for the next call. After an error there is no more to read. Each call reports at its end, too.
+/// Phases: 0 changesets, 1 manifests, 2 files.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `written` and `buffer` are writable; `report` may be called with `handle` until
-/// the call ends.
+/// `error` as everywhere; `written` and `buffer` are writable; `report` may be called with `handle`
+/// until the call ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_changegroup_read(
     written: *mut usize,

@@ -26,8 +26,8 @@ static HOOK: Once = Once::new();
 
 /// Runs `body`, writes its failure to `error`, and returns the status.
 ///
-/// A panic in `body`, or in a thread that `body` joins, becomes [`Status::Bug`] with the location of
-/// the panic. Nothing is printed.
+/// A panic in `body`, or in a thread that `body` joins, becomes [`Status::Bug`] with the location
+/// of the panic. Nothing is printed.
 ///
 /// # Safety
 ///

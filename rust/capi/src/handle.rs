@@ -7,8 +7,8 @@ use crate::failure::Failure;
 
 /// Value shared by the threads of C, until a call on it panics.
 ///
-/// The value is `Send + Sync`, because cffi releases the GIL during a call: mutable state needs a lock of its
-/// own. After a panic the state is unknown, so every later call is an error.
+/// The value is `Send + Sync`, because cffi releases the GIL during a call: mutable state needs a
+/// lock of its own. After a panic the state is unknown, so every later call is an error.
 #[derive(Debug)]
 pub struct Handle<T> {
     value: T,

@@ -1,10 +1,10 @@
 //! Jobs: rare calls whose request and answer are messages.
 //!
-//! Owns the entry point and the table of jobs. A job is a function from its [`Fields`] and the [`Call`] to the
-//! bytes of its answer. [`message`](crate::message) has the encoding.
+//! Owns the entry point and the table of jobs. A job is a function from its [`Fields`] and the
+//! [`Call`] to the bytes of its answer. [`message`](crate::message) has the encoding.
 
-/// Takes the field `dialect` of a message, and evaluates an expression with the type of that name. The only
-/// place that lists the dialects.
+/// Takes the field `dialect` of a message, and evaluates an expression with the type of that name.
+/// The only place that lists the dialects.
 macro_rules! with_dialect {
     ($message:expr, $dialect:ident => $job:expr) => {
         match $message.take("dialect")? {
@@ -38,16 +38,17 @@ use crate::snapshot::Mapped;
 
 /// Runs the job named by the field `job` of `message`.
 ///
-/// The answer is a message, too; it is given to `amalgam_answer_free` once. A field that is missing, unknown or
-/// of the wrong type is a `BUG` that names it. Descriptors in the message stay open until the call ends.
+/// The answer is a message, too; it is given to `amalgam_answer_free` once. A field that is
+/// missing, unknown or of the wrong type is a `BUG` that names it. Descriptors in the message stay
+/// open until the call ends.
 ///
-/// `changelog` and `manifest` are the mapped indexes of the repository, for jobs that read it; null if they are
-/// not mapped. Phases of the report: those of the job.
+/// `changelog` and `manifest` are the mapped indexes of the repository, for jobs that read it; null
+/// if they are not mapped. Phases of the report: those of the job.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `answer` is writable; `message` is lent for the call; `changelog` and `manifest` are
-/// not freed before it ends; `report` may be called with `handle` until then.
+/// `error` as everywhere; `answer` is writable; `message` is lent for the call; `changelog` and
+/// `manifest` are not freed before it ends; `report` may be called with `handle` until then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_job_run(
     answer: *mut AnswerBytes,
@@ -97,8 +98,8 @@ fn run(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     job(message, call)
 }
 
-/// Describes the core: its version, as `X.Y.Z`, and the SHA-1 kernels that give wrong answers on this CPU and are
-/// not used.
+/// Describes the core: its version, as `X.Y.Z`, and the SHA-1 kernels that give wrong answers on
+/// this CPU and are not used.
 fn core(message: Fields<'_>, _call: &Call) -> Result<Vec<u8>, Failure> {
     message.end()?;
     let refused: Vec<_> = sha1lanes::refused().iter().map(|name| (*name).to_owned()).collect();
@@ -170,8 +171,8 @@ pub(crate) fn nodes(nodes: &[[u8; 20]]) -> Vec<Node> {
     nodes.iter().map(|node| Node::from_bytes(*node)).collect()
 }
 
-/// Encoding of file names in a store, by its number: 0 escaped, 1 with long names hashed, 2 with leading dots
-/// escaped as well, 3 plain.
+/// Encoding of file names in a store, by its number: 0 escaped, 1 with long names hashed, 2 with
+/// leading dots escaped as well, 3 plain.
 pub(crate) fn encoding(number: u32) -> Result<Encoding, Failure> {
     match number {
         0 => Ok(Encoding::Escaped),

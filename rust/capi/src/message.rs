@@ -1,7 +1,7 @@
 //! Messages of jobs: dictionaries of named fields in bencode, the encoding of BEP 3.
 //!
-//! Owns the encoding. Only the canonical form is read: keys ascending and unique, no leading zeros, no bytes
-//! after the end. The twin in Python is `core/message.py`. Fields belong to `jobs`.
+//! Owns the encoding. Only the canonical form is read: keys ascending and unique, no leading zeros,
+//! no bytes after the end. The twin in Python is `core/message.py`. Fields belong to `jobs`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Node map of an open index: look-ups, and the content of its file.
 //!
-//! A look-up returns a number instead of a status, and takes no `amalgam_error`: callers make thousands, each in less
-//! than a microsecond, and after an error they ask the index itself. The bytes of the index are lent for each
-//! call; they are the same for all calls on a handle.
+//! A look-up returns a number instead of a status, and takes no `amalgam_error`: callers make
+//! thousands, each in less than a microsecond, and after an error they ask the index itself. The
+//! bytes of the index are lent for each call; they are the same for all calls on a handle.
 
 use revlog::nodemap::{self, IndexEntries, NodeMap, Place, PrefixMatch};
 use revlog::{Node, Prefix};
@@ -53,8 +53,8 @@ impl From<nodemap::Error> for Failure {
 
 /// Opens a node map, whose file is open as `file`; errors name it `path`.
 ///
-/// It was made with `uid`. It has `runs`, in the order of their revisions, from revision 0 on, for at least the first
-/// `limit` revisions of `index`.
+/// It was made with `uid`. It has `runs`, in the order of their revisions, from revision 0 on, for
+/// at least the first `limit` revisions of `index`.
 ///
 /// # Safety
 ///
@@ -96,10 +96,11 @@ pub unsafe extern "C" fn amalgam_nodemap_open(
     unsafe { entry(error, body) }
 }
 
-/// Opens Mercurial's own node map: the first `len_bytes` bytes of the file open as `file`; errors name it `path`.
+/// Opens Mercurial's own node map: the first `len_bytes` bytes of the file open as `file`; errors
+/// name it `path`.
 ///
-/// It has the first `revs` revisions of `index`. It is mapped, or read if `mapped` is 0. Such a map finds nodes. It
-/// knows neither absent nodes nor abbreviations.
+/// It has the first `revs` revisions of `index`. It is mapped, or read if `mapped` is 0. Such a map
+/// finds nodes. It knows neither absent nodes nor abbreviations.
 ///
 /// # Safety
 ///
@@ -147,8 +148,8 @@ pub unsafe extern "C" fn amalgam_nodemap_free(map: *mut NodeMapHandle) {
     unsafe { handle::free(map) }
 }
 
-/// Returns the revision of a node: -1 for the null node, -2 if it is absent, -3 if the map is unusable, -4 if the
-/// argument is no node.
+/// Returns the revision of a node: -1 for the null node, -2 if it is absent, -3 if the map is
+/// unusable, -4 if the argument is no node.
 ///
 /// # Safety
 ///
@@ -187,8 +188,8 @@ pub unsafe extern "C" fn amalgam_nodemap_rev(
 
 /// Resolves an abbreviated node of 1 to 40 hexadecimal `digits`.
 ///
-/// Returns 1 and writes the node to the 20 bytes at `node` if it is unique, 0 if it is absent, 2 if it is ambiguous,
-/// -3 if the map is unusable, -4 if the argument has no digits.
+/// Returns 1 and writes the node to the 20 bytes at `node` if it is unique, 0 if it is absent, 2 if
+/// it is ambiguous, -3 if the map is unusable, -4 if the argument has no digits.
 ///
 /// # Safety
 ///
@@ -235,8 +236,8 @@ pub unsafe extern "C" fn amalgam_nodemap_match(
     found
 }
 
-/// Returns the length of the shortest unambiguous abbreviation of a node: -2 if it is absent, -3 if the map is
-/// unusable, -4 if the argument is no node.
+/// Returns the length of the shortest unambiguous abbreviation of a node: -2 if it is absent, -3 if
+/// the map is unusable, -4 if the argument is no node.
 ///
 /// # Safety
 ///
@@ -401,8 +402,8 @@ pub unsafe extern "C" fn amalgam_nodemap_run_write(
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `answer` is writable; `index` is lent for the call. The answer is given to
-/// `amalgam_answer_free` once.
+/// `error` as everywhere; `answer` is writable; `index` is lent for the call. The answer is given
+/// to `amalgam_answer_free` once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_content(
     answer: *mut AnswerBytes,

@@ -17,8 +17,8 @@ use crate::report::{Position, Progress, ReportFn, Reporter};
 /// Open oid map.
 pub struct Map(Handle<OidMap>);
 
-/// Opens a map. Fields of `message`: `segments`, file names in `directory`, oldest first; `unmapped`, those to be
-/// read instead of mapped. `directory` is missing if `segments` is empty.
+/// Opens a map. Fields of `message`: `segments`, file names in `directory`, oldest first;
+/// `unmapped`, those to be read instead of mapped. `directory` is missing if `segments` is empty.
 ///
 /// # Safety
 ///
@@ -83,7 +83,8 @@ pub unsafe extern "C" fn amalgam_map_count(
     unsafe { entry(error, body) }
 }
 
-/// Writes the oid of each of `hg_nodes` in `table` to `oids`; zeros if it is absent. All ids have 20 bytes.
+/// Writes the oid of each of `hg_nodes` in `table` to `oids`; zeros if it is absent. All ids have
+/// 20 bytes.
 ///
 /// # Safety
 ///
@@ -122,7 +123,8 @@ pub unsafe extern "C" fn amalgam_map_oids(
     unsafe { entry(error, body) }
 }
 
-/// Writes the changeset of each commit in `oids` to `hg_nodes`; zeros if it is absent. All ids have 20 bytes.
+/// Writes the changeset of each commit in `oids` to `hg_nodes`; zeros if it is absent. All ids have
+/// 20 bytes.
 ///
 /// # Safety
 ///
@@ -155,11 +157,11 @@ pub unsafe extern "C" fn amalgam_map_changesets(
     unsafe { entry(error, body) }
 }
 
-/// Resolves abbreviated ids. Writes 81 bytes for each of `prefixes` to `matches`: the number of changesets (0, 1,
-/// or 2 for several), then node and oid of the first two.
+/// Resolves abbreviated ids. Writes 81 bytes for each of `prefixes` to `matches`: the number of
+/// changesets (0, 1, or 2 for several), then node and oid of the first two.
 ///
-/// `side` is the kind of id: 0 node, 1 oid. A prefix has 21 bytes: an id, and the number of hexadecimal digits
-/// to compare, 1 to 40.
+/// `side` is the kind of id: 0 node, 1 oid. A prefix has 21 bytes: an id, and the number of
+/// hexadecimal digits to compare, 1 to 40.
 ///
 /// # Safety
 ///
@@ -225,7 +227,8 @@ pub unsafe extern "C" fn amalgam_map_check(map: *const Map, error: *mut ErrorInf
     unsafe { entry(error, body) }
 }
 
-/// Fills `pairs` with pairs of `table` from position `start` on, and writes their number to `written`: 0 at the end.
+/// Fills `pairs` with pairs of `table` from position `start` on, and writes their number to
+/// `written`: 0 at the end.
 ///
 /// A pair has 40 bytes, node and oid. Positions are arbitrary and constant while the map is open.
 ///
@@ -267,13 +270,14 @@ pub unsafe extern "C" fn amalgam_map_pairs(
 
 /// Compares the map `found` with `expected`.
 ///
-/// The answer is a message with the differences of each table: `changesets`, `manifests`, `files`. A difference has 60
-/// bytes: node, oid found, oid expected; zeros for an absent oid. Phases: 0 pairs of both maps.
+/// The answer is a message with the differences of each table: `changesets`, `manifests`, `files`.
+/// A difference has 60 bytes: node, oid found, oid expected; zeros for an absent oid. Phases: 0
+/// pairs of both maps.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `answer` is writable; neither map is freed before the call ends; `report` may be called
-/// with `handle` until then. The answer is given to `amalgam_answer_free` once.
+/// `error` as everywhere; `answer` is writable; neither map is freed before the call ends; `report`
+/// may be called with `handle` until then. The answer is given to `amalgam_answer_free` once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_map_compare(
     answer: *mut AnswerBytes,

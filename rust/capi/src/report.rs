@@ -1,7 +1,8 @@
 //! Progress and cancellation of long calls.
 //!
-//! The job runs in a thread of its own. The calling thread calls C's report about ten times a second, with
-//! or without progress, because Python runs its signal handlers there. No other thread calls back.
+//! The job runs in a thread of its own. The calling thread calls C's report about ten times a
+//! second, with or without progress, because Python runs its signal handlers there. No other thread
+//! calls back.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -15,9 +16,9 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Report of a call: its `handle`, its `phase`, and `done` of `total`.
 ///
-/// `total` is 0 if unknown. Each call documents its phases and their units. Reports come at most ten times a
-/// second while the call works, on the calling thread only. A nonzero answer stops the call, which then answers
-/// `CANCELLED`. May be null.
+/// `total` is 0 if unknown. Each call documents its phases and their units. Reports come at most
+/// ten times a second while the call works, on the calling thread only. A nonzero answer stops the
+/// call, which then answers `CANCELLED`. May be null.
 pub type ReportFn =
     Option<unsafe extern "C" fn(handle: *mut c_void, phase: u32, done: u64, total: u64) -> i32>;
 

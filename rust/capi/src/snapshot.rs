@@ -45,14 +45,15 @@ impl Mapped {
 
 /// Loads the first `len` bytes of the index open as `index`, and writes their address to `data`.
 ///
-/// The first `covered` bytes are mapped from the file open as `snapshot`, which errors name `path`; the others
-/// are read. `prefault` is the readahead: 0 none, 1 all in the background, 2 all before the call ends. `MOVED` if
-/// the files are shorter.
+/// The first `covered` bytes are mapped from the file open as `snapshot`, which errors name `path`;
+/// the others are read. `prefault` is the readahead: 0 none, 1 all in the background, 2 all before
+/// the call ends. `MOVED` if the files are shorter.
 ///
 /// # Safety
 ///
 /// `error` as everywhere; `out` and `data` are writable; `path` is lent for the call; `snapshot`
-/// and `index` are open descriptors until it ends. The index is given to `amalgam_mapped_free` once.
+/// and `index` are open descriptors until it ends. The index is given to `amalgam_mapped_free`
+/// once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_mapped_new(
     out: *mut *mut Mapped,
@@ -89,8 +90,8 @@ pub unsafe extern "C" fn amalgam_mapped_new(
     unsafe { entry(error, body) }
 }
 
-/// Advises the kernel of the next accesses to the bytes from `start` to `end` of an index: 0 random, 1 all
-/// of them, which are then read at once, 2 sequential.
+/// Advises the kernel of the next accesses to the bytes from `start` to `end` of an index: 0
+/// random, 1 all of them, which are then read at once, 2 sequential.
 ///
 /// # Safety
 ///
@@ -135,8 +136,8 @@ pub unsafe extern "C" fn amalgam_mapped_free(mapped: *mut Mapped) {
 
 /// Writes the length of the common prefix of a snapshot and an index to `common`.
 ///
-/// Compares the first `covered` bytes of the file open as `snapshot`, which errors name `path`, and the first `len`
-/// of the file open as `index`.
+/// Compares the first `covered` bytes of the file open as `snapshot`, which errors name `path`, and
+/// the first `len` of the file open as `index`.
 ///
 /// # Safety
 ///

@@ -16,9 +16,10 @@ use crate::message::Fields;
 
 /// Converts new commits to a changegroup, and that back.
 ///
-/// `commits` is the output of `git cat-file --batch`, parents before children. `trees` and `blobs` are the pipes
-/// of a `git cat-file --batch-command --buffer` each. The changegroup is written to `out` at its position. Phases:
-/// 0 commits converted, 1 the changegroup is written, 2 changesets converted back.
+/// `commits` is the output of `git cat-file --batch`, parents before children. `trees` and `blobs`
+/// are the pipes of a `git cat-file --batch-command --buffer` each. The changegroup is written to
+/// `out` at its position. Phases: 0 commits converted, 1 the changegroup is written, 2 changesets
+/// converted back.
 pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let (commits, out) = (file(&mut message, "commits")?, file(&mut message, "out")?);
     let (mut trees, mut blobs): (Fields<'_>, Fields<'_>) =
@@ -75,11 +76,12 @@ fn refusal(Refusal { oid, reason, detail }: &Refusal) -> Fields<'_> {
         .with("detail", &detail[..])
 }
 
-/// Surveys the commits that `git cat-file --batch` has written to `commits`, parents before children.
+/// Surveys the commits that `git cat-file --batch` has written to `commits`, parents before
+/// children.
 ///
-/// `requests` and `answers` are the pipes of a `git cat-file --batch-command --buffer`. The answer has the
-/// refused commits in a row, and the number of the reason of each. Phases: 0 commits, of an unknown number; 1 trees;
-/// the total grows.
+/// `requests` and `answers` are the pipes of a `git cat-file --batch-command --buffer`. The answer
+/// has the refused commits in a row, and the number of the reason of each. Phases: 0 commits, of an
+/// unknown number; 1 trees; the total grows.
 pub(super) fn survey(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let commits = file(&mut message, "commits")?;
     let (requests, answers) = (file(&mut message, "requests")?, file(&mut message, "answers")?);
