@@ -1,7 +1,7 @@
 //! Manifest and files in the text of a changeset.
 //!
-//! Format: `mercurial/changelog.py`. Lines are found as by `changelogrevision`. Other fields are not
-//! parsed, so a changeset with a malformed date can be exchanged.
+//! Format: `mercurial/changelog.py`. Lines are found as by `changelogrevision`. Other fields are
+//! not parsed, so a changeset with a malformed date can be exchanged.
 
 use revlog::Node;
 

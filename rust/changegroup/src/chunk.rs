@@ -1,8 +1,8 @@
 //! Chunks: the bytes around deltas.
 //!
-//! Format: `hg help internals.changegroups`. A chunk has its length, which counts its own 4 bytes, and
-//! data. Length 0 ends a group. The data of a revision are node, parents, base and changeset, 20 bytes
-//! each, in version 03 two bytes of flags, and the delta.
+//! Format: `hg help internals.changegroups`. A chunk has its length, which counts its own 4 bytes,
+//! and data. Length 0 ends a group. The data of a revision are node, parents, base and changeset,
+//! 20 bytes each, in version 03 two bytes of flags, and the delta.
 
 use revlog::Node;
 

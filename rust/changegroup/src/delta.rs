@@ -1,15 +1,15 @@
 //! Computed deltas, for receivers without the base of the stored delta.
 //!
-//! Format: `hg help internals.changegroups`, "Delta Format". The crate `imara-diff` searches line by line,
-//! as Mercurial does, so hunks begin and end with lines.
+//! Format: `hg help internals.changegroups`, "Delta Format". The crate `imara-diff` searches line
+//! by line, as Mercurial does, so hunks begin and end with lines.
 
 use imara_diff::{Algorithm, Diff, InternedInput};
 
 /// Limit of the bytes compared: the tables of the search take a multiple of them.
 const MOST_COMPARED: usize = 64 << 20;
 
-/// Limit of the lines compared: the search is quadratic if few lines are distinct. For 20,000 random lines
-/// of two kinds it takes 0.25 seconds (November 2026).
+/// Limit of the lines compared: the search is quadratic if few lines are distinct. For 20,000
+/// random lines of two kinds it takes 0.25 seconds (November 2026).
 const MOST_LINES: usize = 20_000;
 
 /// Appends a delta from `base` to `target`. Both are shorter than 2 GiB.

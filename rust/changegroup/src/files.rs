@@ -13,7 +13,8 @@ use crate::revset::RevSet;
 pub(crate) enum FileSelection {
     /// Revisions linked to one of the changesets.
     Linked,
-    /// Revisions listed in manifests with their changesets, sorted by file, and the start of each file.
+    /// Revisions listed in manifests with their changesets, sorted by file, and the start of each
+    /// file.
     Listed(Vec<Listed>, Vec<usize>),
 }
 
@@ -42,7 +43,8 @@ impl FirstListed {
     }
 }
 
-/// Opens the filelog with this number and plans its revisions; the plan is empty if the receiver has all.
+/// Opens the filelog with this number and plans its revisions; the plan is empty if the receiver
+/// has all.
 ///
 /// # Errors
 ///

@@ -1,12 +1,13 @@
 //! Changegroups: the revisions of a set of changesets, as Mercurial exchanges them.
 //!
-//! Owns the format of `hg help internals.changegroups`, versions 02 and 03, and the choice of revisions,
-//! order and delta bases. The choice is that of `mercurial/changegroup.py` and `revlog.emitrevisions`. Only
-//! computed deltas differ from Mercurial's in their bytes; stored deltas are copied. Does not know bundles,
-//! compression, phases, or the visibility of changesets. Does not support tree manifests and narrow clones;
-//! callers leave these to Mercurial.
+//! Owns the format of `hg help internals.changegroups`, versions 02 and 03, and the choice of
+//! revisions, order and delta bases. The choice is that of `mercurial/changegroup.py` and
+//! `revlog.emitrevisions`. Only computed deltas differ from Mercurial's in their bytes; stored
+//! deltas are copied. Does not know bundles, compression, phases, or the visibility of changesets.
+//! Does not support tree manifests and narrow clones; callers leave these to Mercurial.
 //!
-//! [`RevisionChunk`] and [`line_delta`] serve other writers of changegroups, for history that no store has.
+//! [`RevisionChunk`] and [`line_delta`] serve other writers of changegroups, for history that no
+//! store has.
 //!
 //! [`Changegroup::read`] makes the next few megabytes, on several threads that end with the call.
 

@@ -33,8 +33,8 @@ impl Wanted {
 pub(crate) struct SortedWanted(Vec<(Node, u32)>);
 
 impl SortedWanted {
-    /// Revisions of the manifests, ascending, each linked to its first changeset; and whether the null
-    /// manifest is among them.
+    /// Revisions of the manifests, ascending, each linked to its first changeset; and whether the
+    /// null manifest is among them.
     ///
     /// # Errors
     ///
@@ -65,9 +65,9 @@ impl SortedWanted {
     }
 }
 
-/// Appends to `listed` the revisions of `files` in a manifest: those in its stored delta, if that is
-/// against a parent, or all. Mercurial selects file revisions in the same way, and later leaves out those
-/// of the receiver. `sent` is the delta in the changegroup.
+/// Appends to `listed` the revisions of `files` in a manifest: those in its stored delta, if that
+/// is against a parent, or all. Mercurial selects file revisions in the same way, and later leaves
+/// out those of the receiver. `sent` is the delta in the changegroup.
 pub(crate) fn list(
     manifests: &Revlog,
     PlannedDelta { rev, link: changeset, form }: PlannedDelta,

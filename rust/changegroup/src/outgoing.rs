@@ -7,7 +7,7 @@ use revlog::Node;
 pub enum GroupVersion {
     /// Deltas with a base.
     V02,
-    /// The same, with the flags of each revision.
+    /// Deltas with a base and the flags of the revision.
     V03,
 }
 
@@ -18,10 +18,10 @@ pub struct Outgoing {
     pub version: GroupVersion,
     /// Number and node of each changeset, in ascending order.
     pub changesets: Vec<(u32, Node)>,
-    /// Changesets of the receiver, who also has all their ancestors.
+    /// Changesets of the receiver. The receiver also has all their ancestors.
     pub common: Vec<u32>,
-    /// Whether the link of each revision names the changeset that brings it. True if the receiver gets all
-    /// changesets that it lacks. Otherwise manifests are read to find the file revisions.
+    /// Whether the link of each revision names the changeset that brings it. True if the receiver
+    /// gets all changesets that it lacks. Otherwise manifests are read to find the file revisions.
     pub trusts_links: bool,
     /// Number of threads; 0 for one per core.
     pub threads: usize,

@@ -1,8 +1,8 @@
 //! Delta choice for the revisions of a group.
 //!
-//! The rules are those of `revlog.emitrevisions` in Mercurial 7.2. A possible base is a revision sent
-//! before in the same group, or one of the receiver: an ancestor of a parent that is not sent. The stored
-//! delta is sent if its base is possible; otherwise a delta is computed.
+//! The rules are those of `revlog.emitrevisions` in Mercurial 7.2. A possible base is a revision
+//! sent before in the same group, or one of the receiver: an ancestor of a parent that is not sent.
+//! The stored delta is sent if its base is possible; otherwise a delta is computed.
 
 use revlog::{FLAG_CENSORED, FLAG_EXTERNAL, Index, Parents, Rev};
 
@@ -54,8 +54,8 @@ pub(crate) fn of_changesets(revs: impl Iterator<Item = Rev>) -> Vec<PlannedDelta
     revs.map(|rev| PlannedDelta { rev, link: rev.number(), form: Form::Whole }).collect()
 }
 
-/// Plans `revs`, revisions in ascending order with their links. With `with_null` the null revision is
-/// requested, too; it comes first and is not sent.
+/// Plans `revs`, revisions in ascending order with their links. With `with_null` the null revision
+/// is requested, too; it comes first and is not sent.
 pub(crate) fn choose(index: &Index, revs: &[(Rev, u32)], with_null: bool) -> Vec<PlannedDelta> {
     let Some(&(first, _)) = revs.first() else { return Vec::new() };
     let there = Receiver::new(index, revs);

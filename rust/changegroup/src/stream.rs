@@ -1,8 +1,9 @@
 //! Changegroup made piece by piece.
 //!
-//! Each call of [`Changegroup::read`] works on a few megabytes with several threads, and joins them. In
-//! memory are these megabytes, the indexes of changelog and manifest, the names of the files, and a number
-//! for each revision of the current group. Each stage passes its results to the next one.
+//! Each call of [`Changegroup::read`] works on a few megabytes with several threads, and joins
+//! them. In memory are these megabytes, the indexes of changelog and manifest, the names of the
+//! files, and a number for each revision of the current group. Each stage passes its results to the
+//! next one.
 
 mod filegroups;
 mod revisions;
@@ -63,8 +64,8 @@ impl Changegroup {
     ///
     /// # Errors
     ///
-    /// [`Error::Moved`] if the store lacks changesets of the request; [`Error::Store`] if its changelog
-    /// cannot be read.
+    /// [`Error::Moved`] if the store lacks changesets of the request; [`Error::Store`] if its
+    /// changelog cannot be read.
     pub fn open(store: Store, request: Outgoing) -> Result<Self> {
         let Outgoing { version, changesets: expected, common, trusts_links, threads } = request;
         let mapped = store;
@@ -128,8 +129,9 @@ impl Changegroup {
     ///
     /// # Errors
     ///
-    /// [`Error::Store`], [`Error::Moved`] if changesets were removed meanwhile, [`Error::Cancelled`] if
-    /// `watch` returns true. The bytes read before are not a changegroup then.
+    /// [`Error::Store`], [`Error::Moved`] if changesets were removed meanwhile,
+    /// [`Error::Cancelled`] if `watch` returns true. The bytes read before are not a changegroup
+    /// then.
     pub fn read(&mut self, out: &mut Vec<u8>, watch: &WatchFn<'_>) -> Result<()> {
         let most = out.len() + BLOCK_BYTES;
         while out.len() < most {

@@ -1,6 +1,6 @@
 //! Cost of a target: processor time, and memory allocated by Rust.
 //!
-//! Memory of the C libraries that decompress is not seen here; libFuzzer bounds it.
+//! Does not count memory of the C libraries that decompress; libFuzzer limits it.
 
 #![expect(unsafe_code, reason = "a global allocator")]
 
@@ -24,7 +24,7 @@ impl Counting {
     }
 }
 
-// SAFETY: all is passed on to the system's allocator as it came.
+// SAFETY: all calls are passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::add(layout.size());
@@ -54,13 +54,13 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Cost of a call.
 pub(crate) struct Spent {
-    /// Of all threads.
+    /// Processor time of all threads.
     pub time: Duration,
-    /// Peak of the bytes allocated, above those before the call.
+    /// Peak of allocated bytes, minus the bytes before the call.
     pub peak_bytes: usize,
 }
 
-/// Calls `work`. One call at a time has a meaning.
+/// Calls `work`, and measures its cost. Concurrent calls give wrong costs.
 pub(crate) fn measure(work: impl FnOnce()) -> Spent {
     let before = LIVE_BYTES.load(Ordering::Relaxed);
     PEAK_BYTES.store(before, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! Fuzz targets: one function for each parser of bytes that may be hostile.
 //!
-//! `make fuzz` calls them with libFuzzer (`rust/fuzz`, which is not part of the workspace), and `cargo
-//! test` with the committed seeds and with all inputs that ever failed (`tests/replay.rs`). A
-//! target may refuse its input. It must not panic, take more than [`MOST_TIME`] of a processor, or
-//! allocate more than [`Target::most_bytes`]: [`Target::run`] checks that.
+//! `make fuzz` calls them with libFuzzer (`rust/fuzz`, which is not part of the workspace), and
+//! `cargo test` with the committed seeds and with all inputs that ever failed (`tests/replay.rs`).
+//! A target may refuse its input. It must not panic, take more than [`MOST_TIME`] of a processor,
+//! or allocate more than [`Target::most_bytes`]: [`Target::run`] checks that.
 //!
 //! Owns the assertions. Does not know its callers and their search for inputs.
 
@@ -27,7 +27,7 @@ pub const MOST_TIME: Duration = Duration::from_secs(1);
 /// Fuzz target of a parser.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Name, as of `cargo fuzz run` and of the directory of seeds.
+    /// Name for `cargo fuzz run`, and of the directory of seeds.
     pub name: &'static str,
     /// Passes the input to the parser.
     pub parse: fn(&[u8]),
@@ -40,7 +40,7 @@ pub struct Target {
 /// Memory for texts, in bytes: the share of buffers in `amalgam.git.memory`.
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
-/// All targets: those of single records, then those of whole files.
+/// All targets: first the targets of single records, then the targets of whole files.
 pub const TARGETS: [Target; 21] = [
     record("chunk", revlogs::chunk),
     record("patch", records::patch),
@@ -62,7 +62,7 @@ pub const TARGETS: [Target; 21] = [
     file("packs", packs::objects),
     file("pushed_history", pushes::history),
     file("round_trip", roundtrip::changegroup),
-    // tables of a run, whatever it converts: packs, compressors, threads
+    // fixed memory of every run: packs, compressors, threads
     Target { base_bytes: 24 << 20, ..file("export", exports::export) },
 ];
 

@@ -10,7 +10,7 @@ const PAGE: usize = 4096;
 const ENTRY: usize = 64;
 const UID: &[u8] = b"0123456789abcdef";
 
-/// An index of as many revisions as there are bytes: each is the beginning of its node.
+/// An index with a revision for each byte. The byte is the first one of its node.
 fn index_of(nodes: &[u8]) -> Vec<u8> {
     let mut index = vec![0; nodes.len() * ENTRY];
     for (entry, first) in index.chunks_mut(ENTRY).zip(nodes) {
@@ -39,7 +39,7 @@ fn ask(map: &NodeMap, entries: IndexEntries<'_>) {
     let _ = map.rev(entries, &[7; 20]);
 }
 
-/// Nodes, places of runs, 12 bytes each, and the file with them. Checksums are made right.
+/// Nodes, places of runs of 12 bytes each, and the file of the runs. Checksums are corrected.
 pub(crate) fn nodemap(input: &[u8]) {
     let (nodes, rest) = cut(input);
     let (places, file) = cut(rest);
@@ -73,7 +73,7 @@ pub(crate) fn nodemap(input: &[u8]) {
     }
 }
 
-/// Nodes, and a file of Mercurial's.
+/// Nodes, and a node map of Mercurial.
 pub(crate) fn upstream_nodemap(input: &[u8]) {
     let (nodes, file) = cut(input);
     let index = index_of(&nodes[..nodes.len().min(PAGE)]);

@@ -1,4 +1,4 @@
-//! Packs of git's, with their indexes.
+//! Packs that git wrote, with their indexes.
 
 use gitpack::pack::Objects;
 use gitpack::{ObjectKind, Oid};
@@ -9,7 +9,7 @@ use crate::scratch::{Planted, cut, directory, opened};
 const IDS_AT: usize = 8 + 256 * 4;
 const MOST_ASKED: usize = 20;
 
-/// An index of version 2 and its pack. Whatever an id leads to is that object, or an error.
+/// An index of version 2 and its pack. Each id gives its object or an error.
 pub(crate) fn objects(input: &[u8]) {
     let (idx, pack) = cut(input);
     let _planted = [

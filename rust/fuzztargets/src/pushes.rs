@@ -8,7 +8,7 @@ use git2hg::survey;
 
 use crate::scratch::cut;
 
-/// A commit object. One that comes back has a tree and at most two parents.
+/// A commit object. An accepted one has a tree and at most two parents.
 pub(crate) fn commit(input: &[u8]) {
     let judged = Cinnabar::judge(input);
     if judged.refused.is_none() {

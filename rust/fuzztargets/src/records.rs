@@ -1,4 +1,4 @@
-//! Parsers of single records, called as they are.
+//! Parsers of single records, called directly.
 
 use capi::message::Fields;
 use changegroup::fuzzing::{ChangesetHead, line_delta};
@@ -10,7 +10,7 @@ use revlog::{Changeset, Delta, Encoding, Flag, Lines, ManifestEntries, split_met
 use crate::TEXT_BYTES;
 use crate::scratch::cut;
 
-/// A base and a delta of Mercurial's.
+/// A base and a delta in Mercurial's format.
 pub(crate) fn patch(input: &[u8]) {
     let (base, bytes) = cut(input);
     let Ok(delta) = Delta::parse(bytes, base.len()) else { return };
@@ -99,7 +99,7 @@ pub(crate) fn path(input: &[u8]) {
     }
 }
 
-/// A base and a delta of git's.
+/// A base and a delta in git's format.
 pub(crate) fn git_delta(input: &[u8]) {
     let (base, bytes) = cut(input);
     if let Ok(result) = delta::apply(base, bytes, TEXT_BYTES) {

@@ -9,18 +9,19 @@ use revlog::{Encoding, Parents, Revlog, RevlogKind, Scratch, Store, Texts};
 use crate::TEXT_BYTES;
 use crate::scratch::{Planted, cut, directory, opened};
 
-/// Revisions that are read of a revlog: more of them add time and nothing else.
+/// Maximum number of revisions that are read of a revlog. More would only take time.
 const MOST_READ: usize = 200;
-/// Texts of a revlog that may be longer than the memory for texts: the excess is written, and
-/// one such text shows all.
+/// Limit of the bytes of texts that are read. Long texts are written to files, and a few cover all
+/// code.
 const MOST_WRITTEN: usize = 16 << 20;
 
 const FILELOG: RevlogKind<'_> = RevlogKind::Filelog(b"f");
 /// Version 1, with data inline, and deltas against any revision.
 const HEADER: u32 = 0x0003_0001;
 
-/// Calls `read` with buffers that this thread keeps from input to input, as an export does: decompressors take
-/// longer to make than to use.
+/// Calls `read` with buffers that this thread keeps for all inputs, as an export does.
+///
+/// Creating decompressors takes longer than using them.
 fn with_scratch<R>(read: impl FnOnce(&mut Scratch) -> R) -> R {
     thread_local! {
         static KEPT: Cell<Option<Scratch>> = const { Cell::new(None) };

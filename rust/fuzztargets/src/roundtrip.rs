@@ -1,4 +1,4 @@
-//! A changegroup that becomes commits again.
+//! A changegroup that is converted to commits.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use crate::scratch::{Planted, directory, opened};
 
 const HEX_LEN: usize = 40;
 
-/// A byte for the version, and a changegroup. Where revisions have other nodes than their texts, they
-/// get these: no input would survive otherwise.
+/// A byte for the version, and a changegroup. Where revisions have other nodes than their texts,
+/// they get these: no input would survive otherwise.
 pub(crate) fn changegroup(input: &[u8]) {
     if let Some(problem) = problem_of(input) {
         assert!(problem.len() <= 10_000, "a message is read by people");
@@ -45,12 +45,12 @@ fn problem_of(input: &[u8]) -> Option<String> {
 struct Sealed {
     bytes: Vec<u8>,
     version: GroupVersion,
-    /// By those that were there.
+    /// By the nodes of the input.
     nodes: HashMap<Node, Node>,
 }
 
 impl Sealed {
-    /// Changes it as far as it can be read; the nodes of changesets.
+    /// Changes the changegroup as far as it can be parsed; returns the nodes of changesets.
     fn seal(&mut self) -> Vec<Node> {
         let mut at = 0;
         let mut groups = vec![self.group(&mut at), self.group(&mut at)];

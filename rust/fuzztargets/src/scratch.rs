@@ -26,7 +26,7 @@ pub(crate) fn directory() -> PathBuf {
     })
 }
 
-/// The same, open.
+/// The directory of this thread, opened.
 pub(crate) fn opened() -> Directory {
     Directory::open(&directory()).expect("it was made here")
 }

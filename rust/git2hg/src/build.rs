@@ -1,9 +1,9 @@
 //! Changesets of commits, with their manifests and file revisions.
 //!
-//! Manifests follow git-cinnabar: `create_simple_manifest` and `create_merge_changeset` in its `main.rs`.
-//! Only content that begins like metadata is stored as Mercurial does. `manifests` and `files` keep the new
-//! revisions in temporary files until [`ChangesetBuilder::write`] makes a changegroup of them; `merges` has
-//! the rules for two parents.
+//! Manifests follow git-cinnabar: `create_simple_manifest` and `create_merge_changeset` in its
+//! `main.rs`. Only content that begins like metadata is stored as Mercurial does. `manifests` and
+//! `files` keep the new revisions in temporary files until [`ChangesetBuilder::write`] makes a
+//! changegroup of them; `merges` has the rules for two parents.
 
 pub(crate) mod ancestry;
 pub(crate) mod copies;

@@ -4,7 +4,8 @@ use std::hash::Hash;
 
 use hashbrown::HashMap;
 
-/// Cache in two generations: values not used while the younger one fills are dropped with the older one.
+/// Cache in two generations: values not used while the younger one fills are dropped with the older
+/// one.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     young: HashMap<K, (V, usize)>,

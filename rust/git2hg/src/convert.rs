@@ -1,9 +1,9 @@
 //! Conversion of new commits to a changegroup.
 //!
-//! Commits come parents first, in windows. While a window is converted, the trees of the next one are
-//! compared and its blobs are read (`prefetch`). New revisions wait in temporary files; at the end they are
-//! written in the order of a changegroup, and verified by a round trip. From the first refused commit on,
-//! commits are only judged, and nothing is written.
+//! Commits come parents first, in windows. While a window is converted, the trees of the next one
+//! are compared and its blobs are read (`prefetch`). New revisions wait in temporary files; at the
+//! end they are written in the order of a changegroup, and verified by a round trip. From the first
+//! refused commit on, commits are only judged, and nothing is written.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -29,7 +29,8 @@ use crate::request::{Conversion, ConversionPipes, ConversionRequest, Refusal};
 use crate::rules::CommitRules;
 use crate::verify::{Fault, verify};
 
-/// Converts the commits that git writes by the rules of a dialect, and writes a changegroup to `out`.
+/// Converts the commits that git writes by the rules of a dialect, and writes a changegroup to
+/// `out`.
 ///
 /// # Errors
 ///

@@ -16,8 +16,8 @@ const MOST_COMMITS: u8 = 8;
 const TREE_BYTES: usize = 1 << 20;
 const OTHER_COMMIT: &[u8] = b"it is exported as ";
 
-/// Verifies a changegroup with these changesets, which needs nothing of the store. The ids of its commits
-/// are found one by one, so that all are read. Returns the fault.
+/// Verifies a changegroup with these changesets, which needs nothing of the store. The ids of its
+/// commits are found one by one, so that all are read. Returns the fault.
 ///
 /// # Panics
 ///

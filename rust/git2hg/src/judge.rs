@@ -1,9 +1,9 @@
 //! Judgement of a history: for each commit the first reason why it cannot be pushed.
 //!
-//! The dialect judges commit objects. `tree` and `names` have the rules for one tree, with its reasons as
-//! a set (`reasons`); `trees` reads each tree of a history once.
-//! A survey judges all commits, a conversion those from the first refused one on. A child of a refused
-//! commit is refused, too: its parent would have another id.
+//! The dialect judges commit objects. `tree` and `names` have the rules for one tree, with its
+//! reasons as a set (`reasons`); `trees` reads each tree of a history once. A survey judges all
+//! commits, a conversion those from the first refused one on. A child of a refused commit is
+//! refused, too: its parent would have another id.
 
 pub(crate) mod names;
 pub(crate) mod reasons;
@@ -55,8 +55,8 @@ enum Parent {
 }
 
 impl Judge {
-    /// Adds a commit; its parents come before it. `is_known` answers for parents outside this history
-    /// whether they are changesets.
+    /// Adds a commit; its parents come before it. `is_known` answers for parents outside this
+    /// history whether they are changesets.
     ///
     /// # Errors
     ///
@@ -91,13 +91,13 @@ impl Judge {
         Ok(())
     }
 
-    /// Reads the trees of all commits and judges them. The trees take about `most_bytes` of memory at
-    /// most. `tick` gets the trees read, and the trees known so far.
+    /// Reads the trees of all commits and judges them. The trees take about `most_bytes` of memory
+    /// at most. `tick` gets the trees read, and the trees known so far.
     ///
     /// # Errors
     ///
-    /// Those of [`GitTrees::read_others`] and `tick`, and [`Error::TooManyRevisions`] if the trees need
-    /// more memory.
+    /// Those of [`GitTrees::read_others`] and `tick`, and [`Error::TooManyRevisions`] if the trees
+    /// need more memory.
     pub fn verdicts(
         self,
         git: &GitTrees<impl Write, impl Read>,

@@ -1,13 +1,13 @@
 //! git commits as Mercurial history.
 //!
 //! Owns the rules of pushes: a commit is accepted if it becomes a changeset by the rules of a
-//! [`dialect::Dialect`], and that changeset is exported as the same commit. [`survey()`] judges the commits of
-//! a git repository and gives each refused one its [`dialect::Reason`]. [`convert()`] makes a changegroup of
-//! new commits, and verifies it by exporting it again.
+//! [`dialect::Dialect`], and that changeset is exported as the same commit. [`survey()`] judges the
+//! commits of a git repository and gives each refused one its [`dialect::Reason`]. [`convert()`]
+//! makes a changegroup of new commits, and verifies it by exporting it again.
 //!
 //! `read` parses the output of `git cat-file` and compares trees. [`judge`] has the rules for
-//! trees. `build` makes changesets, manifests and file revisions, `convert` has the order of work, and
-//! `verify` the round trip. Starts no process: the caller runs git.
+//! trees. `build` makes changesets, manifests and file revisions, `convert` has the order of work,
+//! and `verify` the round trip. Starts no process: the caller runs git.
 
 mod build;
 mod cache;

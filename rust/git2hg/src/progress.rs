@@ -16,7 +16,8 @@ pub enum ConversionStage {
     Verify = 2,
 }
 
-/// Receives the stage and the number of commits done, on any thread. Returns true to stop the conversion.
+/// Receives the stage and the number of commits done, on any thread. Returns true to stop the
+/// conversion.
 pub type ConversionWatch<'a> = &'a (dyn Fn(ConversionStage, u64) -> bool + Sync);
 
 /// Counter of converted commits.

@@ -44,7 +44,8 @@ pub struct ConversionRequest<'a> {
     pub memory_bytes: usize,
     /// Length limit of files, beside the limit of 2 GiB of Mercurial.
     pub most_file_bytes: u64,
-    /// Named branch of all new commits, as its extra is stored. `None`: the branch of the first parent.
+    /// Named branch of all new commits, as its extra is stored. `None`: the branch of the first
+    /// parent.
     pub branch: Option<&'a [u8]>,
 }
 
@@ -55,7 +56,8 @@ pub struct Refusal {
     pub oid: Oid,
     /// Reason of the refusal.
     pub reason: Reason,
-    /// Part of the commit that is the reason: a header, an author, a path. At most 512 bytes; may be empty.
+    /// Part of the commit that is the reason: a header, an author, a path. At most 512 bytes; may
+    /// be empty.
     pub detail: Vec<u8>,
 }
 

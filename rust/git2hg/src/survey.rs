@@ -56,8 +56,8 @@ pub struct Finding {
     pub commits: u64,
     /// First of them: none of its parents has this reason.
     pub first: Oid,
-    /// Part of the first commit that is the reason: a header, an author, a path. At most 512 bytes; may be
-    /// empty.
+    /// Part of the first commit that is the reason: a header, an author, a path. At most 512 bytes;
+    /// may be empty.
     pub detail: Vec<u8>,
 }
 
@@ -88,9 +88,9 @@ impl Survey {
 
 /// Surveys a history, by the rules of a dialect.
 ///
-/// `commits` is the output of `git cat-file --batch`: the commits, parents before children. `requests` and
-/// `answers` are the pipes of a `git cat-file --batch-command --buffer` for trees. The survey stops if
-/// `watch` returns true. Parents outside the history count as changesets.
+/// `commits` is the output of `git cat-file --batch`: the commits, parents before children.
+/// `requests` and `answers` are the pipes of a `git cat-file --batch-command --buffer` for trees.
+/// The survey stops if `watch` returns true. Parents outside the history count as changesets.
 ///
 /// # Errors
 ///

@@ -1,10 +1,11 @@
-//! Round trip: each changeset of a changegroup is exported again, and has to give the pushed commit.
+//! Round trip: each changeset of a changegroup is exported again, and has to give the pushed
+//! commit.
 //!
-//! The changegroup is read from its file, as Mercurial reads it. Contents come from file texts, trees from
-//! changes of manifests, commits from the dialect. Revisions outside the changegroup are read
-//! from the store, and their trees from git, since an export has made them. All nodes are compared with
-//! their texts, and the lists of files in changesets with the manifests. From the conversion come only the
-//! expected commits and the cache of git's trees.
+//! The changegroup is read from its file, as Mercurial reads it. Contents come from file texts,
+//! trees from changes of manifests, commits from the dialect. Revisions outside the changegroup are
+//! read from the store, and their trees from git, since an export has made them. All nodes are
+//! compared with their texts, and the lists of files in changesets with the manifests. From the
+//! conversion come only the expected commits and the cache of git's trees.
 //!
 //! Branches, copies, and the parents of files leave no trace in git, so they are not verified.
 
@@ -77,8 +78,8 @@ pub(crate) fn fault(message: impl Into<String>) -> Problem {
     Problem::Fault(Fault { oid: None, message: message.into() })
 }
 
-/// Exports the changesets of the changegroup from `start` on in `file`. They have to give the commits of
-/// `expected`. Returns the first fault.
+/// Exports the changesets of the changegroup from `start` on in `file`. They have to give the
+/// commits of `expected`. Returns the first fault.
 ///
 /// # Errors
 ///

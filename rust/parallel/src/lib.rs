@@ -2,8 +2,8 @@
 //!
 //! Owns buffers within a budget ([`Budget`], [`Buffer`], [`BufferPool`]), tables in temporary files
 //! ([`Records`]), the division of memory ([`MemoryPlan`]), directories by descriptor
-//! ([`Directory`]), and parallel work with ordered results ([`ordered`], [`Sequencer`], [`join()`]).
-//! Knows neither Mercurial nor git.
+//! ([`Directory`]), and parallel work with ordered results ([`ordered`], [`Sequencer`],
+//! [`join()`]). Knows neither Mercurial nor git.
 
 mod budget;
 mod bufferpool;

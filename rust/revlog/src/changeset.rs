@@ -1,8 +1,8 @@
 //! Text of a changeset: manifest, user, date and extras, files, description.
 //!
-//! Format: `mercurial/changelog.py`. Lines are taken in order, so an empty user does not end the head
-//! early. Nothing is decoded: extras stay escaped, texts stay bytes. Dates are parsed as leniently as in
-//! Mercurial, since old tools wrote odd ones.
+//! Format: `mercurial/changelog.py`. Lines are taken in order, so an empty user does not end the
+//! head early. Nothing is decoded: extras stay escaped, texts stay bytes. Dates are parsed as
+//! leniently as in Mercurial, since old tools wrote odd ones.
 
 use crate::node::Node;
 

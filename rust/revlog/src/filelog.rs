@@ -1,7 +1,7 @@
 //! Copy metadata before the content in the text of a file revision.
 //!
-//! Format: `parsemeta` in `mercurial/storageutil.py`. A text that begins with `\x01\n` has metadata up to the
-//! next `\x01\n`, and content after it.
+//! Format: `parsemeta` in `mercurial/storageutil.py`. A text that begins with `\x01\n` has metadata
+//! up to the next `\x01\n`, and content after it.
 
 const MARK: &[u8] = b"\x01\n";
 

@@ -1,9 +1,9 @@
 //! Entries of a revlog index: a file `*.i` of version 1, or the `*.idx` of a docket.
 //!
-//! Fields: `hg help internals.revlogs`, `mercurial/revlogutils/constants.py`, integers big-endian. Entries
-//! are kept in the layout of version 1, which has all fields needed here. [`Index::parse`] checks all
-//! entries at once; a mapped index checks them on use, see [`Index::mapped`]. A [`Rev`] returned by an
-//! index exists in it. Does not know the file of the bytes.
+//! Fields: `hg help internals.revlogs`, `mercurial/revlogutils/constants.py`, integers big-endian.
+//! Entries are kept in the layout of version 1, which has all fields needed here. [`Index::parse`]
+//! checks all entries at once; a mapped index checks them on use, see [`Index::mapped`]. A [`Rev`]
+//! returned by an index exists in it. Does not know the file of the bytes.
 
 pub(crate) mod docket;
 mod entries;
@@ -36,13 +36,13 @@ const FLAG_FILELOG_META: u32 = 1 << 18;
 const FLAG_DELTA_INFO: u32 = 1 << 19;
 const KNOWN_FLAGS: u32 = FLAG_INLINE | FLAG_GENERALDELTA | FLAG_FILELOG_META | FLAG_DELTA_INFO;
 
-/// Revision flags that affect neither text nor node: copy tracing hints, "has metadata", and delta quality
-/// (`REVIDX_NEUTRAL_FLAGS`).
+/// Revision flags that affect neither text nor node: copy tracing hints, "has metadata", and delta
+/// quality (`REVIDX_NEUTRAL_FLAGS`).
 const NEUTRAL_FLAGS: u16 = 0b0001_1111_1100_0000;
 
-/// Censored: a note replaces the text, and the node is that of the original.
+/// Censored: a note replaces the text. The node is the hash of the original text.
 pub const FLAG_CENSORED: u16 = 1 << 15;
-/// External: the text is a pointer to content stored elsewhere, which the node is of (LFS).
+/// External: the text is a pointer (LFS). The node is the hash of the content elsewhere.
 pub const FLAG_EXTERNAL: u16 = 1 << 13;
 
 /// Whether an index with this header is of version 1 without inline data.
@@ -151,7 +151,8 @@ impl Index {
 
     /// Index in a mapping, in constant time: entries are checked on use.
     ///
-    /// An invalid entry counts as a revision without parents, text and node; [`Self::problem`] returns it.
+    /// An invalid entry counts as a revision without parents, text and node; [`Self::problem`]
+    /// returns it.
     pub(crate) fn mapped(mapping: Arc<Mapping>) -> Result<Self, MalformedIndex> {
         let index = Self::with_header(Entries::mapped(mapping))?;
         if !index.inline_starts.is_empty() {
@@ -160,8 +161,8 @@ impl Index {
         Ok(index)
     }
 
-    /// Releases the touched pages of a mapping, so that they do not count as memory of the process. The
-    /// next access maps them again. For walks through a long index.
+    /// Releases the touched pages of a mapping, so that they do not count as memory of the process.
+    /// The next access maps them again. For walks through a long index.
     pub fn let_go(&self) {
         self.bytes.let_go();
     }
@@ -298,8 +299,8 @@ impl Index {
         self.word(rev, 20)
     }
 
-    /// Offset and length of the stored chunk of `rev`, in the index file if the data is inline, otherwise
-    /// in the data file.
+    /// Offset and length of the stored chunk of `rev`, in the index file if the data is inline,
+    /// otherwise in the data file.
     pub(crate) fn chunk_range(&self, rev: Rev) -> (u64, usize) {
         let len = self.word(rev, 8) as usize;
         if let Some(&start) = self.inline_starts.get(rev.at()) {

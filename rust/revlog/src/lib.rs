@@ -1,10 +1,10 @@
 //! Mercurial stores: revlog files, indexes, texts, and their content.
 //!
-//! Owns the formats of `hg help internals.revlogs`, `hg help internals.changegroups` (deltas), and the
-//! encodings of store paths. Does not know git, configuration, or Python. The caller decides which
-//! changesets are visible. Store files are read, never mapped: a strip in another process truncates them,
-//! and a process that maps them would die. [`mapping`] maps copies; a [`Store`] can use an index mapped
-//! before.
+//! Owns the formats of `hg help internals.revlogs`, `hg help internals.changegroups` (deltas), and
+//! the encodings of store paths. Does not know git, configuration, or Python. The caller decides
+//! which changesets are visible. Store files are read, never mapped: a strip in another process
+//! truncates them, and a process that maps them would die. [`mapping`] maps copies; a [`Store`] can
+//! use an index mapped before.
 
 pub mod changeset;
 mod error;

@@ -1,8 +1,8 @@
 //! Lines of manifests: path, NUL, 40 digits of a node, flag, LF.
 //!
 //! Sorted by path, bytewise (`mercurial/manifest.py`). A flat manifest has the whole tree. In tree
-//! manifests each directory has its own, with names for paths; flag `t` marks a directory, whose node is
-//! that of its manifest.
+//! manifests each directory has its own, with names for paths; flag `t` marks a directory, whose
+//! node is that of its manifest.
 
 use crate::error::readable;
 use crate::node::Node;

@@ -1,9 +1,9 @@
 //! Index in memory: pages of its snapshot are mapped, the rest is read.
 //!
-//! A file that may be truncated cannot be mapped. Touching a page after its new end kills the process, and
-//! the rest of its last page turns to zeros. So the pages come from a snapshot, a file that only grows. The
-//! bytes after them are read from the index into the same region of memory. Does not know entries, nor how
-//! snapshots are made (`docs/formats/index-snapshot.rst`).
+//! A file that may be truncated cannot be mapped. Touching a page after its new end kills the
+//! process, and the rest of its last page turns to zeros. So the pages come from a snapshot, a file
+//! that only grows. The bytes after them are read from the index into the same region of memory.
+//! Does not know entries, nor how snapshots are made (`docs/formats/index-snapshot.rst`).
 
 #![expect(unsafe_code, reason = "memory mappings")]
 
@@ -21,8 +21,8 @@ const COMPARED_AT_ONCE: usize = 128 << 10;
 /// Bytes at the end of a snapshot that are compared whenever it is mapped.
 const COMPARED_END: usize = 4096;
 
-/// Bytes requested from the kernel at once: of more, it reads only its read-ahead, which is 128 KiB by
-/// default.
+/// Bytes requested from the kernel at once: of more, it reads only its read-ahead, which is 128 KiB
+/// by default.
 const ASKED_AT_ONCE: usize = 128 << 10;
 
 /// Error of mapping an index.
@@ -131,9 +131,9 @@ impl Mapping {
     /// Advises the kernel on the next accesses to `bytes`, unless everything was requested at the
     /// beginning.
     ///
-    /// By default the kernel reads the surroundings of a touched page, often megabytes. With `Everything`,
-    /// `bytes` are read before this returns, if the kernel can: a walk in any direction, page by page,
-    /// takes longer than reading.
+    /// By default the kernel reads the surroundings of a touched page, often megabytes. With
+    /// `Everything`, `bytes` are read before this returns, if the kernel can: a walk in any
+    /// direction, page by page, takes longer than reading.
     pub fn expect(&self, expected: Expected, bytes: Range<usize>) {
         match (expected, self.prefault) {
             (_, Prefault::Populate) | (Expected::FewPlaces, Prefault::WillNeed) => {}
@@ -164,8 +164,8 @@ impl Mapping {
     /// Content of the index.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes from `start` on are readable until `drop`. Mapped pages of a file lie before
-        // an end that the file keeps, and nobody changes them.
+        // SAFETY: `len` bytes from `start` on are readable until `drop`. Mapped pages of a file lie
+        // before an end that the file keeps, and nobody changes them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -196,16 +196,16 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives the kernel advice on the snapshot's pages around `bytes`. Returns whether it supports the
-    /// advice.
+    /// Gives the kernel advice on the snapshot's pages around `bytes`. Returns whether it supports
+    /// the advice.
     fn advise(&self, advice: Advice, bytes: Range<usize>) -> bool {
         let end = bytes.end.min(self.covered);
         let start = bytes.start - bytes.start % rustix::param::page_size();
         if start >= end {
             return true;
         }
-        // SAFETY: the pages are in the region, and no advice used here changes their content. An old kernel
-        // refuses unknown advice.
+        // SAFETY: the pages are in the region, and no advice used here changes their content. An
+        // old kernel refuses unknown advice.
         unsafe { mm::madvise(self.start.as_ptr().add(start).cast(), end - start, advice) }.is_ok()
     }
 
@@ -246,13 +246,14 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the region is ours, and its borrowers borrowed `self`. A refusal of the kernel needs no
-        // action.
+        // SAFETY: the region is ours, and its borrowers borrowed `self`. A refusal of the kernel
+        // needs no action.
         let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.reserved) };
     }
 }
 
-/// Number of bytes in which the first `covered` bytes of `snapshot` and the first `len` of `index` agree.
+/// Number of bytes in which the first `covered` bytes of `snapshot` and the first `len` of `index`
+/// agree.
 ///
 /// # Errors
 ///

@@ -1,14 +1,15 @@
 //! Node map: revisions by node, without reading the index.
 //!
-//! Answers Mercurial's questions about nodes: exact lookups, abbreviations with their ambiguities, and
-//! shortest abbreviations. Revisions are in three places. The **base** is on disk: our own ([`mod@file`],
-//! docs/formats/nodemap.rst) or Mercurial's ([`upstream`]). The **recent** revisions, which the base does
-//! not cover, are in memory. The null revision is in no file.
+//! Answers Mercurial's questions about nodes: exact lookups, abbreviations with their ambiguities,
+//! and shortest abbreviations. Revisions are in three places. The **base** is on disk: our own
+//! ([`mod@file`], docs/formats/nodemap.rst) or Mercurial's ([`upstream`]). The **recent**
+//! revisions, which the base does not cover, are in memory. The null revision is in no file.
 //!
-//! Each hit is compared with the index before it is returned. So a damaged base, or one of another history,
-//! cannot give a wrong revision. Completeness depends on the base. Our own has a checksum on each page, and
-//! is only used for the bytes that it was made from; the caller knows these bytes. Mercurial's has neither,
-//! so only its hits are used. For everything else the caller asks the index.
+//! Each hit is compared with the index before it is returned. So a damaged base, or one of another
+//! history, cannot give a wrong revision. Completeness depends on the base. Our own has a checksum
+//! on each page, and is only used for the bytes that it was made from; the caller knows these
+//! bytes. Mercurial's has neither, so only its hits are used. For everything else the caller asks
+//! the index.
 
 mod bytes;
 pub mod file;
@@ -74,7 +75,7 @@ impl<'a> IndexEntries<'a> {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX).min(i32::MAX.cast_unsigned())
     }
 
-    /// Whether there are no entries.
+    /// Whether the index has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -150,8 +151,8 @@ struct State {
 }
 
 impl NodeMap {
-    /// Opens our own map: the runs at `places` of `file`, whose first `limit` revisions are used. `uid` is
-    /// the one of the file.
+    /// Opens our own map: the runs at `places` of `file`, whose first `limit` revisions are used.
+    /// `uid` is the one of the file.
     ///
     /// # Errors
     ///
@@ -168,8 +169,8 @@ impl NodeMap {
         Self::with(Base::Own(runs), limit, entries)
     }
 
-    /// Opens Mercurial's map: the first `len` bytes of `file`, which cover the first `revs` revisions.
-    /// Without `mapped` the file is read.
+    /// Opens Mercurial's map: the first `len` bytes of `file`, which cover the first `revs`
+    /// revisions. Without `mapped` the file is read.
     ///
     /// # Errors
     ///
@@ -261,7 +262,8 @@ impl NodeMap {
         Ok(found)
     }
 
-    /// Length of the shortest unique prefix of `node`, at least one digit; `None` if the node is missing.
+    /// Length of the shortest unique prefix of `node`, at least one digit; `None` if the node is
+    /// missing.
     ///
     /// # Errors
     ///

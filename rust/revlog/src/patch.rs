@@ -1,8 +1,8 @@
 //! Deltas as Mercurial stores them: lists of replaced byte ranges.
 //!
-//! Format: `hg help internals.changegroups`, "Delta Format": start, end and length of the new data (32 bits
-//! each, big-endian), then the data. Ranges refer to the base text, ascend and do not overlap;
-//! [`Delta::parse`] checks that once.
+//! Format: `hg help internals.changegroups`, "Delta Format": start, end and length of the new data
+//! (32 bits each, big-endian), then the data. Ranges refer to the base text, ascend and do not
+//! overlap; [`Delta::parse`] checks that once.
 
 use parallel::{Buffer, Error};
 
@@ -57,8 +57,8 @@ impl<'a> Delta<'a> {
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if the delta is truncated, a range does not ascend or exceeds the base, or the result is
-    /// too long.
+    /// [`Invalid`] if the delta is truncated, a range does not ascend or exceeds the base, or the
+    /// result is too long.
     pub fn parse(bytes: &'a [u8], base_len: usize) -> Result<Self, Invalid> {
         let mut delta = Self { bytes, base_len, result_len: base_len };
         let mut rest = bytes;
@@ -178,12 +178,12 @@ pub(crate) enum Broken {
 
 /// Applies a chain of deltas, oldest first, without making the texts in between.
 ///
-/// Replaces `out` by the last text. The cost follows the hunks and one text, not the product of texts and
-/// deltas.
+/// Replaces `out` by the last text. The cost follows the hunks and one text, not the product of
+/// texts and deltas.
 ///
 /// # Errors
 ///
-/// The first delta that does not fit the text before it, with its position; or those of
+/// The first delta that does not fit the text before it, with its position; or the errors of
 /// [`Buffer::reserve`].
 pub(crate) fn apply_chain(base: &[u8], deltas: &[Buffer], out: &mut Buffer) -> Result<(), Broken> {
     let mut parsed = Vec::with_capacity(deltas.len());
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(problem, Some(Invalid::TooLong(MAX_LEN + 1)));
     }
 
-    /// Edits of a text of unknown length: where in thousandths, how much goes, what comes.
+    /// Edits of a text: position in thousandths of its length, removed length, inserted bytes.
     fn edits() -> impl Strategy<Value = Vec<Vec<(usize, usize, Vec<u8>)>>> {
         let edit = (0..1000usize, 0..20usize, proptest::collection::vec(any::<u8>(), 0..12));
         proptest::collection::vec(proptest::collection::vec(edit, 0..6), 1..20)

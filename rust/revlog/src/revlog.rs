@@ -103,8 +103,8 @@ impl Revlog {
         nodes.iter().map(|node| wanted[node].ok_or_else(|| self.missing(*node))).collect()
     }
 
-    /// Replaces `out` by bytes of the data file from `offset` on: the chunk of `rev` of `len` bytes, and
-    /// the bytes after it, up to `most` in all.
+    /// Replaces `out` by bytes of the data file from `offset` on: the chunk of `rev` of `len`
+    /// bytes, and the bytes after it, up to `most` in all.
     pub(crate) fn read_data(
         &self,
         rev: Rev,

@@ -85,20 +85,21 @@ impl Store {
         self.mapped.changelog.is_some()
     }
 
-    /// The same store with a length limit for indexes, except for the changelog's: a sparse file may have
-    /// any length, and an index is read into memory as a whole.
+    /// The same store with a length limit for indexes, except for the changelog's: a sparse file
+    /// may have any length, and an index is read into memory as a whole.
     #[must_use]
     pub fn bounded(self, most: u64) -> Self {
         Self { most_index_bytes: most, ..self }
     }
 
-    /// Opens a revlog and reads its index, unless that is in memory. A revlog without a file is empty.
+    /// Opens a revlog and reads its index, unless that is in memory. A revlog without a file is
+    /// empty.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read; [`Error::Corrupt`] if its fields are out of range, it is
-    /// too long, or its path is outside the store; [`Error::Unsupported`] for an unknown version or unknown
-    /// flags.
+    /// [`Error::Io`] if the file cannot be read; [`Error::Corrupt`] if its fields are out of range,
+    /// it is too long, or its path is outside the store; [`Error::Unsupported`] for an unknown
+    /// version or unknown flags.
     pub fn open(&self, kind: RevlogKind<'_>) -> Result<Revlog> {
         let index_path = self.path(kind, b".i");
         let blame = |path: &Path, problem: MalformedIndex| {
@@ -158,10 +159,11 @@ impl Store {
         Ok(Revlog::new(index, kind.name(), index_path, named(docket.data_uid, b".dat")))
     }
 
-    /// Whether the changelog file, not its mapped copy, has changesets with these nodes at these ascending
-    /// numbers.
+    /// Whether the changelog file, not its mapped copy, has changesets with these nodes at these
+    /// ascending numbers.
     ///
-    /// A file of version 1 without inline data is read in pieces; others take the memory of an index.
+    /// A file of version 1 without inline data is read in pieces; others take the memory of an
+    /// index.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Texts of one revlog, rebuilt from its chunks.
 //!
-//! Made for walks in revision order: the last texts are cached, so most revisions cost one delta. If the
-//! base of a revision is not cached, the whole chain is applied in one go.
+//! Made for walks in revision order: the last texts are cached, so most revisions cost one delta.
+//! If the base of a revision is not cached, the whole chain is applied in one go.
 
 mod chunk;
 
@@ -18,8 +18,8 @@ use crate::revlog::Revlog;
 
 /// Memory allocated for a text before its length is certain, at most.
 const MOST_GUESSED: usize = 32 << 20;
-/// Window: bytes read from a data file at once. It shrinks to the minimum while chunks are far apart, and
-/// grows again.
+/// Window: bytes read from a data file at once. It shrinks to the minimum while chunks are far
+/// apart, and grows again.
 const WINDOW_LEN: usize = 128 << 10;
 const SHORTEST_WINDOW: usize = 8 << 10;
 /// Factor between the lengths of successive windows.
@@ -27,8 +27,8 @@ const WINDOW_STEP: usize = 4;
 /// Longest window that is kept in memory.
 const LONGEST_WINDOW_KEPT: usize = 1 << 20;
 
-/// Bytes of deltas applied in one go. More deltas of a chain are not unpacked at a time, since the replaced
-/// ranges are listed in memory. A longer delta is applied alone.
+/// Bytes of deltas applied in one go. More deltas of a chain are not unpacked at a time, since the
+/// replaced ranges are listed in memory. A longer delta is applied alone.
 const DELTAS_AT_ONCE: usize = 4 << 20;
 
 /// A held text takes at most this part of the budget.
@@ -168,8 +168,8 @@ impl<'a> Texts<'a> {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Io`] if the data cannot be read, [`crate::Error::Corrupt`] if a chunk of the delta
-    /// chain cannot be unpacked or applied.
+    /// [`crate::Error::Io`] if the data cannot be read, [`crate::Error::Corrupt`] if a chunk of the
+    /// delta chain cannot be unpacked or applied.
     pub fn get(&mut self, rev: Rev) -> Result<Revision> {
         if let Some(text) = self.recall(rev) {
             return Ok(Revision { text, delta: None });
@@ -198,8 +198,8 @@ impl<'a> Texts<'a> {
         self.keep(rev, text);
     }
 
-    /// Holds the text of `rev` until the next call, unless it is long for the budget. Only one text is
-    /// held; it does not count towards the budget.
+    /// Holds the text of `rev` until the next call, unless it is long for the budget. Only one text
+    /// is held; it does not count towards the budget.
     pub fn hold(&mut self, rev: Rev, text: &Arc<Buffer>) {
         let is_short = text.len() <= self.budget_bytes / LARGEST_PART_HELD;
         let held = is_short.then(|| (rev, Arc::clone(text)));

@@ -44,7 +44,7 @@ impl RevlogGroup {
         self.step_manifests(source, threads, (None, &mut FirstListed::default()), out, tick)
     }
 
-    /// Likewise, and adds the new revisions of the files `names` to `first`.
+    /// Writes the next few megabytes, and adds the new revisions of the files `names` to `first`.
     pub fn step_manifests(
         &mut self,
         source: &Source,

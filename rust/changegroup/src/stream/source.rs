@@ -57,7 +57,8 @@ impl Source {
         ChunkWriter { keeps_null_parent: true, ..self.writer(revlog) }
     }
 
-    /// Runs the jobs on some threads, or on this one if a single one suffices. Results come in order.
+    /// Runs the jobs on some threads, or on this one if a single one suffices. Results come in
+    /// order.
     pub fn run<J: Send, R: Send>(
         &self,
         threads: usize,

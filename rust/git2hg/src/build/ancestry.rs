@@ -1,11 +1,11 @@
 //! Ancestry of file revisions, for the parents of a merged file.
 //!
-//! The rule is git-cinnabar's. It ignores the parents in filelogs. It looks at the manifests that are
-//! ancestors of one of the merged manifests and not of the other, parents first. If the node of a path
-//! differs from its nodes in the parents of a manifest, it descends from these.
+//! The rule is git-cinnabar's. It ignores the parents in filelogs. It looks at the manifests that
+//! are ancestors of one of the merged manifests and not of the other, parents first. If the node of
+//! a path differs from its nodes in the parents of a manifest, it descends from these.
 //!
-//! Only the changes of these manifests are read. Other entries come from the nearest manifest that is an
-//! ancestor of both sides.
+//! Only the changes of these manifests are read. Other entries come from the nearest manifest that
+//! is an ancestor of both sides.
 
 use std::collections::BinaryHeap;
 use std::hash::BuildHasher as _;
@@ -26,12 +26,12 @@ pub(crate) struct Contested<'a> {
     pub nodes: [Node; 2],
 }
 
-/// For each of `contested`, ascending by path, the nodes that are parents in a merge of both manifests.
-/// Calls `tick` regularly.
+/// For each of `contested`, ascending by path, the nodes that are parents in a merge of both
+/// manifests. Calls `tick` regularly.
 ///
 /// # Errors
 ///
-/// As [`PushedManifests::text`], and those of `tick`.
+/// As [`PushedManifests::text`], and the errors of `tick`.
 pub(crate) fn heads(
     manifests: &mut PushedManifests<'_>,
     merged: [Number; 2],
@@ -97,7 +97,8 @@ impl Entries {
         }
         let mut count = 0;
         for (place, manifest) in (0..).zip(divergence.manifests()) {
-            // rare: such a manifest has nothing to differ from, so the missing path counts as a change
+            // rare: such a manifest has nothing to differ from, so the missing path counts as a
+            // change
             let starts = manifest.first.is_none() && manifest.second.is_some();
             if starts {
                 for own in &mut of {
@@ -192,7 +193,7 @@ fn parents(
 /// Predecessors of each node: none, one or two.
 type Edges = HashMap<Node, [Option<Node>; 2]>;
 
-/// Replaces `edges` by those of one path.
+/// Replaces `edges` by the edges of one path.
 fn find_edges(
     divergence: &Divergence,
     own: &[Entry],
@@ -248,11 +249,11 @@ struct DivergentManifest {
     second: Number,
 }
 
-/// Manifests that are ancestors of one of two, and not of both. Parents come before children; the place of
-/// a manifest is its index in this order.
+/// Manifests that are ancestors of one of two, and not of both. Parents come before children; the
+/// place of a manifest is its index in this order.
 ///
-/// First parents make them trees. Each tree is numbered from its root on, so the descendants of a manifest
-/// are a range.
+/// First parents make them trees. Each tree is numbered from its root on, so the descendants of a
+/// manifest are a range.
 #[derive(Debug)]
 struct Divergence {
     manifests: Vec<DivergentManifest>,

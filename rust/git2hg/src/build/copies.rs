@@ -1,7 +1,7 @@
 //! Exact copies: sources of added files with the same blob.
 //!
-//! The rules are git's for `-C -C100%`, with every old file as a candidate: `find_identical_files()` in
-//! `diffcore-rename.c`.
+//! The rules are git's for `-C -C100%`, with every old file as a candidate:
+//! `find_identical_files()` in `diffcore-rename.c`.
 
 use std::io::{Read, Write};
 

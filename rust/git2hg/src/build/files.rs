@@ -145,8 +145,8 @@ impl FileRevisions {
         Ok(())
     }
 
-    /// Delta base of a text: the chunk and the text of its parent `node`, if that is in the group and not
-    /// too long.
+    /// Delta base of a text: the chunk and the text of its parent `node`, if that is in the group
+    /// and not too long.
     fn base(&mut self, path: u32, node: Node, text: &Buffer) -> Result<Option<(u32, Arc<Buffer>)>> {
         // a revision of another path with this node has the same text, but is in another group
         let Some(&number) = self.made.get(&(path, node)) else { return Ok(None) };

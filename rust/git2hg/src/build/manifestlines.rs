@@ -75,8 +75,8 @@ fn parse(rest: &[u8]) -> Option<(Node, Flag)> {
     Some((Node::from_hex(digits)?, flag))
 }
 
-/// Start and end of the line of `path`, searched from `from` on. Both are the place of insertion if the
-/// path is missing.
+/// Start and end of the line of `path`, searched from `from` on. Both are the place of insertion if
+/// the path is missing.
 fn find(text: &[u8], from: usize, path: &[u8]) -> (usize, usize) {
     let (mut low, mut high) = (from, text.len());
     while low < high {

@@ -1,7 +1,7 @@
 //! Manifests of the store and of a conversion: nodes, parents and texts.
 //!
-//! The number of a manifest is its revision in the store. New manifests are numbered after these, and the
-//! null manifest is `None`. So parents have smaller numbers than their children.
+//! The number of a manifest is its revision in the store. New manifests are numbered after these,
+//! and the null manifest is `None`. So parents have smaller numbers than their children.
 
 use std::sync::Arc;
 
@@ -195,7 +195,8 @@ impl<'a> PushedManifests<'a> {
         Ok(Arc::new(text.as_slice().to_vec()))
     }
 
-    /// Adds the manifest that `edits` make of the first of `parents`, first used by the changeset `link`.
+    /// Adds the manifest that `edits` make of the first of `parents`, first used by the changeset
+    /// `link`.
     ///
     /// # Errors
     ///

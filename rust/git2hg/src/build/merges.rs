@@ -151,8 +151,8 @@ impl Outcome {
     }
 }
 
-/// Outcome of a path with these `entries` in the manifests, these files in the new and the old trees, and
-/// these heads if it is contested.
+/// Outcome of a path with these `entries` in the manifests, these files in the new and the old
+/// trees, and these heads if it is contested.
 fn outcome(
     entries: [Option<(Node, Flag)>; 2],
     (new, olds): (Option<FileEntry>, [Option<FileEntry>; 2]),

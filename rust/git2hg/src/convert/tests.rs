@@ -78,8 +78,8 @@ fn refused(made: &Conversion) -> Vec<(Oid, Reason, String)> {
         .collect()
 }
 
-/// Ten trees that name ten thousand million files. A judge reads each tree once, so a refused commit before
-/// them is reported.
+/// Ten trees that name ten thousand million files. A judge reads each tree once, so a refused
+/// commit before them is reported.
 #[test]
 fn trees_that_name_more_files_than_there_is_memory_for_are_refused() {
     let git = Git::default();
@@ -101,7 +101,8 @@ fn trees_that_name_more_files_than_there_is_memory_for_are_refused() {
     assert_eq!(reasons, [(signed, Reason::Date)]);
 }
 
-/// Two trees that alternate: each commit changes few enough files, but each time they are new revisions.
+/// Two trees that alternate: each commit changes few enough files, but each time they are new
+/// revisions.
 #[test]
 fn more_revisions_than_there_is_memory_for_are_refused() {
     let git = Git::default();

@@ -1,7 +1,7 @@
 //! File names that Mercurial or git refuses.
 //!
-//! Mercurial's rules are those of `pathutil.pathauditor` and `scmutil.checkfilename`, git's those of
-//! `fsck_tree` in `fsck.c`. Both apply to one component of a path.
+//! Mercurial's rules are those of `pathutil.pathauditor` and `scmutil.checkfilename`, git's those
+//! of `fsck_tree` in `fsck.c`. Both apply to one component of a path.
 
 use std::borrow::Cow;
 
@@ -27,8 +27,8 @@ const IGNORED: [&[u8]; 16] = [
 
 /// Whether Mercurial refuses a path with this component.
 ///
-/// Mercurial splits its list of files at line feeds and at carriage returns. With one in a path, the store
-/// works until `hg verify` reads the list (Mercurial 7.2, `fncache` in `store.py`).
+/// Mercurial splits its list of files at line feeds and at carriage returns. With one in a path,
+/// the store works until `hg verify` reads the list (Mercurial 7.2, `fncache` in `store.py`).
 pub(crate) fn hg_refuses(name: &[u8]) -> bool {
     if memchr::memchr2(b'\n', b'\r', name).is_some() {
         return true;

@@ -1,7 +1,7 @@
 //! Rules for the entries of one tree, without those in its directories.
 //!
-//! Format: "Tree objects" in gitdatamodel(7). Modes are compared as bytes, since a mode in another form
-//! makes another tree.
+//! Format: "Tree objects" in gitdatamodel(7). Modes are compared as bytes, since a mode in another
+//! form makes another tree.
 
 use gitpack::Oid;
 use gitpack::tree::entry_order;
@@ -11,8 +11,8 @@ use crate::judge::names;
 use crate::judge::reasons::TreeReasons;
 use dialect::Reason;
 
-/// Length limit of a file's path in Mercurial's store: `hashencode()` in its `pathencode.c` takes less than
-/// 16 KiB for three times `PATH.i.s` and a NUL.
+/// Length limit of a file's path in Mercurial's store: `hashencode()` in its `pathencode.c` takes
+/// less than 16 KiB for three times `PATH.i.s` and a NUL.
 pub(crate) const LONGEST_PATH: usize = (16 << 10) / 3 - 5;
 
 /// A tree, judged without its directories.
@@ -118,8 +118,8 @@ fn walk<'a>(
 
 /// Names of files that a later directory may have, too: `a` in `a`, `a-b`, `a/`.
 ///
-/// As `verify_ordered()` in git's `fsck.c`. Each name begins with the one before it. A name is compared
-/// once with each directory that follows right after it, and once when it is dropped.
+/// As `verify_ordered()` in git's `fsck.c`. Each name begins with the one before it. A name is
+/// compared once with each directory that follows right after it, and once when it is dropped.
 #[derive(Debug, Default)]
 struct FileNames<'a> {
     names: Vec<&'a [u8]>,
@@ -128,8 +128,8 @@ struct FileNames<'a> {
 }
 
 impl<'a> FileNames<'a> {
-    /// Whether the next entry is a directory with the name of a file, given the entry before it. Entries
-    /// have to be sorted.
+    /// Whether the next entry is a directory with the name of a file, given the entry before it.
+    /// Entries have to be sorted.
     fn has(&mut self, before: (&'a [u8], bool), (name, is_directory): (&'a [u8], bool)) -> bool {
         const IS_LESS: fn(&u8) -> bool = |byte| *byte < b'/';
         let (last, was_directory) = before;

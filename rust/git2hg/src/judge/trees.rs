@@ -56,7 +56,8 @@ impl Extent {
         self.height = self.height.max(below.height.saturating_add(1));
     }
 
-    /// Whether Mercurial cannot store the tree, `path_len` bytes and `depth` directories below the root.
+    /// Whether Mercurial cannot store the tree, `path_len` bytes and `depth` directories below the
+    /// root.
     fn exceeds(self, path_len: usize, depth: usize) -> bool {
         path_len + usize::from(self.longest_path) > LONGEST_PATH
             || depth + usize::from(self.height) > MAX_DEPTH
@@ -82,8 +83,8 @@ impl Trees {
         Ok(number)
     }
 
-    /// Reads all trees that were added, and the directories in them. After each, `tick` gets the number of
-    /// trees read and of those known so far, and about the memory they take.
+    /// Reads all trees that were added, and the directories in them. After each, `tick` gets the
+    /// number of trees read and of those known so far, and about the memory they take.
     ///
     /// # Errors
     ///
@@ -126,8 +127,8 @@ impl Trees {
         Ok(())
     }
 
-    /// Gives each tree the reasons and the extents of its directories: depth first, directories before
-    /// the trees that contain them.
+    /// Gives each tree the reasons and the extents of its directories: depth first, directories
+    /// before the trees that contain them.
     fn inherit(&mut self) {
         #[derive(Clone, Copy, PartialEq)]
         enum State {

@@ -10,15 +10,15 @@ use revlog::Node;
 
 use crate::error::{Error, Result};
 
-/// Size limit of an object that is read as a whole: the largest known trees have some megabytes. Blobs are
-/// read in pieces, and only the beginning of commits.
+/// Size limit of an object that is read as a whole: the largest known trees have some megabytes.
+/// Blobs are read in pieces, and only the beginning of commits.
 const MOST_BYTES: u64 = 256 << 20;
 /// Length limit of the line before an object. An id and a kind have less.
 const LONGEST_LINE: u64 = 256;
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Requests contents from a `git cat-file --batch-command --buffer`. It reads all requests before it
-/// answers any, so neither side blocks the other.
+/// Requests contents from a `git cat-file --batch-command --buffer`. It reads all requests before
+/// it answers any, so neither side blocks the other.
 ///
 /// # Errors
 ///
@@ -68,8 +68,8 @@ impl<R: Read> Answers<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Ended`] within an answer, [`Error::Answer`] for other output, [`Error::TooLarge`], or
-    /// [`Error::Io`].
+    /// [`Error::Ended`] within an answer, [`Error::Answer`] for other output, [`Error::TooLarge`],
+    /// or [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Answer<'_>>> {
         let Some(AnswerHead { oid, bytes }) = self.head()? else { return Ok(None) };
         self.content.clear();

@@ -1,8 +1,8 @@
 //! Blobs of many commits, requested from git together.
 //!
-//! git stores versions of a file as deltas, and caches only some of their contents. So the versions of a
-//! file are requested in a row. Contents wait in a temporary file until the conversion needs them, in the
-//! order of commits.
+//! git stores versions of a file as deltas, and caches only some of their contents. So the versions
+//! of a file are requested in a row. Contents wait in a temporary file until the conversion needs
+//! them, in the order of commits.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::read::answers::{AnswerHead, Answers, ask};
 /// Length limit of contents. A text also has metadata, and a chunk has a header.
 const MOST_BYTES: u64 = (i32::MAX as u64) - (64 << 10);
 
-/// Length limit of contents, given that of the user.
+/// Length limit of contents, from the limit of the user.
 pub(crate) fn most_bytes(allowed: u64) -> u64 {
     allowed.min(MOST_BYTES)
 }
@@ -32,8 +32,8 @@ pub(crate) struct GitBlobs<'a, W, R> {
 }
 
 impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
-    /// Contents wait in files on the file system of `dir`, and their buffers count towards `budget`.
-    /// Contents of more than `most_bytes` are too long.
+    /// Contents wait in files on the file system of `dir`, and their buffers count towards
+    /// `budget`. Contents of more than `most_bytes` are too long.
     pub fn new(
         (requests, answers): (W, R),
         dir: &'a Directory,

@@ -1,7 +1,7 @@
 //! Differences of trees: the changes of commits against their parents.
 //!
-//! Many trees are compared at once, so that git is asked for many trees at a time. Equal subtrees are not
-//! read. Trees that only the new side has are judged on the way.
+//! Many trees are compared at once, so that git is asked for many trees at a time. Equal subtrees
+//! are not read. Trees that only the new side has are judged on the way.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -131,8 +131,8 @@ impl Pair {
     }
 }
 
-/// Runs all `comparisons`, and returns the memory of the result, about. Returns `None` above `most_bytes`:
-/// some kilobytes of trees can name millions of files. Calls `tick` regularly.
+/// Runs all `comparisons`, and returns the memory of the result, about. Returns `None` above
+/// `most_bytes`: some kilobytes of trees can name millions of files. Calls `tick` regularly.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! Prefetch of commits, their changes, and the contents of new files.
 //!
-//! While a window of commits is converted, the next one is read in another thread. From the first window
-//! with a refused commit on, trees are not compared any more.
+//! While a window of commits is converted, the next one is read in another thread. From the first
+//! window with a refused commit on, trees are not compared any more.
 
 use std::io::{Read, Write};
 
@@ -21,8 +21,9 @@ use crate::rules::CommitRules;
 /// Prefetched bytes, which wait in a file, that count as one byte of memory.
 const CONTENTS_OF_BYTE: u64 = 8;
 
-/// Memory of the changes of one commit, as a multiple of the memory of a conversion, and of those of all
-/// commits together. It is enough for millions of files, but not for a few trees that name billions.
+/// Memory of the changes of one commit, as a multiple of the memory of a conversion, and of those
+/// of all commits together. It is enough for millions of files, but not for a few trees that name
+/// billions.
 const MOST_OF_MEMORY: usize = 4;
 /// Part of the memory for windows larger than the first one: their results wait longer.
 const PART_OF_LARGE: usize = 2;
@@ -57,7 +58,8 @@ pub(crate) struct Prefetch<'a, C, W, R> {
 }
 
 impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
-    /// Reads the new commits from `commits`. `roots` has the trees of parents that are changesets already.
+    /// Reads the new commits from `commits`. `roots` has the trees of parents that are changesets
+    /// already.
     pub fn new(
         rules: CommitRules,
         commits: C,
@@ -121,8 +123,8 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         PrefetchedWindow { commits, changes: None, bytes }
     }
 
-    /// Comparisons of each commit's tree with those of its parents. `None` if a commit is refused, or has
-    /// an unknown parent.
+    /// Comparisons of each commit's tree with those of its parents. `None` if a commit is refused,
+    /// or has an unknown parent.
     fn comparisons(&self, commits: &[WindowCommit]) -> Option<Vec<TreeComparison>> {
         let mut roots: HashMap<Oid, Oid> = HashMap::new();
         let mut comparisons = Vec::with_capacity(commits.len());
@@ -167,8 +169,8 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
     }
 }
 
-/// Compares the trees of a window, and returns the memory of the result, about. `None` if a window of
-/// several commits needs too much.
+/// Compares the trees of a window, and returns the memory of the result, about. `None` if a window
+/// of several commits needs too much.
 ///
 /// # Errors
 ///
@@ -192,7 +194,8 @@ fn compare_window(
     }
 }
 
-/// Memory limit of the changes of one commit, of all file revisions, and of the trees of refused commits.
+/// Memory limit of the changes of one commit, of all file revisions, and of the trees of refused
+/// commits.
 pub(crate) fn limit_bytes(memory_bytes: usize) -> usize {
     memory_bytes.max(LEAST_BYTES) * MOST_OF_MEMORY
 }

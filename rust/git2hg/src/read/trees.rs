@@ -95,13 +95,13 @@ impl<W: Write, R: Read> GitTrees<W, R> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Trees of the first of `oids`, in order: as many as fit in memory, and two at least, if there are
-    /// two. Repeated ids are requested once.
+    /// Trees of the first of `oids`, in order, as many as fit in memory. At least two, unless
+    /// `oids` has fewer. Repeated ids are requested once.
     ///
     /// # Errors
     ///
-    /// Those of [`Answers::read`], [`Error::Missing`], and [`Error::Answer`] for another object than
-    /// requested.
+    /// The errors of [`Answers::read`], [`Error::Missing`], and [`Error::Answer`] for another
+    /// object than requested.
     pub fn get_some(&self, oids: &[Oid]) -> Result<Vec<Arc<CachedTree>>> {
         self.lock().get_some(oids)
     }
@@ -136,7 +136,8 @@ impl<W: Write, R: Read> GitTrees<W, R> {
         Ok(())
     }
 
-    /// Requests blobs, which are read in this order. Other requests wait until the result is dropped.
+    /// Requests blobs, which are read in this order. Other requests wait until the result is
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -147,7 +148,7 @@ impl<W: Write, R: Read> GitTrees<W, R> {
         Ok(LateBlobs { process, oids })
     }
 
-    /// Caches a tree made by the caller, who has hashed its content.
+    /// Caches a tree made by the caller. `oid` must be the hash of `content`.
     pub fn add(&self, oid: Oid, content: Vec<u8>) {
         let (bytes, reasons) = (content.len() + OVERHEAD_BYTES, TreeReasons::default());
         self.lock().kept.put(oid, Arc::new(CachedTree { content, reasons }), bytes);
@@ -250,8 +251,8 @@ fn other(found: Oid, asked: Oid) -> Error {
     Error::Answer(format!("{found} instead of {asked}"))
 }
 
-/// Files at `paths` below `root`. Paths ascend and are different. Each directory is read once, together
-/// with the paths below it. Calls `tick` after each.
+/// Files at `paths` below `root`. Paths ascend and are different. Each directory is read once,
+/// together with the paths below it. Calls `tick` after each.
 ///
 /// # Errors
 ///

@@ -44,7 +44,8 @@ impl<'a> FileBlobs<'a> {
         Self { store, scratch, blobs: HashMap::new() }
     }
 
-    /// Adds all files of a changegroup, which have to be linked to `changesets`. Calls `tick` regularly.
+    /// Adds all files of a changegroup, which have to be linked to `changesets`. Calls `tick`
+    /// regularly.
     pub fn read(
         &mut self,
         group: &mut GroupFile<'_>,

@@ -1,7 +1,7 @@
 //! Verification of many texts at once against their nodes.
 //!
-//! A processor hashes several texts side by side in the time of one (`sha1lanes`). A changegroup names all
-//! nodes, so no text waits for the hash of another.
+//! A processor hashes several texts side by side in the time of one (`sha1lanes`). A changegroup
+//! names all nodes, so no text waits for the hash of another.
 
 use std::sync::Arc;
 

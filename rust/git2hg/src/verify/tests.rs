@@ -105,8 +105,8 @@ fn what_was_converted_comes_back() {
     }
 }
 
-/// A bug of the conversion makes a sound changegroup of other commits. The changegroup of another history
-/// stands for it.
+/// A bug of the conversion makes a sound changegroup of other commits. The changegroup of another
+/// history stands for it.
 #[test]
 fn a_sound_changegroup_of_other_commits_is_found() {
     for wrong in [

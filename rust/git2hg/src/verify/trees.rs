@@ -163,8 +163,8 @@ impl<'a> ManifestTrees<'a> {
         Ok(text)
     }
 
-    /// Revision of a manifest in the store. Small pushes refer to its end, where a search is faster than a
-    /// table.
+    /// Revision of a manifest in the store. Small pushes refer to its end, where a search is faster
+    /// than a table.
     fn search(&mut self, manifest: Node) -> Option<Rev> {
         let index = self.revlog.index();
         if self.searches < MOST_SEARCHES {

@@ -35,8 +35,8 @@ pub(crate) struct Docket<'a> {
     pub index_len: u64,
 }
 
-/// Offset of the lengths: after the version, and three pairs of the length of a uid and the number of older
-/// ones.
+/// Offset of the lengths: after the version, and three pairs of the length of a uid and the number
+/// of older ones.
 const LENGTHS_AT: usize = 10;
 /// Six lengths and the default compression.
 const HEADER_LEN: usize = LENGTHS_AT + 6 * 8 + 1;

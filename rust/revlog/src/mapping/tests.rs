@@ -23,7 +23,7 @@ fn pages_and_what_lies_behind_are_one() {
             }
             let bytes = content(len);
             let index = file(&bytes);
-            // what follows in the snapshot is not ours
+            // further bytes of the snapshot are not mapped
             let snapshot = file(&[&bytes[..covered], b"later".as_slice()].concat());
             for prefault in PREFAULTS {
                 let mapping = Mapping::new(&snapshot, covered as u64, &index, len as u64, prefault)

@@ -15,15 +15,16 @@ pub(super) enum NodeBytes {
 }
 
 impl NodeBytes {
-    /// Maps the first `len` bytes of a file that is append-only and never truncated below `len`: ours, and
-    /// Mercurial's, whose readers rely on the same.
+    /// Maps the first `len` bytes of an append-only file that is never truncated below `len`.
+    ///
+    /// That holds for our files and for Mercurial's, since Mercurial's own readers rely on it.
     pub(super) fn map(file: &File, len: u64) -> io::Result<Option<Self>> {
         let Some(len) = fitting(file, len)? else { return Ok(None) };
         if len == 0 {
             return Ok(Some(Self::Read(Vec::new())));
         }
-        // SAFETY: the mapped bytes do not change, as said above: files grow, and are replaced by others
-        // with another name. Editing them by hand breaks that contract.
+        // SAFETY: the mapped bytes do not change, as said above: files grow, and are replaced by
+        // others with another name. Editing them by hand breaks that contract.
         #[allow(unsafe_code)]
         let map = unsafe { MmapOptions::new().len(len).map(file) }?;
         // a lookup needs single pages: read-ahead would fetch 32 for each

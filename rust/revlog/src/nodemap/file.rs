@@ -1,18 +1,18 @@
 //! Our own node map on disk: runs, each the sorted nodes of consecutive revisions.
 //!
-//! Format (docs/formats/nodemap.rst), integers big-endian. A file is a sequence of pages of 4096 bytes. The
-//! first 4 bytes of a page are a CRC-32 of the file's uid, the number of the page in the file as eight
-//! bytes, and the other 4092 bytes of the page. A run of `n` revisions is
+//! Format (docs/formats/nodemap.rst), integers big-endian. A file is a sequence of pages of 4096
+//! bytes. The first 4 bytes of a page are a CRC-32 of the file's uid, the number of the page in the
+//! file as eight bytes, and the other 4092 bytes of the page. A run of `n` revisions is
 //!
 //! ```text
 //! fence pages   1023 x u32: the first key of each block page, in order
 //! block pages   511 x u32 keys, ascending; 511 x u32 revisions of these keys; 4 bytes 0
 //! ```
 //!
-//! where a key is the first four bytes of a node. Unused space in the last page of either kind is 0. Equal
-//! keys are in the order of their revisions. A lookup reads one or two fence pages and, since nodes are
-//! hashes, one block page. No other structure reads fewer pages with a cold cache, and lookups are correct
-//! for any nodes.
+//! where a key is the first four bytes of a node. Unused space in the last page of either kind is
+//! 0. Equal keys are in the order of their revisions. A lookup reads one or two fence pages and,
+//! since nodes are hashes, one block page. No other structure reads fewer pages with a cold cache,
+//! and lookups are correct for any nodes.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -71,8 +71,8 @@ impl Place {
 ///
 /// # Errors
 ///
-/// [`Error::Damaged`] if `out` has another length than the run, the run does not start at a page, or the
-/// index lacks the revisions.
+/// [`Error::Damaged`] if `out` has another length than the run, the run does not start at a page,
+/// or the index lacks the revisions.
 pub fn write(
     out: &mut [u8],
     uid: &[u8],

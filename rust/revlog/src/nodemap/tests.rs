@@ -79,7 +79,7 @@ fn same(map: &NodeMap, entries: IndexEntries<'_>, plain: &Plain, asked: &[[u8; 2
     }
 }
 
-/// As `same`, of a map that says so if it may lack what it does not find.
+/// As `same`, for a map that lacks some revisions: it must report that a missing node is unknown.
 fn same_if_found(map: &NodeMap, entries: IndexEntries<'_>, plain: &Plain, asked: &[[u8; 20]]) {
     for node in asked {
         match (map.rev(entries, node), plain.0.get(node)) {
@@ -155,7 +155,7 @@ proptest! {
             let kept = kept.index(nodes.len() + 1);
             map.truncate(u32::try_from(kept).expect("small"));
             same(map, entries, &Plain::new(&nodes[..kept]), &asked);
-            // what comes back in another order
+            // some revisions return in another order
             let mut again = nodes[..kept].to_vec();
             for node in nodes[kept..].iter().rev() {
                 map.append(*node, u32::try_from(again.len()).expect("small"));
@@ -255,7 +255,7 @@ fn what_is_asked_for_in_order_is_found_without_the_file() {
     // neither of these is next, and the check trusts no order
     assert_eq!(map.rev(other, &[6; 20]).expect("is whole"), None);
     assert!(map.check(other).is_err());
-    // what was forgotten is not next
+    // a truncated revision is not found as the next one
     assert_eq!(map.rev(entries, &nodes[1]).expect("is whole"), Some(1));
     map.truncate(2);
     assert_eq!(map.rev(entries, &nodes[2]).expect("is whole"), None);

@@ -1,13 +1,13 @@
-//! Mercurial's own persistent node map: reader, and writer for repositories where Mercurial would write it
-//! in Python.
+//! Mercurial's own persistent node map: reader, and writer for repositories where Mercurial would
+//! write it in Python.
 //!
-//! Format: `mercurial/revlogutils/nodemap.py`. A file is a sequence of blocks of 64 bytes, each with 16
-//! signed big-endian words, one for each value of the next digit of a node: the number of another block (0
-//! or more), nothing (-1), or the revision `-(word + 2)`. The root is the last block within the length in
-//! the docket. The caller reads the docket.
+//! Format: `mercurial/revlogutils/nodemap.py`. A file is a sequence of blocks of 64 bytes, each
+//! with 16 signed big-endian words, one for each value of the next digit of a node: the number of
+//! another block (0 or more), nothing (-1), or the revision `-(word + 2)`. The root is the last
+//! block within the length in the docket. The caller reads the docket.
 //!
-//! The file has no checksum, and the docket names only the last revision. So a hit is right once compared
-//! with the index, and a miss may be wrong.
+//! The file has no checksum, and the docket names only the last revision. So a hit is right once
+//! compared with the index, and a miss may be wrong.
 
 use std::fs::File;
 
@@ -37,8 +37,8 @@ pub fn content(entries: IndexEntries<'_>) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// Appends the block of nodes with their first `level` digits in common, after the blocks below it; returns
-/// its number.
+/// Appends the block of nodes with their first `level` digits in common, after the blocks below it;
+/// returns its number.
 fn append(out: &mut Vec<u8>, sorted: &[(&[u8; 20], u32)], level: usize) -> Result<i32, Error> {
     if level == DIGITS {
         return Err(Error::Damaged("two revisions have one node"));

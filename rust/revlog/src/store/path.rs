@@ -1,7 +1,7 @@
 //! Store paths: file names under `.hg/store` of tracked paths.
 //!
-//! The rules are those of `mercurial/store.py` (`_hybridencode`, `_auxencode`, `_hashencode`): reversible
-//! while the result has at most 120 bytes, otherwise a digest with readable parts.
+//! The rules are those of `mercurial/store.py` (`_hybridencode`, `_auxencode`, `_hashencode`):
+//! reversible while the result has at most 120 bytes, otherwise a digest with readable parts.
 
 use sha1::{Digest, Sha1};
 
@@ -91,7 +91,8 @@ fn push_escaped(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(format!("~{byte:02x}").as_bytes());
 }
 
-/// Escapes components that Windows reserves (`aux`, `com1.txt`), or that cannot be at its end (`.`, space).
+/// Escapes components that Windows reserves (`aux`, `com1.txt`), or that cannot be at its end (`.`,
+/// space).
 fn mask_components(path: &[u8], dot: bool) -> Vec<Vec<u8>> {
     path.split(|&byte| byte == b'/').map(|component| mask(component, dot)).collect()
 }

@@ -1,6 +1,7 @@
 //! Chunks: the stored form of a text or delta. The first byte is its type.
 //!
-//! `hg help internals.revlogs`, "Revision Data": `x` is zlib, `(` zstd, `u` and NUL are uncompressed.
+//! `hg help internals.revlogs`, "Revision Data": `x` is zlib, `(` zstd, `u` and NUL are
+//! uncompressed.
 
 use parallel::{Buffer, Error};
 use zstd_safe::DCtx;
@@ -11,8 +12,8 @@ const MAX_LEN: usize = i32::MAX as usize;
 /// Message of zstd for a buffer that is too small.
 const TOO_SMALL: &str = "Destination buffer is too small";
 
-/// Length from which on a buffer is not enlarged on suspicion: a retry costs time, a large buffer costs
-/// memory.
+/// Length from which on a buffer is not enlarged on suspicion: a retry costs time, a large buffer
+/// costs memory.
 const LONG: usize = 1 << 20;
 
 /// Decompressors, kept from chunk to chunk.
@@ -83,8 +84,8 @@ impl Unpacker {
         len_hint: usize,
         out: &mut Buffer,
     ) -> Result<(), Unpacking> {
-        // deflate grows by a factor of 1032 at most; a hint above the usual ratio may be damaged and is
-        // tried later
+        // deflate grows by a factor of 1032 at most; a hint above the usual ratio may be damaged
+        // and is tried later
         let most = chunk.len().saturating_mul(1032).clamp(64, MAX_LEN);
         let usual = chunk.len().saturating_mul(64);
         let hint = len_hint.min(usual);
