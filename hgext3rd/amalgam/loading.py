@@ -30,7 +30,7 @@ HAS_RACE = sys.version_info < (3, 11, 9) or (3, 12) <= sys.version_info < (3, 12
 
 
 def load(*modules: ModuleType) -> None:
-    """Load modules now, and for threads also what they import.
+    """Load modules now, with their imports while other threads run.
 
     Imports are followed through modules of amalgam, and not beyond.
     """

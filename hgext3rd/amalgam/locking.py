@@ -98,7 +98,7 @@ def held(
     timeout: int = 0,
     warn_after: int = 0,
 ) -> Iterator[Hold]:
-    """Hold the lock in ``directory``, which exists; ``desc`` is what it protects.
+    """Hold the lock in an existing directory; ``desc`` names the protected thing.
 
     Waits ``timeout`` seconds while another process holds it, for ever if that is
     negative, then ``LockHeld``. ``LockUnavailable`` if the lock cannot be made,

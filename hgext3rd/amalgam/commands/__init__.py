@@ -534,7 +534,7 @@ def debug_amalgam_bundles(ui: UiT, repo: RepoT) -> None:
 
 @command(b"debug::amalgam-maintenance", [], b"")
 def debug_amalgam_maintenance(ui: UiT, repo: RepoT) -> None:
-    """roll up packs if there are many (INTERNAL)"""
+    """roll up packs if they are too many (INTERNAL)"""
     from . import export
 
     export.maintain(ui, repo)

@@ -204,7 +204,7 @@ def perf_bundle(ui: UiT, repo: RepoT, **opts: Any) -> None:
 
 @eh.command(PROBE, [], _(b"REPO"), norepo=True)
 def debug_probe(ui: UiT, path: bytes) -> None:
-    """do what is measured inside a process, for the commands perf::amalgam-*
+    """run a measurement inside a process, for the commands perf::amalgam-*
 
     The request is read from standard input, as JSON.
     """

@@ -234,7 +234,7 @@ def write_result(request: PushRequest, result: PushResult, pipe: int) -> None:
 
 
 def say(result: PushResult, pipe: int) -> None:
-    """Send messages to the pusher, who sees them after ``remote:``."""
+    """Send messages to the pusher; git shows them after ``remote:``."""
     text = b"".join(line + b"\n" for line in result.said)
     with contextlib.suppress(BrokenPipeError):
         _write(pipe, cut(text, _LONGEST_SAID))

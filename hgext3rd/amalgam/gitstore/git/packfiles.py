@@ -355,7 +355,7 @@ def remove_unlisted(repository: Repository, docket: Docket) -> None:
 
 
 def _is_in_use(repository: Repository, directory: bytes, name: bytes) -> bool:
-    """Return whether an unfinished file may be that of a running process."""
+    """Return whether a running process may still write an unfinished file."""
     if not name.startswith(_TEMPORARY):
         return False
     try:

@@ -1,7 +1,7 @@
-"""Every run of git by amalgam: the program, its environment, and what it may obey.
+"""Processes of git: the program, its environment and its configuration.
 
 Nothing else starts git. A store is a git repository in which others may have written
-(whoever may write to ``.hg``), and a git repository's own configuration can name
+(everyone who may write to ``.hg``), and a git repository's own configuration can name
 programs to run. Hence, on every run:
 
 - the environment is made afresh, so neither the caller's ``GIT_*`` variables nor the
@@ -20,7 +20,7 @@ git is told the path of the repository. Somebody who may write to it can change 
 leads to after it was checked: such people are trusted, or share the group of the
 repository (docs/security.rst).
 
-Knows nothing of what amalgam's stores contain.
+Does not know the content of amalgam's stores.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class Repository:
     def __init__(
         self, git: Git, placement: Placement, *, shows_heads: bool = False
     ) -> None:
-        """``git`` is the program, for this repository; ``placement`` that of files.
+        """``git`` runs git in this repository; ``placement`` says where files go.
 
         ``shows_heads``: clients may see refs of heads without another name.
         """
