@@ -19,6 +19,7 @@ from hgext3rd.amalgam.gitstore.export import export as exporting, exporter, requ
 from hgext3rd.amalgam.gitstore.failures import Failure
 from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.serve import freshness
+from hgext3rd.amalgam.serve.errors import HttpError
 from hgext3rd.amalgam.serve.freshness import Freshness
 
 pytestmark = pytest.mark.slow
@@ -103,6 +104,64 @@ def test_first_export_is_waited_for(empty: Exported, tmp_path: Path) -> None:
             status, body = answer.result()
     assert (status, listed_refs(empty) in body) == (200, True)
     assert exporters.count() == 1
+
+
+def hindered(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """Let no request of this process export, in one of the ways there are."""
+    if by == "permissions":
+        monkeypatch.setattr(freshness, "_may_write", lambda _store: False)
+    elif by == "a lock":
+        monkeypatch.setattr(Freshness, "_is_locked", lambda _self: True)
+    else:
+        monkeypatch.setattr(Freshness, "_start", lambda _self: b"")
+
+
+@pytest.mark.parametrize("by", ["permissions", "a lock", "an exporter"])
+@pytest.mark.parametrize("state", ["empty", "of one branch"])
+def test_store_of_a_part_is_no_answer(
+    empty: Exported, monkeypatch: pytest.MonkeyPatch, by: str, state: str
+) -> None:
+    """A mirror that prunes would delete the rest."""
+    if state == "empty":
+        empty.hg("git::export")
+    empty.commit_nothing("one")
+    empty.hg("bookmark", "work")
+    empty.commit_nothing("two")
+    if state != "empty":
+        empty.hg("git::export", "-r", "0")
+        assert b"/work" not in (empty.git_dir / "packed-refs").read_bytes()
+    hindered(monkeypatch, by)
+    repo = empty.open()
+
+    def ensure() -> None:
+        git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
+        Freshness(git_store, limit=0, timeout=0).ensure()
+
+    with pytest.raises(HttpError) as caught:
+        ensure()
+    assert caught.value.code == 503
+    empty.hg("git::export")
+    ensure()
+    # a whole state from before is an answer
+    empty.commit_nothing("three")
+    ensure()
+
+
+def test_id_is_not_unknown_before_all_is_exported(
+    outdated: Exported, tmp_path: Path
+) -> None:
+    exporters = HeldExporters(tmp_path)
+    node = outdated.hg("log", "-r", "tip", "-T", "{node}")
+    options = (*ON, IN_BACKGROUND, "--config=amalgam.serve.queue-timeout=1")
+    environment = exporters.environment
+    with serving(outdated.root, *options, environment=environment) as web:
+        assert b'"gitnode": null' in web.ask(f"amalgam/id/{node}")[2]
+        for unknown in (node[:12], "0123456789" * 4):
+            status, _headers, said = web.ask(f"amalgam/id/{unknown}")
+            assert (status, b"being made up to date" in said) == (503, True)
+        exporters.held.unlink()
+        until(lambda: web.ask(f"amalgam/id/{node[:12]}")[0] == 200)
+        assert web.ask(f"amalgam/id/{unknown}")[0] == 404
 
 
 def test_who_waited_for_an_export_needs_no_other(

@@ -115,7 +115,11 @@ class Docket(Record):
     dropped: tuple[str, ...] = ()
     """Names of packs that go as soon as no ref needs them."""
     named: str = ""
-    """``Repository.names_digest`` after the export; empty if that is not known."""
+    """``Repository.names_digest`` after the export.
+
+    Empty if that is not known, or if refs are missing since their changesets were not
+    exported.
+    """
     censored: str = ""
     """``censorship.mark_of`` when the texts were read."""
     adopted: str = ""

@@ -217,6 +217,10 @@ class Admission:
         is_as_seen = self._removals() == seen.removals
         return is_as_seen and seen.packs.issubset(known.docket.packs)
 
+    def is_current(self) -> bool:
+        """Return whether everything that is served is exported."""
+        return look(self.store).is_current
+
     def _removals(self) -> bytes:
         try:
             return self.store.removals_mark()

@@ -273,7 +273,8 @@ class Freshness:
                 return
             if known.damaged and not self._is_locked():
                 raise damage(store, known.damaged)
-            may_be_old = known.is_safe and not now
+            # an empty store is no earlier state of a repository with changesets
+            may_be_old = known.is_safe and not now and bool(known.docket.packs)
             if not _may_write(store):
                 if may_be_old:
                     return
@@ -284,14 +285,14 @@ class Freshness:
                 logged = b""
             elif self._missing() <= self._limit:
                 has_worked = self._export()
-                if look(store).is_safe and (has_worked or not now):
+                if look(store).is_safe and (has_worked or may_be_old):
                     return
                 if not has_worked:
                     raise HttpError.later(_FAILED)
                 logged = b""
             else:
                 problem = self._start()
-                if may_be_old and known.docket.packs:
+                if may_be_old:
                     return
                 if problem:
                     raise HttpError.later(problem)
@@ -299,7 +300,9 @@ class Freshness:
             if self._left() <= 0:
                 if may_be_old:
                     return
-                if known.docket.packs or not self._goes_on():
+                is_first = not known.docket.named
+                # it may have ended since the look
+                if not (is_first and self._goes_on()) and not look(store).is_current:
                     raise HttpError.later(_LATER, logged=logged)
             time.sleep(pause)
             pause = min(1.1 * pause, _LONGEST_PAUSE_SECONDS)

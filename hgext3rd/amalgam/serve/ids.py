@@ -153,11 +153,23 @@ class _IdRequest(GitRequest):
     def _found(
         self, admission: Admission, asked: Sequence[bytes]
     ) -> list[FoundId | bytes]:
-        """Return the meaning of each id, or the reason why it has none."""
+        """Return the meaning of each id, or the reason why it has none.
+
+        An id is unknown only if everything that is served is exported.
+        """
+        found = self._looked_up(admission, asked, now=self.wants_now)
+        if UNKNOWN in found and not admission.is_current():
+            found = self._looked_up(admission, asked, now=True)
+        return found
+
+    def _looked_up(
+        self, admission: Admission, asked: Sequence[bytes], *, now: bool
+    ) -> list[FoundId | bytes]:
+        """Look ids up among the exported changesets, then among the served ones."""
         store = admission.store
         for _number in range(_MOST_TRIES):
             with self.waiting(admission.config.queue_seconds):
-                admission.make_fresh(now=self.wants_now)
+                admission.make_fresh(now=now)
             docket = store.docket()
             try:
                 with contextlib.closing(store.open_map(docket)) as oidmap:

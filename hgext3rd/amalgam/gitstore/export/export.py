@@ -132,6 +132,8 @@ class _Names(Record):
     nodes: frozenset[bytes]
     """The changesets that they lead to."""
     too_long: tuple[bytes, ...]
+    is_whole: bool
+    """Whether the changesets of all names are exported."""
     tips: BranchTips | None
     """For the next export; ``None`` if it cannot follow them."""
 
@@ -600,7 +602,8 @@ class ExportRun:
         self._note(refs=refs, deleted=self.report.deleted + deleted)
         repository = self._store.repository
         repository.keep(docket.packs)
-        digest = repository.names_digest()
+        # servers answer from a store only if no name is missing in it
+        digest = repository.names_digest() if names.is_whole else ""
         self._note_tips(names.tips)
         if places is not None:
             docket = docketedits.with_seen(docket, *places)
@@ -637,6 +640,7 @@ class ExportRun:
             head=head,
             nodes=frozenset(nodes[name] for name in refs),
             too_long=tuple(names.too_long(nodes)),
+            is_whole=None not in oids.values(),
             tips=BranchTips.of(view, allowed, names.tips) if follows else None,
         )
 

@@ -73,7 +73,8 @@ def make(store: GitStore, files: StoreWriter, covers: Covers) -> None:
     else:
         docket = files.settle(docketedits.with_base_commit(docket, commit))
     files.name(with_metadata(repository.refs(), docket), repository.head())
-    files.write(docketedits.named(docket, repository.names_digest()))
+    digest = repository.names_digest() if docket.named else ""
+    files.write(docketedits.named(docket, digest))
 
 
 def catch_up(store: GitStore) -> None:
