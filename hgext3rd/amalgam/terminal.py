@@ -2,7 +2,7 @@
 
 Names of bookmarks and files, URLs, paths, and errors may contain control characters. A
 terminal would obey them. All output of a command for people is made by ``one_line``,
-and every error of a command is passed to ``clean`` (``selection.blamed``).
+and every error of a command is passed to ``clean`` (``damage.blamed``).
 
 The terminal may be that of a git client. git passes bytes on, and expects UTF-8.
 Mercurial has messages and names in the encoding of its process. Hooks print what they

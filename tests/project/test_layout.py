@@ -39,11 +39,11 @@ LAYERS = [
 BASE = {
     *("metadata", "config", "compat", "loading"),
     *("locking", "files", "records", "scratch", "terminal", "trust", "docketfile"),
-    "background",
+    *("background", "damage"),
 }
 #: The recorded state of a git store, and the repository that it comes from.
 RECORDS = {
-    *("adopted", "censorship", "checkpoint", "docket", "failures", "ids", "lfs"),
+    *("adopted", "censorship", "checkpoint", "docket", "failures", "ids"),
     *("oidmap", "packgroups", "plan", "requirements", "selection", "source"),
 }
 

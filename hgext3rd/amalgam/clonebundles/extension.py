@@ -21,8 +21,8 @@ from mercurial import bundlecaches, error, localrepo
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
+from ..damage import blamed
 from ..files import Directory
-from ..gitstore import selection
 from ..terminal import one_line
 from . import (
     advertise,
@@ -233,7 +233,7 @@ def update_manifest(orig: Callable[[RepoT], None], repo: RepoT) -> None:
     orig(repo)
 
 
-@selection.blamed()
+@blamed()
 def refresh(orig: Any, ui: UiT, repo: RepoT, **opts: Any) -> Any:
     """Generate missing bundles, and describe the result."""
     locations.directory_trust(repo).require(repo.path)
@@ -357,7 +357,7 @@ def _delete_uploaded(repo: RepoT, entry: Entry) -> None:
     clonebundles.delete_bundle(repo, bundle)
 
 
-@selection.blamed()
+@blamed()
 def clear(orig: Any, ui: UiT, repo: RepoT) -> Any:
     """Withdraw all bundles."""
     locations.directory_trust(repo).require(repo.path)

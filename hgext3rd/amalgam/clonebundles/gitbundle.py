@@ -17,10 +17,10 @@ from mercurial.i18n import _
 
 from ..config import CINNABAR_V1, GIT_FORMATS, GIT_V2, GitConfig
 from ..core.errors import Moved
+from ..damage import is_repository_error
 from ..gitstore import selection
 from ..gitstore.export import export, maintenance
 from ..gitstore.export.metadatacommit import Covers
-from ..gitstore.selection import is_repository_error
 from ..gitstore.store import GitStore, has_foreign_ids
 from ..records import Record
 from . import bundlescope

@@ -45,9 +45,9 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
     def registered(func: _Command) -> _Command:
         @functools.wraps(func)
         def answer(*given: Any, **opts: Any) -> Any:
-            from ..gitstore import selection
+            from .. import damage
 
-            with selection.blamed():
+            with damage.blamed():
                 return func(*given, **opts)
 
         _register(*args, **kwargs)(answer)

@@ -10,7 +10,7 @@ from mercurial.node import hex as hex_node
 
 from ..background import begin, end_quickly
 from ..config import GitConfig
-from ..gitstore import selection
+from ..damage import is_repository_error
 from ..gitstore.estimate import Contents, Forecast, free_bytes
 from ..gitstore.export import export, exporter, maintenance, warnings
 from ..gitstore.export.metadatacommit import Covers
@@ -179,7 +179,7 @@ def _remarks(
         return warnings.ExportWarnings.of(store, report, revs)
     except Exception as exc:
         # it reads changesets that the export had no need to read
-        if not selection.is_repository_error(exc):
+        if not is_repository_error(exc):
             raise
         problem = _(b"warning: repository is damaged: %s") % pycompat.bytestr(exc)
         ui.warn(one_line(problem))

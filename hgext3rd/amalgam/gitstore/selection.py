@@ -2,16 +2,11 @@
 
 Secret and hidden changesets are never selected. The selection is made from the
 changelog as this process sees it. The core checks that it reads the same one.
-
-Owns the distinction between damage and bugs, too. Mercurial trusts most of its files,
-so damage can raise anything from ``StorageError`` to a ``ValueError`` of an extension
-module. The code that raised an exception decides.
 """
 
 from __future__ import annotations
 
 import bisect
-import contextlib
 import hashlib
 import itertools
 import os
@@ -23,68 +18,15 @@ from mercurial.node import nullid
 from mercurial.revlogutils import constants
 from mercurial.utils import repoviewutil
 
+from ..damage import is_repository_error
 from ..records import Record
-from ..terminal import clean
 from . import censorship
 from .checkpoint import Checkpoint, begins_with, changelog_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
+    from collections.abc import Iterable, Mapping, Set as AbstractSet
 
     from mercurial.interfaces.types import RepoT
-
-
-_SAID = (error.StorageError, error.RepoError, error.LookupError, FileNotFoundError)
-# errors of the system, and errors that only a programmer causes
-_OTHERS = (
-    OSError,
-    MemoryError,
-    AttributeError,
-    ImportError,
-    NameError,
-    TypeError,
-)
-_OF_MERCURIAL = ("mercurial.", "hgext.")
-
-
-def is_repository_error(exc: BaseException) -> bool:
-    """Return whether the content of the repository's files may be the cause of
-    ``exc``."""
-    return isinstance(exc, _SAID) or _is_unexpected(exc)
-
-
-def _is_unexpected(exc: BaseException) -> bool:
-    """Return whether Mercurial raised ``exc``, which is not meant for users."""
-    if not isinstance(exc, Exception) or isinstance(exc, _OTHERS):
-        return False
-    if type(exc).__module__ == error.__name__:
-        return False
-    traceback = exc.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    module = traceback.tb_frame.f_globals.get("__name__", "") if traceback else ""
-    return str(module).startswith(_OF_MERCURIAL)
-
-
-@contextlib.contextmanager
-def blamed() -> Iterator[None]:
-    """Turn exceptions of Mercurial about a damaged repository into errors for people.
-
-    Every error is safe for a terminal.
-    """
-    try:
-        yield
-    except Exception as exc:
-        if not _is_unexpected(exc):
-            clean(exc)
-            raise
-        name = type(exc).__name__.encode()
-        damage = error.StorageError(
-            _(b"cannot read the repository: %s: %s") % (name, pycompat.bytestr(exc)),
-            hint=_(b"see 'hg verify'"),
-        )
-        clean(damage)
-        raise damage from exc
 
 
 FilesState: TypeAlias = "tuple[tuple[int, ...] | None, ...]"

@@ -22,6 +22,7 @@ from mercurial.i18n import _
 
 from ... import docketfile
 from ...core import errors
+from ...damage import is_repository_error
 from ...files import Unusable
 from ...records import Record
 from ...terminal import one_line
@@ -211,7 +212,7 @@ class ExportRun:
                 cause = exc
             except Exception as exc:
                 moved = selection.state_of(repo) != state
-                if not moved or not selection.is_repository_error(exc):
+                if not moved or not is_repository_error(exc):
                     if planned.replaced is not Drafts.DROP:
                         raise
                     # vanished drafts must go even if others cannot stay
