@@ -47,7 +47,6 @@ class Wrap(Record):
 _INDEX = "the index of a changelog or manifest is mapped"
 _LOOKUP = "nodes are looked up in a node map"
 _HTTP = "hgweb answers git clients"
-_CORES = "bundles are compressed on all cores"
 _CHECK = "an error in a bundle reaches the client"
 _CLONE = "hgweb names URLs that a client can reach"
 _BUNDLES = "clonebundles has formats for git, and keeps replaced bundles"
@@ -115,19 +114,7 @@ WRAPS_AFTER_EXTENSIONS = (
     Wrap(
         "mercurial.bundle2:bundle20.setcompression",
         "changegroup.compression:choose",
-        _CORES,
-    ),
-    Wrap(
-        "mercurial.utils.compression:_zstdengine.compressstream",
-        "changegroup.compression:compress_zstd",
-        _CORES,
-        when="mercurial.changegroup",
-    ),
-    Wrap(
-        "mercurial.utils.compression:_zlibengine.compressstream",
-        "changegroup.compression:compress_deflate",
-        _CORES,
-        when="mercurial.changegroup",
+        "bundles are compressed on all cores",
     ),
     Wrap(
         "mercurial.changegroup:cgpacker.generate",

@@ -199,6 +199,7 @@ def test_no_two_public_classes_have_one_name() -> None:
 FOREIGN = {
     "repo.__class__": "a subclass of our own, as Mercurial's extensions do it",
     "self.index": "Mercurial's own attribute: index.opening puts a node map before it",
+    "bundler._compengine": "Mercurial's own attribute: its compression engine",
     "data_config.mmap_index_threshold": "a setting, before Mercurial uses it",
     "quiet._reportuntrusted": "of a copy of ui that nobody else has",
     "spec.loader": "of a module: how importlib tells that it is loaded",

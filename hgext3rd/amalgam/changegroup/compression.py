@@ -45,7 +45,6 @@ _BLOCK_BYTES = 1 << 20
 # how far back deflate can refer
 _DEFLATE_WINDOW_BYTES = 32 << 10
 _ZSTD, _DEFLATE = b"ZS", b"GZ"
-_SETTINGS = b"amalgam"
 
 
 class Settings(Record):
@@ -70,6 +69,18 @@ class Settings(Record):
         )
 
 
+class _Engine:
+    """Compression engine of one bundle, in the place of Mercurial's."""
+
+    def __init__(self, settings: Settings, *, is_zstd: bool) -> None:
+        self._settings = settings
+        self._compress = zstd if is_zstd else deflate
+
+    def compressstream(self, it: Iterable[bytes], _opts: Any = None) -> Iterator[bytes]:
+        """Compress the content of the bundle."""
+        return self._compress(it, self._settings)
+
+
 def choose(
     orig: Callable[..., None],
     bundler: Any,
@@ -77,11 +88,11 @@ def choose(
     options: Mapping[bytes, Any] | None = None,
 ) -> None:
     """Stand for ``bundle20.setcompression``: all that Mercurial writes to files."""
+    orig(bundler, kind, options)
     if kind in (_ZSTD, _DEFLATE):
         end_quickly()
         settings = Settings.of(bundler.ui, options or {}, is_zstd=kind == _ZSTD)
-        options = {**(options or {}), _SETTINGS: settings}
-    orig(bundler, kind, options)
+        bundler._compengine = _Engine(settings, is_zstd=kind == _ZSTD)
 
 
 def usable_cores() -> int:
@@ -180,25 +191,3 @@ def _deflate_block(level: int, before: bytes, block: bytes) -> bytes:
     dictionary = (zlib.Z_DEFAULT_STRATEGY, before) if before else ()
     sink = zlib.compressobj(*raw, *dictionary)
     return sink.compress(block) + sink.flush(zlib.Z_SYNC_FLUSH)
-
-
-def compress_zstd(
-    orig: Callable[..., Iterator[bytes]],
-    engine: Any,
-    chunks: Iterable[bytes],
-    options: Mapping[bytes, Any] | None = None,
-) -> Iterator[bytes]:
-    """Compress a bundle of ``choose`` to zstd; leave other streams to Mercurial."""
-    settings = (options or {}).get(_SETTINGS)
-    return zstd(chunks, settings) if settings else orig(engine, chunks, options)
-
-
-def compress_deflate(
-    orig: Callable[..., Iterator[bytes]],
-    engine: Any,
-    chunks: Iterable[bytes],
-    options: Mapping[bytes, Any] | None = None,
-) -> Iterator[bytes]:
-    """Compress a bundle of ``choose`` to zlib; leave other streams to Mercurial."""
-    settings = (options or {}).get(_SETTINGS)
-    return deflate(chunks, settings) if settings else orig(engine, chunks, options)
