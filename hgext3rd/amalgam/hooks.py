@@ -121,6 +121,11 @@ WRAPS_AFTER_EXTENSIONS = (
         "changegroup.native:generate",
         "the core writes changegroups",
     ),
+    Wrap(
+        "mercurial.changegroup:makechangegroup",
+        "changegroup.native:make",
+        "changegroups are forwarded, not parsed",
+    ),
     Wrap("mercurial.changegroup:writechunks", "changegroup.errors:write", _CHECK),
     Wrap(
         _COMMANDS + "[getbundle].func",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mercurial import changegroup, hg
+from mercurial import changegroup, discovery, hg
 from mercurial.revlogutils import flagutil
 from testlib.changegroups import ALONE, LOG, STOCK, took
 from testlib.hgserver import HgServer
@@ -123,6 +124,39 @@ def test_incoming_keeps_a_bundle_that_stock_reads(
     server.hg(other, "unbundle", "-q", str(kept), *ALONE)
     server.hg(other, "verify", "-q", *ALONE)
     assert server.hg(other, "log", "-r", "2:tip", "-T", "{node}\n").split() == nodes
+
+
+@pytest.mark.parametrize("kind", ["none-v1", "gzip-v1", "bzip2-v2"])
+def test_bundles_that_forward_a_changegroup_are_those_of_mercurial(
+    kind: str, repo: Path, server: HgServer
+) -> None:
+    made = list[bytes]()
+    for options in ((), ALONE):
+        path = repo.parent / f"{len(made)}.hg"
+        server.hg(repo, "bundle", "-q", "--all", "-t", kind, str(path), *options)
+        made.append(path.read_bytes())
+    assert made[0] == made[1]
+
+
+def test_changegroup_that_was_just_made_is_forwarded(repository: Any) -> None:
+    def made(native_bundles: bytes) -> Any:
+        repository.ui.setconfig(b"amalgam", b"bundles.native", native_bundles)
+        outgoing = discovery.outgoing(repository)
+        make = changegroup.makechangegroup
+        return native.make(make, repository, outgoing, b"02", b"test")
+
+    parsed = [*made(b"no").getchunks()]
+    assert len(parsed) > 1
+    unpacker = made(b"yes")
+    assert isinstance(unpacker, changegroup.cg2unpacker)
+    assert [*unpacker.getchunks()] == [b"".join(parsed)]
+
+
+def test_unpacker_of_another_extension_parses_itself(repository: Any) -> None:
+    other = type("other", (changegroup.cg2unpacker,), {"getchunks": lambda self: self})
+    unpacker = other(BytesIO(), b"UN")
+    assert native.make(lambda *_args: unpacker, repository) is unpacker
+    assert type(unpacker) is other
 
 
 def packer_of(repository: Any, version: bytes = b"02", **kwargs: Any) -> Any:

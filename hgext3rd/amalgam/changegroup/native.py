@@ -1,16 +1,17 @@
 """The native writer under Mercurial's changegroups.
 
-``generate`` of Mercurial's packers yields the bytes of the native core. Mercurial
-writes a changegroup itself for the reasons of ``fallback_reason``; each is a row of
-the table in docs/decisions/changegroups.rst. A case that was never checked is a reason,
-since a changegroup cannot change hands once it has begun. Everything around the stream
-is Mercurial's: the choice of changesets, parts, phases, obsolescence, compression and
-hooks.
+``generate`` of Mercurial's packers yields the bytes of the native core, and bundles
+forward them. Mercurial writes a changegroup itself for the reasons of
+``fallback_reason``; each is a row of the table in docs/decisions/changegroups.rst. A
+case that was never checked is a reason, since a changegroup cannot change hands once it
+has begun. Everything around the stream is Mercurial's: the choice of changesets, parts,
+phases, obsolescence, compression and hooks.
 """
 
 from __future__ import annotations
 
 import array
+import functools
 import operator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,8 @@ VERSIONS = {b"02": 2, b"03": 3}
 """Versions of the format, and how the core numbers them."""
 
 _BUFFER_BYTES = 1 << 20
+# size of the chunks that are forwarded
+_FORWARDED_BYTES = 1 << 20
 # phases of amalgam_changegroup_read: as in mercurial/changegroup.py
 _PHASES = {
     0: (_(b"changesets"), _(b"chunks")),
@@ -258,3 +261,27 @@ def _heads(repo: RepoT, commonrevs: Any, clnodes: Sequence[bytes]) -> Set[int] |
     missing = {changelog.rev(node) for node in clnodes}
     parents = {parent for rev in missing for parent in changelog.parentrevs(rev)}
     return parents - missing
+
+
+def make(orig: Callable[..., Any], repo: RepoT, *args: Any, **kwargs: Any) -> Any:
+    """Make a changegroup whose ``getchunks`` forwards the stream of its packer.
+
+    Mercurial parses the stream, chunk by chunk, to find the end of the changegroup.
+    That is for streams of a peer, which go on; this one ends with the changegroup.
+    """
+    unpacker = orig(repo, *args, **kwargs)
+    kind: Any = type(unpacker)
+    is_replaced = kind.getchunks is not changegroup.cg1unpacker.getchunks
+    if wants_native_bundles(repo.ui) and not is_replaced:
+        unpacker.__class__ = _forwarding(kind)
+    return unpacker
+
+
+@functools.cache
+def _forwarding(kind: Any) -> Any:
+    """Return a subclass of an unpacker that reads its stream to the end."""
+
+    def getchunks(unpacker: Any) -> Iterator[bytes]:
+        return iter(functools.partial(unpacker.read, _FORWARDED_BYTES), b"")
+
+    return type(kind.__name__, (kind,), {"getchunks": getchunks})
