@@ -162,7 +162,6 @@ _REF = re.compile(rb"([0-9a-f]{40}) (.+)")
 _UNFINISHED = b"tmp_amalgam_"
 _KEEP = b".keep"
 _LOOSE = re.compile(rb"[0-9a-f]{2}")
-_LOOSE_FILE = re.compile(rb"[0-9a-f]{38}")
 
 
 def make_empty(
@@ -340,15 +339,6 @@ class Repository:
         """Return the directories of loose objects: git makes them, and we do not."""
         names = self.directory.sub(b"objects").directories()
         return [b"objects/" + name for name in names if _LOOSE.fullmatch(name)]
-
-    def loose_objects(self) -> list[bytes]:
-        """Return the oids of all loose objects."""
-        return [
-            bytes.fromhex((directory[-2:] + name).decode())
-            for directory in self.loose_object_directories()
-            for name in self.directory.sub(directory).names()
-            if _LOOSE_FILE.fullmatch(name)
-        ]
 
     def remove_debris(self) -> None:
         """Remove unfinished files of dead processes. Only with the lock."""
