@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use parallel::Buffer;
@@ -12,7 +12,6 @@ use parallel::Buffer;
 use crate::error::{Error, Result};
 use crate::index::{Index, Rev};
 use crate::node::Node;
-use crate::store::open_file;
 
 /// Open revlog, which threads may share. Each reads texts with a [`crate::Texts`] of its own.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ impl Revlog {
 
     /// Path of the index file.
     #[must_use]
-    pub fn path(&self) -> &std::path::Path {
+    pub fn path(&self) -> &Path {
         &self.index_path
     }
 
@@ -148,4 +147,24 @@ impl Revlog {
         // the file may have been truncated meanwhile
         if filled < len { Err(blame("its data ends after the file")) } else { Ok(()) }
     }
+}
+
+/// Opens a regular file, or a link to one. Does not block on a FIFO.
+///
+/// # Errors
+///
+/// Errors of the system; [`io::ErrorKind::InvalidInput`] if it is not a regular file.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
 }

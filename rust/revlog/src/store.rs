@@ -15,7 +15,7 @@ use crate::index::docket::{Docket, Version};
 use crate::index::{self, Index, MalformedIndex};
 use crate::mapping::Mapping;
 use crate::node::Node;
-use crate::revlog::Revlog;
+use crate::revlog::{Revlog, open_file};
 use crate::store::path::Encoding;
 
 /// Bytes of an index read at once.
@@ -249,26 +249,6 @@ impl EntryReader {
 /// Version in the header of a file `*.i`, if it is a docket.
 const fn version_of(header: [u8; 4]) -> Option<Version> {
     Version::from_number(u32::from_be_bytes(header) & 0xffff)
-}
-
-/// Opens a regular file, or a link to one. Does not block on a FIFO.
-///
-/// # Errors
-///
-/// Errors of the system; [`io::ErrorKind::InvalidInput`] if it is not a regular file.
-pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(
-        &mut options,
-        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
-    );
-    let file = options.open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    Ok(file)
 }
 
 /// Reads at most `most` bytes of a file; none if it is missing.
