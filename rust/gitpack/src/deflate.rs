@@ -4,7 +4,6 @@
 //! to 2 times as fast as the zlib that git links. Short contents have a compressor of their own,
 //! [`QuickDeflater`].
 
-mod bits;
 mod codes;
 mod costs;
 mod head;

@@ -6,10 +6,7 @@
 use super::codes::{
     BYTES, BackReference, Code, DISTANCE_EXTRA_BITS, DISTANCES, DISTANCES_ROOM, LENGTHS,
 };
-use super::presets::CHOICES;
-
-/// Number of choices: the fixed codes and seven presets.
-pub(super) const CODES: usize = 8;
+use super::presets::{CHOICES, CODES};
 
 /// Size in bits, for each choice of codes.
 ///

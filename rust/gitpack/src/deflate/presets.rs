@@ -8,9 +8,11 @@
 mod table;
 
 use super::codes::{Codes, Lengths};
-use super::costs::CODES;
 use super::head::{BlockHead, TELLING};
 use table::PRESETS;
+
+/// Number of choices: the fixed codes and seven presets.
+pub(super) const CODES: usize = 8;
 
 /// Lengths of codes, by symbol. `5x3 9` is 5, 5, 5, 9; all further symbols have no code.
 struct Preset {

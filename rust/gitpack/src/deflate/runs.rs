@@ -8,7 +8,8 @@
 use std::hint::select_unpredictable;
 
 use super::codes::{BackReference, MATCH_LENS, WINDOW, short};
-use super::costs::{self, CODES, OF_BYTES, PIECE, SpentBits};
+use super::costs::{self, OF_BYTES, PIECE, SpentBits};
+use super::presets::CODES;
 
 const WORD: usize = size_of::<u64>();
 

@@ -9,8 +9,8 @@ use parallel::{Directory, Records};
 
 use super::checksum::{self, Checksum};
 use super::idx::{self, RECORD_LEN};
-use super::{Error, rev};
-use crate::staged::{Readers, Staged, sync_dir};
+use super::rev;
+use crate::staged::{Error, Readers, Staged, sync_dir};
 
 /// Offset of the number of objects in a pack.
 const COUNT_AT: u64 = 8;

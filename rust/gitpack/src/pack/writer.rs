@@ -8,13 +8,12 @@ use std::io::{self, BufWriter, Write};
 
 use parallel::{Directory, Records};
 
-use super::Error;
 use super::entry::{self, Entry, Offset};
 use super::idx::{RECORD_LEN, Record};
 use super::places::Places;
 use super::sealed::{PackPlace, SealedPack, UNFINISHED};
 use crate::oid::Oid;
-use crate::staged::{Readers, Staged};
+use crate::staged::{Error, Readers, Staged};
 
 /// `PACK`, version 2, and no objects yet.
 const HEADER: [u8; 12] = *b"PACK\0\0\0\x02\0\0\0\0";
