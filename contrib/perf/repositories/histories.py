@@ -4,15 +4,19 @@ Owns the rules that Mercurial follows when it commits: file parents, copy metada
 which files a changeset lists, when a manifest is used again. Knows no file names and
 draws no random numbers; the profiles do. A ``Changeset`` carries the whole state of its
 files, so any of them can be committed on, and only those still held use memory.
+
+Manifests are flat. A line is NAME NUL HEX FLAG LF, lines sorted by name: `hg help
+internals.revlogs` and Mercurial's manifest.py. A delta replaces whole lines, as
+Mercurial's fastdelta does.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from mercurial import changelog, mdiff, simplemerge
 
-from . import manifests
 from .revlogs import NULL_REV
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from .stores import Store
 
 _METADATA_MARK = b"\1\n"
+_pack_hunk = struct.Struct(">lll").pack
 
 
 class FileRevision(NamedTuple):
@@ -70,7 +75,6 @@ class History:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.merges = 0
         self.bookmarks: dict[bytes, int] = {}  # name -> changelog revision
 
     def __len__(self) -> int:
@@ -115,13 +119,12 @@ class History:
                     touched.append(name)
                 files[name] = after
                 node = self.store.filelog(name).node(after.rev)
-                lines[name] = manifests.format_line(name, node, after.flag)
+                lines[name] = format_line(name, node, after.flag)
         manifest, manifest_rev = self._add_manifest(parent, other, lines)
         branch = header.branch or parent.branch
         touched.sort()
         text = self._changeset_text(manifest_rev, header, branch, touched)
         other_rev = other.rev if other else NULL_REV
-        self.merges += other is not None
         rev = self.store.changelog.add(text, parent.rev, other_rev, link_rev, None)
         return Changeset(rev, manifest_rev, manifest, files, branch, tuple(touched))
 
@@ -214,7 +217,7 @@ class History:
         p1, p2 = parent.manifest_rev, other.manifest_rev if other else NULL_REV
         if not lines and p2 in (NULL_REV, p1):
             return parent.manifest, p1
-        text, delta = manifests.edit(parent.manifest, lines)
+        text, delta = edit(parent.manifest, lines)
         return text, self.store.manifest.add(text, p1, p2, len(self), delta)
 
     def _changeset_text(
@@ -229,3 +232,42 @@ class History:
         node_hex = self.store.manifest.node(manifest_rev).hex().encode()
         head = [node_hex, header.user, date, *touched]
         return b"%s\n\n%s" % (b"\n".join(head), header.description)
+
+
+def format_line(name: bytes, node: bytes, flag: bytes) -> bytes:
+    """The line of one file; ``flag`` is empty, ``x`` or ``l``."""
+    return b"%s\0%s%s\n" % (name, node.hex().encode(), flag)
+
+
+def find_line(text: bytes, name: bytes) -> tuple[int, int]:
+    """Where the line of ``name`` starts and ends, or twice where it would start."""
+    low, high = 0, len(text)
+    while low < high:
+        start = text.rfind(b"\n", low, (low + high) // 2) + 1 or low
+        name_end = text.index(b"\0", start)
+        found = text[start:name_end]
+        if found > name:
+            high = start
+            continue
+        end = text.index(b"\n", name_end) + 1
+        if found == name:
+            return start, end
+        low = end
+    return low, low
+
+
+def edit(text: bytes, lines: Mapping[bytes, bytes]) -> tuple[bytes, bytes]:
+    """Return ``text`` with the lines of the files named, and the delta to it.
+
+    An empty line removes its file, which has to be there.
+    """
+    kept, hunks, done = [], [], 0
+    for name in sorted(lines):
+        line = lines[name]
+        start, end = find_line(text, name)
+        assert line or start < end, f"no file {name!r} to remove from the manifest"
+        kept += [text[done:start], line]
+        hunks += [_pack_hunk(start, end, len(line)), line]
+        done = end
+    kept.append(text[done:])
+    return b"".join(kept), b"".join(hunks)

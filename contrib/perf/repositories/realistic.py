@@ -2,18 +2,21 @@
 
 Owns the flow of work: a main branch, a stable branch with releases and tags, topics
 that are opened, synchronised, merged, closed or left. What a changeset changes is
-``chores``' business. Branch names are such that git takes them as they are.
+``chores``' business. Branch names are such that git takes them as they are. Names of
+people have the forms that are found in old repositories: with and without an address,
+without the space before it, in Latin-1. Offsets are whole minutes, as `hg fastexport`
+demands.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from .chores import CHANGELOG, TAGS, Changes, Chores
 from .histories import NULL, Changeset, FileChange, Header, History
-from .people import Clock, any_person
 from .profile import Profile
 
 if TYPE_CHECKING:
@@ -22,6 +25,61 @@ if TYPE_CHECKING:
     from .texts import Writer
 
 _STABLE = b"stable"
+_START = 1_104_570_000  # 1 January 2005, 09:00 UTC
+_DAY_SECONDS = 86_400
+
+
+class Person(NamedTuple):
+    """A user name as hg stores it, and the person's winter offset, seconds west."""
+
+    user: bytes
+    utc_offset: int
+    summer_time: bool = False
+
+
+_PEOPLE = (
+    Person(b"Alice Example <alice@example.org>", -3600, True),
+    Person("Zoë Müller <zoe@example.de>".encode(), -3600, True),
+    Person(b"Ren\xe9 Dupont <rene@example.fr>", -3600, True),
+    Person(b"bob", 18_000, True),
+    Person(b"carol@example.net", 28_800, True),
+    Person(b"Dave Doe<dave@example.com>", 0),
+    Person(b"Priya N. <priya@example.in>", -19_800),
+    Person("李雷 <li.lei@example.cn>".encode(), -28_800),
+    Person(b"Ivan Petrov <ivan@example.ru>", -10_800),
+    Person(b"Frank (frank@example.org)", 12_600),
+    Person(b"Tui Ngata <tui@example.nz>", -45_900),
+    Person(b"build robot <robot@example.org>", 0),
+)
+
+
+def any_person(writer: Writer) -> Person:
+    """One of the people; the first ones commit most."""
+    return _PEOPLE[int(writer.random.random() ** 2 * len(_PEOPLE))]
+
+
+class Clock:
+    """The time of the project: half a day passes from a changeset to the next."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._now = _START
+
+    def tick(self, person: Person) -> tuple[int, int]:
+        """Seconds since the epoch and the offset at which ``person`` commits next.
+
+        Two in a hundred have a clock, or a rebase, that puts them days back.
+        """
+        self._now += 60 + self._writer.below(_DAY_SECONDS)
+        late = self._writer.below(5 * _DAY_SECONDS) if self._writer.chance(2) else 0
+        moment = self._now - late
+        is_summer = 85 < moment // _DAY_SECONDS % 365 < 300
+        offset = person.utc_offset - 3600 * (person.summer_time and is_summer)
+        return moment, offset
+
+    def date(self) -> bytes:
+        """Today in the form of a ChangeLog."""
+        return time.strftime("%Y-%m-%d", time.gmtime(self._now)).encode()
 
 
 @dataclass(frozen=True)

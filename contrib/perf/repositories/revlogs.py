@@ -152,13 +152,6 @@ class Revlog:
                     pending.append(parent)
         return False
 
-    def heads(self) -> int:
-        """How many revisions have no child. Cost grows with the revlog."""
-        is_parent = bytearray(len(self) + 1)  # the last one stands for NULL_REV
-        for parent in self._parents:
-            is_parent[parent] = 1
-        return is_parent[:-1].count(0)
-
     def close(self) -> list[bytes]:
         """Write what is left and return the suffixes of the files of this revlog."""
         if self._spilled or self._end > _MAX_INLINE_BYTES:

@@ -1,6 +1,6 @@
-"""Profiles that differ in the shape of their graph: linear, merges, many heads.
+"""Profiles that differ in the shape of their graph, or are large in one direction.
 
-Each starts from one changeset that adds all files; every later one edits one file, or
+Each starts from one changeset that adds all files; every later one edits few files, or
 is a merge.
 """
 
@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .histories import NULL, FileChange
 from .profile import Profile, add_files, edit_files, plain_header, plain_names
 
 if TYPE_CHECKING:
     from .histories import History
+    from .texts import Writer
 
 
 @dataclass(frozen=True)
@@ -85,3 +87,94 @@ class ManyHeads(Profile):
             if position < length:
                 tip = edit_files(history, writer, tip, [writer.pick(names)])
         history.bookmarks[b"@"] = tip.rev
+
+
+@dataclass(frozen=True)
+class ManyFiles(Profile):
+    """A wide tree, of which each changeset edits one to five files."""
+
+    changesets: int = 500
+    files: int = 100_000
+
+    def build(self, history: History) -> None:
+        """Write the tree, 50 files to a directory, then the edits."""
+        writer = self.writer()
+        names = plain_names(self.files, directories=self.files // 50 + 1)
+        tip = add_files(history, writer, names, lines=3)
+        while len(history) < self.changesets:
+            few = dict.fromkeys(writer.pick(names) for _ in range(1 + writer.below(5)))
+            tip = edit_files(history, writer, tip, few)
+
+
+@dataclass(frozen=True)
+class DeepDirectories(Profile):
+    """Files at the bottom of long chains of directories.
+
+    Many names are longer than the 120 bytes from which Mercurial's store hashes them.
+    """
+
+    changesets: int = 5_000
+    files: int = 500
+    depth: int = 50
+
+    def build(self, history: History) -> None:
+        """Write the chains, then edits of one file each."""
+        writer = self.writer()
+        names = self._names(writer)
+        tip = add_files(history, writer, names)
+        while len(history) < self.changesets:
+            tip = edit_files(history, writer, tip, [writer.pick(names)])
+
+    def _names(self, writer: Writer) -> list[bytes]:
+        names: list[bytes] = []
+        chain: list[bytes] = []
+        for number in range(self.files):
+            del chain[writer.below(len(chain) + 1) :]
+            chain += [writer.noun() for _ in range(writer.below(self.depth))]
+            del chain[self.depth :]
+            names.append(b"/".join([*chain, b"file%05d.txt" % number]))
+        return names
+
+
+@dataclass(frozen=True)
+class LargeFiles(Profile):
+    """A few large files, texts and binaries, each changed in small places."""
+
+    changesets: int = 25
+    files: int = 4
+    megabytes: int = 16
+
+    def build(self, history: History) -> None:
+        """Write the files, every other one binary, then edits of one file each."""
+        writer = self.writer()
+        names = [
+            b"data/large%02d.%s" % (i, b"bin" if i % 2 else b"txt")
+            for i in range(self.files)
+        ]
+        changes = {name: FileChange(self._content(writer, name)) for name in names}
+        tip = history.commit(NULL, changes, plain_header(writer, 0))
+        while len(history) < self.changesets:
+            name = writer.pick(names)
+            content = _edited(writer, tip.files[name].content)
+            header = plain_header(writer, len(history))
+            tip = history.commit(tip, {name: FileChange(content)}, header)
+
+    def _content(self, writer: Writer, name: bytes) -> bytes:
+        size = self.megabytes << 20
+        if name.endswith(b".bin"):
+            return writer.noise(size)
+        lines: list[bytes] = []
+        length = 0
+        while length < size:
+            lines.append(b"%08d %s\n" % (len(lines), writer.sentence()))
+            length += len(lines[-1])
+        return b"".join(lines)
+
+
+def _edited(writer: Writer, content: bytes) -> bytes:
+    """``content`` with one to ten short pieces replaced, most by a longer one."""
+    for _piece in range(1 + writer.below(10)):
+        place = writer.below(len(content))
+        piece = writer.paragraph()
+        content = content[:place] + piece + content[place + 100 :]
+    return content

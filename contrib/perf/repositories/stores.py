@@ -55,10 +55,6 @@ class Store:
             self._filelogs[name] = filelog
         return filelog
 
-    def files(self) -> int:
-        """How many filelogs there are."""
-        return len(self._filelogs)
-
     def write_bookmarks(self, bookmarks: Iterable[tuple[bytes, int]]) -> None:
         """Set all bookmarks: names with changelog revisions."""
         node = self.changelog.node
