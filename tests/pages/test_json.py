@@ -278,7 +278,6 @@ def test_keys_of_perf(store: Exported) -> None:
 
     # an inline index cannot be mapped
     rows = measured("perf::amalgam-index", "-m")
-    rows += measured("perf::amalgam-index", "--config", "perf.all-timing=no")
     rows += measured("perf::amalgam-node-lookup", "--lookup=tip")
     rows += measured("perf::amalgam-startup", "root")
     rows += measured("perf::amalgam-startup", "root", "--config", THREE)

@@ -42,9 +42,8 @@ end. File revisions are hard links in it. Nothing else changes in the repository
 Options
 =======
 
-Upstream's, from ``contrib/perf.py``, which may be loaded, too: ``perf.presleep``,
-``perf.pre-run``, ``perf.all-timing``, ``perf.profile-benchmark``,
-``perf.profiled-runs`` and ``perf.stub``, which takes one sample each. The samples of
+Upstream's, from ``contrib/perf.py``, which may be loaded, too: ``perf.presleep``
+(default 1, in seconds), and ``perf.stub``, which takes one sample each. The samples of
 a table are taken in passes, each cell once, in random order. ``perf.run-limits``
 (default ``20.0-20, 60.0-3``) ends a table after so many seconds, if each cell has so
 many samples. The seconds begin with the first process of the table::
@@ -55,12 +54,12 @@ many samples. The seconds begin with the first process of the table::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mercurial import help
+from mercurial import configitems, help, registrar
 
 from .. import metadata
-from . import commands, options
+from . import commands
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import UiT
@@ -76,8 +75,13 @@ _TOPIC = b"amalgam-perf"  # `hg help -e` splits names at dots
 
 
 def uisetup(ui: UiT) -> None:
-    """Register the options, and the text above as a help topic."""
-    options.register(ui)
+    """Register the text above as a help topic, and options that perf.py has not."""
+    table: dict[bytes, Any] = {}
+    for name in (b"presleep", b"run-limits", b"stub"):
+        if name not in ui._knownconfig.get(b"perf", {}):
+            default = configitems.dynamicdefault
+            registrar.configitem(table)(b"perf", name, default=default)
+    configitems.loadconfigtable(ui, b"amalgam.perf", table)
     title, _newline, text = (__doc__ or "").encode().partition(b"\n")
     if not any(_TOPIC in topic[0] for topic in help.helptable):
         help.helptable.append(([_TOPIC], title, lambda _ui: text))

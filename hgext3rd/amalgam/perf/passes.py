@@ -1,7 +1,8 @@
 """Passes over a table: each measures every cell once, in random order.
 
 Owns the preconditions of a sample: the page cache is in the state of the column, and
-the subject gives the same answer as all others. Does not know the operation.
+the row gives the same answer as all others. Knows neither the operation nor Mercurial:
+``contrib/perf`` orders its runs here, too.
 """
 
 from __future__ import annotations
@@ -9,25 +10,52 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
+import math
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mercurial import error
-from mercurial.i18n import _
-
-from . import pagecache
-from .pagecache import Unsuitable
+from . import samples
+from .samples import Unsuitable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from .options import PerfConfig
-    from .sample import Sample
+    from .samples import Sample
     from .subjects import Subject
 
-    Take = Callable[[Subject, bool], tuple[Sample, Any]]
-    """Takes one sample of a subject, profiled or not, and returns its answer, too."""
+    Take = Callable[[Subject], tuple[Sample, Any]]
+    """Takes one sample of a row, and returns its answer, too."""
+
+T = TypeVar("T")
+
+
+class Disagreement(Exception):  # noqa: N818
+    """Two subjects made different things of the same repository."""
+
+    def __init__(self, name: str, other: str, words: str) -> None:
+        super().__init__(f"{name}: {words} of {other}")
+        self.names = (name, other)
+
+
+def agree(
+    name: str, answer: Mapping[str, object], others: Mapping[str, Mapping[str, object]]
+) -> None:
+    """Raise ``Disagreement`` if an answer differs from another one.
+
+    A key counts between subjects that have it.
+    """
+    for other, known in others.items():
+        for key in answer.keys() & known.keys():
+            if answer[key] != known[key]:
+                words = f"{key} is {answer[key]}, but {known[key]}"
+                raise Disagreement(name, other, words)
+
+
+def shuffled(cells: Sequence[T], numbers: Iterable[int]) -> Iterator[tuple[int, T]]:
+    """Yield each cell once in each pass, in random order, with the pass's number."""
+    for number in numbers:
+        for cell in random.sample(cells, len(cells)):
+            yield number, cell
 
 
 class Cache(enum.Enum):
@@ -36,97 +64,89 @@ class Cache(enum.Enum):
     WARM = "warm"
     COLD = "cold"
 
+    def prepare(self, paths: Sequence[bytes]) -> None:
+        """Bring files into this state; ``Unsuitable`` if that fails."""
+        make = samples.make_cold if self is Cache.COLD else samples.make_warm
+        make(paths)
+
 
 @dataclasses.dataclass(slots=True)
 class Cell:
-    """Samples of a subject with one state of the cache, or the reason for none."""
+    """Samples of a row with one state of the cache, or the reason for none."""
 
     samples: list[Sample] = dataclasses.field(default_factory=list)
     reason: str = ""
+
+    @property
+    def walls(self) -> list[float]:
+        """Seconds of the samples, in their order."""
+        return [sample.wall for sample in self.samples]
 
 
 Table = dict["tuple[Subject, Cache]", Cell]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """The end of a table: seconds, and samples of each cell; one pair is enough."""
+
+    pairs: Sequence[tuple[float, int]]
+
+    def are_reached(self, seconds: float, count: int) -> bool:
+        """Return whether the cell with the fewest samples has enough."""
+        return any(seconds >= most and count >= few for most, few in self.pairs)
+
+    def passes(self, seconds_per_pass: float) -> int:
+        """Return how many passes it will take to have enough."""
+        return min(
+            max(few, math.ceil(most / seconds_per_pass)) for most, few in self.pairs
+        )
+
+
 def measure(
-    subjects: Sequence[Subject],
+    rows: Sequence[Subject],
     caches: Sequence[Cache],
     files: Callable[[], Sequence[bytes]],
     take: Take,
-    config: PerfConfig,
+    limits: Limits,
     tell: Callable[[int, bytes, int | None], None],
 ) -> Table:
     """Fill a table. ``files`` are those in the state of the cache.
 
-    ``tell`` is called before each process with the number of ended ones, the current
-    cell, and the likely number of all, once known.
-
-    Aborts if two subjects answer differently: they cannot be compared.
+    Each row is run once before, so that it makes its files on disk. ``Disagreement`` if
+    two rows answer differently. ``tell`` is called before each process with the number
+    of ended ones, the current cell, and the likely number of all, once known.
     """
-    table: Table = {
-        (subject, cache): Cell() for subject in subjects for cache in caches
-    }
-    order, start = random.Random(), time.monotonic()
-    ended = _compare_answers(subjects, take, table, tell)
-    passes_start, first = time.monotonic(), ended
-    for number in itertools.count(-config.pre_run):
-        total = None
-        live = [key for key, cell in table.items() if not cell.reason]
-        if ended > first and live:
-            a_sample = (time.monotonic() - passes_start) / (ended - first)
-            total = first + config.passes(a_sample * len(live)) * len(live)
-        for subject, cache in order.sample(live, len(live)):
-            cell = table[subject, cache]
-            words = f"{subject.name}, {cache.value}".encode()
-            tell(ended, words, total and max(total, ended + 1))
-            ended += 1
-            try:
-                _prepare(cache, files())
-                sample, _answer = take(subject, number in config.profiled_passes)
-                cell.samples += [sample] if number >= 0 else []
-            except Unsuitable as exc:
-                cell.reason = f"not {cache.value}: {exc}"
-            counts = [len(c.samples) for c in table.values() if not c.reason]
-            seconds = time.monotonic() - start
-            if not counts or (min(counts) and config.is_enough(seconds, min(counts))):
-                return table
-        if not live:
-            return table
-    raise AssertionError("unreachable")
-
-
-def _compare_answers(
-    subjects: Sequence[Subject],
-    take: Take,
-    table: Table,
-    tell: Callable[[int, bytes, int | None], None],
-) -> int:
-    """Run each subject once, so that it makes its files on disk.
-
-    Return the number of processes.
-    """
-    answers = []
-    for number, subject in enumerate(subjects):
-        tell(number, subject.name.encode(), None)
+    table: Table = {(row, cache): Cell() for row in rows for cache in caches}
+    start, answers = time.monotonic(), dict[str, dict[str, Any]]()
+    for ended, row in enumerate(rows):
+        tell(ended, row.name.encode(), None)
         try:
-            answers.append((subject, take(subject, False)[1]))
+            answer = {"answer": take(row)[1]}
         except Unsuitable as exc:
-            for (other, _cache), cell in table.items():
-                if other == subject:
-                    cell.reason = str(exc)
-    for subject, answer in answers[1:]:
-        first, expected = answers[0]
-        if answer != expected:
-            names = (subject.name.encode(), first.name.encode())
-            raise error.StorageError(
-                _(b"'%s' and '%s' give different answers") % names,
-                hint=_(b"run 'hg admin::amalgam'"),
-            )
-    return len(subjects)
-
-
-def _prepare(cache: Cache, paths: Sequence[bytes]) -> None:
-    if cache is Cache.COLD:
-        pagecache.make_cold(paths)
-    else:
-        pagecache.make_warm(paths)
+            for cache in caches:
+                table[row, cache] = Cell(reason=str(exc))
+        else:
+            agree(row.name, answer, answers)
+            answers[row.name] = answer
+    ended, passes_start, total = len(rows), time.monotonic(), None
+    for number, (row, cache) in shuffled([*table], itertools.count()):
+        cell, seconds = table[row, cache], time.monotonic() - start
+        counts = [len(one.samples) for one in table.values() if not one.reason]
+        fewest = min(counts, default=0)
+        if not counts or (fewest and limits.are_reached(seconds, fewest)):
+            break
+        if cell.reason:
+            continue
+        if number:
+            a_sample = (time.monotonic() - passes_start) / (ended - len(rows))
+            likely = limits.passes(a_sample * len(counts)) * len(counts)
+            total = max(len(rows) + likely, ended + 1)
+        tell(ended, f"{row.name}, {cache.value}".encode(), total)
+        ended += 1
+        try:
+            cache.prepare(files())
+            cell.samples.append(take(row)[0])
+        except Unsuitable as exc:
+            cell.reason = f"not {cache.value}: {exc}"
+    return table

@@ -6,6 +6,7 @@ came from, so that a row cannot show the figures of another one.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib
 import os
@@ -19,15 +20,13 @@ from mercurial import error
 from mercurial.node import hex
 
 from .. import compat
-from .sample import Meter
+from .samples import Meter
 from .subjects import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
-
-    from .sample import Sample
 
 UNKNOWN = hashlib.sha1(b"a node that no repository has").digest()
 _MANY = 1000
@@ -36,38 +35,42 @@ _PREFIX_LEN = 6
 _PACKAGES = ("hgext3rd.amalgam.index", "hgext3rd.amalgam.core")
 
 
-def nodes(repo: RepoT, manifest: bool) -> dict[str, list[bytes]]:
-    """Return the nodes to look up, by the names of the lookups."""
+def facts(repo: RepoT, manifest: bool) -> dict[str, Any]:
+    """Return name and size of an index, and the nodes of each look-up."""
     revlog = _revlog(repo, manifest)
     last = len(revlog) - 1
     revs = random.Random(0).sample(range(last + 1), min(_MANY, last + 1))
-    return {
+    nodes = {
         "tip": [revlog.node(last)],
         "old": [revlog.node(min(10, last))],
         "unknown": [UNKNOWN],
         "prefix": [revlog.node(last // 2)],
         "many": [revlog.node(rev) for rev in revs],
     }
-
-
-def sizes(repo: RepoT, manifest: bool) -> tuple[int, int, bool, bytes]:
-    """Return how many revisions an index has, its size, if it is inline, its name."""
-    revlog = _revlog(repo, manifest)
-    size_bytes = repo.svfs.stat(revlog._indexfile).st_size
-    return len(revlog), size_bytes, bool(revlog._inline), revlog.radix
+    return {
+        "nodes": {kind: [node.hex() for node in nodes[kind]] for kind in nodes},
+        "revs": len(revlog),
+        "bytes": repo.svfs.stat(revlog._indexfile).st_size,
+        "inline": bool(revlog._inline),
+        "name": revlog.radix.decode(),
+    }
 
 
 def measure(
-    repo: RepoT, step: str, wanted: Sequence[bytes], manifest: bool
-) -> tuple[Sample, Any, Source]:
-    """Open an index and do ``step``; return its answer and its source."""
-    operation = _STEPS[step]
+    repo: RepoT, step: str, nodes: Sequence[str], manifest: bool
+) -> dict[str, Any]:
+    """Open an index and do ``step``; return its cost, its answer and its source."""
+    operation, wanted = _STEPS[step], [bytes.fromhex(node) for node in nodes]
     _load_code(repo.baseui, step)
     meter = Meter()
     revlog = _revlog(repo, manifest)
     answer = operation(revlog, wanted)
     sample = meter.sample()
-    return sample, answer, _source(revlog)
+    return {
+        "sample": dataclasses.asdict(sample),
+        "answer": answer,
+        "source": _source(revlog).value,
+    }
 
 
 def _open(revlog: Any, _wanted: Sequence[bytes]) -> Any:

@@ -1,8 +1,8 @@
-"""Output of a table: one line for each subject, or data.
+"""Output of a table: one line for each row, or data.
 
 Fields have the names of upstream's perf commands where those have them. Tables show
-medians, and their difference from the first subject's median in percent, in parentheses
-if it is not more than the noise. Tables have ms or microseconds; data have seconds.
+medians, and their difference from the first row's median in percent, in parentheses if
+it is not more than the noise. Tables have ms or microseconds; data have seconds.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING, Any
 from mercurial import encoding
 from mercurial.i18n import _
 
-from .verdicts import FEWEST, Noise
+from .judgement import FEWEST, Judgement, compare, least_band, noise_band
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from .passes import Cache, Cell, Table
-    from .sample import Sample
     from .subjects import Subject
 
 _NAME_WIDTH = 22
 _CELL_WIDTH = 48
 _MICROSECONDS = 0.0001
 """Below this many seconds, a table has microseconds."""
+_WORDS = (("low", 1.05), ("moderate", 1.15))
+"""Names of noise bands, up to a factor."""
+_TIMES = ("wall", "comb", "user", "sys")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,53 +37,62 @@ class _Column:
 
     cells: dict[Subject, Cell]
     first: Subject
-    noise: Noise | None
+    band: float | None
+    """The noise band; ``None`` with too few samples."""
+    verdicts: dict[Subject, Judgement]
+    """Of all rows that have samples, but the first; empty if that has none."""
 
     @classmethod
     def of(cls, table: Table, cache: Cache) -> _Column:
-        cells = {who: cell for (who, state), cell in table.items() if state is cache}
-        first, again = list(cells)[:2] if len(cells) > 1 else [*cells] * 2
-        noise = Noise.of(_walls(cells[first]), _walls(cells[again]))
-        return cls(cells, first, noise)
+        cells = {row: cell for (row, state), cell in table.items() if state is cache}
+        first, second = list(cells)[:2]
+        base, again = cells[first].walls, cells[second].walls
+        band, verdicts = None, {}
+        if min(len(base), len(again)) >= FEWEST:
+            band = max(noise_band(base, again), least_band("seconds"))
+        for row, cell in cells.items():
+            if base and cell.samples and row is not first:
+                walls = cell.walls
+                verdicts[row] = compare(base, walls, "seconds", band or 1.0, again)
+        return cls(cells, first, band, verdicts)
 
-    def percent(self, subject: Subject) -> float | None:
-        if subject is self.first:
-            return None
-        return _percent(self.cells[subject], self.cells[self.first])
+    def differs(self, row: Subject) -> bool:
+        return bool(self.band and row in self.verdicts and self.verdicts[row].differs)
 
-    def differs(self, subject: Subject) -> bool:
-        walls = _walls(self.cells[subject])
-        return bool(self.noise and walls and self.noise.differs(walls))
+    @property
+    def noise_percent(self) -> float:
+        return 100 * ((self.band or 1) - 1)
 
 
 def show(
     fm: Any,
     title: str,
-    subjects: Sequence[Subject],
-    caches: Sequence[Cache],
     table: Table,
-    *,
-    all_timing: bool,
     remark: bytes = b"",
 ) -> None:
     """Print one table, with ``remark`` below its title, and its meaning below it."""
+    caches = list(dict.fromkeys(cache for _row, cache in table))
     columns = {cache: _Column.of(table, cache) for cache in caches}
     unit = _Unit.of(table)
     _show_head(fm, title, caches, table, unit, remark)
-    for subject in subjects:
-        line = subject.name.ljust(_NAME_WIDTH)
+    for row in dict.fromkeys(row for row, _cache in table):
+        line = row.name.ljust(_NAME_WIDTH)
         for cache, column in columns.items():
-            cell, percent = table[subject, cache], column.percent(subject)
-            differs = column.differs(subject)
+            cell, verdict = table[row, cache], column.verdicts.get(row)
+            percent = 100 * (verdict.ratio - 1) if verdict else None
+            differs = column.differs(row)
             fm.startitem()
             fm.data(
                 title=title.encode(),
-                subject=subject.name.encode(),
+                subject=row.name.encode(),
                 cache=cache.value.encode(),
-                **_data(cell, percent, all_timing),
+                **_data(cell),
             )
-            if column.noise and percent is not None:
-                fm.data(differs=differs, noise_percent=round(column.noise.percent, 2))
+            if percent is not None:
+                fm.data(change_percent=round(percent, 2))
+                if column.band:
+                    noise_percent = round(column.noise_percent, 2)
+                    fm.data(differs=differs, noise_percent=noise_percent)
             line += _cell_text(cell, percent, differs, unit).ljust(_CELL_WIDTH)
         fm.plain(b"! %s\n" % line.rstrip().encode())
     for cache, column in columns.items():
@@ -129,20 +140,21 @@ def _sentences(column: _Column, unit: _Unit) -> Iterator[str]:
     first = column.cells[column.first]
     if not first.samples:
         return
-    if column.noise is None:
+    if column.band is None:
         yield f"no verdict with fewer than {FEWEST} samples (see perf.run-limits)"
         return
+    high = "high (a quieter machine or more samples would lower it)"
+    noise = next((w for w, b in _WORDS if column.band <= b), high)
     yield (
-        f"noise is {column.noise.words}; changes of up to {column.noise.percent:.1f}% "
-        f"mean nothing"
+        f"noise is {noise}; changes of up to {column.noise_percent:.1f}% mean nothing"
     )
-    others = [who for who in column.cells if column.differs(who)]
-    faster = [who for who in others if (column.percent(who) or 0) < 0]
+    others = [row for row in column.verdicts if column.differs(row)]
+    faster = [row for row in others if column.verdicts[row].ratio < 1]
     if not faster:
         what = "is faster than" if others else "differs from"
         yield f"no row {what} '{column.first.name}' by more than the noise"
         return
-    best = min(faster, key=lambda who: _median(column.cells[who], "wall"))
+    best = min(faster, key=lambda row: column.verdicts[row].ratio)
     seconds, slow = _median(column.cells[best], "wall"), _median(first, "wall")
     yield (
         f"the fastest is '{best.name}': {unit.text(seconds)} in place of "
@@ -174,42 +186,20 @@ class _Unit:
         return f"{self.number(seconds)} {self.name}"
 
 
-def _data(cell: Cell, percent: float | None, all_timing: bool) -> dict[str, Any]:
+def _data(cell: Cell) -> dict[str, Any]:
     """Return the fields of a cell; without samples, the reason alone."""
     if not cell.samples:
         return {"reason": cell.reason.encode()}
     ordered = sorted(cell.samples, key=lambda sample: sample.wall)
-    found: dict[str, Any] = dict(_times("", ordered[0]))
-    found["count"] = len(ordered)
-    found["read_bytes"] = int(_median(cell, "read_bytes"))
-    found["minor_faults"] = int(_median(cell, "minor_faults"))
-    found["major_faults"] = int(_median(cell, "major_faults"))
-    found["rss_bytes"] = int(_median(cell, "rss_bytes"))
-    if all_timing:
-        found |= _times("max.", ordered[-1])
-        for name in ("wall", "comb", "user", "sys"):
-            values = [getattr(sample, name) for sample in ordered]
-            found[f"avg.{name}"] = statistics.fmean(values)
-            found[f"median.{name}"] = statistics.median(values)
-        found["samples"] = [sample.wall for sample in cell.samples]
-    if percent is not None:
-        found["change_percent"] = round(percent, 2)
+    found: dict[str, Any] = {"count": len(ordered), "samples": cell.walls}
+    for name in ("read_bytes", "minor_faults", "major_faults", "rss_bytes"):
+        found[name] = int(_median(cell, name))
+    for name in _TIMES:
+        values = [getattr(sample, name) for sample in ordered]
+        found[name], found[f"max.{name}"] = values[0], values[-1]
+        found[f"avg.{name}"] = statistics.fmean(values)
+        found[f"median.{name}"] = statistics.median(values)
     return found
-
-
-def _times(prefix: str, sample: Sample) -> dict[str, float]:
-    names = ("wall", "comb", "user", "sys")
-    return {prefix + name: getattr(sample, name) for name in names}
-
-
-def _percent(cell: Cell, first: Cell) -> float | None:
-    if not cell.samples or not first.samples:
-        return None
-    return 100 * (_median(cell, "wall") / _median(first, "wall") - 1)
-
-
-def _walls(cell: Cell) -> list[float]:
-    return [sample.wall for sample in cell.samples]
 
 
 def _median(cell: Cell, name: str) -> float:
