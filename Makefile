@@ -202,7 +202,7 @@ comma := ,
 PERF_RESULTS = $(patsubst %,$(PERF)/%.json,peers hg-git scaling tables)
 .PHONY: perf-headline
 perf-headline: ## put what `make perf` measured last into the README
-	@$(BENCH) headline $(PERF)/peers.json $(PERF)/hg-git.json --readme "$$TREE"/README.rst
+	@$(BENCH) headline $(PERF)/peers.json $(PERF)/hg-git.json --page "$$TREE"/README.rst
 
 .PHONY: perf-docs
 perf-docs: ## put what `make perf` measured last into docs/performance.rst
@@ -217,11 +217,11 @@ perf-index: local $(PERF_VENV)/.ready ## warm and cold starts, up to 2,000,000 c
 	@$(BENCH) report $(PERF)/index.json -o $(PERF)/index.html
 	@$(BENCH) rst $(PERF)/index.json > $(PERF)/index.rst
 
-# Memory and allocator over time, by phase; and what other allocators make of it. CORPORA=DIR as above.
+# Memory over time, by phase; and what allocators make of it. CORPORA=DIR as above.
 PERF_MEMORY = $(PERF)/memory
 .PHONY: perf-memory
 perf-memory: local $(PERF_VENV)/.ready ## where the memory of an export goes
-	@$(BENCH) run export -i memory -i allocator -m amalgam=$(BIN)/hg \
+	@$(BENCH) run export -i memory -m amalgam=$(BIN)/hg \
 	  $(PERF_ON:%=-r %) --passes 3 --cache $(PERF_MEMORY) -o $(PERF_MEMORY)/memory.json
 	@$(BENCH) report $(PERF_MEMORY)/memory.json -o $(PERF_MEMORY)/report.html
 	@for script in $(wildcard contrib/perf/allocators.py); do \

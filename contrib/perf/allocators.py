@@ -15,13 +15,16 @@ import argparse
 import importlib
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import bench  # noqa: F401 -- it finds the next import without Mercurial
+
+from hgext3rd.amalgam.perf import samples
 
 RUST = Path(__file__).resolve().parents[2] / "rust"
 # glibc: mallopt(3)
@@ -59,18 +62,10 @@ class Outcome:
 def run(program: Path, store: Path, variables: dict[str, str]) -> Outcome:
     """Export ``store`` with these variables in the environment."""
     with tempfile.TemporaryDirectory() as out:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            [program, store, out],
-            env={**os.environ, **variables},
-            check=True,
-            stdout=subprocess.PIPE,
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command, environment = [str(program), str(store), out], os.environ | variables
+        cost, output = samples.run(command, environment=environment)
         packs = frozenset(os.listdir(Path(out, "objects", "pack")))
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    samples = [json.loads(line) for line in done.stdout.splitlines()]
-    return Outcome(samples, seconds, packs)
+    return Outcome(list(map(json.loads, output.splitlines())), cost.comb, packs)
 
 
 def fragmentation(sample: dict[str, Any]) -> float:

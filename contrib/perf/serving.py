@@ -27,7 +27,6 @@ import http.client
 import json
 import os
 import random
-import resource
 import shutil
 import socket
 import statistics
@@ -38,6 +37,10 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import bench  # noqa: F401 -- it finds the next import without Mercurial
+
+from hgext3rd.amalgam.perf import samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -290,17 +293,14 @@ def many_refs(server: Server, repo: Path, requests: int) -> dict[str, Any]:
     for _number in range(requests):
         server.ask(body)
     own, below = (a - b for a, b in zip(server.used(), before, strict=True))
-    start = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = ["git", "upload-pack", "--stateless-rpc", str(repo / _STORE)]
     environment = {**_ENVIRONMENT, **hidden_refs(), "GIT_PROTOCOL": "version=2"}
+    alone = 0.0
     for _number in range(requests):
-        done = subprocess.run(
-            command, input=body, env=environment, capture_output=True, check=True
-        )
-        if done.stdout != found:
+        cost, answer = samples.run(command, body, environment)
+        if answer != found:
             raise SystemExit("git alone answers otherwise: nothing is compared")
-    end = resource.getrusage(resource.RUSAGE_CHILDREN)
-    alone = end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
+        alone += cost.comb
     return {
         "refs in the answer": found.count(b"refs/"),
         "milliseconds of processor for each": {

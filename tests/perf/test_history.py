@@ -17,20 +17,15 @@ sys.path.insert(0, str(PERF))
 
 from bench import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
     __main__ as bench,
+    history as kept,
     results,
-)
-from bench.history import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
-    kept,
-    revision,
-    steps,
-    trend,
 )
 
 MACHINE = {"cpu": "a cpu", "cores": 2, "memory_bytes": 2**34, "load_average": [0.5]}
 
 
 def bounds(values: list[float], least_factor: float = 1.03) -> list[tuple[int, int]]:
-    return [(level.start, level.end) for level in steps.levels(values, least_factor)]
+    return [(level.start, level.end) for level in kept.levels(values, least_factor)]
 
 
 def noisy(seed: int, *parts: tuple[int, float], by: float = 0.02) -> list[float]:
@@ -75,9 +70,9 @@ def test_a_step_below_the_least_is_none() -> None:
     assert bounds([1.0] * 10 + [1.02] * 10, 1.01) == [(0, 10), (10, 20)]
 
 
-def commit(number: int) -> revision.Revision:
+def commit(number: int) -> kept.Revision:
     oid = f"{number:02d}" * 20
-    return revision.Revision(f"2026-11-{number:02d}T00:00:00+00:00", False, oid, "why")
+    return kept.Revision(f"2026-11-{number:02d}T00:00:00+00:00", False, oid, "why")
 
 
 def run(seconds: list[float], cpu: str = "a cpu") -> results.Results:
@@ -127,7 +122,7 @@ def test_runs_of_one_commit_are_one_point(tmp_path: Path) -> None:
         found = run([1.0, 2.0])
         found.date = f"2026-12-01T00:{minute:02d}:00Z"
         kept.keep(found, commit(number), tmp_path)
-    (only,) = trend.trends(kept.read(tmp_path), "amalgam")
+    (only,) = kept.trends(kept.read(tmp_path), "amalgam")
     assert list(map(len, only.samples)) == [2, 4]
 
 
@@ -143,41 +138,31 @@ def test_a_history_without_results_is_one_line(
     assert told.count("\n") == 1
 
 
-def test_results_are_kept_by_the_commit_of_the_tree(tmp_path: Path) -> None:
+def test_results_are_kept_by_commit_in_the_order_of_commits(tmp_path: Path) -> None:
     tree, history, found = tmp_path / "tree", tmp_path / "history", tmp_path / "f.json"
     local = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_COMMITTER_DATE": "1767225600 +0100"}
-    environment = {**os.environ, **local}
     git = ["git", "-C", str(tree), "-c", "user.name=x", "-c", "user.email=x@y"]
     tree.mkdir()
-    (tree / "file").write_text("1")
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "area: what"]):
-        subprocess.run([*git, *words], check=True, env=environment)
     run([1.0]).write(found)
     words = ["keep", str(found), "--tree", str(tree), "--history", str(history)]
-    assert bench.main(words) == 0
-    (tree / "file").write_text("2")
-    (history / "first.json").write_text(next(history.glob("*.json")).read_text())
-    assert bench.main(words) == 0
-    clean, modified = (one for one, _several in kept.read(history))
-    assert clean.date == "2026-01-01T00:00:00+00:00"
-    assert clean.summary == "area: what"
-    assert modified.name == clean.name + "+"
 
-
-def test_commits_of_one_second_are_in_their_order(tmp_path: Path) -> None:
-    tree, history, found = tmp_path / "tree", tmp_path / "history", tmp_path / "f.json"
-    local = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_COMMITTER_DATE": "1767225600 +0000"}
-    git = ["git", "-C", str(tree), "-c", "user.name=x", "-c", "user.email=x@y"]
-    tree.mkdir()
-    subprocess.run([*git, "init", "-q"], check=True)
-    run([1.0]).write(found)
-    for number in range(8):
-        command = [*git, "commit", "-q", "--allow-empty", "-m", str(number)]
-        subprocess.run(command, check=True, env={**os.environ, **local})
-        words = ["keep", str(found), "--tree", str(tree), "--history", str(history)]
+    def keep_another(*commands: list[str]) -> None:
+        for command in commands:
+            subprocess.run([*git, *command], check=True, env={**os.environ, **local})
         assert bench.main(words) == 0
-    summaries = [one.summary for one, _several in kept.read(history)]
-    assert summaries == [str(number) for number in range(8)]
+        for path in history.glob("*-*.json"):  # runs of a commit have their own files
+            path.rename(history / f"{len(list(history.iterdir()))}.json")
+
+    (tree / "file").write_text("1")
+    keep_another(["init", "-q"], ["add", "."], ["commit", "-qm", "0"])
+    for number in range(1, 8):  # all in one second
+        keep_another(["commit", "-q", "--allow-empty", "-m", str(number)])
+    (tree / "file").write_text("2")
+    keep_another()
+    revisions = [one for one, _several in kept.read(history)]
+    assert [one.summary for one in revisions] == [*map(str, range(8)), "7"]
+    assert {one.date for one in revisions} == {"2026-01-01T00:00:00+00:00"}
+    assert revisions[-1].name == revisions[-2].name + "+"
 
 
 def test_the_latest_change_comes_first(

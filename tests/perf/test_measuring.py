@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from mercurial import error
 from mercurial.ui import ui as Ui  # noqa: N812
+from testlib.environment import ROOT
 
 from hgext3rd.amalgam.perf import commands, judgement, passes, samples, table
 from hgext3rd.amalgam.perf.passes import Cache, Cell, Limits
@@ -26,6 +28,21 @@ SECOND = [0.0531, 0.0535, 0.0602, 0.0528, 0.0540, 0.0533, 0.0529]
 LONGER = [0.1033, 0.1029, 0.1041, 0.1180, 0.1030, 0.1036, 0.1032]
 QUIET = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98]
 ONCE = Limits([(0.0, 1)])
+WITHOUT = """
+import sys
+sys.modules["mercurial"] = None  # importing it is an ImportError
+import bench
+from hgext3rd.amalgam.perf import judgement, passes, samples
+assert not any(name.startswith("mercurial.") for name in sys.modules)
+print(samples.run(["true"])[0].wall > 0, judgement.__file__)
+"""
+
+
+def test_contrib_measures_with_the_same_parts_without_mercurial() -> None:
+    command = [sys.executable, "-c", WITHOUT]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "contrib" / "perf")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout == f"True {judgement.__file__}\n", done.stderr
 
 
 def judge(

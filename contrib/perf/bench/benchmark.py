@@ -28,6 +28,10 @@ class CommandError(Exception):
     """A command failed, so there is nothing to measure."""
 
 
+class InputError(ValueError):
+    """The command line, or a file that it names, is not as it has to be."""
+
+
 @dataclass(frozen=True)
 class Command:
     """What is measured: a process and its descendants."""

@@ -1,7 +1,7 @@
-"""What a run is looked at with. Each instrument takes a run of its own.
+"""Instruments: each measures a run of its own, so that none disturbs another.
 
-So none disturbs another. An instrument says what it cannot work without, and which
-values it has; the first of them is what subjects are compared by.
+An instrument says what it cannot work without, and which values it has; subjects are
+compared by one of them.
 """
 
 from __future__ import annotations
@@ -9,22 +9,27 @@ from __future__ import annotations
 import csv
 import os
 import re
-import resource
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+import psutil
+
+from hgext3rd.amalgam.perf import samples
+
 from .benchmark import Command, CommandError
-from .processes import MemoryOverTime, listen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-_ALLOCATOR = Path(__file__).with_name("allocator.c")
+    from hgext3rd.amalgam.perf.samples import Sample
+
+_INTERVAL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -68,57 +73,74 @@ class Time(Instrument):
 
     def measure(self, command: Command, directory: Path) -> Measured:
         """Let it run; the kernel counts."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        read_before, start = _read_bytes(), time.perf_counter()
-        _wait(_start(command))
-        seconds = time.perf_counter() - start
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        user, system = (
-            after.ru_utime - before.ru_utime,
-            after.ru_stime - before.ru_stime,
-        )
+        sample = _run(command)
         return Measured(
             {
-                "seconds": seconds,
-                "cpu_seconds": user + system,
-                "user_seconds": user,
-                "sys_seconds": system,
-                "minor_faults": after.ru_minflt - before.ru_minflt,
-                "major_faults": after.ru_majflt - before.ru_majflt,
-                "read_bytes": _read_bytes() - read_before,
+                "seconds": sample.wall,
+                "cpu_seconds": sample.comb,
+                "user_seconds": sample.user,
+                "sys_seconds": sample.sys,
+                "minor_faults": sample.minor_faults,
+                "major_faults": sample.major_faults,
+                "read_bytes": sample.read_bytes,
             }
         )
 
 
 class Memory(Instrument):
-    """PSS of all processes over time, by the phases that hg's progress bars name."""
+    """PSS of all processes over time, by the phases that hg's progress bars name.
+
+    Proportional set sizes count each page once, however many processes share it.
+    """
 
     name = "memory"
     measures = "peak_pss_bytes"
 
     def measure(self, command: Command, directory: Path) -> Measured:
-        """Sample while it runs."""
+        """Sample while it runs, less often the longer a sample takes."""
+        names = ("seconds", "pss_bytes", "anonymous_bytes", "processes")
+        series: dict[str, list[float]] = {name: [] for name in names}
         phases: list[tuple[float, str]] = []
+        over, start = threading.Event(), time.perf_counter()
+        shown = _with_progress(command)
+        process = subprocess.Popen(
+            shown.arguments,
+            cwd=shown.directory,
+            env=shown.full_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
 
-        def note(seconds: float, piece: bytes) -> None:
-            for topic in re.findall(rb"\r([a-z][a-z ]*[a-z])\b", piece):
-                if not phases or phases[-1][1] != topic.decode():
-                    phases.append((round(seconds, 3), topic.decode()))
+        def watch() -> None:
+            while not over.is_set():
+                before = time.perf_counter()
+                row = (round(before - start, 4), *_tree_memory(process.pid))
+                if row[-1]:
+                    for name, number in zip(names, row, strict=True):
+                        series[name].append(number)
+                took = time.perf_counter() - before
+                over.wait(max(_INTERVAL_SECONDS, 4 * took))
 
-        process = _start(_with_progress(command), stderr=subprocess.PIPE)
-        memory = MemoryOverTime(process.pid)
-        memory.start()
-        reader = listen(process, note)
-        try:
-            _wait(process)
-        finally:
-            reader.join()
-            memory.stop()
-        values = {
-            "peak_pss_bytes": max(memory.series["pss_bytes"], default=0.0),
-            "peak_anonymous_bytes": max(memory.series["anonymous_bytes"], default=0.0),
-        }
-        return Measured(values, memory.series, phases)
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        stderr = process.stderr
+        assert stderr is not None
+        with stderr:
+            while piece := os.read(stderr.fileno(), 1 << 16):
+                seconds = round(time.perf_counter() - start, 3)
+                for topic in re.findall(rb"\r([a-z][a-z ]*[a-z])\b", piece):
+                    if not phases or phases[-1][1] != topic.decode():
+                        phases.append((seconds, topic.decode()))
+        failed = process.wait()
+        over.set()
+        watcher.join()
+        if failed:
+            words = " ".join(command.arguments)
+            raise CommandError(f"exit {process.returncode}: {words}")
+        peaks = ("pss_bytes", "anonymous_bytes")
+        values = {f"peak_{name}": max(series[name], default=0.0) for name in peaks}
+        return Measured(values, series, phases)
 
 
 class Instructions(Instrument):
@@ -129,7 +151,7 @@ class Instructions(Instrument):
     program = "perf"
 
     def missing(self) -> str:
-        """Tell whether the processor counts here; virtual ones may not."""
+        """Return why the processor does not count here; virtual ones may not."""
         reason = super().missing()
         if reason:
             return reason
@@ -146,7 +168,7 @@ class Instructions(Instrument):
     def _count(self, command: Command) -> float:
         with tempfile.NamedTemporaryFile("r") as output:
             words = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", output.name]
-            _wait(_start(_wrapped(command, [*words, "--"])))
+            _run(command, [*words, "--"])
             for line in csv.reader(output):
                 if len(line) > 2 and line[2].startswith("instructions"):
                     if not line[0].isdigit():
@@ -166,119 +188,29 @@ class Callgrind(Instrument):
         """Simulate it."""
         output = directory / "callgrind.out.%p"
         words = ["valgrind", "-q", "--tool=callgrind", "--trace-children=yes"]
-        _wait(_start(_wrapped(command, [*words, f"--callgrind-out-file={output}"])))
+        _run(command, [*words, f"--callgrind-out-file={output}"])
         found = sorted(directory.glob("callgrind.out.*"))
-        totals = [
-            int(match[1])
+        counts = [
+            int(count)
             for path in found
-            if (
-                match := re.search(
-                    r"^(?:summary|totals): (\d+)", path.read_text(), re.M
-                )
-            )
+            for count in re.findall(r"(?m)^(?:summary|totals): (\d+)", path.read_text())
         ]
-        return Measured({"instructions": sum(totals)}, files=list(map(str, found)))
-
-
-class Massif(Instrument):
-    """What is on the heap, and who put it there, by Valgrind."""
-
-    name = "massif"
-    measures = "peak_heap_bytes"
-    program = "valgrind"
-
-    def measure(self, command: Command, directory: Path) -> Measured:
-        """Simulate it; the peak is that of the largest process."""
-        output = directory / "massif.out.%p"
-        words = ["valgrind", "-q", "--tool=massif", "--trace-children=yes"]
-        _wait(_start(_wrapped(command, [*words, f"--massif-out-file={output}"])))
-        found = sorted(directory.glob("massif.out.*"))
-        heaps = [
-            int(size)
-            for path in found
-            for size in re.findall(r"^mem_heap_B=(\d+)", path.read_text(), re.M)
-        ]
-        peak = max(heaps, default=0)
-        return Measured({"peak_heap_bytes": peak}, files=list(map(str, found)))
-
-
-class Heaptrack(Instrument):
-    """The same by heaptrack, which is quicker and follows one process."""
-
-    name = "heaptrack"
-    measures = "peak_heap_bytes"
-    program = "heaptrack"
-
-    def measure(self, command: Command, directory: Path) -> Measured:
-        """Trace it."""
-        output = directory / "heaptrack"
-        _wait(_start(_wrapped(command, ["heaptrack", "-o", str(output)])))
-        (found,) = directory.glob("heaptrack*")
-        report = Command(["heaptrack_print", "-f", str(found)]).output()
-        match = re.search(r"peak heap memory consumption: ([\d.]+)(\w)", report)
-        units = {"B": 1, "K": 1e3, "M": 1e6, "G": 1e9}
-        peak = float(match[1]) * units[match[2]] if match else 0.0
-        return Measured({"peak_heap_bytes": peak}, files=[str(found)])
-
-
-class Allocator(Instrument):
-    """What the allocator of the C library has of the system, and lends, over time.
-
-    Of the process that has the most. Programs with an allocator of their own show up
-    with nothing.
-    """
-
-    name = "allocator"
-    measures = "fragmentation"
-    program = "cc"
-
-    def measure(self, command: Command, directory: Path) -> Measured:
-        """Ask it from within, by a library that is loaded first."""
-        library = directory / "allocator.so"
-        source = ["-shared", "-fPIC", "-O2", "-o", str(library), str(_ALLOCATOR)]
-        Command(["cc", *source, "-lpthread"]).output()
-        additions = {"LD_PRELOAD": str(library), "BENCH_ALLOCATOR": str(directory)}
-        _wait(_start(_with_environment(command, additions)))
-        series: dict[str, list[float]] = {"seconds": [], "system": [], "in_use": []}
-        for path in directory.glob("allocator.*.csv"):
-            lines = path.read_text().splitlines()
-            rows = [list(map(float, line.split(","))) for line in lines]
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            if rows and max(columns[1]) > max(series["system"], default=0):
-                series = dict(zip(series, columns, strict=True))
-        system, in_use = series["system"] or [0.0], series["in_use"] or [0.0]
-        peak = system.index(max(system))
-        lost = system[peak] - in_use[peak]
-        values = {
-            "fragmentation": lost / system[peak] if system[peak] else 0.0,
-            "fragmentation_at_end": 1 - in_use[-1] / system[-1] if system[-1] else 0.0,
-            "peak_system_bytes": system[peak],
-            "peak_in_use_bytes": max(in_use),
-        }
-        return Measured(values, series)
+        return Measured({"instructions": sum(counts)}, files=list(map(str, found)))
 
 
 INSTRUMENTS: dict[str, Instrument] = {
-    kind.name: kind()
-    for kind in (
-        Time,
-        Memory,
-        Instructions,
-        Callgrind,
-        Massif,
-        Heaptrack,
-        Allocator,
-    )
+    kind.name: kind() for kind in (Time, Memory, Instructions, Callgrind)
 }
 
 
-def _with_environment(command: Command, more: Mapping[str, str]) -> Command:
-    environment = {**command.environment, **more}
-    return Command(command.arguments, environment, command.directory)
-
-
-def _wrapped(command: Command, words: Sequence[str]) -> Command:
-    return Command([*words, *command.arguments], command.environment, command.directory)
+def _run(command: Command, wrapper: Sequence[str] = ()) -> Sample:
+    """Run a command, below ``wrapper``; ``CommandError`` if it fails."""
+    words = [*wrapper, *command.arguments]
+    environment = command.full_environment()
+    try:
+        return samples.run(words, b"", environment, command.directory)[0]
+    except samples.Failed as err:
+        raise CommandError(f"{' '.join(words)}: {err}") from err
 
 
 def _with_progress(command: Command) -> Command:
@@ -292,31 +224,21 @@ def _with_progress(command: Command) -> Command:
     return Command([first, *words, *others], except_progress, command.directory)
 
 
-def _start(
-    command: Command, stderr: int = subprocess.DEVNULL
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command.arguments,
-        cwd=command.directory,
-        env=command.full_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
-    )
-
-
-def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Wait for its end; ``CommandError`` if it failed."""
-    if process.wait():
-        words = process.args if isinstance(process.args, list) else [process.args]
-        text = " ".join(map(os.fsdecode, words))
-        raise CommandError(f"exit {process.returncode}: {text}")
-
-
-def _read_bytes() -> int:
-    """Return what this process and those it waited for read from disk."""
+def _tree_memory(root: int) -> tuple[int, int, int]:
+    """Return PSS, its anonymous part, and the number of processes of a tree."""
     try:
-        lines = Path("/proc/self/io").read_text().splitlines()
-    except OSError:
-        return 0
-    return next(int(x.split()[1]) for x in lines if x.startswith("read_bytes:"))
+        parent = psutil.Process(root)
+        pids = [root, *(child.pid for child in parent.children(recursive=True))]
+    except psutil.Error:
+        return 0, 0, 0
+    pss = anonymous = count = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:  # it has ended meanwhile
+            continue
+        sizes = {line.split(":")[0]: line.split()[1] for line in lines[1:]}
+        pss += 1024 * int(sizes.get("Pss", 0))
+        anonymous += 1024 * int(sizes.get("Pss_Anon", 0))
+        count += 1
+    return pss, anonymous, count

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from .benchmark import Command
+from .benchmark import Command, CommandError, InputError
 
 _GENERATE = Path(__file__).parents[1] / "generate.py"
-
-
-class UnusableError(ValueError):
-    """Names no repository."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +41,30 @@ def prepare(text: str, cache: Path, hg: Path) -> Repository:
     if (given / ".hg").is_dir():
         return _described(given.name, given.absolute(), hg)
     cache.mkdir(parents=True, exist_ok=True)
-    if given.suffix == ".hg" and given.is_file():
-        path = cache / f"{given.stem}-{given.stat().st_size}"
-        if not path.exists():
-            partial = _partial(path)
-            Command([str(hg), "init", str(partial)]).output()
-            Command([str(hg), "-R", str(partial), "unbundle", str(given)]).output()
-            partial.rename(path)
-        return _described(given.stem, path, hg)
     match = re.fullmatch(r"([a-z-]+)(?::(\w+=\d+(?:,\w+=\d+)*))?", text)
-    if not match:
-        raise UnusableError(f"'{text}' is no repository, no bundle and no profile")
-    profile, sizes = match[1], (match[2] or "").split(",") if match[2] else []
-    path = cache / re.sub(r"[^\w=-]", "-", text)
+    if given.suffix == ".hg" and given.is_file():
+        name, path = given.stem, cache / f"{given.stem}-{given.stat().st_size}"
+    elif match:
+        name, path = text, cache / re.sub(r"[^\w=-]", "-", text)
+    else:
+        raise InputError(f"'{text}' is no repository, no bundle and no profile")
     if not path.exists():
         partial = _partial(path)
-        python = hg.with_name("python3")
-        command = [str(python if python.exists() else sys.executable), str(_GENERATE)]
-        command += [profile, str(partial), *(f"--{size}" for size in sizes)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise UnusableError(f"'{text}': {done.stderr.strip().splitlines()[-1]}")
+        if match:
+            python, sizes = hg.with_name("python3"), (match[2] or "").split(",")
+            command = [str(python if python.exists() else sys.executable)]
+            command += [str(_GENERATE), match[1], str(partial)]
+            command += [f"--{size}" for size in sizes if size]
+            try:
+                Command(command).output()
+            except CommandError as err:
+                problem = str(err).splitlines()[-1]
+                raise InputError(f"'{text}': {problem}") from err
+        else:
+            Command([str(hg), "init", str(partial)]).output()
+            Command([str(hg), "-R", str(partial), "unbundle", str(given)]).output()
         partial.rename(path)
-    return _described(text, path, hg)
+    return _described(name, path, hg)
 
 
 def _partial(path: Path) -> Path:

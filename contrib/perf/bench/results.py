@@ -1,25 +1,28 @@
-"""Results on disk: one JSON file with all there is, and a CSV of its values.
+"""Results on disk: one JSON file, with the machine that they are worth nothing without.
 
-The JSON has ``date``, ``command``, ``machine``, ``subjects``, ``repositories``, and
+It has ``date``, ``command``, ``machine``, ``subjects``, ``repositories``, and
 ``samples`` in the order in which they were taken; and ``tables``, what hg's own perf
 commands printed.
 """
 
 from __future__ import annotations
 
-import csv
 import json
+import os
+import platform
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from .benchmark import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
-
-class UnreadableError(ValueError):
-    """Not a file of results."""
+Facts = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -57,46 +60,67 @@ class Results:
     revision: dict[str, Any] = field(default_factory=dict)
     """What of the tree was measured, where results are kept by that."""
 
-    def write(self, path: Path, *, with_csv: bool = True) -> None:
-        """Write the JSON file, and a CSV beside it."""
+    def write(self, path: Path) -> None:
+        """Write the JSON file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + ".partial")
         partial.write_text(json.dumps(asdict(self), indent=1) + "\n")
         partial.replace(path)
-        if self.samples and with_csv:
-            self._write_csv(path.with_suffix(".csv"))
-
-    def _write_csv(self, path: Path) -> None:
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            names = ("benchmark", "repository", "subject", "instrument", "number")
-            writer.writerow([*names, "value", "measured"])
-            for sample in self.samples:
-                place = [getattr(sample, name) for name in names]
-                for name, value in sample.values.items():
-                    writer.writerow([*place, name, value])
 
     @classmethod
     def read(cls, path: Path) -> Results:
-        """Read a JSON file; ``UnreadableError`` if it is another one."""
+        """Read a JSON file; ``InputError`` if it is another one."""
         try:
             content = json.loads(path.read_text())
             samples = [Sample(**sample) for sample in content.pop("samples")]
             return cls(samples=samples, **content)
         except (OSError, ValueError, KeyError, TypeError) as err:
-            raise UnreadableError(f"{path}: no results: {err}") from err
+            raise InputError(f"{path}: no results: {err}") from err
 
 
 def merge(several: Iterable[Results]) -> Results:
     """Return results as if they were of one run; facts are those of the first."""
     first, *others = several
-    merged = Results(**{**vars(first)})
-    merged.samples = list(first.samples)
-    merged.tables, merged.skipped = list(first.tables), list(first.skipped)
+    merged = replace(first)
     for other in others:
-        merged.samples += other.samples
-        merged.tables += other.tables
-        merged.skipped += other.skipped
+        merged.samples = merged.samples + other.samples
+        merged.tables = merged.tables + other.tables
+        merged.skipped = merged.skipped + other.skipped
         merged.subjects = merged.subjects | other.subjects
         merged.repositories = merged.repositories | other.repositories
     return merged
+
+
+def machine_facts() -> Facts:
+    """Return what this machine is, and its load now."""
+    return {
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "load_average": list(os.getloadavg()),
+        "python": platform.python_version(),
+    }
+
+
+def machine_name(facts: Facts) -> str:
+    """Return what kind of machine it is."""
+    memory = facts["memory_bytes"]
+    gigabytes = memory / 2**30 if isinstance(memory, int) else 0
+    return f"{facts['cpu']}, {facts['cores']} cores, {gigabytes:.0f} GB"
+
+
+def describe_machine(facts: Facts) -> str:
+    """Return it in one line, with how busy it was."""
+    load = facts["load_average"]
+    first = load[0] if isinstance(load, list) else 0
+    return f"{machine_name(facts)}, {facts['platform']}; load {first:.1f} at the start"
+
+
+def _cpu() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [
+        line.partition(": ")[2] for line in lines if line.startswith("model name")
+    ]
+    return models[0] if models else platform.processor()

@@ -6,11 +6,12 @@ measured twice in each pass, under two names: what these differ by is noise.
 
 from __future__ import annotations
 
-import random
 import re
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from hgext3rd.amalgam.perf.passes import agree, shuffled
 
 from .benchmark import Answer, CommandError, Job
 from .results import Results, Sample
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from .instruments import Instrument
     from .repository import Repository
     from .subject import Subject
-
-
-class DisagreementError(Exception):
-    """Two subjects made different things of the same repository."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +64,11 @@ def run(plan: Plan, results: Results, say: Callable[[str], None]) -> None:
                 for job in jobs
                 for instrument in plan.instruments
             ]
-    for number in range(1, plan.passes + 1):
-        for cell in random.sample(cells, len(cells)):
-            sample = _take(plan, cell, number)
-            results.samples.append(sample)
-            value = sample.values[cell.instrument.measures]
-            say(f"pass {number}: {cell.label}: {cell.instrument.measures} {value:.6g}")
+    for number, cell in shuffled(cells, range(1, plan.passes + 1)):
+        sample = _take(plan, cell, number)
+        results.samples.append(sample)
+        value = sample.values[cell.instrument.measures]
+        say(f"pass {number}: {cell.label}: {cell.instrument.measures} {value:.6g}")
 
 
 def _checked_jobs(
@@ -84,10 +80,10 @@ def _checked_jobs(
 ) -> list[Job]:
     """Run each subject once and return the jobs of those that can be measured.
 
-    ``DisagreementError`` if they answer differently.
+    ``Disagreement`` if they answer differently.
     """
     jobs: list[Job] = []
-    answers: list[tuple[str, Answer]] = []
+    answers: dict[str, Answer] = {}
     for subject in plan.subjects:
         if subject.kind not in benchmark.kinds:
             continue
@@ -104,9 +100,8 @@ def _checked_jobs(
                 results.skipped.append(f"{label}: {' '.join(first[:2])}")
                 say(f"skipped: {results.skipped[-1]}")
                 break
-            for name, other in answers:
-                _compare(label, answer, name, other)
-            answers.append((twin.name, answer))
+            agree(label, answer, answers)
+            answers[twin.name] = answer
             jobs.append(job)
     return jobs
 
@@ -122,14 +117,6 @@ def _job(
     return Job(subject, repository, work)
 
 
-def _compare(label: str, answer: Answer, name: str, other: Answer) -> None:
-    for key in answer.keys() & other.keys():
-        if answer[key] != other[key]:
-            raise DisagreementError(
-                f"{label}: {key} is {answer[key]}, but {other[key]} of {name}"
-            )
-
-
 def _take(plan: Plan, cell: _Cell, number: int) -> Sample:
     files = plan.directory / "files" / f"{_file_name(cell.label)}-{number}"
     shutil.rmtree(files, ignore_errors=True)
@@ -142,10 +129,7 @@ def _take(plan: Plan, cell: _Cell, number: int) -> Sample:
         subject=cell.job.subject.name,
         instrument=cell.instrument.name,
         number=number,
-        values=measured.values,
-        series=measured.series,
-        phases=measured.phases,
-        files=measured.files,
+        **vars(measured),
     )
 
 

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from .benchmark import Command, CommandError
+from .benchmark import Command, CommandError, InputError
 
 #: Kind to what PATH is, and what prints its version.
 KINDS = {
@@ -28,10 +28,6 @@ _EXTENSIONS = {
     "hg-git": "extensions.hggit=",
     "fast-export": "extensions.fastexport=",
 }
-
-
-class SpecificationError(ValueError):
-    """Names no subject."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +48,12 @@ class Subject:
         if not colon:
             kind = name if name in KINDS else "amalgam"
         if not equals or not name or kind not in KINDS:
-            raise SpecificationError(
+            raise InputError(
                 f"'{text}' is no NAME=[KIND:]PATH with a KIND of {', '.join(KINDS)}"
             )
         program = Path(path).absolute()  # a venv's python is a symbolic link
         if not os.access(program, os.X_OK):
-            raise SpecificationError(f"'{path}' of subject '{name}' is no executable")
+            raise InputError(f"'{path}' of subject '{name}' is no executable")
         is_hg = kind not in ("cinnabar", "git")
         return cls(name, kind, program, program if is_hg else hg or Path("hg"))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .benchmark import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from .repository import Repository
@@ -46,56 +46,36 @@ def measure(
     return found
 
 
-def by_title(rows: Rows) -> dict[tuple[str, str], Rows]:
-    """Return the rows of each table, by repository and title, in order."""
-    found: dict[tuple[str, str], Rows] = {}
-    for row in rows:
-        found.setdefault((row["repository"], row["title"]), []).append(row)
-    return found
+def grids(rows: Rows) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Yield a table for each operation: title, head and lines.
 
-
-def columns(rows: Rows) -> tuple[list[str], list[list[str]]]:
-    """Return the head of one table, and its lines."""
-    caches = list(dict.fromkeys(row["cache"] for row in rows))
-    head = [""]
-    for cache in caches:
-        head += [f"{cache}, ms", "change", "MB read", "faults"]
-    lines: dict[str, list[str]] = {}
-    for row in rows:
-        line = lines.setdefault(row["subject"], [row["subject"]])
-        if "reason" in row:
-            line += [row["reason"], "", "", ""]
-            continue
-        change = row.get("change_percent")
-        line += [
-            f"{1e3 * row['median.wall']:.2f}",
-            "" if change is None else f"{change:+.0f} %",
-            f"{row['read_bytes'] / 1e6:.1f}",
-            f"{row['minor_faults'] + row['major_faults']:d}",
-        ]
-    return head, list(lines.values())
-
-
-def as_rst(rows: Rows) -> str:
-    """Return a table an operation, with a column a size and state of the cache.
-
-    Cells have milliseconds; cold ones the megabytes that were read from disk, too.
+    It has a column for each size and state of the cache. Cells have milliseconds; cold
+    ones the megabytes that were read from disk, too.
     """
-    found: dict[str, dict[str, dict[tuple[int, str], str]]] = {}
-    columns: dict[tuple[int, str], None] = {}
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    columns: dict[str, None] = {}
     for row in rows:
         operation = row["title"].replace(_place(row["title"]), "the changelog")
-        column = (row["changesets"], row["cache"])
+        column = f"{row['changesets']:,}, {row['cache']}"
         columns[column] = None
         line = found.setdefault(operation, {}).setdefault(row["subject"], {})
         line[column] = _cell(row)
-    output = io.StringIO()
-    writer = csv.writer(output, quoting=csv.QUOTE_ALL, lineterminator="\n   ")
     for operation, by_subject in found.items():
-        output.write(f"\n.. csv-table:: {operation}\n   :header-rows: 1\n\n   ")
-        writer.writerow(["", *(f"{size:,}, {cache}" for size, cache in columns)])
-        for subject, cells in by_subject.items():
-            writer.writerow([subject, *(cells.get(column, "") for column in columns)])
+        lines = [[s, *(by_subject[s].get(c, "") for c in columns)] for s in by_subject]
+        yield operation, ["", *columns], lines
+
+
+def as_rst(rows: Rows) -> str:
+    """Return the tables for a page of docs."""
+    return "".join(csv_table(*grid) for grid in grids(rows))
+
+
+def csv_table(title: str, head: list[str], lines: Iterable[list[str]]) -> str:
+    """Return a table for a page of docs."""
+    output = io.StringIO()
+    output.write(f"\n.. csv-table:: {title}\n   :header-rows: 1\n\n   ")
+    writer = csv.writer(output, quoting=csv.QUOTE_ALL, lineterminator="\n   ")
+    writer.writerows([head, *lines])
     return "\n".join(line.rstrip() for line in output.getvalue().split("\n"))
 
 

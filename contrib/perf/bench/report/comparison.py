@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from .. import judgement
+from hgext3rd.amalgam.perf import judgement
+
 from ..instruments import INSTRUMENTS
 from ..subject import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..judgement import Verdict
+    from hgext3rd.amalgam.perf.judgement import Judgement
+
     from ..results import Results, Sample
 
 Key = tuple[str, str, str]
 """Benchmark, repository, instrument."""
+Columns = dict[str, list[float]]
+"""The numbers of each subject."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Line:
     base_median: float
     other: str
     other_median: float
-    verdict: Verdict
+    verdict: Judgement
 
 
 def samples_by_subject(results: Results) -> dict[Key, dict[str, list[Sample]]]:
@@ -61,53 +65,41 @@ def within(
     """
     for key, by_subject in samples_by_subject(results).items():
         value = values.get(key[2], INSTRUMENTS[key[2]].measures)
-        columns = {
-            name: [sample.values[value] for sample in taken]
-            for name, taken in by_subject.items()
-        }
+        columns = _columns(by_subject, value)
         base, *others = columns
-        band = _band(columns)
         for other in others:
-            yield _line(key, value, base, columns[base], other, columns[other], band)
+            yield _line(key, value, columns, base, columns, other)
 
 
 def between(before: Results, after: Results, base: str, other: str) -> Iterator[Line]:
     """Compare subject ``base`` of one run with subject ``other`` of another."""
-    ours, theirs = samples_by_subject(before), samples_by_subject(after)
-    for key, by_subject in ours.items():
-        if base not in by_subject or other not in theirs.get(key, {}):
-            continue
-        value = INSTRUMENTS[key[2]].measures
-        columns, other_columns = (
-            {name: [one.values[value] for one in taken] for name, taken in some.items()}
-            for some in (by_subject, theirs[key])
-        )
-        band = max(_band(columns), _band(other_columns))
-        first, second = columns[base], other_columns[other]
-        yield _line(key, value, base, first, other, second, band)
+    theirs = samples_by_subject(after)
+    for key, by_subject in samples_by_subject(before).items():
+        if base in by_subject and other in theirs.get(key, {}):
+            value = INSTRUMENTS[key[2]].measures
+            first, second = _columns(by_subject, value), _columns(theirs[key], value)
+            yield _line(key, value, first, base, second, other)
 
 
-def _band(columns: dict[str, list[float]]) -> float:
-    """Return the noise band of what was measured twice, 1 if nothing was."""
-    bands = [
-        judgement.noise_band(columns[name], columns[name + AGAIN])
-        for name in columns
-        if name + AGAIN in columns
-    ]
-    return max(bands, default=1.0)
+def _columns(by_subject: dict[str, list[Sample]], value: str) -> Columns:
+    return {
+        name: [one.values[value] for one in by_subject[name]] for name in by_subject
+    }
 
 
 def _line(
-    key: Key,
-    value: str,
-    base: str,
-    first: list[float],
-    other: str,
-    second: list[float],
-    band: float,
+    key: Key, value: str, first: Columns, base: str, second: Columns, other: str
 ) -> Line:
-    verdict = judgement.compare(first, second, value, band)
-    medians = statistics.median(first), statistics.median(second)
+    # the noise is that of all subjects that were measured twice, in either run
+    bands = [
+        judgement.noise_band(columns[name], columns[name + AGAIN])
+        for columns in (first, second)
+        for name in columns
+        if name + AGAIN in columns
+    ]
+    ours, theirs, again = first[base], second[other], first.get(base + AGAIN, [])
+    verdict = judgement.compare(ours, theirs, value, max(bands, default=1.0), again)
+    medians = statistics.median(ours), statistics.median(theirs)
     return Line(key, value, base, medians[0], other, medians[1], verdict)
 
 
@@ -117,6 +109,4 @@ def formatted(value: str, number: float) -> str:
         return f"{number:.3f} s"
     if value.endswith("bytes"):
         return f"{number / 1e6:.1f} MB"
-    if value.startswith("fragmentation"):
-        return f"{100 * number:.1f} %"
     return f"{number / 1e6:.1f} M" if number >= 1e6 else f"{number:.0f}"

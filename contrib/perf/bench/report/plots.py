@@ -10,8 +10,9 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from hgext3rd.amalgam.perf.judgement import growth
+
 from ..instruments import INSTRUMENTS
-from ..judgement import growth
 from ..subject import AGAIN
 from .comparison import samples_by_subject
 
@@ -46,14 +47,12 @@ text:not([style*="fill"]) { fill: #dddddd }
 [style*="stroke: #47799e"] { stroke: #6fa3cc !important }
 }</style>
 """
-_STYLES = {"pss_bytes": "-", "anonymous_bytes": ":", "system": "-", "in_use": ":"}
+_STYLES = {"pss_bytes": "-", "anonymous_bytes": ":"}
 _LABELS = {
     "seconds": "seconds",
     "cpu_seconds": "seconds of processor time",
     "peak_pss_bytes": "peak memory of all processes, MB",
     "instructions": "instructions, millions",
-    "fragmentation": "part of the system's bytes not in use at the peak",
-    "peak_heap_bytes": "peak heap, MB",
 }
 
 
@@ -64,9 +63,7 @@ def all_plots(results: Results) -> Iterator[tuple[str, str]]:
         plain = {name: s for name, s in by_subject.items() if not name.endswith(AGAIN)}
         if len(plain) > 1:
             yield f"{benchmark} of {repository}: {instrument}", bars(key, plain)
-        if instrument in ("memory", "allocator") and any(
-            taken[0].series for taken in plain.values()
-        ):
+        if any(taken[0].series for taken in plain.values()):
             title = f"{benchmark} of {repository}: {instrument} over time"
             yield title, over_time(plain)
     yield from _scalings(results)

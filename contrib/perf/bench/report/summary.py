@@ -176,11 +176,4 @@ def _factor(line: Line) -> str:
 def _words(line: Line) -> str:
     if not line.verdict.differs:
         return "the same"
-    words = line.verdict.words
-    for more, text in (
-        ("times as much", "times as much"),
-        ("times less", "times less"),
-    ):
-        if words.endswith(more):
-            return words.removesuffix(more) + text
-    return f"{words.replace(' % ', '% ')}"
+    return line.verdict.words.replace(" % ", "% ")
