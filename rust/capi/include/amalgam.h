@@ -1,9 +1,9 @@
 // The C ABI of amalgam's native core: all functions that Python calls.
 //
-// Written by `make header` from rust/capi/src; do not edit. The rules that every call
-// follows are in docs/boundary.rst: a call takes, last, the `amalgam_error` that it fills
-// when it answers anything but `OK` (null if the caller does not care); pointers are lent
-// for the call, and null only where the length beside them is 0.
+// Written by `make header` from rust/capi/src; do not edit. docs/boundary.rst has the rules
+// of all calls. The last argument is an `amalgam_error`, which the call fills unless it
+// returns `OK`; null is allowed. Pointers are lent for the call, and null only if the
+// length beside them is 0.
 
 // Status of a call. Numbers never change; new ones are added at the end.
 typedef enum amalgam_status {
@@ -25,7 +25,7 @@ typedef enum amalgam_status {
     AMALGAM_STATUS_MOVED = 7,
 } amalgam_status;
 
-// Changegroup, with its bytes that are made and not read.
+// Changegroup, with the bytes that C has not read yet.
 typedef struct amalgam_changegroup amalgam_changegroup;
 
 // Open oid map.
@@ -45,7 +45,7 @@ typedef struct amalgam_error {
     int32_t status;
     // `errno` of an `IO` status, else 0.
     int32_t os_error;
-    // Length of `path`; 0 if the error is of no file.
+    // Length of `path`; 0 if the error is not about a file.
     uint32_t path_len;
     // Length of `message`.
     uint32_t message_len;
@@ -62,11 +62,11 @@ typedef struct amalgam_error {
 // Report of a call: its `handle`, its `phase`, and `done` of `total`.
 //
 // `total` is 0 if unknown. Each call documents its phases and their units. Reports come at most
-// ten times a second while the call works, on the calling thread only. A nonzero answer stops the
-// call, which then answers `CANCELLED`. May be null.
+// ten times a second while the call works, on the calling thread only. A nonzero result stops the
+// call, which then returns `CANCELLED`. May be null.
 typedef int32_t (*amalgam_report_fn)(void *handle, uint32_t phase, uint64_t done, uint64_t total);
 
-// Bytes that the core answers. Inputs are passed as pointer and length.
+// Bytes of an answer of the core. Inputs are passed as pointer and length.
 typedef struct amalgam_answer {
     // The first byte.
     const uint8_t *data;
@@ -88,8 +88,8 @@ typedef struct amalgam_nodemap_run {
 //
 // `message` and indexes are as for `amalgam_job_run`. `changesets` are ascending revisions, 4
 // bytes each in the byte order of the machine, and `nodes` their nodes. `common` are revisions
-// that the receiver has with all their ancestors. It is not used if `trusts_links`: then every
-// revision belongs to the changeset of its linkrev.
+// that the receiver has with all their ancestors. With `trusts_links`, `common` is ignored, and
+// every revision belongs to the changeset of its linkrev.
 //
 // # Safety
 //
@@ -113,7 +113,7 @@ void amalgam_changegroup_free(struct amalgam_changegroup *changegroup);
 // Writes the next bytes to `buffer`, and their number to `written`: 0 at the end.
 //
 // The core makes some megabytes at a time, with threads that end with the call, and keeps the rest
-// for the next call. After an error there is no more to read. Each call reports at its end, too.
+// for the next call. After an error, nothing more can be read. Each call reports at its end, too.
 // Phases: 0 changesets, 1 manifests, 2 files.
 //
 // # Safety
@@ -135,7 +135,7 @@ enum amalgam_status amalgam_changegroup_read(size_t *written,
 // open until the call ends.
 //
 // `changelog` and `manifest` are the mapped indexes of the repository, for jobs that read it; null
-// if they are not mapped. Phases of the report: those of the job.
+// if they are not mapped. Each job documents the phases of its report.
 //
 // # Safety
 //
@@ -154,18 +154,18 @@ enum amalgam_status amalgam_job_run(struct amalgam_answer *answer,
 //
 // # Safety
 //
-// `answer` was answered by a call or is null, and is not used any more.
+// `answer` came from a call or is null, and is not used any more.
 void amalgam_answer_free(struct amalgam_answer answer);
 
 // Opens a node map, whose file is open as `file`; errors name it `path`.
 //
-// It was made with `uid`. It has `runs`, in the order of their revisions, from revision 0 on, for
-// at least the first `limit` revisions of `index`.
+// The file was made with `uid`. It has `runs`, in the order of their revisions, from revision 0
+// on, for at least the first `limit` revisions of `index`.
 //
 // # Safety
 //
-// `error` as everywhere; `out` is writable; `file` is an open descriptor until the call ends; all
-// else is lent for the call. The map is given to `amalgam_nodemap_free` once.
+// `error` as everywhere; `out` is writable; `file` is an open descriptor until the call ends; the
+// other arguments are lent for the call. The map is given to `amalgam_nodemap_free` once.
 enum amalgam_status amalgam_nodemap_open(struct amalgam_nodemap **out,
                                          int32_t file,
                                          const uint8_t *path,
@@ -182,8 +182,8 @@ enum amalgam_status amalgam_nodemap_open(struct amalgam_nodemap **out,
 // Opens Mercurial's own node map: the first `len_bytes` bytes of the file open as `file`; errors
 // name it `path`.
 //
-// It has the first `revs` revisions of `index`. It is mapped, or read if `mapped` is 0. Such a map
-// finds nodes. It knows neither absent nodes nor abbreviations.
+// The map has the first `revs` revisions of `index`. It is mapped, or read if `mapped` is 0. Such
+// a map finds nodes. It knows neither absent nodes nor abbreviations.
 //
 // # Safety
 //
@@ -290,7 +290,7 @@ enum amalgam_status amalgam_nodemap_run_len(uint64_t *len_bytes,
 //
 // # Safety
 //
-// `error` as everywhere; all else is lent for the call.
+// `error` as everywhere; the other arguments are lent for the call.
 enum amalgam_status amalgam_nodemap_run_write(uint8_t *bytes,
                                               size_t bytes_len,
                                               const uint8_t *uid,
@@ -300,7 +300,7 @@ enum amalgam_status amalgam_nodemap_run_write(uint8_t *bytes,
                                               size_t index_len,
                                               struct amalgam_error *error);
 
-// Answers the content of Mercurial's own node map file for all entries of `index`.
+// Makes the content of Mercurial's own node map file for all entries of `index`.
 //
 // # Safety
 //
@@ -311,8 +311,10 @@ enum amalgam_status amalgam_nodemap_content(struct amalgam_answer *answer,
                                             size_t index_len,
                                             struct amalgam_error *error);
 
-// Opens a map. Fields of `message`: `segments`, file names in `directory`, oldest first;
-// `unmapped`, those to be read instead of mapped. `directory` is missing if `segments` is empty.
+// Opens a map.
+//
+// Fields of `message`: `segments`, file names in `directory`, oldest first; `unmapped`, the
+// segments to read instead of mapping them. `directory` is missing if `segments` is empty.
 //
 // # Safety
 //

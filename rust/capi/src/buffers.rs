@@ -1,8 +1,8 @@
 //! Arguments of a call: bytes, files and directories that Python lends, outputs, answers.
 //!
-//! Every function here trusts a pointer that C passed, so each is `unsafe` for the same
-//! reason: **the pointer is null, or aligned and good for the length given until the call
-//! ends**. Null with a length of 0 is empty; null with more is refused.
+//! Every function here trusts a pointer from C. Each is `unsafe` for the same reason: **the pointer
+//! is null, or aligned and valid for the given length until the call ends**. Null with a length of
+//! 0 is empty. Null with another length is refused.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,7 +15,7 @@ use parallel::Directory;
 
 use crate::failure::Failure;
 
-/// Bytes that the core answers. Inputs are passed as pointer and length.
+/// Bytes of an answer of the core. Inputs are passed as pointer and length.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerBytes {
@@ -29,7 +29,7 @@ pub struct AnswerBytes {
 ///
 /// # Safety
 ///
-/// See the module. Nobody writes to them meanwhile.
+/// See the module. Nobody writes to the values meanwhile.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub unsafe fn slice<'a, T>(data: *const T, len: usize) -> Result<&'a [T], Failur
 ///
 /// # Safety
 ///
-/// See the module. Nobody else uses them meanwhile.
+/// See the module. Nobody else uses the bytes meanwhile.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ pub unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Gives bytes to C, which answers them to `amalgam_answer_free` once.
+/// Gives bytes to C, which passes them to `amalgam_answer_free` once.
 ///
 /// # Safety
 ///

@@ -15,7 +15,7 @@ use crate::message::Fields;
 use crate::report::{Position, Progress, ReportFn, Reporter};
 use crate::snapshot::Mapped;
 
-/// Changegroup, with its bytes that are made and not read.
+/// Changegroup, with the bytes that C has not read yet.
 pub struct ChangegroupHandle(Handle<Mutex<Reading>>);
 
 struct Reading {
@@ -28,8 +28,8 @@ struct Reading {
 ///
 /// `message` and indexes are as for `amalgam_job_run`. `changesets` are ascending revisions, 4
 /// bytes each in the byte order of the machine, and `nodes` their nodes. `common` are revisions
-/// that the receiver has with all their ancestors. It is not used if `trusts_links`: then every
-/// revision belongs to the changeset of its linkrev.
+/// that the receiver has with all their ancestors. With `trusts_links`, `common` is ignored, and
+/// every revision belongs to the changeset of its linkrev.
 ///
 /// # Safety
 ///
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn amalgam_changegroup_free(changegroup: *mut ChangegroupH
 /// Writes the next bytes to `buffer`, and their number to `written`: 0 at the end.
 ///
 /// The core makes some megabytes at a time, with threads that end with the call, and keeps the rest
-/// for the next call. After an error there is no more to read. Each call reports at its end, too.
+/// for the next call. After an error, nothing more can be read. Each call reports at its end, too.
 /// Phases: 0 changesets, 1 manifests, 2 files.
 ///
 /// # Safety

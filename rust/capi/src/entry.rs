@@ -53,7 +53,7 @@ pub fn entry_silent(body: impl FnOnce()) {
 fn caught<R>(body: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
     HOOK.call_once(install_hook);
     let _call = Call::begin();
-    // unwind safe: state that a panic left half changed is behind a handle, which is then poisoned
+    // unwind safe: state that a panic may have damaged is behind a handle, which is then poisoned
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         let own = PLACE.take();
         let place = lock(&WORKER_PLACE).take().or(own);

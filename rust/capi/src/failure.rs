@@ -35,7 +35,7 @@ pub struct ErrorInfo {
     pub status: i32,
     /// `errno` of an `IO` status, else 0.
     pub os_error: i32,
-    /// Length of `path`; 0 if the error is of no file.
+    /// Length of `path`; 0 if the error is not about a file.
     pub path_len: u32,
     /// Length of `message`.
     pub message_len: u32,

@@ -25,7 +25,7 @@ impl<T: Send + Sync> Handle<T> {
     ///
     /// # Errors
     ///
-    /// Those of `body`, or a bug if an earlier call panicked.
+    /// The errors of `body`, or a bug if an earlier call panicked.
     pub fn call<R>(&self, body: impl FnOnce(&T) -> Result<R, Failure>) -> Result<R, Failure> {
         if self.poisoned.load(Ordering::Acquire) {
             return Err(Failure::bug("handle is unusable: an earlier call on it panicked"));

@@ -43,7 +43,7 @@ use crate::snapshot::Mapped;
 /// open until the call ends.
 ///
 /// `changelog` and `manifest` are the mapped indexes of the repository, for jobs that read it; null
-/// if they are not mapped. Phases of the report: those of the job.
+/// if they are not mapped. Each job documents the phases of its report.
 ///
 /// # Safety
 ///
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn amalgam_job_run(
 ///
 /// # Safety
 ///
-/// `answer` was answered by a call or is null, and is not used any more.
+/// `answer` came from a call or is null, and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_answer_free(answer: AnswerBytes) {
     let bytes = std::ptr::slice_from_raw_parts_mut(answer.data.cast_mut(), answer.len);
@@ -166,7 +166,7 @@ pub(crate) fn directory(fields: &mut Fields<'_>, name: &str) -> Result<Directory
     unsafe { buffers::directory(fd, path) }
 }
 
-/// Copies nodes in a row.
+/// Copies nodes from a byte string.
 pub(crate) fn nodes(nodes: &[[u8; 20]]) -> Vec<Node> {
     nodes.iter().map(|node| Node::from_bytes(*node)).collect()
 }

@@ -1,9 +1,9 @@
-//! The C ABI of amalgam's native core, and all it takes to make calls safe.
+//! The C ABI of amalgam's native core, with the checks that make calls safe.
 //!
-//! An entry point converts its arguments ([`buffers`], [`handle`]), runs inside
-//! [`entry::entry`], and answers a [`Status`](failure::Status); errors are written to the
-//! caller's [`ErrorInfo`](failure::ErrorInfo). Long calls report through
-//! [`report::Reporter`]. Nothing here knows a format or a rule: that is the other crates' work.
+//! An entry point converts its arguments ([`buffers`], [`handle`]), runs inside [`entry::entry`],
+//! and returns a [`Status`](failure::Status). Errors are written to the caller's
+//! [`ErrorInfo`](failure::ErrorInfo). Long calls report through [`report::Reporter`]. Does not know
+//! formats and rules: the other crates own those.
 //!
 //! The header is generated from this crate, and `docs/boundary.rst` shows how to add a job.
 

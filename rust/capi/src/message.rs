@@ -10,7 +10,7 @@ use revlog::Node;
 
 use crate::failure::Failure;
 
-/// Messages and lists inside each other.
+/// Maximum nesting of messages and lists.
 const MOST_DEPTH: usize = 8;
 
 /// Named fields, read from a request or set in an answer.
@@ -27,7 +27,7 @@ const MOST_DEPTH: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields<'a> {
     fields: BTreeMap<&'a [u8], Value<'a>>,
-    /// Name of the field that it is the value of, with a dot; empty for the outermost one.
+    /// Prefix for names in errors: the field with this message, and a dot. Empty for the outermost.
     prefix: String,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     ///
-    /// A bug that names a field that was not taken.
+    /// A bug that names an unknown field, if one was not taken.
     pub fn end(self) -> Result<(), Failure> {
         let Some(name) = self.fields.keys().next() else { return Ok(()) };
         let name = String::from_utf8_lossy(name);

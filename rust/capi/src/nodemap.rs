@@ -53,13 +53,13 @@ impl From<nodemap::Error> for Failure {
 
 /// Opens a node map, whose file is open as `file`; errors name it `path`.
 ///
-/// It was made with `uid`. It has `runs`, in the order of their revisions, from revision 0 on, for
-/// at least the first `limit` revisions of `index`.
+/// The file was made with `uid`. It has `runs`, in the order of their revisions, from revision 0
+/// on, for at least the first `limit` revisions of `index`.
 ///
 /// # Safety
 ///
-/// `error` as everywhere; `out` is writable; `file` is an open descriptor until the call ends; all
-/// else is lent for the call. The map is given to `amalgam_nodemap_free` once.
+/// `error` as everywhere; `out` is writable; `file` is an open descriptor until the call ends; the
+/// other arguments are lent for the call. The map is given to `amalgam_nodemap_free` once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_open(
     out: *mut *mut NodeMapHandle,
@@ -99,8 +99,8 @@ pub unsafe extern "C" fn amalgam_nodemap_open(
 /// Opens Mercurial's own node map: the first `len_bytes` bytes of the file open as `file`; errors
 /// name it `path`.
 ///
-/// It has the first `revs` revisions of `index`. It is mapped, or read if `mapped` is 0. Such a map
-/// finds nodes. It knows neither absent nodes nor abbreviations.
+/// The map has the first `revs` revisions of `index`. It is mapped, or read if `mapped` is 0. Such
+/// a map finds nodes. It knows neither absent nodes nor abbreviations.
 ///
 /// # Safety
 ///
@@ -370,7 +370,7 @@ pub unsafe extern "C" fn amalgam_nodemap_run_len(
 ///
 /// # Safety
 ///
-/// `error` as everywhere; all else is lent for the call.
+/// `error` as everywhere; the other arguments are lent for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amalgam_nodemap_run_write(
     bytes: *mut u8,
@@ -398,7 +398,7 @@ pub unsafe extern "C" fn amalgam_nodemap_run_write(
     unsafe { entry(error, body) }
 }
 
-/// Answers the content of Mercurial's own node map file for all entries of `index`.
+/// Makes the content of Mercurial's own node map file for all entries of `index`.
 ///
 /// # Safety
 ///

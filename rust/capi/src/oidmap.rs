@@ -17,8 +17,10 @@ use crate::report::{Position, Progress, ReportFn, Reporter};
 /// Open oid map.
 pub struct Map(Handle<OidMap>);
 
-/// Opens a map. Fields of `message`: `segments`, file names in `directory`, oldest first;
-/// `unmapped`, those to be read instead of mapped. `directory` is missing if `segments` is empty.
+/// Opens a map.
+///
+/// Fields of `message`: `segments`, file names in `directory`, oldest first; `unmapped`, the
+/// segments to read instead of mapping them. `directory` is missing if `segments` is empty.
 ///
 /// # Safety
 ///
@@ -371,7 +373,7 @@ fn table_of(number: u32) -> Result<Table, Failure> {
     found.ok_or_else(|| Failure::bug(format!("unknown table {number}")))
 }
 
-/// Writes ids in a row, zeros for absent ones.
+/// Writes ids one after the other, zeros for absent ones.
 fn fill(
     out: &mut [u8],
     found: impl ExactSizeIterator<Item = Option<[u8; 20]>>,

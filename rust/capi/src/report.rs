@@ -17,8 +17,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Report of a call: its `handle`, its `phase`, and `done` of `total`.
 ///
 /// `total` is 0 if unknown. Each call documents its phases and their units. Reports come at most
-/// ten times a second while the call works, on the calling thread only. A nonzero answer stops the
-/// call, which then answers `CANCELLED`. May be null.
+/// ten times a second while the call works, on the calling thread only. A nonzero result stops the
+/// call, which then returns `CANCELLED`. May be null.
 pub type ReportFn =
     Option<unsafe extern "C" fn(handle: *mut c_void, phase: u32, done: u64, total: u64) -> i32>;
 
@@ -109,11 +109,11 @@ impl Reporter {
     ///
     /// # Errors
     ///
-    /// Those of `job`, which has always ended; or an I/O error if no thread starts.
+    /// The errors of `job`, which has always ended; or an I/O error if no thread starts.
     ///
     /// # Panics
     ///
-    /// With the panic of `job`.
+    /// If `job` panics.
     pub fn supervise<T: Send>(
         &self,
         progress: &Progress,
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_worker_becomes_a_bug_with_its_place() {
-        // SAFETY: there is no report.
+        // SAFETY: the report is null.
         let reporter = unsafe { Reporter::new(None, std::ptr::null_mut()) };
         let line = line!() + 1;
         let job = || -> Result<(), Failure> { panic!("asked to panic") };

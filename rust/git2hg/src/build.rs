@@ -153,7 +153,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     ///
     /// # Errors
     ///
-    /// Those of [`GitTrees::read_others`], and [`Error::Store`] if a manifest is missing.
+    /// The errors of [`GitTrees::read_others`], and [`Error::Store`] if a manifest is missing.
     pub fn add_known(&mut self, known: &[KnownChangeset<'_>]) -> Result<Vec<KnownParent>> {
         let oids: Vec<Oid> = known.iter().map(|changeset| changeset.oid).collect();
         let (rules, mut roots) = (self.rules, Vec::with_capacity(oids.len()));

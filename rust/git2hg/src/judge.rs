@@ -55,8 +55,8 @@ enum Parent {
 }
 
 impl Judge {
-    /// Adds a commit; its parents come before it. `is_known` answers for parents outside this
-    /// history whether they are changesets.
+    /// Adds a commit after its parents. `is_known` returns whether a parent outside this history
+    /// has a changeset.
     ///
     /// # Errors
     ///
@@ -96,8 +96,8 @@ impl Judge {
     ///
     /// # Errors
     ///
-    /// Those of [`GitTrees::read_others`] and `tick`, and [`Error::TooManyRevisions`] if the trees
-    /// need more memory.
+    /// The errors of [`GitTrees::read_others`] and `tick`, and [`Error::TooManyRevisions`] if the
+    /// trees need more memory.
     pub fn verdicts(
         self,
         git: &GitTrees<impl Write, impl Read>,
@@ -159,7 +159,7 @@ impl Verdicts {
     ///
     /// # Errors
     ///
-    /// Those of [`GitTrees::get`].
+    /// The errors of [`GitTrees::get`].
     pub fn detail(&self, number: u32, git: &GitTrees<impl Write, impl Read>) -> Result<Vec<u8>> {
         let commit = &self.commits[number as usize];
         match (self.reasons[number as usize], commit.tree) {

@@ -32,7 +32,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// Those of `open(2)`.
+    /// The errors of `open(2)`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self::new(fs::open(path, flags, Mode::empty())?, path.to_owned()))
@@ -54,7 +54,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// Those of `readdir(3)`.
+    /// The errors of `readdir(3)`.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in fs::Dir::read_from(&*self.fd)? {
@@ -71,7 +71,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// Those of `open(2)`; [`io::ErrorKind::InvalidData`] if the entry is not a regular file.
+    /// The errors of `open(2)`; [`io::ErrorKind::InvalidData`] if the entry is not a regular file.
     pub fn read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let found = fs::openat(&*self.fd, component(name.as_ref())?, flags, Mode::empty());
@@ -86,7 +86,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// Those of `open(2)`: [`io::ErrorKind::AlreadyExists`] if an entry of that name exists.
+    /// The errors of `open(2)`: [`io::ErrorKind::AlreadyExists`] if an entry of that name exists.
     pub fn create(&self, name: &str, bits: u32) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(bits as _);
@@ -101,7 +101,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// Those of `open(2)`.
+    /// The errors of `open(2)`.
     #[cfg(target_os = "linux")]
     pub fn create_nameless(&self) -> io::Result<Option<File>> {
         use rustix::io::Errno;
@@ -127,7 +127,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// Those of `rename(2)`.
+    /// The errors of `rename(2)`.
     pub fn rename(&self, old: &str, new: &str) -> io::Result<()> {
         let fd = self.fd.as_fd();
         Ok(fs::renameat(fd, component(old.as_ref())?, fd, component(new.as_ref())?)?)
@@ -137,7 +137,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// Those of `unlink(2)`.
+    /// The errors of `unlink(2)`.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(fs::unlinkat(&*self.fd, component(name.as_ref())?, AtFlags::empty())?)
     }
@@ -146,7 +146,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// Those of `fsync(2)`.
+    /// The errors of `fsync(2)`.
     pub fn sync(&self) -> io::Result<()> {
         Ok(fs::fsync(&*self.fd)?)
     }

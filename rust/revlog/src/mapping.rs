@@ -257,7 +257,7 @@ impl Drop for Mapping {
 ///
 /// # Errors
 ///
-/// Those of reading. A file that is too short agrees up to its end.
+/// The errors of reading. A file that is too short agrees up to its end.
 pub fn common_prefix(snapshot: &File, covered: u64, index: &File, len: u64) -> io::Result<u64> {
     let end = covered.min(len);
     let (mut left, mut right) = (vec![0; COMPARED_AT_ONCE], vec![0; COMPARED_AT_ONCE]);

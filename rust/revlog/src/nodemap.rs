@@ -230,7 +230,7 @@ impl NodeMap {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::rev`].
+    /// The errors of [`Self::rev`].
     pub fn matching(
         &self,
         entries: IndexEntries<'_>,
@@ -267,7 +267,7 @@ impl NodeMap {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::rev`].
+    /// The errors of [`Self::rev`].
     pub fn shortest(
         &self,
         entries: IndexEntries<'_>,

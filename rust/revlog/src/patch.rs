@@ -99,7 +99,7 @@ impl<'a> Delta<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Buffer::reserve`].
+    /// The errors of [`Buffer::reserve`].
     ///
     /// # Panics
     ///

@@ -167,7 +167,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn has_changesets(&self, expected: impl Iterator<Item = (u32, Node)>) -> Result<bool> {
         let path = self.path(RevlogKind::Changelog, b".i");
         let failed = |source| Error::Io { path: path.clone(), source };

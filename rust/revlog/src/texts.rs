@@ -79,7 +79,7 @@ impl Scratch {
     ///
     /// # Errors
     ///
-    /// Those of [`Buffer::reserve`].
+    /// The errors of [`Buffer::reserve`].
     pub fn room(&mut self, len: usize) -> Result<Buffer> {
         Ok(self.pool.take(len)?)
     }
@@ -212,7 +212,7 @@ impl<'a> Texts<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::get`].
+    /// The errors of [`Self::get`].
     pub fn stored(&mut self, rev: Rev) -> Result<Buffer> {
         self.unpack(rev)
     }
@@ -221,7 +221,7 @@ impl<'a> Texts<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Buffer::reserve`].
+    /// The errors of [`Buffer::reserve`].
     pub fn room(&mut self, len: usize) -> Result<Buffer> {
         self.scratch.room(len)
     }

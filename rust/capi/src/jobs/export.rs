@@ -17,10 +17,10 @@ use crate::message::Fields;
 
 /// Converts selected changesets that are not in the map to packs, and a segment of each map.
 ///
-/// The packs are in place before the rest is; their names, with LF between, are noted in
-/// `PREFIX.pending` in the map's directory before that. The names of the metadata's files begin
-/// with `PREFIX-metadata`. Phases: 0 changesets read, 1 manifests read, 2 file revisions, 3
-/// changesets written.
+/// The final names of the packs, separated by LF, are written to `PREFIX.pending` in the map's
+/// directory. Then the packs get these names, and then the segments theirs. The names of the
+/// metadata's files begin with `PREFIX-metadata`. Phases: 0 changesets read, 1 manifests read, 2
+/// file revisions, 3 changesets written.
 pub(super) fn export(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let report = with_dialect!(message, D => with_request(message, call, hg2git::export::<D>))?;
     let displaced: Vec<u8> = (report.displaced.iter())
@@ -40,11 +40,10 @@ pub(super) fn export(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Fa
     Ok(answer.encode())
 }
 
-/// Makes the metadata commit of all changesets in the map, in a pack of its own, and converts
-/// nothing.
+/// Makes the metadata commit of all changesets in the map, in a pack of its own. Converts nothing.
 ///
-/// Of the request, the selection is not used. The name of the pack is noted as by [`export`].
-/// Phases: 0 changesets read.
+/// Ignores the selection of the request. Writes the name of the pack to `PREFIX.pending`, as
+/// [`export`] does. Phases: 0 changesets read.
 pub(super) fn metadata_commit(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let made =
         with_dialect!(message, D => with_request(message, call, hg2git::metadata_commit::<D>))?;

@@ -1,4 +1,4 @@
-//! Jobs `convert` and `survey`: commits of git become changesets, or are only judged.
+//! Jobs `convert` and `survey`: commits of git are converted to changesets, or only judged.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,11 +14,11 @@ use super::{Call, directory, encoding, file, version};
 use crate::failure::Failure;
 use crate::message::Fields;
 
-/// Converts new commits to a changegroup, and that back.
+/// Converts new commits to a changegroup, and verifies it by converting it back.
 ///
 /// `commits` is the output of `git cat-file --batch`, parents before children. `trees` and `blobs`
 /// are the pipes of a `git cat-file --batch-command --buffer` each. The changegroup is written to
-/// `out` at its position. Phases: 0 commits converted, 1 the changegroup is written, 2 changesets
+/// `out` at its position. Phases: 0 commits converted, 1 writing the changegroup, 2 changesets
 /// converted back.
 pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let (commits, out) = (file(&mut message, "commits")?, file(&mut message, "out")?);
@@ -80,8 +80,8 @@ fn refusal(Refusal { oid, reason, detail }: &Refusal) -> Fields<'_> {
 /// children.
 ///
 /// `requests` and `answers` are the pipes of a `git cat-file --batch-command --buffer`. The answer
-/// has the refused commits in a row, and the number of the reason of each. Phases: 0 commits, of an
-/// unknown number; 1 trees; the total grows.
+/// has the ids of the refused commits, and the number of the reason for each. Phases: 0 commits,
+/// with an unknown total; 1 trees, with a growing total.
 pub(super) fn survey(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let commits = file(&mut message, "commits")?;
     let (requests, answers) = (file(&mut message, "requests")?, file(&mut message, "answers")?);

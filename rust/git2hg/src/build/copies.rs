@@ -25,7 +25,7 @@ pub(crate) type CopySources = HashMap<Box<[u8]>, Box<[u8]>>;
 ///
 /// # Errors
 ///
-/// Those of [`GitTrees::get_some`].
+/// The errors of [`GitTrees::get_some`].
 pub(crate) fn copies(
     trees: &GitTrees<impl Write, impl Read>,
     old: Oid,

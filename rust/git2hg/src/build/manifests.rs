@@ -200,7 +200,7 @@ impl<'a> PushedManifests<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::text`].
+    /// The errors of [`Self::text`].
     pub fn add(&mut self, parents: [Number; 2], edits: &[LineEdit], link: u32) -> Result<Number> {
         let base = parents[0];
         let base_text = self.text(base)?;
@@ -266,7 +266,7 @@ impl<'a> PushedManifests<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::text`].
+    /// The errors of [`Self::text`].
     pub fn changed(&mut self, number: u32) -> Result<Arc<Vec<u8>>> {
         if let Some(listed) = self.changed.get(&number) {
             return Ok(listed);
@@ -289,7 +289,7 @@ impl<'a> PushedManifests<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::text`].
+    /// The errors of [`Self::text`].
     pub fn nodes_at(&mut self, number: u32, paths: &[&[u8]]) -> Result<Vec<Option<Node>>> {
         let known: Vec<_> = paths.iter().map(|path| self.lookups.get(number, path)).collect();
         let text = if known.iter().all(Option::is_some) {

@@ -88,7 +88,7 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// Those of [`GitTrees::read_others`] and `tick`.
+    /// The errors of [`GitTrees::read_others`] and `tick`.
     pub fn read(
         &mut self,
         git: &GitTrees<impl Write, impl Read>,
@@ -195,7 +195,7 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// Those of [`GitTrees::get`].
+    /// The errors of [`GitTrees::get`].
     pub fn path(
         &self,
         git: &GitTrees<impl Write, impl Read>,

@@ -94,7 +94,7 @@ impl<R: Read> Answers<R> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::read`], without [`Error::TooLarge`].
+    /// The errors of [`Self::read`], without [`Error::TooLarge`].
     pub(crate) fn read_start(&mut self, most: usize) -> Result<Option<Answer<'_>>> {
         let Some(AnswerHead { oid, bytes }) = self.head()? else { return Ok(None) };
         let Some(bytes) = bytes else {
@@ -114,7 +114,7 @@ impl<R: Read> Answers<R> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::read`].
+    /// The errors of [`Self::read`].
     pub(crate) fn head(&mut self) -> Result<Option<AnswerHead>> {
         self.line.clear();
         (&mut self.input).take(LONGEST_LINE).read_until(b'\n', &mut self.line)?;
@@ -147,7 +147,7 @@ impl<R: Read> Answers<R> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::read`] and `take`.
+    /// The errors of [`Self::read`] and `take`.
     pub(crate) fn content(
         &mut self,
         bytes: u64,

@@ -47,7 +47,7 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
     ///
     /// # Errors
     ///
-    /// Those of [`Answers::read`], [`Error::Missing`] and [`Error::Scratch`].
+    /// The errors of [`Answers::read`], [`Error::Missing`] and [`Error::Scratch`].
     pub fn read(&mut self, wanted: &[(&[u8], Oid)]) -> Result<BlobContents> {
         let order = RequestOrder::by_path(wanted);
         let mut spool = Spool::new(self.dir, "blobs")?;

@@ -88,7 +88,7 @@ impl WindowCommit {
 ///
 /// # Errors
 ///
-/// Those of [`Answers::read`], and [`Error::Missing`].
+/// The errors of [`Answers::read`], and [`Error::Missing`].
 pub(crate) fn next<R: Read>(answers: &mut Answers<R>) -> Result<Option<(Oid, &[u8])>> {
     match answers.read_start(MOST_COMMIT_BYTES + 1)? {
         None => Ok(None),
@@ -102,7 +102,7 @@ pub(crate) fn next<R: Read>(answers: &mut Answers<R>) -> Result<Option<(Oid, &[u
 ///
 /// # Errors
 ///
-/// Those of [`next`].
+/// The errors of [`next`].
 pub(crate) fn read(
     answers: &mut Answers<impl Read>,
     size: WindowSize,

@@ -136,7 +136,7 @@ impl Pair {
 ///
 /// # Errors
 ///
-/// Those of [`GitTrees::get_some`] and `tick`.
+/// The errors of [`GitTrees::get_some`] and `tick`.
 pub(crate) fn compare(
     trees: &GitTrees<impl Write, impl Read>,
     comparisons: &mut [TreeComparison],

@@ -86,7 +86,7 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
     ///
     /// # Errors
     ///
-    /// Those of [`Answers::read`], [`GitTrees::get_some`] and [`GitBlobs::read`],
+    /// The errors of [`Answers::read`], [`GitTrees::get_some`] and [`GitBlobs::read`],
     /// [`Error::TooManyFiles`](crate::Error::TooManyFiles), and
     /// [`Error::Cancelled`](crate::Error::Cancelled).
     pub fn next(&mut self) -> Result<Option<PrefetchedWindow>> {
@@ -174,7 +174,7 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
 ///
 /// # Errors
 ///
-/// Those of [`compare`], and [`Error::TooManyFiles`].
+/// The errors of [`compare`], and [`Error::TooManyFiles`].
 fn compare_window(
     trees: &GitTrees<impl Write, impl Read>,
     commits: &[WindowCommit],

@@ -110,7 +110,7 @@ impl<W: Write, R: Read> GitTrees<W, R> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::get_some`].
+    /// The errors of [`Self::get_some`].
     pub fn get(&self, oid: Oid) -> Result<Arc<CachedTree>> {
         self.get_some(&[oid])?.pop().ok_or(Error::Ended)
     }
@@ -119,7 +119,7 @@ impl<W: Write, R: Read> GitTrees<W, R> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::get_some`] and `each`.
+    /// The errors of [`Self::get_some`] and `each`.
     pub fn read_others(
         &self,
         oids: &[Oid],
@@ -167,7 +167,7 @@ impl<W: Write, R: Read> LateBlobs<'_, W, R> {
     ///
     /// # Errors
     ///
-    /// Those of [`GitTrees::get_some`].
+    /// The errors of [`GitTrees::get_some`].
     pub fn next(&mut self, room: Buffer, most_bytes: u64) -> Result<Option<Buffer>> {
         let (oid, rest) = self.oids.split_first().ok_or(Error::Ended)?;
         self.oids = rest;
@@ -178,7 +178,7 @@ impl<W: Write, R: Read> LateBlobs<'_, W, R> {
     ///
     /// # Errors
     ///
-    /// Those of [`GitTrees::get_some`].
+    /// The errors of [`GitTrees::get_some`].
     pub fn pass_over(mut self) -> Result<()> {
         self.oids.iter().try_for_each(|oid| pass_over(&mut self.process.answers, *oid))
     }
@@ -256,7 +256,7 @@ fn other(found: Oid, asked: Oid) -> Error {
 ///
 /// # Errors
 ///
-/// Those of [`GitTrees::get_some`] and `tick`.
+/// The errors of [`GitTrees::get_some`] and `tick`.
 pub(crate) fn tree_files(
     trees: &GitTrees<impl Write, impl Read>,
     root: Oid,

@@ -145,7 +145,8 @@ fn write_runs<'o>(codes: &Codes, data: &[u8], runs: &[Run], mut bits: Bits<'o>) 
     bits
 }
 
-/// A writer of bits to the beginning of a buffer, least significant first (RFC 1951, section 3.1.1).
+/// A writer of bits to the beginning of a buffer, least significant first (RFC 1951, section
+/// 3.1.1).
 struct Bits<'o> {
     out: &'o mut [u8],
     /// Number of whole bytes written.
