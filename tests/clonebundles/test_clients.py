@@ -30,7 +30,7 @@ def published(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Bun
     return made
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def served(published: Bundled) -> Iterator[Served]:
     with published.served() as found:
         yield found
@@ -112,14 +112,12 @@ def test_range_is_sent(
     assert response.getheader("Content-Length") == str(len(body))
 
 
-@pytest.mark.parametrize(
-    "wanted", ["bytes=1-2,4-5", "bytes=-", "lines=1-2", "bytes=9-3"]
-)
 def test_what_is_no_single_range_is_answered_with_all(
-    served: Served, large: Path, wanted: str
+    served: Served, large: Path
 ) -> None:
-    response, body = ask(served, at(large), Range=wanted)
-    assert (response.status, body) == (200, large.read_bytes())
+    for wanted in ("bytes=1-2,4-5", "bytes=-", "lines=1-2", "bytes=9-3"):
+        response, body = ask(served, at(large), Range=wanted)
+        assert (response.status, body) == (200, large.read_bytes()), wanted
 
 
 def test_range_behind_the_end_is_refused(served: Served, large: Path) -> None:
@@ -143,28 +141,10 @@ def test_range_of_another_file_is_answered_with_all(
     assert (response.status, body) == (304, b"")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "",
-        "/",
-        "/register",
-        "/lock",
-        "/../hgrc",
-        "/%2e%2e/hgrc",
-        f"/{'0' * 64}.bundle",
-        f"/{'0' * 64}.hg",
-        "/NAME/",
-        "/NAME/info/refs",
-        "/NAME/info/refs?service=git-upload-pack",
-        "/NAME/HEAD",
-        "/NAME.tmp",
-    ],
-)
-def test_all_else_is_not_found(served: Served, large: Path, path: str) -> None:
-    path = path.replace("NAME", large.name)
-    response, body = ask(served, "amalgam/bundles" + path)
-    assert (response.status, body) == (404, b"Not Found\n")
+def test_directory_is_not_listed(served: Served) -> None:
+    for path in ("amalgam/bundles", "amalgam/bundles/"):
+        response, body = ask(served, path)
+        assert (response.status, body) == (404, b"Not Found\n")
 
 
 def test_nothing_can_be_sent_there(served: Served, large: Path) -> None:
@@ -209,21 +189,20 @@ def test_symbolic_link_is_not_followed(published: Bundled, large: Path) -> None:
 
 @pytest.mark.needs("curl")
 def test_interrupted_download_goes_on_where_it_was(
-    served: Served, large: Path, tmp_path: Path
+    published: Bundled, large: Path, tmp_path: Path
 ) -> None:
-    host, _colon, port = served.url.removeprefix("http://").rstrip("/").partition(":")
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(f"GET /{at(large)} HTTP/1.0\r\n\r\n".encode())
-        received = b""
-        while len(received) < 100_000:
-            received += connection.recv(10_000)
-    partial = received.partition(b"\r\n\r\n")[2]
     target = tmp_path / "bundle"
-    target.write_bytes(partial)
-    command = ["curl", "-sSf", "-C", "-", "-o", str(target), served.url + at(large)]
-    subprocess.run(command, check=True)
+    with published.served() as served:  # its log is that of the last one that began
+        with socket.create_connection(("127.0.0.1", served.port)) as connection:
+            connection.sendall(f"GET /{at(large)} HTTP/1.0\r\n\r\n".encode())
+            received = b""
+            while len(received) < 100_000:
+                received += connection.recv(10_000)
+        target.write_bytes(received.partition(b"\r\n\r\n")[2])
+        command = ["curl", "-sSf", "-C", "-", "-o", str(target), served.url + at(large)]
+        subprocess.run(command, check=True)
+        assert served.requests()[-1].endswith(" 206 -")
     assert target.read_bytes() == large.read_bytes()
-    assert served.requests()[-1].endswith(" 206 -")
 
 
 def test_addresses_are_those_that_the_client_uses(published: Bundled) -> None:

@@ -61,6 +61,10 @@ def get(path: str, *lines: str, method: str = "GET") -> bytes:
 @pytest.mark.parametrize(
     "path",
     [
+        f"{'0' * 64}.bundle",
+        f"{'0' * 64}.hg",
+        "../hgrc",
+        "%2e%2e/hgrc",
         "../../../hgrc",
         "..%2f..%2fhgrc",
         "%2e%2e/%2e%2e/hgrc",
@@ -70,6 +74,11 @@ def get(path: str, *lines: str, method: str = "GET") -> bytes:
         "NAME%0a",
         "NAME%0d%0aX-Header:%20x",
         "NAME%20",
+        "NAME.tmp",
+        "NAME/",
+        "NAME/HEAD",
+        "NAME/info/refs",
+        "NAME/info/refs?service=git-upload-pack",
         "NAME/..",
         "./NAME/../register",
         "NAME;x",
@@ -84,7 +93,7 @@ def get(path: str, *lines: str, method: str = "GET") -> bytes:
         "lock",
         "HEADS",
     ],
-    ids=lambda path: path[:20],
+    ids=lambda path: path[-20:],
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_odd_names_are_not_found(
