@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from testlib.bundled import FORMATS, Bundled, uploading
+from testlib.bundled import Bundled, uploading
 from testlib.environment import HG
 
 # servers and generators are processes of their own
@@ -234,70 +232,6 @@ def check_good(bundled: Bundled) -> None:
         path = bundled.directory / name
         said = subprocess.run(["sha256sum", path], capture_output=True, check=True)
         assert said.stdout.decode().startswith(name.partition(".")[0])
-
-
-def test_killed_generators_leave_good_manifests(published: Bundled) -> None:
-    published.configure("clone-bundles", trigger__revs="0")
-    for number in range(6):
-        published.commit()
-        process = published.start_refresh()
-        time.sleep(0.15 + 0.12 * number)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        check_good(published)
-    published.refresh()
-    check_good(published)
-    assert not published.debris()
-    names = {row["name"] for row in published.rows("live")}
-    assert published.named() <= names
-
-
-@pytest.mark.torture
-def test_change_after_change_has_one_generator(fresh: Bundled, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    host = tmp_path / "host"
-    # two at once would be seen: each says when it begins and when it ends
-    command = (
-        f'echo begin >> "{log}"; sleep 0.05; '
-        f'cp "$HGCB_BUNDLE_PATH" "{host}/$HGCB_BUNDLE_BASENAME"; echo end >> "{log}"'
-    )
-    uploading(fresh, command)
-    fresh.configure(
-        "clone-bundles",
-        auto_generate__on_change="yes",
-        git__formats=", ".join(FORMATS),
-        trigger__revs="5",
-    )
-    for _number in range(12):
-        fresh.commit()
-        for name in fresh.named():
-            assert (host / name).exists()
-    fresh.wait()
-    lines = log.read_text().split()
-    assert lines == ["begin", "end"] * (len(lines) // 2)
-    assert not fresh.debris()
-    assert not fresh.problems()
-    covered = max(row["covered"] for row in fresh.rows("live"))
-    assert covered > 0.5
-    # and what is missing is less than the trigger
-    assert all(
-        max(changesets_upto(fresh)[kind]) >= 15 - 5
-        for kind in ("git-v2", "cinnabar-v1")
-    )
-
-
-def changesets_upto(bundled: Bundled) -> dict[str, list[int]]:
-    """Return how far the live bundles of each format reach."""
-    found: dict[str, list[int]] = {kind: [] for kind in FORMATS}
-    total = 0
-    for row in sorted(bundled.rows("live"), key=lambda row: int(row["token"])):
-        kind = row["format"].partition("+")[0]
-        if kind == "git-v2":
-            total = row["changesets"] + (total if "+" in row["format"] else 0)
-            found[kind].append(total)
-        else:
-            found[kind].append(row["changesets"])
-    return found
 
 
 def test_two_generators_at_once_are_refused(published: Bundled) -> None:

@@ -23,6 +23,7 @@ def limited_files(case: Interrupted, count: int) -> Counter[str]:
         case.check_valid()
         case.check_next()
         counts[said.split(b":")[1].strip().decode()] += 1
+    assert counts["File too large"], counts
     return counts
 
 
@@ -33,7 +34,7 @@ def small_disks(case: Interrupted, count: int) -> Counter[str]:
     needed = sum(-(-size // PAGE_BYTES) for size in case.sizes())
     step = max(needed // count, 1)
     near = range(needed - count // 2, needed + count // 2)
-    counts: Counter[str] = Counter()
+    ends = []
     for pages in sorted({*range(1, needed, step), *near}):
         case.clear()
         with SmallDisk(case.amalgam, pages) as disk:
@@ -45,7 +46,9 @@ def small_disks(case: Interrupted, count: int) -> Counter[str]:
                 assert len(err.splitlines()) == 1, err
                 assert not case.debris(), f"{pages} pages: {case.debris()}, {err!r}"
                 case.check_valid()
-            counts["refused" if process.returncode else "exported"] += 1
+            ends.append("refused" if process.returncode else "exported")
             disk.grow()
             case.check_next()
-    return counts
+    # from some size on, there is room enough
+    assert ends == sorted(ends, reverse=True)
+    return Counter(ends)
